@@ -1,0 +1,79 @@
+#include "dpoco/losses/glm.hpp"
+
+#include "dpoco/losses/record.hpp"
+#include "registrars.hpp"
+
+namespace dpoco::bindings {
+
+using losses::GlmKind;
+using losses::GlmLoss;
+using losses::RecordClipper;
+
+namespace {
+
+GlmLoss make_glm_loss(const std::string& kind, double weight, double threshold, double label_low,
+                      double label_high) {
+  if (!(weight > 0.0) || !(threshold > 0.0) || !(label_low <= label_high)) {
+    throw std::invalid_argument("weight and threshold must be positive, label bounds ordered");
+  }
+  GlmLoss loss{GlmKind::squared, weight, threshold, label_low, label_high};
+  if (kind == "logistic") {
+    loss.kind = GlmKind::logistic;
+  } else if (kind == "huber") {
+    loss.kind = GlmKind::huber;
+  } else if (kind != "squared") {
+    throw std::invalid_argument("kind must be squared, logistic or huber");
+  }
+  return loss;
+}
+
+// Applies a member function to margins and labels of one length.
+template <double (GlmLoss::*Function)(double, double) const noexcept>
+Array each(const GlmLoss& self, const Array& margins, const Array& labels) {
+  const auto n = static_cast<std::size_t>(margins.size());
+  expect_size(labels, n, "labels");
+  Array out(margins.size());
+  double* const to = out.mutable_data();
+  for (std::size_t i = 0; i < n; ++i) to[i] = (self.*Function)(data(margins)[i], data(labels)[i]);
+  return out;
+}
+
+Array clip_labels(const GlmLoss& self, const Array& labels) {
+  Array out(labels.size());
+  double* const to = out.mutable_data();
+  for (py::ssize_t i = 0; i < labels.size(); ++i) to[i] = self.clip_label(data(labels)[i]);
+  return out;
+}
+
+// The factor of every row of a matrix.
+Array multipliers(const RecordClipper& self, const Array& records) {
+  if (records.ndim() != 2 || records.shape(1) != self.dimension()) {
+    throw std::invalid_argument("records have the wrong shape");
+  }
+  Array out(records.shape(0));
+  double* const to = out.mutable_data();
+  for (py::ssize_t i = 0; i < records.shape(0); ++i) {
+    to[i] = self.multiplier(data(records) + i * self.dimension());
+  }
+  return out;
+}
+
+}  // namespace
+
+void register_losses(py::module_& m) {
+  py::class_<GlmLoss>(m, "GlmLoss", py::is_final())
+      .def(py::init(&make_glm_loss), "kind"_a, "weight"_a, "threshold"_a, "label_low"_a,
+           "label_high"_a)
+      .def("values", &each<&GlmLoss::value>, "margins"_a.noconvert(), "labels"_a.noconvert())
+      .def("derivatives", &each<&GlmLoss::derivative>, "margins"_a.noconvert(),
+           "labels"_a.noconvert())
+      .def("curvatures", &each<&GlmLoss::curvature>, "margins"_a.noconvert(),
+           "labels"_a.noconvert())
+      .def("clip_labels", &clip_labels, "labels"_a.noconvert());
+  py::class_<RecordClipper>(m, "RecordClipper", py::is_final())
+      .def(py::init<Index, double, double, double>(), "dimension"_a, "bound"_a, "order"_a,
+           "bound_l2"_a)
+      .def("multipliers", &multipliers, "records"_a.noconvert());
+}
+
+}  // namespace dpoco::bindings

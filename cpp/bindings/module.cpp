@@ -1,0 +1,39 @@
+#include "registrars.hpp"
+
+namespace dpoco::bindings {
+namespace {
+
+// C++ errors become the classes of dpoco.errors, so that Python code has one hierarchy.
+void register_errors() {
+  py::register_exception_translator([](std::exception_ptr thrown) {
+    const auto raise = [](const char* name, const std::exception& error) {
+      const py::object type = py::module_::import("dpoco.errors").attr(name);
+      py::set_error(type, error.what());
+    };
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const HorizonExceeded& error) {
+      raise("HorizonExceeded", error);
+    } catch (const RoundOrderError& error) {
+      raise("RoundOrderError", error);
+    } catch (const StateError& error) {
+      raise("StateError", error);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace dpoco::bindings
+
+PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
+  using namespace dpoco::bindings;
+  m.doc() = "Compiled core of dpoco. Private: its signatures change without notice.";
+  m.attr("__version__") = DPOCO_VERSION;
+  register_errors();
+  register_random(m);
+  register_noise(m);
+  register_domains(m);
+  register_losses(m);
+  register_mechanisms(m);
+  register_frank_wolfe(m);
+}

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "common.hpp"
+#include "dpoco/losses/record.hpp"
+#include "dpoco/mechanisms/continual_sum.hpp"
+
+namespace dpoco::bindings {
+
+void register_random(py::module_& m);
+void register_noise(py::module_& m);
+void register_domains(py::module_& m);
+void register_losses(py::module_& m);
+void register_mechanisms(py::module_& m);
+void register_frank_wolfe(py::module_& m);
+
+// Shared by the rooms above: a generator from its key, and a continual sum from the dictionary
+// that `dpoco.mechanisms` builds.
+std::unique_ptr<random::Source> make_source(const py::bytes& key, std::uint64_t stream);
+mechanisms::ContinualSum make_continual_sum(const py::dict& settings,
+                                            std::optional<losses::RecordClipper> clipper);
+
+}  // namespace dpoco::bindings

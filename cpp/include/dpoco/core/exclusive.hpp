@@ -1,0 +1,35 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "dpoco/core/errors.hpp"
+
+namespace dpoco {
+
+// Lets one thread at a time into an object. A second one is refused, not queued: the order of
+// rounds would be arbitrary.
+class Exclusive {
+ public:
+  class Entry {
+   public:
+    explicit Entry(const Exclusive& owner) : flag_(*owner.flag_) {
+      if (flag_.test_and_set(std::memory_order_acquire)) {
+        throw RoundOrderError("the object is in use by another thread");
+      }
+    }
+    ~Entry() { flag_.clear(std::memory_order_release); }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+   private:
+    std::atomic_flag& flag_;
+  };
+
+  [[nodiscard]] Entry enter() const { return Entry(*this); }
+
+ private:
+  std::unique_ptr<std::atomic_flag> flag_ = std::make_unique<std::atomic_flag>();
+};
+
+}  // namespace dpoco

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "dpoco/core/types.hpp"
+
+namespace dpoco::domains {
+
+// ||x||_order for order in [1, inf]: scaled by the largest entry, so nothing under- or overflows
+// on the way, for any order. NaN if an entry is not finite, infinity if the norm itself overflows.
+// The relative error is below (n + 16) 2^-52. O(n), allocation free, same bits on every machine.
+double norm(const double* x, Index n, double order) noexcept;
+
+// A scale 2^k with 2^k max|x| in [1/2, 1), as two factors because one may not be representable.
+struct PowerOfTwoScale {
+  double first;
+  double second;
+  double apply(double x) const noexcept { return x * first * second; }
+};
+
+// For finite max_abs > 0, subnormal numbers included.
+PowerOfTwoScale power_of_two_scale(double max_abs) noexcept;
+
+}  // namespace dpoco::domains

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "dpoco/simd/elementary.hpp"
+
+namespace dpoco::losses {
+
+enum class GlmKind : std::uint8_t { squared, logistic, huber };
+
+// Loss weight * l(z, y) of a margin z = <theta, x> and a label y. Data never raise: for any y,
+// clip_label(y) is a finite label in range and label_multiplier(y) says whether the round counts.
+struct GlmLoss {
+  GlmKind kind = GlmKind::squared;
+  double weight = 1.0;
+  double threshold = 1.0;  // Huber only: where the loss turns linear
+  double label_low = -1.0;
+  double label_high = 1.0;
+
+  // squared (z - y)^2; logistic log(1 + e^z) - y z; Huber r^2/2, then linear.
+  double value(double z, double y) const noexcept {
+    const double r = z - y;
+    switch (kind) {
+      case GlmKind::squared:
+        return weight * (r * r);
+      case GlmKind::logistic:
+        return weight * (elementary::softplus(z) - y * z);
+      case GlmKind::huber:
+        break;
+    }
+    const double magnitude = std::fabs(r);
+    return weight *
+           (magnitude <= threshold ? 0.5 * r * r : threshold * (magnitude - 0.5 * threshold));
+  }
+
+  // dl/dz
+  double derivative(double z, double y) const noexcept {
+    const double r = z - y;
+    switch (kind) {
+      case GlmKind::squared:
+        return weight * (2.0 * r);
+      case GlmKind::logistic:
+        return weight * (elementary::sigmoid(z) - y);
+      case GlmKind::huber:
+        break;
+    }
+    return weight * (r > threshold ? threshold : (r < -threshold ? -threshold : r));
+  }
+
+  // d^2 l/dz^2 (Huber: 1 inside the threshold, 0 outside)
+  double curvature(double z, double y) const noexcept {
+    switch (kind) {
+      case GlmKind::squared:
+        return weight * 2.0;
+      case GlmKind::logistic: {
+        const double s = elementary::sigmoid(z);
+        // sigmoid(-z) instead of 1 - s, which cancels for large z
+        return weight * (s * elementary::sigmoid(-z));
+      }
+      case GlmKind::huber:
+        break;
+    }
+    return std::fabs(z - y) <= threshold ? weight : 0.0;
+  }
+
+  // Nearest label in [label_low, label_high]; NaN gives label_low.
+  double clip_label(double y) const noexcept {
+    const double below = y < label_high ? y : label_high;
+    return y >= label_low ? below : label_low;
+  }
+
+  // 0 for a label that is not finite: the round is a zero record. 1 otherwise.
+  static double label_multiplier(double y) noexcept { return std::isfinite(y) ? 1.0 : 0.0; }
+};
+
+}  // namespace dpoco::losses

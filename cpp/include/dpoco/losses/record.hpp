@@ -1,0 +1,37 @@
+#pragma once
+
+#include <limits>
+
+#include "dpoco/core/types.hpp"
+
+namespace dpoco::losses {
+
+// Enforces the declared bounds ||x||_order <= bound and ||x||_2 <= bound_l2 on every record,
+// which is what the sensitivity of a leaf rests on.
+class RecordClipper {
+ public:
+  // order in [1, inf]; bounds positive, bound_l2 = inf for none. Throws std::invalid_argument.
+  RecordClipper(Index dimension, double bound, double order,
+                double bound_l2 = std::numeric_limits<double>::infinity());
+
+  Index dimension() const noexcept { return dimension_; }
+  double bound() const noexcept { return bound_; }
+  double order() const noexcept { return order_; }
+  double bound_l2() const noexcept { return bound_l2_; }
+
+  // The factor in (0, 1] that brings x inside both bounds, or 0 (a zero record) if an entry is not
+  // finite or the factor would not be a normal number. The exact norm of the rounded product
+  // factor * x never exceeds a bound. O(dimension), allocation free, no data-dependent branch
+  // except for entries outside about 1e-100 .. 1e100.
+  double multiplier(const double* x) const noexcept;
+
+ private:
+  Index dimension_;
+  double bound_;
+  double order_;
+  double bound_l2_;
+  double safe_bound_;
+  double safe_bound_l2_;
+};
+
+}  // namespace dpoco::losses

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "dpoco/core/archive.hpp"
+#include "dpoco/core/types.hpp"
+#include "dpoco/noise/samplers.hpp"
+
+namespace dpoco::mechanisms {
+
+// What one fresh draw is: order 2 is N(0, scale^2 I); scale 0 switches the noise off.
+struct NoiseLaw {
+  double order = 2.0;
+  double scale = 0.0;
+};
+
+// Parameters of the buffered linear Toeplitz factorisation: keep = 1 - decay, one pair a buffer.
+struct BltParameters {
+  std::vector<double> keep;
+  std::vector<double> omega;
+};
+
+// The correlated noise of a private prefix sum. A continual sum is a factorisation A = B C of the
+// all-ones lower-triangular matrix; the released noise after round t is row t of B times fresh
+// draws. Each process below evaluates that row in a stream. Sensitivity (the largest column norm
+// of C) and row norms of B: accounting/continual_sum.py, proof: docs/privacy/continual_sum.md.
+class NoiseProcess {
+ public:
+  virtual ~NoiseProcess() = default;
+
+  // Draws what round t = 1, 2, ... needs and returns its noise (dimension entries), valid until
+  // the next call. Rounds must come in order.
+  virtual const double* advance(std::uint64_t t, random::Source& source) = 0;
+  virtual void write(Archive& archive) const = 0;
+  virtual void read(ArchiveReader& archive) = 0;
+};
+
+// horizon >= 1 is the largest t. Throws std::invalid_argument for bad sizes or parameters.
+// tree: one node draw per round, the node completed at t whose leaf is new; O(d log T) memory.
+std::unique_ptr<NoiseProcess> make_tree(Index dimension, std::uint64_t horizon, NoiseLaw law);
+// honaker: every completed node draws; a node's estimate combines its own draw with its children's
+// (Honaker 2015, "bottom-up"); 2 draws per round on average.
+std::unique_ptr<NoiseProcess> make_honaker(Index dimension, std::uint64_t horizon, NoiseLaw law);
+// toeplitz: square root of A, all past draws kept: O(t d) per round and O(T d) memory.
+std::unique_ptr<NoiseProcess> make_toeplitz(Index dimension, std::uint64_t horizon, NoiseLaw law);
+// blt: buffered linear Toeplitz, one draw per round, O(buffers d) time and memory.
+std::unique_ptr<NoiseProcess> make_blt(Index dimension, NoiseLaw law, BltParameters parameters);
+// No noise at all: the non-private baseline.
+std::unique_ptr<NoiseProcess> make_silence(Index dimension);
+
+}  // namespace dpoco::mechanisms

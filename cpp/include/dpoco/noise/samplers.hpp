@@ -1,0 +1,40 @@
+#pragma once
+
+#include <vector>
+
+#include "dpoco/core/types.hpp"
+#include "dpoco/random/source.hpp"
+
+namespace dpoco::noise {
+
+using random::Source;
+
+// Gamma(shape, scale 1), shape > 0, by Marsaglia and Tsang's exact rejection (2000); below shape 1
+// Gamma(shape + 1) U^(1/shape). Expected draws per variate below 1.1 pairs.
+double gamma(Source& source, double shape);
+
+// Vectors Z with density proportional to exp(-||Z||_r^2 / (2 scale^2)), r in [1, inf]:
+// a direction from the cone measure of the l_r sphere times a radius whose square is
+// Gamma(d/2, 2 scale^2). Han et al. Lemma 2.1, corrected. O(d) per vector, no allocation.
+class GeneralizedGaussian {
+ public:
+  // Throws std::invalid_argument for dimension < 1, order < 1 or scale < 0.
+  GeneralizedGaussian(Index dimension, double order, double scale);
+
+  void sample(Source& source, double* out);
+
+  Index dimension() const noexcept { return dimension_; }
+  double order() const noexcept { return order_; }
+  double scale() const noexcept { return scale_; }
+
+ private:
+  void sample_magnitudes(Source& source, double* out);
+
+  Index dimension_;
+  double order_;
+  double scale_;
+  std::vector<double> magnitudes_;
+  std::vector<std::uint64_t> signs_;
+};
+
+}  // namespace dpoco::noise

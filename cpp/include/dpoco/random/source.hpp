@@ -1,0 +1,79 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "dpoco/core/archive.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco::random {
+
+// The elementary variates. Each kind of a stream reads its own ChaCha20 nonce, so that drawing one
+// kind never moves another, and the i-th variate of a kind is a pure function of (key, stream, i).
+enum class Variate : unsigned { word, uniform, gaussian, exponential, laplace, gumbel };
+inline constexpr std::size_t kVariates = 6;
+
+using Key = std::array<std::uint32_t, 8>;
+
+// Number of forks between the process that first asked and this one; 0 without fork.
+std::uint64_t fork_generation() noexcept;
+
+// A cryptographic stream of variates: ChaCha20 in counter mode under a 256-bit key that the caller
+// brings (Python: the operating system's entropy). Position = number of variates drawn of each
+// kind. A source refuses to draw in a forked child: parent and child would share noise.
+class Source {
+ public:
+  static constexpr std::uint64_t kMaxStream = (1ULL << 60) - 1;
+
+  // Throws std::invalid_argument for stream > kMaxStream.
+  Source(const Key& key, std::uint64_t stream);
+  ~Source();
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+
+  double uniform() { return next(Variate::uniform); }      // (0, 1]
+  double gaussian() { return next(Variate::gaussian); }    // N(0, 1)
+  double exponential() { return next(Variate::exponential); }
+  std::uint64_t word();
+
+  // The next n variates of a kind other than `word`; equal however the draws are split.
+  void fill(Variate kind, double* out, std::size_t n);
+  void fill_words(std::uint64_t* out, std::size_t n);
+
+  std::uint64_t stream() const noexcept { return stream_; }
+  std::uint64_t position(Variate kind) const noexcept { return lane(kind).position; }
+
+  // Throws StateError in a forked child; `adopt` makes this process the owner.
+  void check_process() const;
+  void adopt() noexcept { generation_ = fork_generation(); }
+
+  // Key, stream and positions: secret. Reading throws StateError if malformed.
+  void write(Archive& archive) const;
+  void read(ArchiveReader& archive);
+
+ private:
+  struct Lane {
+    std::uint64_t position = 0;
+    std::uint64_t loaded = ~0ULL;  // index of the superblock in `buffer`
+    alignas(64) std::array<double, simd::kSuperblock> buffer{};
+  };
+
+  Lane& lane(Variate kind) noexcept { return lanes_[static_cast<std::size_t>(kind)]; }
+  const Lane& lane(Variate kind) const noexcept { return lanes_[static_cast<std::size_t>(kind)]; }
+  simd::Position at(Variate kind, std::uint64_t superblock) const noexcept;
+  void load(Variate kind, Lane& lane);
+
+  double next(Variate kind) {
+    Lane& from = lane(kind);
+    if (from.loaded != from.position / simd::kSuperblock) load(kind, from);
+    return from.buffer[from.position++ % simd::kSuperblock];
+  }
+
+  Key key_;
+  std::uint64_t stream_;
+  std::uint64_t generation_;
+  std::array<Lane, kVariates> lanes_;
+};
+
+}  // namespace dpoco::random

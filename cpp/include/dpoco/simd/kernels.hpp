@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace dpoco::simd {
+
+// One refill of the generator: 16 ChaCha20 blocks = 128 words of 64 bits = 128 variates.
+inline constexpr std::size_t kSuperblock = 128;
+
+// Where a refill starts: 256-bit key, 64-bit nonce, index of the first superblock.
+struct Position {
+  const std::uint32_t* key;  // 8 words
+  std::uint64_t nonce;
+  std::uint64_t superblock;
+};
+
+using FillWords = void (*)(Position, std::size_t superblocks, std::uint64_t* out);
+using FillDoubles = void (*)(Position, std::size_t superblocks, double* out);
+
+// The inner loops, compiled once per instruction set. Every variant gives the same bits: sums run
+// over eight interleaved partials added in a fixed order, and nothing is contracted into FMAs.
+struct Kernels {
+  const char* name;
+
+  FillWords words;
+  FillDoubles uniform;      // (j + 1/2) 2^-64, in (0, 1]
+  FillDoubles gaussian;     // N(0, 1); Box-Muller on pairs, |z| <= 9.5
+  FillDoubles exponential;  // Exp(1), full relative precision at both ends
+  FillDoubles laplace;      // density exp(-|x|)/2
+  FillDoubles gumbel;       // standard Gumbel, P(G <= x) = exp(-exp(-x))
+
+  double (*dot)(const double* x, const double* y, std::size_t n);
+  double (*sum)(const double* x, std::size_t n);
+  // max |x_i|; NaN if any entry is NaN or infinite.
+  double (*max_abs)(const double* x, std::size_t n);
+  // sum (|x_i| * scale)^q for finite q >= 1; zero entries contribute zero.
+  double (*abs_power_sum)(const double* x, std::size_t n, double scale, double q);
+  // out_i = sign(x_i) (|x_i| * scale)^power for power > 0; out may alias x.
+  void (*signed_power)(const double* x, std::size_t n, double scale, double power, double* out);
+  // out_i = exp(x_i); out may alias x.
+  void (*exp)(const double* x, std::size_t n, double* out);
+  // out_i = log(x_i) for x_i > 0; out may alias x.
+  void (*log)(const double* x, std::size_t n, double* out);
+  // y += a x
+  void (*axpy)(double a, const double* x, std::size_t n, double* y);
+  // Buffered linear Toeplitz step on `buffers` rows of length n (see mechanisms/noise_process.hpp):
+  // w = z - sum_j omega_j S_j;  S_j <- (1 - s_j) S_j + w;  total += w.
+  void (*blt_step)(const double* z, std::size_t n, std::size_t buffers, const double* keep,
+                   const double* omega, double* state, double* total);
+};
+
+// The best variant this machine runs, or the one chosen by `select`.
+const Kernels& kernels();
+
+// Chooses "baseline", "avx2", "avx512" or "auto"; returns the chosen name. Throws
+// std::invalid_argument for a name this build or machine does not have. For tests of equality.
+std::string select(const std::string& name);
+
+}  // namespace dpoco::simd

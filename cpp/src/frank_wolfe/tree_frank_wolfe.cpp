@@ -1,0 +1,171 @@
+#include "dpoco/frank_wolfe/tree_frank_wolfe.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "dpoco/core/errors.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco::frank_wolfe {
+
+TreeFrankWolfe::TreeFrankWolfe(std::shared_ptr<const domains::Domain> domain, losses::GlmLoss loss,
+                               losses::RecordClipper clipper, TreeFrankWolfeSettings settings,
+                               mechanisms::ContinualSum sum, const double* start)
+    : domain_(std::move(domain)),
+      loss_(loss),
+      clipper_(std::move(clipper)),
+      settings_(settings),
+      sum_(std::move(sum)) {
+  if (settings_.horizon < 1 || settings_.batch < 1) {
+    throw std::invalid_argument("horizon and batch must be at least 1");
+  }
+  if (!(settings_.step_scale > 0.0)) throw std::invalid_argument("step_scale must be positive");
+  if (sum_.dimension() != domain_->dimension()) {
+    throw std::invalid_argument("the sum must have the domain's dimension");
+  }
+  const auto d = static_cast<std::size_t>(domain_->dimension());
+  theta_.assign(start, start + d);
+  previous_ = theta_;
+  leaf_.assign(d, 0.0);
+  direction_.assign(d, 0.0);
+  vertex_.assign(d, 0.0);
+}
+
+double TreeFrankWolfe::weight() const noexcept {
+  const auto k = static_cast<double>(step_);
+  return settings_.weights == Weights::unbiased ? k : k + 1.0;
+}
+
+double TreeFrankWolfe::leaf_scalar(double margin, double previous_margin, double y) const {
+  const double w = weight();
+  const double scalar =
+      w * loss_.derivative(margin, y) - (w - 1.0) * loss_.derivative(previous_margin, y);
+  if (!std::isfinite(scalar)) return 0.0;
+  return std::clamp(scalar, -settings_.leaf_scalar_bound, settings_.leaf_scalar_bound);
+}
+
+double TreeFrankWolfe::add_leaf(const double* at, const double* previous, const double* features,
+                                double label, double* to) const {
+  const simd::Kernels& k = simd::kernels();
+  const auto d = static_cast<std::size_t>(dimension());
+  const double multiplier = std::isfinite(label) ? clipper_.multiplier(features) : 0.0;
+  if (multiplier == 0.0) return 0.0;  // features may be NaN, so they are not multiplied by zero
+  const double y = loss_.clip_label(label);
+  const double margin = multiplier * k.dot(at, features, d);
+  const double previous_margin = multiplier * k.dot(previous, features, d);
+  k.axpy(leaf_scalar(margin, previous_margin, y) * multiplier, features, d, to);
+  return loss_.value(margin, y);
+}
+
+// For f(theta) = <g, theta> the leaf w g - (w - 1) g is g itself.
+double TreeFrankWolfe::add_gradient(const double* gradient) {
+  const simd::Kernels& k = simd::kernels();
+  const double multiplier = clipper_.multiplier(gradient);
+  if (multiplier == 0.0) return 0.0;
+  k.axpy(multiplier, gradient, leaf_.size(), leaf_.data());
+  return multiplier * k.dot(theta_.data(), gradient, theta_.size());
+}
+
+void TreeFrankWolfe::leaf(const double* at, const double* previous, const double* features,
+                          double label, double* out) const {
+  std::fill(out, out + theta_.size(), 0.0);
+  add_leaf(at, previous, features, label, out);
+}
+
+void TreeFrankWolfe::finish_round() {
+  ++round_;
+  moved_ = false;
+  if (++pending_ < settings_.batch) return;
+  pending_ = 0;
+  sum_.push(leaf_.data(), direction_.data());
+  std::fill(leaf_.begin(), leaf_.end(), 0.0);
+  // The minimiser is the same for any positive multiple of the direction, so 1 / (w_k batch) is
+  // left out.
+  domain_->minimize_linear(direction_.data(), vertex_.data());
+  const double s = settings_.step_scale;
+  const double eta = s / (static_cast<double>(step_) + s);
+  previous_.swap(theta_);
+  const double* from = previous_.data();
+  const double* vertex = vertex_.data();
+  double* to = theta_.data();
+  const std::size_t d = theta_.size();
+  for (std::size_t i = 0; i < d; ++i) to[i] = from[i] + eta * (vertex[i] - from[i]);
+  moved_ = std::memcmp(to, from, d * sizeof(double)) != 0;
+  ++step_;
+}
+
+void TreeFrankWolfe::require(std::uint64_t rounds) const {
+  if (rounds > settings_.horizon - round_) {
+    throw HorizonExceeded("the declared horizon is used up");
+  }
+  sum_.source().check_process();
+}
+
+void TreeFrankWolfe::observe(const double* features, double label) {
+  const auto entry = exclusive_.enter();
+  require(1);
+  add_leaf(theta_.data(), previous_.data(), features, label, leaf_.data());
+  finish_round();
+}
+
+void TreeFrankWolfe::observe_gradient(const double* gradient) {
+  const auto entry = exclusive_.enter();
+  require(1);
+  add_gradient(gradient);
+  finish_round();
+}
+
+void TreeFrankWolfe::observe_gradients(const double* at_decision, const double* at_previous) {
+  const auto entry = exclusive_.enter();
+  require(1);
+  const double w = weight();
+  // vertex_ is scratch between rounds. The leaf is clipped, not the two gradients: clipping each
+  // would break the smoothness that bounds their weighted difference.
+  for (std::size_t i = 0; i < vertex_.size(); ++i) {
+    vertex_[i] = w * at_decision[i] - (w - 1.0) * at_previous[i];
+  }
+  add_gradient(vertex_.data());
+  finish_round();
+}
+
+void TreeFrankWolfe::run(const double* features, const double* labels, std::uint64_t rounds,
+                         double* losses, double* decisions, std::uint8_t* changed) {
+  const auto entry = exclusive_.enter();
+  require(rounds);
+  const std::size_t d = theta_.size();
+  const bool linear = labels == nullptr;
+  for (std::uint64_t t = 0; t < rounds; ++t, features += d) {
+    if (decisions != nullptr) std::copy(theta_.begin(), theta_.end(), decisions + t * d);
+    const double loss = linear ? add_gradient(features)
+                               : add_leaf(theta_.data(), previous_.data(), features, labels[t],
+                                          leaf_.data());
+    if (losses != nullptr) losses[t] = loss;
+    finish_round();
+    if (changed != nullptr) changed[t] = moved_ ? 1 : 0;
+  }
+}
+
+void TreeFrankWolfe::write(Archive& archive) const {
+  const auto entry = exclusive_.enter();
+  archive.word(round_);
+  archive.reals(theta_.data(), theta_.size());
+  archive.reals(previous_.data(), previous_.size());
+  archive.reals(leaf_.data(), leaf_.size());
+  sum_.write(archive);
+}
+
+void TreeFrankWolfe::read(ArchiveReader& archive) {
+  round_ = archive.word_below(settings_.horizon + 1);
+  step_ = 1 + round_ / settings_.batch;
+  pending_ = round_ % settings_.batch;
+  archive.reals(theta_.data(), theta_.size());
+  archive.reals(previous_.data(), previous_.size());
+  archive.reals(leaf_.data(), leaf_.size());
+  sum_.read(archive);
+  if (sum_.round() != step_ - 1) throw StateError("state holds an impossible round");
+}
+
+}  // namespace dpoco::frank_wolfe

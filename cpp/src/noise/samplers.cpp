@@ -1,0 +1,81 @@
+#include "dpoco/noise/samplers.hpp"
+
+#include <cmath>
+#include <stdexcept>
+
+#include "dpoco/domains/norms.hpp"
+#include "dpoco/simd/elementary.hpp"
+
+namespace dpoco::noise {
+
+using random::Variate;
+
+double gamma(Source& source, double shape) {
+  if (shape < 1.0) {
+    const double boosted = gamma(source, shape + 1.0);
+    return boosted * elementary::exp(-source.exponential() / shape);
+  }
+  const double d = shape - 1.0 / 3.0;
+  const double c = 1.0 / std::sqrt(9.0 * d);
+  for (;;) {
+    const double x = source.gaussian();
+    const double t = 1.0 + c * x;
+    // Drawn before the test on t: every attempt costs the same variates.
+    const double e = source.exponential();
+    if (t <= 0.0) continue;
+    const double v = t * t * t;
+    // Accept with probability exp(x^2/2 + d (1 - v + log v)); -e is the log of a uniform.
+    if (-e < 0.5 * x * x + d * (1.0 - v + elementary::log(v))) return d * v;
+  }
+}
+
+GeneralizedGaussian::GeneralizedGaussian(Index dimension, double order, double scale)
+    : dimension_(dimension), order_(order), scale_(scale) {
+  if (dimension < 1) throw std::invalid_argument("dimension must be at least 1");
+  if (!(order >= 1.0)) throw std::invalid_argument("order must be in [1, inf]");
+  if (!(scale >= 0.0) || !std::isfinite(scale)) {
+    throw std::invalid_argument("scale must be finite and not negative");
+  }
+  if (order != 2.0) {
+    const auto d = static_cast<std::size_t>(dimension);
+    magnitudes_.resize(d);
+    signs_.resize((d + 63) / 64);
+  }
+}
+
+// Density proportional to exp(-x^r) on x >= 0. For finite r it is U Gamma(1 + 1/r)^(1/r), which
+// does not underflow for large r as Gamma(1/r)^(1/r) would.
+void GeneralizedGaussian::sample_magnitudes(Source& source, double* out) {
+  const auto d = static_cast<std::size_t>(dimension_);
+  if (order_ == 1.0) {
+    source.fill(Variate::exponential, out, d);
+    return;
+  }
+  source.fill(Variate::uniform, out, d);
+  if (std::isinf(order_)) return;
+  const double inverse = 1.0 / order_;
+  for (std::size_t i = 0; i < d; ++i) {
+    out[i] *= elementary::power(gamma(source, 1.0 + inverse), inverse);
+  }
+}
+
+void GeneralizedGaussian::sample(Source& source, double* out) {
+  const auto d = static_cast<std::size_t>(dimension_);
+  if (order_ == 2.0) {
+    source.fill(Variate::gaussian, out, d);
+    for (std::size_t i = 0; i < d; ++i) out[i] *= scale_;
+    return;
+  }
+  double* magnitudes = magnitudes_.data();
+  sample_magnitudes(source, magnitudes);
+  source.fill_words(signs_.data(), signs_.size());
+  const double radius =
+      scale_ * std::sqrt(2.0 * gamma(source, 0.5 * static_cast<double>(dimension_)));
+  const double factor = radius / domains::norm(magnitudes, dimension_, order_);
+  for (std::size_t i = 0; i < d; ++i) {
+    const bool negative = ((signs_[i / 64] >> (i % 64)) & 1) != 0;
+    out[i] = negative ? -factor * magnitudes[i] : factor * magnitudes[i];
+  }
+}
+
+}  // namespace dpoco::noise

@@ -1,0 +1,147 @@
+#include "dpoco/random/source.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <stdexcept>
+
+#include "dpoco/core/errors.hpp"
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+#endif
+
+namespace dpoco::random {
+namespace {
+
+std::atomic<std::uint64_t> generation{0};
+
+void count_fork() { generation.fetch_add(1, std::memory_order_relaxed); }
+
+// A plain memset of memory about to be freed may be optimised away.
+void wipe(void* memory, std::size_t bytes) {
+  volatile char* p = static_cast<volatile char*>(memory);
+  for (std::size_t i = 0; i < bytes; ++i) p[i] = 0;
+}
+
+simd::FillDoubles filler(Variate kind) {
+  const simd::Kernels& k = simd::kernels();
+  switch (kind) {
+    case Variate::uniform: return k.uniform;
+    case Variate::gaussian: return k.gaussian;
+    case Variate::exponential: return k.exponential;
+    case Variate::laplace: return k.laplace;
+    case Variate::gumbel: return k.gumbel;
+    case Variate::word: break;
+  }
+  throw std::invalid_argument("words are integers: use fill_words");
+}
+
+}  // namespace
+
+std::uint64_t fork_generation() noexcept {
+#if defined(__unix__) || defined(__APPLE__)
+  static const int registered = pthread_atfork(nullptr, nullptr, count_fork);
+  (void)registered;
+#endif
+  return generation.load(std::memory_order_relaxed);
+}
+
+Source::Source(const Key& key, std::uint64_t stream)
+    : key_(key), stream_(stream), generation_(fork_generation()) {
+  if (stream > kMaxStream) throw std::invalid_argument("stream must be below 2^60");
+}
+
+Source::~Source() {
+  wipe(key_.data(), sizeof key_);
+  for (Lane& each : lanes_) wipe(each.buffer.data(), sizeof each.buffer);
+}
+
+void Source::check_process() const {
+  if (generation_ != generation.load(std::memory_order_relaxed)) {
+    throw StateError(
+        "this generator was inherited through fork: parent and child would share noise");
+  }
+}
+
+simd::Position Source::at(Variate kind, std::uint64_t superblock) const noexcept {
+  return {key_.data(), (stream_ << 4) | static_cast<std::uint64_t>(kind), superblock};
+}
+
+void Source::load(Variate kind, Lane& from) {
+  check_process();
+  const std::uint64_t superblock = from.position / simd::kSuperblock;
+  if (kind == Variate::word) {
+    std::uint64_t raw[simd::kSuperblock];
+    simd::kernels().words(at(kind, superblock), 1, raw);
+    std::memcpy(from.buffer.data(), raw, sizeof raw);
+  } else {
+    filler(kind)(at(kind, superblock), 1, from.buffer.data());
+  }
+  from.loaded = superblock;
+}
+
+std::uint64_t Source::word() {
+  Lane& from = lane(Variate::word);
+  if (from.loaded != from.position / simd::kSuperblock) load(Variate::word, from);
+  std::uint64_t value;
+  std::memcpy(&value, from.buffer.data() + from.position % simd::kSuperblock, sizeof value);
+  ++from.position;
+  return value;
+}
+
+void Source::fill(Variate kind, double* out, std::size_t n) {
+  check_process();
+  const simd::FillDoubles produce = filler(kind);
+  Lane& from = lane(kind);
+  while (n > 0) {
+    const std::size_t index = from.position % simd::kSuperblock;
+    const std::uint64_t superblock = from.position / simd::kSuperblock;
+    std::size_t count;
+    if (index == 0 && n >= simd::kSuperblock) {  // whole superblocks go straight to the caller
+      const std::size_t whole = n / simd::kSuperblock;
+      produce(at(kind, superblock), whole, out);
+      count = whole * simd::kSuperblock;
+    } else {
+      if (from.loaded != superblock) load(kind, from);
+      count = std::min(n, simd::kSuperblock - index);
+      std::memcpy(out, from.buffer.data() + index, count * sizeof(double));
+    }
+    from.position += count;
+    out += count;
+    n -= count;
+  }
+}
+
+void Source::fill_words(std::uint64_t* out, std::size_t n) {
+  check_process();
+  for (std::size_t i = 0; i < n; ++i) out[i] = word();
+}
+
+void Source::write(Archive& archive) const {
+  for (std::size_t i = 0; i < key_.size(); i += 2) {
+    archive.word(key_[i] | (static_cast<std::uint64_t>(key_[i + 1]) << 32));
+  }
+  archive.word(stream_);
+  for (const Lane& each : lanes_) archive.word(each.position);
+}
+
+void Source::read(ArchiveReader& archive) {
+  Key key;
+  for (std::size_t i = 0; i < key.size(); i += 2) {
+    const std::uint64_t pair = archive.word();
+    key[i] = static_cast<std::uint32_t>(pair);
+    key[i + 1] = static_cast<std::uint32_t>(pair >> 32);
+  }
+  const std::uint64_t stream = archive.word_below(kMaxStream + 1);
+  std::array<std::uint64_t, kVariates> positions;
+  for (std::uint64_t& each : positions) each = archive.word();
+  key_ = key;
+  stream_ = stream;
+  for (std::size_t i = 0; i < kVariates; ++i) {
+    lanes_[i].position = positions[i];
+    lanes_[i].loaded = ~0ULL;
+  }
+}
+
+}  // namespace dpoco::random

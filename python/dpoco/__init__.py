@@ -1,0 +1,104 @@
+"""Private online learning: every decision of the stream under differential privacy.
+
+>>> import dpoco
+>>> domain = dpoco.domains.LpBall(dimension=3, p=2.0, radius=1.0)
+>>> loss = dpoco.losses.SquaredLoss(feature_bound=1.0, label_bound=1.0)
+>>> learner = dpoco.frank_wolfe.TreeFrankWolfe(
+...     domain, loss, horizon=10_000, budget=dpoco.Budget(epsilon=1.0, delta=1e-6))
+>>> theta = learner.decide()
+>>> learner.observe([0.6, 0.0, 0.8], 0.5)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from dpoco import _core, accounting, errors
+from dpoco._state import load
+from dpoco.accounting import Budget, Guarantee
+from dpoco.errors import (
+    BudgetExceeded,
+    CalibrationError,
+    DpocoError,
+    HorizonExceeded,
+    NoiseDominatesWarning,
+    ReplayMismatch,
+    RoundOrderError,
+    StateError,
+)
+
+if TYPE_CHECKING:
+    from dpoco import (
+        audit,
+        datasets,
+        domains,
+        evaluation,
+        frank_wolfe,
+        losses,
+        mechanisms,
+        noise,
+        plotting,
+        random,
+    )
+    from dpoco.trace import Trace
+
+__version__: str = _core.__version__
+
+_SUBMODULES = frozenset(
+    {
+        "audit",
+        "datasets",
+        "domains",
+        "evaluation",
+        "frank_wolfe",
+        "losses",
+        "mechanisms",
+        "noise",
+        "plotting",
+        "random",
+    }
+)
+
+__all__ = [
+    "Budget",
+    "BudgetExceeded",
+    "CalibrationError",
+    "DpocoError",
+    "Guarantee",
+    "HorizonExceeded",
+    "NoiseDominatesWarning",
+    "ReplayMismatch",
+    "RoundOrderError",
+    "StateError",
+    "Trace",
+    "__version__",
+    "accounting",
+    "audit",
+    "datasets",
+    "domains",
+    "errors",
+    "evaluation",
+    "frank_wolfe",
+    "load",
+    "losses",
+    "mechanisms",
+    "noise",
+    "plotting",
+    "random",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import submodules on first use, so that ``import dpoco`` costs NumPy and little more."""
+    if name in _SUBMODULES:
+        return importlib.import_module(f"dpoco.{name}")
+    if name == "Trace":
+        from dpoco.trace import Trace
+
+        return Trace
+    raise AttributeError(f"module 'dpoco' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,249 @@
+"""State files: framing, checksum, and the rules of copying, for mechanisms and learners alike.
+
+Layout, little-endian: magic (8 bytes), format version (u32), header length (u32), payload length
+(u64), header (UTF-8 JSON), payload (state of the compiled engine), SHA-256 of all before.
+The checksum finds accidents; it does not authenticate. A state file holds the noise key and raw
+sums of private data: it is as secret as the data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import struct
+import tempfile
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from dpoco.errors import StateError
+
+__all__ = ["Stateful", "load"]
+
+_MAGIC = b"dpocost\n"
+_VERSION = 1
+_FRAME = struct.Struct("<8sIIQ")
+_CHECKSUM = 32
+
+# What a state file may name; nothing else is ever imported on its word.
+_KINDS = {
+    "ContinualSum": "dpoco.mechanisms",
+    "TreeFrankWolfe": "dpoco.frank_wolfe",
+}
+
+Self = TypeVar("Self", bound="Stateful")
+
+
+def pack(header: dict[str, Any], payload: bytes) -> bytes:
+    """Return the framed state."""
+    text = json.dumps(header, allow_nan=True, sort_keys=True).encode()
+    body = _FRAME.pack(_MAGIC, _VERSION, len(text), len(payload)) + text + payload
+    return body + hashlib.sha256(body).digest()
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """Return header and payload, or raise `StateError` for anything but an intact state."""
+    if len(data) < _FRAME.size + _CHECKSUM:
+        raise StateError("not a dpoco state: too short")
+    magic, version, header_length, payload_length = _FRAME.unpack_from(data)
+    if magic != _MAGIC:
+        raise StateError("not a dpoco state: wrong signature")
+    if version > _VERSION:
+        raise StateError(f"state has format {version}, this library reads up to {_VERSION}")
+    body, checksum = data[:-_CHECKSUM], data[-_CHECKSUM:]
+    if len(body) != _FRAME.size + header_length + payload_length:
+        raise StateError("state is truncated or has trailing data")
+    if hashlib.sha256(body).digest() != checksum:
+        raise StateError("state is corrupt: checksum differs")
+    try:
+        header = json.loads(body[_FRAME.size : _FRAME.size + header_length])
+    except ValueError:
+        raise StateError("state is corrupt: header is not JSON") from None
+    if version < 1 or not isinstance(header, dict):
+        raise StateError("state is corrupt: header is not an object")
+    return header, body[_FRAME.size + header_length :]
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write `data` so that a crash leaves the old file or the new one; readable by the owner."""
+    target = Path(path)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # mode 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    if os.name == "posix":  # the rename itself must survive a power cut
+        directory = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+class Stateful:
+    """Base of everything with noise inside: save, load, pickle, clone, and no silent copies.
+
+    A copy of a started object shares its noise, and two streams under one noise reveal their
+    difference: so copying raises, and what comes out of a pickle waits for `resume`.
+
+    Subclasses set `_engine` (compiled; has ``state``, ``restore``, ``adopt``, ``round``) and
+    implement `_header` and `_assemble`.
+    """
+
+    _engine: Any
+    _arguments: dict[str, Any]
+    _suspended: bool = False
+    _is_seeded: bool = False
+    _kind: ClassVar[str]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._kind = cls.__name__
+
+    # -- for subclasses ---------------------------------------------------------------------------
+
+    def _header(self) -> dict[str, Any]:
+        """Return the JSON-able description from which `_assemble` rebuilds the object."""
+        raise NotImplementedError
+
+    @classmethod
+    def _assemble(cls: type[Self], header: dict[str, Any], claim: dict[str, Any] | None) -> Self:
+        """Build an unstarted object from `_header`'s value.
+
+        `claim` is the engine's key and stream; None means that a state will replace them.
+        """
+        raise NotImplementedError
+
+    def _is_started(self) -> bool:
+        return bool(self._engine.round > 0)
+
+    def _check_active(self) -> None:
+        if self._suspended:
+            raise StateError(
+                "this copy is suspended: it shares its noise with the original; call resume() "
+                "only if the original will never be used again"
+            )
+
+    # -- public -----------------------------------------------------------------------------------
+
+    def get_params(self) -> dict[str, Any]:
+        """Return the constructor's arguments as they were given."""
+        return dict(self._arguments)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state to a file that `dpoco.load` continues bit for bit.
+
+        Parameters
+        ----------
+        path : path-like
+            Replaced atomically; readable by the owner only.
+
+        Notes
+        -----
+        The file holds the noise key and raw data sums: guard it like the data. Continuing it
+        twice on different data publishes two streams under one noise: never do that.
+        """
+        write_atomically(path, self._to_bytes())
+
+    def _to_bytes(self) -> bytes:
+        from dpoco import __version__
+
+        header = {"kind": self._kind, "library": __version__, "object": self._header()}
+        return pack(header, self._engine.state())
+
+    @classmethod
+    def _from_bytes(cls: type[Self], data: bytes) -> Self:
+        header, payload = unpack(data)
+        if header.get("kind") != cls._kind:
+            raise StateError(f"state is not of a {cls._kind}")
+        try:
+            instance = cls._assemble(header["object"], None)
+        except StateError:
+            raise
+        except Exception as error:
+            # The text may quote the file; its kind is enough.
+            raise StateError(
+                f"state is corrupt: its description is refused ({type(error).__name__})"
+            ) from None
+        instance._engine.restore(payload)
+        return instance
+
+    def resume(self) -> None:
+        """Activate an unpickled copy, or a learner inherited through fork, in this process.
+
+        Only one copy may ever go on: two that continue on different data publish two streams
+        under one noise, which reveals their difference.
+        """
+        self._engine.adopt()
+        self._suspended = False
+
+    def clone(self: Self) -> Self:
+        """Return an unstarted object with the same arguments and noise of its own."""
+        return type(self)(**self._arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (self._kind, self._to_bytes())
+
+    def __copy__(self: Self) -> Self:
+        return self._copied()
+
+    def __deepcopy__(self: Self, memo: Any) -> Self:
+        return self._copied()
+
+    def _copied(self: Self) -> Self:
+        if self._is_started():
+            raise StateError(
+                "a started learner is not copied: the copy would share its noise; "
+                "use clone() for a fresh one"
+            )
+        return self.clone()
+
+
+def _class_of(kind: Any) -> type[Stateful]:
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise StateError("state is of a kind this library does not know")
+    return getattr(importlib.import_module(_KINDS[kind]), kind)  # type: ignore[no-any-return]
+
+
+def _unpickle(kind: str, data: bytes) -> Stateful:
+    """Rebuild a pickled object: suspended if started, since the original may still be running.
+
+    An unstarted one with a key from the operating system becomes a clone with a key of its own, so
+    that any number of unpickled copies are independent; a seeded one keeps its reproducible key.
+    """
+    instance = _class_of(kind)._from_bytes(data)
+    if instance._is_started():
+        instance._suspended = True
+    elif not instance._is_seeded:
+        return instance.clone()
+    return instance
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Continue a saved learner or mechanism, bit for bit.
+
+    Parameters
+    ----------
+    path : path-like
+        File written by ``save``.
+
+    Returns
+    -------
+    The learner or mechanism, active at once.
+
+    Raises
+    ------
+    StateError
+        If the file is corrupt, truncated, foreign or from a newer format; nothing is loaded.
+    OSError
+        If it cannot be read.
+    """
+    data = Path(path).read_bytes()
+    header, _ = unpack(data)
+    return _class_of(header.get("kind"))._from_bytes(data)

@@ -1,0 +1,100 @@
+"""Checks of public arguments, shared by all modules.
+
+Messages name the argument, what was expected and what was given (a dtype, a shape or a public
+parameter), never a data value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+# Norm bounds, radii and scales outside this range would over- or underflow in q-norms.
+SMALLEST_SCALE, LARGEST_SCALE = 1e-100, 1e100
+LARGEST_HORIZON = 10**12
+
+
+def positive_float(name: str, value: Any) -> float:
+    """Return `value` as a float in [1e-100, 1e100], or raise naming the argument."""
+    number = real_float(name, value)
+    if not SMALLEST_SCALE <= number <= LARGEST_SCALE:
+        raise ValueError(f"{name} must be positive, in [1e-100, 1e100]; got {number!r}")
+    return number
+
+
+def real_float(name: str, value: Any) -> float:
+    """Return `value` as a finite float, or raise naming the argument."""
+    if isinstance(value, (bool, np.bool_, str, bytes, complex, np.complexfloating)):
+        raise TypeError(f"{name} must be a real number; got {type(value).__name__}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a real number; got {type(value).__name__}") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite; got {number!r}")
+    return number
+
+
+def positive_int(name: str, value: Any, *, maximum: int = LARGEST_HORIZON) -> int:
+    """Return `value` as an int in [1, maximum], or raise naming the argument."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an int; got {type(value).__name__}")
+    number = int(value)
+    if not 1 <= number <= maximum:
+        raise ValueError(f"{name} must be in [1, {maximum}]; got {number}")
+    return number
+
+
+def exponent(name: str, value: Any) -> float:
+    """Return a norm exponent in [1, inf]; within 1e-12 of 1 is 1, from 1e12 on is inf."""
+    if isinstance(value, (bool, np.bool_, str, bytes)):
+        raise TypeError(f"{name} must be a real number; got {type(value).__name__}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a real number; got {type(value).__name__}") from None
+    if not number >= 1.0:
+        raise ValueError(f"{name} must be in [1, inf]; got {number!r}")
+    if number <= 1.0 + 1e-12:
+        return 1.0
+    return math.inf if number >= 1e12 else number
+
+
+def choice(name: str, value: Any, allowed: Collection[str]) -> str:
+    """Return `value` if it is one of `allowed`, or raise naming the argument."""
+    if value not in allowed:
+        given = repr(value) if isinstance(value, str) else type(value).__name__
+        raise ValueError(f"{name} must be one of {sorted(allowed)}; got {given}")
+    return str(value)
+
+
+def float_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatArray:
+    """Return `value` as a C-contiguous float64 array of `shape` (None = any length).
+
+    Integers, booleans and shorter floats are converted once, here; complex numbers, strings and
+    objects are refused. Finiteness is not checked: a non-finite record is a zero record.
+    """
+    if type(value) is np.ndarray and value.dtype == np.float64:
+        array = value
+    else:
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError):
+            # The cause's text may quote the data.
+            raise TypeError(
+                f"{name} must be an array of real numbers; got {type(value).__name__}"
+            ) from None
+        if array.dtype.kind not in "fiub":
+            raise TypeError(f"{name} must have a real dtype; got {array.dtype}")
+    if array.ndim != len(shape) or any(
+        want is not None and want != have for want, have in zip(shape, array.shape, strict=True)
+    ):
+        expected = "(" + ", ".join("any" if n is None else str(n) for n in shape) + ")"
+        raise ValueError(f"{name} must have shape {expected}; got {array.shape}")
+    return np.ascontiguousarray(array, dtype=np.float64)

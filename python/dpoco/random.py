@@ -1,0 +1,179 @@
+"""Cryptographic randomness: ChaCha20 in counter mode, one key per source.
+
+`Source()` takes its 256-bit key from the operating system. `Source.seeded(n)` is reproducible, for
+tests and simulation: it voids every guarantee, and the guarantees say so.
+
+The construction, its test vectors and the fork rule: ``docs/privacy/noise.md``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _core
+from dpoco._validation import positive_int
+
+__all__ = ["Source", "instruction_set", "select_instruction_set"]
+
+_LARGEST_STREAM = 2**60 - 1
+_VARIATES = {"uniform": 1, "gaussian": 2, "exponential": 3, "laplace": 4, "gumbel": 5}
+
+
+def instruction_set() -> str:
+    """Return the instruction set the compiled loops use: "baseline", "avx2" or "avx512"."""
+    return _core.instruction_set()
+
+
+def select_instruction_set(name: str) -> str:
+    """Choose the instruction set for the whole process: all give the same bits.
+
+    Parameters
+    ----------
+    name : {"auto", "baseline", "avx2", "avx512"}
+        "auto" is the best one of this machine.
+
+    Returns
+    -------
+    str
+        The one in force.
+
+    Raises
+    ------
+    ValueError
+        If this machine or build does not have it.
+    """
+    return _core.select_instruction_set(name)
+
+
+class Source:
+    """A stream of cryptographic random variates.
+
+    Each kind of variate (uniform, Gaussian, ...) reads a sub-stream of its own, so the i-th
+    Gaussian of a source does not depend on what else was drawn, and draws may be split at will.
+
+    A learner or mechanism given a source takes a fresh independent stream of it (`spawn`), so one
+    source may serve many of them; the same stream never serves two.
+
+    Notes
+    -----
+    ChaCha20 (original layout: 64-bit counter, 64-bit nonce); nonce = 16 * stream + kind. After a
+    fork, the child's copy of an entropy source takes a new key at its next use, since parent and
+    child must not share noise; a seeded source goes on.
+
+    A source cannot be pickled or copied: copies would share noise.
+    """
+
+    def __init__(self) -> None:
+        self._start(secrets.token_bytes(32), 0, seeded=False)
+
+    @classmethod
+    def seeded(cls, seed: int) -> Source:
+        """Return a reproducible source: for tests and simulation only, never for real data.
+
+        Parameters
+        ----------
+        seed : int
+            Any integer in [0, 2**256).
+
+        Returns
+        -------
+        Source
+            With `is_seeded` true; guarantees of learners that use it are marked void.
+        """
+        if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
+            raise TypeError(f"seed must be an int; got {type(seed).__name__}")
+        if not 0 <= int(seed) < 2**256:
+            raise ValueError("seed must be in [0, 2**256)")
+        message = b"dpoco seeded source" + int(seed).to_bytes(32, "little")
+        return cls._from_key(hashlib.sha256(message).digest(), 0, seeded=True)
+
+    @classmethod
+    def _from_key(cls, key: bytes, stream: int, *, seeded: bool) -> Source:
+        source = cls.__new__(cls)
+        source._start(key, stream, seeded=seeded)
+        return source
+
+    def _start(self, key: bytes, stream: int, *, seeded: bool) -> None:
+        self._key = key
+        self._stream = stream
+        self._is_seeded = seeded
+        self._next_stream = stream + 1
+        self._lock = threading.Lock()
+        self._generation = _core.fork_generation()
+        self._engine = _core.Source(key, stream)
+
+    def _own(self) -> None:
+        """Make this process the owner after a fork; called under the lock by every method."""
+        generation = _core.fork_generation()
+        if generation == self._generation:
+            return
+        if self._is_seeded:
+            self._engine.adopt()
+        else:
+            self._key = secrets.token_bytes(32)
+            self._engine = _core.Source(self._key, self._stream)
+        self._generation = generation
+
+    @property
+    def is_seeded(self) -> bool:
+        """Whether the source is reproducible, which voids guarantees."""
+        return self._is_seeded
+
+    def spawn(self) -> Source:
+        """Return a source on a stream of its own: same key, next unused nonce.
+
+        Only the source at the root hands out streams, so no two spawned sources ever share one.
+        """
+        with self._lock:
+            self._own()
+            if self._next_stream > _LARGEST_STREAM:
+                raise ValueError("a spawned source cannot spawn: spawn from its parent")
+            child = Source._from_key(self._key, self._next_stream, seeded=self._is_seeded)
+            self._next_stream += 1
+        child._next_stream = _LARGEST_STREAM + 1
+        return child
+
+    def _claim(self) -> dict[str, Any]:
+        """Key and stream for a compiled engine, on a stream nothing else will use."""
+        child = self.spawn()
+        return {"key": child._key, "stream": child._stream}
+
+    def uniform(self, size: int) -> NDArray[np.float64]:
+        """Return `size` uniforms in (0, 1] with 64 random bits each, shape (size,)."""
+        return self._fill("uniform", size)
+
+    def words(self, size: int) -> NDArray[np.uint64]:
+        """Return `size` uniform 64-bit words, shape (size,), dtype uint64."""
+        count = positive_int("size", size, maximum=2**40)
+        with self._lock:
+            self._own()
+            return self._engine.words(count)
+
+    def _fill(self, kind: str, size: int) -> NDArray[np.float64]:
+        out = np.empty(positive_int("size", size, maximum=2**40))
+        self._fill_into(kind, out)
+        return out
+
+    def _fill_into(self, kind: str, out: NDArray[np.float64]) -> None:
+        with self._lock:
+            self._own()
+            self._engine.fill(_VARIATES[kind], out)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a source cannot be copied or pickled: copies would share noise")
+
+    def __copy__(self) -> NoReturn:
+        self.__reduce__()
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        self.__reduce__()
+
+    def __repr__(self) -> str:
+        kind = "seeded, voids guarantees" if self._is_seeded else "operating-system entropy"
+        return f"<dpoco.random.Source: {kind}>"
