@@ -105,6 +105,11 @@ void register_frank_wolfe(py::module_& m) {
            },
            "at"_a.noconvert(), "previous"_a.noconvert(), "features"_a.noconvert(), "label"_a)
       .def_property_readonly("round", &TreeFrankWolfe::round)
+      .def("nonprivate_sum",
+           [](const TreeFrankWolfe& self) {
+             const std::vector<double>& sum = self.sum().nonprivate_sum();
+             return read_only_copy(sum.data(), sum.size());
+           })
       .def("variates_drawn",
            [](const TreeFrankWolfe& self) {
              std::vector<std::uint64_t> positions;

@@ -116,6 +116,8 @@ class OnlineLearner(Stateful):
     def __repr__(self) -> str:
         # Parameters and guarantee only: nothing that depends on data.
         arguments = ", ".join(
-            f"{name}={value!r}" for name, value in self._arguments.items() if value is not None
+            f"{name}={value!r}"
+            for name, value in self._arguments.items()
+            if name != "source" and (value is not None or name in ("horizon", "budget"))
         )
         return f"{type(self).__name__}({arguments})\n  {self.guarantee!r}"

@@ -32,12 +32,15 @@ _KINDS = {
     "TreeFrankWolfe": "dpoco.frank_wolfe",
 }
 
+# Stands in for the key and stream that a restored state is about to bring.
+_REPLACED_CLAIM = {"key": bytes(32), "stream": 0}
+
 Self = TypeVar("Self", bound="Stateful")
 
 
 def pack(header: dict[str, Any], payload: bytes) -> bytes:
     """Return the framed state."""
-    text = json.dumps(header, allow_nan=True, sort_keys=True).encode()
+    text = json.dumps(header).encode()
     body = _FRAME.pack(_MAGIC, _VERSION, len(text), len(payload)) + text + payload
     return body + hashlib.sha256(body).digest()
 
@@ -113,11 +116,8 @@ class Stateful:
         raise NotImplementedError
 
     @classmethod
-    def _assemble(cls: type[Self], header: dict[str, Any], claim: dict[str, Any] | None) -> Self:
-        """Build an unstarted object from `_header`'s value.
-
-        `claim` is the engine's key and stream; None means that a state will replace them.
-        """
+    def _assemble(cls: type[Self], header: dict[str, Any], claim: dict[str, Any]) -> Self:
+        """Build an unstarted object from `_header`'s value; `claim` is its key and stream."""
         raise NotImplementedError
 
     def _is_started(self) -> bool:
@@ -163,7 +163,7 @@ class Stateful:
         if header.get("kind") != cls._kind:
             raise StateError(f"state is not of a {cls._kind}")
         try:
-            instance = cls._assemble(header["object"], None)
+            instance = cls._assemble(header["object"], _REPLACED_CLAIM)
         except StateError:
             raise
         except Exception as error:

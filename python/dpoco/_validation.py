@@ -97,4 +97,4 @@ def float_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatAr
     ):
         expected = "(" + ", ".join("any" if n is None else str(n) for n in shape) + ")"
         raise ValueError(f"{name} must have shape {expected}; got {array.shape}")
-    return np.ascontiguousarray(array, dtype=np.float64)
+    return np.require(array, dtype=np.float64, requirements=["C", "A"])

@@ -24,16 +24,6 @@ from dpoco.trace import Trace
 __all__ = ["TreeFrankWolfe", "TreeFrankWolfeParameters"]
 
 FloatArray = NDArray[np.float64]
-Loss = (
-    losses.SquaredLoss
-    | losses.LogisticLoss
-    | losses.HuberLoss
-    | losses.LinearLoss
-    | losses.CustomLoss
-)
-
-# Stands in for a key that a restored state is about to replace.
-_NO_CLAIM = {"key": bytes(32), "stream": 0}
 
 
 class TreeFrankWolfe(OnlineLearner):
@@ -113,7 +103,7 @@ class TreeFrankWolfe(OnlineLearner):
     def __init__(
         self,
         domain: domains.Domain,
-        loss: Loss,
+        loss: losses.Loss,
         *,
         horizon: int | None,
         budget: Budget | None,
@@ -133,7 +123,7 @@ class TreeFrankWolfe(OnlineLearner):
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         if not isinstance(domain, domains.Domain):
             raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
-        if not isinstance(loss, Loss):
+        if not isinstance(loss, losses.Loss):
             raise TypeError(f"loss must be a dpoco loss; got {type(loss).__name__}")
         if budget is not None and not isinstance(budget, Budget):
             raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
@@ -174,7 +164,7 @@ class TreeFrankWolfe(OnlineLearner):
         self,
         arguments: dict[str, Any],
         domain: domains.Domain,
-        loss: Loss,
+        loss: losses.Loss,
         budget: Budget | None,
         parameters: TreeFrankWolfeParameters,
         start: Any,
@@ -194,13 +184,18 @@ class TreeFrankWolfe(OnlineLearner):
         self._guarantee = accountant.guarantee(
             domain, loss, parameters, budget=budget, seeded=seeded
         )
-        first = domain.center if start is None else float_array("start", start, self._shape)
-        if not domain.contains(first):
+        self._start = domain.center if start is None else float_array("start", start, self._shape)
+        if not domain.contains(self._start):
             raise ValueError("start must lie in the domain")
-        self._engine = _core.TreeFrankWolfe(
-            domain._engine,
-            loss._glm_engine,
-            _clipper(domain, loss, parameters),
+        self._engine = self._build_engine(claim)
+
+    def _build_engine(self, claim: dict[str, Any]) -> _core.TreeFrankWolfe:
+        """Return a compiled learner in round 0 on the stream of `claim`."""
+        parameters = self._parameters
+        return _core.TreeFrankWolfe(
+            self._domain._engine,
+            self._loss._glm_engine,
+            _clipper(self._domain, self._loss, parameters),
             {
                 "rounds": parameters.horizon,
                 "batch": parameters.batch,
@@ -208,7 +203,7 @@ class TreeFrankWolfe(OnlineLearner):
                 "leaf_scalar_bound": parameters.leaf_scalar_bound or 0.0,
                 "published_weights": parameters.weights == "paper",
                 "sum": continual_sum_settings(
-                    dimension=domain.dimension,
+                    dimension=self._domain.dimension,
                     horizon=parameters.pushes,
                     method=parameters.sum_method,
                     order=parameters.norm_order,
@@ -216,7 +211,7 @@ class TreeFrankWolfe(OnlineLearner):
                     claim=claim,
                 ),
             },
-            np.array(first),
+            np.array(self._start),
         )
 
     # -- state ------------------------------------------------------------------------------------
@@ -238,7 +233,7 @@ class TreeFrankWolfe(OnlineLearner):
         }
 
     @classmethod
-    def _assemble(cls, header: dict[str, Any], claim: dict[str, Any] | None) -> TreeFrankWolfe:
+    def _assemble(cls, header: dict[str, Any], claim: dict[str, Any]) -> TreeFrankWolfe:
         arguments = dict(header["arguments"])
         arguments["domain"] = domains.from_dict(arguments["domain"])
         arguments["loss"] = losses.from_dict(arguments["loss"])
@@ -251,7 +246,7 @@ class TreeFrankWolfe(OnlineLearner):
         self._set_up(
             arguments, arguments["domain"], arguments["loss"], arguments["budget"],
             TreeFrankWolfeParameters.from_dict(header["parameters"]), arguments["start"],
-            arguments["on_violation"], bool(header["seeded"]), claim or _NO_CLAIM,
+            arguments["on_violation"], bool(header["seeded"]), claim,
         )  # fmt: skip
         return self
 
@@ -263,7 +258,7 @@ class TreeFrankWolfe(OnlineLearner):
         return self._domain
 
     @property
-    def loss(self) -> Loss:
+    def loss(self) -> losses.Loss:
         """The loss family with its public bounds."""
         return self._loss
 
@@ -462,15 +457,17 @@ def _label(label: Any) -> float:
 
 
 def _clipper(
-    domain: domains.Domain, loss: Loss, parameters: TreeFrankWolfeParameters
+    domain: domains.Domain, loss: losses.Loss, parameters: TreeFrankWolfeParameters
 ) -> _core.RecordClipper:
     """Bounds on what a record adds: features for GLM losses, the leaf itself for the others."""
-    if loss.glm:
-        bound, bound_l2 = loss.feature_bound, loss.feature_bound_l2
+    bound: float
+    bound_l2: float | None
+    if isinstance(loss, losses.GlmLoss):
+        bound, bound_l2 = loss.feature_bound, loss._l2
     elif isinstance(loss, losses.LinearLoss):
         bound, bound_l2 = loss.gradient_bound, loss.gradient_bound_l2
     else:
-        bound, bound_l2 = parameters.leaf_bound, loss.leaf_bound_l2
+        bound, bound_l2 = parameters.leaf_bound, parameters.leaf_bound_l2
     return _core.RecordClipper(
         domain.dimension, bound, domain.dual_exponent, np.inf if bound_l2 is None else bound_l2
     )

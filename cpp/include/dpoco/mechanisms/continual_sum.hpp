@@ -35,6 +35,8 @@ class ContinualSum {
   Index dimension() const noexcept { return dimension_; }
   std::uint64_t round() const noexcept { return round_; }
   std::uint64_t horizon() const noexcept { return horizon_; }
+  // The sum without noise: raw data, for audits only.
+  const std::vector<double>& nonprivate_sum() const noexcept { return sum_; }
   random::Source& source() noexcept { return *source_; }
   const random::Source& source() const noexcept { return *source_; }
 

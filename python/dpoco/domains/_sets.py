@@ -1,0 +1,208 @@
+"""The sets: l_p ball, box, simplex."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpoco import _core
+from dpoco._validation import (
+    LARGEST_SCALE,
+    FloatArray,
+    exponent,
+    float_array,
+    positive_float,
+    positive_int,
+)
+from dpoco.domains._base import Domain, lp_norm
+
+__all__ = ["Box", "LpBall", "Simplex"]
+
+LARGEST_DIMENSION = 10**9
+
+
+class LpBall(Domain):
+    """The ball ``{x : ||x||_p <= radius}`` in R^dimension.
+
+    Parameters
+    ----------
+    dimension
+        Number of coordinates, at least 1.
+    p
+        Exponent in [1, inf]; within 1e-12 of 1 it is 1, from 1e12 on it is inf.
+    radius
+        In [1e-100, 1e100].
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of range or of the wrong type.
+    """
+
+    _fields: ClassVar[tuple[str, ...]] = ("dimension", "p", "radius")
+    radius: float
+    _p: float
+
+    def __init__(self, dimension: int, p: float = 2.0, radius: float = 1.0) -> None:
+        size = positive_int("dimension", dimension, maximum=LARGEST_DIMENSION)
+        power = exponent("p", p)
+        length = positive_float("radius", radius)
+        self._freeze(_core.LpBall(size, power, length), dimension=size, _p=power, radius=length)
+
+    @property
+    def p(self) -> float:
+        """Exponent of the ball's own norm, in [1, inf]."""
+        return self._p
+
+    def diameter(self, order: float | None = None) -> float:
+        """``2 radius d^max(0, 1/order - 1/p)``: the set is symmetric."""
+        return 2.0 * self.max_norm(order)
+
+    def max_norm(self, order: float | None = None) -> float:
+        """``radius d^max(0, 1/order - 1/p)``, by Hoelder's inequality.
+
+        Attained by a unit vector for ``order >= p`` and by the diagonal otherwise.
+        """
+        gap = 1.0 / self._order(order) - 1.0 / self.p
+        return self.radius * math.pow(self.dimension, max(0.0, gap))
+
+    def _arguments(self) -> dict[str, Any]:
+        p = "inf" if math.isinf(self.p) else self.p
+        return {"dimension": self.dimension, "p": p, "radius": self.radius}
+
+    @classmethod
+    def _from_arguments(cls, arguments: Mapping[str, Any]) -> Domain:
+        if arguments.get("p") == "inf":
+            arguments = {**arguments, "p": math.inf}
+        return super()._from_arguments(arguments)
+
+
+class Box(Domain):
+    """The box ``{x : lower <= x <= upper}``, with the geometry of the largest coordinate (p = inf).
+
+    Parameters
+    ----------
+    lower, upper
+        Bounds, shape (d,) each, finite, at most 1e100 in magnitude, ``lower <= upper`` everywhere.
+        Copied; the attributes are read-only.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a bound is empty, not finite, too large, or the bounds differ in shape or cross.
+    """
+
+    _fields: ClassVar[tuple[str, ...]] = ("lower", "upper")
+    lower: FloatArray
+    upper: FloatArray
+
+    def __init__(self, lower: Any, upper: Any) -> None:
+        low = _bound("lower", lower, None)
+        high = _bound("upper", upper, low.shape[0])
+        if not (low <= high).all():
+            raise ValueError("lower must not exceed upper in any coordinate")
+        self._freeze(_core.Box(low, high), dimension=low.shape[0], lower=low, upper=high)
+
+    @property
+    def p(self) -> float:
+        """Geometry exponent: inf."""
+        return math.inf
+
+    def diameter(self, order: float | None = None) -> float:
+        """``||upper - lower||_order``, attained by opposite corners."""
+        return lp_norm(self.upper - self.lower, self._order(order))
+
+    def max_norm(self, order: float | None = None) -> float:
+        """``||max(|lower|, |upper|)||_order``, attained by the corner farthest from 0."""
+        return lp_norm(np.maximum(np.abs(self.lower), np.abs(self.upper)), self._order(order))
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"lower": _array_to_json(self.lower), "upper": _array_to_json(self.upper)}
+
+    @classmethod
+    def _from_arguments(cls, arguments: Mapping[str, Any]) -> Domain:
+        return super()._from_arguments({k: _array_from_json(k, v) for k, v in arguments.items()})
+
+
+class Simplex(Domain):
+    """The simplex ``{x >= 0 : sum x = scale}`` in R^dimension, with the geometry of ``l_1``.
+
+    Parameters
+    ----------
+    dimension
+        Number of coordinates, at least 1 (a single point for 1).
+    scale
+        Sum of the coordinates, in [1e-100, 1e100].
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of range or of the wrong type.
+    """
+
+    _fields: ClassVar[tuple[str, ...]] = ("dimension", "scale")
+    scale: float
+
+    def __init__(self, dimension: int, scale: float = 1.0) -> None:
+        size = positive_int("dimension", dimension, maximum=LARGEST_DIMENSION)
+        total = positive_float("scale", scale)
+        self._freeze(_core.Simplex(size, total), dimension=size, scale=total)
+
+    @property
+    def p(self) -> float:
+        """Geometry exponent: 1."""
+        return 1.0
+
+    def diameter(self, order: float | None = None) -> float:
+        """``scale 2^(1/order)``, the distance of two vertices; 0 in dimension 1.
+
+        A distance is convex in both points, so its maximum is at vertices.
+        """
+        power = self._order(order)
+        return 0.0 if self.dimension == 1 else self.scale * math.pow(2.0, 1.0 / power)
+
+    def max_norm(self, order: float | None = None) -> float:
+        """``scale``, attained by the vertices, in every norm."""
+        self._order(order)
+        return self.scale
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"dimension": self.dimension, "scale": self.scale}
+
+
+def _bound(name: str, value: Any, length: int | None) -> FloatArray:
+    if np.asarray(value).dtype.kind == "b":
+        raise TypeError(f"{name} must be an array of real numbers; got bool")
+    array = float_array(name, value, (length,)).copy()
+    if array.size == 0:
+        raise ValueError(f"{name} must not be empty")
+    # NaN fails the comparison.
+    if not (np.abs(array) <= LARGEST_SCALE).all():
+        raise ValueError(f"{name} must be finite, at most {LARGEST_SCALE} in magnitude")
+    array += 0.0  # -0.0 becomes 0.0, so that equal boxes also print and save equally
+    array.flags.writeable = False
+    return array
+
+
+_LONGEST_LIST = 64
+
+
+def _array_to_json(x: FloatArray) -> Any:
+    if x.size <= _LONGEST_LIST:
+        return x.tolist()
+    return {"float64": base64.b64encode(x.astype("<f8").tobytes()).decode("ascii")}
+
+
+def _array_from_json(name: str, value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    try:
+        raw = base64.b64decode(value["float64"], validate=True)
+        return np.frombuffer(raw, dtype="<f8").astype(np.float64)
+    except (KeyError, TypeError, ValueError, binascii.Error):
+        raise ValueError(f"{name} is not a list or an encoded array") from None

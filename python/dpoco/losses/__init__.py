@@ -1,0 +1,62 @@
+"""Families of convex losses with the public bounds a guarantee rests on.
+
+A family states how long a record may be; the learner clips every record to that, so the bounds
+hold whatever the data. From them follow the constants of the theory: Lipschitz constant and
+smoothness over a domain, and the bounds on the vector a round adds to a private sum
+(``docs/privacy/leaf_bounds.md``). Losses are immutable values, restored from JSON by
+:func:`from_dict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import signature
+from typing import Any
+
+from dpoco.losses._base import Loss
+from dpoco.losses._families import HuberLoss, LogisticLoss, SquaredLoss
+from dpoco.losses._general import CustomLoss, LinearLoss
+from dpoco.losses._glm import GlmLoss
+
+__all__ = [
+    "CustomLoss",
+    "GlmLoss",
+    "HuberLoss",
+    "LinearLoss",
+    "LogisticLoss",
+    "Loss",
+    "SquaredLoss",
+    "from_dict",
+]
+
+_KINDS: dict[str, type[Loss]] = {
+    kind.__name__: kind for kind in (SquaredLoss, LogisticLoss, HuberLoss, LinearLoss, CustomLoss)
+}
+
+
+def from_dict(state: Mapping[str, Any]) -> Loss:
+    """Rebuild a loss from the result of its ``to_dict``.
+
+    Parameters
+    ----------
+    state
+        Mapping with the key ``type`` and every constructor argument.
+
+    Returns
+    -------
+    Loss
+        Equal to the loss that was saved, bit for bit.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the type is unknown, or arguments are missing, unexpected or out of range.
+    """
+    arguments = dict(state)
+    kind = arguments.pop("type", None)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise ValueError(f"loss type must be one of {sorted(_KINDS)}")
+    expected = set(signature(_KINDS[kind]).parameters)
+    if set(arguments) != expected:
+        raise ValueError(f"{kind} needs exactly the keys {sorted(expected)}")
+    return _KINDS[kind](**arguments)

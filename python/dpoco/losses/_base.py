@@ -1,0 +1,138 @@
+"""What every family of losses offers."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpoco import _core
+from dpoco._validation import FloatArray, positive_float
+from dpoco.domains import Domain
+
+__all__ = ["VIOLATION_SLACK", "Loss", "first_true", "optional_bound", "record_multipliers"]
+
+# Clipping keeps about 1e-14 in reserve for rounding; a bound met exactly is no violation.
+VIOLATION_SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Loss(ABC):
+    """A family of convex losses with public bounds; an immutable value.
+
+    Attributes
+    ----------
+    glm : bool
+        Whether the loss is a function of one margin ``<theta, features>`` and a label.
+    """
+
+    glm: ClassVar[bool] = False
+
+    @abstractmethod
+    def lipschitz(self, domain: Domain) -> float:
+        """Bound on the gradient over `domain`, in the dual norm ``l_q``."""
+
+    @abstractmethod
+    def smoothness(self, domain: Domain) -> float:
+        """Bound on ``||grad f(a) - grad f(b)||_q / ||a - b||_p`` over `domain`."""
+
+    @abstractmethod
+    def leaf_norm_bound(self, domain: Domain, step_scale: float = 1.0) -> float:
+        """Bound C, in ``l_q``, on what one round adds to the gradient sum of a Frank-Wolfe learner.
+
+        Parameters
+        ----------
+        domain
+            Set of decisions.
+        step_scale
+            s > 0 of the steps s/(k + s), weights w_k = k.
+        """
+
+    def leaf_norm_bound_l2(self, domain: Domain, step_scale: float = 1.0) -> float:
+        """Bound in ``l_2`` on the same vector: ``min(C d^max(0, 1/2 - 1/q), C_2)``.
+
+        C_2 is the bound that follows from a declared ``l_2`` bound on the data.
+        """
+        gap = 0.5 - 1.0 / domain.dual_exponent
+        from_dual = self.leaf_norm_bound(domain, step_scale) * math.pow(
+            domain.dimension, max(0.0, gap)
+        )
+        return min(from_dual, self._declared_l2(domain, step_scale))
+
+    @abstractmethod
+    def value(self, theta: Any, features: Any, label: Any = None) -> Any:
+        """Loss of a decision on raw data: no clipping, not private."""
+
+    @abstractmethod
+    def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
+        """Gradient of the loss at a decision on raw data: no clipping, not private."""
+
+    @abstractmethod
+    def batch_values(
+        self, domain: Domain, theta: FloatArray, features: FloatArray, labels: FloatArray | None
+    ) -> FloatArray:
+        """Losses of one decision on many records, clipped as a learner clips them; not private.
+
+        Parameters
+        ----------
+        domain
+            Set of decisions: its dual norm is the one records are clipped in.
+        theta
+            Decision, shape (d,); need not lie in the domain.
+        features, labels
+            Records, shapes (T, d) and (T,). A record that is not finite has loss 0.
+
+        Returns
+        -------
+        ndarray
+            Shape (T,), float64.
+        """
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters as a JSON-able dict; :func:`dpoco.losses.from_dict` restores them exactly."""
+        return {"type": type(self).__name__, **asdict(self)}
+
+    @abstractmethod
+    def _declared_l2(self, domain: Domain, step_scale: float) -> float:
+        """``l_2`` bound on a leaf from declared ``l_2`` bounds; inf without any."""
+
+    @abstractmethod
+    def _first_violation(
+        self, domain: Domain, records: FloatArray, labels: FloatArray | None
+    ) -> int | None:
+        """Row of the first record outside the bounds or not finite; None if there is none."""
+
+    @property
+    def _glm_engine(self) -> _core.GlmLoss:
+        """The compiled loss; losses that are not generalised linear never reach it."""
+        return _core.GlmLoss("squared", 1.0, 1.0, -1.0, 1.0)
+
+    def _set(self, **values: Any) -> None:
+        """Store validated arguments, at construction only."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+def optional_bound(name: str, value: Any) -> float | None:
+    """Return a positive bound, or None for none."""
+    return None if value is None else positive_float(name, value)
+
+
+def record_multipliers(
+    domain: Domain, records: FloatArray, bound: float, bound_l2: float | None
+) -> FloatArray:
+    """Clipping factors in [0, 1], shape (T,), of the rows of `records` (T, d); 0 = not finite."""
+    if records.ndim != 2 or records.shape[1] != domain.dimension:
+        raise ValueError(f"records must have shape (any, {domain.dimension}); got {records.shape}")
+    limit = math.inf if bound_l2 is None else bound_l2
+    clipper = _core.RecordClipper(domain.dimension, bound, domain.dual_exponent, limit)
+    return clipper.multipliers(np.ascontiguousarray(records))
+
+
+def first_true(flags: Any) -> int | None:
+    """Index of the first true entry."""
+    where = np.flatnonzero(flags)
+    return int(where[0]) if where.size else None

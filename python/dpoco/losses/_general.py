@@ -1,0 +1,225 @@
+"""Losses given by their gradients: linear ones, and the user's own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from dpoco._validation import (
+    LARGEST_SCALE,
+    FloatArray,
+    float_array,
+    positive_float,
+    real_float,
+)
+from dpoco.domains import Domain
+from dpoco.losses._base import (
+    VIOLATION_SLACK,
+    Loss,
+    first_true,
+    optional_bound,
+    record_multipliers,
+)
+
+__all__ = ["CustomLoss", "LinearLoss"]
+
+
+@dataclass(frozen=True)
+class LinearLoss(Loss):
+    """``f(theta) = <g, theta>``; a round's data is the vector g.
+
+    Parameters
+    ----------
+    gradient_bound
+        Vectors are clipped to ``||g||_q <= gradient_bound``, q dual to the domain's geometry.
+    gradient_bound_l2
+        Optional: vectors are also clipped to ``||g||_2 <= gradient_bound_l2``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Unless all bounds are numbers in [1e-100, 1e100].
+    """
+
+    gradient_bound: float = 1.0
+    _: KW_ONLY
+    gradient_bound_l2: float | None = None
+
+    def __post_init__(self) -> None:
+        self._set(
+            gradient_bound=positive_float("gradient_bound", self.gradient_bound),
+            gradient_bound_l2=optional_bound("gradient_bound_l2", self.gradient_bound_l2),
+        )
+
+    def lipschitz(self, domain: Domain) -> float:
+        """``gradient_bound``."""
+        return self.gradient_bound
+
+    def smoothness(self, domain: Domain) -> float:
+        """0."""
+        return 0.0
+
+    def leaf_norm_bound(self, domain: Domain, step_scale: float = 1.0) -> float:
+        """``gradient_bound``: the weighted difference k g - (k-1) g is g itself."""
+        positive_float("step_scale", step_scale)
+        return self.gradient_bound
+
+    def value(self, theta: Any, features: Any, label: Any = None) -> Any:
+        """``<features, theta>``: a number for shape (d,), shape (T,) for shape (T, d)."""
+        _no_label(label)
+        point = float_array("theta", theta, (None,))
+        values = _rows(features, point) @ point
+        return float(values) if values.ndim == 0 else values
+
+    def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
+        """Return a copy of `features`, shape (d,) or (T, d)."""
+        _no_label(label)
+        return _rows(features, float_array("theta", theta, (None,))).copy()
+
+    def batch_values(
+        self, domain: Domain, theta: FloatArray, features: FloatArray, labels: FloatArray | None
+    ) -> FloatArray:
+        """Losses of one decision on many clipped vectors, shape (T,); see `Loss.batch_values`."""
+        _no_label(labels)
+        rows = float_array("features", features, (None, domain.dimension))
+        point = float_array("theta", theta, (domain.dimension,))
+        factors = record_multipliers(domain, rows, self.gradient_bound, self.gradient_bound_l2)
+        with np.errstate(invalid="ignore", over="ignore"):
+            values: FloatArray = factors * (rows @ point)
+        values[factors == 0.0] = 0.0
+        return values
+
+    def _declared_l2(self, domain: Domain, step_scale: float) -> float:
+        return math.inf if self.gradient_bound_l2 is None else self.gradient_bound_l2
+
+    def _first_violation(
+        self, domain: Domain, records: FloatArray, labels: FloatArray | None
+    ) -> int | None:
+        factors = record_multipliers(domain, records, self.gradient_bound, self.gradient_bound_l2)
+        return first_true(~(factors >= 1.0 - VIOLATION_SLACK))
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class CustomLoss(Loss):
+    """Any convex loss; a round's data is an object with ``value(theta)`` and ``gradient(theta)``.
+
+    Parameters
+    ----------
+    lipschitz
+        L >= ``||grad f||_q`` over the domain, q dual to the domain's geometry.
+    smoothness
+        beta >= ``||grad f(a) - grad f(b)||_q / ||a - b||_p``; 0 for linear losses.
+    leaf_bound
+        Optional: clip what a round adds to the gradient sum to this ``l_q`` norm instead of
+        ``step_scale beta D + L`` (D the domain's diameter). Smaller trades bias for noise.
+    leaf_bound_l2
+        Optional: clip it to this ``l_2`` norm too.
+
+    Attributes
+    ----------
+    lipschitz_bound, smoothness_bound : float
+        The constants given.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Unless all bounds are numbers in [1e-100, 1e100] (`smoothness` may be 0).
+
+    Notes
+    -----
+    The privacy guarantee never rests on the declared constants: the vector is clipped.
+    """
+
+    lipschitz_bound: float
+    smoothness_bound: float
+    leaf_bound: float | None
+    leaf_bound_l2: float | None
+
+    def __init__(
+        self,
+        lipschitz: float,
+        smoothness: float,
+        *,
+        leaf_bound: float | None = None,
+        leaf_bound_l2: float | None = None,
+    ) -> None:
+        beta = real_float("smoothness", smoothness)
+        if not 0.0 <= beta <= LARGEST_SCALE:
+            raise ValueError(f"smoothness must be in [0, {LARGEST_SCALE}]; got {beta!r}")
+        self._set(
+            lipschitz_bound=positive_float("lipschitz", lipschitz),
+            smoothness_bound=beta,
+            leaf_bound=optional_bound("leaf_bound", leaf_bound),
+            leaf_bound_l2=optional_bound("leaf_bound_l2", leaf_bound_l2),
+        )
+
+    def lipschitz(self, domain: Domain) -> float:
+        """Return the constant given."""
+        return self.lipschitz_bound
+
+    def smoothness(self, domain: Domain) -> float:
+        """Return the constant given."""
+        return self.smoothness_bound
+
+    def leaf_norm_bound(self, domain: Domain, step_scale: float = 1.0) -> float:
+        """``leaf_bound`` if given, else ``step_scale beta D + L``."""
+        s = positive_float("step_scale", step_scale)
+        if self.leaf_bound is not None:
+            return self.leaf_bound
+        return s * self.smoothness_bound * domain.diameter() + self.lipschitz_bound
+
+    def value(self, theta: Any, features: Any, label: Any = None) -> Any:
+        """``features.value(theta)``: the round's data is the loss itself."""
+        _no_label(label)
+        return float(features.value(float_array("theta", theta, (None,))))
+
+    def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
+        """``features.gradient(theta)``, shape (d,)."""
+        _no_label(label)
+        point = float_array("theta", theta, (None,))
+        return float_array("gradient", features.gradient(point), point.shape)
+
+    def batch_values(
+        self, domain: Domain, theta: FloatArray, features: FloatArray, labels: FloatArray | None
+    ) -> FloatArray:
+        """Not available: the losses are not arrays. Raises TypeError."""
+        raise TypeError("a CustomLoss has no array form; evaluate the loss objects one by one")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters as a JSON-able dict; :func:`dpoco.losses.from_dict` restores them exactly."""
+        return {"type": "CustomLoss", **self._arguments()}
+
+    def _arguments(self) -> dict[str, float | None]:
+        return {
+            "lipschitz": self.lipschitz_bound,
+            "smoothness": self.smoothness_bound,
+            "leaf_bound": self.leaf_bound,
+            "leaf_bound_l2": self.leaf_bound_l2,
+        }
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self._arguments().items())
+        return f"CustomLoss({arguments})"
+
+    def _declared_l2(self, domain: Domain, step_scale: float) -> float:
+        return math.inf if self.leaf_bound_l2 is None else self.leaf_bound_l2
+
+    def _first_violation(
+        self, domain: Domain, records: FloatArray, labels: FloatArray | None
+    ) -> int | None:
+        factors = record_multipliers(domain, records, self.lipschitz_bound, None)
+        return first_true(~(factors >= 1.0 - VIOLATION_SLACK))
+
+
+def _rows(features: Any, point: FloatArray) -> FloatArray:
+    """One vector, shape (d,), or many, shape (T, d)."""
+    d = point.shape[0]
+    return float_array("features", features, (d,) if np.ndim(features) == 1 else (None, d))
+
+
+def _no_label(label: Any) -> None:
+    if label is not None:
+        raise TypeError("this loss takes no label")

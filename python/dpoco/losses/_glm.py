@@ -1,0 +1,177 @@
+"""What the generalised linear losses share: functions of the margin <theta, x> and a label."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpoco._validation import FloatArray, float_array, positive_float, real_float
+from dpoco.domains import Domain
+from dpoco.losses._base import (
+    VIOLATION_SLACK,
+    Loss,
+    first_true,
+    record_multipliers,
+)
+
+__all__ = ["GlmLoss", "checked_margin"]
+
+
+@dataclass(frozen=True)
+class GlmLoss(Loss):
+    """A loss ``l(<theta, x>, y)``, convex in the margin.
+
+    Records are clipped to ``||x||_q <= feature_bound`` (q dual to the domain's geometry) and, if
+    declared, ``||x||_2 <= feature_bound_l2``; labels to :attr:`label_range`.
+    """
+
+    glm: ClassVar[bool] = True
+    feature_bound: float = 1.0
+
+    @property
+    @abstractmethod
+    def label_range(self) -> tuple[float, float]:
+        """Interval labels are clipped to."""
+
+    @property
+    @abstractmethod
+    def _l2(self) -> float | None:
+        """The declared ``l_2`` bound of the features."""
+
+    @abstractmethod
+    def derivative_bound(self, margin: float) -> float:
+        """Supremum of ``|dl/dz|`` over margins ``|z| <= margin`` and labels in range."""
+
+    @abstractmethod
+    def curvature_bound(self, margin: float) -> float:
+        """Supremum of ``d^2 l/dz^2`` over margins ``|z| <= margin`` and labels in range."""
+
+    @abstractmethod
+    def _special_scalar_bound(self, reach: float) -> float:
+        """Bound on ``|k l'(z_k) - (k-1) l'(z_{k-1})|`` if ``|k z_k - (k-1) z_{k-1}| <= reach``.
+
+        The margins themselves are at most `reach` too. Proofs: docs/privacy/leaf_bounds.md.
+        """
+
+    def leaf_scalar_bound(self, margin: float, step_scale: float = 1.0) -> float:
+        """Bound c on a round's leaf scalar ``k l'(z_k, y) - (k-1) l'(z_{k-1}, y)``.
+
+        For weights w_k = k only. The smaller of the bound special to this loss and of the general
+        ``sup|l'| + 2 step_scale margin sup l''``; each is proved in docs/privacy/leaf_bounds.md.
+
+        Parameters
+        ----------
+        margin
+            Bound a on every ``|<theta, x>|``, theta in the domain; see :meth:`margin_bound`.
+        step_scale
+            s > 0 of the Frank-Wolfe steps s/(k + s).
+        """
+        a, s = checked_margin(margin), positive_float("step_scale", step_scale)
+        general = self.derivative_bound(a) + 2.0 * s * a * self.curvature_bound(a)
+        return min(self._special_scalar_bound(max(1.0, 2.0 * s - 1.0) * a), general)
+
+    def margin_bound(self, domain: Domain) -> float:
+        """Bound on ``|<theta, x>|`` over `domain` and clipped x, by Hoelder's inequality.
+
+        ``feature_bound max||theta||_p``, or ``feature_bound_l2 max||theta||_2`` if declared and
+        smaller.
+        """
+        bound = self.feature_bound * domain.max_norm()
+        return bound if self._l2 is None else min(bound, self._l2 * domain.max_norm(2.0))
+
+    def lipschitz(self, domain: Domain) -> float:
+        """``sup|l'| feature_bound``, in the dual norm ``l_q``."""
+        return self.derivative_bound(self.margin_bound(domain)) * self.feature_bound
+
+    def smoothness(self, domain: Domain) -> float:
+        """``sup l'' feature_bound^2``, from ``l_p`` to ``l_q``."""
+        return self.curvature_bound(self.margin_bound(domain)) * self.feature_bound**2
+
+    def leaf_norm_bound(self, domain: Domain, step_scale: float = 1.0) -> float:
+        """``c feature_bound`` with c of :meth:`leaf_scalar_bound`, in ``l_q``."""
+        scalar = self.leaf_scalar_bound(self.margin_bound(domain), step_scale)
+        return scalar * self.feature_bound
+
+    def value(self, theta: Any, features: Any, label: Any = None) -> Any:
+        """Loss of a decision on raw records: no clipping, not private.
+
+        Parameters
+        ----------
+        theta
+            Decision, shape (d,).
+        features
+            One record, shape (d,), or many, shape (T, d).
+        label
+            A number for one record, shape (T,) for many.
+
+        Returns
+        -------
+        float or ndarray
+            A number for one record, shape (T,) for many.
+        """
+        single, _, margins, labels = _evaluate(theta, features, label)
+        values = self._glm_engine.values(margins, labels)
+        return float(values[0]) if single else values
+
+    def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
+        """Gradient ``l'(<theta, x>, y) x`` on raw records: shape (d,), or (T, d) for many."""
+        single, rows, margins, labels = _evaluate(theta, features, label)
+        gradients: FloatArray = self._glm_engine.derivatives(margins, labels)[:, None] * rows
+        return gradients[0] if single else gradients
+
+    def batch_values(
+        self, domain: Domain, theta: FloatArray, features: FloatArray, labels: FloatArray | None
+    ) -> FloatArray:
+        """Losses of one decision on many clipped records, shape (T,); see `Loss.batch_values`."""
+        rows = float_array("features", features, (None, domain.dimension))
+        point = float_array("theta", theta, (domain.dimension,))
+        targets = float_array("labels", labels, (rows.shape[0],))
+        factors = record_multipliers(domain, rows, self.feature_bound, self._l2)
+        factors[~np.isfinite(targets)] = 0.0
+        with np.errstate(invalid="ignore", over="ignore"):
+            margins = factors * (rows @ point)
+        engine = self._glm_engine
+        values = engine.values(margins, engine.clip_labels(targets))
+        values[factors == 0.0] = 0.0
+        return values
+
+    def _declared_l2(self, domain: Domain, step_scale: float) -> float:
+        if self._l2 is None:
+            return math.inf
+        return self.leaf_scalar_bound(self.margin_bound(domain), step_scale) * self._l2
+
+    def _first_violation(
+        self, domain: Domain, records: FloatArray, labels: FloatArray | None
+    ) -> int | None:
+        factors = record_multipliers(domain, records, self.feature_bound, self._l2)
+        targets = float_array("labels", labels, (records.shape[0],))
+        low, high = self.label_range
+        fine = (factors >= 1.0 - VIOLATION_SLACK) & (targets >= low) & (targets <= high)
+        return first_true(~fine)
+
+
+def checked_margin(value: float) -> float:
+    """Return a margin bound as a float, or raise."""
+    margin = real_float("margin", value)
+    if margin < 0.0:
+        raise ValueError(f"margin must be non-negative; got {margin!r}")
+    return margin
+
+
+def _evaluate(
+    theta: Any, features: Any, label: Any
+) -> tuple[bool, FloatArray, FloatArray, FloatArray]:
+    """Whether there is one record, the records as rows, their margins and labels."""
+    point = float_array("theta", theta, (None,))
+    single = np.ndim(features) == 1
+    shape = (point.shape[0],) if single else (None, point.shape[0])
+    rows = np.atleast_2d(float_array("features", features, shape))
+    if single:
+        labels = float_array("label", label, ())[None]
+    else:
+        labels = float_array("label", label, (rows.shape[0],))
+    return single, rows, np.ascontiguousarray(rows @ point), np.ascontiguousarray(labels)

@@ -1,0 +1,277 @@
+"""Private mechanisms that learners are built on: continual sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _core
+from dpoco._state import Stateful
+from dpoco._validation import choice, exponent, float_array, positive_float, positive_int
+from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting import continual_sum as norms
+from dpoco.accounting import sum_release as accountant
+from dpoco.accounting.blt import blt_parameters
+from dpoco.accounting.sum_release import ContinualSumParameters
+from dpoco.errors import HorizonExceeded
+from dpoco.random import Source
+
+__all__ = ["ContinualSum", "ContinualSumParameters"]
+
+FloatArray = NDArray[np.float64]
+
+# Rounds per compiled call of `run`, so that Ctrl-C is answered between them.
+_CHUNK_ENTRIES = 2**20
+
+
+def continual_sum_settings(
+    *,
+    dimension: int,
+    horizon: int,
+    method: str,
+    order: float,
+    scale: float,
+    claim: dict[str, Any],
+) -> dict[str, Any]:
+    """Return what the compiled continual sum is built from (for mechanisms and learners)."""
+    settings: dict[str, Any] = {
+        "dimension": dimension,
+        "horizon": horizon,
+        "method": method,
+        "order": order,
+        "scale": scale,
+        **claim,
+    }
+    if method == "blt":
+        parameters = blt_parameters(horizon)
+        settings["keep"] = (1.0 - parameters.decay).tolist()
+        settings["omega"] = parameters.weights.tolist()
+    return settings
+
+
+class ContinualSum(Stateful):
+    """Running sums of a stream of vectors, all released under one guarantee.
+
+    Parameters
+    ----------
+    dimension : int
+        Length d of the vectors.
+    horizon : int or None
+        Largest number of vectors, up to 1e12; None: unknown, up to 1e9. Keyword-only, as all below.
+    budget : Budget or None
+        Guarantee of all sums together; None adds no noise and promises nothing.
+    bound : float, default 1.0
+        Vectors are clipped to ``||g||_norm <= bound``; non-finite ones count as zero.
+    norm : float, default 2.0
+        Exponent of that norm, in [1, inf].
+    method : {"auto", "blt", "tree", "honaker", "toeplitz"}
+        "tree": binary tree. "honaker": binary tree with variance-weighted nodes. "toeplitz":
+        square-root factorisation, horizon up to 4096, O(T d) memory. "blt": its streaming
+        approximation with five buffers. "auto" (default) takes the smallest worst-case error at
+        equal privacy, "blt" unless another is more than 1 % better; see `parameters`.
+    noise : {"gaussian", "generalized_gaussian"}
+        Law of the draws.
+    norm_order : float, optional
+        Order of the generalized Gaussian, in [2, max(2, norm)].
+    relation : {"replace", "zero_out"}
+        Neighbouring streams differ in one vector, replaced or emptied.
+    parameters : ContinualSumParameters, optional
+        Overrides calibration.
+    source : Source, optional
+        Randomness; None is the operating system's entropy.
+
+    Notes
+    -----
+    The stream may be adaptive: a vector may depend on all earlier sums. The error at round t has
+    standard deviation ``standard_deviation(t)`` in each coordinate, exactly.
+    Memory: 6 d numbers with "blt", d log2 T with "tree", twice that with "honaker".
+    Time per round: one noise vector and O(d).
+    Proof: ``docs/privacy/continual_sum.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> total = dpoco.mechanisms.ContinualSum(
+    ...     2, horizon=1000, budget=dpoco.Budget(epsilon=1.0, delta=1e-6))
+    >>> total.push([0.6, -0.8]).shape
+    (2,)
+    >>> round(total.standard_deviation(1000), 1)
+    27.6
+    """
+
+    def __init__(
+        self,
+        dimension: int,
+        *,
+        horizon: int | None,
+        budget: Budget | None,
+        bound: float = 1.0,
+        norm: float = 2.0,
+        method: str = "auto",
+        noise: str = "gaussian",
+        norm_order: float | None = None,
+        relation: str = "replace",
+        parameters: ContinualSumParameters | None = None,
+        source: Source | None = None,
+    ) -> None:
+        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        if source is not None and not isinstance(source, Source):
+            raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
+        if parameters is None:
+            parameters = accountant.calibrate(
+                positive_int("dimension", dimension, maximum=2**40),
+                horizon=horizon,
+                budget=budget,
+                bound=positive_float("bound", bound),
+                norm=exponent("norm", norm),
+                method=choice("method", method, ("auto", *norms.METHODS)),
+                noise=noise,
+                norm_order=norm_order,
+                relation=relation,
+            )
+        elif not isinstance(parameters, ContinualSumParameters):
+            raise TypeError("parameters must be ContinualSumParameters")
+        origin = Source() if source is None else source
+        self._set_up(arguments, parameters, budget, origin.is_seeded, origin._claim())
+
+    def _set_up(
+        self,
+        arguments: dict[str, Any],
+        parameters: ContinualSumParameters,
+        budget: Budget | None,
+        seeded: bool,
+        claim: dict[str, Any],
+    ) -> None:
+        self._arguments = arguments
+        self._parameters = parameters
+        self._budget = budget
+        self._is_seeded = seeded
+        self._guarantee = accountant.guarantee(parameters, budget=budget, seeded=seeded)
+        self._engine = _core.ContinualSum(
+            continual_sum_settings(
+                dimension=parameters.dimension,
+                horizon=parameters.horizon,
+                method=parameters.method,
+                order=parameters.norm_order,
+                scale=parameters.noise_scale,
+                claim=claim,
+            ),
+            _core.RecordClipper(
+                parameters.dimension, parameters.bound, parameters.norm, float("inf")
+            ),
+        )
+
+    def _header(self) -> dict[str, Any]:
+        arguments = dict(self._arguments)
+        del arguments["source"]  # its stream is in the engine's state
+        given, budget = arguments["parameters"], arguments["budget"]
+        arguments["parameters"] = None if given is None else given.to_dict()
+        arguments["budget"] = None if budget is None else budget.to_dict()
+        return {
+            "arguments": arguments,
+            "parameters": self._parameters.to_dict(),
+            "seeded": self._is_seeded,
+        }
+
+    @classmethod
+    def _assemble(cls, header: dict[str, Any], claim: dict[str, Any]) -> ContinualSum:
+        arguments = dict(header["arguments"])
+        if arguments["budget"] is not None:
+            arguments["budget"] = Budget.from_dict(arguments["budget"])
+        if arguments["parameters"] is not None:
+            arguments["parameters"] = ContinualSumParameters.from_dict(arguments["parameters"])
+        arguments["source"] = None
+        self = cls.__new__(cls)
+        self._set_up(
+            arguments,
+            ContinualSumParameters.from_dict(header["parameters"]),
+            arguments["budget"],
+            bool(header["seeded"]),
+            claim,
+        )
+        return self
+
+    @property
+    def parameters(self) -> ContinualSumParameters:
+        """Method taken, noise scale, sensitivity: everything calibration fixed."""
+        return self._parameters
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of all sums up to the horizon together."""
+        return self._guarantee
+
+    @property
+    def round(self) -> int:
+        """Vectors pushed so far."""
+        return int(self._engine.round)
+
+    @property
+    def horizon(self) -> int:
+        """Largest number of vectors."""
+        return self._parameters.horizon
+
+    def push(self, value: Any) -> FloatArray:
+        """Add a vector and release the running sum.
+
+        Parameters
+        ----------
+        value : array_like of shape (d,)
+            Clipped to the bound, or zero if not finite: silently, for both depend on the data.
+
+        Returns
+        -------
+        ndarray of float64, shape (d,)
+            Sum of all vectors so far plus noise.
+
+        Raises
+        ------
+        HorizonExceeded
+            Past the horizon: nothing drawn, nothing changed.
+        ValueError, TypeError
+            Wrong shape or dtype.
+        """
+        vector = float_array("value", value, (self._parameters.dimension,))
+        self._check_active()
+        released: FloatArray = self._engine.push(vector)
+        return released
+
+    def run(self, values: Any) -> FloatArray:
+        """Push the rows of a (T, d) array; return the T released sums, shape (T, d).
+
+        The same numbers, bit for bit, as T calls of `push`; the interpreter lock is released.
+
+        Raises
+        ------
+        HorizonExceeded
+            If fewer than T rounds are left: nothing is pushed.
+        """
+        d = self._parameters.dimension
+        rows = float_array("values", values, (None, d))
+        self._check_active()
+        left = self.horizon - self.round
+        if rows.shape[0] > left:
+            raise HorizonExceeded(f"{rows.shape[0]} rounds asked for, {left} left")
+        out = np.empty_like(rows)
+        step = max(1, _CHUNK_ENTRIES // d)
+        for start in range(0, rows.shape[0], step):
+            part = slice(start, start + step)
+            self._engine.run(rows[part], out[part])
+        return out
+
+    def standard_deviation(self, t: int) -> float:
+        """Return the exact standard deviation of each coordinate of the noise at round t >= 1."""
+        return float(np.sqrt(self.variance(t)))
+
+    def variance(self, t: int) -> float:
+        """Return the exact variance of each coordinate of the noise in the sum of round t >= 1."""
+        return self._parameters.variance(positive_int("t", t, maximum=self.horizon))
+
+    def __repr__(self) -> str:
+        p = self._parameters
+        return (
+            f"ContinualSum(dimension={p.dimension}, horizon={p.horizon}, method={p.method!r}, "
+            f"bound={p.bound!r}, norm={p.norm!r})\n  {self._guarantee!r}"
+        )

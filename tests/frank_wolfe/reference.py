@@ -1,0 +1,90 @@
+"""A second implementation of DP-TOFW, by dense matrices and NumPy only: the oracle of the tests.
+
+It shares with the library the stream of Gaussian draws and nothing else.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def decoder(method: str, n: int, blt=None) -> np.ndarray:
+    """B with prefix-sum matrix = B C; columns are draws in the order the mechanism makes them."""
+    prefix = np.tril(np.ones((n, n)))
+    if method == "tree":
+        rows = np.zeros((n, n))
+        for t in range(1, n + 1):
+            end = t
+            while end:
+                rows[t - 1, end - 1] = 1
+                end &= end - 1
+        return rows
+    if method == "toeplitz":
+        values = np.ones(n)
+        for k in range(1, n):
+            values[k] = values[k - 1] * (2 * k - 1) / (2 * k)
+        return sum(values[k] * np.eye(n, k=-k) for k in range(n))
+    assert method == "blt"
+    c = np.eye(n)
+    for lag in range(1, n):
+        c += np.sum(blt.weights * (1 - blt.decay) ** (lag - 1)) * np.eye(n, k=-lag)
+    return prefix @ np.linalg.inv(c)
+
+
+def lmo(kind: str, p: float, size, g: np.ndarray) -> np.ndarray:
+    """argmin <g, v> over the set."""
+    if kind == "box":
+        return np.where(g > 0, size[0], size[1])
+    if kind == "simplex":
+        v = np.zeros_like(g)
+        v[np.argmin(g)] = size
+        return v
+    if p == 1:
+        v = np.zeros_like(g)
+        j = int(np.argmax(np.abs(g)))
+        v[j] = -size * np.sign(g[j])
+        return v
+    if np.isinf(p):
+        return -size * np.sign(g)
+    q = p / (p - 1)
+    t = np.abs(g) ** (q - 1)
+    return -size * np.sign(g) * t / np.linalg.norm(t, ord=p)
+
+
+def derivative(loss: str, z: float, y: float) -> float:
+    if loss == "squared":
+        return 2 * (z - y)
+    if loss == "logistic":
+        return 1 / (1 + np.exp(-z)) - y
+    return float(np.clip(z - y, -0.5, 0.5))
+
+
+def decisions(
+    X, y, *, kind="ball", p=2.0, size=1.0, start, loss="squared", bound=1.0, labels=(-1.0, 1.0),
+    leaf_bound, sigma, gaussians, decode, paper_weights=False, step=1.0, batch=1,
+):  # fmt: skip
+    """All T + 1 decisions of a run."""
+    d = X.shape[1]
+    q = 1.0 if np.isinf(p) else (np.inf if p == 1 else p / (p - 1))
+    theta = previous = np.array(start, dtype=float)
+    total, leaf = np.zeros(d), np.zeros(d)
+    out = [theta]
+    k = 1
+    for t, (row, label) in enumerate(zip(X, y, strict=True), start=1):
+        if np.all(np.isfinite(row)) and np.isfinite(label):
+            x = row * min(1.0, bound / max(np.linalg.norm(row, ord=q), 1e-300))
+            target = np.clip(label, *labels)
+            w = k + 1 if paper_weights else k
+            scalar = w * derivative(loss, theta @ x, target)
+            scalar -= (w - 1) * derivative(loss, previous @ x, target)
+            leaf = leaf + np.clip(scalar, -leaf_bound, leaf_bound) * x
+        if t % batch == 0:
+            total = total + leaf
+            noise = sigma * (decode[k - 1] @ gaussians[: decode.shape[1]])
+            v = lmo(kind, p, size, total + noise)
+            eta = step / (k + step)
+            previous, theta = theta, theta + eta * (v - theta)
+            leaf = np.zeros(d)
+            k += 1
+        out.append(theta)
+    return np.array(out)

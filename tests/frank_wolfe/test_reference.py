@@ -1,0 +1,150 @@
+"""The learner against the published trajectories and an independent implementation."""
+
+from __future__ import annotations
+
+import importlib.util
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco import _core
+from dpoco.accounting.blt import blt_parameters
+from dpoco.domains import Box, LpBall, Simplex
+from dpoco.frank_wolfe import TreeFrankWolfe
+from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
+from dpoco.random import Source
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
+_spec = importlib.util.spec_from_file_location(
+    "reference", Path(__file__).with_name("reference.py")
+)
+reference = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(reference)
+
+X = np.array([[0.6, -0.8, 0.2], [0.1, 0.5, -0.7], [-0.4, 0.3, 0.9], [0.8, 0.1, 0.1],
+              [-0.2, -0.6, 0.5]])  # fmt: skip
+Y = np.array([0.5, -0.3, 0.8, 0.2, -0.6])
+
+TRAJECTORIES = [
+    # p, weights, feature bound, theta_6
+    (1.0, "unbiased", 1.0, (0.166666666667, 0, 0.333333333333)),
+    (1.5, "unbiased", 1.0, (0.161982635353, -0.133848554462, 0.434284407532)),
+    (1.5, "paper", 1.0, (0.194571324898, -0.070845714054, 0.400843173796)),
+    (2.0, "unbiased", 1.0, (0.218139378231, -0.098287307123, 0.461388035468)),
+    (2.0, "paper", 1.0, (0.193627813865, -0.006861744887, 0.395516649669)),
+    (np.inf, "unbiased", 1.0, (0.5, 0.166666666667, 0.5)),
+    (np.inf, "paper", 1.0, (0.5, 0.5, 0.5)),
+    (2.0, "unbiased", 10.0, (0.21277775, -0.10064177, 0.46606656)),
+    (2.0, "paper", 10.0, (0.18837255, -0.01201197, 0.40039484)),
+]
+
+
+@pytest.mark.parametrize(("p", "weights", "bound", "expected"), TRAJECTORIES)
+def test_noise_free_trajectories(p, weights, bound, expected):
+    learner = TreeFrankWolfe(
+        LpBall(3, p=p), SquaredLoss(bound, 1.0), horizon=5, budget=None, weights=weights
+    )
+    learner.run(X, Y)
+    assert learner.last_decision == pytest.approx(expected, abs=2e-8)
+
+
+def private_case(domain, loss, T=40, seed=3, **options):
+    options.setdefault("budget", dpoco.Budget(1.0, 1e-3))
+    return TreeFrankWolfe(domain, loss, horizon=T, source=Source.seeded(seed), **options)
+
+
+CASES = {
+    "ball 2": (LpBall(4, 2.0, 1.5), "ball", 2.0, 1.5),
+    "ball 1.5": (LpBall(4, 1.5, 2.0), "ball", 1.5, 2.0),
+    "ball 3": (LpBall(4, 3.0, 1.0), "ball", 3.0, 1.0),
+    "ball 1": (LpBall(4, 1.0, 1.0), "ball", 1.0, 1.0),
+    "ball inf": (LpBall(4, np.inf, 1.0), "ball", np.inf, 1.0),
+    "box": (Box([-1, 0, -2, 1], [1, 1, 0.5, 3]), "box", np.inf,
+            (np.array([-1, 0, -2, 1]), np.array([1, 1, 0.5, 3]))),
+    "simplex": (Simplex(4, 2.0), "simplex", 1.0, 2.0),
+    "one dimension": (LpBall(1, 2.0, 1.0), "ball", 2.0, 1.0),
+}  # fmt: skip
+
+LOSSES = {
+    "squared": (SquaredLoss(1.0, 1.0), (-1.0, 1.0)),
+    "logistic": (LogisticLoss(1.0), (0.0, 1.0)),
+    "huber": (HuberLoss(1.0, 1.0, threshold=0.5), (-1.0, 1.0)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("loss_name", LOSSES)
+@pytest.mark.parametrize("method", ["blt", "tree", "toeplitz"])
+@pytest.mark.parametrize("variant", ["default", "paper weights", "step and batch"])
+def test_matches_the_independent_implementation(case, loss_name, method, variant):
+    domain, kind, p, size = CASES[case]
+    loss, labels = LOSSES[loss_name]
+    T, d = 40, domain.dimension
+    options = {
+        "default": {},
+        "paper weights": {"weights": "paper"},
+        "step and batch": {"step_scale": 1.5, "batch": 3},
+    }[variant]
+    rng = np.random.default_rng(zlib.crc32(f"{case} {loss_name}".encode()))
+    features = rng.normal(size=(T, d)) * 0.7
+    targets = rng.normal(size=T)
+    features[5], targets[6], features[7, 0] = np.inf, np.nan, np.nan
+    features[8] *= 100  # clipped
+    learner = private_case(domain, loss, T, sum_method=method, **options)
+    trace = learner.run(features, targets)
+    parameters = learner.parameters
+    pushes = T // parameters.batch
+    key = Source.seeded(3).spawn()
+    engine = _core.Source(key._key, key._stream)
+    gaussians = np.empty(pushes * d)
+    engine.fill(2, gaussians)
+    expected = reference.decisions(
+        features, targets, kind=kind, p=p, size=size, start=domain.center, loss=loss_name,
+        labels=labels, leaf_bound=parameters.leaf_scalar_bound, sigma=parameters.noise_scale,
+        gaussians=gaussians.reshape(pushes, d),
+        decode=reference.decoder(method, pushes, blt_parameters(pushes)),
+        paper_weights=parameters.weights == "paper", step=parameters.step_scale,
+        batch=parameters.batch,
+    )  # fmt: skip
+    assert np.allclose(trace.decisions, expected[:-1], rtol=0, atol=1e-9)
+    assert np.allclose(learner.last_decision, expected[-1], rtol=0, atol=1e-9)
+    assert parameters.noise_scale > 0
+    assert np.abs(np.diff(expected, axis=0)).max() > 0.01  # the comparison is of moving decisions
+    switches = np.flatnonzero(np.any(expected[1:] != expected[:-1], axis=1))
+    assert np.array_equal(trace.switches, switches)
+
+
+def test_all_instruction_sets_decide_the_same():
+    results = set()
+    for name in ("baseline", "avx2", "avx512"):
+        try:
+            dpoco.random.select_instruction_set(name)
+        except ValueError:
+            continue
+        for p in (1.0, 1.5, 2.0, np.inf):
+            learner = private_case(LpBall(13, p), SquaredLoss(1.0, 1.0), 60)
+            rng = np.random.default_rng(0)
+            learner.run(rng.normal(size=(60, 13)), rng.normal(size=60))
+            results.add((p, learner.last_decision.tobytes()))
+    dpoco.random.select_instruction_set("auto")
+    assert len(results) == 4
+
+
+def test_losses_in_the_trace_are_those_of_the_decisions():
+    rng = np.random.default_rng(1)
+    features, targets = rng.normal(size=(50, 3)), rng.normal(size=50) * 2
+    for loss, _ in LOSSES.values():
+        learner = TreeFrankWolfe(LpBall(3, 2.0, 2.0), loss, horizon=50, budget=None)
+        trace = learner.run(features, targets)
+        for t in range(50):
+            own = loss.batch_values(
+                learner.domain, trace.decisions[t], features[t : t + 1], targets[t : t + 1]
+            )
+            assert trace.losses[t] == pytest.approx(own[0], rel=1e-12, abs=1e-15)
+        assert trace.regret(trace.decisions[7])[-1] == pytest.approx(
+            trace.losses.sum() - trace.comparator_losses(trace.decisions[7]).sum()
+        )

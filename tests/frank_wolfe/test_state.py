@@ -1,0 +1,271 @@
+"""State files: exact resume at any round, and nothing else is ever accepted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpoco
+from dpoco import _state
+from dpoco.domains import Box, LpBall, Simplex
+from dpoco.frank_wolfe import TreeFrankWolfe
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.random import Source
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
+T, D = 40, 4
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(T, D)), RNG.normal(size=T)
+
+CONFIGURATIONS = [
+    {"domain": LpBall(D, 1.5, 2.0), "loss": SquaredLoss(1.0, 1.0)},
+    {"domain": LpBall(D, 2.0), "loss": LogisticLoss(1.0), "sum_method": "tree"},
+    {"domain": Simplex(D), "loss": HuberLoss(1.0, 1.0), "sum_method": "honaker"},
+    {"domain": Box([-1.0] * D, [1.0] * D), "loss": LinearLoss(1.0), "sum_method": "toeplitz"},
+    {"domain": LpBall(D, 1.2), "loss": SquaredLoss(1.0, 1.0), "noise": "generalized_gaussian",
+     "batch": 3},
+    {"domain": LpBall(D, 1.5), "loss": SquaredLoss(1.0, 1.0), "calibration": "paper"},
+    {"domain": LpBall(D, 1.5), "loss": SquaredLoss(1.0, 1.0), "budget": None, "start": [0.1] * D},
+]  # fmt: skip
+
+
+def make(configuration, seed=1):
+    options = {"horizon": T, "budget": dpoco.Budget(1.0, 1e-4), **configuration}
+    return TreeFrankWolfe(source=Source.seeded(seed), **options)
+
+
+def play(learner, start, stop):
+    if isinstance(learner.loss, LinearLoss):
+        return learner.run(X[start:stop]).decisions
+    return learner.run(X[start:stop], Y[start:stop]).decisions
+
+
+@pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
+def test_resume_is_exact_at_every_round(index, tmp_path):
+    whole = make(CONFIGURATIONS[index])
+    want = play(whole, 0, T)
+    learner = make(CONFIGURATIONS[index])
+    path = tmp_path / "state.dpoco"
+    for t in range(T):
+        learner.save(path)
+        loaded = dpoco.load(path)
+        assert loaded.round == t
+        assert loaded.parameters == learner.parameters
+        assert loaded.guarantee == learner.guarantee
+        assert repr(loaded) == repr(learner)
+        assert np.array_equal(play(loaded, t, t + 1)[0], want[t])
+        learner = loaded
+    assert np.array_equal(learner.last_decision, whole.last_decision)
+    assert learner._engine.state() == whole._engine.state()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    index=st.integers(0, len(CONFIGURATIONS) - 1),
+    cuts=st.lists(st.integers(0, T), max_size=6),
+    seed=st.integers(0, 2**256 - 1),
+)
+def test_random_interruptions_change_nothing(index, cuts, seed):
+    want = play(make(CONFIGURATIONS[index], seed), 0, T)
+    learner = make(CONFIGURATIONS[index], seed)
+    at, got = 0, []
+    for cut in [*sorted(cuts), T]:
+        got.append(play(learner, at, cut))
+        learner = TreeFrankWolfe._from_bytes(learner._to_bytes())
+        at = cut
+    assert np.array_equal(np.concatenate(got), want)
+
+
+def test_entropy_learners_resume_exactly_too(tmp_path):
+    learner = TreeFrankWolfe(LpBall(D), SquaredLoss(), horizon=T, budget=dpoco.Budget(1.0, 1e-4))
+    play(learner, 0, 10)
+    learner.save(tmp_path / "s")
+    twin = dpoco.load(tmp_path / "s")
+    assert twin.guarantee.certified
+    assert np.array_equal(play(twin, 10, T), play(learner, 10, T))
+
+
+def test_files_are_private_and_replaced_atomically(tmp_path):
+    path = tmp_path / "state.dpoco"
+    learner = make(CONFIGURATIONS[0])
+    learner.save(path)
+    if os.name == "posix":
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    first = path.read_bytes()
+    play(learner, 0, 1)
+    learner.save(path)
+    assert path.read_bytes() != first
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(OSError, match="missing"):
+        learner.save(tmp_path / "missing" / "state")
+    with pytest.raises(FileNotFoundError):
+        dpoco.load(tmp_path / "nothing")
+
+
+def saved(configuration=CONFIGURATIONS[0], rounds=7):
+    learner = make(configuration)
+    play(learner, 0, rounds)
+    return learner._to_bytes()
+
+
+def refused(data, tmp_path):
+    path = tmp_path / "state"
+    path.write_bytes(data)
+    with pytest.raises(dpoco.StateError):
+        dpoco.load(path)
+
+
+def resealed(header=None, payload=None, *, version=1, magic=b"dpocost\n"):
+    """A state with a right checksum but another content."""
+    data = saved()
+    old_header, old_payload = _state.unpack(data)
+    text = json.dumps(old_header if header is None else header(old_header)).encode()
+    body = old_payload if payload is None else payload(old_payload)
+    frame = struct.pack("<8sIIQ", magic, version, len(text), len(body)) + text + body
+    return frame + hashlib.sha256(frame).digest()
+
+
+def test_every_truncation_and_every_flipped_byte_is_refused(tmp_path):
+    data = saved()
+    assert dpoco.load(_write(tmp_path, data)).round == 7
+    for length in [*range(0, 200, 7), *range(200, len(data), 61), len(data) - 1]:
+        refused(data[:length], tmp_path)
+    refused(data + b"\0", tmp_path)
+    rng = np.random.default_rng(1)
+    for at in [*range(32), *rng.integers(0, len(data), 200)]:
+        broken = bytearray(data)
+        broken[at] ^= 1 << rng.integers(8)
+        refused(bytes(broken), tmp_path)
+
+
+def _write(tmp_path, data):
+    path = tmp_path / "state"
+    path.write_bytes(data)
+    return path
+
+
+def _set(key, value):
+    def change(header):
+        header = json.loads(json.dumps(header))
+        target = header
+        *path, last = key.split(".")
+        for part in path:
+            target = target[part]
+        target[last] = value
+        return header
+
+    return change
+
+
+def test_foreign_newer_and_inconsistent_states_are_refused(tmp_path):
+    assert dpoco.load(_write(tmp_path, resealed())).round == 7  # resealing itself is fine
+    refused(b"", tmp_path)
+    refused(b"PK\x03\x04" + bytes(1000), tmp_path)
+    refused(resealed(magic=b"foreign\n"), tmp_path)
+    refused(resealed(version=2), tmp_path)
+    refused(resealed(version=0), tmp_path)
+    for key, value in [
+        ("kind", "Unknown"),
+        ("kind", "os.system"),
+        ("kind", None),
+        ("kind", ["TreeFrankWolfe"]),
+        ("kind", "ContinualSum"),
+        ("object", {}),
+        ("object", 3),
+        ("object.parameters.horizon", 8),  # another horizon than the payload was made for
+        ("object.parameters.horizon", -1),
+        ("object.parameters.noise_scale", "nan"),
+        ("object.parameters.sum_method", "tree"),
+        ("object.parameters", None),
+        ("object.arguments.domain", {"type": "LpBall", "dimension": 5, "p": 1.5, "radius": 2.0}),
+        ("object.arguments.domain", {"type": "Sphere"}),
+        ("object.arguments.loss", {"type": "SquaredLoss"}),
+        ("object.arguments.budget", {"epsilon": -1}),
+    ]:
+        refused(resealed(_set(key, value)), tmp_path)
+    refused(resealed(lambda header: [header]), tmp_path)
+    refused(resealed(payload=lambda payload: payload[:-8]), tmp_path)
+    refused(resealed(payload=lambda payload: payload + bytes(8)), tmp_path)
+    refused(resealed(payload=lambda payload: b""), tmp_path)
+    # A round past the horizon, and a sum out of step with the round.
+    refused(resealed(payload=lambda p: struct.pack("<Q", 41) + p[8:]), tmp_path)
+    refused(resealed(payload=lambda p: struct.pack("<Q", 8) + p[8:]), tmp_path)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_random_payloads_never_crash(data):
+    def change(payload):
+        broken = bytearray(payload)
+        for _ in range(data.draw(st.integers(1, 4))):
+            at = data.draw(st.integers(0, len(broken) - 1))
+            broken[at] = data.draw(st.integers(0, 255))
+        return bytes(broken[: data.draw(st.integers(0, len(broken)))])
+
+    try:
+        learner = TreeFrankWolfe._from_bytes(resealed(payload=change))
+    except dpoco.StateError:
+        return
+    play(learner, learner.round, T)
+
+
+@pytest.mark.parametrize("kill_after", [0.3, 0.7])
+def test_a_killed_process_resumes_to_the_same_releases(tmp_path, kill_after):
+    """SIGKILL in the middle of `run` with checkpoints; the rest is replayed exactly."""
+    rounds = 4_000_000
+    checkpoint = tmp_path / "checkpoint.dpoco"
+    script = textwrap.dedent(
+        f"""
+        import warnings
+        import numpy as np, dpoco
+        warnings.simplefilter("ignore")
+        learner = dpoco.frank_wolfe.TreeFrankWolfe(
+            dpoco.domains.LpBall(4, 2.0), dpoco.losses.SquaredLoss(1.0, 1.0),
+            horizon={rounds}, budget=dpoco.Budget(1.0, 1e-4),
+            source=dpoco.random.Source.seeded(9))
+        rng = np.random.default_rng(3)
+        X = np.tile(rng.normal(size=(1000, 4)), ({rounds} // 1000, 1))
+        y = np.tile(rng.normal(size=1000), {rounds} // 1000)
+        print("ready", flush=True)
+        learner.run(X, y, record_decisions=False, checkpoint={str(checkpoint)!r},
+                    checkpoint_every=50_000)
+        """
+    )
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    assert child.stdout.readline() == b"ready\n"
+    deadline = time.monotonic() + 60
+    while not checkpoint.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(kill_after * 0.2)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    resumed = dpoco.load(checkpoint)
+    done = resumed.round
+    assert 0 < done <= rounds
+    assert done % 50_000 == 0
+    whole = TreeFrankWolfe(
+        LpBall(4, 2.0), SquaredLoss(1.0, 1.0), horizon=rounds, budget=dpoco.Budget(1.0, 1e-4),
+        source=Source.seeded(9),
+    )  # fmt: skip
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(1000, 4)), rng.normal(size=1000)
+    for _ in range(done // 1000):
+        whole.run(X, y, record_decisions=False)
+    assert whole._engine.state() == resumed._engine.state()
+    if done < rounds:
+        assert np.array_equal(whole.run(X, y).decisions, resumed.run(X, y).decisions)

@@ -1,0 +1,253 @@
+"""Losses as functions and as values: numbers, derivatives, text, JSON, pickle, bad arguments."""
+
+import copy
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import dpoco.losses
+from dpoco import _core
+from dpoco.domains import Box, LpBall, Simplex
+from dpoco.losses import (
+    CustomLoss,
+    HuberLoss,
+    LinearLoss,
+    LogisticLoss,
+    Loss,
+    SquaredLoss,
+    from_dict,
+)
+
+EXAMPLES: list[Loss] = [
+    SquaredLoss(),
+    SquaredLoss(2, 1 / 3, weight=0.5, feature_bound_l2=0.1),
+    LogisticLoss(),
+    LogisticLoss(0.1, feature_bound_l2=3.0),
+    HuberLoss(),
+    HuberLoss(1.0, 2.0, threshold=0.3),
+    LinearLoss(),
+    LinearLoss(0.7, gradient_bound_l2=0.1),
+    CustomLoss(1.0, 0.0),
+    CustomLoss(1, 2, leaf_bound=0.1, leaf_bound_l2=1 / 3),
+]
+GLMS = [
+    SquaredLoss(),
+    SquaredLoss(weight=0.5, label_bound=3.0),
+    LogisticLoss(),
+    HuberLoss(threshold=0.6),
+    HuberLoss(threshold=5.0, label_bound=2.0),
+]
+
+
+@pytest.mark.parametrize("loss", EXAMPLES, ids=repr)
+def test_text_json_and_pickle_restore_an_equal_loss(loss: Loss) -> None:
+    by_text = eval(repr(loss), {"__builtins__": {}, **vars(dpoco.losses)})
+    by_json = from_dict(json.loads(json.dumps(loss.to_dict(), allow_nan=False)))
+    for other in (by_text, by_json, pickle.loads(pickle.dumps(loss)), copy.deepcopy(loss)):
+        assert other == loss
+        assert other.to_dict() == loss.to_dict()
+    assert sum(loss == other for other in EXAMPLES) == 1
+    with pytest.raises(AttributeError):
+        loss.feature_bound = 2.0
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "name"),
+    [
+        (lambda: SquaredLoss(0.0), ValueError, "feature_bound"),
+        (lambda: SquaredLoss(math.nan), ValueError, "feature_bound"),
+        (lambda: SquaredLoss(True), TypeError, "feature_bound"),
+        (lambda: SquaredLoss(1.0, -1.0), ValueError, "label_bound"),
+        (lambda: SquaredLoss(1.0, 1.0, weight=math.inf), ValueError, "weight"),
+        (lambda: SquaredLoss(feature_bound_l2=0.0), ValueError, "feature_bound_l2"),
+        (lambda: SquaredLoss(1.0, 1.0, 0.5), TypeError, "positional"),
+        (lambda: LogisticLoss("1"), TypeError, "feature_bound"),
+        (lambda: LogisticLoss(1.0, 1.0), TypeError, "positional"),
+        (lambda: HuberLoss(threshold=0.0), ValueError, "threshold"),
+        (lambda: LinearLoss(-1.0), ValueError, "gradient_bound"),
+        (lambda: LinearLoss(gradient_bound_l2=[1.0]), TypeError, "gradient_bound_l2"),
+        (lambda: CustomLoss(0.0, 1.0), ValueError, "lipschitz"),
+        (lambda: CustomLoss(1.0, -1.0), ValueError, "smoothness"),
+        (lambda: CustomLoss(1.0, 1.0, leaf_bound=0.0), ValueError, "leaf_bound"),
+        (lambda: SquaredLoss().leaf_scalar_bound(-1.0), ValueError, "margin"),
+        (lambda: SquaredLoss().leaf_scalar_bound(1.0, 0.0), ValueError, "step_scale"),
+        (lambda: LinearLoss().leaf_norm_bound(LpBall(2), -1.0), ValueError, "step_scale"),
+        (lambda: SquaredLoss().value([0, 0], [1, 2, 3], 0), ValueError, "features"),
+        (lambda: SquaredLoss().value([0, 0], [[1, 2]], 0), ValueError, "labels?"),
+        (lambda: SquaredLoss().value([0, 0], [1, 2], [0, 1]), ValueError, "label"),
+        (lambda: SquaredLoss().value([0, 0], [1, 2]), TypeError, "label"),
+        (lambda: SquaredLoss().value([0, 0], ["a", "b"], 0), TypeError, "features"),
+        (lambda: LinearLoss().value([0, 0], [1, 2], 1.0), TypeError, "label"),
+        (lambda: CustomLoss(1, 1).batch_values(LpBall(2), 0, 0, 0), TypeError, "CustomLoss"),
+        (lambda: from_dict({}), ValueError, "loss type"),
+        (lambda: from_dict({"type": "GlmLoss"}), ValueError, "loss type"),
+        (lambda: from_dict({"type": "LogisticLoss"}), ValueError, "keys"),
+    ],
+)
+def test_bad_arguments_are_named(make, error, name) -> None:
+    with pytest.raises(error, match=name):
+        make()
+
+
+def reference(loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+    z, y = z.astype(np.longdouble), y.astype(np.longdouble)
+    if isinstance(loss, SquaredLoss):
+        return loss.weight * (z - y) ** 2
+    if isinstance(loss, LogisticLoss):
+        return np.logaddexp(0, z) - y * z
+    r = np.abs(z - y)
+    t = np.longdouble(loss.threshold)
+    return np.where(r <= t, r * r / 2, t * (r - t / 2))
+
+
+@pytest.mark.parametrize("loss", GLMS, ids=repr)
+def test_values_and_derivatives(loss) -> None:
+    rng = np.random.default_rng(21)
+    low, high = loss.label_range
+    z = np.concatenate([rng.normal(size=500) * 3, rng.normal(size=500) * 100])
+    y = rng.uniform(low, high, 1000)
+    engine = loss._glm_engine
+    assert engine.values(z, y) == pytest.approx(
+        reference(loss, z, y).astype(float), rel=1e-13, abs=1e-13
+    )
+    h = np.longdouble(1e-6)
+    slope = (reference(loss, z + h, y) - reference(loss, z - h, y)) / (2 * h)
+    assert engine.derivatives(z, y) == pytest.approx(slope.astype(float), rel=1e-7, abs=1e-6)
+    # The second derivative jumps at Huber's threshold.
+    smooth = (
+        np.abs(np.abs(z - y) - loss.threshold) > 1e-5
+        if isinstance(loss, HuberLoss)
+        else np.full(1000, True)
+    )
+    bend = (engine.derivatives(z + 1e-6, y) - engine.derivatives(z - 1e-6, y)) / 2e-6
+    assert engine.curvatures(z, y)[smooth] == pytest.approx(bend[smooth], rel=1e-5, abs=1e-7)
+
+
+def test_logistic_keeps_relative_precision_in_the_tails() -> None:
+    z = np.array([-700.0, -300.0, -40.0, -1e-9, 0.0, 1e-9, 40.0])
+    engine = LogisticLoss()._glm_engine
+    zero = np.zeros(7)
+    exact = 1 / (1 + np.exp(-z.astype(np.longdouble)))
+    assert engine.derivatives(z, zero) == pytest.approx(exact.astype(float), rel=1e-14)
+    assert engine.values(z, zero) == pytest.approx(
+        np.log1p(np.exp(z.astype(np.longdouble))).astype(float), rel=1e-14
+    )
+    assert engine.values(np.array([1e6, -1e6]), np.array([0.0, 1.0])).tolist() == [1e6, 1e6]
+
+
+@pytest.mark.parametrize("loss", GLMS, ids=repr)
+def test_gradient_matches_value_in_every_direction(loss) -> None:
+    rng = np.random.default_rng(22)
+    theta = rng.normal(size=4)
+    x = rng.normal(size=(6, 4))
+    y = rng.uniform(*loss.label_range, 6)
+    gradient = loss.gradient(theta, x, y)
+    assert gradient.shape == (6, 4)
+    for j in range(4):
+        step = np.zeros(4)
+        step[j] = 1e-6
+        slope = (loss.value(theta + step, x, y) - loss.value(theta - step, x, y)) / 2e-6
+        assert gradient[:, j] == pytest.approx(slope, rel=1e-6, abs=1e-7)
+    single = loss.value(theta, x[2], y[2])
+    assert isinstance(single, float)
+    assert single == pytest.approx(loss.value(theta, x, y)[2], rel=1e-14)
+    assert loss.gradient(theta, x[2], y[2]) == pytest.approx(gradient[2], rel=1e-13)
+
+
+def test_linear_and_custom_losses_evaluate() -> None:
+    linear = LinearLoss()
+    assert linear.value([1, 2], [3, 4]) == 11.0
+    assert linear.value([1, 2], [[3, 4], [1, 0]]).tolist() == [11.0, 1.0]
+    g = np.array([3.0, 4.0])
+    out = linear.gradient([1, 2], g)
+    out[0] = 9.0
+    assert g[0] == 3.0
+
+    class Quadratic:
+        def value(self, theta):
+            return theta @ theta / 2
+
+        def gradient(self, theta):
+            return theta
+
+    custom = CustomLoss(1.0, 1.0)
+    assert custom.value([3, 4], Quadratic()) == 12.5
+    assert custom.gradient([3, 4], Quadratic()).tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("loss", GLMS, ids=repr)
+@pytest.mark.parametrize(
+    "domain", [LpBall(2, 1.5, 2.0), LpBall(2, 1, 0.5), Box([0, -1], [1, 3]), Simplex(2, 2.0)]
+)
+def test_lipschitz_and_smoothness_hold_and_are_attained(loss, domain) -> None:
+    """Best of many random pairs: never above the bound, and within 15 % of it."""
+    rng = np.random.default_rng(23)
+    n, q = 20_000, domain.dual_exponent
+
+    def points() -> np.ndarray:
+        """Minimisers of random directions, partly pulled inside."""
+        v = np.array([domain.minimize_linear(g) for g in rng.normal(size=(n, 2))])
+        return domain.center + (v - domain.center) * rng.choice([0, 0.3, 0.9, 1.0], (n, 1))
+
+    a, b = points(), points()
+    x = rng.normal(size=(n, 2)) * rng.choice([0.0, 1.0], (n, 2), p=[0.2, 0.8])
+    x[: n // 2] = np.sign(x[: n // 2])
+    x *= loss.feature_bound / np.maximum(np.linalg.norm(x, q, axis=1), 1e-9)[:, None]
+    y = rng.choice([*loss.label_range, sum(loss.label_range) / 2], n)
+    at_a, at_b = _pairs(loss, a, b, x, y)
+    steep = np.linalg.norm(at_a, q, axis=1).max()
+    assert 0.85 * loss.lipschitz(domain) <= steep <= loss.lipschitz(domain) * (1 + 1e-12)
+    gap = np.linalg.norm(a - b, domain.p, axis=1)
+    close = gap > 1e-3
+    bend = (np.linalg.norm(at_a - at_b, q, axis=1)[close] / gap[close]).max()
+    assert bend <= loss.smoothness(domain) * (1 + 1e-9)
+    assert bend >= 0.85 * loss.smoothness(domain)
+
+
+def _pairs(loss, a, b, x, y):
+    """Gradients at a and at b, one record a row."""
+    engine = loss._glm_engine
+    return tuple(
+        engine.derivatives(np.ascontiguousarray((t * x).sum(axis=1)), y)[:, None] * x
+        for t in (a, b)
+    )
+
+
+def test_constants_of_the_other_losses() -> None:
+    ball = LpBall(16, math.inf, 1.5)
+    assert LinearLoss(0.7).lipschitz(ball) == 0.7
+    assert LinearLoss(0.7).smoothness(ball) == 0.0
+    assert LinearLoss(0.7).leaf_norm_bound(ball) == 0.7
+    assert LinearLoss(0.7).leaf_norm_bound_l2(ball) == 0.7
+    assert LinearLoss(0.7).leaf_norm_bound_l2(LpBall(16, 1.0)) == pytest.approx(2.8)
+    assert LinearLoss(0.7, gradient_bound_l2=0.9).leaf_norm_bound_l2(LpBall(16, 1.0)) == 0.9
+    custom = CustomLoss(2.0, 0.5)
+    assert (custom.lipschitz(ball), custom.smoothness(ball)) == (2.0, 0.5)
+    assert custom.leaf_norm_bound(ball) == 0.5 * 3.0 + 2.0
+    assert custom.leaf_norm_bound(ball, 3.0) == 3 * 0.5 * 3.0 + 2.0
+    assert CustomLoss(2.0, 0.5, leaf_bound=1.0).leaf_norm_bound(ball) == 1.0
+    assert CustomLoss(2.0, 0.5, leaf_bound_l2=0.1).leaf_norm_bound_l2(ball) == 0.1
+
+
+def test_margins_use_the_smaller_of_two_hoelder_bounds() -> None:
+    ball = LpBall(16, math.inf, 1.0)
+    assert SquaredLoss(1.0).margin_bound(ball) == 1.0
+    assert SquaredLoss(1.0, feature_bound_l2=0.1).margin_bound(ball) == pytest.approx(0.4)
+    assert SquaredLoss(1.0, feature_bound_l2=0.9).margin_bound(ball) == 1.0
+    assert SquaredLoss(2.0).margin_bound(Box([-3.0, 0.0], [1.0, 0.0])) == 6.0
+    loss = SquaredLoss(1.0, feature_bound_l2=0.1)
+    assert loss.leaf_norm_bound(ball) == pytest.approx(2 * 1.4)
+    assert loss.leaf_norm_bound_l2(ball) == pytest.approx(0.28)
+    # q = 1 <= 2: an l_1 bound already is an l_2 bound.
+    assert SquaredLoss(1.0).leaf_norm_bound_l2(ball) == SquaredLoss(1.0).leaf_norm_bound(ball)
+    assert SquaredLoss(1.0).leaf_norm_bound_l2(LpBall(16, 1)) == pytest.approx(4 * 4.0)
+
+
+def test_compiled_loss_refuses_unknown_kinds() -> None:
+    with pytest.raises(ValueError, match="kind"):
+        _core.GlmLoss("hinge", 1.0, 1.0, -1.0, 1.0)
+    with pytest.raises(ValueError, match="positive"):
+        _core.GlmLoss("huber", 1.0, 0.0, -1.0, 1.0)
