@@ -71,25 +71,26 @@ void register_frank_wolfe(py::module_& m) {
              return read_only_copy(self.previous_decision().data(), self.decision().size());
            })
       .def("observe",
-           [](TreeFrankWolfe& self, const Array& features, double label) {
+           [](TreeFrankWolfe& self, std::uint64_t decided, const Array& features, double label) {
              expect_size(features, static_cast<std::size_t>(self.dimension()), "features");
-             self.observe(data(features), label);
+             self.observe(decided, data(features), label);
            },
-           "features"_a.noconvert(), "label"_a)
+           "decided"_a, "features"_a.noconvert(), "label"_a)
       .def("observe_gradient",
-           [](TreeFrankWolfe& self, const Array& gradient) {
+           [](TreeFrankWolfe& self, std::uint64_t decided, const Array& gradient) {
              expect_size(gradient, static_cast<std::size_t>(self.dimension()), "gradient");
-             self.observe_gradient(data(gradient));
+             self.observe_gradient(decided, data(gradient));
            },
-           "gradient"_a.noconvert())
+           "decided"_a, "gradient"_a.noconvert())
       .def("observe_gradients",
-           [](TreeFrankWolfe& self, const Array& at_decision, const Array& at_previous) {
+           [](TreeFrankWolfe& self, std::uint64_t decided, const Array& at_decision,
+              const Array& at_previous) {
              const auto d = static_cast<std::size_t>(self.dimension());
              expect_size(at_decision, d, "gradient at the decision");
              expect_size(at_previous, d, "gradient at the previous decision");
-             self.observe_gradients(data(at_decision), data(at_previous));
+             self.observe_gradients(decided, data(at_decision), data(at_previous));
            },
-           "at_decision"_a.noconvert(), "at_previous"_a.noconvert())
+           "decided"_a, "at_decision"_a.noconvert(), "at_previous"_a.noconvert())
       .def("run", &run, "features"_a.noconvert(), "labels"_a, "losses"_a.noconvert(),
            "decisions"_a, "changed"_a.noconvert())
       .def("leaf",

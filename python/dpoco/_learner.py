@@ -28,7 +28,8 @@ _CHUNK_ROUNDS = 8192
 class OnlineLearner(Stateful):
     """Base of the learners: `decide` and `observe` in strict alternation, up to a horizon."""
 
-    _current: Any = None  # this round's decision, once it was asked for
+    _current: Any = None  # the decision asked for, and
+    _turn: int = -1  # the round it is for: stale if the engine has moved on
     _horizon: int
 
     @property
@@ -60,18 +61,20 @@ class OnlineLearner(Stateful):
         StateError
             For a suspended copy.
         """
-        current = self._current
-        if current is None:
+        turn = self._engine.round
+        if turn != self._turn:
             self._check_active()
-            if self._engine.round >= self._horizon:
+            if turn >= self._horizon:
                 raise HorizonExceeded(f"the horizon of {self._horizon} rounds is used up")
-            current = self._current = self._decision()
-        return current
+            self._current = self._decision()
+            self._turn = turn
+        return self._current
 
     def _check_turn(self) -> None:
-        if self._current is None:
+        turn = self._engine.round
+        if turn != self._turn:
             self._check_active()
-            if self._engine.round >= self._horizon:
+            if turn >= self._horizon:
                 raise HorizonExceeded(f"the horizon of {self._horizon} rounds is used up")
             raise RoundOrderError("observe() without decide(): the two alternate")
 
@@ -103,7 +106,6 @@ class OnlineLearner(Stateful):
             stop = min(rounds, start + size)
             if checkpoint is not None:
                 stop = min(stop, start + every - since_checkpoint)
-            self._current = None  # before the chunk: an interrupt inside must not leave it stale
             yield slice(start, stop)
             since_checkpoint += stop - start
             start = stop

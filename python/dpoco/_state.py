@@ -17,6 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+
 from dpoco.errors import StateError
 
 __all__ = ["Stateful", "load"]
@@ -40,9 +42,16 @@ Self = TypeVar("Self", bound="Stateful")
 
 def pack(header: dict[str, Any], payload: bytes) -> bytes:
     """Return the framed state."""
-    text = json.dumps(header).encode()
+    text = json.dumps(header, default=_plain).encode()
     body = _FRAME.pack(_MAGIC, _VERSION, len(text), len(payload)) + text + payload
     return body + hashlib.sha256(body).digest()
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy scalar or array, as arguments may be, as JSON can carry it."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    raise TypeError(f"cannot save a {type(value).__name__}")
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:

@@ -16,7 +16,7 @@ from dpoco._validation import choice, float_array
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting import tree_frank_wolfe as accountant
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
-from dpoco.errors import NoiseDominatesWarning, RoundOrderError
+from dpoco.errors import NoiseDominatesWarning
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
 from dpoco.trace import Trace
@@ -320,7 +320,7 @@ class TreeFrankWolfe(OnlineLearner):
             number = _label(label)
             if self._raises:
                 self._refuse_violations(features[None, :], np.array([number]))
-            self._engine.observe(features, number)
+            self._engine.observe(self._turn, features, number)
         else:
             if label is not None:
                 raise TypeError("this loss takes no label")
@@ -328,10 +328,9 @@ class TreeFrankWolfe(OnlineLearner):
                 gradient = self._vector("gradient", record)
                 if self._raises:
                     self._refuse_violations(gradient[None, :], None)
-                self._engine.observe_gradient(gradient)
+                self._engine.observe_gradient(self._turn, gradient)
             else:
                 self._observe_custom(record)
-        self._current = None
 
     def _vector(self, name: str, value: Any) -> FloatArray:
         if (
@@ -347,17 +346,15 @@ class TreeFrankWolfe(OnlineLearner):
         gradient: Callable[[FloatArray], Any] | None = getattr(record, "gradient", None)
         if gradient is None:
             raise TypeError("a custom loss must have a method gradient(theta)")
-        round_ = self.round
+        turn = self._turn
         at_decision = self._vector("gradient", gradient(self._current))
-        if round_ < self.parameters.batch:  # no earlier decision: its weight is zero
+        if turn < self.parameters.batch:  # no earlier decision: its weight is zero
             at_previous = at_decision
         else:
             at_previous = self._vector("gradient", gradient(self._engine.previous_decision()))
-        if self.round != round_:
-            raise RoundOrderError("the loss's gradient method used the learner itself")
         if self._raises:
             self._refuse_violations(np.stack([at_decision, at_previous]), None)
-        self._engine.observe_gradients(at_decision, at_previous)
+        self._engine.observe_gradients(turn, at_decision, at_previous)
 
     def _refuse_violations(self, records: FloatArray, labels: FloatArray | None) -> None:
         row = self._loss._first_violation(self._domain, records, labels)

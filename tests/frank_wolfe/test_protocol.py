@@ -110,7 +110,7 @@ def test_horizon_is_a_wall(horizon, method):
         learner.decide,
         lambda: learner.observe(X[0], 0.0),
         lambda: learner.run(X[:1], y[:1]),
-        lambda: learner._engine.observe(X[0], 0.0),
+        lambda: learner._engine.observe(horizon, X[0], 0.0),
         lambda: learner._engine.run(X[:1].copy(), y[:1].copy(), np.empty(1), None,
                                     np.empty(1, np.uint8)),
     ):  # fmt: skip
@@ -192,9 +192,9 @@ def test_messages_never_quote_the_data():
         while error is not None:
             assert "123456" not in str(error)
             error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    careful = make(on_violation="raise")
+    careful.decide()
     with pytest.raises(ValueError, match="outside") as caught:
-        careful = make(on_violation="raise")
-        careful.decide()
         careful.observe(np.full(3, secret), 0.0)
     assert "123456" not in str(caught.value)
 
@@ -417,7 +417,7 @@ def test_custom_leaves_are_clipped_and_bad_gradients_vanish():
             return np.zeros(3)
 
     assert learner._engine.state() == state
-    with pytest.raises(dpoco.RoundOrderError, match="gradient"):
+    with pytest.raises(dpoco.RoundOrderError, match="alternate"):
         learner.observe(Meddling())
 
 
@@ -619,3 +619,23 @@ def test_trace_frame_and_repr():
     assert list(frame["round"]) == [6, 7, 8, 9, 10]
     assert "not private" in repr(trace)
     assert frame["changed"].sum() == trace.switches.size
+
+
+def test_two_threads_observing_one_decision_end_one_round():
+    learner = make(horizon=2000)
+    refused = []
+
+    def feed():
+        for _ in range(500):
+            learner.decide()
+            try:
+                learner.observe(X1, 0.5)
+            except dpoco.RoundOrderError:
+                refused.append(1)
+
+    threads = [threading.Thread(target=feed) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert learner.round == 2000 - len(refused)

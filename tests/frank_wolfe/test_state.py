@@ -269,3 +269,13 @@ def test_a_killed_process_resumes_to_the_same_releases(tmp_path, kill_after):
     assert whole._engine.state() == resumed._engine.state()
     if done < rounds:
         assert np.array_equal(whole.run(X, y).decisions, resumed.run(X, y).decisions)
+
+
+def test_numpy_arguments_can_be_saved():
+    learner = TreeFrankWolfe(
+        LpBall(D), SquaredLoss(), horizon=np.int64(T), budget=dpoco.Budget(1.0, 1e-4),
+        batch=np.int32(2), step_scale=np.float64(1.5), start=np.full(D, 0.1),
+    )  # fmt: skip
+    loaded = TreeFrankWolfe._from_bytes(learner._to_bytes())
+    assert loaded.parameters == learner.parameters
+    assert np.array_equal(loaded.decide(), learner.decide())

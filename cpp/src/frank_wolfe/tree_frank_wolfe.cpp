@@ -104,23 +104,29 @@ void TreeFrankWolfe::require(std::uint64_t rounds) const {
   sum_.source().check_process();
 }
 
-void TreeFrankWolfe::observe(const double* features, double label) {
-  const auto entry = exclusive_.enter();
+void TreeFrankWolfe::require_turn(std::uint64_t decided) const {
   require(1);
+  if (decided != round_) throw RoundOrderError("decide() and observe() alternate");
+}
+
+void TreeFrankWolfe::observe(std::uint64_t decided, const double* features, double label) {
+  const auto entry = exclusive_.enter();
+  require_turn(decided);
   add_leaf(theta_.data(), previous_.data(), features, label, leaf_.data());
   finish_round();
 }
 
-void TreeFrankWolfe::observe_gradient(const double* gradient) {
+void TreeFrankWolfe::observe_gradient(std::uint64_t decided, const double* gradient) {
   const auto entry = exclusive_.enter();
-  require(1);
+  require_turn(decided);
   add_gradient(gradient);
   finish_round();
 }
 
-void TreeFrankWolfe::observe_gradients(const double* at_decision, const double* at_previous) {
+void TreeFrankWolfe::observe_gradients(std::uint64_t decided, const double* at_decision,
+                                       const double* at_previous) {
   const auto entry = exclusive_.enter();
-  require(1);
+  require_turn(decided);
   const double w = weight();
   // vertex_ is scratch between rounds. The leaf is clipped, not the two gradients: clipping each
   // would break the smoothness that bounds their weighted difference.

@@ -48,11 +48,14 @@ class TreeFrankWolfe {
   const mechanisms::ContinualSum& sum() const noexcept { return sum_; }
   mechanisms::ContinualSum& sum() noexcept { return sum_; }
 
-  // One round. Each throws HorizonExceeded past the horizon and StateError in a forked child,
-  // before any draw, state unchanged. Non-finite records count as zero.
-  void observe(const double* features, double label);
-  void observe_gradient(const double* gradient);  // linear loss
-  void observe_gradients(const double* at_decision, const double* at_previous);
+  // One round: the one in which `decided` rounds were over when its decision was asked for. Each
+  // throws RoundOrderError if that is not the current round, HorizonExceeded past the horizon and
+  // StateError in a forked child, before any draw, state unchanged. Non-finite records count as
+  // zero.
+  void observe(std::uint64_t decided, const double* features, double label);
+  void observe_gradient(std::uint64_t decided, const double* gradient);  // linear loss
+  void observe_gradients(std::uint64_t decided, const double* at_decision,
+                         const double* at_previous);
 
   // Many rounds of generalised linear (labels given) or linear (labels null) losses; rows are
   // contiguous. decisions (rounds x d) and changed (rounds) may be null. losses are evaluated on
@@ -76,6 +79,7 @@ class TreeFrankWolfe {
                   double* to) const;
   double add_gradient(const double* gradient);
   void require(std::uint64_t rounds) const;
+  void require_turn(std::uint64_t decided) const;
   void finish_round();
 
   std::shared_ptr<const domains::Domain> domain_;
