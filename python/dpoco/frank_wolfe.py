@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco import _core, domains, losses
-from dpoco._learner import OnlineLearner, Progress
+from dpoco._record_learner import RecordLearner
 from dpoco._validation import choice, float_array
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting import tree_frank_wolfe as accountant
@@ -19,14 +16,11 @@ from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.errors import NoiseDominatesWarning
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
-from dpoco.trace import Trace
 
 __all__ = ["TreeFrankWolfe", "TreeFrankWolfeParameters"]
 
-FloatArray = NDArray[np.float64]
 
-
-class TreeFrankWolfe(OnlineLearner):
+class TreeFrankWolfe(RecordLearner):
     """Private online Frank-Wolfe on a continual sum: DP-TOFW, corrected.
 
     Every round publishes a decision in `domain`; the whole sequence of decisions is
@@ -180,11 +174,13 @@ class TreeFrankWolfe(OnlineLearner):
         self._is_seeded = seeded
         self._raises = on_violation == "raise"
         self._horizon = parameters.horizon
-        self._shape = (domain.dimension,)
+        self._batch = parameters.batch
         self._guarantee = accountant.guarantee(
             domain, loss, parameters, budget=budget, seeded=seeded
         )
-        self._start = domain.center if start is None else float_array("start", start, self._shape)
+        self._start = (
+            domain.center if start is None else float_array("start", start, (domain.dimension,))
+        )
         if not domain.contains(self._start):
             raise ValueError("start must lie in the domain")
         self._engine = self._build_engine(claim)
@@ -253,16 +249,6 @@ class TreeFrankWolfe(OnlineLearner):
     # -- public -----------------------------------------------------------------------------------
 
     @property
-    def domain(self) -> domains.Domain:
-        """The decision set."""
-        return self._domain
-
-    @property
-    def loss(self) -> losses.Loss:
-        """The loss family with its public bounds."""
-        return self._loss
-
-    @property
     def parameters(self) -> TreeFrankWolfeParameters:
         """Everything calibration fixed: noise scale, sum, leaf bound, steps."""
         return self._parameters
@@ -271,186 +257,6 @@ class TreeFrankWolfe(OnlineLearner):
     def guarantee(self) -> Guarantee:
         """The guarantee of all decisions together, whatever part of the horizon is used."""
         return self._guarantee
-
-    @property
-    def last_decision(self) -> FloatArray:
-        """Decision after the rounds so far, shape (d,); also past the horizon.
-
-        Free of charge: it is post-processing of what the guarantee covers.
-        """
-        self._check_active()
-        decision: FloatArray = self._engine.decision()
-        return decision
-
-    def _decision(self) -> FloatArray:
-        decision: FloatArray = self._engine.decision()
-        return decision
-
-    def observe(self, record: Any, label: float | None = None) -> None:
-        """End the round with its loss.
-
-        Parameters
-        ----------
-        record : array_like of shape (d,), or a loss object
-            Features for a generalised linear loss, the gradient for a `LinearLoss`; for a
-            `CustomLoss` an object with ``gradient(theta) -> (d,)``, called at this decision and
-            at the previous one.
-        label : float, optional
-            For generalised linear losses.
-
-        Raises
-        ------
-        RoundOrderError
-            If `decide` was not called in this round.
-        HorizonExceeded
-            Past the horizon: nothing drawn, nothing changed.
-        ValueError, TypeError
-            Wrong shape or dtype: nothing changed. With ``on_violation="raise"`` also for records
-            over the bounds.
-
-        Notes
-        -----
-        Records over the bounds are clipped and non-finite ones count as zero, silently.
-        """
-        self._check_turn()
-        if self._loss.glm:
-            features = self._vector("features", record)
-            if label is None:
-                raise TypeError("label is required by this loss")
-            number = _label(label)
-            if self._raises:
-                self._refuse_violations(features[None, :], np.array([number]))
-            self._engine.observe(self._turn, features, number)
-        else:
-            if label is not None:
-                raise TypeError("this loss takes no label")
-            if isinstance(self._loss, losses.LinearLoss):
-                gradient = self._vector("gradient", record)
-                if self._raises:
-                    self._refuse_violations(gradient[None, :], None)
-                self._engine.observe_gradient(self._turn, gradient)
-            else:
-                self._observe_custom(record)
-
-    def _vector(self, name: str, value: Any) -> FloatArray:
-        if (
-            type(value) is np.ndarray
-            and value.dtype == np.float64
-            and value.shape == self._shape
-            and value.flags.c_contiguous
-        ):
-            return value
-        return float_array(name, value, self._shape)
-
-    def _observe_custom(self, record: Any) -> None:
-        gradient: Callable[[FloatArray], Any] | None = getattr(record, "gradient", None)
-        if gradient is None:
-            raise TypeError("a custom loss must have a method gradient(theta)")
-        turn = self._turn
-        at_decision = self._vector("gradient", gradient(self._current))
-        if turn < self.parameters.batch:  # no earlier decision: its weight is zero
-            at_previous = at_decision
-        else:
-            at_previous = self._vector("gradient", gradient(self._engine.previous_decision()))
-        if self._raises:
-            self._refuse_violations(np.stack([at_decision, at_previous]), None)
-        self._engine.observe_gradients(turn, at_decision, at_previous)
-
-    def _refuse_violations(self, records: FloatArray, labels: FloatArray | None) -> None:
-        row = self._loss._first_violation(self._domain, records, labels)
-        if row is not None:
-            raise ValueError(f"record {row} is outside the declared bounds or not finite")
-
-    def run(
-        self,
-        features: Any,
-        labels: Any = None,
-        *,
-        record_decisions: bool = True,
-        progress: Progress | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: int = 100_000,
-    ) -> Trace:
-        """Play many rounds in compiled code, with the interpreter lock released.
-
-        Parameters
-        ----------
-        features : array_like of shape (T, d)
-            One record a round; gradients for a `LinearLoss`.
-        labels : array_like of shape (T,), optional
-            For generalised linear losses.
-        record_decisions : bool, default True
-            Keep the T x d decisions in the trace.
-        progress : callable, optional
-            Called as ``progress(done, total)`` between chunks of rounds.
-        checkpoint : path-like, optional
-            State file, rewritten atomically every `checkpoint_every` rounds and at the end.
-        checkpoint_every : int, default 100000
-            Rounds between checkpoints.
-
-        Returns
-        -------
-        Trace
-            Losses and decisions of these rounds; not private.
-
-        Raises
-        ------
-        HorizonExceeded
-            If fewer than T rounds are left: no round is played.
-        ValueError, TypeError
-            Wrong shape or dtype: no round is played.
-
-        Notes
-        -----
-        The same decisions, bit for bit, as calling `decide` and `observe` T times. An interrupt
-        (Ctrl-C) stops between rounds: `round` tells how many were played.
-        """
-        if isinstance(self._loss, losses.CustomLoss):
-            raise TypeError("run() takes arrays; a CustomLoss is observed round by round")
-        d = self._shape[0]
-        rows = float_array("features", features, (None, d))
-        rounds = rows.shape[0]
-        targets = None
-        if self._loss.glm:
-            if labels is None:
-                raise TypeError("labels are required by this loss")
-            targets = float_array("labels", labels, (rounds,))
-        elif labels is not None:
-            raise TypeError("this loss takes no labels")
-        self._check_rounds(rounds)
-        if self._raises:
-            self._refuse_violations(rows, targets)
-        first_round = self.round
-        out = np.empty(rounds)
-        decisions = np.empty((rounds, d)) if record_decisions else None
-        changed = np.empty(rounds, dtype=np.uint8)
-        for part in self._chunks(rounds, d, progress, checkpoint, checkpoint_every):
-            self._engine.run(
-                rows[part],
-                None if targets is None else targets[part],
-                out[part],
-                None if decisions is None else decisions[part],
-                changed[part],
-            )
-        for array in (out, decisions):
-            if array is not None:
-                array.flags.writeable = False
-
-        def loss_of(decision: FloatArray) -> FloatArray:
-            return self._loss.batch_values(self._domain, decision, rows, targets)
-
-        return Trace(out, np.flatnonzero(changed), first_round, decisions, loss_of)
-
-
-def _label(label: Any) -> float:
-    """Return the label as a float; non-finite passes (it makes a zero record)."""
-    if type(label) is float:
-        return label
-    if isinstance(label, (bool, np.bool_, int, np.integer, np.floating)):
-        return float(label)
-    if isinstance(label, np.ndarray) and label.shape == () and label.dtype.kind in "fiub":
-        return float(label)
-    raise TypeError(f"label must be a real number; got {type(label).__name__}")
 
 
 def _clipper(

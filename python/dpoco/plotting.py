@@ -271,8 +271,9 @@ def _short(value: float) -> str:
 
 
 def _thousands(axis: Any) -> None:
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+    axis.set_major_locator(MaxNLocator(5))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.7g}"))
 
 

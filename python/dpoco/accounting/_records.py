@@ -1,0 +1,37 @@
+"""Plain dictionaries for saved values: checked on the way in, exact on the way out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from dpoco.errors import StateError
+
+
+def plain_float(value: float) -> float | str:
+    """Return a finite float as it is and an infinite one as text, which JSON can carry."""
+    return value if math.isfinite(value) else repr(value)
+
+
+def read_record(
+    record: Mapping[str, Any], *, kind: str, version: int, fields: frozenset[str]
+) -> dict[str, Any]:
+    """Return the fields of a record written by ``to_dict``.
+
+    Raises
+    ------
+    StateError
+        If the record is of another kind or version, or has missing or unknown fields.
+    """
+    if not isinstance(record, Mapping):
+        raise StateError(f"a {kind} record must be a mapping; got {type(record).__name__}")
+    if record.get("kind") != kind:
+        raise StateError(f"not a {kind} record")
+    if record.get("version") != version:
+        raise StateError(f"a {kind} record of version {version} is needed")
+    body = {key: value for key, value in record.items() if key not in ("kind", "version")}
+    missing, unknown = fields - body.keys(), body.keys() - fields
+    if missing or unknown:
+        raise StateError(f"{kind} record: {len(missing)} fields missing, {len(unknown)} unknown")
+    return body

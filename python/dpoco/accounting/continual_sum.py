@@ -1,0 +1,238 @@
+"""Norms of the private continual sums: what each method costs and how noisy it is.
+
+A continual sum factors the prefix-sum matrix A = B C with C lower triangular; each row of C g gets
+one independent draw of scale sigma. Claim: with leaves of sensitivity D (already inflated by
+sqrt(kappa) for generalized Gaussian noise) all n sums together are mu-GDP with
+
+    mu = D column_norm(n) / sigma,
+
+for adaptively chosen leaves, and the sum released at t has noise sigma * row_norm(t) per unit.
+
+Proof: ``docs/privacy/continual_sum.md``, which also derives every formula below. Sources: Dwork et
+al. and Chan et al. (tree, 2010); Honaker (2015); Fichtenberger, Henzinger and Upadhyay (square-root
+Toeplitz, 2023); Dvijotham et al. (BLT, 2024).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int
+from dpoco.accounting.blt import blt_parameters
+
+__all__ = [
+    "METHODS",
+    "NOISES",
+    "TOEPLITZ_LIMIT",
+    "UNBOUNDED_HORIZON",
+    "choose_method",
+    "column_norm",
+    "draws",
+    "max_error",
+    "noise_sigma",
+    "resolve_horizon",
+    "root_mean_square_row",
+    "row_norm",
+    "variates",
+    "worst_round",
+    "worst_row_norm",
+]
+
+METHODS = ("blt", "tree", "honaker", "toeplitz")
+NOISES = ("gaussian", "generalized_gaussian")
+# The Toeplitz method keeps every past draw: O(n d) memory, O(n d) time per push.
+TOEPLITZ_LIMIT = 4096
+# What `horizon=None` stands for. At earlier rounds the noise is 1.1 to 1.6 times that of a sum
+# planned for them; no doubling scheme does better.
+UNBOUNDED_HORIZON = 10**9
+
+
+def resolve_horizon(horizon: int | None) -> int:
+    """Return the number of pushes `horizon` stands for; None means 10^9."""
+    return UNBOUNDED_HORIZON if horizon is None else positive_int("horizon", horizon)
+
+
+def column_norm(method: str, horizon: int | None) -> float:
+    """Return the largest l2 norm of a column of C: the factor on the sensitivity.
+
+    Parameters
+    ----------
+    method : {"blt", "tree", "honaker", "toeplitz"}
+        Factorisation.
+    horizon : int or None
+        Number of leaves; None means 10^9.
+    """
+    n = _checked(method, horizon)
+    if method == "blt":
+        return blt_parameters(n).column_norm(n)
+    if method == "toeplitz":
+        return float(_toeplitz_norms()[n - 1])
+    # A leaf lies in at most one completed dyadic node of each size 2^j <= n.
+    return math.sqrt(n.bit_length())
+
+
+def row_norm(method: str, t: ArrayLike, horizon: int | None) -> Any:
+    """Return the l2 norm of row t of B: noise per unit of scale in the sum released at round t.
+
+    Parameters
+    ----------
+    method : {"blt", "tree", "honaker", "toeplitz"}
+        Factorisation.
+    t : int or array_like of int
+        Rounds in 1..horizon.
+    horizon : int or None
+        Number of leaves; None means 10^9.
+
+    Returns
+    -------
+    float or ndarray
+        A float for a scalar `t`, else an array of its shape.
+    """
+    n = _checked(method, horizon)
+    rounds = np.asarray(t)
+    if rounds.dtype.kind not in "iu":
+        raise TypeError(f"t must be integers; got {rounds.dtype}")
+    if rounds.size and not (int(rounds.min()) >= 1 and int(rounds.max()) <= n):
+        raise ValueError(f"t must be in [1, {n}]")
+    if method == "blt":
+        return blt_parameters(n).row_norm(rounds)
+    if method == "toeplitz":
+        norm = _toeplitz_norms()[rounds - 1]
+    else:
+        squared = np.zeros(rounds.shape)
+        for bit in range(n.bit_length()):
+            squared += _node_variance(method, bit) * ((rounds >> bit) & 1)
+        norm = np.sqrt(squared)
+    return float(norm) if rounds.ndim == 0 else norm
+
+
+def worst_round(method: str, horizon: int | None) -> int:
+    """Return the round t <= horizon whose released sum is noisiest, in O(log^2 n).
+
+    BLT and Toeplitz rows grow with t, so it is the last one. For the trees the variance is a sum of
+    positive terms over the bits set in t; a t < n first differs from n at a bit that is set in n
+    and not in t, and is then best with all lower bits set: log2(n) candidates besides n.
+    """
+    n = _checked(method, horizon)
+    if method in ("blt", "toeplitz"):
+        return n
+    candidates = [n]
+    for bit in range(n.bit_length()):
+        if n >> bit & 1:
+            candidate = (n >> (bit + 1) << (bit + 1)) | ((1 << bit) - 1)
+            candidates += [candidate] if candidate else []
+    return max(candidates, key=lambda t: (_row_square(method, t), -t))
+
+
+def worst_row_norm(method: str, horizon: int | None) -> float:
+    """Return the largest `row_norm` over all rounds, exactly."""
+    return float(row_norm(method, worst_round(method, horizon), horizon))
+
+
+def root_mean_square_row(method: str, horizon: int | None) -> float:
+    """Return the root of the mean of row_norm(t)^2 over t = 1..horizon, in O(log n) (or O(1))."""
+    n = _checked(method, horizon)
+    if method == "blt":
+        return math.sqrt(blt_parameters(n).mean_square_row(n))
+    if method == "toeplitz":
+        return math.sqrt(float(np.mean(_toeplitz_norms()[:n] ** 2)))
+    total = 0.0
+    for bit in range(n.bit_length()):
+        half = 1 << bit
+        whole, rest = divmod(n + 1, 2 * half)
+        total += _node_variance(method, bit) * (whole * half + max(0, rest - half))
+    return math.sqrt(total / n)
+
+
+def max_error(method: str, horizon: int | None) -> float:
+    """Return column_norm * worst_row_norm: the worst sum's noise at unit sensitivity and mu."""
+    return column_norm(method, horizon) * worst_row_norm(method, horizon)
+
+
+def draws(method: str, horizon: int | None) -> int:
+    """Return an upper bound on the noise vectors drawn in `horizon` pushes.
+
+    One per push; Honaker's estimator also draws for right children, 2n - popcount(n) in all.
+    """
+    n = _checked(method, horizon)
+    return 2 * n if method == "honaker" else n
+
+
+def variates(method: str, horizon: int | None, dimension: int, noise: str) -> float:
+    """Return an upper bound on the expected number of elementary variates drawn in all.
+
+    A Gaussian coordinate is one. A generalized Gaussian coordinate takes a uniform, a sign and a
+    Gamma variate, the vector one Gamma variate for its radius; rejection from a normal and an
+    exponential variate needs 1.06 attempts on average. Eight each is generous.
+    """
+    d = float(positive_int("dimension", dimension))
+    each = d if choice("noise", noise, NOISES) == "gaussian" else 8.0 * (d + 1.0)
+    return draws(method, horizon) * each
+
+
+def choose_method(horizon: int | None, noise: str = "gaussian") -> str:
+    """Return the method meant by "auto": BLT unless another is more than 1 % better.
+
+    Parameters
+    ----------
+    horizon : int or None
+        Number of leaves.
+    noise : str
+        Kind of noise; the comparison is the same for all kinds, since both factors are common.
+    """
+    choice("noise", noise, NOISES)
+    n = resolve_horizon(horizon)
+    allowed = [m for m in METHODS if m != "toeplitz" or n <= TOEPLITZ_LIMIT]
+    best = min(allowed, key=lambda method: max_error(method, n))
+    return best if max_error(best, n) < 0.99 * max_error("blt", n) else "blt"
+
+
+def noise_sigma(method: str, horizon: int | None, sensitivity: float, mu: float) -> float:
+    """Return the scale of one draw that makes all sums together mu-GDP.
+
+    Parameters
+    ----------
+    method : {"blt", "tree", "honaker", "toeplitz"}
+        Factorisation.
+    horizon : int or None
+        Number of leaves.
+    sensitivity : float
+        Largest l2 difference of a leaf between neighbours (or sqrt(kappa) times the l_q one).
+    mu : float
+        GDP parameter to spend.
+    """
+    sensitivity = positive_float("sensitivity", sensitivity)
+    return sensitivity * column_norm(method, horizon) / positive_float("mu", mu)
+
+
+def _checked(method: str, horizon: int | None) -> int:
+    choice("method", method, METHODS)
+    n = resolve_horizon(horizon)
+    if method == "toeplitz" and n > TOEPLITZ_LIMIT:
+        raise ValueError(f"method 'toeplitz' is limited to {TOEPLITZ_LIMIT} rounds; got {n}")
+    return n
+
+
+def _node_variance(method: str, level: int) -> float:
+    """Return the variance of the estimate of a node of 2^level leaves, per unit noise."""
+    return 1.0 if method == "tree" else 2.0**level / (2.0 ** (level + 1) - 1.0)
+
+
+def _row_square(method: str, t: int) -> float:
+    bits = range(LARGEST_HORIZON.bit_length())
+    return math.fsum(_node_variance(method, bit) for bit in bits if t >> bit & 1)
+
+
+@lru_cache(maxsize=1)
+def _toeplitz_norms() -> NDArray[np.float64]:
+    """Return sqrt(sum_{k < t} f_k^2) for t = 1..4096, f_k the coefficients of (1 - x)^(-1/2)."""
+    k = np.arange(1, TOEPLITZ_LIMIT)
+    coefficients = np.concatenate([[1.0], np.cumprod(1.0 - 0.5 / k)])
+    norms: NDArray[np.float64] = np.sqrt(np.cumsum(coefficients**2))
+    norms.setflags(write=False)
+    return norms

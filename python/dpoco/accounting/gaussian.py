@@ -1,0 +1,223 @@
+"""Exact accounting of the Gaussian mechanism (Gaussian differential privacy, GDP).
+
+Claim: releasing ``f(S) + N(0, sigma^2 I)`` with l2 sensitivity D is mu-GDP with mu = D / sigma, and
+mu-GDP is equivalent to (epsilon, delta(epsilon))-privacy for every epsilon >= 0 with
+
+    delta(epsilon; mu) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
+
+Proof: ``docs/privacy/gaussian.md``. Sources: Balle and Wang, "Improving the Gaussian mechanism for
+differential privacy: analytical calibration and optimal denoising" (2018); Dong, Roth and Su,
+"Gaussian differential privacy" (2022).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from dpoco._validation import positive_float, real_float
+from dpoco.accounting.budget import Budget
+from dpoco.errors import CalibrationError
+
+__all__ = [
+    "compose_gdp",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "gaussian_sigma",
+]
+
+SMALLEST_MU, LARGEST_MU = 1e-9, 1e3
+
+_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
+# The relative error of delta is below 1e-12; this margin on mu outweighs it (d log delta / d log mu
+# is at least 1/2 and grows with the same power of epsilon/mu as the rounding error).
+_MU_MARGIN = 2e-13
+# Below this epsilon step the curve does not change in double precision.
+_EPSILON_STEP = 2.0**-50
+
+
+def _mills(x: float) -> float:
+    """Return Phi(-x) / phi(x), the Mills ratio of the normal law."""
+    from scipy.special import erfcx
+
+    return math.sqrt(math.pi / 2.0) * float(erfcx(x / math.sqrt(2.0)))
+
+
+def _mills_drop(x: float, width: float) -> float:
+    """Return mills(x) - mills(x + width) as the integral of -mills' = 1 - t mills(t)."""
+    from scipy.special import erfcx
+
+    t = x + 0.5 * width * (1.0 + _NODES)
+    if x > 30.0:
+        # 1 - t mills(t) cancels; its asymptotic series is exact to 1e-16 here.
+        y = 1.0 / (t * t)
+        series = np.ones_like(t)
+        for k in range(9, 0, -1):
+            series = 1.0 - (2 * k + 1) * y * series
+        slope = y * series
+    else:
+        slope = 1.0 - t * math.sqrt(math.pi / 2.0) * erfcx(t / math.sqrt(2.0))
+    return 0.5 * width * float(_WEIGHTS @ slope)
+
+
+def log_gaussian_delta(epsilon: float, mu: float) -> float:
+    """Return log delta(epsilon; mu) for finite epsilon >= 0 and mu > 0.
+
+    Since e^epsilon phi(-mu/2 - epsilon/mu) = phi(mu/2 - epsilon/mu), delta is the normal density
+    times a difference of Mills ratios; written so, no branch subtracts nearly equal numbers.
+    """
+    from scipy.special import ndtr
+
+    a = 0.5 * mu - epsilon / mu
+    if mu <= max(1.0, -0.25 * a):
+        drop = _mills_drop(-a, mu)
+    elif a <= 0.0:
+        drop = _mills(-a) - _mills(mu - a)
+    else:
+        density = math.exp(-0.5 * a * a - _LOG_SQRT_2PI)
+        return math.log(float(ndtr(a)) - density * _mills(mu - a))
+    return -0.5 * a * a - _LOG_SQRT_2PI + math.log(drop)
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """Return the smallest delta such that mu-GDP implies (epsilon, delta)-privacy.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0; may be infinite (then delta is 0).
+    mu : float
+        At least 0; may be infinite (then delta is 1).
+
+    Returns
+    -------
+    float
+        In [0, 1]; relative error below 1e-9 down to 1e-300, 0 below that.
+    """
+    if not epsilon >= 0.0:
+        raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
+    if not mu >= 0.0:
+        raise ValueError(f"mu must be at least 0; got {mu!r}")
+    if mu == 0.0 or epsilon == math.inf:
+        return 0.0
+    if mu == math.inf:
+        return 1.0
+    return min(1.0, math.exp(log_gaussian_delta(epsilon, mu)))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the smallest epsilon >= 0 with ``gaussian_delta(epsilon, mu) <= delta``.
+
+    Rounded up, so that the inequality holds exactly for the returned value. Infinite from
+    mu = 1e8 on, where double precision no longer resolves the curve.
+
+    Parameters
+    ----------
+    mu : float
+        At least 0.
+    delta : float
+        Strictly between 0 and 1.
+    """
+    _check_delta(delta)
+    if not mu >= 0.0:
+        raise ValueError(f"mu must be at least 0; got {mu!r}")
+    if mu >= 1e8:
+        return math.inf
+    if gaussian_delta(0.0, mu) <= delta:
+        return 0.0
+    # delta(epsilon; mu) <= exp(-(epsilon/mu - mu/2)^2 / 2) to the right of epsilon = mu^2 / 2.
+    highest = 0.5 * mu * mu + mu * math.sqrt(-2.0 * math.log(delta)) * (1.0 + 1e-12) + 1e-300
+    return smallest_epsilon(
+        lambda epsilon: log_gaussian_delta(epsilon, mu) - math.log(delta),
+        lambda epsilon: gaussian_delta(epsilon, mu) <= delta,
+        highest,
+    )
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Return the largest mu in [1e-9, 1e3] with ``gaussian_delta(epsilon, mu) <= delta``.
+
+    Exact to relative 1e-12 and rounded down: the inequality holds for the returned value.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0, finite.
+    delta : float
+        Strictly between 0 and 1.
+
+    Raises
+    ------
+    CalibrationError
+        If the solution lies outside [1e-9, 1e3].
+    """
+    epsilon = real_float("epsilon", epsilon)
+    if not epsilon >= 0.0:
+        raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
+    _check_delta(delta)
+    return largest_mu(
+        lambda mu: log_gaussian_delta(epsilon, mu) - math.log(delta),
+        lambda mu: gaussian_delta(epsilon, mu) <= delta,
+    )
+
+
+def gaussian_sigma(budget: Budget, sensitivity: float) -> float:
+    """Return the smallest noise standard deviation meeting `budget` (the analytic optimum).
+
+    Parameters
+    ----------
+    budget : Budget
+        What may be spent.
+    sensitivity : float
+        l2 norm of the largest difference between neighbouring values, positive.
+    """
+    sensitivity = positive_float("sensitivity", sensitivity)
+    return sensitivity / gaussian_mu(budget.epsilon, budget.delta)
+
+
+def compose_gdp(mus: Iterable[float]) -> float:
+    """Return the mu of an adaptive composition of mu_i-GDP mechanisms: sqrt(sum of squares)."""
+    values = [real_float("mu", mu) for mu in mus]
+    if any(mu < 0.0 for mu in values):
+        raise ValueError("every mu must be at least 0")
+    return math.hypot(*values)
+
+
+def smallest_epsilon(
+    excess: Callable[[float], float], holds: Callable[[float], bool], highest: float
+) -> float:
+    """Return the root of the decreasing `excess` on [0, highest], moved up until `holds`."""
+    from scipy.optimize import brentq
+
+    epsilon, step = highest, _EPSILON_STEP
+    if excess(highest) < 0.0 < excess(0.0):
+        epsilon = float(brentq(excess, 0.0, highest, xtol=1e-300, rtol=1e-15, maxiter=500))
+    while not holds(epsilon):
+        epsilon, step = max(epsilon * (1.0 + step), 1e-300), 2.0 * step
+    return epsilon
+
+
+def largest_mu(excess: Callable[[float], float], holds: Callable[[float], bool]) -> float:
+    """Return the root of the increasing `excess` on [1e-9, 1e3], moved down until `holds`."""
+    from scipy.optimize import brentq
+
+    if excess(SMALLEST_MU) > 0.0 or excess(LARGEST_MU) < 0.0:
+        raise CalibrationError(
+            f"no mu in [{SMALLEST_MU:g}, {LARGEST_MU:g}] corresponds to this epsilon and delta"
+        )
+    low, high = math.log(SMALLEST_MU), math.log(LARGEST_MU)
+    root = brentq(lambda x: excess(math.exp(x)), low, high, xtol=1e-15, rtol=1e-15, maxiter=500)
+    mu, margin = math.exp(float(root)), _MU_MARGIN
+    mu *= 1.0 - margin
+    while not holds(mu):
+        mu, margin = mu * (1.0 - margin), 2.0 * margin
+    return mu
+
+
+def _check_delta(delta: float) -> None:
+    if not 0.0 < real_float("delta", delta) < 1.0:
+        raise ValueError(f"delta must be strictly between 0 and 1; got {delta!r}")

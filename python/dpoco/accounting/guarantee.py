@@ -1,0 +1,315 @@
+"""What a learner promises, as a value that can be printed, stored and checked.
+
+A guarantee speaks about everything one learner releases over its whole horizon. The pair
+(epsilon, delta) is one point of its privacy curve; the curve follows from ``mu`` (Gaussian
+differential privacy) or ``rho`` (zCDP) and includes the truncated tails of the samplers.
+
+Proof pages: ``docs/privacy/gaussian.md`` (curves), ``docs/privacy/noise.md`` (truncated tails), and
+the page named in ``reference`` (the mechanism).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dpoco._validation import choice
+from dpoco.accounting import events
+from dpoco.accounting._records import plain_float, read_record
+from dpoco.accounting.truncation import (
+    charged_delta,
+    charged_epsilon,
+    charged_gaussian_delta,
+    charged_gaussian_epsilon,
+)
+from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
+from dpoco.errors import StateError
+
+__all__ = ["Guarantee"]
+
+_KIND, _VERSION = "dpoco.guarantee", 1
+_RELATIONS = {
+    "replace": "two streams that differ in the data of one round, replaced by any other data",
+    "zero_out": "two streams, one of which has no data in one round of the other",
+    "local": "any two values of one user's data, each user on their own",
+    "joint": "two streams that differ in one user's record, seen by all other users together",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Guarantee:
+    """A differential privacy guarantee.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The stated point of the curve: the smallest epsilon known at this delta. Infinite epsilon
+        means no privacy.
+    relation : {"replace", "zero_out", "local", "joint"}
+        Which streams are indistinguishable.
+    unit : str
+        What one change of the data is: "one round".
+    horizon : int
+        Rounds covered.
+    mechanism : str
+        What is released, in words.
+    sensitivity : float or None
+        Norm of the largest difference between neighbouring streams in what is summed.
+    sensitivity_norm : str
+        Its norm: "l2", "l3", "linf".
+    mu, rho : float or None
+        Parameters of Gaussian differential privacy and of zCDP, where they hold.
+    noise_scale : float
+        Scale of one noise draw, in the units of the data's gradients.
+    noise_multiplier : float or None
+        ``noise_scale / (sensitivity * column_norm)``, for generalized Gaussian noise further
+        divided by the square root of its smoothness constant; 1/mu.
+    column_norm : float or None
+        Largest column norm of the continual sum.
+    calibration : str
+        "tight", "corrected", "paper" or "none".
+    certified : bool
+        Whether the statement is proved for the mechanism as configured. False for reproducible
+        noise and without privacy.
+    claimed : (float, float) or None
+        The (epsilon, delta) that the calibration's own composition argument claims; weaker than
+        (epsilon, delta).
+    paper_epsilon : float or None
+        Epsilon that the published constants give for the same noise at the same delta.
+    reference : str
+        Theorem, whether corrected, and the page of the proof.
+    conditions : tuple of str
+        What must hold for the guarantee to hold.
+    truncation_mass : float
+        Total variation between real and ideal noise over the horizon; charged to delta.
+    """
+
+    epsilon: float
+    delta: float
+    relation: str
+    unit: str
+    horizon: int
+    mechanism: str
+    sensitivity: float | None
+    sensitivity_norm: str
+    mu: float | None
+    rho: float | None
+    noise_scale: float
+    noise_multiplier: float | None
+    column_norm: float | None
+    calibration: str
+    certified: bool
+    claimed: tuple[float, float] | None
+    paper_epsilon: float | None
+    reference: str
+    conditions: tuple[str, ...]
+    truncation_mass: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Validate ranges and freeze sequences."""
+        choice("relation", self.relation, _RELATIONS)
+        if not self.epsilon >= 0.0:
+            raise ValueError(f"epsilon must be at least 0; got {self.epsilon!r}")
+        if not 0.0 <= self.delta <= 1.0:
+            raise ValueError(f"delta must be in [0, 1]; got {self.delta!r}")
+        if not 0.0 <= self.truncation_mass <= 1.0:
+            raise ValueError(f"truncation_mass must be in [0, 1]; got {self.truncation_mass!r}")
+        for name in ("mu", "rho"):
+            value = getattr(self, name)
+            if value is not None and not value > 0.0:
+                raise ValueError(f"{name} must be positive; got {value!r}")
+        object.__setattr__(self, "conditions", tuple(self.conditions))
+        if self.claimed is not None:
+            object.__setattr__(self, "claimed", tuple(self.claimed))
+
+    @classmethod
+    def none(cls, horizon: int, mechanism: str = "a learner without noise") -> Guarantee:
+        """Return the statement that nothing is promised."""
+        return cls(
+            epsilon=math.inf,
+            delta=1.0,
+            relation="replace",
+            unit="one round",
+            horizon=horizon,
+            mechanism=mechanism,
+            sensitivity=None,
+            sensitivity_norm="",
+            mu=None,
+            rho=None,
+            noise_scale=0.0,
+            noise_multiplier=None,
+            column_norm=None,
+            calibration="none",
+            certified=False,
+            claimed=None,
+            paper_epsilon=None,
+            reference="",
+            conditions=("no noise is added: the decisions may reveal the data",),
+        )
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is promised at all."""
+        return math.isfinite(self.epsilon)
+
+    def delta_at(self, epsilon: float) -> float:
+        """Return delta(epsilon) of the privacy curve, truncated tails included.
+
+        Parameters
+        ----------
+        epsilon : float
+            At least 0.
+        """
+        if not epsilon >= 0.0:
+            raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
+        candidates = [self.delta if epsilon >= self.epsilon else 1.0]
+        mass = self.truncation_mass
+        if self.mu is not None:
+            candidates.append(charged_gaussian_delta(epsilon, self.mu, mass))
+        elif self.rho is not None:
+            rho = self.rho
+            candidates.append(charged_delta(lambda e: zcdp_delta(e, rho), epsilon, mass))
+        return min(candidates)
+
+    def epsilon_at(self, delta: float) -> float:
+        """Return the smallest epsilon known at `delta`; infinite if there is none.
+
+        Parameters
+        ----------
+        delta : float
+            Strictly between 0 and 1.
+        """
+        if not 0.0 < delta < 1.0:
+            raise ValueError(f"delta must be strictly between 0 and 1; got {delta!r}")
+        candidates = [self.epsilon if delta >= self.delta else math.inf]
+        mass = self.truncation_mass
+        if self.mu is not None:
+            candidates.append(charged_gaussian_epsilon(self.mu, delta, mass))
+        elif self.rho is not None:
+            rho = self.rho
+            candidates.append(
+                charged_epsilon(
+                    lambda target: zcdp_epsilon(rho, target),
+                    lambda e: charged_delta(lambda x: zcdp_delta(x, rho), e, mass),
+                    delta,
+                    mass,
+                )
+            )
+        return min(candidates)
+
+    @property
+    def curve(self) -> Callable[[float], float]:
+        """The privacy curve, epsilon -> delta: the method `delta_at`."""
+        return self.delta_at
+
+    @property
+    def event(self) -> Any:
+        """The ``dp_accounting`` event, to be read under ``NeighboringRelation.REPLACE_SPECIAL``.
+
+        It describes the ideal noise; `truncation_mass` comes on top. Raises ``ValueError`` for a
+        guarantee that is neither Gaussian nor zCDP.
+        """
+        if not self.private:
+            return events.nonprivate_event()
+        if self.mu is not None:
+            return events.gaussian_event(self.mu)
+        if self.rho is not None:
+            return events.zcdp_event(self.rho)
+        raise ValueError("no dp_accounting event describes a bare (epsilon, delta) guarantee")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
+        record: dict[str, Any] = {"kind": _KIND, "version": _VERSION}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, tuple):
+                value = [plain_float(v) if isinstance(v, float) else v for v in value]
+            record[field.name] = plain_float(value) if isinstance(value, float) else value
+        return record
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Guarantee:
+        """Return the guarantee written by `to_dict`; `StateError` if it is not one."""
+        names = frozenset(field.name for field in fields(cls))
+        body = read_record(record, kind=_KIND, version=_VERSION, fields=names)
+        try:
+            for name in _FLOATS:
+                body[name] = None if body[name] is None else float(body[name])
+            if body["claimed"] is not None:
+                body["claimed"] = tuple(float(value) for value in body["claimed"])
+            body["conditions"] = tuple(body["conditions"])
+            return cls(**body)
+        except (TypeError, ValueError) as error:
+            raise StateError("malformed guarantee record") from error
+
+    def to_json(self) -> str:
+        """Return the guarantee as JSON text; every float survives exactly."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Guarantee:
+        """Return the guarantee written by `to_json`; `StateError` if it is not one."""
+        try:
+            record = json.loads(text)
+        except ValueError as error:
+            raise StateError("not a JSON text") from error
+        return cls.from_dict(record)
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        if not self.private:
+            return f"<Guarantee: none, {self.horizon} rounds without privacy>"
+        doubt = "" if self.certified else ", not certified"
+        return (
+            f"<Guarantee: epsilon={self.epsilon:.6g}, delta={self.delta:.6g}, "
+            f"{self.relation} {self.unit}, {self.horizon} rounds{doubt}>"
+        )
+
+    def __str__(self) -> str:
+        """Return a statement that says what is protected, under which conditions, and the proof."""
+        if not self.private:
+            lines = ["No differential privacy", f"  Released:   {self.mechanism}"]
+            lines += [f"  Note:       {text}" for text in self.conditions]
+            return "\n".join(lines)
+        native = [f"mu = {self.mu:.6g} (GDP)"] if self.mu is not None else []
+        native += [f"rho = {self.rho:.6g} (zCDP)"] if self.rho is not None else []
+        lines = [
+            f"Differential privacy: epsilon = {self.epsilon:.6g}, delta = {self.delta:.6g}"
+            + ("" if self.certified else "  [NOT CERTIFIED, see conditions]"),
+            f"  Released:   {self.mechanism}, over at most {self.horizon} rounds, taken together",
+            f"  Protected:  {self.unit}: no observer of the releases can tell apart",
+            f"              {_RELATIONS[self.relation]},",
+            "              beyond a factor e^epsilon in probability, up to delta",
+        ]
+        if native:
+            lines.append(f"  Equivalent: {', '.join(native)}")
+        if self.claimed is not None:
+            lines.append(
+                f"  Claimed:    epsilon = {self.claimed[0]:.6g}, delta = {self.claimed[1]:.6g} by "
+                f"the composition of the {self.calibration!r} calibration"
+            )
+        if self.paper_epsilon is not None:
+            lines.append(
+                f"  Published:  epsilon = {self.paper_epsilon:.6g} for the same noise, "
+                "by the constants in print"
+            )
+        lines += ["  Conditions:"] + [f"    - {text}" for text in self.conditions]
+        lines.append(f"  Proof:      {self.reference}")
+        return "\n".join(lines)
+
+
+_FLOATS = (
+    "epsilon",
+    "delta",
+    "sensitivity",
+    "mu",
+    "rho",
+    "noise_scale",
+    "noise_multiplier",
+    "column_norm",
+    "paper_epsilon",
+    "truncation_mass",
+)

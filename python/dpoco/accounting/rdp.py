@@ -1,0 +1,91 @@
+"""Accounting by Renyi divergences at finitely many orders (Renyi differential privacy, RDP).
+
+Claim: a mechanism whose Renyi divergence of order a > 1 between neighbouring streams is at most D
+is (epsilon, delta)-private for epsilon >= 0 with
+
+    delta = exp((a - 1)(D - epsilon)) / (a - 1) * (1 - 1/a)^a,
+
+and divergences of one order add up under adaptive composition.
+
+Proof: ``docs/privacy/gaussian.md``, section "Renyi divergences". Sources: Mironov (2017); Canonne,
+Kamath and Steinke (2020), Prop. 12.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpoco._validation import float_array, real_float
+
+__all__ = ["DEFAULT_ORDERS", "compose_rdp", "gaussian_rdp", "rdp_delta", "rdp_epsilon"]
+
+FloatArray = NDArray[np.float64]
+
+DEFAULT_ORDERS: tuple[float, ...] = tuple(1.0 + 2.0 ** (0.125 * k) for k in range(-64, 97))
+
+
+def gaussian_rdp(order: ArrayLike, mu: float) -> FloatArray:
+    """Return the divergence order * mu^2 / 2 of N(0, 1) and N(mu, 1), shape of `order`."""
+    if not real_float("mu", mu) >= 0.0:
+        raise ValueError(f"mu must be at least 0; got {mu!r}")
+    return np.asarray(0.5 * mu * mu * np.asarray(order, dtype=np.float64))
+
+
+def rdp_delta(orders: ArrayLike, divergences: ArrayLike, epsilon: float) -> float:
+    """Return the smallest delta the divergences prove at `epsilon`.
+
+    Parameters
+    ----------
+    orders : array_like of shape (k,)
+        Orders above 1.
+    divergences : array_like of shape (k,)
+        Bounds on the divergence at each order, at least 0; infinite where unknown.
+    epsilon : float
+        At least 0.
+    """
+    a, divergence = _checked(orders, divergences)
+    if not real_float("epsilon", epsilon) >= 0.0:
+        raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
+    t = a - 1.0
+    log_delta = t * (divergence - epsilon) - np.log(t) - a * np.log1p(1.0 / t)
+    return min(1.0, math.exp(min(0.0, float(log_delta.min()))))
+
+
+def rdp_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: float) -> float:
+    """Return the smallest epsilon >= 0 proved at `delta`; other arguments as `rdp_delta`."""
+    a, divergence = _checked(orders, divergences)
+    if not 0.0 < real_float("delta", delta) < 1.0:
+        raise ValueError(f"delta must be strictly between 0 and 1; got {delta!r}")
+    t = a - 1.0
+    epsilon = divergence - np.log1p(1.0 / t) - (math.log(delta) + np.log(a)) / t
+    return max(0.0, float(epsilon.min()))
+
+
+def compose_rdp(curves: Sequence[ArrayLike]) -> FloatArray:
+    """Return the divergences of an adaptive composition: the sum, order by order.
+
+    Parameters
+    ----------
+    curves : sequence of array_like, each of shape (k,)
+        Divergences of the parts at the same orders.
+    """
+    arrays = [float_array("curves", curve, (None,)) for curve in curves]
+    if not arrays:
+        raise ValueError("curves must not be empty")
+    if any(array.shape != arrays[0].shape for array in arrays):
+        raise ValueError("curves must have equal shapes")
+    return np.asarray(np.sum(arrays, axis=0))
+
+
+def _checked(orders: ArrayLike, divergences: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    a = float_array("orders", orders, (None,))
+    divergence = float_array("divergences", divergences, (a.shape[0],))
+    if not a.size or not bool(np.all((a > 1.0) & np.isfinite(a))):
+        raise ValueError("orders must be finite and above 1, at least one")
+    if not bool(np.all(divergence >= 0.0)):
+        raise ValueError("divergences must be at least 0")
+    return a, divergence

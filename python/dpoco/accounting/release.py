@@ -1,0 +1,183 @@
+"""Guarantee of any mechanism that sees the data through one continual sum only.
+
+Claim: let each round add one vector g with ||g||_q <= C to a continual sum whose sums alone reach
+the rest of the mechanism. Everything the mechanism ever releases is together mu-GDP with
+mu = sqrt(kappa) D column_norm / sigma, where
+
+* Gaussian noise: D = 2 min(C d^max(0, 1/2 - 1/q), C_2) in l2, C_2 a bound in l2, and kappa = 1;
+* generalized Gaussian noise of order r: D = 2 C in l_q and kappa = kappa(r).
+
+Emptying one round instead of replacing it halves D.
+
+Proof: ``docs/privacy/continual_sum.md``. Source: Denisov, McMahan, Rush, Smith and Thakurta (2022)
+for adaptive streams with Gaussian noise; the page proves it for both noises.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpoco._validation import choice, exponent, positive_float
+from dpoco.accounting import continual_sum
+from dpoco.accounting.generalized_gaussian import best_order, smoothness_constant
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.truncation import charged_gaussian_epsilon, truncation_mass
+
+__all__ = [
+    "RELATIONS",
+    "Sensitivity",
+    "check_scale",
+    "gdp_guarantee",
+    "noise_in_words",
+    "noise_order",
+    "norm_name",
+    "sensitivity_of",
+]
+
+RELATIONS = ("replace", "zero_out")
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """How far apart neighbouring streams can be in one vector.
+
+    Attributes
+    ----------
+    value : float
+        Largest norm of the difference.
+    norm : str
+        That norm: "l2", "l3", "linf".
+    inflation : float
+        sqrt(kappa): mu = inflation * value * column_norm / noise_scale.
+    """
+
+    value: float
+    norm: str
+    inflation: float
+
+
+def noise_order(noise: str, norm_order: float | None, q: float, dimension: int) -> float:
+    """Return the order of the noise norm: 2 for Gaussian, else given or the best in [2, q].
+
+    Raises
+    ------
+    ValueError
+        If the order carries no privacy claim, or contradicts `noise`.
+    """
+    choice("noise", noise, continual_sum.NOISES)
+    if noise == "gaussian":
+        if norm_order is not None and norm_order != 2.0:
+            raise ValueError(f"noise 'gaussian' has norm_order 2; got {norm_order!r}")
+        return 2.0
+    order = best_order(q, dimension) if norm_order is None else exponent("norm_order", norm_order)
+    smoothness_constant(order, q, dimension)
+    if order > max(2.0, q):
+        raise ValueError(f"norm_order must be in [2, {max(2.0, q):g}]; got {order!r}")
+    return order
+
+
+def sensitivity_of(
+    *,
+    noise: str,
+    order: float,
+    q: float,
+    dimension: int,
+    bound: float,
+    bound_l2: float = math.inf,
+    relation: str = "replace",
+) -> Sensitivity:
+    """Return the sensitivity of vectors with ||g||_q <= bound and ||g||_2 <= bound_l2."""
+    sides = 2.0 if choice("relation", relation, RELATIONS) == "replace" else 1.0
+    if noise == "gaussian":
+        inflated = bound * math.pow(dimension, max(0.0, 0.5 - 1.0 / q))
+        return Sensitivity(sides * min(inflated, bound_l2), "l2", 1.0)
+    kappa = smoothness_constant(order, q, dimension)
+    return Sensitivity(sides * bound, norm_name(q), math.sqrt(kappa))
+
+
+def norm_name(q: float) -> str:
+    """Return "l2", "l3", "linf", ..."""
+    return "linf" if q == math.inf else f"l{q:g}"
+
+
+def gdp_guarantee(
+    reach: Sensitivity,
+    *,
+    mechanism: str,
+    method: str,
+    noise: str,
+    noise_scale: float,
+    dimension: int,
+    pushes: int,
+    horizon: int,
+    relation: str,
+    calibration: str,
+    delta: float,
+    reference: str,
+    conditions: tuple[str, ...],
+    seeded: bool,
+    claimed: tuple[float, float] | None = None,
+    paper_epsilon: float | None = None,
+) -> Guarantee:
+    """Return the guarantee of a mechanism that sees the data through one continual sum only."""
+    column = continual_sum.column_norm(method, pushes)
+    multiplier = noise_scale / (reach.inflation * reach.value * column)
+    mass = truncation_mass(continual_sum.variates(method, pushes, dimension, noise))
+    mu = 1.0 / multiplier
+    return Guarantee(
+        epsilon=charged_gaussian_epsilon(mu, delta, mass),
+        delta=delta,
+        relation=relation,
+        unit="one round",
+        horizon=horizon,
+        mechanism=mechanism,
+        sensitivity=reach.value,
+        sensitivity_norm=reach.norm,
+        mu=mu,
+        rho=0.5 * mu * mu,
+        noise_scale=noise_scale,
+        noise_multiplier=multiplier,
+        column_norm=column,
+        calibration=calibration,
+        certified=not seeded,
+        claimed=claimed,
+        paper_epsilon=paper_epsilon,
+        reference=reference,
+        conditions=conditions + common_conditions(mass, seeded),
+        truncation_mass=mass,
+    )
+
+
+def common_conditions(mass: float, seeded: bool) -> tuple[str, ...]:
+    """Return the conditions every guarantee over a continual sum shares."""
+    source = (
+        "SEEDED SOURCE: the noise is reproducible; void outside tests"
+        if seeded
+        else "the noise key comes from the operating system's entropy and stays secret"
+    )
+    return (
+        "the bounds, the horizon and all parameters were fixed without looking at the data",
+        "the stream may react to everything released; one person's data in several rounds are "
+        "protected per round",
+        "a saved state is continued on one stream only, and is itself kept secret",
+        "only released values are covered: not traces, diagnostics, timing or memory",
+        source,
+        f"truncated tails of the samplers (total variation {mass:.2g}) are charged to delta; "
+        "rounding of noise to double precision is not covered",
+    )
+
+
+def noise_in_words(noise: str, order: float) -> str:
+    """Return "Gaussian noise" or "generalized Gaussian noise of order r"."""
+    return "Gaussian noise" if noise == "gaussian" else f"generalized Gaussian noise, r = {order:g}"
+
+
+def check_scale(noise_scale: float, mu: float) -> None:
+    """Raise unless the scale is 0 (then mu is infinite) or both are positive and finite."""
+    if noise_scale == 0.0:
+        if mu != math.inf:
+            raise ValueError("mu must be infinite when noise_scale is 0")
+        return
+    positive_float("noise_scale", noise_scale)
+    positive_float("mu", mu)

@@ -1,0 +1,220 @@
+"""What the bounded tails of real samplers cost, charged to delta.
+
+The library's samplers turn finitely many random bits into one elementary variate (normal, uniform,
+exponential, sign, ...), so its law lacks the outermost tail. Each variate's law is within total
+variation ``TAIL_MASS_PER_VARIATE`` of the ideal one, whatever was drawn before.
+
+Claim: if a mechanism is (epsilon, delta)-private with ideal noise and its joint output law is
+within total variation tau of the ideal one under both of any two neighbouring streams, it is
+(epsilon, delta + (1 + e^epsilon) tau)-private; and v variates used in expectation give
+tau <= v * TAIL_MASS_PER_VARIATE.
+
+Proof: ``docs/privacy/noise.md``. The rounding of real numbers to doubles is not covered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from dpoco._validation import real_float
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.gaussian import (
+    gaussian_delta,
+    gaussian_epsilon,
+    largest_mu,
+    log_gaussian_delta,
+    smallest_epsilon,
+)
+from dpoco.errors import CalibrationError
+
+__all__ = [
+    "TAIL_MASS_PER_VARIATE",
+    "charged_delta",
+    "charged_epsilon",
+    "charged_gaussian_delta",
+    "charged_gaussian_epsilon",
+    "charged_gaussian_mu",
+    "reserve",
+    "truncation_charge",
+    "truncation_mass",
+]
+
+TAIL_MASS_PER_VARIATE = 2.0**-64
+
+
+def truncation_mass(variates: float) -> float:
+    """Return the total variation tau that `variates` elementary draws add up to (at most 1)."""
+    variates = real_float("variates", variates)
+    if variates < 0.0:
+        raise ValueError(f"variates must be at least 0; got {variates!r}")
+    return min(1.0, variates * TAIL_MASS_PER_VARIATE)
+
+
+def truncation_charge(variates: float, epsilon: float) -> float:
+    """Return (1 + e^epsilon) * variates * 2^-64, the delta that truncated tails cost at epsilon.
+
+    Parameters
+    ----------
+    variates : float
+        Upper bound on the expected number of elementary variates drawn over the whole horizon.
+    epsilon : float
+        At least 0; an overflowing charge is infinite.
+    """
+    return _charge(epsilon, truncation_mass(variates))
+
+
+def reserve(budget: Budget, variates: float) -> Budget:
+    """Return `budget` with the truncation charge taken off its delta, for calibration.
+
+    Raises
+    ------
+    CalibrationError
+        If nothing is left of delta.
+    """
+    left = budget.delta - truncation_charge(variates, budget.epsilon)
+    if not left > 0.0:
+        raise CalibrationError(
+            f"the truncated tails of {variates:.3g} variates cost more than delta = "
+            f"{budget.delta:.3g} at epsilon = {budget.epsilon:.3g}; lower epsilon or the horizon"
+        )
+    return Budget(budget.epsilon, left)
+
+
+def charged_gaussian_delta(epsilon: float, mu: float, mass: float) -> float:
+    """Return delta(epsilon) of a mu-GDP mechanism whose law is within `mass` of the ideal.
+
+    The smallest over all epsilon' <= epsilon of delta(epsilon'; mu) + (1 + e^epsilon') mass: a
+    guarantee at epsilon' is one at epsilon. That sum decreases up to the epsilon' with
+    Phi(-mu/2 - epsilon'/mu) = mass and increases beyond.
+    """
+    if mass == 0.0:
+        return gaussian_delta(epsilon, mu)
+    if not 0.0 < mu < math.inf or mass >= 0.5:
+        return min(1.0, gaussian_delta(epsilon, mu) + _charge(0.0, mass))
+    at = min(epsilon, _turning_point(mu, mass))
+    return min(1.0, gaussian_delta(at, mu) + _charge(at, mass))
+
+
+def charged_gaussian_epsilon(mu: float, delta: float, mass: float) -> float:
+    """Return the smallest epsilon with ``charged_gaussian_delta(epsilon, mu, mass) <= delta``.
+
+    Infinite if there is none.
+    """
+    if mass == 0.0:
+        return gaussian_epsilon(mu, delta)
+    if not 0.0 < mu < math.inf or mass >= 0.5:
+        return 0.0 if charged_gaussian_delta(0.0, mu, mass) <= delta else math.inf
+
+    def holds(epsilon: float) -> bool:
+        return charged_gaussian_delta(epsilon, mu, mass) <= delta
+
+    lowest = _turning_point(mu, mass)
+    if not holds(lowest):
+        return math.inf
+    if holds(0.0):
+        return 0.0
+    return smallest_epsilon(
+        lambda epsilon: charged_gaussian_delta(epsilon, mu, mass) - delta, holds, lowest
+    )
+
+
+def charged_gaussian_mu(budget: Budget, mass: float) -> float:
+    """Return the largest mu with ``charged_gaussian_delta(epsilon, mu, mass) <= delta``.
+
+    Exact to relative 1e-12 and rounded down.
+
+    Raises
+    ------
+    CalibrationError
+        If no mu in [1e-9, 1e3] qualifies: delta does not even pay for the truncated tails.
+    """
+    epsilon, delta = budget.epsilon, budget.delta
+    if _charge(0.0, mass) >= delta:
+        raise CalibrationError(
+            f"the truncated tails (total variation {mass:.3g}) cost more than delta = {delta:.3g}"
+        )
+
+    def excess(mu: float) -> float:
+        if mass == 0.0:
+            return log_gaussian_delta(epsilon, mu) - math.log(delta)
+        at = min(epsilon, _turning_point(mu, mass))
+        ideal, charge = log_gaussian_delta(at, mu), math.log1p(math.exp(at)) + math.log(mass)
+        top = max(ideal, charge)
+        return top + math.log1p(math.exp(min(ideal, charge) - top)) - math.log(delta)
+
+    return largest_mu(excess, lambda mu: charged_gaussian_delta(epsilon, mu, mass) <= delta)
+
+
+def charged_delta(curve: Callable[[float], float], epsilon: float, mass: float) -> float:
+    """Return the charged delta at `epsilon` of any ideal curve epsilon -> delta.
+
+    The minimum of curve(e) + (1 + e^e) mass over some e <= epsilon; every such e is valid.
+    """
+    value = curve(epsilon)
+    if mass == 0.0:
+        return value
+    value += _charge(epsilon, mass)
+    # A smaller e can only be better where the charge matters; steps of 1/4 lose little of it.
+    if _charge(epsilon, mass) > 1e-3 * value:
+        at = epsilon
+        while at > 1e-3:
+            at = max(at - 0.25, 0.5 * at) if at > 0.25 else 0.5 * at
+            value = min(value, curve(at) + _charge(at, mass))
+    return min(1.0, value)
+
+
+def charged_epsilon(
+    ideal_epsilon: Callable[[float], float],
+    delta_at: Callable[[float], float],
+    delta: float,
+    mass: float,
+) -> float:
+    """Return the smallest epsilon with ``delta_at(epsilon) <= delta``; infinite if none is found.
+
+    Parameters
+    ----------
+    ideal_epsilon : callable
+        delta -> epsilon of the ideal mechanism.
+    delta_at : callable
+        epsilon -> delta of the real one.
+    delta : float
+        Target, strictly between 0 and 1.
+    mass : float
+        Total variation between the two.
+    """
+    epsilon = ideal_epsilon(delta)
+    if mass == 0.0:
+        return epsilon
+    # Monotone fixed-point iteration from below: the charge at a lower bound of epsilon is a lower
+    # bound of the charge.
+    for _ in range(1000):
+        left = delta - _charge(epsilon, mass)
+        if not left > 0.0:
+            return math.inf
+        following = ideal_epsilon(left)
+        if following <= epsilon or delta_at(following) <= delta:
+            epsilon = max(epsilon, following)
+            break
+        epsilon = following
+    else:
+        return math.inf
+    step = 2.0**-50
+    while not delta_at(epsilon) <= delta:
+        epsilon, step = epsilon * (1.0 + step) + 5e-324, 2.0 * step
+        if step > 1e-3:
+            return math.inf
+    return epsilon
+
+
+def _charge(epsilon: float, mass: float) -> float:
+    if mass == 0.0:
+        return 0.0
+    return (1.0 + math.exp(epsilon)) * mass if epsilon < 700.0 else math.inf
+
+
+def _turning_point(mu: float, mass: float) -> float:
+    """Return the epsilon >= 0 at which the charged curve is lowest."""
+    from scipy.special import ndtri
+
+    return max(0.0, -mu * (float(ndtri(mass)) + 0.5 * mu))

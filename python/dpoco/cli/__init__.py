@@ -1,0 +1,55 @@
+"""The command ``dpoco``: play a private learner on a real stream, print tables.
+
+Needs the extra ``cli`` (typer and rich); see ``dpoco --help``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+_BAD_INPUT, _INTERRUPTED = 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Default: those of the process.
+
+    Returns
+    -------
+    int
+        Exit code: 0, 2 for bad input or a missing package, 130 after an interrupt.
+    """
+    try:
+        try:
+            from dpoco.cli._app import app
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.split(".")[0] not in ("typer", "rich", "click"):
+                raise
+            print(
+                'error: the command line needs typer and rich: pip install "dpoco[cli]"',
+                file=sys.stderr,
+            )
+            return _BAD_INPUT
+        code = app(
+            args=None if arguments is None else list(arguments),
+            prog_name="dpoco",
+            standalone_mode=False,
+        )
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except Exception as error:
+        # Usage errors, whichever library typer takes them from.
+        format_message = getattr(error, "format_message", None)
+        if format_message is None:
+            raise
+        print(f"error: {' '.join(format_message().split())}", file=sys.stderr)
+        return _BAD_INPUT
+    return int(code or 0)

@@ -1,0 +1,57 @@
+"""Streams to learn from: a bundled real one, files, and simulated regressions.
+
+A stream is a matrix of records in the order they arrive, with one label each. All scaling uses
+public constants declared in advance; nothing is ever estimated from the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dpoco.datasets._files import load_file
+from dpoco.datasets._scaling import PublicScaling
+from dpoco.datasets._shuttle import load_shuttle
+from dpoco.datasets._stream import Stream
+from dpoco.datasets._synthetic import linear_regression_stream
+
+__all__ = [
+    "PublicScaling",
+    "Stream",
+    "available",
+    "linear_regression_stream",
+    "load",
+    "load_file",
+    "load_shuttle",
+]
+
+_LOADERS: dict[str, Callable[[], Stream]] = {"shuttle": load_shuttle}
+
+
+def available() -> tuple[str, ...]:
+    """Names of the real streams that `load` knows, none of which needs a download."""
+    return tuple(sorted(_LOADERS))
+
+
+def load(name: str) -> Stream:
+    """Load a stream by name.
+
+    Parameters
+    ----------
+    name : str
+        One of `available()`.
+
+    Returns
+    -------
+    Stream
+        Scaled with the public constants its description states.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name.
+    ImportError
+        If the package that bundles the stream is missing.
+    """
+    if name not in _LOADERS:
+        raise ValueError(f"name must be one of {list(available())}; got {name!r}")
+    return _LOADERS[name]()

@@ -1,0 +1,247 @@
+"""Streams from CSV, Parquet and NumPy files."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco.datasets._scaling import PublicScaling
+from dpoco.datasets._stream import Stream
+
+__all__ = ["load_file"]
+
+FloatArray = NDArray[np.float64]
+Columns = dict[str, FloatArray]
+
+
+def load_file(
+    path: str | os.PathLike[str],
+    *,
+    label: str,
+    features: Sequence[str] | None = None,
+    scaling: PublicScaling | None = None,
+    label_scaling: PublicScaling | None = None,
+    task: str = "classification",
+) -> Stream:
+    """Read a stream from a table whose rows are rounds, in order of arrival.
+
+    Parameters
+    ----------
+    path : path-like
+        ``.csv`` (or ``.csv.gz``; comma-separated, with a header), ``.parquet`` (needs pyarrow) or
+        ``.npz`` (every one-dimensional array is a column; a two-dimensional array ``X`` gives
+        columns ``X0``, ``X1``, ...).
+    label : str
+        Name of the label's column.
+    features : sequence of str, optional
+        Names of the feature columns, in order; default all columns but the label's.
+    scaling : PublicScaling, optional
+        Public transformation of the features; default none.
+    label_scaling : PublicScaling, optional
+        Public transformation of the labels (its intercept is ignored); default none.
+    task : {"classification", "regression"}
+        What the labels are.
+
+    Returns
+    -------
+    Stream
+        Missing entries are NaN: learners take such a record as a zero record.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the format is unknown, the file is malformed or has fewer than two rounds, or a column
+        is missing or not numeric. Messages name columns, never values.
+    ImportError
+        If the format needs a package that is not installed.
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise FileNotFoundError(f"no such file: {source}")
+    read = _reader(source)
+    try:
+        names, select = read(source)
+    except OSError as error:
+        raise ValueError(f"{source.name} cannot be read ({type(error).__name__})") from None
+    if len(set(names)) != len(names):
+        raise ValueError(f"{source.name} has several columns of the same name")
+    wanted = [name for name in names if name != label] if features is None else list(features)
+    for name in [label, *wanted]:
+        if name not in names:
+            raise ValueError(f"{source.name} has no column {name!r}; it has {_listed(names)}")
+    if label in wanted:
+        raise ValueError(f"column {label!r} is the label and cannot be a feature")
+    if not wanted:
+        raise ValueError(f"{source.name} has no feature column besides the label")
+    columns = select([*wanted, label])
+    rounds = len(columns[label])
+    if rounds < 2:
+        raise ValueError(f"{source.name} has {rounds} rows of data; a stream needs at least 2")
+    table = np.column_stack([columns[name] for name in wanted])
+    labels = columns[label]
+    described = "none"
+    if scaling is not None:
+        table, described = scaling.apply(table), scaling.describe()
+        if scaling.intercept:
+            wanted = [*wanted, "constant"]
+    if label_scaling is not None:
+        labels = label_scaling.apply(labels[:, None])[:, 0]
+    return Stream(
+        name=source.name,
+        features=table,
+        labels=labels,
+        feature_names=tuple(wanted),
+        task=task,
+        description=f"Records of {source.name}, label {label!r}",
+        source="file given by the user",
+        scaling=described,
+    )
+
+
+# A reader returns the column names and a function that loads the chosen columns as float64.
+Reader = Callable[[Path], tuple[list[str], Callable[[list[str]], Columns]]]
+
+
+def _reader(path: Path) -> Reader:
+    name = path.name.lower()
+    if name.endswith((".csv", ".csv.gz")):
+        return _read_csv
+    if name.endswith((".parquet", ".pq")):
+        return _read_parquet
+    if name.endswith(".npz"):
+        return _read_npz
+    raise ValueError(f"{path.name}: the format must be .csv, .csv.gz, .parquet or .npz")
+
+
+def _open_csv(path: Path) -> IO[str]:
+    if path.name.lower().endswith(".gz"):
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _read_csv(path: Path) -> tuple[list[str], Callable[[list[str]], Columns]]:
+    try:
+        with _open_csv(path) as file:
+            rows = csv.reader(file)
+            header = next(rows, None)
+            has_rows = any(rows)
+    except (UnicodeDecodeError, EOFError, csv.Error, zlib.error):
+        raise ValueError(f"{path.name} is not a CSV file in UTF-8") from None
+    if not header:
+        raise ValueError(f"{path.name} is empty")
+    names = [name.strip() for name in header]
+
+    def select(chosen: list[str]) -> Columns:
+        if not has_rows:
+            return {name: np.empty(0) for name in chosen}
+        indices = [names.index(name) for name in chosen]
+        with _open_csv(path) as file:
+            next(csv.reader(file))
+            try:
+                table = np.loadtxt(
+                    file, delimiter=",", quotechar='"', comments=None, usecols=indices, ndmin=2
+                )
+            except ValueError:
+                return _slow_columns(path, names, chosen)
+        return dict(zip(chosen, table.T, strict=True))
+
+    return names, select
+
+
+def _slow_columns(path: Path, names: list[str], chosen: list[str]) -> Columns:
+    """Parse cell by cell: allows empty cells, and tells which column is not numeric."""
+    indices = [names.index(name) for name in chosen]
+    values: list[list[float]] = [[] for _ in chosen]
+    with _open_csv(path) as file:
+        rows = csv.reader(file)
+        next(rows)
+        try:
+            for number, row in enumerate(rows, start=2):
+                if row and len(row) != len(names):
+                    raise ValueError(f"{path.name}, row {number}: expected {len(names)} cells")
+                if row:
+                    for column, index, name in zip(values, indices, chosen, strict=True):
+                        column.append(_number(row[index], name))
+        except (UnicodeDecodeError, EOFError, csv.Error, zlib.error):
+            raise ValueError(f"{path.name} is not a CSV file in UTF-8") from None
+    return {name: np.array(column) for name, column in zip(chosen, values, strict=True)}
+
+
+def _number(cell: str, name: str) -> float:
+    text = cell.strip()
+    try:
+        return float(text) if text else np.nan
+    except ValueError:
+        # The cause's text quotes the cell.
+        raise ValueError(f"column {name!r} is not numeric") from None
+
+
+def _read_parquet(path: Path) -> tuple[list[str], Callable[[list[str]], Columns]]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise ImportError(
+            'Parquet files need pyarrow: pip install "dpoco[data]"', name="pyarrow"
+        ) from None
+    try:
+        names = list(pq.read_schema(path).names)
+    except pa.ArrowInvalid:
+        raise ValueError(f"{path.name} is not a Parquet file") from None
+
+    def select(chosen: list[str]) -> Columns:
+        table = pq.read_table(path, columns=chosen)
+        return {name: _arrow_column(pa, table.column(name), name) for name in chosen}
+
+    return names, select
+
+
+def _arrow_column(pa: Any, column: Any, name: str) -> FloatArray:
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise ValueError(f"column {name!r} is not numeric")
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    # Unsafe: a 64-bit integer beyond 2^53 is rounded like everywhere else.
+    values = column.cast(pa.float64(), safe=False).to_numpy()  # nulls become NaN
+    return np.ascontiguousarray(values, dtype=np.float64)
+
+
+def _read_npz(path: Path) -> tuple[list[str], Callable[[list[str]], Columns]]:
+    columns: dict[str, NDArray[Any]] = {}
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            for name in archive.files:
+                array = archive[name]
+                if array.ndim == 1:
+                    columns[name] = array
+                elif array.ndim == 2:
+                    columns.update({f"{name}{j}": array[:, j] for j in range(array.shape[1])})
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile):
+        raise ValueError(f"{path.name} is not a NumPy archive of plain arrays") from None
+    if len({len(column) for column in columns.values()}) > 1:
+        raise ValueError(f"{path.name}: the arrays differ in length")
+
+    def select(chosen: list[str]) -> Columns:
+        for name in chosen:
+            if columns[name].dtype.kind not in "fiub":
+                raise ValueError(f"column {name!r} is not numeric")
+        return {name: columns[name].astype(np.float64) for name in chosen}
+
+    return list(columns), select
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:12])
+    return shown + (", ..." if len(names) > 12 else "")

@@ -1,0 +1,240 @@
+"""Comparators: the best fixed decision with a certificate, the best constant, excess risk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._validation import float_array, positive_float, positive_int
+from dpoco.domains import Domain
+from dpoco.errors import DpocoError
+from dpoco.evaluation._solver import AverageLoss, minimize
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+
+__all__ = [
+    "ConstantPrediction",
+    "FixedDecision",
+    "best_constant_prediction",
+    "best_fixed_decision",
+    "suboptimality",
+]
+
+FloatArray = NDArray[np.float64]
+GlmLoss = SquaredLoss | LogisticLoss | HuberLoss
+Loss = GlmLoss | LinearLoss
+
+# Logistic losses have no best constant when all labels are equal: beyond this margin a loss is
+# below 1e-13.
+_LARGEST_MARGIN = 30.0
+
+
+@dataclass(frozen=True, eq=False)
+class FixedDecision:
+    """The best decision in hindsight. Not private.
+
+    Attributes
+    ----------
+    decision : ndarray of float64, shape (d,), read-only
+        In the domain.
+    total_loss, average_loss : float
+        Sum and mean of its losses over the records, clipped as a learner clips them.
+    gap : float
+        Proven bound on how far `average_loss` is above the optimum.
+    iterations : int
+        Iterations of the solver; 0 when the solution is closed.
+    """
+
+    decision: FloatArray
+    total_loss: float
+    average_loss: float
+    gap: float
+    iterations: int
+
+
+@dataclass(frozen=True)
+class ConstantPrediction:
+    """The best constant margin, which ignores the features. Not private.
+
+    Attributes
+    ----------
+    prediction : float
+        The margin z that stands for ``<theta, x>`` in every round.
+    total_loss, average_loss : float
+        Sum and mean of ``l(z, y)`` over all rounds; rounds with a non-finite label count 0.
+    """
+
+    prediction: float
+    total_loss: float
+    average_loss: float
+
+
+def best_fixed_decision(
+    domain: Domain,
+    loss: Loss,
+    features: Any,
+    labels: Any = None,
+    *,
+    tolerance: float = 1e-7,
+    max_iterations: int = 100_000,
+) -> FixedDecision:
+    """Minimise the total loss over the domain, to a certified gap.
+
+    Parameters
+    ----------
+    domain : Domain
+        The decision set.
+    loss : SquaredLoss, LogisticLoss, HuberLoss or LinearLoss
+        Records are clipped to its bounds exactly as a learner clips them.
+    features : array_like of shape (T, d)
+        Records; gradients for a `LinearLoss`.
+    labels : array_like of shape (T,), optional
+        For generalised linear losses.
+    tolerance : float, default 1e-7
+        Largest gap of the average loss, relative to the average loss of the domain's centre.
+    max_iterations : int, default 100000
+        Limit of the solver's iterations.
+
+    Returns
+    -------
+    FixedDecision
+        With ``gap`` at most the tolerance.
+
+    Raises
+    ------
+    DpocoError
+        If the gap is not reached within `max_iterations`.
+    ValueError, TypeError
+        For bad arguments.
+
+    Notes
+    -----
+    Accelerated projected gradient with backtracking and restarts (Beck and Teboulle 2009;
+    O'Donoghue and Candes 2015); the certificate is the Frank-Wolfe gap
+    ``max_v <grad F(theta), theta - v>``, an upper bound on ``F(theta) - min F`` for convex F,
+    whatever the solver did. O(T d) time per iteration, O(T d) memory.
+    """
+    relative = positive_float("tolerance", tolerance)
+    limit = positive_int("max_iterations", max_iterations)
+    rows = float_array("features", features, (None, domain.dimension))
+    rounds = rows.shape[0]
+    if rounds == 0:
+        raise ValueError("features must have at least one row")
+    targets = None
+    if loss.glm:
+        if labels is None:
+            raise TypeError("labels are required by this loss")
+        targets = float_array("labels", labels, (rounds,))
+    elif not isinstance(loss, LinearLoss):
+        raise TypeError("the losses must be given by arrays, not by a CustomLoss")
+    elif labels is not None:
+        raise TypeError("this loss takes no labels")
+
+    objective = AverageLoss(domain, loss, rows, targets)
+    if isinstance(loss, LinearLoss):
+        decision, gap, iterations = (
+            domain.minimize_linear(objective.gradient(domain.center)),
+            0.0,
+            0,
+        )
+    else:
+        scale = abs(objective.value(domain.center))
+        goal = relative * scale if scale > 0.0 else relative
+        decision, gap, iterations = minimize(objective, domain, goal, limit)
+        if not gap <= goal:
+            raise DpocoError(
+                f"the best fixed decision was not certified within {limit} iterations; "
+                "raise max_iterations or tolerance"
+            )
+    decision.flags.writeable = False
+    total = float(loss.batch_values(domain, decision, rows, targets).sum())
+    return FixedDecision(decision, total, total / rounds, gap, iterations)
+
+
+def best_constant_prediction(loss: GlmLoss, labels: Any) -> ConstantPrediction:
+    """Return the margin z that minimises ``sum_t l(z, y_t)``, over all real z.
+
+    Parameters
+    ----------
+    loss : SquaredLoss, LogisticLoss or HuberLoss
+        Labels are clipped to its range.
+    labels : array_like of shape (T,)
+        Labels; rounds with a non-finite one count as zero loss.
+
+    Returns
+    -------
+    ConstantPrediction
+        For the logistic loss the average is the entropy of the label rate, in nats, and the
+        margin is capped at 30 in magnitude (reached when all labels are equal).
+
+    Raises
+    ------
+    ValueError, TypeError
+        For other losses or bad shapes.
+    """
+    if not loss.glm:
+        raise TypeError("the best constant prediction is defined for generalised linear losses")
+    given = float_array("labels", labels, (None,))
+    if given.size == 0:
+        raise ValueError("labels must not be empty")
+    engine = loss._glm_engine
+    targets = engine.clip_labels(np.ascontiguousarray(given[np.isfinite(given)]))
+    if targets.size == 0:
+        return ConstantPrediction(0.0, 0.0, 0.0)
+
+    def slope(margin: float) -> float:
+        return float(engine.derivatives(np.full(targets.size, margin), targets).sum())
+
+    if isinstance(loss, LogisticLoss):
+        low, high = -_LARGEST_MARGIN, _LARGEST_MARGIN
+    else:
+        low, high = float(targets.min()), float(targets.max())
+    # The slope never decreases: halve until the interval is as short as doubles allow.
+    while low < (middle := low + (high - low) / 2.0) < high:
+        if slope(middle) < 0.0:
+            low = middle
+        else:
+            high = middle
+    total = float(engine.values(np.full(targets.size, high), targets).sum())
+    return ConstantPrediction(high, total, total / given.size)
+
+
+def suboptimality(
+    loss: Loss, decision: Any, features: Any, labels: Any, reference: Any, *, relative: bool = False
+) -> float:
+    """Excess risk of a decision on test data: mean loss minus that of a reference decision.
+
+    Parameters
+    ----------
+    loss : SquaredLoss, LogisticLoss, HuberLoss or LinearLoss
+        Evaluated on raw records: nothing is clipped.
+    decision, reference : array_like of shape (d,)
+        The decision to judge, and the best one (a simulated stream's ``target``).
+    features, labels : array_like of shapes (T, d) and (T,)
+        Fresh records; labels None for a `LinearLoss`.
+    relative : bool, default False
+        Divide by the excess risk of the zero decision: 0 is perfect, 1 has learned nothing.
+
+    Returns
+    -------
+    float
+        An unbiased estimate of ``E f(decision) - E f(reference)``; it may be slightly negative.
+    """
+    rows = float_array("features", features, (None, None))
+    if rows.shape[0] == 0:
+        raise ValueError("features must have at least one row")
+
+    def risk(point: Any) -> float:
+        theta = float_array("decision", point, (rows.shape[1],))
+        return float(np.mean(loss.value(theta, rows, labels)))
+
+    best = risk(reference)
+    excess = risk(decision) - best
+    if not relative:
+        return excess
+    span = risk(np.zeros(rows.shape[1])) - best
+    if not span > 0.0:
+        raise ValueError("the zero decision is no worse than the reference: no relative excess")
+    return excess / span

@@ -1,0 +1,222 @@
+"""Guarantees: curves, stored form, text, and what other accountants make of their events."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpoco.accounting as package
+from dpoco.accounting import Budget, Guarantee, events, sum_release
+from dpoco.accounting.gaussian import compose_gdp, gaussian_delta, gaussian_epsilon
+from dpoco.accounting.zcdp import zcdp_delta
+from dpoco.errors import StateError
+
+
+def sum_guarantee(**options):
+    budget = Budget(1.0, 1e-6)
+    arguments = {"horizon": 1000, "budget": budget, "bound": 2.0, "norm": 3.0} | options
+    parameters = sum_release.calibrate(20, **arguments)
+    return sum_release.guarantee(parameters, budget=budget)
+
+
+BASE = sum_guarantee()
+
+
+def test_a_guarantee_states_its_budget():
+    assert BASE.epsilon <= 1.0
+    assert BASE.epsilon == pytest.approx(1.0, rel=1e-9)
+    assert BASE.delta == 1e-6
+    assert BASE.private
+    assert BASE.certified
+    assert BASE.noise_multiplier == pytest.approx(1.0 / BASE.mu, rel=1e-15)
+    assert BASE.noise_scale == pytest.approx(
+        BASE.sensitivity * BASE.column_norm / BASE.mu, rel=1e-14
+    )
+    assert BASE.sensitivity == pytest.approx(4.0 * 20 ** (1 / 2 - 1 / 3), rel=1e-14)
+    assert BASE.sensitivity_norm == "l2"
+    assert BASE.rho == pytest.approx(BASE.mu**2 / 2)
+
+
+def test_the_curve_is_the_exact_one_and_its_inverse():
+    assert BASE.curve(1.0) == BASE.delta_at(1.0) <= 1e-6
+    for epsilon in (0.0, 0.3, 2.0, 5.0):
+        exact = gaussian_delta(epsilon, BASE.mu) + (1 + math.exp(epsilon)) * BASE.truncation_mass
+        assert BASE.delta_at(epsilon) == pytest.approx(min(1.0, exact), rel=1e-9)
+    for delta in (1e-9, 1e-4, 0.01):
+        epsilon = BASE.epsilon_at(delta)
+        assert BASE.delta_at(epsilon) <= delta
+        assert epsilon == pytest.approx(gaussian_epsilon(BASE.mu, delta), rel=1e-5)
+    assert BASE.epsilon_at(1e-18) == math.inf  # the truncated tails alone cost more
+    assert BASE.truncation_mass == 20_000 / 2**64
+
+
+def test_a_zcdp_guarantee_has_the_zcdp_curve():
+    other = dataclasses.replace(BASE, mu=None, rho=0.05, epsilon=4.0, truncation_mass=1e-12)
+    charged = zcdp_delta(2.0, 0.05) + (1 + math.exp(2.0)) * 1e-12
+    assert other.delta_at(2.0) == pytest.approx(charged, rel=1e-12)
+    assert other.delta_at(other.epsilon_at(1e-5)) <= 1e-5
+    bare = dataclasses.replace(BASE, mu=None, rho=None, delta=0.0)
+    assert bare.delta_at(1.0) == 0.0
+    assert bare.delta_at(0.5) == 1.0
+    assert bare.epsilon_at(0.5) == bare.epsilon
+    with pytest.raises(ValueError, match="event"):
+        _ = bare.event
+
+
+def test_no_privacy_says_so():
+    none = Guarantee.none(10)
+    assert not none.private
+    assert not none.certified
+    assert none.epsilon == math.inf
+    assert none.delta_at(100.0) == 1.0
+    assert none.epsilon_at(0.5) == math.inf
+    assert "No differential privacy" in str(none)
+    assert "without privacy" in repr(none)
+    assert Guarantee.from_json(none.to_json()) == none
+    silent = sum_release.calibrate(3, horizon=10, budget=None)
+    assert silent.noise_scale == 0.0
+    assert not sum_release.guarantee(silent).private
+
+
+def test_the_text_names_what_who_when_and_where():
+    text = str(BASE)
+    for part in ("epsilon = 1,", "delta = 1e-06", "one round", "1000 rounds", "l3 norm 2"):
+        assert part in text
+    assert "Proof:" in text
+    assert "docs/privacy/continual_sum.md" in text
+    assert "double precision is not covered" in text
+    assert "NOT CERTIFIED" not in text
+    assert repr(BASE).count("\n") == 0
+    seeded = sum_release.guarantee(sum_release.calibrate(2, horizon=9, budget=None))
+    assert "No differential privacy" in str(seeded)
+
+
+def test_seeded_noise_is_not_certified():
+    parameters = sum_release.calibrate(2, horizon=9, budget=Budget(1.0, 1e-5))
+    seeded = sum_release.guarantee(parameters, seeded=True)
+    assert not seeded.certified
+    assert "NOT CERTIFIED" in str(seeded)
+    assert "SEEDED" in str(seeded)
+    assert seeded.delta == 1.0 / 90
+
+
+def test_round_trips_are_exact():
+    claimed = dataclasses.replace(
+        BASE, claimed=(0.1, 1e-6), paper_epsilon=1.0 / 3.0, horizon=10**12, sensitivity=math.pi
+    )
+    for guarantee in (BASE, claimed):
+        assert Guarantee.from_dict(guarantee.to_dict()) == guarantee
+        assert Guarantee.from_json(guarantee.to_json()) == guarantee
+        assert json.loads(guarantee.to_json())["version"] == 1
+        assert hash(guarantee) == hash(Guarantee.from_json(guarantee.to_json()))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    epsilon=st.floats(1e-300, 1e300),
+    mu=st.floats(1e-9, 1e3),
+    mass=st.floats(0.0, 1.0),
+    scale=st.floats(1e-100, 1e100),
+)
+def test_any_float_survives_json(epsilon, mu, mass, scale):
+    other = dataclasses.replace(
+        BASE, epsilon=epsilon, mu=mu, truncation_mass=mass, noise_scale=scale
+    )
+    assert Guarantee.from_json(other.to_json()) == other
+
+
+def test_malformed_records():
+    good = BASE.to_dict()
+    broken = [
+        {},
+        3,
+        good | {"version": 2},
+        good | {"kind": "dpoco.budget"},
+        good | {"extra": 1},
+        {k: v for k, v in good.items() if k != "mu"},
+        good | {"relation": "other"},
+        good | {"epsilon": "many"},
+        good | {"epsilon": -1.0},
+        good | {"conditions": 3},
+        good | {"claimed": ["a", "b"]},
+    ]
+    for record in broken:
+        with pytest.raises(StateError):
+            Guarantee.from_dict(record)
+    with pytest.raises(StateError):
+        Guarantee.from_json("{")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"epsilon": math.nan}, {"delta": 1.5}, {"mu": 0.0}, {"rho": -1.0}, {"truncation_mass": 2.0}],
+)
+def test_fields_are_validated(change):
+    with pytest.raises(ValueError, match="must be"):
+        dataclasses.replace(BASE, **change)
+    with pytest.raises(ValueError, match="must be"):
+        BASE.delta_at(-1.0)
+    with pytest.raises(ValueError, match="must be"):
+        BASE.epsilon_at(0.0)
+
+
+# -- hand-over to dp_accounting ----------------------------------------------------------------
+
+
+def test_events_give_the_same_epsilon_in_both_accountants():
+    accounting = pytest.importorskip("dp_accounting")
+    relation = events.relation()
+    assert relation is accounting.NeighboringRelation.REPLACE_SPECIAL
+    exact = gaussian_epsilon(BASE.mu, 1e-6)
+    loss = accounting.pld.PLDAccountant(relation).compose(BASE.event).get_epsilon(1e-6)
+    renyi = accounting.rdp.RdpAccountant(neighboring_relation=relation)
+    assert loss == pytest.approx(exact, abs=1e-3)
+    assert exact <= renyi.compose(BASE.event).get_epsilon(1e-6) < 1.1 * exact
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 100])
+def test_repetition_is_counted_in_events(count):
+    """An accountant once dropped the count of an event type: ours is checked by three routes."""
+    accounting = pytest.importorskip("dp_accounting")
+    event = events.gaussian_event(0.05)
+    closed = gaussian_epsilon(compose_gdp([0.05] * count), 1e-5)
+
+    def spent(*steps):
+        accountant = accounting.pld.PLDAccountant(events.relation())
+        for step in steps:
+            accountant.compose(step)
+        return accountant.get_epsilon(1e-5)
+
+    assert spent(accounting.SelfComposedDpEvent(event, count)) == pytest.approx(closed, abs=1e-3)
+    if count <= 7:
+        assert spent(*[event] * count) == pytest.approx(closed, abs=1e-3)
+
+
+def test_zcdp_events():
+    accounting = pytest.importorskip("dp_accounting")
+    renyi = accounting.rdp.RdpAccountant(
+        orders=[1 + 0.05 * k for k in range(1, 2000)], neighboring_relation=events.relation()
+    )
+    got = renyi.compose(events.zcdp_event(0.1), 3).get_epsilon(1e-5)
+    from dpoco.accounting.zcdp import zcdp_epsilon
+
+    assert got == pytest.approx(zcdp_epsilon(0.3, 1e-5), rel=1e-4)
+    assert isinstance(Guarantee.none(3).event, accounting.NonPrivateDpEvent)
+
+
+def test_only_safe_paths_of_dp_accounting_are_used():
+    """No randomized-response events (count ignored) and no REPLACE_ONE (doubled or not)."""
+    root = Path(package.__file__).parent
+    sources = {path.name: path.read_text() for path in root.rglob("*.py")}
+    assert "events.py" in sources
+    for text in sources.values():
+        assert "RandomizedResponseDpEvent" not in text
+        assert "NeighboringRelation.REPLACE_ONE" not in text
+    users = [name for name, text in sources.items() if "import dp_accounting" in text]
+    assert users == ["events.py"]

@@ -1,0 +1,106 @@
+"""Calibration and guarantee of a bare continual sum."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dpoco.accounting import Budget, sum_release
+from dpoco.accounting.continual_sum import column_norm
+from dpoco.accounting.gaussian import gaussian_mu
+from dpoco.accounting.release import noise_order, sensitivity_of
+from dpoco.errors import CalibrationError, StateError
+
+BUDGET = Budget(1.0, 1e-6)
+
+
+@pytest.mark.parametrize("method", ["blt", "tree", "honaker", "toeplitz"])
+@pytest.mark.parametrize("norm", [1.0, 2.0, 3.0, math.inf])
+@pytest.mark.parametrize("noise", ["gaussian", "generalized_gaussian"])
+@pytest.mark.parametrize("relation", ["replace", "zero_out"])
+def test_there_and_back(method, norm, noise, relation):
+    p = sum_release.calibrate(
+        30, horizon=777, budget=BUDGET, bound=1.5, norm=norm, method=method, noise=noise,
+        relation=relation,
+    )  # fmt: skip
+    g = sum_release.guarantee(p, budget=BUDGET)
+    assert g.epsilon <= 1.0
+    assert g.epsilon == pytest.approx(1.0, rel=1e-9)
+    assert g.mu == pytest.approx(p.mu, rel=1e-13)
+    assert g.relation == relation
+    weaker = dataclasses.replace(p, noise_scale=p.noise_scale / math.sqrt(2), mu=123.0)
+    assert sum_release.guarantee(weaker, budget=BUDGET).epsilon > 1.4
+    assert sum_release.ContinualSumParameters.from_dict(json.loads(json.dumps(p.to_dict()))) == p
+
+
+def test_the_largest_change_of_a_clipped_vector():
+    """Random and extreme vectors of the ball never differ by more than the sensitivity."""
+    rng = np.random.default_rng(0)
+    for q, d in itertools.product([1.0, 1.5, 2.0, 3.0, 21.0, math.inf], [1, 4, 9]):
+        reach = sensitivity_of(noise="gaussian", order=2.0, q=q, dimension=d, bound=1.5)
+        points = np.concatenate([rng.normal(size=(500, d)), np.ones((1, d)), np.eye(d)])
+        points *= 1.5 / np.linalg.norm(points, ord=q, axis=1, keepdims=True)
+        longest = 2 * np.linalg.norm(points, axis=1).max()
+        assert longest <= reach.value * (1 + 1e-12)
+        assert longest == pytest.approx(reach.value, rel=1e-12)
+    both = sensitivity_of(
+        noise="gaussian", order=2.0, q=math.inf, dimension=100, bound=1.0, bound_l2=3.0
+    )
+    assert both.value == 6.0
+    half = sensitivity_of(
+        noise="gaussian", order=2.0, q=math.inf, dimension=100, bound=1.0, relation="zero_out"
+    )
+    assert (half.value, half.norm, half.inflation) == (10.0, "l2", 1.0)
+    other = sensitivity_of(
+        noise="generalized_gaussian", order=2.0, q=math.inf, dimension=100, bound=1.0
+    )
+    assert (other.value, other.norm) == (2.0, "linf")
+    assert other.inflation == pytest.approx(10.0)
+
+
+def test_variance_and_scale():
+    p = sum_release.calibrate(2, horizon=1000, budget=BUDGET)
+    assert p.method == "blt"
+    assert p.noise_scale == pytest.approx(2 * column_norm("blt", 1000) / gaussian_mu(1.0, 1e-6))
+    assert math.sqrt(p.variance(1000)) == pytest.approx(27.6, abs=0.05)
+    assert p.variance(1) == pytest.approx(p.noise_scale**2, rel=1e-12)
+    unknown = sum_release.calibrate(2, horizon=None, budget=BUDGET)
+    assert unknown.horizon == 10**9
+
+
+def test_orders_follow_the_noise():
+    assert noise_order("gaussian", None, 5.0, 100) == 2.0
+    assert noise_order("generalized_gaussian", 2.5, 3.0, 100) == 2.5
+    with pytest.raises(ValueError, match="norm_order"):
+        noise_order("gaussian", 3.0, 5.0, 100)
+    with pytest.raises(ValueError, match="norm_order"):
+        noise_order("generalized_gaussian", 4.0, 3.0, 100)
+    with pytest.raises(ValueError, match="order"):
+        noise_order("generalized_gaussian", 1.5, 3.0, 100)
+    with pytest.raises(ValueError, match="order"):
+        noise_order("generalized_gaussian", math.inf, math.inf, 100)
+
+
+def test_refusals():
+    good = sum_release.calibrate(2, horizon=10, budget=BUDGET)
+    for change in (
+        {"noise_scale": -1.0},
+        {"noise_scale": math.inf},
+        {"noise_scale": 0.0},
+        {"method": "auto"},
+        {"relation": "joint"},
+        {"norm_order": 3.0},
+        {"bound": 0.0},
+        {"dimension": 0},
+    ):
+        with pytest.raises(ValueError, match=r"must|norm_order"):
+            dataclasses.replace(good, **change)
+    with pytest.raises(StateError):
+        sum_release.ContinualSumParameters.from_dict(good.to_dict() | {"noise_scale": "x"})
+    with pytest.raises(CalibrationError):
+        sum_release.calibrate(10**9, horizon=10**9, budget=BUDGET)

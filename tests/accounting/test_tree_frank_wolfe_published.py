@@ -1,0 +1,141 @@
+"""Tree Frank-Wolfe with the published constants, and with the published proof repaired."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from dpoco.accounting import Budget
+from dpoco.accounting import tree_frank_wolfe as accountant
+from dpoco.accounting.continual_sum import worst_row_norm
+from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
+from dpoco.accounting.published import (
+    published_epsilon,
+    published_levels,
+    published_sigma,
+    tree_equivalent_scale,
+)
+from dpoco.errors import CalibrationError
+
+BUDGET = Budget(1.0, 1e-3)
+
+
+def both(domain, loss, budget=BUDGET, *, horizon=1000, **options):
+    parameters = accountant.calibrate(domain, loss, horizon=horizon, budget=budget, **options)
+    return parameters, accountant.guarantee(domain, loss, parameters, budget=budget)
+
+
+@pytest.mark.parametrize(
+    ("d", "p", "n", "delta", "lipschitz", "smoothness", "sigma"),
+    [(5, 1.5, 1000, 1e-3, 6.0, 1.0, 1241.097924), (100, 1.5, 10_000, 1e-4, 0.5, 0.125, 207.138133)],
+)
+def test_published_scale_oracles(kit, d, p, n, delta, lipschitz, smoothness, sigma):
+    domain, loss = kit.ball(d, p, 2.0), kit.custom(lipschitz, smoothness)
+    parameters, guarantee = both(domain, loss, Budget(1.0, delta), horizon=n, calibration="paper")
+    assert parameters.noise_scale == pytest.approx(sigma, rel=1e-8)
+    assert (parameters.sum_method, parameters.weights) == ("tree", "paper")
+    assert parameters.noise == "generalized_gaussian"
+    assert guarantee.claimed == pytest.approx((1.0, delta), rel=1e-12)
+    assert guarantee.paper_epsilon == pytest.approx(1.0, rel=1e-12)
+    kappa = (parameters.norm_order - 1) * d ** (2 / parameters.norm_order - 2 / 3)
+    mu = 2 * parameters.leaf_bound * math.sqrt(kappa * n.bit_length()) / sigma
+    assert guarantee.epsilon == pytest.approx(gaussian_epsilon(mu, delta), rel=1e-6)
+    assert guarantee.epsilon < 0.14
+    assert "Claimed" in str(guarantee)
+
+
+def test_published_noise_above_two_is_plain_gaussian(kit):
+    domain, loss = kit.ball(50, 4.0, 1.0), kit.squared()
+    parameters, guarantee = both(domain, loss, calibration="paper")
+    assert (parameters.noise, parameters.norm_order) == ("gaussian", 2.0)
+    bound = 2 * 2.0 + 4.0  # beta D + L
+    scale = math.sqrt(8) * 11 * math.sqrt(math.log(11e3)) * bound
+    assert parameters.noise_scale == pytest.approx(scale, rel=1e-12)
+    assert guarantee.sensitivity == pytest.approx(2 * bound)
+
+
+def test_published_claims_that_are_false_are_refused(kit):
+    domain, loss = kit.ball(5), kit.custom(1.0, 0.0)
+    with pytest.raises(CalibrationError, match="exact delta"):
+        both(domain, loss, Budget(10.0, 1e-5), horizon=1, calibration="paper")
+    both(domain, loss, Budget(7.5, 1e-5), horizon=1, calibration="paper")
+    both(domain, loss, Budget(22.0, 1e-2), horizon=2, calibration="paper")
+    with pytest.raises(CalibrationError, match="exact delta"):
+        both(domain, loss, Budget(23.0, 1e-2), horizon=2, calibration="paper")
+    # The same refusal when the parameters come from the user.
+    good, _ = both(domain, loss, Budget(7.5, 1e-5), horizon=1, calibration="paper")
+    bad = dataclasses.replace(good, noise_scale=good.noise_scale * 0.7)
+    with pytest.raises(CalibrationError, match="false"):
+        accountant.guarantee(domain, loss, bad, budget=1e-5)
+
+
+def test_exact_delta_of_the_published_scale_at_one_round():
+    mu = 2.0 / published_sigma(Budget(10.0, 1e-5), pushes=1, kappa=1.0, leaf_bound=1.0)
+    assert gaussian_delta(10.0, mu) == pytest.approx(2.9e-5, rel=0.02)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 1000, 1023, 1024, 1025, 10**6])
+def test_published_levels(n):
+    assert published_levels(n) == math.ceil(math.log2(n)) + 1
+    assert published_levels(n) in (n.bit_length(), n.bit_length() + 1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 1000, 10**6])
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 4.0])
+def test_corrected_calibration_composes_exact_nodes(kit, n, p):
+    domain, loss = kit.ball(30, p, 1.0), kit.squared()
+    parameters, guarantee = both(domain, loss, horizon=n, calibration="corrected")
+    nodes = n.bit_length()
+    node = gaussian_mu(1.0 / nodes, 1e-3 / nodes)
+    assert parameters.mu == pytest.approx(node * math.sqrt(nodes), rel=1e-6)
+    assert parameters.leaf_bound == pytest.approx(8.0)
+    claimed = guarantee.claimed
+    assert claimed[0] <= 1.0
+    assert claimed == pytest.approx((1.0, 1e-3), rel=1e-9)
+    assert guarantee.epsilon <= claimed[0] * (1 + 1e-12)
+    # Basic composition by hand.
+    by_hand = nodes * gaussian_epsilon(parameters.mu / math.sqrt(nodes), 1e-3 / nodes)
+    assert claimed[0] == pytest.approx(by_hand, rel=1e-6)
+    if n >= 7:
+        assert guarantee.epsilon < 0.75
+        published, _ = both(domain, loss, horizon=n, calibration="paper")
+        tight, _ = both(domain, loss, horizon=n)
+        assert tight.noise_scale < parameters.noise_scale < published.noise_scale
+
+
+def test_published_epsilon_of_any_noise(kit):
+    domain, loss = kit.ball(5, 1.5, 2.0), kit.squared(1.25)
+    tree, guarantee = both(domain, loss, sum_method="tree")
+    bound, kappa = 2 * 4.0 + 2 * 3.25, 5 ** (1 / 3)
+    want = math.sqrt(8) * 11 * math.sqrt(kappa * math.log(11e3)) * bound / tree.noise_scale
+    assert guarantee.paper_epsilon == pytest.approx(want, rel=1e-12)
+    back = published_sigma(Budget(want, 1e-3), pushes=1000, kappa=kappa, leaf_bound=bound)
+    assert back == pytest.approx(tree.noise_scale, rel=1e-12)
+    assert published_epsilon(
+        back, 1e-3, pushes=1000, kappa=kappa, leaf_bound=bound
+    ) == pytest.approx(want)
+    # Another sum is compared at equal noise of its worst release.
+    blt, guarantee = both(domain, loss)
+    equal = tree_equivalent_scale(blt.noise_scale, "blt", 1000)
+    assert equal * worst_row_norm("tree", 1000) == pytest.approx(
+        blt.noise_scale * worst_row_norm("blt", 1000)
+    )
+    assert guarantee.paper_epsilon == pytest.approx(want * tree.noise_scale / equal, rel=1e-12)
+
+
+def test_allowed_variations_of_the_corrected_calibration(fakes):
+    domain, loss = fakes.Ball(50, 1.5), fakes.Squared()
+    plain, _ = both(domain, loss, calibration="corrected")
+    for options in (
+        {"sum_method": "honaker"},
+        {"weights": "unbiased"},
+        {"noise": "gaussian"},
+        {"norm_order": 2.5},
+        {"relation": "zero_out"},
+        {"batch": 3},
+    ):
+        other, guarantee = both(domain, loss, calibration="corrected", **options)
+        assert guarantee.claimed == pytest.approx((1.0, 1e-3), rel=1e-9)
+        assert other.leaf_bound == plain.leaf_bound

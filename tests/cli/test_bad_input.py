@@ -1,0 +1,110 @@
+"""Bad input: one line that says what is wrong, exit code 2, and no data in it."""
+
+from __future__ import annotations
+
+import pytest
+
+FILES = {
+    "empty.csv": "",
+    "header.csv": "a,y\n",
+    "one.csv": "a,y\n1,0\n",
+    "text.csv": "a,y\nsecret,0\n2,1\n",
+    "wide.csv": "a,y\n1,0\n2,1\n3,0\n",
+}
+CASES = [
+    (["--data", "none.csv", "--label", "y"], "no such file: none.csv"),
+    (["--data", "empty.csv", "--label", "y"], "empty.csv is empty"),
+    (["--data", "header.csv", "--label", "y"], "0 rows"),
+    (["--data", "one.csv", "--label", "y"], "1 rows"),
+    (["--data", "text.csv", "--label", "y"], "column 'a' is not numeric"),
+    (["--data", "wide.csv"], "--label"),
+    (["--data", "wide.csv", "--label", "z"], "no column 'z'"),
+    (["--data", "wide.csv", "--label", "y", "--features", "a,b"], "no column 'b'"),
+    (["--data", "wide.csv", "--label", "y", "--features", "y"], "cannot be a feature"),
+    (["--data", "wide.csv", "--label", "y", "--feature-range", "1"], "LOW,HIGH"),
+    (["--data", "wide.csv", "--label", "y", "--feature-range", "2,1"], "LOW < HIGH"),
+    (["--data", "wide.csv", "--label", "y", "--feature-range", "b=0,1"], "'b'"),
+    (["--data", "wide.csv", "--label", "y", "--label-range", "0,inf"], "--label-range"),
+    (["--label", "y"], "--data"),
+    (["--no-intercept"], "--data"),
+    (["--loss", "hinge"], "loss must be one of"),
+    (["--epsilon", "0"], "epsilon"),
+    (["--epsilon", "abc"], "--epsilon"),
+    (["--delta", "1"], "delta"),
+    (["--p", "0.5"], "p must be in"),
+    (["--radius", "-1"], "radius"),
+    (["--feature-bound", "0"], "feature_bound"),
+    (["--horizon", "0"], "horizon"),
+    (["--batch", "0"], "batch"),
+    (["--batch", "50000"], "batch"),
+    (["--repeats", "0"], "repeats"),
+    (["--seed", "-1"], "seed"),
+    (["--step-scale", "nan"], "step_scale"),
+    (["--sum-method", "heap"], "sum_method"),
+    (["--noise", "uniform"], "noise"),
+    (["--calibration", "loose"], "calibration"),
+    (["--calibration", "paper", "--batch", "2"], "paper"),
+    (["--resume"], "--checkpoint"),
+    (["--checkpoint", "none", "--resume"], "none: No such file"),
+    (["--checkpoint", "no/such/state"], "no such directory"),
+    (["--checkpoint", "wide.csv", "--resume"], "state"),
+    (["--checkpoint", "state", "--repeats", "2"], "repeats"),
+    (["--out", "wide.csv"], "--out"),
+    (["--out", "wide.csv/deeper"], "--out"),
+    (["--frobnicate"], "--frobnicate"),
+    (["surplus"], "surplus"),
+]
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+
+
+@pytest.mark.parametrize(("arguments", "message"), CASES, ids=[" ".join(c[0]) for c in CASES])
+def test_one_clear_line(capfd, arguments, message, tmp_path):
+    from dpoco.cli import main
+
+    assert main(["run", *arguments]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert "secret" not in err
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["table", "noise", "--horizons", "ten"],
+        ["table", "noise", "--horizons", "0"],
+        ["table", "noise", "--horizons", "1.5"],
+        ["table", "noise", "--epsilons", "-1"],
+        ["table", "heat"],
+        ["fly"],
+    ],
+)
+def test_other_commands(capfd, arguments):
+    from dpoco.cli import main
+
+    assert main(arguments) == 2
+    assert capfd.readouterr().err.count("\n") == 1
+
+
+def test_labels_outside_the_range_are_clipped(capfd, tmp_path):
+    from dpoco.cli import main
+
+    (tmp_path / "odd.csv").write_text(
+        "a,y\n" + "\n".join(f"{i % 2},{i % 2 * 9}" for i in range(60))
+    )
+    (tmp_path / "even.csv").write_text("a,y\n" + "\n".join(f"{i % 2},{i % 2}" for i in range(60)))
+    outputs = []
+    for name in ("odd", "even"):
+        arguments = ["--data", f"{name}.csv", "--label", "y", "--seed", "1", "--no-figure"]
+        assert main(["run", *arguments, "--out", name]) == 0
+        outputs.append(capfd.readouterr().out.splitlines()[3:8])
+    assert outputs[0] == outputs[1]

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import dpoco
+from dpoco.accounting import tables
+
+
+def start(*arguments, **settings):
+    return subprocess.Popen(
+        [sys.executable, "-m", "dpoco.cli", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings,
+    )  # fmt: skip
+
+
+def finish(process):
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out.decode(), err.decode()
+
+
+def test_version(invoke):
+    result = invoke("--version")
+    assert result.stdout == f"dpoco {dpoco.__version__}\n"
+
+
+def test_help_lists_the_commands_and_explains_labels(invoke):
+    assert "run" in invoke().stdout
+    text = " ".join(invoke("run", "--help").stdout.split())
+    for option in (
+        "--data", "--label", "--epsilon", "--delta", "--radius", "--p", "--loss", "--horizon",
+        "--sum-method", "--noise", "--calibration", "--step-scale", "--batch", "--repeats",
+        "--seed", "--out", "--checkpoint", "--resume", "--json", "--quiet",
+    ):  # fmt: skip
+        assert option in text
+    assert "1 = it happened" in text
+
+
+def test_noise_table_is_the_accountings(invoke):
+    result = invoke("table", "noise", "--horizons", "1000,10000", "--epsilons", "0.5,1")
+    expected = tables.format_markdown(tables.noise_table([1000, 10_000], [0.5, 1.0]))
+    assert result.stdout == expected + "\n"
+    assert result.stdout.count("\n") == 4
+
+
+def test_entry_point_is_main():
+    entries = importlib.metadata.entry_points(group="console_scripts", name="dpoco")
+    if not entries:
+        pytest.skip("the package is not installed")
+    from dpoco.cli import main
+
+    assert next(iter(entries)).load() is main
+
+
+def test_a_real_process(table, tmp_path):
+    options = ("--label", "alarm", "--feature-range", "0,10", "--out", "o", "--seed", "4")
+    code, out, err = finish(start("run", "--data", "events.csv", *options, cwd=tmp_path))
+    assert (code, err) == (0, "")
+    assert "Differential privacy" in out
+    assert (tmp_path / "o" / "report.png").exists()
+
+
+def test_progress_appears_on_a_terminal_only(table, tmp_path):
+    options = ("run", "--data", "events.csv", "--label", "alarm", "--no-figure")
+    terminal = {**os.environ, "FORCE_COLOR": "1"}
+    code, _, err = finish(start(*options, cwd=tmp_path, env=terminal))
+    assert code == 0
+    assert "rounds/s" in err
+    assert "without noise" in err
+    for silent in ("--quiet", "--json"):
+        assert finish(start(*options, silent, cwd=tmp_path, env=terminal))[2] == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_interrupt_exits_with_130(table, tmp_path):
+    options = ("--data", "events.csv", "--label", "alarm", "--repeats", "1000000")
+    process = start("run", *options, cwd=tmp_path, env={**os.environ, "FORCE_COLOR": "1"})
+    assert process.stderr.read(1)  # the progress bar is there: the runs have begun
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    code, out, err = finish(process)
+    assert code == 130
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "extra", "arguments"),
+    [("typer", "cli", ["--version"]), ("rich", "cli", ["--version"]), ("river", "data", ["run"])],
+)
+def test_missing_packages_name_the_extra(tmp_path, module, extra, arguments):
+    code = (
+        f"import sys; sys.modules[{module!r}] = None\n"
+        f"from dpoco.cli import main; sys.exit(main({arguments!r}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert f'pip install "dpoco[{extra}]"' in done.stderr
+    assert done.stderr.count("\n") == 1

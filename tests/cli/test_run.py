@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.evaluation import SCHEMA, RunReport
+
+FILE = ("--data", "events.csv", "--label", "alarm", "--feature-range", "0,10")
+
+
+def report_of(directory):
+    return json.loads((directory / "report.json").read_text())
+
+
+def test_report_on_a_file(table, invoke, tmp_path):
+    result = invoke("run", *FILE, "--repeats", 3, "--seed", 5)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    text = result.stdout
+    for expected in (
+        "events.csv: 400 rounds x 4 features",
+        "private", "without noise", "best fixed decision", "best constant prediction",
+        "regret", "switches", "Price of privacy", "published constants", "rounds per second",
+        "Differential privacy: epsilon = 1", "SEEDED SOURCE", "Proof:",
+        "not for publication",
+    ):  # fmt: skip
+        assert expected in text
+    assert "…" not in text
+    report = RunReport.from_dict(report_of(tmp_path / "results"))
+    assert f"{report.private.average_loss:.4f}" in text
+    assert f"{report.noise['released_ratio']:.1f} times" in text
+    assert (tmp_path / "results" / "report.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_json_schema(table, invoke, tmp_path):
+    assert invoke("run", *FILE, "--repeats", 2, "--seed", 5, "--out", "o").exit_code == 0
+    record = report_of(tmp_path / "o")
+    assert record["schema"] == SCHEMA
+    assert set(record) == {
+        "schema", "summary", "stream", "settings", "domain", "loss", "parameters", "guarantee",
+        "guarantee_text", "noise", "private", "nonprivate", "best_fixed", "best_constant",
+        "curves", "versions", "timing", "first_round",
+    }  # fmt: skip
+    assert record["versions"]["dpoco"] == dpoco.__version__
+    settings, command = record["settings"], record["settings"]["command"]
+    assert (settings["epsilon"], settings["delta"]) == (1.0, 1.0 / 4000.0)
+    assert (settings["horizon"], settings["repeats"], settings["seed"]) == (400, 2, 5)
+    assert command["data"] == "events.csv"
+    assert command["label"] == "alarm"
+    assert command["feature_range"] == ["0,10"]
+    assert command["delta"] is None
+    assert record["stream"]["feature_names"] == ["speed", "heat", "load", "constant"]
+    assert record["domain"] == {"type": "LpBall", "dimension": 4, "p": 2.0, "radius": 8.0}
+    assert record["loss"]["feature_bound"] == pytest.approx(np.sqrt(4 / 3))
+    assert dpoco.Guarantee.from_dict(record["guarantee"]).epsilon == pytest.approx(1.0, rel=1e-6)
+    for player in ("private", "nonprivate"):
+        for values in record[player].values():
+            assert len(values) == (2 if player == "private" else 1)
+    numbers = [v for curve in record["curves"].values() for v in curve]
+    assert np.isfinite(numbers).all()
+    assert record["curves"]["rounds"][-1] == 400
+
+
+def test_seed_reproduces_everything_but_timing(table, invoke, tmp_path):
+    for name, seed in (("a", 5), ("b", 5), ("c", 6)):
+        assert invoke("run", *FILE, "--seed", seed, "--out", name, "--no-figure").exit_code == 0
+    a, b, c = (report_of(tmp_path / name) for name in "abc")
+    assert a.pop("timing") != b.pop("timing")
+    assert a == b
+    assert c["private"] != a["private"]
+    assert not (tmp_path / "a" / "report.png").exists()
+
+
+def test_entropy_is_fresh_without_a_seed(table, invoke, tmp_path):
+    for name in "ab":
+        assert invoke("run", *FILE, "--repeats", 1, "--out", name, "--no-figure").exit_code == 0
+    a, b = (report_of(tmp_path / name) for name in "ab")
+    assert a["private"]["average_losses"] != b["private"]["average_losses"]
+    assert a["nonprivate"] == b["nonprivate"]
+    assert a["settings"]["seed"] is None
+    assert a["guarantee"]["certified"] is True
+
+
+def test_json_alone_on_standard_output(table, invoke, tmp_path):
+    result = invoke("run", *FILE, "--seed", 5, "--json")
+    assert json.loads(result.stdout) == report_of(tmp_path / "results")
+    assert result.stderr == ""
+
+
+def test_quiet_prints_nothing(table, invoke, tmp_path):
+    result = invoke("run", *FILE, "--quiet")
+    assert (result.exit_code, result.output) == (0, "")
+    assert (tmp_path / "results" / "report.json").exists()
+
+
+@pytest.mark.parametrize("p", ["1", "1.5", "2", "4", "inf"])
+def test_geometries_declare_bounds_that_clip_nothing_further(table, invoke, tmp_path, p):
+    # Records of the cube, no longer than the bound: the learner must see them as they are.
+    result = invoke("run", *FILE, "--p", p, "--feature-bound", 2, "--no-figure", "--seed", 1)
+    assert result.exit_code == 0, result.output
+    record = report_of(tmp_path / "results")
+    stream = dpoco.datasets.load_file(
+        "events.csv", label="alarm", scaling=dpoco.datasets.PublicScaling(0.0, 10.0)
+    )
+    domain = dpoco.domains.from_dict(record["domain"])
+    loss = dpoco.losses.from_dict(record["loss"])
+    theta = np.array(record["best_fixed"]["decision"])
+    raw = loss.value(theta, stream.features, stream.labels)
+    clipped = loss.batch_values(domain, theta, stream.features, stream.labels)
+    np.testing.assert_allclose(raw, clipped, rtol=1e-9)
+    assert domain.max_norm(2.0) == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--calibration", "paper"], {"calibration": "paper", "sum_method": "tree", "batch": 1}),
+        (["--calibration", "corrected"], {"calibration": "corrected", "sum_method": "tree"}),
+        (["--sum-method", "honaker"], {"sum_method": "honaker"}),
+        (["--noise", "generalized_gaussian"], {"noise": "generalized_gaussian"}),
+        (["--step-scale", "2", "--batch", "4"], {"step_scale": 2.0, "batch": 4, "pushes": 100}),
+        (["--horizon", "4000"], {"horizon": 4000, "batch": 4}),
+        (["--horizon", "100"], {"horizon": 100, "batch": 1}),
+    ],
+)
+def test_options_reach_the_learner(table, invoke, tmp_path, options, expected):
+    result = invoke("run", *FILE, *options, "--repeats", 1, "--seed", 1, "--no-figure")
+    assert result.exit_code == 0, result.output
+    parameters = report_of(tmp_path / "results")["parameters"]
+    assert {name: parameters[name] for name in expected} == expected
+
+
+def test_budget_radius_and_bound_reach_the_learner(table, invoke, tmp_path):
+    options = ("--epsilon", 3, "--delta", 1e-7, "--radius", 2.5, "--feature-bound", 0.5)
+    assert invoke("run", *FILE, *options, "--no-figure").exit_code == 0
+    record = report_of(tmp_path / "results")
+    assert record["guarantee"]["delta"] == 1e-7
+    assert record["guarantee"]["epsilon"] == pytest.approx(3.0, rel=1e-6)
+    assert record["domain"]["radius"] == 2.5
+    assert record["loss"]["feature_bound"] == 0.5
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_regression_losses_scale_labels_by_their_declared_range(table, invoke, tmp_path, loss):
+    options = ("--label", "heat", "--label-range", "0,10", "--loss", loss, "--no-figure")
+    result = invoke("run", "--data", "events.csv", "--feature-range", "0,10", *options)
+    assert result.exit_code == 0, result.output
+    record = report_of(tmp_path / "results")
+    assert record["stream"]["task"] == "regression"
+    labels = np.genfromtxt("events.csv", delimiter=",", names=True)["heat"] / 5.0 - 1.0
+    if loss == "squared":
+        assert record["best_constant"]["average_loss"] == pytest.approx(labels.var())
+
+
+def test_label_range_maps_codes_to_events(table, invoke, tmp_path):
+    text = table.read_text().splitlines()
+    coded = [text[0]] + [line[:-1] + ("2" if line.endswith("1") else "1") for line in text[1:]]
+    (tmp_path / "coded.csv").write_text("\n".join(coded))
+    common = ("--feature-range", "0,10", "--seed", 1, "--no-figure", "--label", "alarm")
+    assert invoke("run", "--data", "events.csv", *common, "--out", "a").exit_code == 0
+    coded_options = ("--data", "coded.csv", "--label-range", "1,2", "--out", "b")
+    assert invoke("run", *coded_options, *common).exit_code == 0
+    assert report_of(tmp_path / "a")["summary"] == report_of(tmp_path / "b")["summary"]
+
+
+def test_columns_have_ranges_of_their_own(table, invoke, tmp_path):
+    options = ("--features", "heat, speed", "--feature-range", "0,10", "--no-intercept")
+    result = invoke(
+        "run", "--data", "events.csv", "--label", "alarm", *options,
+        "--feature-range", "speed=0,20", "--no-figure",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    stream = report_of(tmp_path / "results")["stream"]
+    assert stream["feature_names"] == ["heat", "speed"]
+    assert "[0, 10], [0, 20]" in stream["scaling"]
+
+
+def test_shuttle_is_the_default(invoke, tmp_path):
+    if sys.version_info < (3, 11):
+        pytest.skip("the river that bundles the stream needs Python 3.11")
+    result = invoke("run", "--seed", 1, "--repeats", 2, "--out", tmp_path, "--json")
+    record = json.loads(result.stdout)
+    assert record["stream"]["name"] == "shuttle"
+    assert record["parameters"]["horizon"] == 49_097
+    assert record["parameters"]["batch"] == 49
+    summary = record["summary"]
+    assert summary["private"]["average_losses"]["max"] < 0.5 * summary["best_constant_average_loss"]
+
+
+def test_noise_dominating_is_a_note(table, invoke):
+    result = invoke("run", *FILE, "--epsilon", 0.001, "--no-figure", "--repeats", 3)
+    assert result.exit_code == 0
+    assert result.stderr.count("note: noise dominates") == 1
+    assert invoke("run", *FILE, "--epsilon", 0.001, "--no-figure", "--quiet").output == ""
+
+
+def test_missing_matplotlib_costs_only_the_figure(table, invoke, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = invoke("run", *FILE)
+    assert result.exit_code == 0
+    assert "note: no figure" in result.stderr
+    assert "dpoco[plot]" in result.stderr
+    assert (tmp_path / "results" / "report.json").exists()
+
+
+def test_checkpoint_interrupt_and_resume(table, invoke, tmp_path, monkeypatch):
+    monkeypatch.setattr("dpoco._learner._CHUNK_ROUNDS", 50)
+    common = ("run", *FILE, "--seed", 3, "--no-figure", "--checkpoint")
+    assert invoke(*common, "whole").exit_code == 0
+    assert dpoco.load("whole").round == 400
+
+    chunks = dpoco.frank_wolfe.TreeFrankWolfe._chunks
+
+    def interrupted(self, *arguments):
+        for number, part in enumerate(chunks(self, *arguments)):
+            if number == 3:
+                raise KeyboardInterrupt
+            yield part
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dpoco.frank_wolfe.TreeFrankWolfe, "_chunks", interrupted)
+        result = invoke(*common, "state")
+    assert result.exit_code == 130
+    assert result.stderr == "interrupted; state kept in state\n"
+    assert dpoco.load("state").round == 150
+
+    refused = invoke(*common, "state")
+    assert refused.exit_code == 2
+    assert "--resume" in refused.stderr
+    resumed = invoke(*common, "state", "--resume")
+    assert resumed.exit_code == 0, resumed.output
+    assert "continued after round 150" in resumed.stdout
+    assert report_of(tmp_path / "results")["first_round"] == 150
+    assert np.array_equal(dpoco.load("state").last_decision, dpoco.load("whole").last_decision)
+    again = invoke(*common, "state", "--resume")
+    assert again.exit_code == 2
+    assert "already played" in again.stderr

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import gzip
+import sys
+
+import numpy as np
+import pytest
+
+from dpoco.datasets import PublicScaling, load_file
+
+GENERATOR = np.random.default_rng(11)
+FEATURES = GENERATOR.normal(size=(40, 3))
+LABELS = (GENERATOR.random(40) < 0.5).astype(float)
+
+
+def write(path, features=FEATURES, labels=LABELS):
+    names = ["a", "b", "y", "c"]
+    table = np.column_stack([features[:, :2], labels, features[:, 2]])
+    lines = [",".join(names)] + [",".join(repr(float(v)) for v in row) for row in table]
+    text = "\n".join(lines) + "\n"
+    name = path.name
+    if name.endswith(".csv"):
+        path.write_text(text)
+    elif name.endswith(".gz"):
+        path.write_bytes(gzip.compress(text.encode()))
+    elif name.endswith(".parquet"):
+        pa = pytest.importorskip("pyarrow")
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table(dict(zip(names, table.T, strict=True))), path)
+    else:
+        np.savez(path, **dict(zip(names, table.T, strict=True)))
+    return path
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet", "t.npz", "T.CSV"])
+def test_formats_round_trip_bit_for_bit(tmp_path, name):
+    path = (
+        write(tmp_path / name)
+        if name != "T.CSV"
+        else write(tmp_path / "t.csv").rename(tmp_path / name)
+    )
+    loaded = load_file(path, label="y")
+    assert loaded.feature_names == ("a", "b", "c")
+    assert np.array_equal(loaded.features, FEATURES)
+    assert np.array_equal(loaded.labels, LABELS)
+    assert loaded.task == "classification"
+
+
+def test_columns_are_chosen_in_the_order_asked(tmp_path):
+    loaded = load_file(write(tmp_path / "t.csv"), label="y", features=["c", "a"], task="regression")
+    assert np.array_equal(loaded.features, FEATURES[:, [2, 0]])
+
+
+def test_scalings_are_applied(tmp_path):
+    loaded = load_file(
+        write(tmp_path / "t.csv"),
+        label="y",
+        scaling=PublicScaling(-2.0, 2.0),
+        label_scaling=PublicScaling(0.0, 1.0),
+    )
+    np.testing.assert_allclose(loaded.features[:, :3], np.clip(FEATURES / 2.0, -1, 1), atol=1e-15)
+    assert loaded.feature_names[-1] == "constant"
+    assert set(loaded.labels) == {-1.0, 1.0}
+    assert "[-2, 2]" in loaded.scaling
+
+
+def test_two_dimensional_arrays_become_columns(tmp_path):
+    path = tmp_path / "t.npz"
+    np.savez(path, X=FEATURES, y=LABELS.astype(bool))
+    loaded = load_file(path, label="y")
+    assert loaded.feature_names == ("X0", "X1", "X2")
+    assert np.array_equal(loaded.features, FEATURES)
+    assert np.array_equal(loaded.labels, LABELS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,y\n1,0\n,1\n3,1\n",  # an empty cell
+        "a,y\n1,0\nnan,1\n3,1\n",
+        '"a","y"\n"1","0"\n"",1\n3,1\n',
+        "\ufeffa,y\r\n1,0\r\n,1\r\n3,1\r\n",
+        "a,y\n1,0\n,1\n\n3,1",
+    ],
+)
+def test_missing_cells_are_nan(tmp_path, text):
+    path = tmp_path / "t.csv"
+    path.write_text(text, encoding="utf-8", newline="")
+    loaded = load_file(path, label="y")
+    np.testing.assert_array_equal(loaded.features[:, 0], [1.0, np.nan, 3.0])
+    assert loaded.labels.tolist() == [0.0, 1.0, 1.0]
+
+
+def test_parquet_types(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "t.parquet"
+    columns = {
+        "i": pa.array([1, None, 3], pa.int32()),
+        "f": pa.array([0.5, 1.5, 2.5], pa.float32()),
+        "y": pa.array([True, False, True]),
+        "s": pa.array(["u", "v", "w"]),
+    }
+    pq.write_table(pa.table(columns), path)
+    loaded = load_file(path, label="y", features=["i", "f"])
+    np.testing.assert_array_equal(loaded.features, [[1.0, 0.5], [np.nan, 1.5], [3.0, 2.5]])
+    assert loaded.labels.tolist() == [1.0, 0.0, 1.0]
+    with pytest.raises(ValueError, match="column 's' is not numeric"):
+        load_file(path, label="y")
+
+
+BAD_CSV = {
+    "empty file": ("", "is empty"),
+    "header only": ("a,y\n", "0 rows"),
+    "one row": ("a,y\n1,0\n", "1 rows"),
+    "missing label": ("a,b\n1,0\n2,1\n", "no column 'y'; it has 'a', 'b'"),
+    "only the label": ("y\n1\n0\n", "no feature column"),
+    "text": ("a,y\n1,0\nsecret,1\n", "column 'a' is not numeric"),
+    "text label": ("a,y\n1,0\n2,secret\n", "column 'y' is not numeric"),
+    "short row": ("a,b,y\n1,2,0\n3,1\n", "row 3: expected 3 cells"),
+    "twice": ("a,a,y\n1,2,0\n3,1,1\n", "several columns of the same name"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CSV)
+def test_bad_csv_is_refused_without_showing_data(tmp_path, case):
+    text, message = BAD_CSV[case]
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message) as caught:
+        load_file(path, label="y")
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet", "t.npz"])
+def test_garbage_is_refused(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(b"\xff\xfe\x00garbage\x93NUMPY PK\x03\x04" * 20)
+    with pytest.raises(ValueError, match=r"t\.(csv|npz|parquet)"):
+        load_file(path, label="y")
+
+
+def test_other_refusals(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        load_file(tmp_path / "none.csv", label="y")
+    with pytest.raises(FileNotFoundError):
+        load_file(tmp_path, label="y")
+    (tmp_path / "t.xlsx").write_text("x")
+    with pytest.raises(ValueError, match="format must be"):
+        load_file(tmp_path / "t.xlsx", label="y")
+    with pytest.raises(ValueError, match="cannot be a feature"):
+        load_file(write(tmp_path / "t.csv"), label="y", features=["a", "y"])
+    np.savez(tmp_path / "t.npz", a=np.ones(3), y=np.ones(4))
+    with pytest.raises(ValueError, match="differ in length"):
+        load_file(tmp_path / "t.npz", label="y")
+    np.savez(tmp_path / "o.npz", a=np.array([None, {}]), y=np.ones(2))
+    with pytest.raises(ValueError, match="plain arrays"):
+        load_file(tmp_path / "o.npz", label="y")
+    np.savez(tmp_path / "s.npz", a=np.array(["secret", "b"]), y=np.ones(2))
+    with pytest.raises(ValueError, match="column 'a' is not numeric"):
+        load_file(tmp_path / "s.npz", label="y")
+
+
+def test_missing_pyarrow_names_the_extra(tmp_path, monkeypatch):
+    path = write(tmp_path / "t.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"dpoco\[data\]"):
+        load_file(path, label="y")

@@ -1,0 +1,182 @@
+"""The best fixed decision: against scipy, against its own certificate, and as learners clip."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+import dpoco
+from dpoco.domains import Box, LpBall, Simplex
+from dpoco.evaluation import best_fixed_decision
+from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+
+D, T = 4, 60
+GENERATOR = np.random.default_rng(3)
+FEATURES = GENERATOR.normal(size=(T, D))
+FEATURES /= 2.0 * np.abs(FEATURES).sum(axis=1, keepdims=True)  # within every bound below
+TRUTH = np.array([3.0, -2.0, 1.0, 0.0])
+NOISE = GENERATOR.normal(size=T)
+LABELS = {
+    "squared": np.clip(FEATURES @ TRUTH + 0.1 * NOISE, -1.0, 1.0),
+    "huber": np.clip(FEATURES @ TRUTH + 0.4 * NOISE, -1.0, 1.0),
+    "logistic": (FEATURES @ TRUTH + 0.3 * NOISE > 0.0).astype(float),
+}
+LOSSES = {
+    "squared": SquaredLoss(1.0, 1.0, weight=0.7),
+    "huber": HuberLoss(1.0, 1.0, threshold=0.3),
+    "logistic": LogisticLoss(1.0),
+}
+DOMAINS = {
+    "l1": LpBall(D, 1.0, 1.5),
+    "l1.5": LpBall(D, 1.5, 1.5),
+    "l2": LpBall(D, 2.0, 1.5),
+    "linf": LpBall(D, math.inf, 0.8),
+    "box": Box([-0.5, -1.0, 0.2, -1.0], [2.0, -0.2, 0.4, 3.0]),
+    "simplex": Simplex(D, 1.2),
+    "large": LpBall(D, 2.0, 50.0),  # the optimum of the regressions is inside
+}
+
+
+def reference(domain, loss, labels):
+    """Minimise by scipy, in coordinates where each set is smooth."""
+
+    def objective(theta):
+        return float(loss.value(theta, FEATURES, labels).mean())
+
+    def slope(theta):
+        return np.asarray(loss.gradient(theta, FEATURES, labels)).mean(axis=0)
+
+    settings = {"ftol": 1e-15, "maxiter": 2000}
+    if isinstance(domain, Simplex):
+        found = optimize.minimize(
+            objective, domain.center, jac=slope, method="SLSQP", options=settings,
+            bounds=[(0.0, None)] * D,
+            constraints={"type": "eq", "fun": lambda x: x.sum() - domain.scale},
+        )  # fmt: skip
+    elif isinstance(domain, Box) or math.isinf(domain.p):
+        low = domain.lower if isinstance(domain, Box) else -domain.radius * np.ones(D)
+        high = domain.upper if isinstance(domain, Box) else domain.radius * np.ones(D)
+        found = optimize.minimize(
+            objective, domain.center, jac=slope, method="L-BFGS-B",
+            bounds=list(zip(low, high, strict=True)), options={"ftol": 1e-15, "gtol": 1e-12},
+        )  # fmt: skip
+    elif domain.p == 1.0:  # theta = a - b with a, b >= 0
+        found = optimize.minimize(
+            lambda ab: objective(ab[:D] - ab[D:]), np.full(2 * D, 0.01), method="SLSQP",
+            jac=lambda ab: np.concatenate([slope(ab[:D] - ab[D:]), -slope(ab[:D] - ab[D:])]),
+            bounds=[(0.0, None)] * (2 * D), options=settings,
+            constraints={"type": "ineq", "fun": lambda ab: domain.radius - ab.sum()},
+        )  # fmt: skip
+    else:
+        found = optimize.minimize(
+            objective, np.full(D, 0.1), jac=slope, method="SLSQP", options=settings,
+            constraints={
+                "type": "ineq",
+                "fun": lambda x: domain.radius**domain.p - (np.abs(x) ** domain.p).sum(),
+            },
+        )  # fmt: skip
+    return float(found.fun)
+
+
+@pytest.mark.parametrize("family", LOSSES)
+@pytest.mark.parametrize("set_", DOMAINS)
+def test_agrees_with_scipy(set_, family):
+    domain, loss, labels = DOMAINS[set_], LOSSES[family], LABELS[family]
+    best = best_fixed_decision(domain, loss, FEATURES, labels, tolerance=1e-9)
+    assert domain.contains(best.decision)
+    assert best.average_loss == pytest.approx(reference(domain, loss, labels), rel=2e-6, abs=1e-9)
+    assert best.total_loss == pytest.approx(T * best.average_loss)
+    assert not best.decision.flags.writeable
+
+
+@pytest.mark.parametrize("family", LOSSES)
+@pytest.mark.parametrize("set_", DOMAINS)
+def test_certificate_holds_against_many_feasible_points(set_, family):
+    domain, loss, labels = DOMAINS[set_], LOSSES[family], LABELS[family]
+    rough = best_fixed_decision(domain, loss, FEATURES, labels, tolerance=1e-2)
+    sharp = best_fixed_decision(domain, loss, FEATURES, labels, tolerance=1e-9)
+    centre = float(loss.value(domain.center, FEATURES, labels).mean())
+    assert 0.0 <= rough.gap <= 1e-2 * centre
+    assert rough.average_loss - rough.gap <= sharp.average_loss <= rough.average_loss + 1e-12
+    generator = np.random.default_rng(8)
+    for _ in range(50):
+        point = domain.project(generator.normal(size=D) * generator.choice([0.3, 3.0]))
+        assert float(loss.value(point, FEATURES, labels).mean()) >= sharp.average_loss - sharp.gap
+
+
+def test_unreached_tolerance_raises():
+    with pytest.raises(dpoco.DpocoError, match="not certified within 2 iterations"):
+        best_fixed_decision(
+            DOMAINS["large"], LOSSES["squared"], FEATURES, LABELS["squared"],
+            tolerance=1e-9, max_iterations=2,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, math.inf])
+def test_linear_loss_is_solved_exactly(p):
+    domain, loss = LpBall(D, p, 2.0), LinearLoss(1.0)
+    best = best_fixed_decision(domain, loss, FEATURES)
+    assert best.total_loss == pytest.approx(
+        -2.0 * np.linalg.norm(FEATURES.sum(axis=0), ord=domain.dual_exponent)
+    )
+    assert (best.gap, best.iterations) == (0.0, 0)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, math.inf])
+def test_records_are_clipped_as_the_learner_clips_them(p):
+    domain, loss = LpBall(D, p, 1.0), SquaredLoss(0.2, 0.3, feature_bound_l2=0.15)
+    features, labels = FEATURES.copy(), LABELS["squared"].copy()
+    features[3, 1] = np.nan
+    features[7] = 1e200
+    labels[11] = np.inf
+    best = best_fixed_decision(domain, loss, features, labels)
+    learner = dpoco.frank_wolfe.TreeFrankWolfe(domain, loss, horizon=T, budget=None)
+    trace = learner.run(features, labels)
+    assert best.total_loss == pytest.approx(trace.comparator_losses(best.decision).sum())
+    assert trace.comparator_losses(best.decision)[[3, 11]].tolist() == [0.0, 0.0]
+    # Clipping by hand, then solving the clipped problem without any bound that matters.
+    kept = np.setdiff1d(np.arange(T), [3, 11])
+    rows, targets = features[kept], np.clip(labels[kept], -0.3, 0.3)
+    big = np.abs(rows).max(axis=1, keepdims=True)
+    unit = rows / big
+    length = np.linalg.norm(unit, ord=domain.dual_exponent, axis=1, keepdims=True) * big
+    length_l2 = np.linalg.norm(unit, axis=1, keepdims=True) * big
+    rows = rows * np.minimum(1.0, np.minimum(0.2 / length, 0.15 / length_l2))
+    plain = best_fixed_decision(domain, SquaredLoss(10.0, 10.0), rows, targets)
+    assert best.total_loss == pytest.approx(plain.total_loss, rel=1e-6)
+
+
+def test_no_decision_beats_it_even_in_hindsight_of_a_run():
+    domain, loss = DOMAINS["l2"], LOSSES["logistic"]
+    best = best_fixed_decision(domain, loss, FEATURES, LABELS["logistic"])
+    trace = dpoco.frank_wolfe.TreeFrankWolfe(domain, loss, horizon=T, budget=None).run(
+        FEATURES, LABELS["logistic"]
+    )
+    for decision in trace.decisions:
+        assert trace.comparator_losses(decision).sum() >= best.total_loss - T * best.gap
+
+
+def test_all_records_missing_cost_nothing():
+    best = best_fixed_decision(
+        DOMAINS["l2"], LOSSES["squared"], np.full((3, D), np.nan), np.zeros(3)
+    )
+    assert best.total_loss == 0.0
+
+
+def test_bad_arguments():
+    domain, loss = DOMAINS["l2"], LOSSES["squared"]
+    with pytest.raises(ValueError, match="at least one row"):
+        best_fixed_decision(domain, loss, np.empty((0, D)), np.empty(0))
+    with pytest.raises(ValueError, match="labels must have shape"):
+        best_fixed_decision(domain, loss, FEATURES, np.zeros(3))
+    with pytest.raises(ValueError, match="tolerance"):
+        best_fixed_decision(domain, loss, FEATURES, LABELS["squared"], tolerance=0.0)
+    with pytest.raises(TypeError, match="labels are required"):
+        best_fixed_decision(domain, loss, FEATURES)
+    with pytest.raises(TypeError, match="takes no labels"):
+        best_fixed_decision(domain, LinearLoss(), FEATURES, LABELS["squared"])
+    with pytest.raises(TypeError, match="CustomLoss"):
+        best_fixed_decision(domain, CustomLoss(1.0, 1.0), FEATURES)

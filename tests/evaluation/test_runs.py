@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.datasets import Stream
+from dpoco.domains import LpBall
+from dpoco.evaluation import SCHEMA, Curves, PlayedRuns, RunReport, compare_private, repeat_runs
+from dpoco.frank_wolfe import TreeFrankWolfe
+from dpoco.losses import LinearLoss, LogisticLoss
+
+T, D = 600, 3
+GENERATOR = np.random.default_rng(2)
+FEATURES = GENERATOR.uniform(-0.5, 0.5, size=(T, D))
+LABELS = (FEATURES @ [4.0, -3.0, 0.0] > 0.0).astype(float)
+STREAM = Stream("toy", FEATURES, LABELS, ("a", "b", "c"), "classification")
+DOMAIN, LOSS = LpBall(D, 2.0, 3.0), LogisticLoss(1.0)
+BUDGET = dpoco.Budget(2.0, 1e-5)
+
+
+def compare(**changes):
+    return compare_private(
+        STREAM, DOMAIN, LOSS, **{"budget": BUDGET, "repeats": 3, "seed": 7, **changes}
+    )
+
+
+def build(source):
+    return TreeFrankWolfe(DOMAIN, LOSS, horizon=T, budget=BUDGET, source=source)
+
+
+def test_repeats_are_independent_and_reproducible():
+    four = repeat_runs(build, FEATURES, LABELS, repeats=4, seed=1)
+    two = repeat_runs(build, FEATURES, LABELS, repeats=2, seed=1)
+    assert [trace.losses.tolist() for trace in two] == [t.losses.tolist() for t in four[:2]]
+    assert len({tuple(trace.losses) for trace in four}) == 4
+    other = repeat_runs(build, FEATURES, LABELS, repeats=1, seed=2)
+    assert not np.array_equal(other[0].losses, four[0].losses)
+
+
+def test_without_seed_runs_differ():
+    runs = [repeat_runs(build, FEATURES, LABELS, repeats=1)[0].losses for _ in range(2)]
+    assert not np.array_equal(*runs)
+
+
+def test_progress_counts_every_round():
+    seen = []
+    repeat_runs(
+        build, FEATURES, LABELS, repeats=3, progress=lambda done, total: seen.append((done, total))
+    )
+    assert seen == sorted(seen)
+    assert seen[-1] == (3 * T, 3 * T)
+    phases = []
+    compare(progress=lambda phase, done, total: phases.append((phase, done == total)))
+    assert [phase for phase, done in phases if done] == ["private", "without noise", "comparators"]
+
+
+def test_report_agrees_with_the_runs_it_describes():
+    report = compare()
+    traces = repeat_runs(build, FEATURES, LABELS, repeats=3, seed=7)
+    best = dpoco.evaluation.best_fixed_decision(DOMAIN, LOSS, FEATURES, LABELS)
+    free = TreeFrankWolfe(DOMAIN, LOSS, horizon=T, budget=None).run(FEATURES, LABELS)
+    for i, trace in enumerate(traces):
+        assert report.private.average_losses[i] == pytest.approx(trace.average_loss, rel=1e-12)
+        assert report.private.regrets[i] == pytest.approx(trace.regret(best)[-1], abs=1e-9)
+        assert report.private.switches[i] == len(trace.switches)
+    assert report.nonprivate.average_loss == pytest.approx(free.average_loss, rel=1e-12)
+    assert report.best_fixed["total_loss"] == pytest.approx(best.total_loss)
+    assert report.rounds == T
+    assert report.price_of_privacy == pytest.approx(
+        float(np.median([t.average_loss for t in traces])) - free.average_loss
+    )
+    shown = np.array(report.curves.rounds) - 1
+    sums = np.stack([np.cumsum(t.losses)[shown] for t in traces])
+    np.testing.assert_allclose(report.curves.private, np.median(sums, axis=0))
+    np.testing.assert_allclose(report.curves.private_low, sums.min(axis=0))
+    np.testing.assert_allclose(report.curves.private_high, sums.max(axis=0))
+    np.testing.assert_allclose(report.curves.nonprivate, np.cumsum(free.losses)[shown])
+    np.testing.assert_allclose(
+        report.curves.best_fixed, np.cumsum(free.comparator_losses(best.decision))[shown]
+    )
+    assert report.curves.best_constant[-1] == pytest.approx(report.best_constant["total_loss"])
+
+
+def test_guarantee_and_parameters_are_the_learners():
+    report = compare(seed=None, batch=4, sum_method="tree")
+    learner = TreeFrankWolfe(DOMAIN, LOSS, horizon=T, budget=BUDGET, batch=4, sum_method="tree")
+    assert dpoco.Guarantee.from_dict(report.guarantee) == learner.guarantee
+    assert report.parameters == learner.parameters.to_dict()
+    assert report.settings["batch"] == 4
+    assert report.settings["seed"] is None
+    assert "Proof:" in report.guarantee_text
+    assert dpoco.domains.from_dict(report.domain) == DOMAIN
+    assert dpoco.losses.from_dict(report.loss) == LOSS
+
+
+def test_seeded_report_says_the_guarantee_is_void():
+    assert compare(seed=1).guarantee["certified"] is False
+    assert compare(seed=None).guarantee["certified"] is True
+
+
+def test_noise_is_compared_with_the_published_constants():
+    noise = compare().noise
+    paper = TreeFrankWolfe(DOMAIN, LOSS, horizon=T, budget=BUDGET, calibration="paper").parameters
+    assert noise["paper_scale"] == pytest.approx(paper.noise_scale)
+    assert noise["scale_ratio"] == pytest.approx(paper.noise_scale / noise["scale"])
+    assert noise["released_ratio"] > noise["scale_ratio"] > 5.0
+
+
+def test_only_timing_differs_between_equal_seeds():
+    first, second = (compare().to_dict() for _ in range(2))
+    assert first.pop("timing") != second.pop("timing")
+    assert first == second
+    assert compare(seed=8).to_dict()["private"] != first["private"]
+
+
+def test_json_round_trip_is_exact():
+    report = compare()
+    record = json.loads(report.to_json())
+    assert record["schema"] == SCHEMA
+    assert record["summary"]["private"]["average_losses"]["max"] == max(
+        report.private.average_losses
+    )
+    assert RunReport.from_dict(record) == report
+    assert RunReport.from_dict(record).to_dict() == report.to_dict()
+
+
+def test_from_dict_refuses_anything_else():
+    record = compare().to_dict()
+    for bad in (
+        {},
+        {**record, "schema": "dpoco.run-report/2"},
+        {**record, "extra": 1},
+        {k: v for k, v in record.items() if k != "noise"},
+        {**record, "curves": {"rounds": [1]}},
+    ):
+        with pytest.raises(ValueError, match="report"):
+            RunReport.from_dict(bad)
+
+
+def test_repr_says_it_is_not_private():
+    assert "not private" in repr(compare(repeats=1))
+
+
+def test_shorter_horizon_leaves_rounds_out_and_a_longer_one_covers_more():
+    short = compare(horizon=100)
+    assert short.rounds == 100
+    assert short.guarantee["horizon"] == 100
+    assert compare(horizon=5 * T).guarantee["horizon"] == 5 * T
+
+
+def test_missing_records_cost_nobody_anything():
+    features = FEATURES.copy()
+    features[::3, 1] = np.nan
+    stream = Stream("holes", features, LABELS, STREAM.feature_names, "classification")
+    report = compare_private(stream, DOMAIN, LOSS, budget=BUDGET, repeats=1, seed=7)
+    kept = LABELS[np.isfinite(features).all(axis=1)]
+    rate = kept.mean()
+    entropy = -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
+    assert report.best_constant["total_loss"] == pytest.approx(len(kept) * entropy)
+    assert report.curves.best_constant[-1] == pytest.approx(len(kept) * entropy)
+
+
+class Interrupted:
+    """Progress callback that interrupts once a number of private rounds is reached."""
+
+    def __init__(self, after):
+        self.after = after
+
+    def __call__(self, phase, done, total):
+        if phase == "private" and done >= self.after:
+            raise KeyboardInterrupt
+
+
+def test_interrupt_keeps_the_state_and_resume_continues_bit_for_bit(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpoco._learner._CHUNK_ROUNDS", 50)
+    state, whole = tmp_path / "state", tmp_path / "whole"
+    full = compare(repeats=1, checkpoint=whole)
+    with pytest.raises(KeyboardInterrupt):
+        compare(repeats=1, checkpoint=state, progress=Interrupted(250))
+    saved = dpoco.load(state)
+    assert saved.round == 250
+    report = compare(repeats=1, checkpoint=state, resume=saved)
+    assert report.first_round == 250
+    assert report.rounds == T - 250
+    assert np.array_equal(dpoco.load(state).last_decision, dpoco.load(whole).last_decision)
+    at = full.curves.rounds.index(T)
+    played = full.curves.private[at] - sum(
+        repeat_runs(build, FEATURES, LABELS, repeats=1, seed=7)[0].losses[:250]
+    )
+    assert report.curves.private[-1] == pytest.approx(played, rel=1e-12)
+
+
+def test_resume_of_another_problem_is_refused(tmp_path):
+    compare(repeats=1, checkpoint=tmp_path / "state")
+    finished = dpoco.load(tmp_path / "state")
+    with pytest.raises(ValueError, match="already played every round"):
+        compare(repeats=1, resume=finished)
+    with pytest.raises(ValueError, match="another parameters"):
+        compare(repeats=1, resume=finished, batch=2)
+    with pytest.raises(ValueError, match="another domain"):
+        compare_private(STREAM, LpBall(D, 2.0, 4.0), LOSS, budget=BUDGET, resume=finished)
+
+
+def test_bad_arguments(tmp_path):
+    with pytest.raises(ValueError, match="repeats must be 1"):
+        compare(repeats=2, checkpoint=tmp_path / "state")
+    with pytest.raises(ValueError, match="repeats"):
+        compare(repeats=0)
+    with pytest.raises(TypeError, match="generalised linear"):
+        compare_private(STREAM, DOMAIN, LinearLoss(), budget=BUDGET)
+    with pytest.raises(ValueError, match="one entry per repetition"):
+        PlayedRuns((1.0,), (), (1,))
+    with pytest.raises(ValueError, match="one entry per round"):
+        Curves((1, 2), (0.0,), (), (), (), (), ())
