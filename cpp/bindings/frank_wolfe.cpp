@@ -10,17 +10,19 @@ using frank_wolfe::Weights;
 
 namespace {
 
-std::unique_ptr<TreeFrankWolfe> make_tree_frank_wolfe(
-    std::shared_ptr<const domains::Domain> domain, const losses::GlmLoss& loss,
-    const losses::RecordClipper& clipper, const py::dict& settings, const Array& start) {
+std::unique_ptr<TreeFrankWolfe> make_tree_frank_wolfe(std::shared_ptr<const domains::Domain> domain,
+                                                      const losses::GlmLoss& loss,
+                                                      const losses::RecordClipper& clipper,
+                                                      const py::dict& settings,
+                                                      const Array& start) {
   expect_size(start, static_cast<std::size_t>(domain->dimension()), "start");
   const TreeFrankWolfeSettings own{
       .horizon = settings["rounds"].cast<std::uint64_t>(),
       .batch = settings["batch"].cast<std::uint64_t>(),
       .step_scale = settings["step_scale"].cast<double>(),
       .leaf_scalar_bound = settings["leaf_scalar_bound"].cast<double>(),
-      .weights = settings["published_weights"].cast<bool>() ? Weights::published
-                                                            : Weights::unbiased};
+      .weights =
+          settings["published_weights"].cast<bool>() ? Weights::published : Weights::unbiased};
   // The leaves are bounded by the learner itself, so the sum needs no clipper of its own.
   return std::make_unique<TreeFrankWolfe>(std::move(domain), loss, clipper, own,
                                           make_continual_sum(settings["sum"], std::nullopt),
@@ -70,56 +72,60 @@ void register_frank_wolfe(py::module_& m) {
            [](const TreeFrankWolfe& self) {
              return read_only_copy(self.previous_decision().data(), self.decision().size());
            })
-      .def("observe",
-           [](TreeFrankWolfe& self, std::uint64_t decided, const Array& features, double label) {
-             expect_size(features, static_cast<std::size_t>(self.dimension()), "features");
-             self.observe(decided, data(features), label);
-           },
-           "decided"_a, "features"_a.noconvert(), "label"_a)
-      .def("observe_gradient",
-           [](TreeFrankWolfe& self, std::uint64_t decided, const Array& gradient) {
-             expect_size(gradient, static_cast<std::size_t>(self.dimension()), "gradient");
-             self.observe_gradient(decided, data(gradient));
-           },
-           "decided"_a, "gradient"_a.noconvert())
-      .def("observe_gradients",
-           [](TreeFrankWolfe& self, std::uint64_t decided, const Array& at_decision,
-              const Array& at_previous) {
-             const auto d = static_cast<std::size_t>(self.dimension());
-             expect_size(at_decision, d, "gradient at the decision");
-             expect_size(at_previous, d, "gradient at the previous decision");
-             self.observe_gradients(decided, data(at_decision), data(at_previous));
-           },
-           "decided"_a, "at_decision"_a.noconvert(), "at_previous"_a.noconvert())
-      .def("run", &run, "features"_a.noconvert(), "labels"_a, "losses"_a.noconvert(),
-           "decisions"_a, "changed"_a.noconvert())
-      .def("leaf",
-           [](const TreeFrankWolfe& self, const Array& at, const Array& previous,
-              const Array& features, double label) {
-             const auto d = static_cast<std::size_t>(self.dimension());
-             expect_size(at, d, "at");
-             expect_size(previous, d, "previous");
-             expect_size(features, d, "features");
-             Array out(self.dimension());
-             self.leaf(data(at), data(previous), data(features), label, out.mutable_data());
-             return out;
-           },
-           "at"_a.noconvert(), "previous"_a.noconvert(), "features"_a.noconvert(), "label"_a)
+      .def(
+          "observe",
+          [](TreeFrankWolfe& self, std::uint64_t decided, const Array& features, double label) {
+            expect_size(features, static_cast<std::size_t>(self.dimension()), "features");
+            self.observe(decided, data(features), label);
+          },
+          "decided"_a, "features"_a.noconvert(), "label"_a)
+      .def(
+          "observe_gradient",
+          [](TreeFrankWolfe& self, std::uint64_t decided, const Array& gradient) {
+            expect_size(gradient, static_cast<std::size_t>(self.dimension()), "gradient");
+            self.observe_gradient(decided, data(gradient));
+          },
+          "decided"_a, "gradient"_a.noconvert())
+      .def(
+          "observe_gradients",
+          [](TreeFrankWolfe& self, std::uint64_t decided, const Array& at_decision,
+             const Array& at_previous) {
+            const auto d = static_cast<std::size_t>(self.dimension());
+            expect_size(at_decision, d, "gradient at the decision");
+            expect_size(at_previous, d, "gradient at the previous decision");
+            self.observe_gradients(decided, data(at_decision), data(at_previous));
+          },
+          "decided"_a, "at_decision"_a.noconvert(), "at_previous"_a.noconvert())
+      .def("run", &run, "features"_a.noconvert(), "labels"_a, "losses"_a.noconvert(), "decisions"_a,
+           "changed"_a.noconvert())
+      .def(
+          "leaf",
+          [](const TreeFrankWolfe& self, const Array& at, const Array& previous,
+             const Array& features, double label) {
+            const auto d = static_cast<std::size_t>(self.dimension());
+            expect_size(at, d, "at");
+            expect_size(previous, d, "previous");
+            expect_size(features, d, "features");
+            Array out(self.dimension());
+            self.leaf(data(at), data(previous), data(features), label, out.mutable_data());
+            return out;
+          },
+          "at"_a.noconvert(), "previous"_a.noconvert(), "features"_a.noconvert(), "label"_a)
       .def_property_readonly("round", &TreeFrankWolfe::round)
       .def("nonprivate_sum",
            [](const TreeFrankWolfe& self) {
              const std::vector<double>& sum = self.sum().nonprivate_sum();
              return read_only_copy(sum.data(), sum.size());
            })
-      .def("variates_drawn",
-           [](const TreeFrankWolfe& self) {
-             std::vector<std::uint64_t> positions;
-             for (unsigned kind = 0; kind < random::kVariates; ++kind) {
-               positions.push_back(
-                   self.sum().source().position(static_cast<random::Variate>(kind)));
-             }
-             return positions;
-           })
+      .def(
+          "variates_drawn",
+          [](const TreeFrankWolfe& self) {
+            std::vector<std::uint64_t> positions;
+            for (unsigned kind = 0; kind < random::kVariates; ++kind) {
+              positions.push_back(self.sum().source().position(static_cast<random::Variate>(kind)));
+            }
+            return positions;
+          })
       .def("adopt", [](TreeFrankWolfe& self) { self.sum().source().adopt(); })
       .def("state", &state_of<TreeFrankWolfe>)
       .def("restore", &restore<TreeFrankWolfe>, "state"_a);

@@ -42,27 +42,29 @@ void register_mechanisms(py::module_& m) {
              return make_continual_sum(settings, clipper);
            }),
            "settings"_a, "clipper"_a)
-      .def("push",
-           [](ContinualSum& self, const Array& value) {
-             const auto d = static_cast<std::size_t>(self.dimension());
-             expect_size(value, d, "value");
-             Array out(self.dimension());
-             self.push(data(value), out.mutable_data());
-             return out;
-           },
-           "value"_a.noconvert())
-      .def("run",
-           [](ContinualSum& self, const Array& values, Array& out) {
-             const auto d = static_cast<std::size_t>(self.dimension());
-             const auto rounds = static_cast<std::size_t>(values.size()) / d;
-             expect_size(values, rounds * d, "values");
-             expect_size(out, rounds * d, "out");
-             const double* from = data(values);
-             double* to = out.mutable_data();
-             const py::gil_scoped_release nogil;  // no Python object is touched below
-             self.run(from, rounds, to);
-           },
-           "values"_a.noconvert(), "out"_a.noconvert())
+      .def(
+          "push",
+          [](ContinualSum& self, const Array& value) {
+            const auto d = static_cast<std::size_t>(self.dimension());
+            expect_size(value, d, "value");
+            Array out(self.dimension());
+            self.push(data(value), out.mutable_data());
+            return out;
+          },
+          "value"_a.noconvert())
+      .def(
+          "run",
+          [](ContinualSum& self, const Array& values, Array& out) {
+            const auto d = static_cast<std::size_t>(self.dimension());
+            const auto rounds = static_cast<std::size_t>(values.size()) / d;
+            expect_size(values, rounds * d, "values");
+            expect_size(out, rounds * d, "out");
+            const double* from = data(values);
+            double* to = out.mutable_data();
+            const py::gil_scoped_release nogil;  // no Python object is touched below
+            self.run(from, rounds, to);
+          },
+          "values"_a.noconvert(), "out"_a.noconvert())
       .def_property_readonly("round", &ContinualSum::round)
       .def("adopt", [](ContinualSum& self) { self.source().adopt(); })
       .def("state", &state_of<ContinualSum>)

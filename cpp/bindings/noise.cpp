@@ -7,20 +7,26 @@ using noise::GeneralizedGaussian;
 using random::Source;
 
 void register_noise(py::module_& m) {
-  m.def("fill_gamma",
-        [](Source& source, double shape, Array& out) {
-          double* to = out.mutable_data();
-          for (py::ssize_t i = 0; i < out.size(); ++i) to[i] = noise::gamma(source, shape);
-        },
-        "source"_a, "shape"_a, "out"_a.noconvert());
-  m.def("fill_generalized_gaussian",
-        [](Source& source, double order, double scale, Array& out) {  // rows are vectors
-          GeneralizedGaussian sampler(out.shape(1), order, scale);
-          for (py::ssize_t i = 0; i < out.shape(0); ++i) {
-            sampler.sample(source, out.mutable_data(i, 0));
-          }
-        },
-        "source"_a, "order"_a, "scale"_a, "out"_a.noconvert());
+  m.def(
+      "fill_gamma",
+      [](Source& source, double shape, Array& out) {
+        double* to = out.mutable_data();
+        const py::ssize_t n = out.size();
+        const py::gil_scoped_release nogil;  // dpoco.random.Source holds a lock of its own
+        for (py::ssize_t i = 0; i < n; ++i) to[i] = noise::gamma(source, shape);
+      },
+      "source"_a, "shape"_a, "out"_a.noconvert());
+  m.def(
+      "fill_generalized_gaussian",
+      [](Source& source, double order, double scale, Array& out) {  // rows are vectors
+        const py::ssize_t rows = out.shape(0);
+        const py::ssize_t d = out.shape(1);
+        double* to = out.mutable_data();
+        const py::gil_scoped_release nogil;
+        GeneralizedGaussian sampler(d, order, scale);
+        for (py::ssize_t i = 0; i < rows; ++i) sampler.sample(source, to + i * d);
+      },
+      "source"_a, "order"_a, "scale"_a, "out"_a.noconvert());
 }
 
 }  // namespace dpoco::bindings

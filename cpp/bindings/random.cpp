@@ -37,24 +37,28 @@ void register_random(py::module_& m) {
 
   py::class_<Source>(m, "Source")
       .def(py::init(&make_source), "key"_a, "stream"_a)
-      .def("fill",
-           [](Source& self, unsigned kind, Array& out) {
-             const Variate variate = variate_from(kind);
-             double* to = out.mutable_data();
-             const auto n = static_cast<std::size_t>(out.size());
-             self.fill(variate, to, n);
-           },
-           "kind"_a, "out"_a.noconvert())
-      .def("words",
-           [](Source& self, py::ssize_t n) {
-             py::array_t<std::uint64_t> out(n);
-             self.fill_words(out.mutable_data(), static_cast<std::size_t>(n));
-             return out;
-           },
-           "n"_a)
-      .def("position",
-           [](const Source& self, unsigned kind) { return self.position(variate_from(kind)); },
-           "kind"_a)
+      .def(
+          "fill",
+          [](Source& self, unsigned kind, Array& out) {
+            const Variate variate = variate_from(kind);
+            double* to = out.mutable_data();
+            const auto n = static_cast<std::size_t>(out.size());
+            const py::gil_scoped_release nogil;  // dpoco.random.Source holds a lock of its own
+            self.fill(variate, to, n);
+          },
+          "kind"_a, "out"_a.noconvert())
+      .def(
+          "words",
+          [](Source& self, py::ssize_t n) {
+            py::array_t<std::uint64_t> out(n);
+            self.fill_words(out.mutable_data(), static_cast<std::size_t>(n));
+            return out;
+          },
+          "n"_a)
+      .def(
+          "position",
+          [](const Source& self, unsigned kind) { return self.position(variate_from(kind)); },
+          "kind"_a)
       .def("adopt", &Source::adopt)
       .def("state", &state_of<Source>)
       .def("restore", &restore<Source>, "state"_a);

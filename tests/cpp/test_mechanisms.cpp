@@ -127,8 +127,7 @@ TEST_CASE("blt: rows times the Toeplitz matrix of its coefficients give the pref
       }
       for (Index j = 0; i + j < size; ++j) c(i + j, j) = value;
     }
-    const Eigen::MatrixXd prefix =
-        Eigen::MatrixXd::Ones(size, size).triangularView<Eigen::Lower>();
+    const Eigen::MatrixXd prefix = Eigen::MatrixXd::Ones(size, size).triangularView<Eigen::Lower>();
     const Eigen::MatrixXd rows = prefix * c.inverse();
     check_rows(*make_blt(3, {2.0, 1.0}, parameters), n, rows);
   }

@@ -135,8 +135,8 @@ TEST_CASE("bits do not change from release to release") {
   // A changed transform would break saved states silently: the hash pins the streams.
   Source source(Key{}, 0);
   std::uint64_t hash = 1469598103934665603ULL;
-  for (Variate kind : {Variate::uniform, Variate::gaussian, Variate::exponential,
-                       Variate::laplace, Variate::gumbel}) {
+  for (Variate kind : {Variate::uniform, Variate::gaussian, Variate::exponential, Variate::laplace,
+                       Variate::gumbel}) {
     double values[1000];
     source.fill(kind, values, 1000);
     for (double value : values) {
@@ -149,8 +149,8 @@ TEST_CASE("bits do not change from release to release") {
 }
 
 TEST_CASE("draws are the same however they are split, and after a restore") {
-  for (Variate kind : {Variate::uniform, Variate::gaussian, Variate::exponential,
-                       Variate::laplace, Variate::gumbel}) {
+  for (Variate kind : {Variate::uniform, Variate::gaussian, Variate::exponential, Variate::laplace,
+                       Variate::gumbel}) {
     Source whole(counting_key(), 5);
     Source split(counting_key(), 5);
     std::vector<double> want(1500);

@@ -57,3 +57,13 @@ def test_continuous_integration_runs_the_readme_command():
     )
     assert "pytest" in command.group(1)
     assert "<!-- test command -->" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_noise_table_is_what_the_command_prints():
+    from typer.testing import CliRunner
+
+    from dpoco.cli._app import app
+
+    printed = CliRunner().invoke(app, ["table", "noise"]).output
+    assert printed.count("\n") > 5
+    assert printed.strip() in (ROOT / "docs" / "noise.md").read_text()

@@ -145,9 +145,9 @@ void TreeFrankWolfe::run(const double* features, const double* labels, std::uint
   const bool linear = labels == nullptr;
   for (std::uint64_t t = 0; t < rounds; ++t, features += d) {
     if (decisions != nullptr) std::copy(theta_.begin(), theta_.end(), decisions + t * d);
-    const double loss = linear ? add_gradient(features)
-                               : add_leaf(theta_.data(), previous_.data(), features, labels[t],
-                                          leaf_.data());
+    const double loss =
+        linear ? add_gradient(features)
+               : add_leaf(theta_.data(), previous_.data(), features, labels[t], leaf_.data());
     if (losses != nullptr) losses[t] = loss;
     finish_round();
     if (changed != nullptr) changed[t] = moved_ ? 1 : 0;

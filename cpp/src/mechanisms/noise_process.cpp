@@ -128,7 +128,10 @@ class Honaker final : public NoiseProcess {
 class Toeplitz final : public NoiseProcess {
  public:
   Toeplitz(Index dimension, std::uint64_t horizon, NoiseLaw law)
-      : d_(checked(dimension, horizon)), draws_(dimension, law), coefficients_(horizon), total_(d_) {
+      : d_(checked(dimension, horizon)),
+        draws_(dimension, law),
+        coefficients_(horizon),
+        total_(d_) {
     coefficients_[0] = 1.0;
     for (std::size_t k = 1; k < coefficients_.size(); ++k) {
       coefficients_[k] = coefficients_[k - 1] * (1.0 - 1.0 / (2.0 * static_cast<double>(k)));

@@ -27,12 +27,18 @@ void wipe(void* memory, std::size_t bytes) {
 simd::FillDoubles filler(Variate kind) {
   const simd::Kernels& k = simd::kernels();
   switch (kind) {
-    case Variate::uniform: return k.uniform;
-    case Variate::gaussian: return k.gaussian;
-    case Variate::exponential: return k.exponential;
-    case Variate::laplace: return k.laplace;
-    case Variate::gumbel: return k.gumbel;
-    case Variate::word: break;
+    case Variate::uniform:
+      return k.uniform;
+    case Variate::gaussian:
+      return k.gaussian;
+    case Variate::exponential:
+      return k.exponential;
+    case Variate::laplace:
+      return k.laplace;
+    case Variate::gumbel:
+      return k.gumbel;
+    case Variate::word:
+      break;
   }
   throw std::invalid_argument("words are integers: use fill_words");
 }

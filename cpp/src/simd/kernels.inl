@@ -94,7 +94,7 @@ void words(Position at, std::size_t superblocks, std::uint64_t* out) {
 
 // (j + 1/2) as a double, correctly rounded but for the half: two exact halves joined by one sum.
 DPOCO_INLINE double half_up(std::uint64_t j) {
-  const double high = el::from_bits((j >> 32) | 0x4530000000000000ULL);         // 2^84 + hi 2^32
+  const double high = el::from_bits((j >> 32) | 0x4530000000000000ULL);           // 2^84 + hi 2^32
   const double low = el::from_bits((j & 0xffffffffULL) | 0x4330000000000000ULL);  // 2^52 + lo
   return ((high - 19342813118337666422669312.0) + low) + 0.5;
 }
@@ -119,7 +119,8 @@ DPOCO_INLINE double laplace_of(std::uint64_t j) {
   constexpr double kTwoToMinus63 = 2.0 * kTwoToMinus64;
   const std::uint64_t magnitude = j >> 1;
   const std::uint64_t complement = (~j) >> 1;
-  const double e = minus_log(half_up(magnitude) * kTwoToMinus63, half_up(complement) * kTwoToMinus63);
+  const double e =
+      minus_log(half_up(magnitude) * kTwoToMinus63, half_up(complement) * kTwoToMinus63);
   return el::from_bits(el::to_bits(e) ^ (j << 63));
 }
 
@@ -136,8 +137,8 @@ DPOCO_INLINE void circle_point(std::uint64_t j, double& cosine, double& sine) {
               (-1.66666666666666324348e-01 +
                z * (8.33333333332248946124e-03 +
                     z * (-1.98412698298579493134e-04 +
-                         z * (2.75573137070700676789e-06 +
-                              z * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)))));
+                         z * (2.75573137070700676789e-06 + z * (-2.50507602534068634195e-08 +
+                                                                z * 1.58969099521155010221e-10)))));
   const double c =
       1.0 - 0.5 * z +
       z * z *
@@ -361,8 +362,21 @@ void blt_step(const double* z, std::size_t n, std::size_t buffers, const double*
 
 }  // namespace
 
-const Kernels DPOCO_VARIANT = {
-    DPOCO_VARIANT_NAME, words, uniform,       gaussian,     exponential, laplace, gumbel, dot, sum,
-    max_abs,            abs_power_sum, signed_power, exp,   log,     axpy,   blt_step};
+const Kernels DPOCO_VARIANT = {DPOCO_VARIANT_NAME,
+                               words,
+                               uniform,
+                               gaussian,
+                               exponential,
+                               laplace,
+                               gumbel,
+                               dot,
+                               sum,
+                               max_abs,
+                               abs_power_sum,
+                               signed_power,
+                               exp,
+                               log,
+                               axpy,
+                               blt_step};
 
 }  // namespace dpoco::simd

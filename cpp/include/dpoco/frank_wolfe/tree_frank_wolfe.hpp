@@ -90,7 +90,7 @@ class TreeFrankWolfe {
   std::uint64_t round_ = 0;    // rounds observed
   std::uint64_t step_ = 1;     // k = 1 + round / batch: index of the current decision
   std::uint64_t pending_ = 0;  // round mod batch
-  bool moved_ = false;          // whether the last round changed the decision
+  bool moved_ = false;         // whether the last round changed the decision
   std::vector<double> theta_;
   std::vector<double> previous_;
   std::vector<double> leaf_;       // of the current batch

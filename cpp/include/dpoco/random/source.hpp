@@ -32,8 +32,8 @@ class Source {
   Source(const Source&) = delete;
   Source& operator=(const Source&) = delete;
 
-  double uniform() { return next(Variate::uniform); }      // (0, 1]
-  double gaussian() { return next(Variate::gaussian); }    // N(0, 1)
+  double uniform() { return next(Variate::uniform); }    // (0, 1]
+  double gaussian() { return next(Variate::gaussian); }  // N(0, 1)
   double exponential() { return next(Variate::exponential); }
   std::uint64_t word();
 
