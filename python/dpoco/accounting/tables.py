@@ -53,7 +53,7 @@ def noise_table(
     return [_entry(horizon, epsilon) for horizon in horizons for epsilon in epsilons]
 
 
-def format_markdown(table: Sequence[NoiseTableEntry], digits: int = 2) -> str:
+def format_markdown(table: Sequence[NoiseTableEntry], digits: int = 3) -> str:
     """Return the table as Markdown, one row per horizon, cells "tree / blt / spent"."""
     epsilons = list(dict.fromkeys(entry.epsilon for entry in table))
     cells = {(entry.horizon, entry.epsilon): entry for entry in table}
