@@ -35,5 +35,5 @@ def test_markdown():
     lines = text.splitlines()
     assert len(lines) == 4
     assert lines[0] == "| rounds | epsilon = 1 | epsilon = 2 |"
-    assert lines[2].startswith("| 1000 | 5.8 / 17 / 0.12 |")
+    assert lines[2].startswith("| 1000 | 5.83 / 16.9 / 0.12 |")
     assert len({line.count("|") for line in lines}) == 1

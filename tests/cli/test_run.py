@@ -239,3 +239,30 @@ def test_checkpoint_interrupt_and_resume(table, invoke, tmp_path, monkeypatch):
     again = invoke(*common, "state", "--resume")
     assert again.exit_code == 2
     assert "already played" in again.stderr
+
+
+def test_without_shuttle_the_phishing_stream_is_played(capfd, tmp_path, monkeypatch):
+    river = pytest.importorskip("river.datasets")
+    monkeypatch.delattr(river, "Shuttle", raising=False)
+    from dpoco.cli import main
+
+    out = tmp_path / "results"
+    assert main(["run", "--seed", "1", "--repeats", "2", "--no-figure", "--out", str(out)]) == 0
+    printed = capfd.readouterr()
+    assert "playing phishing" in printed.err
+    assert "phishing: 1,250 rounds" in printed.out
+    assert main(["run", "--stream", "shuttle", "--out", str(out)]) == 2
+    assert "0.26" in capfd.readouterr().err
+
+
+def test_a_stream_by_name(capfd, tmp_path):
+    pytest.importorskip("river")
+    from dpoco.cli import main
+
+    arguments = ["run", "--seed", "1", "--repeats", "1", "--no-figure", "--out", str(tmp_path)]
+    assert main([*arguments, "--stream", "phishing", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["stream"]["name"] == "phishing"
+    assert main([*arguments, "--stream", "weather"]) == 2
+    assert "phishing" in capfd.readouterr().err
+    assert main([*arguments, "--stream", "phishing", "--data", "x.csv", "--label", "y"]) == 2
+    assert "exclude" in capfd.readouterr().err

@@ -51,6 +51,7 @@ def test_points_inside_do_not_move(p) -> None:
         assert np.array_equal(ball.project(x), x)
 
 
+@pytest.mark.filterwarnings("ignore:Values in x were outside bounds:RuntimeWarning")
 @pytest.mark.parametrize("p", [1.2, 1.5, 2.0, 3.0, 8.0])
 def test_ball_projection_agrees_with_a_general_solver(p) -> None:
     rng = np.random.default_rng(13)

@@ -45,8 +45,16 @@ def run(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="CSV, Parquet or NPZ file, one round a row, in order. Default: the shuttle "
-            "stream bundled with river.",
+            help="CSV, Parquet or NPZ file, one round a row, in order.",
+        ),
+    ] = None,
+    stream_name: Annotated[
+        str | None,
+        typer.Option(
+            "--stream",
+            metavar="NAME",
+            help="Bundled stream, without --data: shuttle or phishing. [default: shuttle; "
+            "phishing on Python 3.10, where river has no shuttle]",
         ),
     ] = None,
     label: Annotated[
@@ -163,6 +171,7 @@ def run(
     """
     asked = {
         "data": data,
+        "stream": stream_name,
         "label": label,
         "features": features,
         "feature_range": feature_range,
@@ -189,6 +198,7 @@ def run(
         count = repeats if repeats is not None else (10 if checkpoint is None else 1)
         stream = load_stream(
             data,
+            stream_name,
             label,
             None if features is None else [name.strip() for name in features.split(",")],
             feature_range or [],
@@ -196,6 +206,11 @@ def run(
             intercept,
             loss,
         )
+        if data is None and stream_name is None and stream.name != "shuttle" and not quiet:
+            typer.echo(
+                f"note: no shuttle stream here (river 0.26, Python 3.11); playing {stream.name}",
+                err=True,
+            )
         problem = build_problem(
             stream,
             loss=loss,

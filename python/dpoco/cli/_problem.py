@@ -53,6 +53,7 @@ def parse_range(name: str, text: str) -> tuple[float, float]:
 
 def load_stream(
     path: str | None,
+    name: str | None,
     label: str | None,
     columns: Sequence[str] | None,
     feature_ranges: Sequence[str],
@@ -60,12 +61,23 @@ def load_stream(
     intercept: bool,
     loss: str,
 ) -> Stream:
-    """Load the file, or the shuttle stream, scaled by the declared public ranges."""
+    """Load the file, or a bundled stream by name, scaled by the declared public ranges.
+
+    Without either, the shuttle stream; on a Python whose river does not have it yet, the shorter
+    phishing stream.
+    """
     choice("loss", loss, LOSSES)
+    if path is not None and name is not None:
+        raise ValueError("--data and --stream exclude each other")
     if path is None:
         if label is not None or columns or feature_ranges or label_range or not intercept:
             raise ValueError("options that describe a file need --data FILE")
-        return datasets.load_shuttle()
+        if name is not None:
+            return datasets.load(name)
+        try:
+            return datasets.load_shuttle()
+        except ImportError:
+            return datasets.load_phishing()
     if label is None:
         raise ValueError("--data needs --label COLUMN")
     stream = datasets.load_file(

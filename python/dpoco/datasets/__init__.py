@@ -1,4 +1,4 @@
-"""Streams to learn from: a bundled real one, files, and simulated regressions.
+"""Streams to learn from: bundled real ones, files, and simulated regressions.
 
 A stream is a matrix of records in the order they arrive, with one label each. All scaling uses
 public constants declared in advance; nothing is ever estimated from the records.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dpoco.datasets._files import load_file
+from dpoco.datasets._phishing import load_phishing
 from dpoco.datasets._scaling import PublicScaling
 from dpoco.datasets._shuttle import load_shuttle
 from dpoco.datasets._stream import Stream
@@ -21,10 +22,14 @@ __all__ = [
     "linear_regression_stream",
     "load",
     "load_file",
+    "load_phishing",
     "load_shuttle",
 ]
 
-_LOADERS: dict[str, Callable[[], Stream]] = {"shuttle": load_shuttle}
+_LOADERS: dict[str, Callable[[], Stream]] = {
+    "phishing": load_phishing,
+    "shuttle": load_shuttle,
+}
 
 
 def available() -> tuple[str, ...]:

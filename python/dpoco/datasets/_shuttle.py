@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
-from pathlib import Path
-
 import numpy as np
 
+from dpoco.datasets._river import bundled_table
 from dpoco.datasets._scaling import PublicScaling
 from dpoco.datasets._stream import Stream
 
@@ -61,10 +59,7 @@ def load_shuttle(*, scaled: bool = True) -> Stream:
     stream do less well. The defaults of ``dpoco run`` were looked at on this stream too. So results
     on it demonstrate the method; for private records all of this is decided before they arrive.
     """
-    path = _bundled_file()
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        names = file.readline().strip().split(",")
-        table = np.loadtxt(file, delimiter=",")
+    names, table = bundled_table("Shuttle", "river 0.26 or later (Python 3.11 or later)")
     columns = list(_RANGES)
     features = table[:, [names.index(name) for name in columns]]
     scaling = "none"
@@ -88,19 +83,3 @@ def load_shuttle(*, scaled: bool = True) -> Stream:
         licence="CC BY 4.0 (UCI Machine Learning Repository)",
         scaling=scaling,
     )
-
-
-def _bundled_file() -> Path:
-    try:
-        from river import datasets
-    except ImportError:
-        raise ImportError(
-            'the shuttle stream needs river: pip install "dpoco[data]"', name="river"
-        ) from None
-    if not hasattr(datasets, "Shuttle"):
-        raise ImportError(
-            "the shuttle stream needs river 0.26 or later (Python 3.11 or later): "
-            'pip install -U "dpoco[data]"',
-            name="river",
-        )
-    return Path(datasets.Shuttle().path)
