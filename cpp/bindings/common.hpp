@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -29,9 +30,11 @@ inline void expect_size(const Array& array, std::size_t size, const char* name) 
   }
 }
 
-inline Array read_only_copy(const double* values, std::size_t n) {
-  Array out(static_cast<py::ssize_t>(n));
-  std::memcpy(out.mutable_data(), values, n * sizeof(double));
+// A fresh array of n entries that `fill` writes and nobody may write after it.
+template <class Fill>
+Array read_only(py::ssize_t n, Fill fill) {
+  Array out(n);
+  fill(out.mutable_data());
   py::detail::array_proxy(out.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
   return out;
 }

@@ -66,11 +66,11 @@ void register_frank_wolfe(py::module_& m) {
            "start"_a.noconvert())
       .def("decision",
            [](const TreeFrankWolfe& self) {
-             return read_only_copy(self.decision().data(), self.decision().size());
+             return read_only(self.dimension(), [&](double* out) { self.decision(out); });
            })
       .def("previous_decision",
            [](const TreeFrankWolfe& self) {
-             return read_only_copy(self.previous_decision().data(), self.decision().size());
+             return read_only(self.dimension(), [&](double* out) { self.previous_decision(out); });
            })
       .def(
           "observe",
@@ -115,7 +115,8 @@ void register_frank_wolfe(py::module_& m) {
       .def("nonprivate_sum",
            [](const TreeFrankWolfe& self) {
              const std::vector<double>& sum = self.sum().nonprivate_sum();
-             return read_only_copy(sum.data(), sum.size());
+             return read_only(self.dimension(),
+                              [&](double* out) { std::copy(sum.begin(), sum.end(), out); });
            })
       .def(
           "variates_drawn",

@@ -176,3 +176,18 @@ def test_black_box_audit_of_the_decisions(noise_factor):
         assert best <= budget.epsilon
     else:
         assert best > budget.epsilon  # too little noise is seen through the decisions alone
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e-8, 1e-15, 3e-17, 1e-90])
+def test_tiny_losses_and_huge_features_stay_within_the_sensitivity(weight):
+    # Scalar times clipping factor may be subnormal, where rounding is coarse.
+    learner = TreeFrankWolfe(
+        LpBall(2, 2.0, 1e-9), SquaredLoss(1.0, 1.0, weight=weight), horizon=10,
+        budget=dpoco.Budget(1.0, 1e-6), source=Source.seeded(0),
+    )  # fmt: skip
+    zero = np.zeros(2)
+    for size in np.geomspace(1e300, 1.79e308, 3000):
+        record = np.array([size, 0.0])
+        change = learner._engine.leaf(zero, zero, record, -1.0)
+        change = change - learner._engine.leaf(zero, zero, record, 1.0)
+        assert np.linalg.norm(change) <= learner.guarantee.sensitivity * (1 + 1e-9)

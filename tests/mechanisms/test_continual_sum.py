@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import struct
+import threading
 
 import numpy as np
 import pytest
@@ -254,3 +256,27 @@ def test_no_budget_promises_nothing():
 def test_seeded_noise_voids_the_guarantee():
     assert not make().guarantee.certified
     assert ContinualSum(1, horizon=5, budget=BUDGET).guarantee.certified
+
+
+def test_a_state_is_never_torn_by_a_running_thread():
+    d = 50_000
+    total = make(d=d, horizon=10_000)
+    values = np.zeros((200, d))
+    values[:, 0] = 1.0
+    runner = threading.Thread(target=lambda: total.run(values))
+    runner.start()
+    states, refused = [], 0
+    while runner.is_alive():
+        try:
+            states.append(total._engine.state())
+        except dpoco.RoundOrderError:
+            refused += 1
+    runner.join()
+    states.append(total._engine.state())
+    assert refused > 0
+    for state in states[:: max(1, len(states) // 20)]:
+        rounds = struct.unpack_from("<Q", state, 0)[0]
+        first_sum = struct.unpack_from("<d", state, 16)[0]
+        gaussians = struct.unpack_from("<6Q", state, len(state) - 48)[2]
+        assert first_sum == rounds
+        assert gaussians == rounds * d

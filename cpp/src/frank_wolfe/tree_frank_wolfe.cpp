@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -29,9 +30,26 @@ TreeFrankWolfe::TreeFrankWolfe(std::shared_ptr<const domains::Domain> domain, lo
   const auto d = static_cast<std::size_t>(domain_->dimension());
   theta_.assign(start, start + d);
   previous_ = theta_;
+  row_.assign(d, 0.0);
   leaf_.assign(d, 0.0);
   direction_.assign(d, 0.0);
   vertex_.assign(d, 0.0);
+}
+
+void TreeFrankWolfe::decision(double* out) const {
+  const auto entry = exclusive_.enter();
+  std::copy(theta_.begin(), theta_.end(), out);
+}
+
+void TreeFrankWolfe::previous_decision(double* out) const {
+  const auto entry = exclusive_.enter();
+  std::copy(previous_.begin(), previous_.end(), out);
+}
+
+// Were a record to change between the reading of its norm and its use, the clipping would be void.
+const double* TreeFrankWolfe::own_copy(const double* record) {
+  std::copy(record, record + row_.size(), row_.data());
+  return row_.data();
 }
 
 double TreeFrankWolfe::weight() const noexcept {
@@ -56,7 +74,9 @@ double TreeFrankWolfe::add_leaf(const double* at, const double* previous, const 
   const double y = loss_.clip_label(label);
   const double margin = multiplier * k.dot(at, features, d);
   const double previous_margin = multiplier * k.dot(previous, features, d);
-  k.axpy(leaf_scalar(margin, previous_margin, y) * multiplier, features, d, to);
+  const double factor = leaf_scalar(margin, previous_margin, y) * multiplier;
+  // A subnormal factor is too coarse: rounding up could carry the leaf over its bound.
+  if (std::fabs(factor) >= std::numeric_limits<double>::min()) k.axpy(factor, features, d, to);
   return loss_.value(margin, y);
 }
 
@@ -76,7 +96,7 @@ void TreeFrankWolfe::leaf(const double* at, const double* previous, const double
 }
 
 void TreeFrankWolfe::finish_round() {
-  ++round_;
+  round_ = round_ + 1;
   moved_ = false;
   if (++pending_ < settings_.batch) return;
   pending_ = 0;
@@ -112,14 +132,14 @@ void TreeFrankWolfe::require_turn(std::uint64_t decided) const {
 void TreeFrankWolfe::observe(std::uint64_t decided, const double* features, double label) {
   const auto entry = exclusive_.enter();
   require_turn(decided);
-  add_leaf(theta_.data(), previous_.data(), features, label, leaf_.data());
+  add_leaf(theta_.data(), previous_.data(), own_copy(features), label, leaf_.data());
   finish_round();
 }
 
 void TreeFrankWolfe::observe_gradient(std::uint64_t decided, const double* gradient) {
   const auto entry = exclusive_.enter();
   require_turn(decided);
-  add_gradient(gradient);
+  add_gradient(own_copy(gradient));
   finish_round();
 }
 
@@ -128,12 +148,12 @@ void TreeFrankWolfe::observe_gradients(std::uint64_t decided, const double* at_d
   const auto entry = exclusive_.enter();
   require_turn(decided);
   const double w = weight();
-  // vertex_ is scratch between rounds. The leaf is clipped, not the two gradients: clipping each
+  // The leaf is clipped, not the two gradients: clipping each
   // would break the smoothness that bounds their weighted difference.
-  for (std::size_t i = 0; i < vertex_.size(); ++i) {
-    vertex_[i] = w * at_decision[i] - (w - 1.0) * at_previous[i];
+  for (std::size_t i = 0; i < row_.size(); ++i) {
+    row_[i] = w * at_decision[i] - (w - 1.0) * at_previous[i];
   }
-  add_gradient(vertex_.data());
+  add_gradient(row_.data());
   finish_round();
 }
 
@@ -145,9 +165,10 @@ void TreeFrankWolfe::run(const double* features, const double* labels, std::uint
   const bool linear = labels == nullptr;
   for (std::uint64_t t = 0; t < rounds; ++t, features += d) {
     if (decisions != nullptr) std::copy(theta_.begin(), theta_.end(), decisions + t * d);
+    const double* record = own_copy(features);
     const double loss =
-        linear ? add_gradient(features)
-               : add_leaf(theta_.data(), previous_.data(), features, labels[t], leaf_.data());
+        linear ? add_gradient(record)
+               : add_leaf(theta_.data(), previous_.data(), record, labels[t], leaf_.data());
     if (losses != nullptr) losses[t] = loss;
     finish_round();
     if (changed != nullptr) changed[t] = moved_ ? 1 : 0;

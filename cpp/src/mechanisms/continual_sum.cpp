@@ -1,5 +1,6 @@
 #include "dpoco/mechanisms/continual_sum.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -17,7 +18,8 @@ ContinualSum::ContinualSum(Index dimension, std::uint64_t horizon,
       process_(std::move(process)),
       source_(std::move(source)),
       clipper_(std::move(clipper)),
-      sum_(dimension < 1 ? 0 : static_cast<std::size_t>(dimension), 0.0) {
+      sum_(dimension < 1 ? 0 : static_cast<std::size_t>(dimension), 0.0),
+      row_(sum_) {
   if (dimension < 1) throw std::invalid_argument("dimension must be at least 1");
   if (!process_ || !source_) throw std::invalid_argument("process and source are required");
 }
@@ -38,14 +40,18 @@ void ContinualSum::run(const double* values, std::uint64_t rounds, double* out) 
 }
 
 void ContinualSum::add(const double* g, double* out) {
-  ++round_;
+  // Were the summand to change between the reading of its norm and its addition, the bound would
+  // not hold.
+  std::copy(g, g + row_.size(), row_.data());
+  round_ = round_ + 1;
   const double* noise = process_->advance(round_, *source_);
-  const double multiplier = clipper_ ? clipper_->multiplier(g) : 1.0;
-  if (multiplier > 0.0) simd::kernels().axpy(multiplier, g, sum_.size(), sum_.data());
+  const double multiplier = clipper_ ? clipper_->multiplier(row_.data()) : 1.0;
+  if (multiplier > 0.0) simd::kernels().axpy(multiplier, row_.data(), sum_.size(), sum_.data());
   for (std::size_t i = 0; i < sum_.size(); ++i) out[i] = sum_[i] + noise[i];
 }
 
 void ContinualSum::write(Archive& archive) const {
+  const auto entry = exclusive_.enter();
   archive.word(round_);
   archive.reals(sum_.data(), sum_.size());
   process_->write(archive);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "dpoco/core/errors.hpp"
@@ -30,6 +31,22 @@ class Exclusive {
 
  private:
   std::unique_ptr<std::atomic_flag> flag_ = std::make_unique<std::atomic_flag>();
+};
+
+// A count that one thread advances and any thread may read.
+class SharedCount {
+ public:
+  SharedCount() = default;
+  SharedCount(SharedCount&& other) noexcept : value_(static_cast<std::uint64_t>(other)) {}
+
+  operator std::uint64_t() const noexcept { return value_.load(std::memory_order_relaxed); }
+  SharedCount& operator=(std::uint64_t value) noexcept {
+    value_.store(value, std::memory_order_relaxed);
+    return *this;
+  }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
 };
 
 }  // namespace dpoco

@@ -42,9 +42,10 @@ class TreeFrankWolfe {
   Index dimension() const noexcept { return domain_->dimension(); }
   std::uint64_t round() const noexcept { return round_; }
   std::uint64_t horizon() const noexcept { return settings_.horizon; }
-  const std::vector<double>& decision() const noexcept { return theta_; }
-  // theta_{k-1}, the other point where a custom loss is differentiated; theta_1 in round 1.
-  const std::vector<double>& previous_decision() const noexcept { return previous_; }
+  // theta_k, and theta_{k-1}, the other point where a custom loss is differentiated (theta_1 in
+  // round 1). Throws RoundOrderError while another thread runs the learner.
+  void decision(double* out) const;
+  void previous_decision(double* out) const;
   const mechanisms::ContinualSum& sum() const noexcept { return sum_; }
   mechanisms::ContinualSum& sum() noexcept { return sum_; }
 
@@ -80,6 +81,7 @@ class TreeFrankWolfe {
   double add_gradient(const double* gradient);
   void require(std::uint64_t rounds) const;
   void require_turn(std::uint64_t decided) const;
+  const double* own_copy(const double* record);
   void finish_round();
 
   std::shared_ptr<const domains::Domain> domain_;
@@ -87,12 +89,13 @@ class TreeFrankWolfe {
   losses::RecordClipper clipper_;
   TreeFrankWolfeSettings settings_;
   mechanisms::ContinualSum sum_;
-  std::uint64_t round_ = 0;    // rounds observed
+  SharedCount round_;          // rounds observed
   std::uint64_t step_ = 1;     // k = 1 + round / batch: index of the current decision
   std::uint64_t pending_ = 0;  // round mod batch
   bool moved_ = false;         // whether the last round changed the decision
   std::vector<double> theta_;
   std::vector<double> previous_;
+  std::vector<double> row_;        // private copy of a record: the caller's memory is read once
   std::vector<double> leaf_;       // of the current batch
   std::vector<double> direction_;  // noisy sum
   std::vector<double> vertex_;

@@ -48,11 +48,12 @@ class ContinualSum {
 
   Index dimension_;
   std::uint64_t horizon_;
-  std::uint64_t round_ = 0;
+  SharedCount round_;
   std::unique_ptr<NoiseProcess> process_;
   std::unique_ptr<random::Source> source_;
   std::optional<losses::RecordClipper> clipper_;
   std::vector<double> sum_;
+  std::vector<double> row_;  // private copy of a summand: the caller's memory is read once
   Exclusive exclusive_;
 };
 

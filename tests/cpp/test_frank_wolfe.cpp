@@ -1,0 +1,163 @@
+// The compiled learner: no allocation per round, one thread at a time, exact state.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "dpoco/core/errors.hpp"
+#include "dpoco/frank_wolfe/tree_frank_wolfe.hpp"
+
+namespace {
+std::atomic<std::size_t> allocations{0};
+}
+
+void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+using namespace dpoco;
+using frank_wolfe::TreeFrankWolfe;
+using mechanisms::ContinualSum;
+using random::Key;
+using random::Source;
+
+namespace {
+
+constexpr Index kDimension = 11;
+constexpr std::uint64_t kRounds = 200;
+
+std::unique_ptr<TreeFrankWolfe> make(double p, const char* method, std::uint64_t batch = 1) {
+  const mechanisms::NoiseLaw law{std::strcmp(method, "generalized") == 0 ? 3.0 : 2.0, 1.5};
+  auto process = std::strcmp(method, "blt") == 0
+                     ? mechanisms::make_blt(kDimension, law, {{0.99, 0.8}, {0.03, 0.1}})
+                     : (std::strcmp(method, "honaker") == 0
+                            ? mechanisms::make_honaker(kDimension, kRounds / batch, law)
+                            : mechanisms::make_tree(kDimension, kRounds / batch, law));
+  const double q = p == 1.0 ? std::numeric_limits<double>::infinity() : p / (p - 1.0);
+  const double no_bound = std::numeric_limits<double>::infinity();
+  const frank_wolfe::TreeFrankWolfeSettings settings{
+      .horizon = kRounds, .batch = batch, .leaf_scalar_bound = 4.0};
+  const std::vector<double> start(static_cast<std::size_t>(kDimension), 0.0);
+  return std::make_unique<TreeFrankWolfe>(
+      std::make_shared<domains::LpBall>(kDimension, p, 1.0), losses::GlmLoss{},
+      losses::RecordClipper(kDimension, 1.0, q, no_bound), settings,
+      ContinualSum(kDimension, kRounds / batch, std::move(process),
+                   std::make_unique<Source>(Key{1, 2, 3}, 4)),
+      start.data());
+}
+
+struct Stream {
+  std::vector<double> features = std::vector<double>(kRounds * kDimension);
+  std::vector<double> labels = std::vector<double>(kRounds);
+  Stream() {
+    Source source(Key{9}, 0);
+    source.fill(random::Variate::gaussian, features.data(), features.size());
+    source.fill(random::Variate::gaussian, labels.data(), labels.size());
+    features[3] = std::numeric_limits<double>::quiet_NaN();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("rounds do not allocate") {
+  const Stream stream;
+  std::vector<double> losses(kRounds);
+  std::vector<double> decisions(kRounds * kDimension);
+  std::vector<std::uint8_t> changed(kRounds);
+  for (const char* method : {"blt", "tree", "honaker", "generalized"}) {
+    for (double p : {1.0, 1.5, 2.0, 4.0}) {
+      auto learner = make(p, method);
+      const std::size_t before = allocations;
+      learner->run(stream.features.data(), stream.labels.data(), kRounds, losses.data(),
+                   decisions.data(), changed.data());
+      CHECK(allocations == before);
+    }
+  }
+  auto counted = std::make_unique<int>(1);  // the guard itself counts
+  const std::size_t before = allocations;
+  counted = std::make_unique<int>(2);
+  CHECK(allocations == before + 1);
+}
+
+TEST_CASE("run equals observe, also through a saved state") {
+  const Stream stream;
+  for (std::uint64_t batch : {1, 3}) {
+    auto whole = make(1.5, "blt", batch);
+    std::vector<double> decisions(kRounds * kDimension);
+    whole->run(stream.features.data(), stream.labels.data(), kRounds, nullptr, decisions.data(),
+               nullptr);
+    auto single = make(1.5, "blt", batch);
+    std::vector<double> theta(static_cast<std::size_t>(kDimension));
+    for (std::uint64_t t = 0; t < kRounds; ++t) {
+      single->decision(theta.data());
+      CHECK(std::memcmp(theta.data(), decisions.data() + t * kDimension,
+                        theta.size() * sizeof(double)) == 0);
+      single->observe(t, stream.features.data() + t * kDimension, stream.labels[t]);
+      Archive archive;
+      single->write(archive);
+      const std::string bytes = archive.take();
+      auto restored = make(1.5, "blt", batch);
+      ArchiveReader reader(bytes);
+      restored->read(reader);
+      reader.finish();
+      single = std::move(restored);
+    }
+    CHECK(single->round() == kRounds);
+  }
+}
+
+TEST_CASE("a round that was not decided, or is past the horizon, is refused") {
+  const Stream stream;
+  auto learner = make(2.0, "tree");
+  CHECK_THROWS_AS(learner->observe(1, stream.features.data(), 0.0), RoundOrderError);
+  learner->observe(0, stream.features.data(), 0.0);
+  CHECK_THROWS_AS(learner->observe(0, stream.features.data(), 0.0), RoundOrderError);
+  CHECK_THROWS_AS(learner->run(stream.features.data(), stream.labels.data(), kRounds, nullptr,
+                               nullptr, nullptr),
+                  HorizonExceeded);
+  CHECK(learner->round() == 1);
+}
+
+TEST_CASE("other threads are refused while the learner runs, and never see half a decision") {
+  const Stream stream;
+  auto learner = make(2.0, "blt");
+  std::atomic<bool> done{false};
+  std::atomic<int> seen{0};
+  std::thread watcher([&] {
+    std::vector<double> theta(static_cast<std::size_t>(kDimension));
+    while (!done) {
+      try {
+        learner->decision(theta.data());
+        Archive archive;
+        learner->write(archive);
+        ++seen;
+      } catch (const RoundOrderError&) {
+      }
+      if (learner->round() > kRounds) ++seen;
+    }
+  });
+  for (std::uint64_t t = 0; t < kRounds; ++t) {
+    for (;;) {  // the watcher may hold the learner for a moment
+      try {
+        learner->run(stream.features.data() + t * kDimension, stream.labels.data() + t, 1, nullptr,
+                     nullptr, nullptr);
+        break;
+      } catch (const RoundOrderError&) {
+        std::this_thread::yield();
+      }
+    }
+  }
+  done = true;
+  watcher.join();
+  CHECK(learner->round() == kRounds);
+  CHECK(seen > 0);
+}
