@@ -54,8 +54,9 @@ void run(TreeFrankWolfe& self, const Array& features, const py::object& labels, 
   const double* feature_data = data(features);
   double* loss_data = losses.mutable_data();
   std::uint8_t* changed_data = changed.mutable_data();
+  const auto entered = self.enter();   // while the interpreter lock still orders the threads
   const py::gil_scoped_release nogil;  // no Python object is touched below
-  self.run(feature_data, label_data, rounds, loss_data, decision_data, changed_data);
+  self.run(entered, feature_data, label_data, rounds, loss_data, decision_data, changed_data);
 }
 
 }  // namespace

@@ -30,8 +30,10 @@ ContinualSum make_continual_sum(const py::dict& settings,
   const auto dimension = settings["dimension"].cast<Index>();
   const auto horizon = settings["horizon"].cast<std::uint64_t>();
   const NoiseLaw law{settings["order"].cast<double>(), settings["scale"].cast<double>()};
-  return {dimension, horizon,
+  return {dimension,
+          horizon,
           make_process(settings["method"].cast<std::string>(), dimension, horizon, law, settings),
+          law.scale,
           make_source(settings["key"].cast<py::bytes>(), settings["stream"].cast<std::uint64_t>()),
           std::move(clipper)};
 }
@@ -61,8 +63,10 @@ void register_mechanisms(py::module_& m) {
             expect_size(out, rounds * d, "out");
             const double* from = data(values);
             double* to = out.mutable_data();
+            const auto entered =
+                self.enter();  // while the interpreter lock still orders the threads
             const py::gil_scoped_release nogil;  // no Python object is touched below
-            self.run(from, rounds, to);
+            self.run(entered, from, rounds, to);
           },
           "values"_a.noconvert(), "out"_a.noconvert())
       .def_property_readonly("round", &ContinualSum::round)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,7 @@ __all__ = ["OnlineLearner"]
 
 FloatArray = NDArray[np.float64]
 Progress = Callable[[int, int], None]
+Self = TypeVar("Self", bound="OnlineLearner")
 
 # Rounds per compiled call: short enough that Ctrl-C is answered at once, long enough that the
 # call itself costs nothing.
@@ -31,6 +34,17 @@ class OnlineLearner(Stateful):
     _current: Any = None  # the decision asked for, and
     _turn: int = -1  # the round it is for: stale if the engine has moved on
     _horizon: int
+    _sole: threading.Lock  # held by a long run
+
+    def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
+        """Give every instance, however it is built, a lock of its own."""
+        self = super().__new__(cls)
+        self._sole = threading.Lock()
+        return self
+
+    def resume(self) -> None:
+        self._sole = threading.Lock()  # a thread of the parent process may have held the old one
+        super().resume()
 
     @property
     def round(self) -> int:
@@ -71,12 +85,24 @@ class OnlineLearner(Stateful):
         return self._current
 
     def _check_turn(self) -> None:
+        if self._sole.locked():
+            raise RoundOrderError("the learner is in use by another thread")
         turn = self._engine.round
         if turn != self._turn:
             self._check_active()
             if turn >= self._horizon:
                 raise HorizonExceeded(f"the horizon of {self._horizon} rounds is used up")
             raise RoundOrderError("observe() without decide(): the two alternate")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Refuse other threads for as long as a run of many compiled calls lasts."""
+        if not self._sole.acquire(blocking=False):
+            raise RoundOrderError("the learner is in use by another thread")
+        try:
+            yield
+        finally:
+            self._sole.release()
 
     def _check_rounds(self, rounds: int) -> None:
         self._check_active()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpoco import domains, losses
 from dpoco._learner import OnlineLearner, Progress
-from dpoco._validation import float_array
+from dpoco._validation import float_array, number
 from dpoco.trace import Trace
 
 __all__ = ["RecordLearner"]
@@ -86,10 +86,10 @@ class RecordLearner(OnlineLearner):
             features = self._vector("features", record)
             if label is None:
                 raise TypeError("label is required by this loss")
-            number = _label(label)
+            target = number("label", label)
             if self._raises:
-                self._refuse_violations(features[None, :], np.array([number]))
-            self._engine.observe(self._turn, features, number)
+                self._refuse_violations(features[None, :], np.array([target]))
+            self._engine.observe(self._turn, features, target)
         else:
             if label is not None:
                 raise TypeError("this loss takes no label")
@@ -107,6 +107,7 @@ class RecordLearner(OnlineLearner):
             and value.dtype == np.float64
             and value.shape == (self._domain.dimension,)
             and value.flags.c_contiguous
+            and value.flags.aligned
         ):
             return value
         return float_array(name, value, (self._domain.dimension,))
@@ -189,18 +190,20 @@ class RecordLearner(OnlineLearner):
         self._check_rounds(rounds)
         if self._raises:
             self._refuse_violations(rows, targets)
-        first_round = self.round
         out = np.empty(rounds)
         decisions = np.empty((rounds, d)) if record_decisions else None
         changed = np.empty(rounds, dtype=np.uint8)
-        for part in self._chunks(rounds, d, progress, checkpoint, checkpoint_every):
-            self._engine.run(
-                rows[part],
-                None if targets is None else targets[part],
-                out[part],
-                None if decisions is None else decisions[part],
-                changed[part],
-            )
+        with self._alone():
+            self._check_rounds(rounds)  # again, now that nobody else can play
+            first_round = self.round
+            for part in self._chunks(rounds, d, progress, checkpoint, checkpoint_every):
+                self._engine.run(
+                    rows[part],
+                    None if targets is None else targets[part],
+                    out[part],
+                    None if decisions is None else decisions[part],
+                    changed[part],
+                )
         for array in (out, decisions):
             if array is not None:
                 array.flags.writeable = False
@@ -209,14 +212,3 @@ class RecordLearner(OnlineLearner):
             return self._loss.batch_values(self._domain, decision, rows, targets)
 
         return Trace(out, np.flatnonzero(changed), first_round, decisions, loss_of)
-
-
-def _label(label: Any) -> float:
-    """Return the label as a float; non-finite passes (it makes a zero record)."""
-    if type(label) is float:
-        return label
-    if isinstance(label, (bool, np.bool_, int, np.integer, np.floating)):
-        return float(label)
-    if isinstance(label, np.ndarray) and label.shape == () and label.dtype.kind in "fiub":
-        return float(label)
-    raise TypeError(f"label must be a real number; got {type(label).__name__}")

@@ -48,10 +48,10 @@ def pack(header: dict[str, Any], payload: bytes) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return a NumPy scalar or array, as arguments may be, as JSON can carry it."""
+    """Return a number or array of another type, as arguments may be, as JSON can carry it."""
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
-    raise TypeError(f"cannot save a {type(value).__name__}")
+    return float(value)
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
@@ -70,7 +70,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
         raise StateError("state is corrupt: checksum differs")
     try:
         header = json.loads(body[_FRAME.size : _FRAME.size + header_length])
-    except ValueError:
+    except (ValueError, RecursionError):
         raise StateError("state is corrupt: header is not JSON") from None
     if version < 1 or not isinstance(header, dict):
         raise StateError("state is corrupt: header is not an object")
@@ -129,6 +129,14 @@ class Stateful:
         """Build an unstarted object from `_header`'s value; `claim` is its key and stream."""
         raise NotImplementedError
 
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        """Return the dimension `_header`'s value states; arrays of that length are in the payload.
+
+        Asked before anything of that size is built. Any exception means a corrupt header.
+        """
+        raise NotImplementedError
+
     def _is_started(self) -> bool:
         return bool(self._engine.round > 0)
 
@@ -163,6 +171,8 @@ class Stateful:
     def _to_bytes(self) -> bytes:
         from dpoco import __version__
 
+        if _KINDS.get(self._kind) != type(self).__module__:
+            raise StateError(f"a {self._kind} is not one of the library's classes: cannot be saved")
         header = {"kind": self._kind, "library": __version__, "object": self._header()}
         return pack(header, self._engine.state())
 
@@ -172,6 +182,9 @@ class Stateful:
         if header.get("kind") != cls._kind:
             raise StateError(f"state is not of a {cls._kind}")
         try:
+            # A header may lie; what it asks to allocate must be covered by the payload.
+            if not 0 < 8 * cls._header_dimension(header["object"]) <= len(payload):
+                raise StateError("state is corrupt: header and payload differ in size")
             instance = cls._assemble(header["object"], _REPLACED_CLAIM)
         except StateError:
             raise

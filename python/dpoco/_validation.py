@@ -7,7 +7,7 @@ parameter), never a data value.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,8 @@ def float_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatAr
     if type(value) is np.ndarray and value.dtype == np.float64:
         array = value
     else:
+        if isinstance(value, np.ma.MaskedArray):
+            raise TypeError(f"{name} must be an array of real numbers; got a masked array")
         try:
             array = np.asarray(value)
         except (TypeError, ValueError):
@@ -90,11 +92,53 @@ def float_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatAr
             raise TypeError(
                 f"{name} must be an array of real numbers; got {type(value).__name__}"
             ) from None
-        if array.dtype.kind not in "fiub":
-            raise TypeError(f"{name} must have a real dtype; got {array.dtype}")
+        if array.dtype.kind == "O":
+            array = _from_objects(name, array)
+        elif array.dtype.kind not in "fiub":
+            # The kind only: the length of a string type is that of the data.
+            raise TypeError(f"{name} must have a real dtype; got {array.dtype.type.__name__}")
     if array.ndim != len(shape) or any(
         want is not None and want != have for want, have in zip(shape, array.shape, strict=True)
     ):
         expected = "(" + ", ".join("any" if n is None else str(n) for n in shape) + ")"
         raise ValueError(f"{name} must have shape {expected}; got {array.shape}")
-    return np.require(array, dtype=np.float64, requirements=["C", "A"])
+    with np.errstate(all="ignore"):  # a value out of range becomes infinite, silently
+        return np.require(array, dtype=np.float64, requirements=["C", "A"])
+
+
+def number(name: str, value: Any) -> float:
+    """Return a scalar of data as a float; non-finite ones pass, out-of-range ones are infinite."""
+    if type(value) is float:
+        return value
+    if isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind in "fiub":
+        value = value[()]
+    if not isinstance(value, (bool, np.bool_, int, np.integer, np.floating)):
+        raise TypeError(f"{name} must be a real number; got {type(value).__name__}")
+    try:
+        with np.errstate(all="ignore"):
+            return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _from_objects(name: str, array: NDArray[Any]) -> FloatArray:
+    """Convert Python integers too long for any integer dtype; refuse every other object."""
+    return np.array([number(name, item) for item in array.flat]).reshape(array.shape)
+
+
+def refuse_contradictions(
+    arguments: Mapping[str, Any], parameters: Any, names: Collection[str], defaults: Any
+) -> None:
+    """Raise unless every argument restated beside `parameters` says the same.
+
+    An argument left at its default (attribute of the same name in `defaults`, a signature's
+    parameters), None or "auto" says nothing.
+    """
+    for name in names:
+        value = arguments[name]
+        if value is None or value == "auto" or value == defaults[name].default:
+            continue
+        if value != getattr(parameters, name):
+            raise ValueError(
+                f"{name}={value!r} contradicts parameters, which have {getattr(parameters, name)!r}"
+            )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from dpoco import _core, domains, losses
 from dpoco._record_learner import RecordLearner
-from dpoco._validation import choice, float_array
+from dpoco._validation import choice, float_array, refuse_contradictions
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting import tree_frank_wolfe as accountant
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
@@ -18,6 +19,19 @@ from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
 
 __all__ = ["TreeFrankWolfe", "TreeFrankWolfeParameters"]
+
+# Arguments that `parameters` fix, too.
+_RESTATED = (
+    "horizon",
+    "calibration",
+    "noise",
+    "norm_order",
+    "sum_method",
+    "weights",
+    "step_scale",
+    "batch",
+    "relation",
+)
 
 
 class TreeFrankWolfe(RecordLearner):
@@ -39,7 +53,8 @@ class TreeFrankWolfe(RecordLearner):
     budget : Budget or None
         The target guarantee; None switches privacy off (baselines).
     parameters : TreeFrankWolfeParameters, optional
-        Overrides calibration; the guarantee is computed from them.
+        Overrides calibration; the guarantee is computed from them. It must keep to `budget`, if
+        one is given, and to every other argument that is.
     calibration : {"tight", "corrected", "paper"}
         "tight" (default): exact Gaussian accounting, weights w_k = k. "corrected": the published
         algorithm and composition with every proof step repaired. "paper": the published noise
@@ -73,6 +88,8 @@ class TreeFrankWolfe(RecordLearner):
         For bad arguments.
     CalibrationError
         If no noise scale meets the budget.
+    BudgetExceeded
+        If `parameters` give less than `budget` asks for.
 
     Notes
     -----
@@ -141,6 +158,11 @@ class TreeFrankWolfe(RecordLearner):
             )
         elif not isinstance(parameters, TreeFrankWolfeParameters):
             raise TypeError("parameters must be TreeFrankWolfeParameters")
+        else:
+            defaults = signature(TreeFrankWolfe).parameters
+            refuse_contradictions(arguments, parameters, _RESTATED, defaults)
+            if budget is not None:
+                accountant.guarantee(domain, loss, parameters, budget=budget).require(budget)
         origin = Source() if source is None else source
         self._set_up(
             arguments, domain, loss, budget, parameters, start, on_violation, origin.is_seeded,
@@ -178,7 +200,7 @@ class TreeFrankWolfe(RecordLearner):
         self._guarantee = accountant.guarantee(
             domain, loss, parameters, budget=budget, seeded=seeded
         )
-        self._start = (
+        self._start = np.array(
             domain.center if start is None else float_array("start", start, (domain.dimension,))
         )
         if not domain.contains(self._start):
@@ -219,14 +241,19 @@ class TreeFrankWolfe(RecordLearner):
         arguments["budget"] = None if self._budget is None else self._budget.to_dict()
         given = arguments["parameters"]
         arguments["parameters"] = None if given is None else given.to_dict()
-        start = arguments["start"]
-        arguments["start"] = None if start is None else np.asarray(start, dtype=float).tolist()
+        # As it was at construction: the caller's array may have changed.
+        arguments["start"] = None if arguments["start"] is None else self._start.tolist()
         del arguments["source"]  # its stream is in the engine's state
         return {
             "arguments": arguments,
             "parameters": self._parameters.to_dict(),
             "seeded": self._is_seeded,
         }
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        # A box has its dimension in its bounds, which are in the file already.
+        return int(header["arguments"]["domain"].get("dimension", 1))
 
     @classmethod
     def _assemble(cls, header: dict[str, Any], claim: dict[str, Any]) -> TreeFrankWolfe:

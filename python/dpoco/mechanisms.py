@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,14 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._state import Stateful
-from dpoco._validation import choice, exponent, float_array, positive_float, positive_int
+from dpoco._validation import (
+    choice,
+    exponent,
+    float_array,
+    positive_float,
+    positive_int,
+    refuse_contradictions,
+)
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting import continual_sum as norms
 from dpoco.accounting import sum_release as accountant
@@ -19,6 +27,18 @@ from dpoco.errors import HorizonExceeded
 from dpoco.random import Source
 
 __all__ = ["ContinualSum", "ContinualSumParameters"]
+
+# Arguments that `parameters` fix, too.
+_RESTATED = (
+    "dimension",
+    "horizon",
+    "bound",
+    "norm",
+    "method",
+    "noise",
+    "norm_order",
+    "relation",
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -78,7 +98,7 @@ class ContinualSum(Stateful):
     relation : {"replace", "zero_out"}
         Neighbouring streams differ in one vector, replaced or emptied.
     parameters : ContinualSumParameters, optional
-        Overrides calibration.
+        Overrides calibration; must keep to `budget`, if given, and to every other argument that is.
     source : Source, optional
         Randomness; None is the operating system's entropy.
 
@@ -133,6 +153,11 @@ class ContinualSum(Stateful):
             )
         elif not isinstance(parameters, ContinualSumParameters):
             raise TypeError("parameters must be ContinualSumParameters")
+        else:
+            defaults = signature(ContinualSum).parameters
+            refuse_contradictions(arguments, parameters, _RESTATED, defaults)
+            if budget is not None:
+                accountant.guarantee(parameters, budget=budget).require(budget)
         origin = Source() if source is None else source
         self._set_up(arguments, parameters, budget, origin.is_seeded, origin._claim())
 
@@ -174,6 +199,10 @@ class ContinualSum(Stateful):
             "parameters": self._parameters.to_dict(),
             "seeded": self._is_seeded,
         }
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        return int(header["parameters"]["dimension"])
 
     @classmethod
     def _assemble(cls, header: dict[str, Any], claim: dict[str, Any]) -> ContinualSum:

@@ -9,8 +9,10 @@ The construction, its test vectors and the fork rule: ``docs/privacy/noise.md``.
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import threading
+import weakref
 from typing import Any, NoReturn
 
 import numpy as np
@@ -51,14 +53,27 @@ def select_instruction_set(name: str) -> str:
     return _core.select_instruction_set(name)
 
 
+_living: weakref.WeakSet[Source] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """In a forked child: a thread that does not exist here may have held a lock."""
+    for source in _living:
+        source._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
+
+
 class Source:
     """A stream of cryptographic random variates.
 
     Each kind of variate (uniform, Gaussian, ...) reads a sub-stream of its own, so the i-th
     Gaussian of a source does not depend on what else was drawn, and draws may be split at will.
 
-    A learner or mechanism given a source takes a fresh independent stream of it (`spawn`), so one
-    source may serve many of them; the same stream never serves two.
+    A learner or mechanism given a source takes a stream of it that nothing else ever gets, so one
+    source may serve many of them.
 
     Notes
     -----
@@ -70,7 +85,7 @@ class Source:
     """
 
     def __init__(self) -> None:
-        self._start(secrets.token_bytes(32), 0, seeded=False)
+        self._start(secrets.token_bytes(32), seeded=False)
 
     @classmethod
     def seeded(cls, seed: int) -> Source:
@@ -91,22 +106,22 @@ class Source:
         if not 0 <= int(seed) < 2**256:
             raise ValueError("seed must be in [0, 2**256)")
         message = b"dpoco seeded source" + int(seed).to_bytes(32, "little")
-        return cls._from_key(hashlib.sha256(message).digest(), 0, seeded=True)
+        return cls._from_key(hashlib.sha256(message).digest(), seeded=True)
 
     @classmethod
-    def _from_key(cls, key: bytes, stream: int, *, seeded: bool) -> Source:
+    def _from_key(cls, key: bytes, *, seeded: bool) -> Source:
         source = cls.__new__(cls)
-        source._start(key, stream, seeded=seeded)
+        source._start(key, seeded=seeded)
         return source
 
-    def _start(self, key: bytes, stream: int, *, seeded: bool) -> None:
+    def _start(self, key: bytes, *, seeded: bool) -> None:
         self._key = key
-        self._stream = stream
         self._is_seeded = seeded
-        self._next_stream = stream + 1
+        self._next_stream = 1  # stream 0 is the source's own
         self._lock = threading.Lock()
         self._generation = _core.fork_generation()
-        self._engine = _core.Source(key, stream)
+        self._engine = _core.Source(key, 0)
+        _living.add(self)
 
     def _own(self) -> None:
         """Make this process the owner after a fork; called under the lock by every method."""
@@ -117,7 +132,7 @@ class Source:
             self._engine.adopt()
         else:
             self._key = secrets.token_bytes(32)
-            self._engine = _core.Source(self._key, self._stream)
+            self._engine = _core.Source(self._key, 0)
         self._generation = generation
 
     @property
@@ -126,23 +141,23 @@ class Source:
         return self._is_seeded
 
     def spawn(self) -> Source:
-        """Return a source on a stream of its own: same key, next unused nonce.
+        """Return an independent source, with a key derived from this one's.
 
-        Only the source at the root hands out streams, so no two spawned sources ever share one.
+        Spawning is reproducible for seeded sources: the i-th child of equal sources is equal.
         """
+        claim = self._claim()
+        message = b"dpoco spawned source" + claim["key"] + claim["stream"].to_bytes(8, "little")
+        return Source._from_key(hashlib.sha256(message).digest(), seeded=self._is_seeded)
+
+    def _claim(self) -> dict[str, Any]:
+        """Key and stream for a compiled engine, on a stream nothing else will ever use."""
         with self._lock:
             self._own()
             if self._next_stream > _LARGEST_STREAM:
-                raise ValueError("a spawned source cannot spawn: spawn from its parent")
-            child = Source._from_key(self._key, self._next_stream, seeded=self._is_seeded)
+                raise ValueError("this source has given out all its streams")
+            claim = {"key": self._key, "stream": self._next_stream}
             self._next_stream += 1
-        child._next_stream = _LARGEST_STREAM + 1
-        return child
-
-    def _claim(self) -> dict[str, Any]:
-        """Key and stream for a compiled engine, on a stream nothing else will use."""
-        child = self.spawn()
-        return {"key": child._key, "stream": child._stream}
+        return claim
 
     def uniform(self, size: int) -> NDArray[np.float64]:
         """Return `size` uniforms in (0, 1] with 64 random bits each, shape (size,)."""

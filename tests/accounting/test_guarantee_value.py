@@ -90,7 +90,7 @@ def test_the_text_names_what_who_when_and_where():
         assert part in text
     assert "Proof:" in text
     assert "docs/privacy/continual_sum.md" in text
-    assert "double precision is not covered" in text
+    assert "double precision is not" in text
     assert "NOT CERTIFIED" not in text
     assert repr(BASE).count("\n") == 0
     seeded = sum_release.guarantee(sum_release.calibrate(2, horizon=9, budget=None))

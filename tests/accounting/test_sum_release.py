@@ -68,7 +68,8 @@ def test_variance_and_scale():
     assert p.method == "blt"
     assert p.noise_scale == pytest.approx(2 * column_norm("blt", 1000) / gaussian_mu(1.0, 1e-6))
     assert math.sqrt(p.variance(1000)) == pytest.approx(27.6, abs=0.05)
-    assert p.variance(1) == pytest.approx(p.noise_scale**2, rel=1e-12)
+    assert p.variance(1) == pytest.approx(p.noise_scale**2, rel=1e-8)
+    assert p.variance(1) > p.noise_scale**2  # the grid of released sums
     unknown = sum_release.calibrate(2, horizon=None, budget=BUDGET)
     assert unknown.horizon == 10**9
 

@@ -16,6 +16,9 @@ namespace {
 std::atomic<std::size_t> allocations{0};
 }
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // the pair below matches
+#endif
 void* operator new(std::size_t size) {
   ++allocations;
   if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
@@ -50,7 +53,7 @@ std::unique_ptr<TreeFrankWolfe> make(double p, const char* method, std::uint64_t
   return std::make_unique<TreeFrankWolfe>(
       std::make_shared<domains::LpBall>(kDimension, p, 1.0), losses::GlmLoss{},
       losses::RecordClipper(kDimension, 1.0, q, no_bound), settings,
-      ContinualSum(kDimension, kRounds / batch, std::move(process),
+      ContinualSum(kDimension, kRounds / batch, std::move(process), law.scale,
                    std::make_unique<Source>(Key{1, 2, 3}, 4)),
       start.data());
 }
@@ -77,8 +80,8 @@ TEST_CASE("rounds do not allocate") {
     for (double p : {1.0, 1.5, 2.0, 4.0}) {
       auto learner = make(p, method);
       const std::size_t before = allocations;
-      learner->run(stream.features.data(), stream.labels.data(), kRounds, losses.data(),
-                   decisions.data(), changed.data());
+      learner->run(learner->enter(), stream.features.data(), stream.labels.data(), kRounds,
+                   losses.data(), decisions.data(), changed.data());
       CHECK(allocations == before);
     }
   }
@@ -93,8 +96,8 @@ TEST_CASE("run equals observe, also through a saved state") {
   for (std::uint64_t batch : {1, 3}) {
     auto whole = make(1.5, "blt", batch);
     std::vector<double> decisions(kRounds * kDimension);
-    whole->run(stream.features.data(), stream.labels.data(), kRounds, nullptr, decisions.data(),
-               nullptr);
+    whole->run(whole->enter(), stream.features.data(), stream.labels.data(), kRounds, nullptr,
+               decisions.data(), nullptr);
     auto single = make(1.5, "blt", batch);
     std::vector<double> theta(static_cast<std::size_t>(kDimension));
     for (std::uint64_t t = 0; t < kRounds; ++t) {
@@ -121,8 +124,8 @@ TEST_CASE("a round that was not decided, or is past the horizon, is refused") {
   CHECK_THROWS_AS(learner->observe(1, stream.features.data(), 0.0), RoundOrderError);
   learner->observe(0, stream.features.data(), 0.0);
   CHECK_THROWS_AS(learner->observe(0, stream.features.data(), 0.0), RoundOrderError);
-  CHECK_THROWS_AS(learner->run(stream.features.data(), stream.labels.data(), kRounds, nullptr,
-                               nullptr, nullptr),
+  CHECK_THROWS_AS(learner->run(learner->enter(), stream.features.data(), stream.labels.data(),
+                               kRounds, nullptr, nullptr, nullptr),
                   HorizonExceeded);
   CHECK(learner->round() == 1);
 }
@@ -145,11 +148,12 @@ TEST_CASE("other threads are refused while the learner runs, and never see half 
       if (learner->round() > kRounds) ++seen;
     }
   });
+  while (seen == 0) std::this_thread::yield();
   for (std::uint64_t t = 0; t < kRounds; ++t) {
     for (;;) {  // the watcher may hold the learner for a moment
       try {
-        learner->run(stream.features.data() + t * kDimension, stream.labels.data() + t, 1, nullptr,
-                     nullptr, nullptr);
+        learner->run(learner->enter(), stream.features.data() + t * kDimension,
+                     stream.labels.data() + t, 1, nullptr, nullptr, nullptr);
         break;
       } catch (const RoundOrderError&) {
         std::this_thread::yield();

@@ -135,7 +135,7 @@ TEST_CASE("blt: rows times the Toeplitz matrix of its coefficients give the pref
 
 TEST_CASE("the horizon ends before noise is drawn, and the state is unchanged") {
   auto source = std::make_unique<Source>(Key{}, 3);
-  ContinualSum sum(2, 3, make_tree(2, 3, {2.0, 1.0}), std::move(source));
+  ContinualSum sum(2, 3, make_tree(2, 3, {2.0, 1.0}), 1.0, std::move(source));
   const double g[2] = {1.0, -1.0};
   double out[2];
   for (int t = 0; t < 3; ++t) sum.push(g, out);
@@ -150,7 +150,7 @@ TEST_CASE("the horizon ends before noise is drawn, and the state is unchanged") 
 
 TEST_CASE("a clipper bounds summands and drops non-finite ones") {
   const losses::RecordClipper clipper(2, 1.0, 2.0, std::numeric_limits<double>::infinity());
-  ContinualSum sum(2, 4, make_silence(2), std::make_unique<Source>(Key{}, 0), clipper);
+  ContinualSum sum(2, 4, make_silence(2), 0.0, std::make_unique<Source>(Key{}, 0), clipper);
   double out[2];
   const double large[2] = {30.0, 40.0};
   sum.push(large, out);

@@ -81,7 +81,11 @@ def decisions(
         if t % batch == 0:
             total = total + leaf
             noise = sigma * (decode[k - 1] @ gaussians[: decode.shape[1]])
-            v = lmo(kind, p, size, total + noise)
+            released = total + noise
+            if sigma > 0:  # the grid of released sums
+                grid = 2.0 ** (np.floor(np.log2(sigma)) - 12)
+                released = grid * np.rint(released / grid)
+            v = lmo(kind, p, size, released)
             eta = step / (k + step)
             previous, theta = theta, theta + eta * (v - theta)
             leaf = np.zeros(d)

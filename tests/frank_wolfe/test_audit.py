@@ -149,7 +149,7 @@ def test_black_box_audit_of_the_decisions(noise_factor):
         calibrated.parameters,
         noise_scale=calibrated.parameters.noise_scale * noise_factor,
     )
-    learner = TreeFrankWolfe(domain, loss, horizon=horizon, budget=budget, parameters=parameters)
+    learner = TreeFrankWolfe(domain, loss, horizon=horizon, budget=None, parameters=parameters)
     counts = []
     for world, first in enumerate((1.0, -1.0)):
         rows = np.zeros((horizon, 1))

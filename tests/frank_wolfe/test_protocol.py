@@ -639,3 +639,91 @@ def test_two_threads_observing_one_decision_end_one_round():
     for thread in threads:
         thread.join()
     assert learner.round == 2000 - len(refused)
+
+
+def test_parameters_may_not_exceed_the_budget_beside_them():
+    strict, loose = dpoco.Budget(0.1, 1e-6), dpoco.Budget(5.0, 1e-6)
+    generous = make(budget=loose).parameters
+    with pytest.raises(dpoco.BudgetExceeded, match="over the budget"):
+        make(budget=strict, parameters=generous)
+    silent = make(budget=None).parameters
+    with pytest.raises(dpoco.BudgetExceeded):
+        make(budget=strict, parameters=silent)
+    kept = make(budget=loose, parameters=make(budget=strict).parameters)
+    assert kept.guarantee.epsilon < 1.0
+    assert make(budget=None, parameters=generous).guarantee.private  # the guarantee says what is
+
+
+@pytest.mark.parametrize(
+    "restated",
+    [
+        {"horizon": 30},
+        {"calibration": "paper"},
+        {"noise": "generalized_gaussian"},
+        {"sum_method": "tree"},
+        {"weights": "paper"},
+        {"step_scale": 2.0},
+        {"batch": 7},
+        {"relation": "zero_out"},
+    ],
+)
+def test_arguments_beside_parameters_must_agree(restated):
+    parameters = make().parameters
+    with pytest.raises(ValueError, match="contradicts"):
+        make(parameters=parameters, **restated)
+    same = {name: getattr(parameters, name) for name in restated}
+    assert make(parameters=parameters, **same).parameters == parameters
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_out_of_range_are_silent_zero_records():
+    want = make()
+    want.decide()
+    want.observe([0.0, 0.0, 0.0], 0.0)
+    records = [
+        ([10**400, 0, 0], 0.0),
+        ([0, -(10**30), 1], 10**400),
+        ([0.1, 0.2, 0.3], -(10**400)),
+        (np.array([np.longdouble("1e4000"), 0, 0]), 0.0),
+        (np.array([np.nan, 1, 2], dtype=np.float32), 0.0),
+        ([0.1, 0.2, 0.3], np.longdouble("1e4000")),
+    ]
+    for features, label in records:
+        learner = make()
+        learner.decide()
+        learner.observe(features, label)
+        if features[1] != -(10**30) or label == 10**400:
+            assert np.array_equal(learner.last_decision, want.last_decision)
+    with pytest.raises(TypeError, match="masked"):
+        make().run(np.ma.masked_array(np.zeros((2, 3)), mask=True), np.zeros(2))
+
+
+def test_a_long_run_keeps_other_threads_out_between_its_chunks():
+    learner = make(horizon=400_000)
+    X, y = stream(400_000)
+    refused = []
+
+    def meddle(done, total):
+        def other():
+            try:
+                learner.decide()
+                learner.observe(X1, 0.5)
+            except (dpoco.RoundOrderError, dpoco.HorizonExceeded):
+                refused.append(1)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+
+    trace = learner.run(X, y, progress=meddle)
+    assert len(trace) == learner.round == 400_000
+    assert len(refused) > 10
+
+
+@pytest.mark.parametrize(
+    "domain", [Simplex(1), Box([0.5, 0.5], [0.5, 0.5]), Box([0.0, 0.3], [1.0, 0.3])]
+)
+def test_degenerate_domains(domain):
+    learner = make(domain=domain)
+    learner.run(*stream(20, d=domain.dimension))
+    assert domain.contains(learner.last_decision)

@@ -98,8 +98,7 @@ def test_matches_the_independent_implementation(case, loss_name, method, variant
     trace = learner.run(features, targets)
     parameters = learner.parameters
     pushes = T // parameters.batch
-    key = Source.seeded(3).spawn()
-    engine = _core.Source(key._key, key._stream)
+    engine = _core.Source(**Source.seeded(3)._claim())
     gaussians = np.empty(pushes * d)
     engine.fill(2, gaussians)
     expected = reference.decisions(

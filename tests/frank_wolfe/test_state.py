@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ CONFIGURATIONS = [
     {"domain": Simplex(D), "loss": HuberLoss(1.0, 1.0), "sum_method": "honaker"},
     {"domain": Box([-1.0] * D, [1.0] * D), "loss": LinearLoss(1.0), "sum_method": "toeplitz"},
     {"domain": LpBall(D, 1.2), "loss": SquaredLoss(1.0, 1.0), "noise": "generalized_gaussian",
-     "batch": 3},
+     "norm_order": 3.0,     "batch": 3},
     {"domain": LpBall(D, 1.5), "loss": SquaredLoss(1.0, 1.0), "calibration": "paper"},
     {"domain": LpBall(D, 1.5), "loss": SquaredLoss(1.0, 1.0), "budget": None, "start": [0.1] * D},
 ]  # fmt: skip
@@ -279,3 +280,75 @@ def test_numpy_arguments_can_be_saved():
     loaded = TreeFrankWolfe._from_bytes(learner._to_bytes())
     assert loaded.parameters == learner.parameters
     assert np.array_equal(loaded.decide(), learner.decide())
+
+
+def test_a_subclass_is_not_saved_under_a_name_nobody_can_load():
+    class Mine(TreeFrankWolfe):
+        pass
+
+    learner = Mine(LpBall(D), SquaredLoss(), horizon=T, budget=dpoco.Budget(1.0, 1e-4))
+    with pytest.raises(dpoco.StateError, match="cannot be saved"):
+        learner.save("nowhere")
+
+
+def test_arguments_of_any_number_type_and_changed_arrays_can_be_saved():
+    start = np.full(D, 0.1)
+    learner = TreeFrankWolfe(
+        LpBall(D), SquaredLoss(), horizon=T, budget=dpoco.Budget(1.0, 1e-4), start=start,
+        step_scale=Fraction(3, 2),
+    )  # fmt: skip
+    start[:] = 7.0  # the caller's array is the caller's
+    loaded = TreeFrankWolfe._from_bytes(learner._to_bytes())
+    assert np.array_equal(loaded.decide(), np.full(D, 0.1))
+    assert loaded.parameters.step_scale == 1.5
+
+
+def test_headers_cannot_make_the_loader_allocate_what_the_file_does_not_hold(tmp_path):
+    huge = {"type": "LpBall", "dimension": 10**9, "p": 1.5, "radius": 2.0}
+    started = time.monotonic()
+    refused(resealed(_set("object.arguments.domain", huge)), tmp_path)
+    assert time.monotonic() - started < 5
+    data = saved()
+    nested = b"[" * 100_000 + b"]" * 100_000
+    frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(nested), 0) + nested
+    assert data
+    refused(frame + hashlib.sha256(frame).digest(), tmp_path)
+
+
+def _with_words(payload, changes):
+    words = bytearray(payload)
+    for at, value in changes.items():
+        struct.pack_into("<Q" if isinstance(value, int) else "<d", words, at % len(words), value)
+    return bytes(words)
+
+
+@pytest.mark.parametrize("index", [0, 1, 2, 3, 4])
+def test_payloads_that_would_reuse_noise_or_leave_the_domain_are_refused(index, tmp_path):
+    learner = make(CONFIGURATIONS[index])
+    play(learner, 0, 20)
+    header, payload = _state.unpack(learner._to_bytes())
+
+    def refuse(changes):
+        text = json.dumps(header).encode()
+        body = _with_words(payload, changes)
+        frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(text), len(body)) + text + body
+        refused(frame + hashlib.sha256(frame).digest(), tmp_path)
+
+    gaussian, word = -48 + 2 * 8, -48
+    moved = word if index == 4 else gaussian  # generalized Gaussian: one sign word a vector
+    for position in (0, 1, 10**6):
+        refuse({moved: position})
+    for value in (float("nan"), float("inf"), 50.0):
+        refuse({16: value})  # the decision's first coordinate
+
+
+def test_a_square_root_state_with_missing_draws_is_refused(tmp_path):
+    learner = make(CONFIGURATIONS[3])
+    play(learner, 0, 20)
+    header, payload = _state.unpack(learner._to_bytes())
+    rows = struct.pack("<QQ", 20, 20 * D)
+    at = payload.index(rows)
+    shorter = payload[:at] + struct.pack("<QQ", 0, 0) + payload[at + 16 + 20 * D * 8 :]
+    text = json.dumps(header).encode()
+    frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(text), len(shorter)) + text + shorter
+    refused(frame + hashlib.sha256(frame).digest(), tmp_path)

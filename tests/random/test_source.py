@@ -105,13 +105,19 @@ def test_entropy_sources_differ():
     assert not np.array_equal(Source().words(8), Source().words(8))
 
 
-def test_spawned_streams_are_distinct_and_only_the_root_spawns():
-    root = Source.seeded(3)
-    children = [root.spawn() for _ in range(20)]
-    words = {tuple(source.words(4).tolist()) for source in [root, *children]}
-    assert len(words) == 21
-    with pytest.raises(ValueError, match="spawn"):
-        children[0].spawn()
+def test_spawned_sources_are_distinct_and_reproducible():
+    def family():
+        root = Source.seeded(3)
+        children = [root.spawn() for _ in range(20)]
+        return [root, *children, *(child.spawn() for child in children)]
+
+    words = [tuple(source.words(4).tolist()) for source in family()]
+    assert len(set(words)) == 41
+    assert [tuple(source.words(4).tolist()) for source in family()] == words
+    assert all(source.is_seeded for source in family())
+    entropy = Source()
+    assert not entropy.spawn().is_seeded
+    assert not np.array_equal(entropy.spawn().words(4), entropy.spawn().words(4))
 
 
 def test_learners_given_one_source_share_no_stream():
@@ -218,3 +224,18 @@ def test_a_compiled_generator_refuses_to_draw_in_a_child():
     seeded = Source.seeded(4)
     expected = Source.seeded(4).words(2).tobytes()
     assert in_child(lambda: seeded.words(2).tobytes()) == expected
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_during_a_long_fill_does_not_leave_the_child_waiting():
+    import threading
+
+    source = Source()
+    out = np.empty(30_000_000)
+    filler = threading.Thread(target=lambda: dpoco.noise.gaussian(source, out=out))
+    filler.start()
+    while not source._lock.locked() and filler.is_alive():
+        pass
+    answer = in_child(lambda: source.words(1).tobytes())
+    filler.join()
+    assert len(answer) == 8

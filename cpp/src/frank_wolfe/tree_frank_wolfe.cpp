@@ -157,9 +157,9 @@ void TreeFrankWolfe::observe_gradients(std::uint64_t decided, const double* at_d
   finish_round();
 }
 
-void TreeFrankWolfe::run(const double* features, const double* labels, std::uint64_t rounds,
-                         double* losses, double* decisions, std::uint8_t* changed) {
-  const auto entry = exclusive_.enter();
+void TreeFrankWolfe::run(const Exclusive::Entry&, const double* features, const double* labels,
+                         std::uint64_t rounds, double* losses, double* decisions,
+                         std::uint8_t* changed) {
   require(rounds);
   const std::size_t d = theta_.size();
   const bool linear = labels == nullptr;
@@ -185,14 +185,22 @@ void TreeFrankWolfe::write(Archive& archive) const {
 }
 
 void TreeFrankWolfe::read(ArchiveReader& archive) {
-  round_ = archive.word_below(settings_.horizon + 1);
-  step_ = 1 + round_ / settings_.batch;
-  pending_ = round_ % settings_.batch;
+  const std::uint64_t round = archive.word_below(settings_.horizon + 1);
+  step_ = 1 + round / settings_.batch;
+  pending_ = round % settings_.batch;
   archive.reals(theta_.data(), theta_.size());
   archive.reals(previous_.data(), previous_.size());
   archive.reals(leaf_.data(), leaf_.size());
   sum_.read(archive);
+  round_ = round;
+  constexpr double kTolerance = 1e-6;
+  const auto finite = [](double value) { return std::isfinite(value); };
   if (sum_.round() != step_ - 1) throw StateError("state holds an impossible round");
+  if (!domain_->contains(theta_.data(), kTolerance) ||
+      !domain_->contains(previous_.data(), kTolerance) ||
+      !std::all_of(leaf_.begin(), leaf_.end(), finite)) {
+    throw StateError("state holds a decision outside the domain");
+  }
 }
 
 }  // namespace dpoco::frank_wolfe

@@ -1,6 +1,7 @@
 #include "dpoco/mechanisms/continual_sum.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <utility>
 
@@ -8,13 +9,21 @@
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::mechanisms {
+namespace {
+
+// Fine enough to add less than 1e-8 of the variance, coarse enough that a cell holds about 2^40
+// doubles, so that the cells' probabilities no longer depend on where the noise's doubles lie.
+constexpr int kGridBits = 12;
+
+}  // namespace
 
 ContinualSum::ContinualSum(Index dimension, std::uint64_t horizon,
-                           std::unique_ptr<NoiseProcess> process,
+                           std::unique_ptr<NoiseProcess> process, double noise_scale,
                            std::unique_ptr<random::Source> source,
                            std::optional<losses::RecordClipper> clipper)
     : dimension_(dimension),
       horizon_(horizon),
+      grid_(noise_scale > 0.0 ? std::ldexp(1.0, std::ilogb(noise_scale) - kGridBits) : 0.0),
       process_(std::move(process)),
       source_(std::move(source)),
       clipper_(std::move(clipper)),
@@ -29,10 +38,10 @@ void ContinualSum::require(std::uint64_t rounds) const {
   source_->check_process();
 }
 
-void ContinualSum::push(const double* g, double* out) { run(g, 1, out); }
+void ContinualSum::push(const double* g, double* out) { run(enter(), g, 1, out); }
 
-void ContinualSum::run(const double* values, std::uint64_t rounds, double* out) {
-  const auto entry = exclusive_.enter();
+void ContinualSum::run(const Exclusive::Entry&, const double* values, std::uint64_t rounds,
+                       double* out) {
   require(rounds);
   for (std::uint64_t t = 0; t < rounds; ++t, values += sum_.size(), out += sum_.size()) {
     add(values, out);
@@ -48,6 +57,7 @@ void ContinualSum::add(const double* g, double* out) {
   const double multiplier = clipper_ ? clipper_->multiplier(row_.data()) : 1.0;
   if (multiplier > 0.0) simd::kernels().axpy(multiplier, row_.data(), sum_.size(), sum_.data());
   for (std::size_t i = 0; i < sum_.size(); ++i) out[i] = sum_[i] + noise[i];
+  if (grid_ > 0.0) simd::kernels().round_to(grid_, sum_.size(), out);
 }
 
 void ContinualSum::write(Archive& archive) const {
@@ -59,10 +69,17 @@ void ContinualSum::write(Archive& archive) const {
 }
 
 void ContinualSum::read(ArchiveReader& archive) {
-  round_ = archive.word_below(horizon_ + 1);
+  const std::uint64_t round = archive.word_below(horizon_ + 1);
   archive.reals(sum_.data(), sum_.size());
-  process_->read(archive);
+  process_->read(archive, round);
   source_->read(archive);
+  const auto finite = [](double value) { return std::isfinite(value); };
+  if (!std::all_of(sum_.begin(), sum_.end(), finite)) throw StateError("state holds no sum");
+  // A generator behind its round would draw noise again that was already used.
+  if (!process_->matches(round, *source_)) {
+    throw StateError("state holds a generator at another round");
+  }
+  round_ = round;
 }
 
 }  // namespace dpoco::mechanisms

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "dpoco/core/errors.hpp"
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::mechanisms {
@@ -26,6 +27,14 @@ class Draws {
   const double* next(Source& source) {
     sampler_.sample(source, fresh_.data());
     return fresh_.data();
+  }
+
+  // Every vector takes a fixed number of Gaussians, or of sign words for other orders.
+  bool account_for(std::uint64_t vectors, const Source& source) const {
+    const std::uint64_t d = fresh_.size();
+    return sampler_.order() == 2.0
+               ? source.position(random::Variate::gaussian) == vectors * d
+               : source.position(random::Variate::word) == vectors * ((d + 63) / 64);
   }
 
  private:
@@ -72,7 +81,10 @@ class Tree final : public NoiseProcess {
     return extend_prefix(prefix_, t, std::countr_zero(t), draws_.next(source), d_);
   }
   void write(Archive& archive) const override { prefix_.write(archive); }
-  void read(ArchiveReader& archive) override { prefix_.read(archive); }
+  void read(ArchiveReader& archive, std::uint64_t) override { prefix_.read(archive); }
+  bool matches(std::uint64_t round, const Source& source) const override {
+    return draws_.account_for(round, source);
+  }
 
  private:
   std::size_t d_;
@@ -112,9 +124,13 @@ class Honaker final : public NoiseProcess {
     error_.write(archive);
     prefix_.write(archive);
   }
-  void read(ArchiveReader& archive) override {
+  void read(ArchiveReader& archive, std::uint64_t) override {
     error_.read(archive);
     prefix_.read(archive);
+  }
+  bool matches(std::uint64_t round, const Source& source) const override {
+    // One draw per completed node: 2 t - popcount(t).
+    return draws_.account_for(2 * round - static_cast<std::uint64_t>(std::popcount(round)), source);
   }
 
  private:
@@ -152,10 +168,14 @@ class Toeplitz final : public NoiseProcess {
     archive.word(history_.size() / d_);
     archive.reals(history_.data(), history_.size());
   }
-  void read(ArchiveReader& archive) override {
-    std::vector<double> history(d_ * archive.word_below(coefficients_.size() + 1));
+  void read(ArchiveReader& archive, std::uint64_t round) override {
+    if (archive.word() != round) throw StateError("state holds another number of draws");
+    std::vector<double> history(d_ * round);
     archive.reals(history.data(), history.size());
     history_.assign(history.begin(), history.end());
+  }
+  bool matches(std::uint64_t round, const Source& source) const override {
+    return draws_.account_for(round, source);
   }
 
  private:
@@ -190,9 +210,12 @@ class BufferedToeplitz final : public NoiseProcess {
     archive.reals(buffers_.data(), buffers_.size());
     archive.reals(total_.data(), total_.size());
   }
-  void read(ArchiveReader& archive) override {
+  void read(ArchiveReader& archive, std::uint64_t) override {
     archive.reals(buffers_.data(), buffers_.size());
     archive.reals(total_.data(), total_.size());
+  }
+  bool matches(std::uint64_t round, const Source& source) const override {
+    return draws_.account_for(round, source);
   }
 
  private:
@@ -209,7 +232,8 @@ class Silence final : public NoiseProcess {
 
   const double* advance(std::uint64_t, Source&) override { return zero_.data(); }
   void write(Archive&) const override {}
-  void read(ArchiveReader&) override {}
+  void read(ArchiveReader&, std::uint64_t) override {}
+  bool matches(std::uint64_t, const Source&) const override { return true; }
 
  private:
   std::vector<double> zero_;

@@ -124,13 +124,15 @@ DPOCO_INLINE double laplace_of(std::uint64_t j) {
   return el::from_bits(el::to_bits(e) ^ (j << 63));
 }
 
-// (cos, sin)(2 pi t), t = the top 52 bits of j as a fraction: the quadrant is removed exactly.
+// A uniform point of the circle from 64 bits: the top two are the quadrant, the others an angle in
+// it, measured from the nearer axis. So the small coordinate keeps its relative precision, too:
+// an angle on a coarse grid would show in the ratio of two coordinates.
 DPOCO_INLINE void circle_point(std::uint64_t j, double& cosine, double& sine) {
-  const double t = el::from_bits((j >> 12) | 0x3ff0000000000000ULL) - 1.0;
-  const double shifted = 4.0 * t + el::kRoundMagic;
-  const double quadrant = shifted - el::kRoundMagic;
-  const std::uint64_t q = el::to_bits(shifted);
-  const double x = 6.283185307179586 * (t - 0.25 * quadrant);
+  constexpr double kTwoToMinus62 = 2.168404344971009e-19;
+  constexpr std::uint64_t kMask = (1ULL << 62) - 1;
+  const double u = half_up(j & kMask) * kTwoToMinus62;
+  const double complement = half_up(~j & kMask) * kTwoToMinus62;
+  const double x = 1.5707963267948966 * (u < complement ? u : complement);
   const double z = x * x;
   const double s =
       x + x * z *
@@ -147,7 +149,9 @@ DPOCO_INLINE void circle_point(std::uint64_t j, double& cosine, double& sine) {
                 z * (2.48015872894767294178e-05 +
                      z * (-2.75573143513906633035e-07 +
                           z * (2.08757232129817482790e-09 + z * -1.13596475577881948265e-11)))));
-  const std::uint64_t swap = 0 - (q & 1);
+  // Past the diagonal of its quadrant (bit 61) the roles swap; a quarter turn (bit 62) swaps again.
+  const std::uint64_t q = j >> 62;
+  const std::uint64_t swap = 0 - (((j >> 61) ^ q) & 1);
   const std::uint64_t cb = el::to_bits(c);
   const std::uint64_t sb = el::to_bits(s);
   cosine = el::from_bits(((cb & ~swap) | (sb & swap)) ^ (((q + 1) & 2) << 62));
@@ -341,6 +345,16 @@ void axpy(double a, const double* x, std::size_t n, double* y) {
   for (; i < n; ++i) y[i] += a * x[i];
 }
 
+void round_to(double grid, std::size_t n, double* x) {
+  const double inverse = 1.0 / grid;  // a power of two: exact
+  for (std::size_t i = 0; i < n; ++i) {
+    const double scaled = x[i] * inverse;
+    const double rounded = (scaled + el::kRoundMagic) - el::kRoundMagic;
+    // From 2^51 on the sum above would be inexact; such a value is left as it is.
+    x[i] = (__builtin_fabs(scaled) < 2251799813685248.0 ? rounded : scaled) * grid;
+  }
+}
+
 void blt_step(const double* z, std::size_t n, std::size_t buffers, const double* keep,
               const double* omega, double* state, double* total) {
   std::size_t i = 0;
@@ -377,6 +391,7 @@ const Kernels DPOCO_VARIANT = {DPOCO_VARIANT_NAME,
                                exp,
                                log,
                                axpy,
+                               round_to,
                                blt_step};
 
 }  // namespace dpoco::simd

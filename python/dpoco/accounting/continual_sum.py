@@ -35,6 +35,7 @@ __all__ = [
     "draws",
     "max_error",
     "noise_sigma",
+    "release_grid",
     "resolve_horizon",
     "root_mean_square_row",
     "row_norm",
@@ -190,6 +191,14 @@ def choose_method(horizon: int | None, noise: str = "gaussian") -> str:
     allowed = [m for m in METHODS if m != "toeplitz" or n <= TOEPLITZ_LIMIT]
     best = min(allowed, key=lambda method: max_error(method, n))
     return best if max_error(best, n) < 0.99 * max_error("blt", n) else "blt"
+
+
+def release_grid(noise_scale: float) -> float:
+    """Return the spacing of the grid released sums are rounded to: 2^(floor(log2 scale) - 12).
+
+    Post-processing, for free; it hides the floating-point grid of the noise. 0 without noise.
+    """
+    return 2.0 ** (math.frexp(noise_scale)[1] - 1 - 12) if noise_scale > 0.0 else 0.0
 
 
 def noise_sigma(method: str, horizon: int | None, sensitivity: float, mu: float) -> float:

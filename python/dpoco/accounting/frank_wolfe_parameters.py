@@ -112,7 +112,8 @@ class TreeFrankWolfeParameters:
         if self.pushes != self.horizon // self.batch:
             raise ValueError("pushes must be horizon // batch")
         check_scale(self.noise_scale, self.mu)
-        positive_float("loss_range", self.loss_range)
+        if not real_float("loss_range", self.loss_range) >= 0.0:
+            raise ValueError("loss_range must be at least 0")
         if not real_float("predicted_error", self.predicted_error) >= 0.0:
             raise ValueError("predicted_error must be at least 0")
 

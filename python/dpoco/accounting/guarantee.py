@@ -19,6 +19,7 @@ from typing import Any
 from dpoco._validation import choice
 from dpoco.accounting import events
 from dpoco.accounting._records import plain_float, read_record
+from dpoco.accounting.budget import Budget
 from dpoco.accounting.truncation import (
     charged_delta,
     charged_epsilon,
@@ -26,7 +27,7 @@ from dpoco.accounting.truncation import (
     charged_gaussian_epsilon,
 )
 from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
-from dpoco.errors import StateError
+from dpoco.errors import BudgetExceeded, StateError
 
 __all__ = ["Guarantee"]
 
@@ -200,6 +201,14 @@ class Guarantee:
             )
         return min(candidates)
 
+    def require(self, budget: Budget) -> None:
+        """Raise `BudgetExceeded` unless the guarantee is at least as strong as `budget`."""
+        if not self.private or not self.delta_at(budget.epsilon) <= budget.delta * (1.0 + 1e-9):
+            raise BudgetExceeded(
+                f"the parameters give epsilon = {self.epsilon_at(budget.delta):.6g} at delta = "
+                f"{budget.delta:.6g}, over the budget's {budget.epsilon:.6g}"
+            )
+
     @property
     def curve(self) -> Callable[[float], float]:
         """The privacy curve, epsilon -> delta: the method `delta_at`."""
@@ -261,7 +270,8 @@ class Guarantee:
     def __repr__(self) -> str:
         """Return one line."""
         if not self.private:
-            return f"<Guarantee: none, {self.horizon} rounds without privacy>"
+            doubt = "beyond what is accounted for" if self.noise_scale > 0.0 else "without privacy"
+            return f"<Guarantee: none, {self.horizon} rounds {doubt}>"
         doubt = "" if self.certified else ", not certified"
         return (
             f"<Guarantee: epsilon={self.epsilon:.6g}, delta={self.delta:.6g}, "

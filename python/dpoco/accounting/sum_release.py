@@ -93,7 +93,9 @@ class ContinualSumParameters:
     def variance(self, t: int) -> float:
         """Return the variance of each coordinate of the noise in the sum of round t."""
         row = float(continual_sum.row_norm(self.method, t, self.horizon))
-        return (self.noise_scale * row) ** 2 * coordinate_variance(self.norm_order, self.dimension)
+        draw = coordinate_variance(self.norm_order, self.dimension)
+        grid = continual_sum.release_grid(self.noise_scale)
+        return (self.noise_scale * row) ** 2 * draw + grid**2 / 12.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry and `from_dict` restores exactly."""

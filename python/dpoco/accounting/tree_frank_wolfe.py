@@ -248,7 +248,8 @@ def guarantee(
         claimed=claimed,
         paper_epsilon=paper_epsilon,
     )
-    if claimed is not None and not result.delta_at(claimed[0]) <= claimed[1]:
+    # The slack covers the rounding of the composition's own epsilon, at a single push.
+    if claimed is not None and not result.delta_at(claimed[0]) <= claimed[1] * (1.0 + 1e-9):
         raise CalibrationError(
             f"the published claim (epsilon = {claimed[0]:.6g}, delta = {claimed[1]:.3g}) is false "
             f"for this noise: exact delta {result.delta_at(claimed[0]):.3g}"

@@ -49,6 +49,9 @@ class TreeFrankWolfe {
   const mechanisms::ContinualSum& sum() const noexcept { return sum_; }
   mechanisms::ContinualSum& sum() noexcept { return sum_; }
 
+  // Keeps other threads out for as long as it lives; throws RoundOrderError if one is in.
+  [[nodiscard]] Exclusive::Entry enter() const { return exclusive_.enter(); }
+
   // One round: the one in which `decided` rounds were over when its decision was asked for. Each
   // throws RoundOrderError if that is not the current round, HorizonExceeded past the horizon and
   // StateError in a forked child, before any draw, state unchanged. Non-finite records count as
@@ -61,8 +64,9 @@ class TreeFrankWolfe {
   // Many rounds of generalised linear (labels given) or linear (labels null) losses; rows are
   // contiguous. decisions (rounds x d) and changed (rounds) may be null. losses are evaluated on
   // the clipped record: they are not private.
-  void run(const double* features, const double* labels, std::uint64_t rounds, double* losses,
-           double* decisions, std::uint8_t* changed);
+  // As for ContinualSum::run, the caller enters.
+  void run(const Exclusive::Entry& entered, const double* features, const double* labels,
+           std::uint64_t rounds, double* losses, double* decisions, std::uint8_t* changed);
 
   // The leaf of a record at given decisions in the current round: what an audit compares between
   // neighbouring streams. Reads private data; not a release.

@@ -13,14 +13,17 @@
 
 namespace dpoco::mechanisms {
 
-// Private running sums of a stream of vectors: after round t, sum_{i <= t} g_i + noise_t. The
+// Private running sums of a stream of vectors: after round t, sum_{i <= t} g_i + noise_t, rounded
+// to a grid of 2^-12 to 2^-13 noise scales. The rounding is post-processing: it costs nothing and
+// hides the floating-point grid of the noise, which would show what was added to it. The
 // summands may depend on everything released before. With a clipper every summand is brought into
 // its bounds here; without one the caller has bounded it already (docs/privacy/continual_sum.md).
 class ContinualSum {
  public:
-  // Owns the source: its draws belong to this sum alone.
+  // Owns the source: its draws belong to this sum alone. noise_scale is the process's scale, from
+  // which the grid follows; 0 leaves sums as they are.
   ContinualSum(Index dimension, std::uint64_t horizon, std::unique_ptr<NoiseProcess> process,
-               std::unique_ptr<random::Source> source,
+               double noise_scale, std::unique_ptr<random::Source> source,
                std::optional<losses::RecordClipper> clipper = std::nullopt);
 
   // Throws HorizonExceeded if fewer than `rounds` rounds are left, StateError in a forked child.
@@ -29,8 +32,12 @@ class ContinualSum {
   // Adds g (dimension entries; a non-finite one counts as zero if there is a clipper) and writes
   // the released sum to out. Throws as `require(1)`, before any draw and with nothing changed.
   void push(const double* g, double* out);
-  // push for `rounds` contiguous rows; throws as `require(rounds)` before the first.
-  void run(const double* values, std::uint64_t rounds, double* out);
+  // Keeps other threads out for as long as it lives; throws RoundOrderError if one is in.
+  [[nodiscard]] Exclusive::Entry enter() const { return exclusive_.enter(); }
+  // push for `rounds` contiguous rows; throws as `require(rounds)` before the first. A caller that
+  // shares a lock with other users of this object enters before it gives that lock up.
+  void run(const Exclusive::Entry& entered, const double* values, std::uint64_t rounds,
+           double* out);
 
   Index dimension() const noexcept { return dimension_; }
   std::uint64_t round() const noexcept { return round_; }
@@ -48,6 +55,7 @@ class ContinualSum {
 
   Index dimension_;
   std::uint64_t horizon_;
+  double grid_;
   SharedCount round_;
   std::unique_ptr<NoiseProcess> process_;
   std::unique_ptr<random::Source> source_;

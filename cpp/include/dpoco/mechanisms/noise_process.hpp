@@ -33,7 +33,10 @@ class NoiseProcess {
   // the next call. Rounds must come in order.
   virtual const double* advance(std::uint64_t t, random::Source& source) = 0;
   virtual void write(Archive& archive) const = 0;
-  virtual void read(ArchiveReader& archive) = 0;
+  // For a process just built; round is the last t that was advanced to.
+  virtual void read(ArchiveReader& archive, std::uint64_t round) = 0;
+  // Whether the source is where `round` rounds of this process alone leave it.
+  virtual bool matches(std::uint64_t round, const random::Source& source) const = 0;
 };
 
 // horizon >= 1 is the largest t. Throws std::invalid_argument for bad sizes or parameters.

@@ -45,6 +45,8 @@ struct Kernels {
   void (*log)(const double* x, std::size_t n, double* out);
   // y += a x
   void (*axpy)(double a, const double* x, std::size_t n, double* y);
+  // Rounds each entry to the nearest multiple of grid, a power of two.
+  void (*round_to)(double grid, std::size_t n, double* x);
   // Buffered linear Toeplitz step on `buffers` rows of length n (see mechanisms/noise_process.hpp):
   // w = z - sum_j omega_j S_j;  S_j <- (1 - s_j) S_j + w;  total += w.
   void (*blt_step)(const double* z, std::size_t n, std::size_t buffers, const double* keep,
