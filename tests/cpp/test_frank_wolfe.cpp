@@ -93,7 +93,7 @@ TEST_CASE("rounds do not allocate") {
 
 TEST_CASE("run equals observe, also through a saved state") {
   const Stream stream;
-  for (std::uint64_t batch : {1, 3}) {
+  for (std::uint64_t batch : {1U, 3U}) {
     auto whole = make(1.5, "blt", batch);
     std::vector<double> decisions(kRounds * kDimension);
     whole->run(whole->enter(), stream.features.data(), stream.labels.data(), kRounds, nullptr,

@@ -76,12 +76,13 @@ TEST_CASE("honaker: node estimates combine own draw and children by inverse vari
     std::vector<std::vector<Eigen::VectorXd>> by_level(64, std::vector<Eigen::VectorXd>(n + 1));
     Index next = 0;
     for (std::uint64_t t = 1; t <= n; ++t) {
-      for (int level = 0; level <= std::countr_zero(t); ++level) {
+      for (std::size_t level = 0; level <= static_cast<std::size_t>(std::countr_zero(t)); ++level) {
         Eigen::VectorXd own = Eigen::VectorXd::Unit(total, next++);
         if (level > 0) {
           const auto& left = by_level[level - 1][t - (1ULL << (level - 1))];
           const auto& right = by_level[level - 1][t];
-          const double v = std::exp2(level - 1) / (std::exp2(level) - 1.0);
+          const double whole = std::exp2(static_cast<double>(level));
+          const double v = 0.5 * whole / (whole - 1.0);
           const double w = 1.0 / (1.0 + 1.0 / (2.0 * v));
           own = w * own + (1.0 - w) * (left + right);
           CHECK(own.squaredNorm() == doctest::Approx(w).epsilon(1e-12));
@@ -89,7 +90,8 @@ TEST_CASE("honaker: node estimates combine own draw and children by inverse vari
         by_level[level][t] = own;
       }
       for (std::uint64_t e = t; e > 0; e &= e - 1) {
-        rows.row(static_cast<Index>(t) - 1) += by_level[std::countr_zero(e)][e].transpose();
+        rows.row(static_cast<Index>(t) - 1) +=
+            by_level[static_cast<std::size_t>(std::countr_zero(e))][e].transpose();
       }
     }
     check_rows(*make_honaker(3, n, {2.0, 1.0}), n, rows);

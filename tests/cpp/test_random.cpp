@@ -99,7 +99,7 @@ TEST_CASE("every kernel gives the same bits on every instruction set") {
       all.insert(all.end(), one.begin(), one.end());
     }
     const std::vector<double> x(all.begin() + 1024, all.begin() + 2048);  // Gaussians
-    for (std::size_t n : {1, 7, 8, 9, 10, 64, 1001}) {
+    for (std::size_t n : {1U, 7U, 8U, 9U, 10U, 64U, 1001U}) {
       all.push_back(k.dot(x.data(), x.data() + 10, n));
       all.push_back(k.sum(x.data(), n));
       all.push_back(k.max_abs(x.data(), n));
@@ -157,7 +157,7 @@ TEST_CASE("draws are the same however they are split, and after a restore") {
     whole.fill(kind, want.data(), want.size());
     std::vector<double> got(want.size());
     std::size_t at = 0;
-    for (std::size_t part : {1, 127, 1, 128, 300, 2, 500, 441}) {
+    for (std::size_t part : {1U, 127U, 1U, 128U, 300U, 2U, 500U, 441U}) {
       Archive archive;
       split.write(archive);
       const std::string bytes = archive.take();
