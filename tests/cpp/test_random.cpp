@@ -113,12 +113,25 @@ TEST_CASE("every kernel gives the same bits on every instruction set") {
       all.insert(all.end(), out.begin(), out.end());
       k.axpy(0.7, x.data(), n, out.data());
       all.insert(all.end(), out.begin(), out.end());
-      std::vector<double> state(3 * n, 0.25);
-      const double keep[3] = {0.9, 0.99, 0.5};
-      const double omega[3] = {0.1, 0.02, 0.3};
-      k.blt_step(x.data(), n, 3, keep, omega, state.data(), out.data());
-      all.insert(all.end(), state.begin(), state.end());
+      std::vector<double> sum(n, 0.5);
+      k.extend(nullptr, x.data(), 1.3, n, sum.data(), out.data());
+      k.extend(out.data(), x.data() + 10, 1.3, n, sum.data(), out.data());
+      k.release(0.7, x.data() + 5, x.data(), 0.0, n, sum.data(), out.data());
       all.insert(all.end(), out.begin(), out.end());
+      k.release(0.7, x.data() + 5, x.data(), 0.125, n, sum.data(), out.data());
+      all.insert(all.end(), sum.begin(), sum.end());
+      all.insert(all.end(), out.begin(), out.end());
+      const double keep[5] = {0.9, 0.99, 0.5, 0.7, 0.999};
+      const double omega[5] = {0.1, 0.02, 0.3, 0.2, 0.01};
+      for (std::size_t buffers : {3U, 5U}) {
+        constexpr std::size_t kRounds = 4;
+        std::vector<double> state(buffers * n, 0.25);
+        std::vector<double> rows(kRounds * n);
+        for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = x[i % x.size()];
+        k.blt(kRounds, n, 1.3, buffers, keep, omega, state.data(), out.data(), rows.data());
+        all.insert(all.end(), state.begin(), state.end());
+        all.insert(all.end(), rows.begin(), rows.end());
+      }
     }
     dpoco::simd::select("auto");
     return all;

@@ -53,11 +53,13 @@ void LpBall::minimize_linear(const double* g, double* v) const noexcept {
       return minimize_two(g, v);
     case Kind::general:
       return minimize_general(g, v);
-    case Kind::infinity:
+    case Kind::infinity: {
+      const double r = radius_;  // a copy: v might alias the member, which forbids vectorising
       for (Index i = 0; i < n; ++i) {
-        const double below = g[i] < 0.0 ? radius_ : 0.0;
-        v[i] = g[i] > 0.0 ? -radius_ : below;
+        const double below = g[i] < 0.0 ? r : 0.0;
+        v[i] = g[i] > 0.0 ? -r : below;
       }
+    }
   }
 }
 

@@ -15,6 +15,9 @@ namespace {
 // doubles, so that the cells' probabilities no longer depend on where the noise's doubles lie.
 constexpr int kGridBits = 12;
 
+// Short rounds are worked on many at once, as many as stay in the cache.
+constexpr std::uint64_t kBlockEntries = 2048;
+
 }  // namespace
 
 ContinualSum::ContinualSum(Index dimension, std::uint64_t horizon,
@@ -28,7 +31,8 @@ ContinualSum::ContinualSum(Index dimension, std::uint64_t horizon,
       source_(std::move(source)),
       clipper_(std::move(clipper)),
       sum_(dimension < 1 ? 0 : static_cast<std::size_t>(dimension), 0.0),
-      row_(sum_) {
+      noise_(sum_),
+      rows_(sum_) {
   if (dimension < 1) throw std::invalid_argument("dimension must be at least 1");
   if (!process_ || !source_) throw std::invalid_argument("process and source are required");
 }
@@ -43,21 +47,37 @@ void ContinualSum::push(const double* g, double* out) { run(enter(), g, 1, out);
 void ContinualSum::run(const Exclusive::Entry&, const double* values, std::uint64_t rounds,
                        double* out) {
   require(rounds);
-  for (std::uint64_t t = 0; t < rounds; ++t, values += sum_.size(), out += sum_.size()) {
-    add(values, out);
+  const std::size_t d = sum_.size();
+  const std::uint64_t most = std::max<std::uint64_t>(1, kBlockEntries / d);
+  while (rounds > 0) {
+    const std::uint64_t count = std::min(rounds, most);
+    add(values, count, out);
+    values += count * d;
+    out += count * d;
+    rounds -= count;
   }
 }
 
-void ContinualSum::add(const double* g, double* out) {
-  // Were the summand to change between the reading of its norm and its addition, the bound would
-  // not hold.
-  std::copy(g, g + row_.size(), row_.data());
-  round_ = round_ + 1;
-  const double* noise = process_->advance(round_, *source_);
-  const double multiplier = clipper_ ? clipper_->multiplier(row_.data()) : 1.0;
-  if (multiplier > 0.0) simd::kernels().axpy(multiplier, row_.data(), sum_.size(), sum_.data());
-  for (std::size_t i = 0; i < sum_.size(); ++i) out[i] = sum_[i] + noise[i];
-  if (grid_ > 0.0) simd::kernels().round_to(grid_, sum_.size(), out);
+void ContinualSum::add(const double* g, std::uint64_t rounds, double* out) {
+  const std::size_t d = sum_.size();
+  const std::size_t entries = rounds * d;
+  if (noise_.size() < entries) {
+    noise_.resize(entries);
+    rows_.resize(entries);
+  }
+  // Were a summand to change between the reading of its norm and its addition, the bound would not
+  // hold.
+  std::copy(g, g + entries, rows_.data());
+  process_->advance(round_ + 1, rounds, *source_, noise_.data());
+  round_ = round_ + rounds;
+  const auto release = simd::kernels().release;
+  double* row = rows_.data();
+  const double* noise = noise_.data();
+  for (std::uint64_t r = 0; r < rounds; ++r, row += d, noise += d, out += d) {
+    const double multiplier = clipper_ ? clipper_->multiplier(row) : 1.0;
+    if (multiplier == 0.0) std::fill(row, row + d, 0.0);  // it may hold a NaN
+    release(multiplier, row, noise, grid_, d, sum_.data(), out);
+  }
 }
 
 void ContinualSum::write(Archive& archive) const {

@@ -1,5 +1,6 @@
 #include "dpoco/mechanisms/noise_process.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <stdexcept>
 #include <utility>
@@ -18,28 +19,34 @@ std::size_t checked(Index dimension, std::uint64_t horizon) {
   return static_cast<std::size_t>(dimension);
 }
 
-// Fresh vectors of one law, drawn into a scratch row.
+// Fresh vectors of one law. The Gaussian's scale is left to the caller, who multiplies in passing.
 class Draws {
  public:
   Draws(Index dimension, NoiseLaw law)
-      : sampler_(dimension, law.order, law.scale), fresh_(static_cast<std::size_t>(dimension)) {}
+      : d_(static_cast<std::size_t>(dimension)),
+        gaussian_(law.order == 2.0),
+        scale_(gaussian_ ? law.scale : 1.0),
+        sampler_(dimension, law.order, law.scale) {}
 
-  const double* next(Source& source) {
-    sampler_.sample(source, fresh_.data());
-    return fresh_.data();
+  double scale() const noexcept { return scale_; }
+
+  // Writes `rows` vectors; scale() times each is one draw.
+  void next(Source& source, std::uint64_t rows, double* out) {
+    if (gaussian_) return source.fill(random::Variate::gaussian, out, rows * d_);
+    for (std::uint64_t r = 0; r < rows; ++r) sampler_.sample(source, out + r * d_);
   }
 
   // Every vector takes a fixed number of Gaussians, or of sign words for other orders.
   bool account_for(std::uint64_t vectors, const Source& source) const {
-    const std::uint64_t d = fresh_.size();
-    return sampler_.order() == 2.0
-               ? source.position(random::Variate::gaussian) == vectors * d
-               : source.position(random::Variate::word) == vectors * ((d + 63) / 64);
+    return gaussian_ ? source.position(random::Variate::gaussian) == vectors * d_
+                     : source.position(random::Variate::word) == vectors * ((d_ + 63) / 64);
   }
 
  private:
+  std::size_t d_;
+  bool gaussian_;
+  double scale_;
   noise::GeneralizedGaussian sampler_;
-  std::vector<double> fresh_;
 };
 
 // Rows of length d, one per level of the dyadic tree.
@@ -57,19 +64,13 @@ class Levels {
   std::vector<double> data_;
 };
 
-// prefix[level of t's lowest bit] = prefix[lowest bit of t without it] + node: the noise of the
-// prefix 1..t is one vector addition away from that of the prefix before the completed node.
-const double* extend_prefix(Levels& prefix, std::uint64_t t, int level, const double* node,
-                            std::size_t d) {
-  double* out = prefix[level];
+// prefix[level of t's lowest bit] = prefix[lowest bit of t without it] + scale node: the noise of
+// the prefix 1..t is one vector addition away from that of the prefix before the completed node.
+void extend_prefix(Levels& prefix, std::uint64_t t, const double* node, double scale, std::size_t d,
+                   double* out) {
   const std::uint64_t before = t & (t - 1);
-  if (before == 0) {
-    for (std::size_t i = 0; i < d; ++i) out[i] = node[i];
-  } else {
-    const double* base = prefix[std::countr_zero(before)];
-    for (std::size_t i = 0; i < d; ++i) out[i] = base[i] + node[i];
-  }
-  return out;
+  const double* base = before == 0 ? nullptr : prefix[std::countr_zero(before)];
+  simd::kernels().extend(base, node, scale, d, prefix[std::countr_zero(t)], out);
 }
 
 class Tree final : public NoiseProcess {
@@ -77,8 +78,11 @@ class Tree final : public NoiseProcess {
   Tree(Index dimension, std::uint64_t horizon, NoiseLaw law)
       : d_(checked(dimension, horizon)), draws_(dimension, law), prefix_(d_, horizon) {}
 
-  const double* advance(std::uint64_t t, Source& source) override {
-    return extend_prefix(prefix_, t, std::countr_zero(t), draws_.next(source), d_);
+  void advance(std::uint64_t t, std::uint64_t rounds, Source& source, double* out) override {
+    draws_.next(source, rounds, out);
+    for (std::uint64_t r = 0; r < rounds; ++r, out += d_) {
+      extend_prefix(prefix_, t + r, out, draws_.scale(), d_, out);
+    }
   }
   void write(Archive& archive) const override { prefix_.write(archive); }
   void read(ArchiveReader& archive, std::uint64_t) override { prefix_.read(archive); }
@@ -99,26 +103,11 @@ class Honaker final : public NoiseProcess {
         draws_(dimension, law),
         error_(d_, horizon),
         prefix_(d_, horizon),
+        own_(d_),
         current_(d_) {}
 
-  const double* advance(std::uint64_t t, Source& source) override {
-    const int top = std::countr_zero(t);
-    const double* leaf = draws_.next(source);
-    for (std::size_t i = 0; i < d_; ++i) current_[i] = leaf[i];
-    double variance = 1.0;  // of a level-0 estimate, in units of one draw
-    for (int level = 0; level < top; ++level) {
-      // The node's own draw (variance 1) against the sum of its children's estimates.
-      const double own_weight = 1.0 / (1.0 + 1.0 / (2.0 * variance));
-      const double* own = draws_.next(source);
-      const double* left = error_[level];
-      for (std::size_t i = 0; i < d_; ++i) {
-        current_[i] = own_weight * own[i] + (1.0 - own_weight) * (left[i] + current_[i]);
-      }
-      variance = own_weight;
-    }
-    double* kept = error_[top];
-    for (std::size_t i = 0; i < d_; ++i) kept[i] = current_[i];
-    return extend_prefix(prefix_, t, top, kept, d_);
+  void advance(std::uint64_t t, std::uint64_t rounds, Source& source, double* out) override {
+    for (std::uint64_t r = 0; r < rounds; ++r, out += d_) one_round(t + r, source, out);
   }
   void write(Archive& archive) const override {
     error_.write(archive);
@@ -128,26 +117,45 @@ class Honaker final : public NoiseProcess {
     error_.read(archive);
     prefix_.read(archive);
   }
+
   bool matches(std::uint64_t round, const Source& source) const override {
     // One draw per completed node: 2 t - popcount(t).
     return draws_.account_for(2 * round - static_cast<std::uint64_t>(std::popcount(round)), source);
   }
 
  private:
+  void one_round(std::uint64_t t, Source& source, double* out) {
+    const int top = std::countr_zero(t);
+    const double scale = draws_.scale();
+    draws_.next(source, 1, current_.data());
+    for (std::size_t i = 0; i < d_; ++i) current_[i] *= scale;
+    double variance = 1.0;  // of a level-0 estimate, in units of one draw
+    for (int level = 0; level < top; ++level) {
+      // The node's own draw (variance 1) against the sum of its children's estimates.
+      const double own_weight = 1.0 / (1.0 + 1.0 / (2.0 * variance));
+      draws_.next(source, 1, own_.data());
+      const double* left = error_[level];
+      for (std::size_t i = 0; i < d_; ++i) {
+        current_[i] = own_weight * (scale * own_[i]) + (1.0 - own_weight) * (left[i] + current_[i]);
+      }
+      variance = own_weight;
+    }
+    std::copy(current_.begin(), current_.end(), error_[top]);
+    extend_prefix(prefix_, t, current_.data(), 1.0, d_, out);
+  }
+
   std::size_t d_;
   Draws draws_;
   Levels error_;
   Levels prefix_;
+  std::vector<double> own_;
   std::vector<double> current_;
 };
 
 class Toeplitz final : public NoiseProcess {
  public:
   Toeplitz(Index dimension, std::uint64_t horizon, NoiseLaw law)
-      : d_(checked(dimension, horizon)),
-        draws_(dimension, law),
-        coefficients_(horizon),
-        total_(d_) {
+      : d_(checked(dimension, horizon)), draws_(dimension, law), coefficients_(horizon) {
     coefficients_[0] = 1.0;
     for (std::size_t k = 1; k < coefficients_.size(); ++k) {
       coefficients_[k] = coefficients_[k - 1] * (1.0 - 1.0 / (2.0 * static_cast<double>(k)));
@@ -155,14 +163,15 @@ class Toeplitz final : public NoiseProcess {
     history_.reserve(d_ * coefficients_.size());
   }
 
-  const double* advance(std::uint64_t t, Source& source) override {
-    const double* fresh = draws_.next(source);
-    history_.insert(history_.end(), fresh, fresh + d_);
-    std::fill(total_.begin(), total_.end(), 0.0);
-    for (std::size_t j = 0; j < t; ++j) {
-      simd::kernels().axpy(coefficients_[t - 1 - j], history_.data() + j * d_, d_, total_.data());
+  void advance(std::uint64_t t, std::uint64_t rounds, Source& source, double* out) override {
+    for (std::uint64_t r = 0; r < rounds; ++r, out += d_) {
+      draws_.next(source, 1, out);
+      for (std::size_t i = 0; i < d_; ++i) history_.push_back(draws_.scale() * out[i]);
+      std::fill_n(out, d_, 0.0);
+      for (std::size_t j = 0; j < t + r; ++j) {
+        simd::kernels().axpy(coefficients_[t + r - 1 - j], history_.data() + j * d_, d_, out);
+      }
     }
-    return total_.data();
   }
   void write(Archive& archive) const override {
     archive.word(history_.size() / d_);
@@ -183,7 +192,6 @@ class Toeplitz final : public NoiseProcess {
   Draws draws_;
   std::vector<double> coefficients_;
   std::vector<double> history_;
-  std::vector<double> total_;
 };
 
 // C is Toeplitz with c_0 = 1, c_i = sum_j omega_j (1 - s_j)^(i-1); the buffers solve C w = z.
@@ -200,11 +208,11 @@ class BufferedToeplitz final : public NoiseProcess {
     }
   }
 
-  const double* advance(std::uint64_t, Source& source) override {
-    simd::kernels().blt_step(draws_.next(source), d_, parameters_.keep.size(),
-                             parameters_.keep.data(), parameters_.omega.data(), buffers_.data(),
-                             total_.data());
-    return total_.data();
+  void advance(std::uint64_t, std::uint64_t rounds, Source& source, double* out) override {
+    draws_.next(source, rounds, out);
+    simd::kernels().blt(rounds, d_, draws_.scale(), parameters_.keep.size(),
+                        parameters_.keep.data(), parameters_.omega.data(), buffers_.data(),
+                        total_.data(), out);
   }
   void write(Archive& archive) const override {
     archive.reals(buffers_.data(), buffers_.size());
@@ -228,15 +236,17 @@ class BufferedToeplitz final : public NoiseProcess {
 
 class Silence final : public NoiseProcess {
  public:
-  explicit Silence(Index dimension) : zero_(checked(dimension, 1), 0.0) {}
+  explicit Silence(Index dimension) : d_(checked(dimension, 1)) {}
 
-  const double* advance(std::uint64_t, Source&) override { return zero_.data(); }
+  void advance(std::uint64_t, std::uint64_t rounds, Source&, double* out) override {
+    std::fill_n(out, rounds * d_, 0.0);
+  }
   void write(Archive&) const override {}
   void read(ArchiveReader&, std::uint64_t) override {}
   bool matches(std::uint64_t, const Source&) const override { return true; }
 
  private:
-  std::vector<double> zero_;
+  std::size_t d_;
 };
 
 }  // namespace

@@ -51,7 +51,7 @@ class ContinualSum {
   void read(ArchiveReader& archive);
 
  private:
-  void add(const double* g, double* out);
+  void add(const double* g, std::uint64_t rounds, double* out);
 
   Index dimension_;
   std::uint64_t horizon_;
@@ -61,7 +61,8 @@ class ContinualSum {
   std::unique_ptr<random::Source> source_;
   std::optional<losses::RecordClipper> clipper_;
   std::vector<double> sum_;
-  std::vector<double> row_;  // private copy of a summand: the caller's memory is read once
+  std::vector<double> noise_;  // of the rounds in work
+  std::vector<double> rows_;   // private copies of their summands: the caller's memory is read once
   Exclusive exclusive_;
 };
 

@@ -29,9 +29,11 @@ class NoiseProcess {
  public:
   virtual ~NoiseProcess() = default;
 
-  // Draws what round t = 1, 2, ... needs and returns its noise (dimension entries), valid until
-  // the next call. Rounds must come in order.
-  virtual const double* advance(std::uint64_t t, random::Source& source) = 0;
+  // Draws what rounds t, ..., t + rounds - 1 need and writes their noise to out, a row of
+  // `dimension` entries each. t = 1, 2, ...; rounds must come in order; the same bits however they
+  // are split into calls.
+  virtual void advance(std::uint64_t t, std::uint64_t rounds, random::Source& source,
+                       double* out) = 0;
   virtual void write(Archive& archive) const = 0;
   // For a process just built; round is the last t that was advanced to.
   virtual void read(ArchiveReader& archive, std::uint64_t round) = 0;

@@ -54,7 +54,7 @@ DPOCO_INLINE void split_log(double x, double& f, double& k) {
   const std::uint64_t mantissa = (ix & 0x000fffffffffffffULL) + 0x3fe6a09e667f3bcdULL;
   f = from_bits(mantissa) - 1.0;
   // An integer below 2^52 becomes a double by its place in 2^52's mantissa.
-  k = (from_bits(exponent | 0x4330000000000000ULL) - 4503599627370496.0) - 1023.0;
+  k = from_bits(exponent | 0x4330000000000000ULL) - (4503599627370496.0 + 1023.0);
 }
 
 // Natural logarithm of a positive normal number; relative error below 3e-16.

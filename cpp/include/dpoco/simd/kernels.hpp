@@ -45,12 +45,18 @@ struct Kernels {
   void (*log)(const double* x, std::size_t n, double* out);
   // y += a x
   void (*axpy)(double a, const double* x, std::size_t n, double* y);
-  // Rounds each entry to the nearest multiple of grid, a power of two.
-  void (*round_to)(double grid, std::size_t n, double* x);
-  // Buffered linear Toeplitz step on `buffers` rows of length n (see mechanisms/noise_process.hpp):
-  // w = z - sum_j omega_j S_j;  S_j <- (1 - s_j) S_j + w;  total += w.
-  void (*blt_step)(const double* z, std::size_t n, std::size_t buffers, const double* keep,
-                   const double* omega, double* state, double* total);
+  // prefix_i = out_i = base_i + scale z_i; base null counts as zero; out may be z.
+  void (*extend)(const double* base, const double* z, double scale, std::size_t n, double* prefix,
+                 double* out);
+  // sum += a g, then out = sum + noise rounded to the nearest multiple of grid, a power of two or 0
+  // for no rounding.
+  void (*release)(double a, const double* g, const double* noise, double grid, std::size_t n,
+                  double* sum, double* out);
+  // Buffered linear Toeplitz noise (see mechanisms/noise_process.hpp), for each row z of length n:
+  // w = scale z - sum_j omega_j S_j;  S_j <- keep_j S_j + w;  total += w;  z <- total.
+  // state: `buffers` rows of length n.
+  void (*blt)(std::size_t rounds, std::size_t n, double scale, std::size_t buffers,
+              const double* keep, const double* omega, double* state, double* total, double* z);
 };
 
 // The best variant this machine runs, or the one chosen by `select`.
