@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -94,8 +95,10 @@ def compiled_sum_rows(pairs: int, entries: int) -> Iterator[Row]:
     for d in DIMENSIONS:
         values = vectors(entries // d, d)
         scale = continual_sum(d, "tree").parameters.noise_scale
-        noise, tree = numba_tree.fastest(d, scale, values)
-        for name in chosen:
+        # NumPy's own normals, and the fastest normals a compiled loop can have.
+        trees = {"pool": numba_tree.Tree(d, scale=scale, bound=1.0, noise="pool")}
+        trees.update([numba_tree.fastest(d, scale, values)])
+        for name, (noise, tree) in itertools.product(chosen, trees.items()):
             for method in ("blt", "tree"):
                 total = continual_sum(d, method)
                 yield compare(
