@@ -14,6 +14,7 @@ import json
 import os
 import struct
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -104,15 +105,19 @@ class Stateful:
     A copy of a started object shares its noise, and two streams under one noise reveal their
     difference: so copying raises, and what comes out of a pickle waits for `resume`.
 
-    Subclasses set `_engine` (compiled; has ``state``, ``restore``, ``adopt``, ``round``) and
-    implement `_header` and `_assemble`.
+    Subclasses keep their constructor's arguments in `_arguments` and what calibration made of them
+    in `_parameters`, name in `_decoders` how arguments that are objects come back from a
+    dictionary, and build themselves with an `_engine` (compiled; ``state``, ``restore``, ``adopt``,
+    ``round``) in `_set_up`.
     """
 
     _engine: Any
     _arguments: dict[str, Any]
+    _parameters: Any
     _suspended: bool = False
     _is_seeded: bool = False
     _kind: ClassVar[str]
+    _decoders: ClassVar[dict[str, Callable[[Any], Any]]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -120,14 +125,35 @@ class Stateful:
 
     # -- for subclasses ---------------------------------------------------------------------------
 
-    def _header(self) -> dict[str, Any]:
-        """Return the JSON-able description from which `_assemble` rebuilds the object."""
+    def _set_up(
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+    ) -> None:
+        """Build the unstarted object; `claim` is its key and stream."""
         raise NotImplementedError
 
+    def _saved_arguments(self) -> dict[str, Any]:
+        """Return the arguments as they are to be saved; the source's stream is in the engine."""
+        return {name: value for name, value in self._arguments.items() if name != "source"}
+
+    def _header(self) -> dict[str, Any]:
+        arguments = {
+            name: value.to_dict() if hasattr(value, "to_dict") else value
+            for name, value in self._saved_arguments().items()
+        }
+        parameters = self._parameters.to_dict()
+        return {"arguments": arguments, "parameters": parameters, "seeded": self._is_seeded}
+
     @classmethod
-    def _assemble(cls: type[Self], header: dict[str, Any], claim: dict[str, Any]) -> Self:
-        """Build an unstarted object from `_header`'s value; `claim` is its key and stream."""
-        raise NotImplementedError
+    def _assemble(cls: type[Self], header: dict[str, Any]) -> Self:
+        """Build the unstarted object that `_header` describes; a state will bring its key."""
+        arguments: dict[str, Any] = {**header["arguments"], "source": None}
+        for name, decode in cls._decoders.items():
+            if arguments[name] is not None:
+                arguments[name] = decode(arguments[name])
+        parameters = cls._decoders["parameters"](header["parameters"])
+        self = cls.__new__(cls)
+        self._set_up(arguments, parameters, bool(header["seeded"]), _REPLACED_CLAIM)
+        return self
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
@@ -185,7 +211,7 @@ class Stateful:
             # A header may lie; what it asks to allocate must be covered by the payload.
             if not 0 < 8 * cls._header_dimension(header["object"]) <= len(payload):
                 raise StateError("state is corrupt: header and payload differ in size")
-            instance = cls._assemble(header["object"], _REPLACED_CLAIM)
+            instance = cls._assemble(header["object"])
         except StateError:
             raise
         except Exception as error:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from inspect import signature
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -111,6 +112,14 @@ class TreeFrankWolfe(RecordLearner):
     1
     """
 
+    _parameters: TreeFrankWolfeParameters
+    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        "domain": domains.from_dict,
+        "loss": losses.from_dict,
+        "budget": Budget.from_dict,
+        "parameters": TreeFrankWolfeParameters.from_dict,
+    }
+
     def __init__(
         self,
         domain: domains.Domain,
@@ -164,10 +173,7 @@ class TreeFrankWolfe(RecordLearner):
             if budget is not None:
                 accountant.guarantee(domain, loss, parameters, budget=budget).require(budget)
         origin = Source() if source is None else source
-        self._set_up(
-            arguments, domain, loss, budget, parameters, start, on_violation, origin.is_seeded,
-            origin._claim(),
-        )  # fmt: skip
+        self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
         if self.parameters.noise_dominates:
             warnings.warn(
                 "noise dominates: at this budget and horizon no learning is expected "
@@ -179,26 +185,21 @@ class TreeFrankWolfe(RecordLearner):
     def _set_up(
         self,
         arguments: dict[str, Any],
-        domain: domains.Domain,
-        loss: losses.Loss,
-        budget: Budget | None,
         parameters: TreeFrankWolfeParameters,
-        start: Any,
-        on_violation: str,
         seeded: bool,
         claim: dict[str, Any],
     ) -> None:
+        domain, loss, start = arguments["domain"], arguments["loss"], arguments["start"]
         self._arguments = arguments
         self._domain = domain
         self._loss = loss
-        self._budget = budget
         self._parameters = parameters
         self._is_seeded = seeded
-        self._raises = on_violation == "raise"
+        self._raises = arguments["on_violation"] == "raise"
         self._horizon = parameters.horizon
         self._batch = parameters.batch
         self._guarantee = accountant.guarantee(
-            domain, loss, parameters, budget=budget, seeded=seeded
+            domain, loss, parameters, budget=arguments["budget"], seeded=seeded
         )
         self._start = np.array(
             domain.center if start is None else float_array("start", start, (domain.dimension,))
@@ -232,48 +233,17 @@ class TreeFrankWolfe(RecordLearner):
             np.array(self._start),
         )
 
-    # -- state ------------------------------------------------------------------------------------
-
-    def _header(self) -> dict[str, Any]:
-        arguments = dict(self._arguments)
-        arguments["domain"] = self._domain.to_dict()
-        arguments["loss"] = self._loss.to_dict()
-        arguments["budget"] = None if self._budget is None else self._budget.to_dict()
-        given = arguments["parameters"]
-        arguments["parameters"] = None if given is None else given.to_dict()
-        # As it was at construction: the caller's array may have changed.
-        arguments["start"] = None if arguments["start"] is None else self._start.tolist()
-        del arguments["source"]  # its stream is in the engine's state
-        return {
-            "arguments": arguments,
-            "parameters": self._parameters.to_dict(),
-            "seeded": self._is_seeded,
-        }
+    def _saved_arguments(self) -> dict[str, Any]:
+        arguments = super()._saved_arguments()
+        if arguments["start"] is not None:
+            # As it was at construction: the caller's array may have changed.
+            arguments["start"] = self._start.tolist()
+        return arguments
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         # A box has its dimension in its bounds, which are in the file already.
         return int(header["arguments"]["domain"].get("dimension", 1))
-
-    @classmethod
-    def _assemble(cls, header: dict[str, Any], claim: dict[str, Any]) -> TreeFrankWolfe:
-        arguments = dict(header["arguments"])
-        arguments["domain"] = domains.from_dict(arguments["domain"])
-        arguments["loss"] = losses.from_dict(arguments["loss"])
-        if arguments["budget"] is not None:
-            arguments["budget"] = Budget.from_dict(arguments["budget"])
-        if arguments["parameters"] is not None:
-            arguments["parameters"] = TreeFrankWolfeParameters.from_dict(arguments["parameters"])
-        arguments["source"] = None
-        self = cls.__new__(cls)
-        self._set_up(
-            arguments, arguments["domain"], arguments["loss"], arguments["budget"],
-            TreeFrankWolfeParameters.from_dict(header["parameters"]), arguments["start"],
-            arguments["on_violation"], bool(header["seeded"]), claim,
-        )  # fmt: skip
-        return self
-
-    # -- public -----------------------------------------------------------------------------------
 
     @property
     def parameters(self) -> TreeFrankWolfeParameters:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from inspect import signature
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,6 +122,12 @@ class ContinualSum(Stateful):
     27.6
     """
 
+    _parameters: ContinualSumParameters
+    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        "budget": Budget.from_dict,
+        "parameters": ContinualSumParameters.from_dict,
+    }
+
     def __init__(
         self,
         dimension: int,
@@ -159,21 +166,21 @@ class ContinualSum(Stateful):
             if budget is not None:
                 accountant.guarantee(parameters, budget=budget).require(budget)
         origin = Source() if source is None else source
-        self._set_up(arguments, parameters, budget, origin.is_seeded, origin._claim())
+        self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
 
     def _set_up(
         self,
         arguments: dict[str, Any],
         parameters: ContinualSumParameters,
-        budget: Budget | None,
         seeded: bool,
         claim: dict[str, Any],
     ) -> None:
         self._arguments = arguments
         self._parameters = parameters
-        self._budget = budget
         self._is_seeded = seeded
-        self._guarantee = accountant.guarantee(parameters, budget=budget, seeded=seeded)
+        self._guarantee = accountant.guarantee(
+            parameters, budget=arguments["budget"], seeded=seeded
+        )
         self._engine = _core.ContinualSum(
             continual_sum_settings(
                 dimension=parameters.dimension,
@@ -188,39 +195,9 @@ class ContinualSum(Stateful):
             ),
         )
 
-    def _header(self) -> dict[str, Any]:
-        arguments = dict(self._arguments)
-        del arguments["source"]  # its stream is in the engine's state
-        given, budget = arguments["parameters"], arguments["budget"]
-        arguments["parameters"] = None if given is None else given.to_dict()
-        arguments["budget"] = None if budget is None else budget.to_dict()
-        return {
-            "arguments": arguments,
-            "parameters": self._parameters.to_dict(),
-            "seeded": self._is_seeded,
-        }
-
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         return int(header["parameters"]["dimension"])
-
-    @classmethod
-    def _assemble(cls, header: dict[str, Any], claim: dict[str, Any]) -> ContinualSum:
-        arguments = dict(header["arguments"])
-        if arguments["budget"] is not None:
-            arguments["budget"] = Budget.from_dict(arguments["budget"])
-        if arguments["parameters"] is not None:
-            arguments["parameters"] = ContinualSumParameters.from_dict(arguments["parameters"])
-        arguments["source"] = None
-        self = cls.__new__(cls)
-        self._set_up(
-            arguments,
-            ContinualSumParameters.from_dict(header["parameters"]),
-            arguments["budget"],
-            bool(header["seeded"]),
-            claim,
-        )
-        return self
 
     @property
     def parameters(self) -> ContinualSumParameters:

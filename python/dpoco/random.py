@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._validation import positive_int
+from dpoco.errors import StateError
 
 __all__ = ["Source", "instruction_set", "select_instruction_set"]
 
+_MAGIC = b"dpocosrc"
 _LARGEST_STREAM = 2**60 - 1
 _VARIATES = {"uniform": 1, "gaussian": 2, "exponential": 3, "laplace": 4, "gumbel": 5}
 
@@ -81,7 +83,8 @@ class Source:
     fork, the child's copy of an entropy source takes a new key at its next use, since parent and
     child must not share noise; a seeded source goes on.
 
-    A source cannot be pickled or copied: copies would share noise.
+    A source cannot be pickled or copied: copies would share noise. `to_bytes` and `from_bytes` move
+    it, explicitly.
     """
 
     def __init__(self) -> None:
@@ -158,6 +161,36 @@ class Source:
             claim = {"key": self._key, "stream": self._next_stream}
             self._next_stream += 1
         return claim
+
+    def to_bytes(self) -> bytes:
+        """Return key and positions: secret, like the noise. See `from_bytes`."""
+        with self._lock:
+            self._own()
+            seeded = self._is_seeded.to_bytes(1, "little")
+            return _MAGIC + seeded + self._next_stream.to_bytes(8, "little") + self._engine.state()
+
+    @classmethod
+    def from_bytes(cls, state: bytes) -> Source:
+        """Continue a source exactly where `to_bytes` left it.
+
+        The original must not be used any more: both would draw the same noise.
+
+        Raises
+        ------
+        StateError
+            If `state` is not the result of `to_bytes`.
+        """
+        head = len(_MAGIC)
+        next_stream = int.from_bytes(state[head + 1 : head + 9], "little")
+        if state[:head] != _MAGIC or state[head : head + 1] not in (b"\0", b"\1"):
+            raise StateError("not the state of a source")
+        if not 1 <= next_stream <= _LARGEST_STREAM + 1:
+            raise StateError("not the state of a source")
+        engine_state = state[head + 9 :]
+        source = cls._from_key(engine_state[:32].ljust(32, b"\0"), seeded=state[head] == 1)
+        source._engine.restore(engine_state)
+        source._next_stream = next_stream
+        return source
 
     def uniform(self, size: int) -> NDArray[np.float64]:
         """Return `size` uniforms in (0, 1] with 64 random bits each, shape (size,)."""

@@ -239,3 +239,22 @@ def test_a_fork_during_a_long_fill_does_not_leave_the_child_waiting():
     answer = in_child(lambda: source.words(1).tobytes())
     filler.join()
     assert len(answer) == 8
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+def test_a_moved_source_goes_on_exactly(seeded):
+    source = Source.seeded(2) if seeded else Source()
+    dpoco.noise.gaussian(source, 777)
+    source.words(3)
+    source.spawn()
+    state = source.to_bytes()
+    moved = Source.from_bytes(state)
+    assert moved.is_seeded == seeded
+    for law in ("gaussian", "laplace", "exponential", "gumbel"):
+        draw = getattr(dpoco.noise, law)
+        assert np.array_equal(draw(moved, 300), draw(source, 300))
+    assert np.array_equal(moved.words(9), source.words(9))
+    assert moved._claim() == source._claim()
+    for broken in (b"", state[:-1], state + b"\0", b"x" + state[1:], state[:8] + b"\7" + state[9:]):
+        with pytest.raises(dpoco.StateError):
+            Source.from_bytes(broken)

@@ -1,0 +1,26 @@
+"""Importing the package is cheap: NumPy and the compiled core, nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+import numpy  # with whatever it loads itself
+before = {name.partition(".")[0] for name in sys.modules}
+import dpoco
+loaded = {name.partition(".")[0] for name in sys.modules} - before
+print(sorted(name for name in loaded - {"dpoco"} if name not in sys.stdlib_module_names))
+dpoco.frank_wolfe, dpoco.mechanisms, dpoco.domains, dpoco.losses, dpoco.noise, dpoco.random
+dpoco.datasets, dpoco.evaluation, dpoco.audit, dpoco.plotting
+heavy = {"scipy", "pandas", "matplotlib", "dp_accounting", "typer", "rich", "river", "pyarrow"}
+print(sorted(heavy & {name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+def test_import_loads_numpy_only():
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == ["[]", "[]"], result.stdout
