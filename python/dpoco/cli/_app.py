@@ -206,11 +206,6 @@ def run(
             intercept,
             loss,
         )
-        if data is None and stream_name is None and stream.name != "shuttle" and not quiet:
-            typer.echo(
-                f"note: no shuttle stream here (river 0.26, Python 3.11); playing {stream.name}",
-                err=True,
-            )
         problem = build_problem(
             stream,
             loss=loss,
@@ -239,6 +234,11 @@ def run(
                 checkpoint=checkpoint,
                 resume=started,
                 **problem.options,
+            )
+        if data is None and stream_name is None and stream.name != "shuttle" and not quiet:
+            typer.echo(
+                f"note: no shuttle stream here (river 0.26, Python 3.11); playing {stream.name}",
+                err=True,
             )
         report = replace(report, settings={**report.settings, "command": asked})
         files = _write(report, out, figure)
