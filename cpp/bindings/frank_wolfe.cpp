@@ -128,6 +128,7 @@ void register_frank_wolfe(py::module_& m) {
             }
             return positions;
           })
+      .def("check_process", [](const TreeFrankWolfe& self) { self.sum().source().check_process(); })
       .def("adopt", [](TreeFrankWolfe& self) { self.sum().source().adopt(); })
       .def("state", &state_of<TreeFrankWolfe>)
       .def("restore", &restore<TreeFrankWolfe>, "state"_a);

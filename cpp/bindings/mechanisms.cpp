@@ -70,6 +70,7 @@ void register_mechanisms(py::module_& m) {
           },
           "values"_a.noconvert(), "out"_a.noconvert())
       .def_property_readonly("round", &ContinualSum::round)
+      .def("check_process", [](const ContinualSum& self) { self.source().check_process(); })
       .def("adopt", [](ContinualSum& self) { self.source().adopt(); })
       .def("state", &state_of<ContinualSum>)
       .def("restore", &restore<ContinualSum>, "state"_a);

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._state import Stateful
+from dpoco._state import Stateful, check_writable
 from dpoco._validation import positive_int
 from dpoco.accounting import Guarantee
 from dpoco.errors import HorizonExceeded, RoundOrderError
@@ -20,7 +18,6 @@ __all__ = ["OnlineLearner"]
 
 FloatArray = NDArray[np.float64]
 Progress = Callable[[int, int], None]
-Self = TypeVar("Self", bound="OnlineLearner")
 
 # Rounds per compiled call: short enough that Ctrl-C is answered at once, long enough that the
 # call itself costs nothing.
@@ -31,20 +28,9 @@ _CHUNK_ROUNDS = 8192
 class OnlineLearner(Stateful):
     """Base of the learners: `decide` and `observe` in strict alternation, up to a horizon."""
 
-    _current: Any = None  # the decision asked for, and
-    _turn: int = -1  # the round it is for: stale if the engine has moved on
+    # The round a decision was asked for in, and that decision: stale once the engine has moved on.
+    _asked: tuple[int, Any] = (-1, None)
     _horizon: int
-    _sole: threading.Lock  # held by a long run
-
-    def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
-        """Give every instance, however it is built, a lock of its own."""
-        self = super().__new__(cls)
-        self._sole = threading.Lock()
-        return self
-
-    def resume(self) -> None:
-        self._sole = threading.Lock()  # a thread of the parent process may have held the old one
-        super().resume()
 
     @property
     def round(self) -> int:
@@ -76,33 +62,26 @@ class OnlineLearner(Stateful):
             For a suspended copy.
         """
         turn = self._engine.round
-        if turn != self._turn:
+        asked, decision = self._asked
+        if turn != asked:
             self._check_active()
             if turn >= self._horizon:
                 raise HorizonExceeded(f"the horizon of {self._horizon} rounds is used up")
-            self._current = self._decision()
-            self._turn = turn
-        return self._current
+            decision = self._decision()
+            self._asked = (turn, decision)
+        return decision
 
-    def _check_turn(self) -> None:
-        if self._sole.locked():
-            raise RoundOrderError("the learner is in use by another thread")
+    def _check_turn(self) -> tuple[int, Any]:
+        """Return the current round and its decision, or raise if it was not asked for."""
+        self._check_alone()
         turn = self._engine.round
-        if turn != self._turn:
+        asked = self._asked
+        if turn != asked[0]:
             self._check_active()
             if turn >= self._horizon:
                 raise HorizonExceeded(f"the horizon of {self._horizon} rounds is used up")
             raise RoundOrderError("observe() without decide(): the two alternate")
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Refuse other threads for as long as a run of many compiled calls lasts."""
-        if not self._sole.acquire(blocking=False):
-            raise RoundOrderError("the learner is in use by another thread")
-        try:
-            yield
-        finally:
-            self._sole.release()
+        return asked
 
     def _check_rounds(self, rounds: int) -> None:
         self._check_active()
@@ -125,6 +104,8 @@ class OnlineLearner(Stateful):
         An interrupt between slices leaves a consistent learner: `round` tells how far it came.
         """
         every = positive_int("checkpoint_every", checkpoint_every)
+        if checkpoint is not None:
+            check_writable(checkpoint)  # not after rounds that would be lost
         size = max(1, min(_CHUNK_ROUNDS, _CHUNK_ENTRIES // max(1, row_entries)))
         start = 0
         since_checkpoint = 0

@@ -81,7 +81,7 @@ class RecordLearner(OnlineLearner):
         -----
         Records over the bounds are clipped and non-finite ones count as zero, silently.
         """
-        self._check_turn()
+        turn, decision = self._check_turn()
         if self._loss.glm:
             features = self._vector("features", record)
             if label is None:
@@ -89,7 +89,7 @@ class RecordLearner(OnlineLearner):
             target = number("label", label)
             if self._raises:
                 self._refuse_violations(features[None, :], np.array([target]))
-            self._engine.observe(self._turn, features, target)
+            self._engine.observe(turn, features, target)
         else:
             if label is not None:
                 raise TypeError("this loss takes no label")
@@ -97,9 +97,9 @@ class RecordLearner(OnlineLearner):
                 gradient = self._vector("gradient", record)
                 if self._raises:
                     self._refuse_violations(gradient[None, :], None)
-                self._engine.observe_gradient(self._turn, gradient)
+                self._engine.observe_gradient(turn, gradient)
             else:
-                self._observe_custom(record)
+                self._observe_custom(record, turn, decision)
 
     def _vector(self, name: str, value: Any) -> FloatArray:
         if (
@@ -112,12 +112,11 @@ class RecordLearner(OnlineLearner):
             return value
         return float_array(name, value, (self._domain.dimension,))
 
-    def _observe_custom(self, record: Any) -> None:
+    def _observe_custom(self, record: Any, turn: int, decision: FloatArray) -> None:
         gradient: Callable[[FloatArray], Any] | None = getattr(record, "gradient", None)
         if gradient is None:
             raise TypeError("a custom loss must have a method gradient(theta)")
-        turn = self._turn
-        at_decision = self._vector("gradient", gradient(self._current))
+        at_decision = self._vector("gradient", gradient(decision))
         if turn < self._batch:  # no earlier decision: its weight is zero
             at_previous = at_decision
         else:

@@ -14,13 +14,16 @@ import json
 import os
 import struct
 import tempfile
+import threading
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from dpoco.errors import StateError
+from dpoco._validation import refuse_contradictions
+from dpoco.errors import RoundOrderError, StateError
 
 __all__ = ["Stateful", "load"]
 
@@ -78,6 +81,13 @@ def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
     return header, body[_FRAME.size + header_length :]
 
 
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise `OSError` now if `write_atomically` could not write `path` later."""
+    target = Path(path)
+    if target.is_dir() or not os.access(target.parent, os.W_OK):
+        raise OSError(f"cannot write {str(target)!r}")
+
+
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Write `data` so that a crash leaves the old file or the new one; readable by the owner."""
     target = Path(path)
@@ -119,9 +129,18 @@ class Stateful:
     _kind: ClassVar[str]
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]]
 
+    _restated: ClassVar[tuple[str, ...]]  # arguments that the parameters fix, too
+    _sole: threading.Lock  # held by a long run
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._kind = cls.__name__
+
+    def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
+        """Give every instance, however it is built, a lock of its own."""
+        self = super().__new__(cls)
+        self._sole = threading.Lock()
+        return self
 
     # -- for subclasses ---------------------------------------------------------------------------
 
@@ -151,6 +170,10 @@ class Stateful:
             if arguments[name] is not None:
                 arguments[name] = decode(arguments[name])
         parameters = cls._decoders["parameters"](header["parameters"])
+        expected = signature(cls).parameters
+        if arguments.keys() != expected.keys():
+            raise StateError("state is corrupt: it describes other arguments")
+        refuse_contradictions(arguments, parameters, cls._restated, expected)
         self = cls.__new__(cls)
         self._set_up(arguments, parameters, bool(header["seeded"]), _REPLACED_CLAIM)
         return self
@@ -165,6 +188,18 @@ class Stateful:
 
     def _is_started(self) -> bool:
         return bool(self._engine.round > 0)
+
+    def _check_alone(self) -> None:
+        if self._sole.locked():
+            raise RoundOrderError("the object is in use by another thread")
+
+    def _alone(self) -> threading.Lock:
+        """Return the lock that keeps others out of a run of many compiled calls, if it is free.
+
+        The lock itself, not a generator around it: an interrupt cannot leave it locked.
+        """
+        self._check_alone()
+        return self._sole
 
     def _check_active(self) -> None:
         if self._suspended:
@@ -192,6 +227,8 @@ class Stateful:
         The file holds the noise key and raw data sums: guard it like the data. Continuing it
         twice on different data publishes two streams under one noise: never do that.
         """
+        self._check_active()
+        self._engine.check_process()  # a forked child has not resumed it
         write_atomically(path, self._to_bytes())
 
     def _to_bytes(self) -> bytes:
@@ -204,7 +241,7 @@ class Stateful:
 
     @classmethod
     def _from_bytes(cls: type[Self], data: bytes) -> Self:
-        header, payload = unpack(data)
+        header, payload = unpack(bytes(data))
         if header.get("kind") != cls._kind:
             raise StateError(f"state is not of a {cls._kind}")
         try:
@@ -228,6 +265,7 @@ class Stateful:
         Only one copy may ever go on: two that continue on different data publish two streams
         under one noise, which reveals their difference.
         """
+        self._sole = threading.Lock()  # a thread of the parent process may have held the old one
         self._engine.adopt()
         self._suspended = False
 

@@ -21,19 +21,6 @@ from dpoco.random import Source
 
 __all__ = ["TreeFrankWolfe", "TreeFrankWolfeParameters"]
 
-# Arguments that `parameters` fix, too.
-_RESTATED = (
-    "horizon",
-    "calibration",
-    "noise",
-    "norm_order",
-    "sum_method",
-    "weights",
-    "step_scale",
-    "batch",
-    "relation",
-)
-
 
 class TreeFrankWolfe(RecordLearner):
     """Private online Frank-Wolfe on a continual sum: DP-TOFW, corrected.
@@ -113,6 +100,17 @@ class TreeFrankWolfe(RecordLearner):
     """
 
     _parameters: TreeFrankWolfeParameters
+    _restated = (
+        "horizon",
+        "calibration",
+        "noise",
+        "norm_order",
+        "sum_method",
+        "weights",
+        "step_scale",
+        "batch",
+        "relation",
+    )
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "domain": domains.from_dict,
         "loss": losses.from_dict,
@@ -169,7 +167,7 @@ class TreeFrankWolfe(RecordLearner):
             raise TypeError("parameters must be TreeFrankWolfeParameters")
         else:
             defaults = signature(TreeFrankWolfe).parameters
-            refuse_contradictions(arguments, parameters, _RESTATED, defaults)
+            refuse_contradictions(arguments, parameters, self._restated, defaults)
             if budget is not None:
                 accountant.guarantee(domain, loss, parameters, budget=budget).require(budget)
         origin = Source() if source is None else source

@@ -29,18 +29,6 @@ from dpoco.random import Source
 
 __all__ = ["ContinualSum", "ContinualSumParameters"]
 
-# Arguments that `parameters` fix, too.
-_RESTATED = (
-    "dimension",
-    "horizon",
-    "bound",
-    "norm",
-    "method",
-    "noise",
-    "norm_order",
-    "relation",
-)
-
 FloatArray = NDArray[np.float64]
 
 # Rounds per compiled call of `run`, so that Ctrl-C is answered between them.
@@ -123,6 +111,16 @@ class ContinualSum(Stateful):
     """
 
     _parameters: ContinualSumParameters
+    _restated = (
+        "dimension",
+        "horizon",
+        "bound",
+        "norm",
+        "method",
+        "noise",
+        "norm_order",
+        "relation",
+    )
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "budget": Budget.from_dict,
         "parameters": ContinualSumParameters.from_dict,
@@ -162,7 +160,7 @@ class ContinualSum(Stateful):
             raise TypeError("parameters must be ContinualSumParameters")
         else:
             defaults = signature(ContinualSum).parameters
-            refuse_contradictions(arguments, parameters, _RESTATED, defaults)
+            refuse_contradictions(arguments, parameters, self._restated, defaults)
             if budget is not None:
                 accountant.guarantee(parameters, budget=budget).require(budget)
         origin = Source() if source is None else source
@@ -241,6 +239,7 @@ class ContinualSum(Stateful):
         """
         vector = float_array("value", value, (self._parameters.dimension,))
         self._check_active()
+        self._check_alone()
         released: FloatArray = self._engine.push(vector)
         return released
 
@@ -257,14 +256,15 @@ class ContinualSum(Stateful):
         d = self._parameters.dimension
         rows = float_array("values", values, (None, d))
         self._check_active()
-        left = self.horizon - self.round
-        if rows.shape[0] > left:
-            raise HorizonExceeded(f"{rows.shape[0]} rounds asked for, {left} left")
         out = np.empty_like(rows)
         step = max(1, _CHUNK_ENTRIES // d)
-        for start in range(0, rows.shape[0], step):
-            part = slice(start, start + step)
-            self._engine.run(rows[part], out[part])
+        with self._alone():
+            left = self.horizon - self.round
+            if rows.shape[0] > left:
+                raise HorizonExceeded(f"{rows.shape[0]} rounds asked for, {left} left")
+            for start in range(0, rows.shape[0], step):
+                part = slice(start, start + step)
+                self._engine.run(rows[part], out[part])
         return out
 
     def standard_deviation(self, t: int) -> float:

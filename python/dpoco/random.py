@@ -180,6 +180,9 @@ class Source:
         StateError
             If `state` is not the result of `to_bytes`.
         """
+        if not isinstance(state, (bytes, bytearray, memoryview)):
+            raise TypeError(f"state must be bytes; got {type(state).__name__}")
+        state = bytes(state)
         head = len(_MAGIC)
         next_stream = int.from_bytes(state[head + 1 : head + 9], "little")
         if state[:head] != _MAGIC or state[head : head + 1] not in (b"\0", b"\1"):
@@ -187,6 +190,8 @@ class Source:
         if not 1 <= next_stream <= _LARGEST_STREAM + 1:
             raise StateError("not the state of a source")
         engine_state = state[head + 9 :]
+        if engine_state[32:40] != bytes(8):  # a source's own stream is 0; others serve learners
+            raise StateError("not the state of a source")
         source = cls._from_key(engine_state[:32].ljust(32, b"\0"), seeded=state[head] == 1)
         source._engine.restore(engine_state)
         source._next_stream = next_stream

@@ -727,3 +727,24 @@ def test_degenerate_domains(domain):
     learner = make(domain=domain)
     learner.run(*stream(20, d=domain.dimension))
     assert domain.contains(learner.last_decision)
+
+
+@pytest.mark.parametrize("breaker", [KeyboardInterrupt, ValueError, SystemExit])
+def test_a_broken_run_leaves_the_learner_usable(breaker):
+    X, y = stream(100_000)
+    learner = make(horizon=100_000)
+
+    def stop(done, total):
+        if done > 20_000:
+            raise breaker
+
+    with pytest.raises(breaker):
+        learner.run(X, y, progress=stop)
+    done = learner.round
+    assert 20_000 < done < 100_000
+    learner.decide()
+    learner.observe(X[done], y[done])
+    learner.run(X[done + 1 :], y[done + 1 :])
+    whole = make(horizon=100_000)
+    whole.run(X, y)
+    assert np.array_equal(learner.last_decision, whole.last_decision)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import signal
 import stat
 import struct
@@ -352,3 +353,70 @@ def test_a_square_root_state_with_missing_draws_is_refused(tmp_path):
     text = json.dumps(header).encode()
     frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(text), len(shorter)) + text + shorter
     refused(frame + hashlib.sha256(frame).digest(), tmp_path)
+
+
+def _framed(header, payload):
+    text = json.dumps(header).encode()
+    frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(text), len(payload)) + text + payload
+    return frame + hashlib.sha256(frame).digest()
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2, 3])
+def test_generalized_gaussian_states_with_reset_lanes_are_refused(kind, tmp_path):
+    # Word, uniform, Gaussian and exponential positions must all fit the draws made.
+    learner = make(CONFIGURATIONS[4])
+    play(learner, 0, 20)
+    header, payload = _state.unpack(learner._to_bytes())
+    dpoco.load(_write(tmp_path, _framed(header, payload)))
+    for position in (0, 2**63):
+        refused(_framed(header, _with_words(payload, {-48 + 8 * kind: position})), tmp_path)
+
+
+def test_noise_that_is_not_a_number_is_refused(tmp_path):
+    for configuration in CONFIGURATIONS[:5]:
+        learner = make(configuration)
+        play(learner, 0, 20)
+        header, payload = _state.unpack(learner._to_bytes())
+        at = len(payload) - 48 - 40 - 8  # the last number before key, stream and positions
+        refused(_framed(header, _with_words(payload, {at: float("nan")})), tmp_path)
+
+
+def test_descriptions_must_fit_their_parameters(tmp_path):
+    header, payload = _state.unpack(saved())
+    for key, value in [
+        ("object.arguments.horizon", 5),
+        ("object.arguments.batch", 3),
+        ("object.arguments.foo", 1),
+        ("object.parameters.noise_scale", header["object"]["parameters"]["noise_scale"] * 1000),
+    ]:
+        refused(_framed(_set(key, value)(header), payload), tmp_path)
+    del header["object"]["arguments"]["start"]
+    refused(_framed(header, payload), tmp_path)
+
+
+def test_suspended_and_forked_copies_are_not_saved(tmp_path):
+    learner = make(CONFIGURATIONS[0])
+    play(learner, 0, 5)
+    copy = pickle.loads(pickle.dumps(learner))
+    with pytest.raises(dpoco.StateError, match="resume"):
+        copy.save(tmp_path / "copy")
+    copy.resume()
+    copy.save(tmp_path / "copy")
+    if hasattr(os, "fork"):
+        pid = os.fork()
+        if pid == 0:  # pragma: no cover - the child
+            try:
+                learner.save(tmp_path / "child")
+            except dpoco.StateError:
+                os._exit(7)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
+def test_an_unwritable_checkpoint_is_found_before_the_first_round(tmp_path):
+    for path in (tmp_path / "missing" / "state", tmp_path):
+        learner = make(CONFIGURATIONS[0])
+        with pytest.raises(OSError, match="cannot write"):
+            learner.run(X, Y, checkpoint=path)
+        assert learner.round == 0
+        play(learner, 0, T)

@@ -282,3 +282,31 @@ def test_a_state_is_never_torn_by_a_running_thread():
         gaussians = struct.unpack_from("<6Q", state, len(state) - 48)[2]
         assert first_sum == pytest.approx(rounds, rel=1e-9)
         assert gaussians == rounds * d
+
+
+def test_a_long_run_keeps_other_threads_out():
+    total = make(d=2, horizon=10**7, budget=None)
+    values = np.full((3_000_000, 2), 1e-3)
+    refused, results = [], []
+    runner = threading.Thread(target=lambda: results.append(total.run(values)))
+    runner.start()
+    while runner.is_alive():
+        try:
+            total.push([1.0, 0.0])
+        except dpoco.RoundOrderError:
+            refused.append(1)
+    runner.join()
+    assert refused
+    steps = np.diff(results[0][:, 0])
+    assert steps.max() < 0.5  # nothing slipped in between
+
+
+def test_states_are_bytes_and_never_quoted():
+    total = make()
+    state = total._to_bytes()
+    assert ContinualSum._from_bytes(bytearray(state)).round == 0
+    source = Source.seeded(1)
+    for moved in (bytearray(source.to_bytes()), memoryview(source.to_bytes())):
+        assert np.array_equal(Source.from_bytes(moved).words(3), Source.seeded(1).words(3))
+    with pytest.raises(TypeError, match="got str"):
+        Source.from_bytes("dpocosrc")

@@ -26,6 +26,7 @@ ContinualSum::ContinualSum(Index dimension, std::uint64_t horizon,
                            std::optional<losses::RecordClipper> clipper)
     : dimension_(dimension),
       horizon_(horizon),
+      noise_scale_(noise_scale),
       grid_(noise_scale > 0.0 ? std::ldexp(1.0, std::ilogb(noise_scale) - kGridBits) : 0.0),
       process_(std::move(process)),
       source_(std::move(source)),
@@ -62,8 +63,8 @@ void ContinualSum::add(const double* g, std::uint64_t rounds, double* out) {
   const std::size_t d = sum_.size();
   const std::size_t entries = rounds * d;
   if (noise_.size() < entries) {
-    noise_.resize(entries);
     rows_.resize(entries);
+    noise_.resize(entries);
   }
   // Were a summand to change between the reading of its norm and its addition, the bound would not
   // hold.
@@ -84,6 +85,7 @@ void ContinualSum::write(Archive& archive) const {
   const auto entry = exclusive_.enter();
   archive.word(round_);
   archive.reals(sum_.data(), sum_.size());
+  archive.real(noise_scale_);
   process_->write(archive);
   source_->write(archive);
 }
@@ -91,6 +93,7 @@ void ContinualSum::write(Archive& archive) const {
 void ContinualSum::read(ArchiveReader& archive) {
   const std::uint64_t round = archive.word_below(horizon_ + 1);
   archive.reals(sum_.data(), sum_.size());
+  if (archive.real() != noise_scale_) throw StateError("state has noise of another scale");
   process_->read(archive, round);
   source_->read(archive);
   const auto finite = [](double value) { return std::isfinite(value); };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <stdexcept>
 #include <utility>
 
@@ -17,6 +18,13 @@ std::size_t checked(Index dimension, std::uint64_t horizon) {
   if (dimension < 1) throw std::invalid_argument("dimension must be at least 1");
   if (horizon < 1) throw std::invalid_argument("horizon must be at least 1");
   return static_cast<std::size_t>(dimension);
+}
+
+void read_finite(ArchiveReader& archive, std::vector<double>& values) {
+  archive.reals(values.data(), values.size());
+  for (double value : values) {
+    if (!std::isfinite(value)) throw StateError("state holds noise that is not a number");
+  }
 }
 
 // Fresh vectors of one law. The Gaussian's scale is left to the caller, who multiplies in passing.
@@ -36,10 +44,8 @@ class Draws {
     for (std::uint64_t r = 0; r < rows; ++r) sampler_.sample(source, out + r * d_);
   }
 
-  // Every vector takes a fixed number of Gaussians, or of sign words for other orders.
   bool account_for(std::uint64_t vectors, const Source& source) const {
-    return gaussian_ ? source.position(random::Variate::gaussian) == vectors * d_
-                     : source.position(random::Variate::word) == vectors * ((d_ + 63) / 64);
+    return sampler_.accounts_for(source, vectors);
   }
 
  private:
@@ -57,7 +63,7 @@ class Levels {
 
   double* operator[](int level) { return data_.data() + static_cast<std::size_t>(level) * d_; }
   void write(Archive& archive) const { archive.reals(data_.data(), data_.size()); }
-  void read(ArchiveReader& archive) { archive.reals(data_.data(), data_.size()); }
+  void read(ArchiveReader& archive) { read_finite(archive, data_); }
 
  private:
   std::size_t d_;
@@ -180,7 +186,7 @@ class Toeplitz final : public NoiseProcess {
   void read(ArchiveReader& archive, std::uint64_t round) override {
     if (archive.word() != round) throw StateError("state holds another number of draws");
     std::vector<double> history(d_ * round);
-    archive.reals(history.data(), history.size());
+    read_finite(archive, history);
     history_.assign(history.begin(), history.end());
   }
   bool matches(std::uint64_t round, const Source& source) const override {
@@ -219,8 +225,8 @@ class BufferedToeplitz final : public NoiseProcess {
     archive.reals(total_.data(), total_.size());
   }
   void read(ArchiveReader& archive, std::uint64_t) override {
-    archive.reals(buffers_.data(), buffers_.size());
-    archive.reals(total_.data(), total_.size());
+    read_finite(archive, buffers_);
+    read_finite(archive, total_);
   }
   bool matches(std::uint64_t round, const Source& source) const override {
     return draws_.account_for(round, source);

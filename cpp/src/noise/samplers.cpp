@@ -59,6 +59,21 @@ void GeneralizedGaussian::sample_magnitudes(Source& source, double* out) {
   }
 }
 
+bool GeneralizedGaussian::accounts_for(const Source& source, std::uint64_t vectors) const noexcept {
+  const auto d = static_cast<std::uint64_t>(dimension_);
+  const std::uint64_t attempts = source.position(Variate::gaussian);
+  if (order_ == 2.0) return attempts == vectors * d;
+  constexpr std::uint64_t kMost = 1ULL << 60;
+  const bool laplace_like = order_ == 1.0;
+  const bool gammas = !laplace_like && !std::isinf(order_);  // one a coordinate
+  // The radius takes a gamma variate of shape d / 2, which for d = 1 takes one exponential more.
+  const std::uint64_t further = (d == 1 ? vectors : 0) + (laplace_like ? vectors * d : 0);
+  return source.position(Variate::word) == vectors * signs_.size() &&
+         source.position(Variate::uniform) == (laplace_like ? 0 : vectors * d) &&
+         attempts >= vectors * (gammas ? d + 1 : 1) && attempts < kMost &&
+         source.position(Variate::exponential) == attempts + further;
+}
+
 void GeneralizedGaussian::sample(Source& source, double* out) {
   const auto d = static_cast<std::size_t>(dimension_);
   if (order_ == 2.0) {

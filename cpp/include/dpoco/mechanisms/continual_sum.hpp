@@ -55,6 +55,7 @@ class ContinualSum {
 
   Index dimension_;
   std::uint64_t horizon_;
+  double noise_scale_;
   double grid_;
   SharedCount round_;
   std::unique_ptr<NoiseProcess> process_;

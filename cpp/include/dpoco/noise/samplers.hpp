@@ -23,6 +23,10 @@ class GeneralizedGaussian {
 
   void sample(Source& source, double* out);
 
+  // Whether a source that served nothing else can be where `vectors` samples leave it. Exact but
+  // for the number of attempts in the gamma rejections, which is only bounded from below.
+  bool accounts_for(const Source& source, std::uint64_t vectors) const noexcept;
+
   Index dimension() const noexcept { return dimension_; }
   double order() const noexcept { return order_; }
   double scale() const noexcept { return scale_; }
