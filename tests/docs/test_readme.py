@@ -67,3 +67,16 @@ def test_the_noise_table_is_what_the_command_prints():
     printed = CliRunner().invoke(app, ["table", "noise"]).output
     assert printed.count("\n") > 5
     assert printed.strip() in (ROOT / "docs" / "noise.md").read_text()
+
+
+def test_the_noise_saving_the_readme_names_is_the_computed_one():
+    from dpoco.accounting.tables import noise_table
+
+    ratios = [entry.blt_ratio for entry in noise_table(epsilons=[1.0])]
+    low, high = map(int, re.search(r"(\d+) to (\d+) times less", readme()).groups())
+    assert round(min(ratios)) == low
+    assert int(max(ratios)) == high
+
+
+def readme() -> str:
+    return " ".join((ROOT / "README.md").read_text().split())
