@@ -85,7 +85,9 @@ def test_interrupt_exits_with_130(table, tmp_path):
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     code, out, err = finish(process)
-    assert code == 130
+    # A shell shows 130 for both: an interrupt during an import that compiles code from text makes
+    # Python end by the signal itself, also after the command has handled it.
+    assert code in (130, -signal.SIGINT)
     assert "interrupted" in err
     assert "Traceback" not in err
     assert out == ""
