@@ -69,7 +69,7 @@ double TreeFrankWolfe::add_leaf(const double* at, const double* previous, const 
                                 double label, double* to) const {
   const simd::Kernels& k = simd::kernels();
   const auto d = static_cast<std::size_t>(dimension());
-  const double multiplier = std::isfinite(label) ? clipper_.multiplier(features) : 0.0;
+  const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier(features);
   if (multiplier == 0.0) return 0.0;  // features may be NaN, so they are not multiplied by zero
   const double y = loss_.clip_label(label);
   const double margin = multiplier * k.dot(at, features, d);
