@@ -47,6 +47,15 @@ class Domain(ABC):
     def max_norm(self, order: float | None = None) -> float:
         """Largest ``||a||_order`` over the set; ``order`` None is the geometry's ``p``."""
 
+    @abstractmethod
+    def radius_from_center(self) -> float:
+        """Largest Euclidean distance of a point of the set from its `center`."""
+
+    @property
+    def intrinsic_dimension(self) -> int:
+        """Dimension of the smallest affine space that holds the set."""
+        return self.dimension
+
     @property
     def dual_exponent(self) -> float:
         """Exponent q = p/(p - 1) of the norm in which gradients are measured."""

@@ -71,6 +71,10 @@ class LpBall(Domain):
         gap = 1.0 / self._order(order) - 1.0 / self.p
         return self.radius * math.pow(self.dimension, max(0.0, gap))
 
+    def radius_from_center(self) -> float:
+        """``radius d^max(0, 1/2 - 1/p)``: the centre is 0."""
+        return self.max_norm(2.0)
+
     def _arguments(self) -> dict[str, Any]:
         p = "inf" if math.isinf(self.p) else self.p
         return {"dimension": self.dimension, "p": p, "radius": self.radius}
@@ -121,6 +125,15 @@ class Box(Domain):
         """``||max(|lower|, |upper|)||_order``, attained by the corner farthest from 0."""
         return lp_norm(np.maximum(np.abs(self.lower), np.abs(self.upper)), self._order(order))
 
+    def radius_from_center(self) -> float:
+        """Half the diagonal."""
+        return 0.5 * self.diameter(2.0)
+
+    @property
+    def intrinsic_dimension(self) -> int:
+        """Number of coordinates whose bounds differ."""
+        return int((self.lower < self.upper).sum())
+
     def _arguments(self) -> dict[str, Any]:
         return {"lower": _array_to_json(self.lower), "upper": _array_to_json(self.upper)}
 
@@ -170,6 +183,15 @@ class Simplex(Domain):
         """``scale``, attained by the vertices, in every norm."""
         self._order(order)
         return self.scale
+
+    def radius_from_center(self) -> float:
+        """``scale sqrt(1 - 1/d)``, the distance of a vertex from the barycentre."""
+        return self.scale * math.sqrt(1.0 - 1.0 / self.dimension)
+
+    @property
+    def intrinsic_dimension(self) -> int:
+        """``d - 1``."""
+        return self.dimension - 1
 
     def _arguments(self) -> dict[str, Any]:
         return {"dimension": self.dimension, "scale": self.scale}

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from dpoco._validation import float_array, positive_float, positive_int
 from dpoco.domains import Domain
 from dpoco.errors import DpocoError
-from dpoco.evaluation._solver import AverageLoss, minimize
-from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.evaluation._solver import AverageLoss, AverageQuadratic, Objective, minimize
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
 
 __all__ = [
     "ConstantPrediction",
@@ -24,7 +24,7 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 GlmLoss = SquaredLoss | LogisticLoss | HuberLoss
-Loss = GlmLoss | LinearLoss
+Loss = GlmLoss | LinearLoss | QuadraticLoss
 
 # Logistic losses have no best constant when all labels are equal: beyond this margin a loss is
 # below 1e-13.
@@ -86,12 +86,12 @@ def best_fixed_decision(
     ----------
     domain : Domain
         The decision set.
-    loss : SquaredLoss, LogisticLoss, HuberLoss or LinearLoss
+    loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss or QuadraticLoss
         Records are clipped to its bounds exactly as a learner clips them.
     features : array_like of shape (T, d)
-        Records; gradients for a `LinearLoss`.
+        Records; gradients for a `LinearLoss`; matrices, shape (T, d, d), for a `QuadraticLoss`.
     labels : array_like of shape (T,), optional
-        For generalised linear losses.
+        For generalised linear losses; vectors, shape (T, d), for a `QuadraticLoss`.
     tolerance : float, default 1e-7
         Largest gap of the average loss, relative to the average loss of the domain's centre.
     max_iterations : int, default 100000
@@ -118,29 +118,37 @@ def best_fixed_decision(
     """
     relative = positive_float("tolerance", tolerance)
     limit = positive_int("max_iterations", max_iterations)
-    rows = float_array("features", features, (None, domain.dimension))
+    d = domain.dimension
+    quadratic = isinstance(loss, QuadraticLoss)
+    rows = float_array("features", features, (None, d, d) if quadratic else (None, d))
     rounds = rows.shape[0]
     if rounds == 0:
         raise ValueError("features must have at least one row")
     targets = None
-    if loss.glm:
+    if loss.glm or quadratic:
         if labels is None:
             raise TypeError("labels are required by this loss")
-        targets = float_array("labels", labels, (rounds,))
+        targets = float_array("labels", labels, (rounds, d) if quadratic else (rounds,))
     elif not isinstance(loss, LinearLoss):
         raise TypeError("the losses must be given by arrays, not by a CustomLoss")
     elif labels is not None:
         raise TypeError("this loss takes no labels")
 
-    objective = AverageLoss(domain, loss, rows, targets)
-    if isinstance(loss, LinearLoss):
-        decision, gap, iterations = (
-            domain.minimize_linear(objective.gradient(domain.center)),
-            0.0,
-            0,
-        )
+    objective: Objective
+    if isinstance(loss, QuadraticLoss):
+        assert targets is not None
+        objective = AverageQuadratic(domain, loss, rows, targets)
     else:
-        scale = abs(objective.value(domain.center))
+        objective = AverageLoss(domain, loss, rows, targets)
+    centre = objective.margins(domain.center)
+    if isinstance(loss, LinearLoss):
+        decision = domain.minimize_linear(objective.gradient_at(centre))
+        gap, iterations = 0.0, 0
+    else:
+        scale = abs(objective.value_at(centre))
+        if quadratic:  # known up to a constant, so its value at the centre is no scale
+            slope = objective.gradient_at(centre)
+            scale = float(np.linalg.norm(slope)) * domain.radius_from_center()
         goal = relative * scale if scale > 0.0 else relative
         decision, gap, iterations = minimize(objective, domain, goal, limit)
         if not gap <= goal:

@@ -3,21 +3,69 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco.domains import Domain
-from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
 from dpoco.losses._base import record_multipliers
 
-__all__ = ["AverageLoss", "minimize"]
+__all__ = ["AverageLoss", "AverageQuadratic", "Objective", "minimize"]
 
 FloatArray = NDArray[np.float64]
 
 # The certificate costs one more pass over the data: looked at this often.
 _CHECK_EVERY = 10
 _GROWTH, _SHRINK = 2.0, 0.9
+
+
+class Objective(Protocol):
+    """A convex function of the images of a point under an affine map, its "margins"."""
+
+    def margins(self, theta: FloatArray) -> FloatArray:
+        """Image of a point."""
+
+    def value_at(self, margins: FloatArray) -> float:
+        """Value, from the margins."""
+
+    def gradient_at(self, margins: FloatArray) -> FloatArray:
+        """Gradient in theta, shape (d,), from the margins."""
+
+    def typical_curvature(self) -> float:
+        """First guess of the smoothness constant."""
+
+
+class AverageQuadratic:
+    """The mean of a stream of quadratic losses, scaled as a learner scales them."""
+
+    def __init__(
+        self, domain: Domain, loss: QuadraticLoss, matrices: FloatArray, vectors: FloatArray
+    ) -> None:
+        factors = loss.scales(domain, matrices, vectors)
+        kept = factors > 0.0
+        weights = factors[kept] / matrices.shape[0]
+        matrix = np.einsum("t,tij->ij", weights, matrices[kept])
+        self._matrix: FloatArray = 0.5 * (matrix + matrix.T)
+        self._vector: FloatArray = weights @ vectors[kept]
+
+    def margins(self, theta: FloatArray) -> FloatArray:
+        """Return the point itself."""
+        return theta
+
+    def value_at(self, margins: FloatArray) -> float:
+        """F."""
+        return float(0.5 * margins @ self._matrix @ margins - self._vector @ margins)
+
+    def gradient_at(self, margins: FloatArray) -> FloatArray:
+        """Gradient of F."""
+        gradient: FloatArray = self._matrix @ margins - self._vector
+        return gradient
+
+    def typical_curvature(self) -> float:
+        """Mean eigenvalue."""
+        return float(np.trace(self._matrix)) / len(self._vector)
 
 
 class AverageLoss:
@@ -80,7 +128,7 @@ class AverageLoss:
 
 
 def minimize(
-    objective: AverageLoss, domain: Domain, goal: float, limit: int
+    objective: Objective, domain: Domain, goal: float, limit: int
 ) -> tuple[FloatArray, float, int]:
     """Return a point of the domain, its Frank-Wolfe gap and the number of iterations.
 

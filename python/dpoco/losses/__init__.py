@@ -17,6 +17,7 @@ from dpoco.losses._base import Loss
 from dpoco.losses._families import HuberLoss, LogisticLoss, SquaredLoss
 from dpoco.losses._general import CustomLoss, LinearLoss
 from dpoco.losses._glm import GlmLoss
+from dpoco.losses._quadratic import QuadraticLoss
 
 __all__ = [
     "CustomLoss",
@@ -25,12 +26,14 @@ __all__ = [
     "LinearLoss",
     "LogisticLoss",
     "Loss",
+    "QuadraticLoss",
     "SquaredLoss",
     "from_dict",
 ]
 
 _KINDS: dict[str, type[Loss]] = {
-    kind.__name__: kind for kind in (SquaredLoss, LogisticLoss, HuberLoss, LinearLoss, CustomLoss)
+    kind.__name__: kind
+    for kind in (SquaredLoss, LogisticLoss, HuberLoss, LinearLoss, QuadraticLoss, CustomLoss)
 }
 
 

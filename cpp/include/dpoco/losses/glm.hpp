@@ -64,6 +64,13 @@ struct GlmLoss {
     return std::fabs(z - y) <= threshold ? weight : 0.0;
   }
 
+  // The least value over all margins.
+  double minimum(double y) const noexcept {
+    if (kind != GlmKind::logistic) return 0.0;
+    const auto entropy = [](double q) { return q > 0.0 ? -q * elementary::log(q) : 0.0; };
+    return weight * (entropy(y) + entropy(1.0 - y));
+  }
+
   // Nearest label in [label_low, label_high]; NaN gives label_low.
   double clip_label(double y) const noexcept {
     const double below = y < label_high ? y : label_high;

@@ -1,0 +1,176 @@
+#include "loss_sums.hpp"
+
+#include <cmath>
+#include <vector>
+
+namespace dpoco::bindings {
+
+using domains::Body;
+using losses::LossSum;
+
+namespace {
+
+// The sum of a user's loss objects, each with value(x), gradient(x) and hessian(x). Evaluations
+// that are not finite count as zero, term by term: they must not decide over what is released.
+class ObjectSum final : public LossSum {
+ public:
+  explicit ObjectSum(const Body& body)
+      : LossSum(Kind::custom, body, body.dimension()), direction_(dimension()) {}
+
+  bool empty() const noexcept override { return losses_.empty(); }
+
+  double value(const double* u) const override {
+    const py::object x = point(u);
+    double sum = 0.0;
+    for (const py::object& each : losses_) sum += value_of(each, x);
+    return sum;
+  }
+  void gradient(const double* u, double* out) const override {
+    const py::object x = point(u);
+    Vector sum = Vector::Zero(body().ambient());
+    for (const py::object& each : losses_) add_gradient(each, x, sum);
+    body().pull_back(sum.data(), out);
+  }
+  void hessian(const double* u, double* out) const override {
+    const py::object x = point(u);
+    RowMatrix sum = RowMatrix::Zero(body().ambient(), body().ambient());
+    for (const py::object& each : losses_) add_hessian(each, x, sum);
+    body().pull_back_matrix(sum.data(), out);
+  }
+  void add_least_hessian(double*) const override {}
+
+  void prepare_line(const double* u, const double* step) const override {
+    line_at_.assign(u, u + dimension());
+    line_along_.assign(step, step + dimension());
+  }
+  double line_value(double t) const override { return value(on_line(t).data()); }
+  double line_slope(double t) const override {
+    Vector slope(dimension());
+    gradient(on_line(t).data(), slope.data());
+    double sum = 0.0;
+    for (Index i = 0; i < dimension(); ++i) {
+      sum += slope[i] * line_along_[static_cast<std::size_t>(i)];
+    }
+    return sum;
+  }
+
+  void stage(py::object loss) { staged_ = std::move(loss); }
+
+  double staged_value(const double* u) const override { return value_of(staged_, point(u)); }
+  void staged_gradient(const double* u, double* out) const override {
+    Vector full = Vector::Zero(body().ambient());
+    add_gradient(staged_, point(u), full);
+    body().pull_back(full.data(), out);
+  }
+  double staged_curvature(const double* u) const override {
+    if (dimension() != 1) {
+      throw std::logic_error("the Hessian of a custom loss has no single direction");
+    }
+    double curvature;
+    staged_hessian(u, &curvature);
+    return curvature;
+  }
+  const double* staged_direction() const override {
+    direction_.setOnes();
+    return direction_.data();
+  }
+  void staged_hessian(const double* u, double* out) const override {
+    RowMatrix full = RowMatrix::Zero(body().ambient(), body().ambient());
+    add_hessian(staged_, point(u), full);
+    body().pull_back_matrix(full.data(), out);
+  }
+  // Convex, so above its tangent at the centre.
+  double staged_minimum() const override {
+    const Vector centre = Vector::Zero(dimension());
+    Vector slope(dimension());
+    staged_gradient(centre.data(), slope.data());
+    return staged_value(centre.data()) + body().support_low(slope.data());
+  }
+
+  void commit() override { losses_.push_back(staged_); }
+
+  void write(Archive&) const override {
+    throw StateError("a learner of custom losses cannot be saved: its losses are Python objects");
+  }
+  void read(ArchiveReader&) override {
+    throw StateError("a learner of custom losses cannot be restored");
+  }
+
+ private:
+  py::object point(const double* u) const {
+    return read_only(body().ambient(), [&](double* out) { body().embed(u, out); });
+  }
+  Vector on_line(double t) const {
+    Vector u(dimension());
+    for (Index i = 0; i < dimension(); ++i) {
+      const auto k = static_cast<std::size_t>(i);
+      u[i] = line_at_[k] + t * line_along_[k];
+    }
+    return u;
+  }
+
+  static double value_of(const py::object& loss, const py::object& x) {
+    const auto value = py::float_(loss.attr("value")(x)).cast<double>();
+    return std::isfinite(value) ? value : 0.0;
+  }
+  // `as` has the expected number of entries.
+  static bool read_array(const py::object& given, std::vector<double>& out, const char* name) {
+    const auto array = py::array_t<double, py::array::c_style | py::array::forcecast>(given);
+    expect_size(array, out.size(), name);
+    std::copy(array.data(), array.data() + array.size(), out.begin());
+    return std::all_of(out.begin(), out.end(), [](double each) { return std::isfinite(each); });
+  }
+  void add_gradient(const py::object& loss, const py::object& x, Vector& to) const {
+    std::vector<double> part(static_cast<std::size_t>(to.size()));
+    if (!read_array(loss.attr("gradient")(x), part, "a loss's gradient")) return;
+    to += Eigen::Map<const Vector>(part.data(), to.size());
+  }
+  void add_hessian(const py::object& loss, const py::object& x, RowMatrix& to) const {
+    std::vector<double> part(static_cast<std::size_t>(to.size()));
+    if (!read_array(loss.attr("hessian")(x), part, "a loss's Hessian")) return;
+    const Eigen::Map<const RowMatrix> matrix(part.data(), to.rows(), to.cols());
+    to += 0.5 * matrix;
+    to += 0.5 * matrix.transpose();
+  }
+
+  std::vector<py::object> losses_;
+  py::object staged_;
+  mutable Vector direction_;
+  mutable std::vector<double> line_at_;
+  mutable std::vector<double> line_along_;
+};
+
+}  // namespace
+
+std::unique_ptr<LossSum> make_loss_sum(std::shared_ptr<const domains::Domain> domain,
+                                       const py::dict& settings) {
+  const Body body = Body::of(std::move(domain), settings["unbounded"].cast<bool>());
+  const auto kind = settings["kind"].cast<std::string>();
+  if (kind == "linear") {
+    return losses::make_linear_sum(body, settings["clipper"].cast<losses::RecordClipper>());
+  }
+  if (kind == "glm") {
+    return losses::make_glm_sum(body, settings["glm"].cast<losses::GlmLoss>(),
+                                settings["clipper"].cast<losses::RecordClipper>());
+  }
+  if (kind == "quadratic") {
+    return losses::make_quadratic_sum(body, settings["lipschitz"].cast<double>(),
+                                      settings["smoothness"].cast<double>(),
+                                      settings["radius"].cast<double>());
+  }
+  if (kind == "custom") return std::make_unique<ObjectSum>(body);
+  throw std::invalid_argument("unknown kind of losses");
+}
+
+void stage_object(LossSum& sum, const py::object& loss) {
+  auto* objects = dynamic_cast<ObjectSum*>(&sum);
+  if (objects == nullptr) throw std::invalid_argument("this sum takes no loss objects");
+  for (const char* name : {"value", "gradient", "hessian"}) {
+    if (!py::hasattr(loss, name)) {
+      throw py::type_error("a custom loss must have methods value, gradient and hessian");
+    }
+  }
+  objects->stage(loss);
+}
+
+}  // namespace dpoco::bindings

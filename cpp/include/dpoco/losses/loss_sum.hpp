@@ -1,0 +1,96 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "dpoco/core/archive.hpp"
+#include "dpoco/core/types.hpp"
+#include "dpoco/domains/body.hpp"
+#include "dpoco/losses/glm.hpp"
+#include "dpoco/losses/record.hpp"
+
+namespace dpoco::losses {
+
+// The running sum F = l_1 + ... + l_t of a stream's losses, and the loss of the current round, all
+// in a body's coordinates u. A round stages its loss, which brings the record within its public
+// bounds (a malformed one becomes the zero loss: whether that happened is private), asks what it
+// needs to know about it, and commits it to the sum. Losses are known up to the constants they were
+// given with.
+class LossSum {
+ public:
+  enum class Kind : std::uint8_t { linear, quadratic, glm, custom };
+
+  virtual ~LossSum() = default;
+
+  Kind kind() const noexcept { return kind_; }
+  Index dimension() const noexcept { return body_.dimension(); }
+  const domains::Body& body() const noexcept { return body_; }
+  // Rank of one loss's Hessian: 0, 1 or dimension().
+  Index rank() const noexcept { return rank_; }
+  // Whether no loss has been committed that is not zero; then F = 0.
+  virtual bool empty() const noexcept = 0;
+
+  // The sum at u; gradient and hessian (row-major, symmetric, full) are overwritten.
+  virtual double value(const double* u) const = 0;
+  virtual void gradient(const double* u, double* out) const = 0;
+  virtual void hessian(const double* u, double* out) const = 0;
+  // Adds a matrix M with Hessian(F)(u) >= M for all u in the body to out: what is known for sure
+  // about the curvature. Zero for custom losses.
+  virtual void add_least_hessian(double* out) const = 0;
+
+  // The sum on the line u + t step: prepare_line fixes the line, line_value and line_slope (the
+  // derivative in t) then cost O(distinct rows) for generalised linear losses.
+  virtual void prepare_line(const double* u, const double* step) const = 0;
+  virtual double line_value(double t) const = 0;
+  virtual double line_slope(double t) const = 0;
+
+  // Bring in the round's loss; each record is read once. Default: std::invalid_argument.
+  virtual void stage_vector(const double* gradient);                      // linear
+  virtual void stage_record(const double* features, double label);        // generalised linear
+  virtual void stage_matrix(const double* matrix, const double* vector);  // x'Ax/2 - b'x
+
+  // The staged loss at u.
+  virtual double staged_value(const double* u) const = 0;
+  virtual void staged_gradient(const double* u, double* out) const = 0;
+  // For rank() <= 1: the Hessian is scale * direction direction'; returns scale.
+  virtual double staged_curvature(const double* u) const = 0;
+  virtual const double* staged_direction() const = 0;
+  // For rank() > 1, n x n row-major, overwritten.
+  virtual void staged_hessian(const double* u, double* out) const = 0;
+  // A lower bound of the staged loss over the body, from this loss alone; exact (the minimum) for
+  // linear and generalised linear losses on ball, box and simplex.
+  virtual double staged_minimum() const = 0;
+
+  // Adds the staged loss to the sum. The staged loss stays until the next is staged.
+  virtual void commit() = 0;
+
+  virtual void write(Archive& archive) const = 0;
+  virtual void read(ArchiveReader& archive) = 0;  // into a sum just made
+
+ protected:
+  LossSum(Kind kind, domains::Body body, Index rank)
+      : kind_(kind), body_(std::move(body)), rank_(rank) {}
+
+ private:
+  Kind kind_;
+  domains::Body body_;
+  Index rank_;
+};
+
+// f(x) = <g, x>, ||g|| clipped. O(d) memory.
+std::unique_ptr<LossSum> make_linear_sum(domains::Body body, RecordClipper clipper);
+
+// f(x) = l(<v, x>, y), v and y clipped. The squared loss keeps its sufficient statistics, O(d^2);
+// the others keep the rows, each distinct (v, y) once with its count: O(distinct rows x d).
+std::unique_ptr<LossSum> make_glm_sum(domains::Body body, GlmLoss loss, RecordClipper clipper);
+
+// The same for any generalised linear loss with its rows kept.
+std::unique_ptr<LossSum> make_glm_rows(domains::Body body, GlmLoss loss, RecordClipper clipper);
+
+// f(x) = x'Ax/2 - b'x with A symmetrised and positive semidefinite (else the zero loss), scaled
+// down until |A| <= smoothness and |A (x - c)| + |Ac - b| <= lipschitz for |x - c| <= radius (no
+// such bound for an infinite radius). O(d^2) memory, O(d^3) per round.
+std::unique_ptr<LossSum> make_quadratic_sum(domains::Body body, double lipschitz, double smoothness,
+                                            double radius);
+
+}  // namespace dpoco::losses

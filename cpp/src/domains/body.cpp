@@ -1,0 +1,327 @@
+#include "dpoco/domains/body.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "dpoco/domains/norms.hpp"
+#include "dpoco/domains/projections.hpp"
+#include "dpoco/simd/elementary.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco::domains {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double length(const double* x, Index n) { return norm(x, n, 2.0); }
+
+}  // namespace
+
+Body::Body(std::shared_ptr<const Domain> domain, Kind kind)
+    : domain_(std::move(domain)),
+      kind_(kind),
+      dimension_(domain_->dimension()),
+      radius_(kInfinity),
+      centre_(dimension_) {
+  domain_->center(centre_.data());
+}
+
+Body Body::of(std::shared_ptr<const Domain> domain, bool unbounded) {
+  if (!domain) throw std::invalid_argument("domain is required");
+  if (unbounded) return {std::move(domain), Kind::space};
+  if (const auto* ball = dynamic_cast<const LpBall*>(domain.get())) {
+    const double p = ball->p();
+    const double radius = ball->radius();
+    const Index d = ball->dimension();
+    const auto size = static_cast<double>(d);
+    if (p == 2.0 && d > 1) {
+      Body body(std::move(domain), Kind::ball);
+      body.radius_ = body.extent_ = radius;
+      return body;
+    }
+    if (std::isinf(p) || d == 1) {
+      Body body(std::move(domain), Kind::box);
+      body.half_widths_ = Vector::Constant(d, radius);
+      body.radius_ = radius * std::sqrt(size);
+      return body;
+    }
+    Body body(std::move(domain), Kind::lp_ball);
+    body.exponent_ = p;
+    body.extent_ = radius;
+    body.radius_ = p <= 2.0 ? radius : radius * elementary::power(size, 0.5 - 1.0 / p);
+    return body;
+  }
+  if (const auto* box = dynamic_cast<const Box*>(domain.get())) {
+    Vector half = 0.5 * box->upper() - 0.5 * box->lower();
+    if (!(half.minCoeff() > 0.0)) {
+      throw std::invalid_argument("every upper bound must exceed its lower bound");
+    }
+    Body body(std::move(domain), Kind::box);
+    body.radius_ = length(half.data(), half.size());
+    body.half_widths_ = std::move(half);
+    return body;
+  }
+  if (const auto* simplex = dynamic_cast<const Simplex*>(domain.get())) {
+    const Index d = simplex->dimension();
+    const double scale = simplex->scale();
+    if (d < 2) throw std::invalid_argument("a simplex of dimension 1 holds a single decision");
+    Body body(std::move(domain), Kind::polytope);
+    body.simplex_ = true;
+    body.dimension_ = d - 1;
+    body.extent_ = scale;
+    body.radius_ = scale * std::sqrt(1.0 - 1.0 / static_cast<double>(d));
+    // x = centre + Q u >= 0
+    body.rows_ = RowMatrix::Zero(d, d - 1);
+    Vector unit = Vector::Zero(d);
+    for (Index j = 0; j + 1 < d; ++j) {
+      unit.setZero();
+      unit[j] = 1.0;
+      body.reflect(unit.data());
+      body.rows_.col(j) = -unit;
+    }
+    body.bounds_ = body.centre_;
+    return body;
+  }
+  throw std::invalid_argument("this kind of domain has no interior coordinates");
+}
+
+// The reflection that swaps the diagonal direction 1/sqrt(d) and the last unit vector: its first
+// d - 1 columns are an orthonormal basis of the vectors with sum zero.
+void Body::reflect(double* x) const noexcept {
+  const Index d = ambient();
+  const double diagonal = 1.0 / std::sqrt(static_cast<double>(d));
+  double sum = 0.0;
+  for (Index i = 0; i < d; ++i) sum += x[i];
+  // h = diagonal * 1 - e_d, |h|^2 = 2 - 2 diagonal
+  const double factor = (diagonal * sum - x[d - 1]) / (1.0 - diagonal);
+  for (Index i = 0; i < d; ++i) x[i] -= factor * diagonal;
+  x[d - 1] += factor;
+}
+
+void Body::embed(const double* u, double* x) const noexcept {
+  const Index d = ambient();
+  std::copy(u, u + dimension_, x);
+  if (simplex_) {
+    x[d - 1] = 0.0;
+    reflect(x);
+  }
+  for (Index i = 0; i < d; ++i) x[i] += centre_[i];
+}
+
+void Body::coordinates(const double* x, double* u) const noexcept {
+  if (!simplex_) {
+    for (Index i = 0; i < dimension_; ++i) u[i] = x[i] - centre_[i];
+    return;
+  }
+  pull_back(x, u);  // Q' centre = 0
+}
+
+double Body::pull_back(const double* v, double* w) const noexcept {
+  const Index d = ambient();
+  double offset = 0.0;
+  for (Index i = 0; i < d; ++i) offset += v[i] * centre_[i];
+  if (!simplex_) {
+    std::copy(v, v + d, w);
+    return offset;
+  }
+  const double diagonal = 1.0 / std::sqrt(static_cast<double>(d));
+  double sum = 0.0;
+  for (Index i = 0; i < d; ++i) sum += v[i];
+  const double shift = diagonal * (diagonal * sum - v[d - 1]) / (1.0 - diagonal);
+  for (Index i = 0; i + 1 < d; ++i) w[i] = v[i] - shift;
+  return offset;
+}
+
+void Body::pull_back_matrix(const double* a, double* m) const {
+  const Index d = ambient();
+  const Index n = dimension_;
+  if (!simplex_) {
+    std::copy(a, a + d * d, m);
+    return;
+  }
+  const Eigen::Map<const RowMatrix> full(a, d, d);
+  Eigen::Map<RowMatrix> reduced(m, n, n);
+  reduced.noalias() = rows_.transpose() * full * rows_;  // the two signs of -Q cancel
+}
+
+bool Body::contains(const double* u, double tolerance) const noexcept {
+  for (Index i = 0; i < dimension_; ++i) {
+    if (!std::isfinite(u[i])) return false;
+  }
+  switch (kind_) {
+    case Kind::space:
+      return true;
+    case Kind::ball:
+      return length(u, dimension_) <= radius_ * (1.0 + tolerance);
+    case Kind::lp_ball:
+      return norm(u, dimension_, exponent_) <= extent_ * (1.0 + tolerance);
+    case Kind::box:
+      for (Index i = 0; i < dimension_; ++i) {
+        if (std::fabs(u[i]) > half_widths_[i] * (1.0 + tolerance)) return false;
+      }
+      return true;
+    case Kind::polytope:
+      break;
+  }
+  for (Index j = 0; j < rows_.rows(); ++j) {
+    double sum = 0.0;
+    for (Index i = 0; i < dimension_; ++i) sum += rows_(j, i) * u[i];
+    if (sum > bounds_[j] * (1.0 + tolerance)) return false;
+  }
+  return true;
+}
+
+void Body::chord(const double* u, const double* step, double& low, double& high) const {
+  low = -kInfinity;
+  high = kInfinity;
+  const Index n = dimension_;
+  // Cuts the line where slope t reaches room >= 0.
+  const auto cut = [&](double slope, double room) {
+    if (slope > 0.0) {
+      high = std::min(high, room / slope);
+    } else if (slope < 0.0) {
+      low = std::max(low, room / slope);
+    }
+  };
+  switch (kind_) {
+    case Kind::space:
+      return;
+    case Kind::box:
+      for (Index i = 0; i < n; ++i) {
+        cut(step[i], std::max(half_widths_[i] - u[i], 0.0));
+        cut(-step[i], std::max(half_widths_[i] + u[i], 0.0));
+      }
+      return;
+    case Kind::ball: {
+      double a = 0.0;
+      double b = 0.0;
+      double c = radius_ * radius_;
+      for (Index i = 0; i < n; ++i) {
+        a += step[i] * step[i];
+        b += u[i] * step[i];
+        c -= u[i] * u[i];
+      }
+      if (!(a > 0.0)) return;
+      c = std::max(c, 0.0);
+      const double root = std::sqrt(b * b + a * c);
+      // Of the two forms of each root, the one that does not cancel.
+      if (b > 0.0) {
+        high = c / (b + root);
+        low = -(b + root) / a;
+      } else {
+        high = (root - b) / a;
+        low = root - b > 0.0 ? -c / (root - b) : 0.0;
+      }
+      return;
+    }
+    case Kind::lp_ball: {
+      // t -> |u + t step|_p is convex and at most 1 at 0: bisect where it crosses 1 on each side.
+      const double size = norm(step, n, exponent_);
+      if (!(size > 0.0)) return;
+      Vector point(n);
+      for (const double side : {-1.0, 1.0}) {
+        double inside = 0.0;
+        double outside = 2.0 * extent_ / size;
+        for (int k = 0; k < 100; ++k) {
+          const double middle = 0.5 * (inside + outside);
+          for (Index i = 0; i < n; ++i) point[i] = u[i] + side * middle * step[i];
+          (norm(point.data(), n, exponent_) <= extent_ ? inside : outside) = middle;
+        }
+        (side < 0.0 ? low : high) = side * inside;
+      }
+      return;
+    }
+    case Kind::polytope:
+      break;
+  }
+  for (Index j = 0; j < rows_.rows(); ++j) {
+    double slope = 0.0;
+    double room = bounds_[j];
+    for (Index i = 0; i < n; ++i) {
+      slope += rows_(j, i) * step[i];
+      room -= rows_(j, i) * u[i];
+    }
+    cut(slope, std::max(room, 0.0));
+  }
+}
+
+double Body::support_low(const double* w) const noexcept {
+  const Index n = dimension_;
+  switch (kind_) {
+    case Kind::space:
+      return -kInfinity;
+    case Kind::box: {
+      double sum = 0.0;
+      for (Index i = 0; i < n; ++i) sum += std::fabs(w[i]) * half_widths_[i];
+      return -sum;
+    }
+    case Kind::lp_ball:
+      return -extent_ * norm(w, n, exponent_ == 1.0 ? kInfinity : exponent_ / (exponent_ - 1.0));
+    case Kind::ball:
+      break;
+    case Kind::polytope:
+      if (simplex_) {
+        // Over the vertices centre + Q u = scale e_i: <w, u> = scale (Q w)_i.
+        double least = kInfinity;
+        for (Index j = 0; j < rows_.rows(); ++j) {
+          double sum = 0.0;
+          for (Index i = 0; i < n; ++i) sum -= rows_(j, i) * w[i];
+          least = std::min(least, sum);
+        }
+        return extent_ * least;
+      }
+      break;
+  }
+  return -radius_ * length(w, n);
+}
+
+void Body::project(const double* u, double* out) const {
+  const Index n = dimension_;
+  switch (kind_) {
+    case Kind::space:
+      std::copy(u, u + n, out);
+      return;
+    case Kind::ball:
+      project_l2_ball(u, n, radius_, out);
+      return;
+    case Kind::lp_ball:
+      if (exponent_ == 1.0) {
+        project_l1_ball(u, n, extent_, out);
+      } else {
+        project_lp_ball(u, n, exponent_, extent_, out);
+      }
+      return;
+    case Kind::box:
+      for (Index i = 0; i < n; ++i) out[i] = std::clamp(u[i], -half_widths_[i], half_widths_[i]);
+      return;
+    case Kind::polytope:
+      break;
+  }
+  Vector x(ambient());
+  Vector nearest(ambient());
+  embed(u, x.data());
+  domain_->project(x.data(), nearest.data());
+  coordinates(nearest.data(), out);
+}
+
+std::shared_ptr<const Barrier> Body::barrier() const {
+  const Vector zero = Vector::Zero(dimension_);
+  switch (kind_) {
+    case Kind::space:
+      return nullptr;
+    case Kind::ball:
+      return std::make_shared<BallBarrier>(zero, 2.0, radius_);
+    case Kind::lp_ball:
+      return std::make_shared<BallBarrier>(zero, exponent_, extent_);
+    case Kind::box:
+      return std::make_shared<BoxBarrier>(-half_widths_, half_widths_);
+    case Kind::polytope:
+      break;
+  }
+  return std::make_shared<PolytopeBarrier>(rows_, bounds_, zero);
+}
+
+}  // namespace dpoco::domains

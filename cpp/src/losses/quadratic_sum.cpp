@@ -1,0 +1,266 @@
+#include <Eigen/Eigenvalues>
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "dpoco/core/errors.hpp"
+#include "dpoco/losses/loss_sum.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco::losses {
+namespace {
+
+using Matrix = Eigen::Map<const RowMatrix>;
+using Point = Eigen::Map<const Vector>;
+
+// F(u) = u'Au/2 + g'u + k: all a quadratic loss ever needs.
+struct Quadratic {
+  explicit Quadratic(Index n) : matrix(RowMatrix::Zero(n, n)), slope(Vector::Zero(n)) {}
+
+  double value(const double* u) const {
+    const Point x(u, slope.size());
+    return 0.5 * x.dot(matrix * x) + slope.dot(x) + constant;
+  }
+  void gradient(const double* u, double* out) const {
+    const Index n = slope.size();
+    Eigen::Map<Vector>(out, n).noalias() = matrix * Point(u, n);
+    Eigen::Map<Vector>(out, n) += slope;
+  }
+
+  RowMatrix matrix;
+  Vector slope;
+  double constant = 0.0;
+};
+
+// What the two kinds of quadratic losses share.
+class QuadraticSum : public LossSum {
+ public:
+  bool empty() const noexcept override {
+    return sum_.constant == 0.0 && sum_.slope.isZero(0.0) && sum_.matrix.isZero(0.0);
+  }
+
+  double value(const double* u) const override { return sum_.value(u); }
+  void gradient(const double* u, double* out) const override { sum_.gradient(u, out); }
+  void hessian(const double*, double* out) const override {
+    std::copy(sum_.matrix.data(), sum_.matrix.data() + sum_.matrix.size(), out);
+  }
+  void add_least_hessian(double* out) const override {
+    Eigen::Map<RowMatrix>(out, dimension(), dimension()) += sum_.matrix;
+  }
+
+  void prepare_line(const double* u, const double* step) const override {
+    const Index n = dimension();
+    Vector at(n);
+    sum_.gradient(u, at.data());
+    const Point along(step, n);
+    line_[0] = sum_.value(u);
+    line_[1] = at.dot(along);
+    line_[2] = along.dot(sum_.matrix * along);
+  }
+  double line_value(double t) const override {
+    return line_[0] + t * (line_[1] + 0.5 * t * line_[2]);
+  }
+  double line_slope(double t) const override { return line_[1] + t * line_[2]; }
+
+  void write(Archive& archive) const override {
+    archive.reals(sum_.matrix.data(), static_cast<std::size_t>(sum_.matrix.size()));
+    archive.reals(sum_.slope.data(), static_cast<std::size_t>(sum_.slope.size()));
+    archive.real(sum_.constant);
+  }
+  void read(ArchiveReader& archive) override {
+    archive.reals(sum_.matrix.data(), static_cast<std::size_t>(sum_.matrix.size()));
+    archive.reals(sum_.slope.data(), static_cast<std::size_t>(sum_.slope.size()));
+    sum_.constant = archive.real();
+    if (!sum_.matrix.allFinite() || !sum_.slope.allFinite() || !std::isfinite(sum_.constant) ||
+        sum_.matrix != sum_.matrix.transpose().eval() ||
+        !(sum_.matrix.diagonal().minCoeff() >= 0)) {
+      throw StateError("state holds no sum of quadratic losses");
+    }
+  }
+
+ protected:
+  // rank 0 stands for the full dimension.
+  QuadraticSum(const domains::Body& body, Index rank)
+      : LossSum(Kind::quadratic, body, rank == 0 ? body.dimension() : rank), sum_(dimension()) {}
+
+  Quadratic sum_;
+
+ private:
+  mutable double line_[3] = {0.0, 0.0, 0.0};
+};
+
+// weight (<v, x> - y)^2, rank one.
+class SquaredSum final : public QuadraticSum {
+ public:
+  SquaredSum(const domains::Body& body, GlmLoss loss, RecordClipper clipper)
+      : QuadraticSum(body, 1),
+        loss_(loss),
+        clipper_(std::move(clipper)),
+        row_(static_cast<std::size_t>(body.ambient()), 0.0),
+        direction_(Vector::Zero(dimension())) {}
+
+  void stage_record(const double* features, double label) override {
+    std::copy(features, features + row_.size(), row_.data());
+    const double multiplier = GlmLoss::label_multiplier(label) * clipper_.multiplier(row_.data());
+    for (double& each : row_) each = multiplier == 0.0 ? 0.0 : multiplier * each;
+    offset_ = body().pull_back(row_.data(), direction_.data());
+    // A dropped record is the zero loss: its vector, offset and label are all 0.
+    label_ = multiplier == 0.0 ? 0.0 : loss_.clip_label(label);
+  }
+
+  double staged_value(const double* u) const override { return loss_.value(margin(u), label_); }
+  void staged_gradient(const double* u, double* out) const override {
+    Eigen::Map<Vector>(out, dimension()) = loss_.derivative(margin(u), label_) * direction_;
+  }
+  double staged_curvature(const double*) const override { return 2.0 * loss_.weight; }
+  const double* staged_direction() const override { return direction_.data(); }
+  void staged_hessian(const double*, double* out) const override {
+    Eigen::Map<RowMatrix>(out, dimension(), dimension()).noalias() =
+        (2.0 * loss_.weight) * direction_ * direction_.transpose();
+  }
+  double staged_minimum() const override {
+    const double low = offset_ + body().support_low(direction_.data());
+    const Vector opposite = -direction_;
+    const double high = offset_ - body().support_low(opposite.data());
+    if (!(low < label_)) return loss_.value(low, label_);
+    return high > label_ ? 0.0 : loss_.value(high, label_);
+  }
+
+  void commit() override {
+    const double factor = 2.0 * loss_.weight;
+    const double residual = offset_ - label_;
+    for (Index i = 0; i < dimension(); ++i) {
+      for (Index j = 0; j < dimension(); ++j) {
+        // This order of factors is symmetric to the last bit.
+        sum_.matrix(i, j) += factor * (direction_[i] * direction_[j]);
+      }
+    }
+    sum_.slope += factor * residual * direction_;
+    sum_.constant += loss_.weight * residual * residual;
+  }
+
+ private:
+  double margin(const double* u) const {
+    return offset_ +
+           simd::kernels().dot(direction_.data(), u, static_cast<std::size_t>(direction_.size()));
+  }
+
+  GlmLoss loss_;
+  RecordClipper clipper_;
+  std::vector<double> row_;
+  Vector direction_;
+  double offset_ = 0.0;
+  double label_ = 0.0;
+};
+
+// x'Ax/2 - b'x, any rank.
+class MatrixSum final : public QuadraticSum {
+ public:
+  MatrixSum(const domains::Body& body, double lipschitz, double smoothness, double radius)
+      : QuadraticSum(body, 0),
+        lipschitz_(lipschitz),
+        smoothness_(smoothness),
+        radius_(radius),
+        centre_(body.ambient()),
+        full_(body.ambient(), body.ambient()),
+        solver_(body.ambient()),
+        staged_(dimension()) {
+    const Vector zero = Vector::Zero(dimension());
+    body.embed(zero.data(), centre_.data());
+  }
+
+  void stage_matrix(const double* matrix, const double* vector) override {
+    const Index d = body().ambient();
+    const Matrix given(matrix, d, d);
+    full_.noalias() = 0.5 * given;
+    full_ += 0.5 * given.transpose();
+    Vector slope = -Point(vector, d);
+    const double scale = admissible_scale(slope);
+    if (scale == 0.0) {
+      full_.setZero();
+      slope.setZero();
+    } else {
+      full_ *= scale;
+      slope *= scale;
+    }
+    // About the centre c: (c + h)'A(c + h)/2 + s'(c + h) = h'Ah/2 + (Ac + s)'h + constant.
+    const Vector at_centre = full_ * centre_;
+    const Vector gradient = at_centre + slope;
+    staged_.constant = 0.5 * centre_.dot(at_centre) + slope.dot(centre_);
+    body().pull_back_matrix(full_.data(), staged_.matrix.data());
+    body().pull_back(gradient.data(), staged_.slope.data());
+    // The pulled-back matrix must be symmetric to the last bit, as the sum's state promises.
+    staged_.matrix = (0.5 * (staged_.matrix + staged_.matrix.transpose())).eval();
+  }
+
+  double staged_value(const double* u) const override { return staged_.value(u); }
+  void staged_gradient(const double* u, double* out) const override { staged_.gradient(u, out); }
+  double staged_curvature(const double*) const override {
+    throw std::logic_error("the Hessian of a quadratic loss has no single direction");
+  }
+  const double* staged_direction() const override { return staged_.slope.data(); }
+  void staged_hessian(const double*, double* out) const override {
+    std::copy(staged_.matrix.data(), staged_.matrix.data() + staged_.matrix.size(), out);
+  }
+  // Convex, so above its tangent at the centre.
+  double staged_minimum() const override {
+    return staged_.constant + body().support_low(staged_.slope.data());
+  }
+
+  void commit() override {
+    sum_.matrix += staged_.matrix;
+    sum_.slope += staged_.slope;
+    sum_.constant += staged_.constant;
+  }
+
+ private:
+  // The factor that brings full_ and slope within the bounds; 0 if no factor does.
+  double admissible_scale(const Vector& slope) {
+    if (!full_.allFinite() || !slope.allFinite()) return 0.0;
+    solver_.compute(full_, Eigen::EigenvaluesOnly);
+    if (solver_.info() != Eigen::Success) return 0.0;
+    const double least = solver_.eigenvalues()[0];
+    const double most = solver_.eigenvalues()[full_.rows() - 1];
+    if (!(least >= -1e-12 * std::max(most, 0.0))) return 0.0;  // not convex
+    // Rounding must not carry the loss over its bounds.
+    constexpr double kReserve = 1.0 - 1e-12;
+    double scale = 1.0;
+    if (most > smoothness_) scale = kReserve * smoothness_ / most;
+    if (std::isfinite(radius_)) {
+      const double reach = most * radius_ + (full_ * centre_ + slope).norm();
+      if (scale * reach > lipschitz_) scale = kReserve * lipschitz_ / reach;
+    }
+    return std::isfinite(scale) ? scale : 0.0;
+  }
+
+  double lipschitz_;
+  double smoothness_;
+  double radius_;
+  Vector centre_;
+  RowMatrix full_;
+  Eigen::SelfAdjointEigenSolver<RowMatrix> solver_;
+  Quadratic staged_;
+};
+
+}  // namespace
+
+std::unique_ptr<LossSum> make_glm_sum(domains::Body body, GlmLoss loss, RecordClipper clipper) {
+  if (clipper.dimension() != body.ambient()) {
+    throw std::invalid_argument("clipper and domain differ in dimension");
+  }
+  if (loss.kind == GlmKind::squared) {
+    return std::make_unique<SquaredSum>(body, loss, std::move(clipper));
+  }
+  return make_glm_rows(std::move(body), loss, std::move(clipper));
+}
+
+std::unique_ptr<LossSum> make_quadratic_sum(domains::Body body, double lipschitz, double smoothness,
+                                            double radius) {
+  if (!(lipschitz > 0.0) || !(smoothness > 0.0) || !(radius > 0.0)) {
+    throw std::invalid_argument("lipschitz, smoothness and radius must be positive");
+  }
+  return std::make_unique<MatrixSum>(body, lipschitz, smoothness, radius);
+}
+
+}  // namespace dpoco::losses
