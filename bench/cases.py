@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 
+import noisy_ftrl_cases
 import numpy as np
 import numpy_loops
 from measurement import Row, available_sets, compare, rate
@@ -37,6 +38,7 @@ def run(*, quick: bool, pairs: int) -> list[Row]:
         compiled_sum_rows(pairs, ENTRIES // shrink) if numba_tree is not None else (),
         loop_sum_rows(pairs, ENTRIES // (4 * shrink)),
         learner_rows(pairs, shrink),
+        noisy_ftrl_cases.rows(pairs, shrink),
         memory_rows(),
     ):
         rows.extend(part)

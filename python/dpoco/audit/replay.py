@@ -26,11 +26,13 @@ from dpoco.domains._base import lp_norm
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.losses import GlmLoss, LinearLoss
 from dpoco.losses._base import record_multipliers
+from dpoco.oco import NoisyFTRL
 from dpoco.random import Source
 
 __all__ = ["ReplayReport", "replay_audit"]
 
 FloatArray = NDArray[np.float64]
+Audited = TreeFrankWolfe | NoisyFTRL  # learners that see the data through one continual sum
 
 # Rounding of the leaf's own arithmetic, relative to the bound.
 _ROUNDING = 1e-9
@@ -81,7 +83,7 @@ class _Play:
 
 
 def replay_audit(
-    make_learner: Callable[[Source], TreeFrankWolfe],
+    make_learner: Callable[[Source], Audited],
     features: Any,
     labels: Any,
     replacements: list[tuple[int, Any, float]],
@@ -93,8 +95,8 @@ def replay_audit(
     Parameters
     ----------
     make_learner : callable
-        ``Source -> TreeFrankWolfe``; called with an equal seeded source for every run. The learner
-        must have ``batch=1``.
+        ``Source -> TreeFrankWolfe`` or ``NoisyFTRL``; called with an equal seeded source for every
+        run. The learner must have ``batch=1``.
     features : array_like of shape (T, d)
         Records; gradients for a `LinearLoss`.
     labels : array_like of shape (T,) or None
@@ -142,18 +144,18 @@ def replay_audit(
     return ReplayReport(declared, measured, len(replacements), tuple(dict.fromkeys(findings)))
 
 
-def _sensitivity(learner: TreeFrankWolfe, change: FloatArray) -> float:
+def _sensitivity(learner: Audited, change: FloatArray) -> float:
     """Return the size of the change, in the norm the sensitivity is stated in."""
     order = 2.0 if learner.parameters.noise == "gaussian" else learner.domain.dual_exponent
     return lp_norm(np.ascontiguousarray(change), order)
 
 
 def _play(
-    learner: TreeFrankWolfe, rows: FloatArray, targets: FloatArray | None, findings: list[str]
+    learner: Audited, rows: FloatArray, targets: FloatArray | None, findings: list[str]
 ) -> _Play:
     engine = learner._engine
     decisions, leaves, variates = [], [], []
-    total = np.zeros(rows.shape[1])
+    total = np.zeros_like(engine.nonprivate_sum())
     previous = learner.decide()
     for t, row in enumerate(rows):
         decision = learner.decide()
@@ -171,7 +173,7 @@ def _play(
 
 
 def _leaf(
-    learner: TreeFrankWolfe,
+    learner: Audited,
     decision: FloatArray,
     previous: FloatArray,
     row: FloatArray,

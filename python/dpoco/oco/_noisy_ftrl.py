@@ -1,0 +1,253 @@
+"""The leader on private sums (DP-FTRL)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from inspect import signature
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _core, domains, losses
+from dpoco._record_learner import RecordLearner
+from dpoco._validation import choice, refuse_contradictions
+from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting import noisy_ftrl as accountant
+from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
+from dpoco.errors import NoiseDominatesWarning
+from dpoco.mechanisms import continual_sum_settings
+from dpoco.random import Source
+
+__all__ = ["NoisyFTRL", "NoisyFTRLParameters"]
+
+FloatArray = NDArray[np.float64]
+
+
+class NoisyFTRL(RecordLearner):
+    """Follow the regularised leader on privately summed gradients: DP-FTRL.
+
+    The decision after t rounds is the Euclidean projection onto `domain` of c - eta G_t, c the
+    domain's centre and G_t the noisy sum of the rounds' gradients. The whole sequence of decisions
+    is (epsilon, delta)-differentially private for replacing one round's data, also when the stream
+    is chosen adaptively. The right tool for linear losses; for squared losses it can sum exact
+    statistics instead.
+
+    Parameters
+    ----------
+    domain : LpBall, Box or Simplex
+        The decision set.
+    loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss or CustomLoss
+        The family of losses and the public bounds of its data, enforced by clipping.
+    horizon : int or None
+        Number of rounds, at most 1e12. None: unknown, at most 1e9 rounds, at the price of a noise
+        1.1 to 1.6 times larger. Keyword-only, as all that follow.
+    budget : Budget or None
+        The target guarantee; None switches privacy off (baselines).
+    parameters : NoisyFTRLParameters, optional
+        Overrides calibration; the guarantee is computed from them. It must keep to `budget`, if
+        one is given, and to every other argument that is.
+    calibration : {"tight"}
+        Exact Gaussian accounting.
+    statistics : {"gradient", "quadratic"}
+        "gradient" (default): the gradient at the round's decision. "quadratic", for `SquaredLoss`:
+        (x x', y x), from which every past loss follows; the decision minimises the noisy,
+        convexified sum of losses plus ||x - c||^2 / (2 eta).
+    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
+        The continual sum; "auto" (default) has the least regret bound, "blt" unless another is more
+        than 1 % better.
+    step_size : float, optional
+        eta, in squared length per unit of loss; default: the least regret bound.
+    batch : int, default 1
+        Rounds per decision; an incomplete last batch is discarded.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams differ in one round's data, replaced or emptied.
+    on_violation : {"clip", "raise"}
+        "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
+        silently. "raise" is for trusted experiments: whether it raises depends on the data.
+    source : Source, optional
+        Randomness; None is the operating system's entropy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+    CalibrationError
+        If no noise scale meets the budget.
+    BudgetExceeded
+        If `parameters` give less than `budget` asks for.
+
+    Notes
+    -----
+    A `CustomLoss` is an object with ``gradient(theta)``, called at the round's decision. Its
+    gradients are clipped to its ``lipschitz``, or to ``leaf_bound`` and ``leaf_bound_l2``, if given
+    and smaller.
+
+    Time O(d) a round and one projection (O(d) for Euclidean balls and boxes); memory about 12 d
+    doubles with the default sum. Quadratic statistics: sums of length d(d + 1)/2 + d, and one
+    eigendecomposition, O(d^3), per decision.
+    Proof of privacy and of `parameters.regret_bound`: ``docs/privacy/noisy_ftrl.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> learner = dpoco.oco.NoisyFTRL(
+    ...     dpoco.domains.LpBall(dimension=3, p=2.0, radius=1.0),
+    ...     dpoco.losses.LinearLoss(gradient_bound=1.0),
+    ...     horizon=100_000, budget=dpoco.Budget(epsilon=1.0, delta=1e-6))
+    >>> learner.decide()
+    array([0., 0., 0.])
+    >>> learner.observe([0.5, -0.2, 0.1])
+    >>> learner.round
+    1
+    """
+
+    _parameters: NoisyFTRLParameters
+    _restated = (
+        "horizon",
+        "calibration",
+        "statistics",
+        "sum_method",
+        "step_size",
+        "batch",
+        "relation",
+    )
+    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        "domain": domains.from_dict,
+        "loss": losses.from_dict,
+        "budget": Budget.from_dict,
+        "parameters": NoisyFTRLParameters.from_dict,
+    }
+
+    def __init__(
+        self,
+        domain: domains.Domain,
+        loss: losses.Loss,
+        *,
+        horizon: int | None,
+        budget: Budget | None,
+        parameters: NoisyFTRLParameters | None = None,
+        calibration: str = "tight",
+        statistics: str = "gradient",
+        sum_method: str | None = None,
+        step_size: float | None = None,
+        batch: int = 1,
+        relation: str = "replace",
+        on_violation: str = "clip",
+        source: Source | None = None,
+    ) -> None:
+        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        if not isinstance(domain, domains.Domain):
+            raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
+        if not isinstance(loss, losses.Loss):
+            raise TypeError(f"loss must be a dpoco loss; got {type(loss).__name__}")
+        if budget is not None and not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
+        if source is not None and not isinstance(source, Source):
+            raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
+        choice("on_violation", on_violation, ("clip", "raise"))
+        if parameters is None:
+            parameters = accountant.calibrate(
+                domain,
+                loss,
+                horizon=horizon,
+                budget=budget,
+                calibration=calibration,
+                statistics=statistics,
+                sum_method=sum_method,
+                step_size=step_size,
+                batch=batch,
+                relation=relation,
+            )
+        elif not isinstance(parameters, NoisyFTRLParameters):
+            raise TypeError("parameters must be NoisyFTRLParameters")
+        else:
+            defaults = signature(NoisyFTRL).parameters
+            refuse_contradictions(arguments, parameters, self._restated, defaults)
+            if budget is not None:
+                accountant.guarantee(domain, loss, parameters, budget=budget).require(budget)
+        origin = Source() if source is None else source
+        self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
+        if self.parameters.noise_dominates:
+            warnings.warn(
+                "noise dominates: at this budget and horizon no learning is expected "
+                f"(regret bound {self.parameters.regret_bound:.3g})",
+                NoiseDominatesWarning,
+                stacklevel=2,
+            )
+
+    def _set_up(
+        self,
+        arguments: dict[str, Any],
+        parameters: NoisyFTRLParameters,
+        seeded: bool,
+        claim: dict[str, Any],
+    ) -> None:
+        domain, loss = arguments["domain"], arguments["loss"]
+        self._arguments = arguments
+        self._domain = domain
+        self._loss = loss
+        self._parameters = parameters
+        self._is_seeded = seeded
+        self._raises = arguments["on_violation"] == "raise"
+        self._horizon = parameters.horizon
+        self._batch = parameters.batch
+        self._guarantee = accountant.guarantee(
+            domain, loss, parameters, budget=arguments["budget"], seeded=seeded
+        )
+        self._engine = self._build_engine(claim)
+
+    def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyFtrl:
+        """Return a compiled learner in round 0 on the stream of `claim`."""
+        parameters, domain, loss = self._parameters, self._domain, self._loss
+        scalar, bound, bound_l2 = accountant.enforced_bounds(domain, loss)
+        if isinstance(loss, losses.GlmLoss):  # the record is clipped, and the scalar
+            bound, bound_l2 = loss.feature_bound, np.inf if loss._l2 is None else loss._l2
+        return _core.NoisyFtrl(
+            domain._engine,
+            loss._glm_engine,
+            _core.RecordClipper(domain.dimension, bound, domain.dual_exponent, bound_l2),
+            {
+                "rounds": parameters.horizon,
+                "batch": parameters.batch,
+                "step_size": parameters.step_size,
+                "scalar_bound": scalar or 0.0,
+                "quadratic": parameters.statistics == "quadratic",
+                "vector_scale": parameters.vector_scale or 1.0,
+                "domain_radius": domain.radius_from_center(),
+                "sum": continual_sum_settings(
+                    dimension=accountant.sum_dimension(domain.dimension, parameters.statistics),
+                    horizon=parameters.pushes,
+                    method=parameters.sum_method,
+                    order=2.0,
+                    scale=parameters.noise_scale,
+                    claim=claim,
+                ),
+            },
+        )
+
+    def _observe_custom(self, record: Any, turn: int, decision: FloatArray) -> None:
+        gradient: Callable[[FloatArray], Any] | None = getattr(record, "gradient", None)
+        if gradient is None:
+            raise TypeError("a custom loss must have a method gradient(theta)")
+        at_decision = self._vector("gradient", gradient(decision))
+        if self._raises:
+            self._refuse_violations(at_decision[None, :], None)
+        self._engine.observe_gradient(turn, at_decision)
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        # A box has its dimension in its bounds, which are in the file already.
+        dimension = int(header["arguments"]["domain"].get("dimension", 1))
+        return accountant.sum_dimension(dimension, header["parameters"]["statistics"])
+
+    @property
+    def parameters(self) -> NoisyFTRLParameters:
+        """Everything calibration fixed: noise scale, sum, step size, regret bound."""
+        return self._parameters
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of all decisions together, whatever part of the horizon is used."""
+        return self._guarantee

@@ -1,0 +1,156 @@
+"""A second implementation of the leader on noisy sums, by dense matrices and NumPy only.
+
+It shares with the library the stream of Gaussian draws and nothing else.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import optimize
+
+
+def decoder(method: str, n: int, blt=None) -> np.ndarray:
+    """B with prefix-sum matrix = B C; columns are draws in the order the mechanism makes them."""
+    if method == "tree":
+        rows = np.zeros((n, n))
+        for t in range(1, n + 1):
+            end = t
+            while end:
+                rows[t - 1, end - 1] = 1
+                end &= end - 1
+        return rows
+    if method == "honaker":
+        return honaker_decoder(n)
+    lags = np.subtract.outer(np.arange(n), np.arange(n))
+    if method == "toeplitz":
+        values = np.cumprod(np.concatenate([[1.0], 1 - 0.5 / np.arange(1, n)]))
+        return np.where(lags >= 0, values[np.maximum(lags, 0)], 0.0)
+    assert method == "blt"
+    powers = np.power.outer(1 - blt.decay, np.maximum(lags - 1, 0))
+    c = np.eye(n) + np.where(lags > 0, np.tensordot(blt.weights, powers, 1), 0.0)
+    return np.tril(np.ones((n, n))) @ np.linalg.inv(c)
+
+
+def honaker_decoder(n: int) -> np.ndarray:
+    """Bottom-up estimates; nodes draw when they are completed, small ones first."""
+    draws = sum((t & -t).bit_length() for t in range(1, n + 1))
+    rows, estimates, at = np.zeros((n, draws)), {}, 0
+    for t in range(1, n + 1):
+        for level in range((t & -t).bit_length()):
+            own = np.eye(draws)[at]
+            at += 1
+            if level == 0:
+                estimate = own
+            else:
+                children = estimates[level - 1, t - 2 ** (level - 1)] + estimates[level - 1, t]
+                variance = children @ children
+                weight = variance / (1 + variance)
+                estimate = weight * own + (1 - weight) * children
+            estimates[level, t] = estimate
+        end = t
+        while end:
+            rows[t - 1] += estimates[(end & -end).bit_length() - 1, end]
+            end &= end - 1
+    return rows
+
+
+def project(kind: str, p: float, size, x: np.ndarray) -> np.ndarray:
+    """The nearest point of the set, by root finding on the multiplier of its constraint."""
+    if kind == "box":
+        return np.clip(x, *size)
+    if kind == "simplex":
+        low, high = x.min() - size, x.max()
+        for _ in range(80):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if np.maximum(x - middle, 0).sum() > size else (low, middle)
+        return np.maximum(x - low, 0)
+    if np.isinf(p):
+        return np.clip(x, -size, size)
+    if np.linalg.norm(x, ord=p) <= size:
+        return x
+    if p == 2:
+        return x * (size / np.linalg.norm(x))
+    magnitude = np.abs(x)
+
+    def shrunk(multiplier):
+        if p == 1:
+            return np.maximum(magnitude - multiplier, 0)
+        low, high = np.zeros_like(magnitude), magnitude.copy()
+        for _ in range(56):  # y + multiplier y^(p - 1) = |x|
+            middle = 0.5 * (low + high)
+            large = middle + multiplier * middle ** (p - 1) > magnitude
+            low, high = np.where(large, low, middle), np.where(large, middle, high)
+        return low
+
+    high = 1.0
+    while np.linalg.norm(shrunk(high), ord=p) > size:
+        high *= 2
+    multiplier = optimize.brentq(
+        lambda m: np.linalg.norm(shrunk(m), ord=p) - size, 0.0, high, xtol=1e-300, rtol=1e-15
+    )
+    return np.sign(x) * shrunk(multiplier)
+
+
+def derivative(loss: str, z: float, y: float) -> float:
+    if loss == "squared":
+        return 2 * (z - y)
+    if loss == "logistic":
+        return 1 / (1 + np.exp(-z)) - y
+    return float(np.clip(z - y, -0.5, 0.5))
+
+
+def clipped(row: np.ndarray, q: float, bound: float) -> np.ndarray:
+    if not np.all(np.isfinite(row)):
+        return np.zeros_like(row)
+    return row * min(1.0, bound / max(np.linalg.norm(row, ord=q), 1e-300))
+
+
+def released(total, noise, sigma):
+    if sigma == 0:
+        return total
+    grid = 2.0 ** (np.floor(np.log2(sigma)) - 12)
+    return grid * np.rint((total + noise) / grid)
+
+
+def decisions(
+    X, y, *, kind="ball", p=2.0, size=1.0, center, loss="squared", bound=1.0, labels=(-1.0, 1.0),
+    scalar_bound=np.inf, eta, sigma, gaussians, decode, batch=1,
+):  # fmt: skip
+    """All T + 1 decisions of a run on gradients; linear losses have y None."""
+    q = 1.0 if np.isinf(p) else (np.inf if p == 1 else p / (p - 1))
+    theta = np.array(center, dtype=float)
+    total = np.zeros(X.shape[1])
+    out = [theta]
+    for t, row in enumerate(X, start=1):
+        x = clipped(row, q, bound)
+        if y is None:
+            total = total + x
+        elif np.isfinite(y[t - 1]):
+            slope = derivative(loss, theta @ x, np.clip(y[t - 1], *labels))
+            total = total + np.clip(slope, -scalar_bound, scalar_bound) * x
+        if t % batch == 0:
+            k = t // batch - 1
+            noise = sigma * (decode[k] @ gaussians[: decode.shape[1]])
+            theta = project(kind, p, size, center - eta * released(total, noise, sigma))
+        out.append(theta)
+    return np.array(out)
+
+
+def noisy_statistics(X, y, *, q, bound, labels, scale, sigma, gaussians, decode):
+    """The released sums of (x x', scale y x), as matrices (T, d, d) and vectors (T, d)."""
+    d = X.shape[1]
+    upper = np.triu_indices(d)
+    factor = np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
+    total = np.zeros(len(factor) + d)
+    matrices, vectors = [], []
+    for t, (row, label) in enumerate(zip(X, y, strict=True)):
+        x = clipped(row, q, bound)
+        if np.isfinite(label):
+            outer = np.outer(x, x)[upper] * factor
+            total = total + np.concatenate([outer, scale * np.clip(label, *labels) * x])
+        out = released(total, sigma * (decode[t] @ gaussians), sigma)
+        matrix = np.zeros((d, d))
+        matrix[upper] = out[: len(factor)] / factor
+        matrices.append(np.triu(matrix) + np.triu(matrix, 1).T)
+        vectors.append(out[len(factor) :] / scale)
+    return np.array(matrices), np.array(vectors)

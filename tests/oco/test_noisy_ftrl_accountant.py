@@ -1,0 +1,275 @@
+"""The noisy leader's accounting: sensitivities, guarantees, regret bounds, stored parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpoco
+from dpoco.accounting import continual_sum, noisy_ftrl
+from dpoco.accounting._noisy_ftrl_regret import Schedule, best_step_size, problem_of, regret_of
+from dpoco.accounting.gaussian import gaussian_delta
+from dpoco.accounting.noisy_ftrl import (
+    NoisyFTRLParameters,
+    best_vector_scale,
+    calibrate,
+    guarantee,
+    quadratic_sensitivity,
+)
+from dpoco.domains import Box, LpBall, Simplex
+from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+
+BUDGET = dpoco.Budget(1.0, 1e-6)
+DOMAINS = [LpBall(4), LpBall(4, 1.0), LpBall(4, 1.5, 3.0), LpBall(4, np.inf), LpBall(1),
+           Box([0, -1, 2, 0], [1, 1, 5, 0.5]), Simplex(4, 2.0)]  # fmt: skip
+
+
+def test_linear_losses_in_the_ball_cost_half_a_thousandth_of_the_range():
+    p = calibrate(LpBall(10), LinearLoss(1.0), horizon=10**6, budget=BUDGET)
+    share = p.regret_bound / (p.lipschitz * p.diameter * p.horizon)
+    assert 5.0e-4 < share < 6e-4  # CTRL's bound is 2.2e-3
+    # R sqrt(G^2 T + d s^2) with s = Delta col row / mu, up to the rounding of released sums.
+    deviation = 2.0 * continual_sum.max_error("blt", 10**6) / 0.23670438
+    ideal = math.sqrt(1e6 + 10 * deviation**2)
+    assert ideal < p.regret_bound < 1.01 * ideal
+    assert p.regret_scope == "oblivious"
+    assert p.regret_bound == pytest.approx(math.fsum(p.regret_terms.values()))
+
+
+@pytest.mark.parametrize("relation", ["replace", "zero_out"])
+@pytest.mark.parametrize("vector_scale", [0.1, 0.8, 2.0, 3.7])
+def test_quadratic_sensitivity_by_search(relation, vector_scale):
+    length, label = 1.3, 0.7
+    bound = quadratic_sensitivity(length, label, vector_scale, relation)
+
+    def statistic(x, y):
+        return np.concatenate([np.outer(x, x).ravel(), vector_scale * y * x])
+
+    rng = np.random.default_rng(0)
+    largest = 0.0
+    for cosine in np.linspace(-1, 1, 401):
+        a = length * np.array([1.0, 0.0])
+        b = length * np.array([cosine, math.sqrt(1 - cosine**2)])
+        other = np.zeros(6) if relation == "zero_out" else statistic(b, -label)
+        largest = max(largest, float(np.linalg.norm(statistic(a, label) - other)))
+    for _ in range(2000):
+        a, b = rng.normal(size=(2, 2))
+        a *= length * rng.uniform() / np.linalg.norm(a)
+        b *= length * rng.uniform() / np.linalg.norm(b)
+        other = statistic(b, rng.uniform(-label, label)) * (relation == "replace")
+        change = np.linalg.norm(statistic(a, rng.uniform(-label, label)) - other)
+        assert change <= bound * (1 + 1e-12)
+    assert largest == pytest.approx(bound, rel=1e-4)
+    assert largest <= bound * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("relation", ["replace", "zero_out"])
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("label", [0.01, 1.0, 30.0])
+def test_the_vector_scale_gives_the_least_gradient_noise(domain, relation, label):
+    loss, d = SquaredLoss(1.0, label), domain.dimension
+    length = float(min(1.0 * d ** max(0.0, 0.5 - 1 / domain.dual_exponent), np.inf))
+    reach = domain.max_norm(2.0)
+
+    def mean_square(scale):
+        sensitivity = quadratic_sensitivity(length, label, scale, relation)
+        return sensitivity**2 * (reach**2 * (d + 1) / 2 + d / scale**2)
+
+    best = best_vector_scale(domain, loss, relation)
+    others = best * np.geomspace(0.01, 100, 201)
+    assert mean_square(best) <= min(map(mean_square, others)) * (1 + 1e-12)
+
+
+def test_the_mean_square_of_a_gradients_noise():
+    # What the previous test minimises: unit noise in packed coordinates, seen at a unit vector.
+    rng, d = np.random.default_rng(0), 4
+    upper = np.triu_indices(d)
+    x = rng.normal(size=d)
+    x /= np.linalg.norm(x)
+    squares = []
+    for _ in range(20_000):
+        noise = np.zeros((d, d))
+        noise[upper] = rng.normal(size=10) * np.where(upper[0] == upper[1], 1, math.sqrt(0.5))
+        squares.append(np.sum(((noise + np.triu(noise, 1).T) @ x) ** 2))
+    error = np.std(squares) / math.sqrt(len(squares))
+    assert abs(np.mean(squares) - (d + 1) / 2) < 5 * error
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize(
+    "loss",
+    [
+        LinearLoss(2.0, gradient_bound_l2=1.5), LinearLoss(1.0), LogisticLoss(1.0),
+        SquaredLoss(1.0, 2.0), HuberLoss(1.0, 1.0, feature_bound_l2=0.5),
+        CustomLoss(2.0, 1.0, leaf_bound_l2=1.0),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("relation", ["replace", "zero_out"])
+@pytest.mark.parametrize("statistics", ["gradient", "quadratic"])
+def test_guarantees_spend_the_budget_exactly(domain, loss, relation, statistics):
+    if statistics == "quadratic" and not isinstance(loss, SquaredLoss):
+        return
+    p = calibrate(
+        domain, loss, horizon=1000, budget=BUDGET, relation=relation, statistics=statistics
+    )
+    g = guarantee(domain, loss, p, budget=BUDGET)
+    g.require(BUDGET)
+    assert g.epsilon == pytest.approx(1.0)
+    assert g.certified
+    assert g.mu == pytest.approx(p.sensitivity * p.column_norm / p.noise_scale, rel=1e-12)
+    assert gaussian_delta(1.0, g.mu) == pytest.approx(1e-6, rel=1e-6)
+    assert not guarantee(domain, loss, p, budget=BUDGET, seeded=True).certified
+    if statistics == "gradient":
+        sides = 2.0 if relation == "replace" else 1.0
+        assert p.sensitivity == pytest.approx(sides * p.lipschitz)
+    assert g.regret_bound == pytest.approx(p.regret_bound)
+    assert dpoco.Guarantee.from_json(g.to_json()) == g
+    assert "Regret" in str(g)
+
+
+def test_derived_fields_are_not_trusted():
+    domain, loss = LpBall(3), LinearLoss(1.0)
+    p = calibrate(domain, loss, horizon=1000, budget=BUDGET)
+    lies = dataclasses.replace(
+        p, sensitivity=1e-3, column_norm=1.0, mu=1e-5, lipschitz=1e-3, regret_bound=0.0, radius=0.0
+    )
+    honest = guarantee(domain, loss, p, budget=BUDGET)
+    assert guarantee(domain, loss, lies, budget=BUDGET) == honest
+    quiet = dataclasses.replace(p, noise_scale=0.5 * p.noise_scale)
+    assert guarantee(domain, loss, quiet, budget=BUDGET).mu == pytest.approx(2 * honest.mu)
+    none = calibrate(domain, loss, horizon=1000, budget=None)
+    assert not guarantee(domain, loss, none).private
+    assert guarantee(domain, loss, none).regret_bound == pytest.approx(math.sqrt(1000))
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("epsilon", [0.1, 30.0])
+@pytest.mark.parametrize("batch", [1, 7])
+@pytest.mark.parametrize("kind", ["linear", "glm", "quadratic"])
+def test_the_step_size_minimises_the_bound(domain, epsilon, batch, kind):
+    loss = LinearLoss(1.0) if kind == "linear" else SquaredLoss(1.0, 1.0)
+    statistics = "quadratic" if kind == "quadratic" else "gradient"
+    for method in ("blt", "tree"):
+        options = dict(
+            horizon=3000, budget=dpoco.Budget(epsilon, 1e-6), batch=batch, sum_method=method,
+            statistics=statistics,
+        )  # fmt: skip
+        p = calibrate(domain, loss, **options)
+        for factor in [1e-3, 0.1, 0.5, 0.9, 0.99, 1.01, 1.1, 2.0, 10.0, 1e3]:
+            other = calibrate(domain, loss, **options, step_size=p.step_size * factor)
+            assert p.regret_bound <= other.regret_bound * (1 + 1e-12)
+
+
+def test_the_gaussian_width_is_an_upper_bound_and_close():
+    draws = np.random.default_rng(0).normal(size=(100_000, 4))
+    for domain in DOMAINS:
+        xi = draws[:, : domain.dimension]
+        if isinstance(domain, Simplex):
+            reached = 2.0 * (xi.max(axis=1) - xi.mean(axis=1))
+        elif isinstance(domain, Box):
+            reached = np.abs(xi) @ (0.5 * (domain.upper - domain.lower))
+        else:
+            reached = domain.radius * np.linalg.norm(xi, ord=domain.dual_exponent, axis=1)
+        width = problem_of(domain, LinearLoss(1.0), 1.0).width
+        error = 5 * reached.std() / math.sqrt(len(xi))
+        assert reached.mean() - error <= width <= 1.7 * reached.mean()
+
+
+def test_bound_a_needs_noise_that_grows():
+    for method in ("blt", "toeplitz"):
+        rows = continual_sum.row_norm(method, np.arange(1, 4001), 4000)
+        assert (np.diff(rows) > 0).all()
+    problem = problem_of(LpBall(3), LinearLoss(1.0), 1.0)
+    for method, scope in (("blt", "oblivious"), ("tree", "adaptive"), ("honaker", "adaptive")):
+        run = Schedule(10**6, 1, method, 20.0)
+        assert regret_of(problem, run, best_step_size(problem, run)).scope == scope
+
+
+@pytest.mark.parametrize("noise_scale", [0.0, 0.3, 2.0, 10.0, 60.0])
+@pytest.mark.parametrize("factor", [0.2, 1.0, 5.0])
+def test_the_worst_fixed_stream_of_signs_keeps_to_bound_a(noise_scale, factor):
+    """On [-1, 1] with losses +-x the worst stream is found exactly, by dynamic programming."""
+    horizon = 400
+    problem = problem_of(LpBall(1), LinearLoss(1.0), 1.0)
+    run = Schedule(horizon, 1, "blt", noise_scale)
+    eta = factor * best_step_size(problem, run)
+    deviations = np.zeros(horizon)
+    deviations[1:] = noise_scale * continual_sum.row_norm("blt", np.arange(1, horizon), horizon)
+    sums = np.arange(-horizon, horizon + 1)
+    still = np.abs(sums).astype(float)  # minus the comparator's loss
+    value = still
+    for deviation in deviations[::-1]:
+        mean = mean_projection(-eta * sums, eta * deviation)
+        later = np.full((2, sums.size), -np.inf)
+        later[0, :-1] = mean[:-1] + value[1:]
+        later[1, 1:] = -mean[1:] + value[:-1]
+        value = later.max(axis=0)
+    worst = value[horizon]
+    bound = regret_of(problem, run, eta)
+    assert worst <= bound.total * (1 + 1e-12)
+    assert worst >= 0.35 * bound.total  # the bound is not idle
+
+
+def mean_projection(center, deviation):
+    """E clip(center + deviation xi, -1, 1) for standard normal xi."""
+    if deviation == 0.0:
+        return np.clip(center, -1.0, 1.0)
+    low, high = (-1.0 - center) / deviation, (1.0 - center) / deviation
+    inside = stats.norm.cdf(high) - stats.norm.cdf(low)
+    drift = deviation * (stats.norm.pdf(low) - stats.norm.pdf(high))
+    return center * inside + drift + stats.norm.sf(high) - stats.norm.cdf(low)
+
+
+def test_bound_b_sums_the_noise_of_every_decision():
+    for method in continual_sum.METHODS:
+        for horizon, batch in ((50, 1), (50, 7), (49, 7), (8, 8), (9, 8)):
+            problem = problem_of(LpBall(3), SquaredLoss(1.0, 1.0), 2.0)
+            run = Schedule(horizon, batch, method, 5.0)
+            pushes = horizon // batch
+            blocks = [min(batch, horizon - k * batch) for k in range(-(-horizon // batch))]
+            rows = continual_sum.row_norm(method, np.arange(1, pushes + 1), pushes)
+            noise = 0.1 * 2.0 * 5.0 * math.sqrt(3) * np.dot(blocks[1:], rows[: len(blocks) - 1])
+            terms = noisy_ftrl.regret_of(problem, run, 0.1).terms
+            if "trivial" not in terms:
+                assert noise <= terms["noise"] * (1 + 1e-12)
+                assert terms["noise"] <= 1.5 * noise + 0.1 * 2 * 5 * 2 * batch
+                assert terms["stability"] == pytest.approx(0.05 * 4 * np.dot(blocks, blocks))
+
+
+def test_auto_prefers_blt_and_takes_what_is_clearly_better():
+    for horizon in (1, 2, 5, 100, 10**6):
+        methods = [m for m in continual_sum.METHODS if m != "toeplitz" or horizon <= 4096]
+        bounds = {
+            m: calibrate(
+                LpBall(3), LinearLoss(1.0), horizon=horizon, budget=BUDGET, sum_method=m
+            ).regret_bound
+            for m in methods
+        }
+        chosen = calibrate(LpBall(3), LinearLoss(1.0), horizon=horizon, budget=BUDGET)
+        assert chosen.regret_bound <= min(bounds.values()) / 0.99
+        assert chosen.sum_method == "blt" or chosen.regret_bound < 0.99 * bounds["blt"]
+
+
+@pytest.mark.parametrize("statistics", ["gradient", "quadratic"])
+@pytest.mark.parametrize("budget", [BUDGET, None])
+def test_parameters_survive_json(statistics, budget):
+    p = calibrate(LpBall(3), SquaredLoss(), horizon=99, budget=budget, statistics=statistics)
+    record = json.loads(json.dumps(p.to_dict()))
+    assert NoisyFTRLParameters.from_dict(record) == p
+    for key, value in [
+        ("kind", "dpoco.guarantee"), ("version", 2), ("horizon", 0), ("pushes", 7),
+        ("noise_scale", -1.0), ("noise_scale", "nan"), ("mu", 0.0), ("step_size", 0.0),
+        ("statistics", "cubic"), ("vector_scale", None if statistics == "quadratic" else 1.0),
+        ("regret_terms", [1.0]), ("regret_terms", {"noise": -1.0}), ("regret_scope", "none"),
+        ("dimension", 2.5), ("radius", float("inf")), ("calibration", "paper"),
+    ]:  # fmt: skip
+        with pytest.raises(dpoco.StateError):
+            NoisyFTRLParameters.from_dict({**record, key: value})
+    for bad in ({}, None, {**record, "extra": 1}):
+        with pytest.raises(dpoco.StateError):
+            NoisyFTRLParameters.from_dict(bad)

@@ -1,0 +1,201 @@
+"""Attacks on the noisy leader's claim by replay on one random tape, and whether it learns."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.audit import replay_audit
+from dpoco.datasets import linear_regression_stream
+from dpoco.domains import Box, LpBall, Simplex
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.oco import NoisyFTRL
+from dpoco.random import Source
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
+T, D = 30, 3
+RNG = np.random.default_rng(4)
+X, Y = RNG.normal(size=(T, D)), RNG.normal(size=T)
+NASTY = [
+    ([1e300, -1e300, 0.0], 1e300),
+    ([0.0, 0.0, 0.0], 0.0),
+    ([np.nan, 0.0, 0.0], 0.0),
+    ([1.0, 1.0, 1.0], np.inf),
+    ([1e-310, 0.0, 0.0], 1.0),
+    ([-50.0, 0.0, 0.0], -50.0),
+]
+CASES = {
+    "p=2": dict(domain=LpBall(D, 2.0, 1.5), loss=SquaredLoss(1.0, 1.0)),
+    "p=1": dict(domain=LpBall(D, 1.0), loss=SquaredLoss(1.0, 1.0)),
+    "p=1.5": dict(domain=LpBall(D, 1.5), loss=LogisticLoss(1.0), sum_method="tree"),
+    "p=inf": dict(domain=LpBall(D, np.inf), loss=HuberLoss(1.0, 1.0, threshold=0.3)),
+    "l2 bound": dict(domain=LpBall(D, np.inf), loss=SquaredLoss(1.0, feature_bound_l2=0.6)),
+    "simplex": dict(domain=Simplex(D), loss=LogisticLoss(2.0), sum_method="honaker"),
+    "linear": dict(domain=LpBall(D, 1.5), loss=LinearLoss(2.0)),
+    "quadratic, ball": dict(
+        domain=LpBall(D, 2.0), loss=SquaredLoss(1.0, 1.0), statistics="quadratic"
+    ),
+    "quadratic, box": dict(
+        domain=Box([-1.0, 0.0, -0.5], [1.0, 2.0, 0.5]), loss=SquaredLoss(1.0, 2.0, weight=0.5),
+        statistics="quadratic",
+    ),
+    "quadratic, p=1": dict(
+        domain=LpBall(D, 1.0), loss=SquaredLoss(2.0, 1.0), statistics="quadratic",
+        relation="replace",
+    ),
+}  # fmt: skip
+
+
+def maker(horizon=T, **options):
+    options = {"budget": dpoco.Budget(1.0, 1e-4), **options}
+    return lambda source: NoisyFTRL(horizon=horizon, source=source, **options)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_replay_audit_finds_no_violation(case):
+    labels = None if isinstance(CASES[case]["loss"], LinearLoss) else Y
+    replaced = [(t, *NASTY[k % len(NASTY)]) for k, t in enumerate([0, 1, 2, 7, 15, T - 1] * 3)]
+    report = replay_audit(maker(**CASES[case]), X, labels, replaced)
+    assert report.passed, str(report)
+    assert report.pairs == 18
+    assert report.measured > 0.15 * report.declared  # the neighbours do exercise the bound
+
+
+@pytest.mark.parametrize("statistics", ["gradient", "quadratic"])
+def test_the_sensitivity_is_reached_and_an_understated_one_is_caught(statistics):
+    options = dict(
+        domain=LpBall(D, 2.0), loss=SquaredLoss(1.0, 1.0), statistics=statistics,
+        budget=dpoco.Budget(0.01, 1e-6), step_size=1e6,
+    )  # fmt: skip
+    honest = maker(**options)(Source.seeded(0))
+    base = X.copy(), Y.copy()
+    if statistics == "gradient":
+        # At a decision on the boundary: 2 (z - y) x is 4 x for x = decision and y = -1, and
+        # half as far, with y = 1, it points the other way.
+        honest.run(X[:5], Y[:5])
+        decision = honest.last_decision
+        base[0][5], other = decision, (0.5 * decision, 1.0)
+    else:
+        # The worst pair has the cosine u / 2, u = vector_scale^2.
+        cosine = honest.parameters.vector_scale**2 / 2
+        base[0][5], other = [1, 0, 0], ([cosine, np.sqrt(1 - cosine**2), 0], 1.0)
+    base[1][5] = -1.0
+    report = replay_audit(maker(**options), *base, [(5, *other)])
+    assert report.passed
+    assert report.measured > (0.999 if statistics == "quadratic" else 0.55) * report.declared
+
+    def liar(source):
+        learner = maker(**options)(source)
+        claimed = dataclasses.replace(learner.parameters, sensitivity=0.99 * report.measured)
+        learner._parameters = claimed
+        return learner
+
+    caught = replay_audit(liar, *base, [(5, *other)])
+    assert not caught.passed
+    assert "moved the sum" in str(caught)
+
+
+def test_replay_audit_catches_state_that_leaks_between_rounds():
+    class Sticky(NoisyFTRL):
+        """A learner that feeds a record twice."""
+
+        def observe(self, record, label=None):
+            super().observe(record if self.round != 4 else X[3], label)
+
+    def make(source):
+        return Sticky(LpBall(D, 2.0), SquaredLoss(1.0, 1.0), horizon=T,
+                      budget=dpoco.Budget(1.0, 1e-4), source=source)  # fmt: skip
+
+    report = replay_audit(make, X, Y, [(3, [0.5, 0.0, 0.0], 1.0)])
+    assert not report.passed
+    assert "function of record and decisions" in str(report)
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e-8, 1e-15, 3e-17, 1e-90])
+@pytest.mark.parametrize("statistics", ["gradient", "quadratic"])
+def test_tiny_losses_and_huge_features_stay_within_the_sensitivity(weight, statistics):
+    learner = NoisyFTRL(
+        LpBall(2, 2.0, 1e-9), SquaredLoss(1.0, 1.0, weight=weight), horizon=10,
+        budget=dpoco.Budget(1.0, 1e-6), statistics=statistics, source=Source.seeded(0),
+    )  # fmt: skip
+    zero = np.zeros(2)
+    for size in np.geomspace(1e300, 1.79e308, 1000):
+        record = np.array([size, 0.0])
+        change = learner._engine.leaf(zero, zero, record, -1.0)
+        change = change - learner._engine.leaf(zero, zero, record, 1.0)
+        assert np.linalg.norm(change) <= learner.guarantee.sensitivity * (1 + 1e-9)
+
+
+# -- utility --------------------------------------------------------------------------------------
+
+
+def regret(rows, learner, sign=1.0):
+    trace = learner.run(sign * rows)
+    return sign * trace.losses.sum() + np.linalg.norm(rows.sum(axis=0))
+
+
+def streams(rounds, d):
+    rng = np.random.default_rng(0)
+    constant = np.zeros((rounds, d))
+    constant[:, 0] = 1.0
+    signs = constant * rng.choice([-1.0, 1.0], size=(rounds, 1))
+    directions = rng.normal(size=(rounds, d))
+    directions[:, 1] += 0.3
+    directions /= np.maximum(1.0, np.linalg.norm(directions, axis=1))[:, None]
+    return {"constant": constant, "signs": signs, "drift": directions}
+
+
+@pytest.mark.parametrize("name", ["constant", "signs", "drift"])
+@pytest.mark.parametrize("method", ["blt", "tree"])
+def test_mean_regret_stays_below_the_bound(name, method):
+    rounds, d = 20_000, 5
+    rows = streams(rounds, d)[name]
+
+    def learner(seed):
+        return NoisyFTRL(
+            LpBall(d, 2.0), LinearLoss(1.0), horizon=rounds, budget=dpoco.Budget(1.0, 1e-6),
+            sum_method=method, source=Source.seeded(seed),
+        )  # fmt: skip
+
+    bound = learner(0).parameters.regret_bound
+    assert learner(0).parameters.regret_scope == ("oblivious" if method == "blt" else "adaptive")
+    mean = np.mean([regret(rows, learner(seed)) for seed in range(5)])
+    assert mean <= bound
+    if name == "constant":  # what it costs to get from the centre to the boundary: R^2 / (2 eta)
+        assert mean > 0.4 * bound
+        # Ascent instead of descent.
+        assert regret(rows, learner(0), sign=-1.0) > 5 * bound
+
+
+def suboptimality(rounds, d, seed, **options):
+    """(risk - least risk) / (risk of predicting zero - least risk) on fresh records."""
+    stream = linear_regression_stream(rounds + 10_000, d, 2.0, seed)
+    learner = NoisyFTRL(
+        LpBall(d, 2.0, 2.0), SquaredLoss(1.0, 1.25), horizon=rounds, source=Source.seeded(seed),
+        budget=dpoco.Budget(1.0, 1.0 / rounds), **options,
+    )  # fmt: skip
+    learner.run(stream.features[:rounds], stream.labels[:rounds])
+    features, labels = stream.features[rounds:], stream.labels[rounds:]
+    risk = np.mean((features @ learner.last_decision - labels) ** 2)
+    return (risk - 0.05**2) / (np.mean(labels**2) - 0.05**2)
+
+
+def mean_suboptimality(rounds, d, **options):
+    return float(np.mean([suboptimality(rounds, d, seed, **options) for seed in range(5)]))
+
+
+def test_regression_is_learned_with_either_statistics():
+    assert mean_suboptimality(10_000, 5) < 0.3
+    assert mean_suboptimality(100_000, 5) < 0.05
+    assert mean_suboptimality(10_000, 5, statistics="quadratic") < 0.5
+
+
+def test_exact_statistics_use_curvature_when_steps_are_long():
+    quadratic = mean_suboptimality(10_000, 5, statistics="quadratic", step_size=0.0025)
+    gradient = mean_suboptimality(10_000, 5, step_size=0.0025)
+    assert quadratic < 0.05
+    assert gradient > 5 * quadratic

@@ -1,0 +1,385 @@
+"""The noisy leader's order of calls, bad input and bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.domains import Box, LpBall, Simplex
+from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
+from dpoco.oco import NoisyFTRL
+from dpoco.random import Source
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
+BUDGET = dpoco.Budget(1.0, 1e-5)
+X1 = np.array([0.1, 0.2, 0.3])
+
+
+def make(d=3, horizon=20, *, seed=1, loss=None, domain=None, budget=BUDGET, **options):
+    return NoisyFTRL(
+        domain or LpBall(d, 2.0, 1.0),
+        loss or SquaredLoss(1.0, 1.0),
+        horizon=horizon,
+        budget=budget,
+        source=Source.seeded(seed),
+        **options,
+    )
+
+
+def stream(T, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(T, d)), rng.normal(size=T)
+
+
+def test_decide_is_idempotent_and_read_only():
+    learner = make()
+    first = learner.decide()
+    assert learner.decide() is first
+    assert first.dtype == np.float64
+    assert np.array_equal(first, np.zeros(3))
+    with pytest.raises(ValueError, match="read-only"):
+        first[0] = 1.0
+    learner.observe([1.0, 0.0, 0.0], 0.5)
+    assert learner.decide() is not first
+
+
+def test_decide_and_observe_alternate():
+    learner = make()
+    with pytest.raises(dpoco.RoundOrderError):
+        learner.observe(X1, 0.5)
+    learner.decide()
+    learner.observe(X1, 0.5)
+    state = learner._engine.state()
+    with pytest.raises(dpoco.RoundOrderError):
+        learner.observe(X1, 0.5)
+    assert learner._engine.state() == state
+    assert learner.round == 1
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize(
+    ("loss", "statistics"),
+    [
+        (SquaredLoss(1.0, 1.0), "gradient"),
+        (SquaredLoss(1.0, 1.0), "quadratic"),
+        (LogisticLoss(1.0), "gradient"),
+        (HuberLoss(1.0, 1.0), "gradient"),
+        (LinearLoss(1.0), "gradient"),
+    ],
+)
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, np.inf])
+def test_run_equals_round_by_round(p, loss, statistics, batch):
+    X, y = stream(20)
+    X[3, 1] = np.nan
+    y = y if loss.glm else None
+    options = {"domain": LpBall(3, p), "loss": loss, "batch": batch, "statistics": statistics}
+    whole = make(**options)
+    trace = whole.run(X, y)
+    single = make(**options)
+    for t in range(20):
+        assert np.array_equal(single.decide(), trace.decisions[t])
+        single.observe(X[t], None if y is None else y[t])
+    assert np.array_equal(single.last_decision, whole.last_decision)
+    assert single._engine.state() == whole._engine.state()
+    mixed = make(**options)
+    mixed.run(X[:7], None if y is None else y[:7])
+    mixed.decide()
+    mixed.run(X[7:], None if y is None else y[7:], record_decisions=False)
+    assert np.array_equal(mixed.last_decision, whole.last_decision)
+    for t in range(20):
+        target = None if y is None else y[t : t + 1]
+        own = loss.batch_values(whole.domain, trace.decisions[t], X[t : t + 1], target)
+        assert trace.losses[t] == pytest.approx(own[0], rel=1e-12, abs=1e-15)
+
+
+def test_long_linear_runs_are_blocked_without_a_trace():
+    X, _ = stream(5000)
+    whole = make(loss=LinearLoss(1.0), horizon=5000)
+    decisions = whole.run(X).decisions
+    split = make(loss=LinearLoss(1.0), horizon=5000)
+    got = [split.run(part).decisions for part in np.split(X, [1, 700, 1382, 4999])]
+    assert np.array_equal(np.concatenate(got), decisions)
+    assert split._engine.state() == whole._engine.state()
+
+
+def test_incomplete_last_batch_is_discarded():
+    X, y = stream(11)
+    learner = make(horizon=11, batch=4)
+    trace = learner.run(X, y)
+    assert list(trace.switches) == [3, 7]
+    assert learner.parameters.pushes == 2
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 7, 8, 9, 31, 32, 33])
+@pytest.mark.parametrize("method", ["blt", "tree", "honaker", "toeplitz"])
+def test_horizon_is_a_wall(horizon, method):
+    X, y = stream(horizon + 1)
+    learner = make(horizon=horizon, sum_method=method)
+    with pytest.raises(dpoco.HorizonExceeded):
+        learner.run(X, y)
+    assert learner.round == 0
+    learner.run(X[:-1], y[:-1])
+    state, final = learner._engine.state(), learner.last_decision
+    for breach in (
+        learner.decide,
+        lambda: learner.observe(X[0], 0.0),
+        lambda: learner.run(X[:1], y[:1]),
+        lambda: learner._engine.observe(horizon, X[0], 0.0),
+        lambda: learner._engine.observe_gradient(horizon, X[0]),
+        lambda: learner._engine.run(X[:1].copy(), None, np.empty(1), None, np.empty(1, np.uint8)),
+    ):
+        with pytest.raises(dpoco.HorizonExceeded):
+            breach()
+        assert learner._engine.state() == state
+    assert learner.domain.contains(final)
+
+
+@pytest.mark.parametrize("statistics", ["gradient", "quadratic"])
+def test_smallest_problems(statistics):
+    learner = make(d=1, horizon=1, statistics=statistics)
+    assert np.array_equal(learner.decide(), [0.0])
+    learner.observe([0.3], 0.1)
+    assert abs(learner.last_decision[0]) <= 1.0
+    assert learner.parameters.regret_bound <= learner.parameters.lipschitz * 2.0
+    with pytest.raises(dpoco.HorizonExceeded):
+        learner.decide()
+    assert len(make().run(np.zeros((0, 3)), np.zeros(0))) == 0
+    with pytest.raises(ValueError, match="batch"):
+        make(d=1, horizon=3, batch=4, statistics=statistics)
+    whole = make(d=1, horizon=3, batch=3, statistics=statistics)
+    assert whole.run([[0.1]] * 3, [0.1] * 3).switches.tolist() == [2]
+    assert make(horizon=None, statistics=statistics).horizon == 10**9
+
+
+# -- bad input ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("features", "label", "error"),
+    [
+        (np.zeros(4), 0.0, ValueError),
+        (np.zeros((3, 1)), 0.0, ValueError),
+        (3.0, 0.0, ValueError),
+        (np.zeros(3, dtype=complex), 0.0, TypeError),
+        (["1", "2", "3"], 0.0, TypeError),
+        ([None, 1.0, 2.0], 0.0, TypeError),
+        (X1, None, TypeError),
+        (X1, "1", TypeError),
+        (X1, 1j, TypeError),
+        (X1, [0.0], TypeError),
+    ],
+)
+def test_wrong_shape_or_dtype_changes_nothing(features, label, error):
+    learner = make()
+    learner.decide()
+    state = learner._engine.state()
+    with pytest.raises(error, match=r"features|label"):
+        learner.observe(features, label)
+    assert learner._engine.state() == state
+    learner.observe(X1, 0.5)
+
+
+def test_messages_never_quote_the_data():
+    secret = 123456.789
+    learner = make()
+    learner.decide()
+    for features, label in (
+        (np.full(4, secret), 0.0),
+        (np.full(3, secret * 1j), 0.0),
+        (np.full(3, secret), str(secret)),
+        ([[secret], [secret, secret]], 0.0),
+    ):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            learner.observe(features, label)
+        error: BaseException | None = caught.value
+        while error is not None:
+            assert "123456" not in str(error)
+            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        (np.zeros((5, 4)), np.zeros(5)),
+        (np.zeros(5), np.zeros(5)),
+        (np.zeros((5, 3)), np.zeros(4)),
+        (np.zeros((5, 3)), None),
+        (np.zeros((5, 3), dtype=complex), np.zeros(5)),
+    ],
+)
+def test_bad_runs(X, y):
+    learner = make()
+    with pytest.raises((TypeError, ValueError), match=r"features|labels"):
+        learner.run(X, y)
+    assert learner.round == 0
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", ["feature", "label", "both"])
+@pytest.mark.parametrize("statistics", ["gradient", "quadratic"])
+def test_a_non_finite_record_is_a_zero_record(bad, place, statistics):
+    X, y = stream(20)
+    X_zero = X.copy()
+    X_zero[4] = 0.0
+    if place in ("feature", "both"):
+        X[4, 1] = bad
+    if place in ("label", "both"):
+        y[4] = bad
+    y_zero = np.where(np.isfinite(y), y, 0.0)
+    got, want = make(statistics=statistics), make(statistics=statistics)
+    assert np.array_equal(got.run(X, y).decisions, want.run(X_zero, y_zero).decisions)
+    assert np.array_equal(got.last_decision, want.last_decision)
+    assert got._engine.variates_drawn() == want._engine.variates_drawn()
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0, np.inf])
+@pytest.mark.parametrize("statistics", ["gradient", "quadratic", "linear"])
+def test_huge_records_are_clipped_in_every_geometry(p, statistics):
+    linear = statistics == "linear"
+    loss = LinearLoss(1.0) if linear else SquaredLoss(1.0, 1.0, feature_bound_l2=0.9)
+    learner = make(
+        domain=LpBall(3, p), loss=loss, budget=None, horizon=40,
+        statistics="gradient" if linear else statistics,
+    )  # fmt: skip
+    X, y = stream(40)
+    X[::3] *= 1e300
+    X[1::3] *= 1e-300
+    y[::5] = 1e308
+    before = 0.0
+    for t in range(40):
+        learner.decide()
+        learner.observe(X[t], None if linear else y[t])
+        total = np.array(learner._engine.nonprivate_sum())
+        change = np.linalg.norm(total - before)
+        if statistics == "quadratic":
+            scale = learner.parameters.vector_scale
+            assert change <= 0.9**2 * np.sqrt(1 + (scale / 0.9) ** 2) * (1 + 1e-9)
+        else:
+            assert change <= learner.parameters.lipschitz * (1 + 1e-9)
+        before = total
+        assert learner.domain.contains(learner.last_decision)
+
+
+def test_raise_mode_refuses_before_anything_changes():
+    learner = make(on_violation="raise")
+    state = learner._engine.state()
+    good = np.array([0.5, 0.0, 0.0])
+    for bad, label in (([1.0, 1.0, 1.0], 0.0), ([np.nan, 0, 0], 0.0), (good, 1.5), (good, np.nan)):
+        learner.decide()
+        with pytest.raises(ValueError, match="outside the declared bounds"):
+            learner.observe(bad, label)
+        with pytest.raises(ValueError, match="record 1 "):
+            learner.run(np.array([good, bad]), np.array([0.0, label]))
+    assert learner._engine.state() == state
+    learner.observe([1.0, 0.0, 0.0], 1.0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"horizon": 0},
+        {"horizon": 1.5},
+        {"horizon": True},
+        {"horizon": 10**13},
+        {"budget": (1.0, 1e-5)},
+        {"domain": "ball"},
+        {"loss": "squared"},
+        {"loss": QuadraticLoss(1.0, 1.0)},
+        {"calibration": "paper"},
+        {"statistics": "cubic"},
+        {"statistics": "quadratic", "loss": LogisticLoss(1.0)},
+        {"statistics": "quadratic", "loss": SquaredLoss(1e60, 1.0)},
+        {"sum_method": "magic"},
+        {"relation": "add"},
+        {"step_size": 0.0},
+        {"step_size": np.nan},
+        {"step_size": "large"},
+        {"batch": 0},
+        {"batch": 21},
+        {"on_violation": "ignore"},
+        {"parameters": {}},
+        {"sum_method": "toeplitz", "horizon": 5000},
+    ],
+)
+def test_bad_arguments_are_refused_at_construction(options):
+    with pytest.raises((ValueError, TypeError)):
+        make(**options)
+
+
+def test_bad_source():
+    with pytest.raises(TypeError, match="source"):
+        NoisyFTRL(
+            LpBall(3), SquaredLoss(), horizon=5, budget=BUDGET, source=np.random.default_rng(0)
+        )
+
+
+def test_custom_gradients_are_clipped_and_bad_ones_vanish():
+    learner = make(loss=CustomLoss(lipschitz=1.0, smoothness=0.5, leaf_bound=0.7), budget=None)
+    assert learner.parameters.lipschitz == 0.7
+
+    class Wild:
+        def __init__(self, g):
+            self.g = g
+
+        def gradient(self, theta):
+            return self.g
+
+    before = np.zeros(3)
+    for g in ([1e9, 0, 0], [np.nan, 0, 0], [0, -np.inf, 0], [1e308, -1e308, 1e308]):
+        learner.decide()
+        learner.observe(Wild(np.array(g, dtype=float)))
+        total = np.array(learner._engine.nonprivate_sum())
+        assert np.linalg.norm(total - before) <= 0.7 * (1 + 1e-9)
+        before = total
+    learner.decide()
+    state = learner._engine.state()
+    with pytest.raises(ValueError, match="gradient"):
+        learner.observe(Wild(np.zeros(4)))
+    with pytest.raises(TypeError, match="gradient"):
+        learner.observe(np.zeros(3))
+    with pytest.raises(TypeError, match="label"):
+        learner.observe(Wild(np.zeros(3)), 1.0)
+    with pytest.raises(TypeError, match="run"):
+        learner.run(np.zeros((2, 3)))
+
+    class Meddling:
+        def gradient(self, theta):
+            learner.decide()
+            learner.observe(Wild(np.zeros(3)))
+            learner.decide()
+            return np.zeros(3)
+
+    assert learner._engine.state() == state
+    with pytest.raises(dpoco.RoundOrderError, match="alternate"):
+        learner.observe(Meddling())
+
+
+def test_quadratic_statistics_are_of_records_only():
+    learner = make(statistics="quadratic")
+    state = learner._engine.state()
+    with pytest.raises(ValueError, match="features and labels"):
+        learner._engine.observe_gradient(0, X1)
+    with pytest.raises(ValueError, match="features and labels"):
+        learner._engine.run(np.zeros((1, 3)), None, np.empty(1), None, np.empty(1, np.uint8))
+    assert learner._engine.state() == state
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        Box([-1, 0, 0], [1, 2, 0.5]), Simplex(3), LpBall(3, 1.0), LpBall(3, 1.3),
+        Simplex(1), Box([0.5, 0.5], [0.5, 0.5]), Box([0.0, 0.0], [0.0, 0.0]),
+        Box([0.0, 0.3], [1.0, 0.3]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("statistics", ["gradient", "quadratic"])
+def test_decisions_stay_in_the_domain(domain, statistics):
+    learner = make(domain=domain, horizon=100, statistics=statistics)
+    X, y = stream(100, domain.dimension)
+    for theta in learner.run(X, y).decisions:
+        assert domain.contains(theta)
+    assert domain.contains(learner.last_decision)
+    if domain.diameter() == 0.0:
+        assert learner.parameters.regret_bound == 0.0

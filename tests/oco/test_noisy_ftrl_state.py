@@ -1,0 +1,217 @@
+"""State files of the noisy leader: exact resume at any round, and nothing else is accepted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpoco
+from dpoco import _state
+from dpoco.domains import Box, LpBall, Simplex
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.oco import NoisyFTRL
+from dpoco.random import Source
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
+T, D = 40, 4
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(T, D)), RNG.normal(size=T)
+CONFIGURATIONS = [
+    {"domain": LpBall(D, 1.5, 2.0), "loss": SquaredLoss(1.0, 1.0)},
+    {"domain": LpBall(D, 2.0), "loss": LogisticLoss(1.0), "sum_method": "tree"},
+    {"domain": Simplex(D), "loss": HuberLoss(1.0, 1.0), "sum_method": "honaker"},
+    {"domain": Box([-1.0] * D, [1.0] * D), "loss": LinearLoss(1.0), "sum_method": "toeplitz"},
+    {"domain": LpBall(D, 2.0), "loss": SquaredLoss(1.0, 1.0), "statistics": "quadratic"},
+    {"domain": LpBall(D, 1.0), "loss": SquaredLoss(1.0, 1.0), "statistics": "quadratic",
+     "batch": 3},
+    {"domain": LpBall(D, 1.5), "loss": LinearLoss(1.0), "budget": None, "step_size": 0.1,
+     "batch": 2},
+]  # fmt: skip
+
+
+def make(configuration, seed=1):
+    options = {"horizon": T, "budget": dpoco.Budget(1.0, 1e-4), **configuration}
+    return NoisyFTRL(source=Source.seeded(seed), **options)
+
+
+def play(learner, start, stop):
+    if isinstance(learner.loss, LinearLoss):
+        return learner.run(X[start:stop]).decisions
+    return learner.run(X[start:stop], Y[start:stop]).decisions
+
+
+@pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
+def test_resume_is_exact_at_every_round(index, tmp_path):
+    whole = make(CONFIGURATIONS[index])
+    want = play(whole, 0, T)
+    learner = make(CONFIGURATIONS[index])
+    path = tmp_path / "state.dpoco"
+    for t in range(T):
+        learner.save(path)
+        loaded = dpoco.load(path)
+        assert loaded.round == t
+        assert loaded.parameters == learner.parameters
+        assert loaded.guarantee == learner.guarantee
+        assert repr(loaded) == repr(learner)
+        assert np.array_equal(play(loaded, t, t + 1)[0], want[t])
+        learner = loaded
+    assert np.array_equal(learner.last_decision, whole.last_decision)
+    assert learner._engine.state() == whole._engine.state()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    index=st.integers(0, len(CONFIGURATIONS) - 1),
+    cuts=st.lists(st.integers(0, T), max_size=6),
+    seed=st.integers(0, 2**256 - 1),
+)
+def test_random_interruptions_change_nothing(index, cuts, seed):
+    want = play(make(CONFIGURATIONS[index], seed), 0, T)
+    learner = make(CONFIGURATIONS[index], seed)
+    at, got = 0, []
+    for cut in [*sorted(cuts), T]:
+        got.append(play(learner, at, cut))
+        learner = NoisyFTRL._from_bytes(learner._to_bytes())
+        at = cut
+    assert np.array_equal(np.concatenate(got), want)
+
+
+def test_checkpoints_continue_a_run(tmp_path):
+    learner = NoisyFTRL(LpBall(D), LinearLoss(), horizon=T, budget=dpoco.Budget(1.0, 1e-4))
+    learner.run(X[:30], checkpoint=tmp_path / "s", checkpoint_every=7)
+    twin = dpoco.load(tmp_path / "s")
+    assert twin.round == 30
+    assert twin.guarantee.certified
+    assert np.array_equal(play(twin, 30, T), play(learner, 30, T))
+
+
+def framed(header, payload, *, version=1, magic=b"dpocost\n"):
+    text = json.dumps(header).encode()
+    frame = struct.pack("<8sIIQ", magic, version, len(text), len(payload)) + text + payload
+    return frame + hashlib.sha256(frame).digest()
+
+
+def saved(index, rounds=20):
+    learner = make(CONFIGURATIONS[index])
+    play(learner, 0, rounds)
+    return _state.unpack(learner._to_bytes())
+
+
+def refused(data):
+    with pytest.raises(dpoco.StateError):
+        NoisyFTRL._from_bytes(data)
+
+
+def changed(header, key, value):
+    header = json.loads(json.dumps(header))
+    target = header
+    *path, last = key.split(".")
+    for part in path:
+        target = target[part]
+    target[last] = value
+    return header
+
+
+def with_words(payload, changes):
+    words = bytearray(payload)
+    for at, value in changes.items():
+        struct.pack_into("<Q" if isinstance(value, int) else "<d", words, at % len(words), value)
+    return bytes(words)
+
+
+def test_damaged_files_are_refused():
+    data = framed(*saved(0))
+    assert NoisyFTRL._from_bytes(data).round == 20
+    for length in [*range(0, 200, 7), *range(200, len(data), 61), len(data) - 1]:
+        refused(data[:length])
+    rng = np.random.default_rng(1)
+    for at in [*range(32), *rng.integers(0, len(data), 200)]:
+        broken = bytearray(data)
+        broken[at] ^= 1 << rng.integers(8)
+        refused(bytes(broken))
+
+
+@pytest.mark.parametrize("index", [0, 4])
+def test_descriptions_must_fit_their_parameters(index):
+    header, payload = saved(index)
+    scale = header["object"]["parameters"]["noise_scale"]
+    for key, value in [
+        ("kind", "TreeFrankWolfe"),
+        ("kind", "Unknown"),
+        ("object", {}),
+        ("object.parameters", None),
+        ("object.parameters.horizon", 8),
+        ("object.parameters.noise_scale", 1000 * scale),
+        ("object.parameters.noise_scale", "nan"),
+        ("object.parameters.sum_method", "tree"),
+        ("object.parameters.statistics", "gradient" if index else "quadratic"),
+        ("object.parameters.vector_scale", None if index else 1.0),
+        ("object.parameters.step_size", -1.0),
+        ("object.parameters.regret_terms", 3),
+        ("object.arguments.horizon", 5),
+        ("object.arguments.batch", 3),
+        ("object.arguments.foo", 1),
+        ("object.arguments.domain", {"type": "LpBall", "dimension": 5, "p": 1.5, "radius": 2.0}),
+        ("object.arguments.domain", {"type": "LpBall", "dimension": 10**9, "p": 2, "radius": 2.0}),
+        ("object.arguments.loss", {"type": "SquaredLoss"}),
+        ("object.arguments.budget", {"epsilon": -1}),
+    ]:
+        refused(framed(changed(header, key, value), payload))
+    for body in (payload[:-8], payload + bytes(8), b""):
+        refused(framed(header, body))
+
+
+@pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
+def test_payloads_that_would_reuse_noise_or_leave_the_domain_are_refused(index):
+    header, payload = saved(index)
+    NoisyFTRL._from_bytes(framed(header, payload))
+    for round_ in (41, 24, 10, 2**63):  # past the horizon, out of step with the sum
+        refused(framed(header, with_words(payload, {0: round_})))
+    for value in (float("nan"), float("inf"), 50.0):
+        refused(framed(header, with_words(payload, {16: value})))  # the decision
+    leaf = 16 + 8 * D + 8
+    refused(framed(header, with_words(payload, {leaf: float("nan")})))
+    if CONFIGURATIONS[index].get("budget", 0) is not None:
+        for position in (0, 1, 10**6):
+            refused(framed(header, with_words(payload, {-48 + 2 * 8: position})))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_random_payloads_never_crash(data):
+    header, payload = saved(data.draw(st.sampled_from([0, 4])))
+    broken = bytearray(payload)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(broken) - 1))
+        broken[at] = data.draw(st.integers(0, 255))
+    try:
+        learner = NoisyFTRL._from_bytes(framed(header, bytes(broken)))
+    except dpoco.StateError:
+        return
+    play(learner, learner.round, T)
+
+
+def test_a_subclass_is_not_saved_under_a_name_nobody_can_load():
+    class Mine(NoisyFTRL):
+        pass
+
+    learner = Mine(LpBall(D), SquaredLoss(), horizon=T, budget=dpoco.Budget(1.0, 1e-4))
+    with pytest.raises(dpoco.StateError, match="cannot be saved"):
+        learner.save("nowhere")
+
+
+def test_numpy_arguments_can_be_saved():
+    learner = NoisyFTRL(
+        LpBall(D), SquaredLoss(), horizon=np.int64(T), budget=dpoco.Budget(1.0, 1e-4),
+        batch=np.int32(2), step_size=np.float64(0.5),
+    )  # fmt: skip
+    loaded = NoisyFTRL._from_bytes(learner._to_bytes())
+    assert loaded.parameters == learner.parameters
+    assert np.array_equal(loaded.decide(), learner.decide())
