@@ -2,10 +2,11 @@
 
 A guarantee speaks about everything one learner releases over its whole horizon. The pair
 (epsilon, delta) is one point of its privacy curve; the curve follows from ``mu`` (Gaussian
-differential privacy) or ``rho`` (zCDP) and includes the truncated tails of the samplers.
+differential privacy), ``rho`` (zCDP) or ``coupling`` (draws composed with stay-or-switch bits) and
+includes the truncated tails of the samplers.
 
-Proof pages: ``docs/privacy/gaussian.md`` (curves), ``docs/privacy/noise.md`` (truncated tails), and
-the page named in ``reference`` (the mechanism).
+Proof pages: ``docs/privacy/gaussian.md`` and ``docs/privacy/couplings.md`` (curves),
+``docs/privacy/noise.md`` (truncated tails), and the page named in ``reference`` (the mechanism).
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dpoco._validation import choice
 from dpoco.accounting import events
+from dpoco.accounting._coupling_profile import checked, profile_delta, profile_epsilon
+from dpoco.accounting._guarantee_report import RELATIONS, one_line, statement
 from dpoco.accounting._records import plain_float, read_record
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.truncation import (
@@ -32,12 +35,6 @@ from dpoco.errors import BudgetExceeded, StateError
 __all__ = ["Guarantee"]
 
 _KIND, _VERSION = "dpoco.guarantee", 1
-_RELATIONS = {
-    "replace": "two streams that differ in the data of one round, replaced by any other data",
-    "zero_out": "two streams, one of which has no data in one round of the other",
-    "local": "any two values of one user's data, each user on their own",
-    "joint": "two streams that differ in one user's record, seen by all other users together",
-}
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,6 +83,16 @@ class Guarantee:
         What must hold for the guarantee to hold.
     truncation_mass : float
         Total variation between real and ideal noise over the horizon; charged to delta.
+    coupling : dict or None
+        Parameters of the composed profile of draws and bits, where the curve is one. Key "kind":
+        "gaussian" with `mu` (of all draws together) or "renyi" with `cap`, `sensitivity_ratio`,
+        `b`, `dimension`, `rank` and `relation`; both with `forced_switch`, `factor_floor`,
+        `later_bits` and `shift`, see ``dpoco.accounting.coupling``.
+    regret_bound : float or None
+        Bound on the expected regret over the horizon, in units of the loss, for data that do not
+        depend on the decisions.
+    details : dict
+        Parameters behind the numbers, printed by the report: name to number, text or None.
     """
 
     epsilon: float
@@ -108,10 +115,13 @@ class Guarantee:
     reference: str
     conditions: tuple[str, ...]
     truncation_mass: float = 0.0
+    coupling: dict[str, Any] | None = field(default=None, hash=False)
+    regret_bound: float | None = None
+    details: dict[str, float | str | None] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         """Validate ranges and freeze sequences."""
-        choice("relation", self.relation, _RELATIONS)
+        choice("relation", self.relation, RELATIONS)
         if not self.epsilon >= 0.0:
             raise ValueError(f"epsilon must be at least 0; got {self.epsilon!r}")
         if not 0.0 <= self.delta <= 1.0:
@@ -122,6 +132,9 @@ class Guarantee:
             value = getattr(self, name)
             if value is not None and not value > 0.0:
                 raise ValueError(f"{name} must be positive; got {value!r}")
+        if self.coupling is not None:
+            object.__setattr__(self, "coupling", checked(self.coupling))
+        object.__setattr__(self, "details", dict(self.details))
         object.__setattr__(self, "conditions", tuple(self.conditions))
         if self.claimed is not None:
             object.__setattr__(self, "claimed", tuple(self.claimed))
@@ -173,6 +186,9 @@ class Guarantee:
         elif self.rho is not None:
             rho = self.rho
             candidates.append(charged_delta(lambda e: zcdp_delta(e, rho), epsilon, mass))
+        elif self.coupling is not None:
+            coupling = self.coupling
+            candidates.append(charged_delta(lambda e: profile_delta(coupling, e), epsilon, mass))
         return min(candidates)
 
     def epsilon_at(self, delta: float) -> float:
@@ -199,6 +215,16 @@ class Guarantee:
                     mass,
                 )
             )
+        elif self.coupling is not None:
+            coupling = self.coupling
+            candidates.append(
+                charged_epsilon(
+                    lambda target: profile_epsilon(coupling, target),
+                    lambda e: charged_delta(lambda x: profile_delta(coupling, x), e, mass),
+                    delta,
+                    mass,
+                )
+            )
         return min(candidates)
 
     def require(self, budget: Budget) -> None:
@@ -219,7 +245,7 @@ class Guarantee:
         """The ``dp_accounting`` event, to be read under ``NeighboringRelation.REPLACE_SPECIAL``.
 
         It describes the ideal noise; `truncation_mass` comes on top. Raises ``ValueError`` for a
-        guarantee that is neither Gaussian nor zCDP.
+        guarantee that is neither Gaussian nor zCDP, such as one with random bits.
         """
         if not self.private:
             return events.nonprivate_event()
@@ -227,24 +253,33 @@ class Guarantee:
             return events.gaussian_event(self.mu)
         if self.rho is not None:
             return events.zcdp_event(self.rho)
+        if self.coupling is not None:
+            return events.coupling_event(self.coupling)
         raise ValueError("no dp_accounting event describes a bare (epsilon, delta) guarantee")
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
         record: dict[str, Any] = {"kind": _KIND, "version": _VERSION}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, tuple):
+        for name in (entry.name for entry in fields(self)):
+            value = getattr(self, name)
+            if name in _LATER_FIELDS and value == _LATER_FIELDS[name]:
+                continue  # as written before the field existed
+            if isinstance(value, dict):
+                value = {k: plain_float(v) if isinstance(v, float) else v for k, v in value.items()}
+            elif isinstance(value, tuple):
                 value = [plain_float(v) if isinstance(v, float) else v for v in value]
-            record[field.name] = plain_float(value) if isinstance(value, float) else value
+            record[name] = plain_float(value) if isinstance(value, float) else value
         return record
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Guarantee:
         """Return the guarantee written by `to_dict`; `StateError` if it is not one."""
-        names = frozenset(field.name for field in fields(cls))
+        names = frozenset(entry.name for entry in fields(cls))
+        if isinstance(record, Mapping):
+            record = {**_LATER_FIELDS, **record}
         body = read_record(record, kind=_KIND, version=_VERSION, fields=names)
         try:
+            body["details"] = {k: _number(v) for k, v in dict(body["details"]).items()}
             for name in _FLOATS:
                 body[name] = None if body[name] is None else float(body[name])
             if body["claimed"] is not None:
@@ -269,46 +304,11 @@ class Guarantee:
 
     def __repr__(self) -> str:
         """Return one line."""
-        if not self.private:
-            doubt = "beyond what is accounted for" if self.noise_scale > 0.0 else "without privacy"
-            return f"<Guarantee: none, {self.horizon} rounds {doubt}>"
-        doubt = "" if self.certified else ", not certified"
-        return (
-            f"<Guarantee: epsilon={self.epsilon:.6g}, delta={self.delta:.6g}, "
-            f"{self.relation} {self.unit}, {self.horizon} rounds{doubt}>"
-        )
+        return one_line(self)
 
     def __str__(self) -> str:
         """Return a statement that says what is protected, under which conditions, and the proof."""
-        if not self.private:
-            lines = ["No differential privacy", f"  Released:   {self.mechanism}"]
-            lines += [f"  Note:       {text}" for text in self.conditions]
-            return "\n".join(lines)
-        native = [f"mu = {self.mu:.6g} (GDP)"] if self.mu is not None else []
-        native += [f"rho = {self.rho:.6g} (zCDP)"] if self.rho is not None else []
-        lines = [
-            f"Differential privacy: epsilon = {self.epsilon:.6g}, delta = {self.delta:.6g}"
-            + ("" if self.certified else "  [NOT CERTIFIED, see conditions]"),
-            f"  Released:   {self.mechanism}, over at most {self.horizon} rounds, taken together",
-            f"  Protected:  {self.unit}: no observer of the releases can tell apart",
-            f"              {_RELATIONS[self.relation]},",
-            "              beyond a factor e^epsilon in probability, up to delta",
-        ]
-        if native:
-            lines.append(f"  Equivalent: {', '.join(native)}")
-        if self.claimed is not None:
-            lines.append(
-                f"  Claimed:    epsilon = {self.claimed[0]:.6g}, delta = {self.claimed[1]:.6g} by "
-                f"the composition of the {self.calibration!r} calibration"
-            )
-        if self.paper_epsilon is not None:
-            lines.append(
-                f"  Published:  epsilon = {self.paper_epsilon:.6g} for the same noise, "
-                "by the constants in print"
-            )
-        lines += ["  Conditions:"] + [f"    - {text}" for text in self.conditions]
-        lines.append(f"  Proof:      {self.reference}")
-        return "\n".join(lines)
+        return statement(self)
 
 
 _FLOATS = (
@@ -322,4 +322,12 @@ _FLOATS = (
     "column_norm",
     "paper_epsilon",
     "truncation_mass",
+    "regret_bound",
 )
+# Fields that records of the first release do not have, and what they stand for there.
+_LATER_FIELDS: dict[str, Any] = {"coupling": None, "regret_bound": None, "details": {}}
+
+
+def _number(value: float | str | None) -> float | str | None:
+    """Return the number that `plain_float` wrote as text; anything else unchanged."""
+    return float(value) if value in ("inf", "-inf", "nan") else value

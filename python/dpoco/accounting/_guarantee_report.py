@@ -1,0 +1,93 @@
+"""The text of a guarantee: what is protected, under which conditions, and the proof."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from dpoco.accounting._coupling_profile import describe
+
+if TYPE_CHECKING:
+    from dpoco.accounting.guarantee import Guarantee
+
+__all__ = ["RELATIONS", "one_line", "statement"]
+
+RELATIONS = {
+    "replace": "two streams that differ in the data of one round, replaced by any other data",
+    "zero_out": "two streams, one of which has no data in one round of the other",
+    "local": "any two values of one user's data, each user on their own",
+    "joint": "two streams that differ in one user's record, seen by all other users together",
+}
+
+
+def one_line(guarantee: Guarantee) -> str:
+    """Return the guarantee in one line."""
+    if not guarantee.private:
+        noisy = guarantee.noise_scale > 0.0
+        doubt = "beyond what is accounted for" if noisy else "without privacy"
+        return f"<Guarantee: none, {guarantee.horizon} rounds {doubt}>"
+    doubt = "" if guarantee.certified else ", not certified"
+    return (
+        f"<Guarantee: epsilon={guarantee.epsilon:.6g}, delta={guarantee.delta:.6g}, "
+        f"{guarantee.relation} {guarantee.unit}, {guarantee.horizon} rounds{doubt}>"
+    )
+
+
+def statement(guarantee: Guarantee) -> str:
+    """Return the guarantee as a statement of several lines."""
+    if not guarantee.private:
+        lines = ["No differential privacy", f"  Released:   {guarantee.mechanism}"]
+        lines += [f"  Note:       {text}" for text in guarantee.conditions]
+        return "\n".join(lines + _utility(guarantee))
+    native = [f"mu = {guarantee.mu:.6g} (GDP)"] if guarantee.mu is not None else []
+    native += [f"rho = {guarantee.rho:.6g} (zCDP)"] if guarantee.rho is not None else []
+    lines = [
+        f"Differential privacy: epsilon = {guarantee.epsilon:.6g}, delta = {guarantee.delta:.6g}"
+        + ("" if guarantee.certified else "  [NOT CERTIFIED, see conditions]"),
+        f"  Released:   {guarantee.mechanism}, over at most {guarantee.horizon} rounds, "
+        "taken together",
+        f"  Protected:  {guarantee.unit}: no observer of the releases can tell apart",
+        f"              {RELATIONS[guarantee.relation]},",
+        "              beyond a factor e^epsilon in probability, up to delta",
+    ]
+    if native:
+        lines.append(f"  Equivalent: {', '.join(native)}")
+    if guarantee.coupling is not None:
+        text = f"  Composed:   {describe(guarantee.coupling)}"
+        lines += textwrap.wrap(text, 100, subsequent_indent=" " * 14)
+    if guarantee.claimed is not None:
+        lines.append(
+            f"  Claimed:    epsilon = {guarantee.claimed[0]:.6g}, "
+            f"delta = {guarantee.claimed[1]:.6g} by "
+            f"the composition of the {guarantee.calibration!r} calibration"
+        )
+    if guarantee.paper_epsilon is not None:
+        lines.append(
+            f"  Published:  epsilon = {guarantee.paper_epsilon:.6g} for the same noise, "
+            "by the constants in print"
+        )
+    lines += _utility(guarantee)
+    lines += ["  Conditions:"] + [f"    - {text}" for text in guarantee.conditions]
+    lines.append(f"  Proof:      {guarantee.reference}")
+    return "\n".join(lines)
+
+
+def _utility(guarantee: Guarantee) -> list[str]:
+    """Return the lines on regret and on the parameters behind the numbers."""
+    lines = []
+    if guarantee.regret_bound is not None:
+        per_round = guarantee.regret_bound / max(guarantee.horizon, 1)
+        lines.append(
+            f"  Regret:     at most {guarantee.regret_bound:.6g} in expectation "
+            f"({per_round:.6g} a round), for data that do not depend on the decisions"
+        )
+    if guarantee.details:
+        lines.append("  Details:")
+        lines += [f"    {name}: {_plain(value)}" for name, value in guarantee.details.items()]
+    return lines
+
+
+def _plain(value: float | str | None) -> str:
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else f"{value:.6g}"
