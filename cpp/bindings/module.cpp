@@ -35,5 +35,10 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   register_domains(m);
   register_losses(m);
   register_mechanisms(m);
+  register_samplers(m);
+  register_gibbs(m);
   register_frank_wolfe(m);
+  register_noisy_ftrl(m);
+  register_coupled_regularized_leader(m);
+  register_continuous_multiplicative_weights(m);
 }

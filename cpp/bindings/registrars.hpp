@@ -14,7 +14,12 @@ void register_noise(py::module_& m);
 void register_domains(py::module_& m);
 void register_losses(py::module_& m);
 void register_mechanisms(py::module_& m);
+void register_samplers(py::module_& m);
+void register_gibbs(py::module_& m);
 void register_frank_wolfe(py::module_& m);
+void register_noisy_ftrl(py::module_& m);
+void register_coupled_regularized_leader(py::module_& m);
+void register_continuous_multiplicative_weights(py::module_& m);
 
 // Shared by the rooms above: a generator from its key, and a continual sum from the dictionary
 // that `dpoco.mechanisms` builds.

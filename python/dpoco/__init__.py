@@ -38,8 +38,10 @@ if TYPE_CHECKING:
         losses,
         mechanisms,
         noise,
+        oco,
         plotting,
         random,
+        samplers,
     )
     from dpoco.trace import Trace
 
@@ -55,8 +57,10 @@ _SUBMODULES = frozenset(
         "losses",
         "mechanisms",
         "noise",
+        "oco",
         "plotting",
         "random",
+        "samplers",
     }
 )
 
@@ -84,8 +88,10 @@ __all__ = [
     "losses",
     "mechanisms",
     "noise",
+    "oco",
     "plotting",
     "random",
+    "samplers",
 ]
 
 

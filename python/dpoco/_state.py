@@ -36,6 +36,9 @@ _CHECKSUM = 32
 _KINDS = {
     "ContinualSum": "dpoco.mechanisms",
     "TreeFrankWolfe": "dpoco.frank_wolfe",
+    "NoisyFTRL": "dpoco.oco._noisy_ftrl",
+    "CoupledRegularizedLeader": "dpoco.oco._coupled_regularized_leader",
+    "ContinuousMultiplicativeWeights": "dpoco.oco._continuous_multiplicative_weights",
 }
 
 # Stands in for the key and stream that a restored state is about to bring.

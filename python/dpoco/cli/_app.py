@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import dpoco
+from dpoco.cli._plan import plan_app
 from dpoco.cli._problem import build_problem, load_stream
 from dpoco.cli._render import print_report
 from dpoco.cli._support import errors_in_one_line, notes, progress
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 table_app = typer.Typer(help="Print tables of the accounting.", no_args_is_help=False)
 app.add_typer(table_app, name="table")
+app.add_typer(plan_app, name="plan")
 
 
 @app.callback(invoke_without_command=True)

@@ -10,12 +10,14 @@ from collections.abc import Callable
 
 from dpoco.datasets._files import load_file
 from dpoco.datasets._phishing import load_phishing
+from dpoco.datasets._pollsters import POLLSTERS, pollster_losses
 from dpoco.datasets._scaling import PublicScaling
 from dpoco.datasets._shuttle import load_shuttle
 from dpoco.datasets._stream import Stream
 from dpoco.datasets._synthetic import linear_regression_stream
 
 __all__ = [
+    "POLLSTERS",
     "PublicScaling",
     "Stream",
     "available",
@@ -24,6 +26,7 @@ __all__ = [
     "load_file",
     "load_phishing",
     "load_shuttle",
+    "pollster_losses",
 ]
 
 _LOADERS: dict[str, Callable[[], Stream]] = {

@@ -7,7 +7,7 @@ import gzip
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["bundled_table"]
+__all__ = ["bundled_file", "bundled_table"]
 
 
 def bundled_table(dataset: str, requirement: str) -> tuple[tuple[str, ...], NDArray[np.float64]]:
@@ -25,6 +25,13 @@ def bundled_table(dataset: str, requirement: str) -> tuple[tuple[str, ...], NDAr
     ImportError
         Without river, or with one that does not have the data set.
     """
+    with gzip.open(bundled_file(dataset, requirement), "rt", encoding="utf-8") as file:
+        names = tuple(file.readline().strip().split(","))
+        return names, np.loadtxt(file, delimiter=",")
+
+
+def bundled_file(dataset: str, requirement: str) -> str:
+    """Return the path of one of river's compressed CSV files; see `bundled_table`."""
     name = dataset.lower()
     try:
         from river import datasets
@@ -36,7 +43,4 @@ def bundled_table(dataset: str, requirement: str) -> tuple[tuple[str, ...], NDAr
         raise ImportError(
             f'the {name} stream needs {requirement}: pip install -U "dpoco[data]"', name="river"
         )
-    path = getattr(datasets, dataset)().path
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        names = tuple(file.readline().strip().split(","))
-        return names, np.loadtxt(file, delimiter=",")
+    return str(getattr(datasets, dataset)().path)

@@ -1,0 +1,29 @@
+"""Private online convex optimisation in Euclidean geometry.
+
+`NoisyFTRL` follows the leader on private sums: the tool for linear and squared losses.
+`CoupledRegularizedLeader` (CTRL) tilts the sum of losses by one random linear term and keeps its
+decision for many rounds: the tool for smooth convex losses. `ContinuousMultiplicativeWeights`
+(P-COMW) draws decisions from a Gibbs law of the losses and keeps them likewise: the tool for
+Lipschitz losses without smoothness.
+"""
+
+from __future__ import annotations
+
+from dpoco.oco._continuous_multiplicative_weights import (
+    ContinuousMultiplicativeWeights,
+    ContinuousMultiplicativeWeightsParameters,
+)
+from dpoco.oco._coupled_regularized_leader import (
+    CoupledRegularizedLeader,
+    CoupledRegularizedLeaderParameters,
+)
+from dpoco.oco._noisy_ftrl import NoisyFTRL, NoisyFTRLParameters
+
+__all__ = [
+    "ContinuousMultiplicativeWeights",
+    "ContinuousMultiplicativeWeightsParameters",
+    "CoupledRegularizedLeader",
+    "CoupledRegularizedLeaderParameters",
+    "NoisyFTRL",
+    "NoisyFTRLParameters",
+]

@@ -1,0 +1,269 @@
+"""What the two learners with coupled decisions share: kept or drawn afresh, block by block."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from inspect import signature
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _core, domains, losses
+from dpoco._learner import Progress
+from dpoco._record_learner import RecordLearner
+from dpoco._validation import choice, float_array, refuse_contradictions
+from dpoco.accounting import Budget, Guarantee
+from dpoco.random import Source
+from dpoco.trace import Trace
+
+__all__ = ["CoupledLearner"]
+
+FloatArray = NDArray[np.float64]
+
+
+class CoupledLearner(RecordLearner):
+    """Base of the learners whose decision is kept for many rounds by a private coupling.
+
+    Subclasses name their parameters' class and accountant and build their engine.
+    """
+
+    _accountant: ClassVar[ModuleType]
+    _parameters_class: ClassVar[type]
+    _guarantee: Guarantee
+    _batch = 1
+
+    def _start(self, arguments: dict[str, Any], options: tuple[str, ...]) -> None:
+        """Check a constructor's arguments, calibrate and build; `options` go to calibration."""
+        domain, loss, budget = arguments["domain"], arguments["loss"], arguments["budget"]
+        source, parameters = arguments["source"], arguments["parameters"]
+        if not isinstance(domain, domains.Domain):
+            raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
+        if not isinstance(loss, losses.Loss):
+            raise TypeError(f"loss must be a dpoco loss; got {type(loss).__name__}")
+        if budget is not None and not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
+        if source is not None and not isinstance(source, Source):
+            raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
+        choice("on_violation", arguments["on_violation"], ("clip", "raise"))
+        if parameters is None:
+            parameters = self._accountant.calibrate(
+                domain, loss, **{name: arguments[name] for name in ("horizon", "budget", *options)}
+            )
+        elif not isinstance(parameters, self._parameters_class):
+            raise TypeError(f"parameters must be {self._parameters_class.__name__}")
+        else:
+            defaults = signature(type(self)).parameters
+            refuse_contradictions(arguments, parameters, self._restated, defaults)
+            if budget is not None:
+                self._accountant.guarantee(domain, loss, parameters, budget=budget).require(budget)
+        origin = Source() if source is None else source
+        self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
+
+    def _set_up(
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+    ) -> None:
+        self._arguments = arguments
+        self._domain = arguments["domain"]
+        self._loss = arguments["loss"]
+        self._parameters = parameters
+        self._is_seeded = seeded
+        self._raises = arguments["on_violation"] == "raise"
+        self._horizon = parameters.horizon
+        self._guarantee = self._accountant.guarantee(
+            self._domain, self._loss, parameters, budget=arguments["budget"], seeded=seeded
+        )
+        self._engine = self._build_engine(claim)
+
+    @abstractmethod
+    def _build_engine(self, claim: dict[str, Any]) -> Any:
+        """Return a compiled learner in round 0 on the stream of `claim`."""
+
+    def _rule_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
+        """Return what both engines are built from."""
+        p = self._parameters
+        names = ("block", "forced_switch", "max_switches", "coupling", "clip_high", "clip_low")
+        shared = {name: getattr(p, name) for name in names}
+        return {"rounds": p.horizon, "lipschitz": p.lipschitz, **shared, **claim}
+
+    def _loss_settings(self) -> dict[str, Any]:
+        """Return what the compiled sum of losses is built from."""
+        domain, loss = self._domain, self._loss
+        settings: dict[str, Any] = {"unbounded": self._parameters.unbounded, "kind": "custom"}
+        if isinstance(loss, losses.QuadraticLoss):
+            settings.update(
+                kind="quadratic",
+                lipschitz=loss.lipschitz_bound,
+                smoothness=loss.smoothness_bound,
+                radius=math.inf if self._parameters.unbounded else domain.radius_from_center(),
+            )
+        elif isinstance(loss, losses.LinearLoss):
+            bound, bound_l2 = loss.gradient_bound, loss.gradient_bound_l2
+            settings.update(kind="linear", clipper=_clipper(domain, bound, bound_l2))
+        elif isinstance(loss, losses.GlmLoss):
+            clipper = _clipper(domain, loss.feature_bound, loss._l2)
+            settings.update(kind="glm", clipper=clipper, glm=loss._glm_engine)
+        return settings
+
+    # -- rounds -----------------------------------------------------------------------------------
+
+    def observe(self, record: Any, label: Any = None) -> None:
+        """End the round with its loss.
+
+        Parameters
+        ----------
+        record : array_like of shape (d,) or (d, d), or a loss object
+            Features for a generalised linear loss, the gradient for a `LinearLoss`, the matrix for
+            a `QuadraticLoss`; for a `CustomLoss` an object with ``value(theta) -> float``,
+            ``gradient(theta) -> (d,)`` and ``hessian(theta) -> (d, d)``, kept until the horizon.
+        label : float or array_like of shape (d,), optional
+            The label of a generalised linear loss; the vector of a `QuadraticLoss`.
+
+        Raises
+        ------
+        RoundOrderError
+            If `decide` was not called in this round.
+        HorizonExceeded
+            Past the horizon: nothing drawn, nothing changed.
+        ValueError, TypeError
+            Wrong shape or dtype: nothing changed. With ``on_violation="raise"`` also for records
+            over the bounds.
+
+        Notes
+        -----
+        Records over the bounds are clipped and non-finite ones count as zero, silently. An
+        exception out of a custom loss while it decides over a fresh draw leaves the learner
+        unusable: it may have used random numbers that must not be used again.
+        """
+        if isinstance(self._loss, losses.QuadraticLoss):
+            turn, _ = self._check_turn()
+            d = self._domain.dimension
+            matrix = float_array("matrix", record, (d, d))
+            if label is None:
+                raise TypeError("a quadratic loss needs a matrix and a vector")
+            vector = float_array("vector", label, (d,))
+            if self._raises:
+                self._refuse_violations(matrix[None], vector[None])
+            self._engine.observe_quadratic(turn, matrix, vector)
+        else:
+            super().observe(record, label)
+
+    def _observe_custom(self, record: Any, turn: int, decision: FloatArray) -> None:
+        if self._raises:
+            gradient = self._vector("gradient", record.gradient(decision))
+            self._refuse_violations(gradient[None, :], None)
+        self._engine.observe_custom(turn, record)
+
+    def run(
+        self,
+        features: Any,
+        labels: Any = None,
+        *,
+        record_decisions: bool = True,
+        progress: Progress | None = None,
+        checkpoint: Any = None,
+        checkpoint_every: int = 100_000,
+    ) -> Trace:
+        """Play many rounds; see `RecordLearner.run`.
+
+        Parameters
+        ----------
+        features : array_like of shape (T, d) or (T, d, d)
+            One record a round; gradients for a `LinearLoss`, matrices for a `QuadraticLoss`.
+        labels : array_like of shape (T,) or (T, d), optional
+            Labels of generalised linear losses, vectors of a `QuadraticLoss`.
+        record_decisions, progress, checkpoint, checkpoint_every
+            As for the other learners.
+
+        Returns
+        -------
+        Trace
+            Losses and decisions of these rounds; not private.
+        """
+        options: dict[str, Any] = {
+            "record_decisions": record_decisions,
+            "progress": progress,
+            "checkpoint": checkpoint,
+            "checkpoint_every": checkpoint_every,
+        }
+        if not isinstance(self._loss, losses.QuadraticLoss):
+            return super().run(features, labels, **options)
+        return self._run_matrices(features, labels, **options)
+
+    def _run_matrices(
+        self,
+        features: Any,
+        labels: Any,
+        *,
+        record_decisions: bool,
+        progress: Progress | None,
+        checkpoint: Any,
+        checkpoint_every: int,
+    ) -> Trace:
+        d = self._domain.dimension
+        matrices = float_array("features", features, (None, d, d))
+        rounds = matrices.shape[0]
+        if labels is None:
+            raise TypeError("labels are required by this loss")
+        vectors = float_array("labels", labels, (rounds, d))
+        self._check_rounds(rounds)
+        if self._raises:
+            self._refuse_violations(matrices, vectors)
+        decisions = np.empty((rounds, d))
+        changed = np.zeros(rounds, dtype=bool)
+        with self._alone():
+            self._check_rounds(rounds)
+            first_round = self.round
+            for part in self._chunks(rounds, d * d, progress, checkpoint, checkpoint_every):
+                for t in range(part.start, part.stop):
+                    decisions[t] = self._engine.decision()
+                    before = self._engine.switches
+                    self._engine.observe_quadratic(first_round + t, matrices[t], vectors[t])
+                    changed[t] = self._engine.switches != before
+        loss = self._loss
+        assert isinstance(loss, losses.QuadraticLoss)
+        factors = loss.scales(self._domain, matrices, vectors)
+        out = np.zeros(rounds)
+        for t in np.flatnonzero(factors).tolist():
+            out[t] = factors[t] * loss.value(decisions[t], matrices[t], vectors[t])
+        for array in (out, decisions):
+            array.flags.writeable = False
+
+        def loss_of(decision: FloatArray) -> FloatArray:
+            return loss.batch_values(self._domain, decision, matrices, vectors)
+
+        kept = decisions if record_decisions else None
+        return Trace(out, np.flatnonzero(changed), first_round, kept, loss_of)
+
+    # -- public quantities ------------------------------------------------------------------------
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        # A box has its dimension in its bounds, which are in the file already. A simplex keeps one
+        # coordinate less than it has.
+        return max(1, int(header["arguments"]["domain"].get("dimension", 1)) - 1)
+
+    @property
+    def switches(self) -> int:
+        """Fresh draws so far, the first decision not counted; covered by the guarantee."""
+        return int(self._engine.switches)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of all decisions together, whatever part of the horizon is used."""
+        return self._guarantee
+
+
+def _clipper(domain: domains.Domain, bound: float, bound_l2: float | None) -> _core.RecordClipper:
+    limit = math.inf if bound_l2 is None else bound_l2
+    return _core.RecordClipper(domain.dimension, bound, domain.dual_exponent, limit)
+
+
+DECODERS: dict[str, Callable[[Any], Any]] = {
+    "domain": domains.from_dict,
+    "loss": losses.from_dict,
+    "budget": Budget.from_dict,
+}

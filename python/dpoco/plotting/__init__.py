@@ -1,0 +1,12 @@
+"""Figures of runs: average loss and regret over time. Not private: they show raw losses.
+
+Every function takes ``ax=`` and returns what it drew on; none shows, saves or keeps anything, and
+matplotlib (extra ``plot``) is imported on use. Colours are those of Okabe and Ito, told apart by
+all forms of colour vision, and every line also has a style of its own.
+"""
+
+from __future__ import annotations
+
+from dpoco.plotting._runs import plot_loss, plot_regret, plot_regret_per_round, plot_run_report
+
+__all__ = ["plot_loss", "plot_regret", "plot_regret_per_round", "plot_run_report"]

@@ -1,0 +1,219 @@
+"""Average loss and regret of runs over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpoco.evaluation import RunReport
+from dpoco.plotting._drawing import (
+    BEST_CONSTANT,
+    BEST_FIXED,
+    COLOURS,
+    Runs,
+    axes_for,
+    draw,
+    finish,
+    lines_of,
+    log_scale,
+    new_figure,
+    thousands,
+    traces_of,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["plot_loss", "plot_regret", "plot_regret_per_round", "plot_run_report"]
+
+
+def plot_loss(runs: RunReport | Mapping[str, Runs], *, ax: Axes | None = None) -> Axes:
+    """Draw the average loss per round so far, over the rounds.
+
+    Parameters
+    ----------
+    runs : RunReport, or mapping from label to Trace or sequence of Traces
+        Repetitions are shown as their median in a band from the smallest to the largest.
+    ax : matplotlib Axes, optional
+        Default: axes of a new figure.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib: ``pip install "dpoco[plot]"``.
+    ValueError
+        If traces differ in length or there are none.
+    """
+    rounds, lines = lines_of(runs)
+    axes = axes_for(ax)
+    for index, line in enumerate(lines):
+        draw(axes, index, line, rounds, 1.0 / rounds, np.zeros_like(line.middle))
+    # The average over a handful of rounds says nothing: the first thousandth is left out.
+    axes.set_xscale("log")
+    axes.set_xlim(max(1.0, rounds[-1] / 1000.0), max(2, rounds[-1]))
+    shown = rounds >= rounds[-1] / 1000.0
+    if all((line.middle[shown] > 0.0).all() for line in lines):
+        log_scale(axes, lines, rounds, shown)
+    axes.set_xlabel("round (logarithmic)")
+    axes.set_ylabel("average loss so far")
+    finish(axes)
+    return axes
+
+
+def plot_regret(
+    runs: RunReport | Mapping[str, Runs], *, comparator: Any = None, ax: Axes | None = None
+) -> Axes:
+    """Draw the regret so far: total loss minus that of a fixed decision.
+
+    Parameters
+    ----------
+    runs : RunReport, or mapping from label to Trace or sequence of Traces
+        As in `plot_loss`.
+    comparator : array_like of shape (d,) or FixedDecision, optional
+        What traces are compared with; a report brings its own, the best fixed decision.
+    ax : matplotlib Axes, optional
+        Default: axes of a new figure.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    ValueError
+        If `comparator` is missing for traces or given for a report.
+    """
+    if isinstance(runs, RunReport) != (comparator is None):
+        raise ValueError("comparator belongs to traces; a report has its own")
+    rounds, lines = lines_of(runs)
+    if isinstance(runs, RunReport):
+        baseline = np.array(runs.curves.best_fixed)
+        lines = [line for line in lines if line.label != BEST_FIXED]
+    else:
+        first = traces_of(next(iter(runs.values())))[0]
+        decision = getattr(comparator, "decision", comparator)
+        baseline = np.cumsum(first.comparator_losses(decision))[rounds - 1]
+    axes = axes_for(ax)
+    for index, line in enumerate(lines):
+        if isinstance(runs, RunReport) and line.label == BEST_CONSTANT:
+            index = 3  # the colour it has in `plot_loss`
+        draw(axes, index, line, rounds, np.ones(len(rounds)), baseline)
+    axes.axhline(0.0, color="#999999", linewidth=0.8, zorder=1)
+    axes.set_xlim(0, rounds[-1])
+    thousands(axes.xaxis)
+    thousands(axes.yaxis)
+    axes.set_xlabel("round")
+    axes.set_ylabel("regret against the best fixed decision")
+    finish(axes)
+    return axes
+
+
+def plot_regret_per_round(
+    runs: Mapping[str, Runs],
+    *,
+    comparator: Any,
+    bounds: Mapping[str, float] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the average regret of each player so far, and what was proven for the last round.
+
+    Parameters
+    ----------
+    runs : mapping from label to Trace or sequence of Traces
+        As in `plot_loss`.
+    comparator : array_like of shape (d,) or FixedDecision
+        What the traces are compared with.
+    bounds : mapping from label to float, optional
+        Bounds on the expected regret per round of the whole run: a triangle at the last round, in
+        the player's colour; one above the plotted range is left out.
+    ax : matplotlib Axes, optional
+        Default: axes of a new figure.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    ValueError
+        If traces differ in length or there are none.
+    """
+    rounds, lines = lines_of(runs)
+    first = traces_of(next(iter(runs.values())))[0]
+    decision = getattr(comparator, "decision", comparator)
+    baseline = np.cumsum(first.comparator_losses(decision))[rounds - 1]
+    axes = axes_for(ax)
+    shown = rounds >= rounds[-1] / 1000.0
+    tops = [((line.middle - baseline) / rounds)[shown].max() for line in lines]
+    limit = 1.15 * max(*tops, 0.0, 1e-12)
+    for index, line in enumerate(lines):
+        draw(axes, index, line, rounds, 1.0 / rounds, baseline)
+        bound = None if bounds is None else bounds.get(line.label)
+        if bound is not None and bound <= limit:
+            axes.plot(
+                rounds[-1], bound, marker="v", markersize=9, color=COLOURS[index % len(COLOURS)],
+                clip_on=False, zorder=4,
+            )  # fmt: skip
+    axes.axhline(0.0, color="#999999", linewidth=0.8, zorder=1)
+    axes.set_xscale("log")
+    axes.set_xlim(max(1.0, rounds[-1] / 1000.0), max(2, rounds[-1]))
+    axes.set_ylim(top=limit)
+    axes.set_xlabel("round (logarithmic)")
+    axes.set_ylabel("regret per round so far")
+    finish(axes)
+    return axes
+
+
+def plot_run_report(report: RunReport, *, ax: Sequence[Axes] | None = None) -> Figure:
+    """Draw a report: average loss on the left, regret on the right.
+
+    Parameters
+    ----------
+    report : RunReport
+        From `dpoco.evaluation.compare_private`.
+    ax : two matplotlib Axes, optional
+        Default: a new figure, 11 x 5 inches.
+
+    Returns
+    -------
+    Figure
+        To be saved with ``figure.savefig(path)``.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    ValueError
+        If `ax` is not a pair of axes.
+    """
+    pair = new_figure((11.0, 5.0)).subplots(1, 2) if ax is None else ax
+    if len(pair) != 2:
+        raise ValueError(f"ax must be a pair of axes; got {len(pair)}")
+    left, right = pair
+    figure: Figure = left.figure.get_figure(root=True)
+    plot_loss(report, ax=left)
+    plot_regret(report, ax=right)
+    promised = report.guarantee
+    left.set_title("Average loss", loc="left", fontweight="bold")
+    right.set_title("Regret", loc="left", fontweight="bold")
+    repeats = len(report.private.average_losses)
+    band = f", median and range of {repeats} runs" if repeats > 1 else ""
+    figure.suptitle(
+        f"{report.stream['name']}: {report.rounds:,} rounds, "
+        f"epsilon = {promised['epsilon']:.3g}, delta = {promised['delta']:.2g}{band}",
+        x=0.012,
+        ha="left",
+        fontsize="medium",
+    )
+    return figure
