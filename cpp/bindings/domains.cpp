@@ -1,6 +1,7 @@
 #include "dpoco/domains/domain.hpp"
 
 #include "dpoco/domains/norms.hpp"
+#include "dpoco/domains/polytope.hpp"
 #include "registrars.hpp"
 
 namespace dpoco::bindings {
@@ -8,6 +9,7 @@ namespace dpoco::bindings {
 using domains::Box;
 using domains::Domain;
 using domains::LpBall;
+using domains::Polytope;
 using domains::Simplex;
 
 namespace {
@@ -41,11 +43,34 @@ Array center(const Domain& self) {
   return out;
 }
 
+Vector vector_of(const Array& x) { return Eigen::Map<const Vector>(data(x), x.size()); }
+
 std::shared_ptr<Box> make_box(const Array& lower, const Array& upper) {
-  const auto vector = [](const Array& x) -> Vector {
-    return Eigen::Map<const Vector>(data(x), x.size());
-  };
-  return std::make_shared<Box>(vector(lower), vector(upper));
+  return std::make_shared<Box>(vector_of(lower), vector_of(upper));
+}
+
+RowMatrix matrix_of(const Array& rows) {
+  if (rows.ndim() != 2) throw std::invalid_argument("rows must be a matrix");
+  return Eigen::Map<const RowMatrix>(data(rows), rows.shape(0), rows.shape(1));
+}
+
+std::shared_ptr<Polytope> make_polytope(const Array& rows, const Array& bounds, const Array& center,
+                                        const Array& lower, const Array& upper, double radius) {
+  return std::make_shared<Polytope>(matrix_of(rows), vector_of(bounds), vector_of(center),
+                                    vector_of(lower), vector_of(upper), radius);
+}
+
+py::tuple polytope_box(const Array& rows, const Array& bounds, const Array& center, double reach) {
+  const RowMatrix matrix = matrix_of(rows);
+  const Vector right = vector_of(bounds);
+  const Vector middle = vector_of(center);
+  Vector below;
+  Vector above;
+  {
+    const py::gil_scoped_release nogil;
+    Polytope::bounding_box(matrix, right, middle, reach, below, above);
+  }
+  return py::make_tuple(Array(below.size(), below.data()), Array(above.size(), above.data()));
 }
 
 }  // namespace
@@ -63,6 +88,11 @@ void register_domains(py::module_& m) {
       .def(py::init(&make_box), "lower"_a.noconvert(), "upper"_a.noconvert());
   py::class_<Simplex, Domain, std::shared_ptr<Simplex>>(m, "Simplex", py::is_final())
       .def(py::init<Index, double>(), "dimension"_a, "scale"_a);
+  py::class_<Polytope, Domain, std::shared_ptr<Polytope>>(m, "Polytope", py::is_final())
+      .def(py::init(&make_polytope), "rows"_a.noconvert(), "bounds"_a.noconvert(),
+           "center"_a.noconvert(), "lower"_a.noconvert(), "upper"_a.noconvert(), "radius"_a);
+  m.def("polytope_box", &polytope_box, "rows"_a.noconvert(), "bounds"_a.noconvert(),
+        "center"_a.noconvert(), "reach"_a);
   m.def(
       "norm", [](const Array& x, double order) { return domains::norm(data(x), x.size(), order); },
       "x"_a.noconvert(), "order"_a);

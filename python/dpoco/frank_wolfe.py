@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from inspect import signature
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dpoco import _core, domains, losses
 from dpoco._record_learner import RecordLearner
-from dpoco._validation import choice, float_array, refuse_contradictions
-from dpoco.accounting import Budget, Guarantee
+from dpoco._validation import float_array
+from dpoco.accounting import Budget
 from dpoco.accounting import tree_frank_wolfe as accountant
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.errors import NoiseDominatesWarning
@@ -100,6 +100,18 @@ class TreeFrankWolfe(RecordLearner):
     """
 
     _parameters: TreeFrankWolfeParameters
+    _accountant: ClassVar[ModuleType] = accountant
+    _parameters_class = TreeFrankWolfeParameters
+    _options = (
+        "calibration",
+        "noise",
+        "norm_order",
+        "sum_method",
+        "weights",
+        "step_scale",
+        "batch",
+        "relation",
+    )
     _restated = (
         "horizon",
         "calibration",
@@ -139,39 +151,7 @@ class TreeFrankWolfe(RecordLearner):
         source: Source | None = None,
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        if not isinstance(domain, domains.Domain):
-            raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
-        if not isinstance(loss, losses.Loss):
-            raise TypeError(f"loss must be a dpoco loss; got {type(loss).__name__}")
-        if budget is not None and not isinstance(budget, Budget):
-            raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
-        if source is not None and not isinstance(source, Source):
-            raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
-        choice("on_violation", on_violation, ("clip", "raise"))
-        if parameters is None:
-            parameters = accountant.calibrate(
-                domain,
-                loss,
-                horizon=horizon,
-                budget=budget,
-                calibration=calibration,
-                noise=noise,
-                norm_order=norm_order,
-                sum_method=sum_method,
-                weights=weights,
-                step_scale=step_scale,
-                batch=batch,
-                relation=relation,
-            )
-        elif not isinstance(parameters, TreeFrankWolfeParameters):
-            raise TypeError("parameters must be TreeFrankWolfeParameters")
-        else:
-            defaults = signature(TreeFrankWolfe).parameters
-            refuse_contradictions(arguments, parameters, self._restated, defaults)
-            if budget is not None:
-                accountant.guarantee(domain, loss, parameters, budget=budget).require(budget)
-        origin = Source() if source is None else source
-        self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
+        self._begin(TreeFrankWolfe, arguments)
         if self.parameters.noise_dominates:
             warnings.warn(
                 "noise dominates: at this budget and horizon no learning is expected "
@@ -181,30 +161,15 @@ class TreeFrankWolfe(RecordLearner):
             )
 
     def _set_up(
-        self,
-        arguments: dict[str, Any],
-        parameters: TreeFrankWolfeParameters,
-        seeded: bool,
-        claim: dict[str, Any],
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
     ) -> None:
-        domain, loss, start = arguments["domain"], arguments["loss"], arguments["start"]
-        self._arguments = arguments
-        self._domain = domain
-        self._loss = loss
-        self._parameters = parameters
-        self._is_seeded = seeded
-        self._raises = arguments["on_violation"] == "raise"
-        self._horizon = parameters.horizon
-        self._batch = parameters.batch
-        self._guarantee = accountant.guarantee(
-            domain, loss, parameters, budget=arguments["budget"], seeded=seeded
-        )
+        domain, start = arguments["domain"], arguments["start"]
         self._start = np.array(
             domain.center if start is None else float_array("start", start, (domain.dimension,))
         )
         if not domain.contains(self._start):
             raise ValueError("start must lie in the domain")
-        self._engine = self._build_engine(claim)
+        super()._set_up(arguments, parameters, seeded, claim)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.TreeFrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
@@ -247,11 +212,6 @@ class TreeFrankWolfe(RecordLearner):
     def parameters(self) -> TreeFrankWolfeParameters:
         """Everything calibration fixed: noise scale, sum, leaf bound, steps."""
         return self._parameters
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of all decisions together, whatever part of the horizon is used."""
-        return self._guarantee
 
 
 def _clipper(

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dpoco/domains/norms.hpp"
+#include "dpoco/domains/polytope.hpp"
 #include "dpoco/domains/projections.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "dpoco/simd/kernels.hpp"
@@ -83,6 +84,13 @@ Body Body::of(std::shared_ptr<const Domain> domain, bool unbounded) {
       body.rows_.col(j) = -unit;
     }
     body.bounds_ = body.centre_;
+    return body;
+  }
+  if (const auto* polytope = dynamic_cast<const Polytope*>(domain.get())) {
+    Body body(std::move(domain), Kind::polytope);
+    body.radius_ = body.extent_ = polytope->radius();
+    body.rows_ = polytope->rows();
+    body.bounds_ = polytope->slack();
     return body;
   }
   throw std::invalid_argument("this kind of domain has no interior coordinates");
@@ -262,7 +270,7 @@ double Body::support_low(const double* w) const noexcept {
       return -extent_ * norm(w, n, exponent_ == 1.0 ? kInfinity : exponent_ / (exponent_ - 1.0));
     case Kind::ball:
       break;
-    case Kind::polytope:
+    case Kind::polytope: {
       if (simplex_) {
         // Over the vertices centre + Q u = scale e_i: <w, u> = scale (Q w)_i.
         double least = kInfinity;
@@ -273,7 +281,15 @@ double Body::support_low(const double* w) const noexcept {
         }
         return extent_ * least;
       }
-      break;
+      // Of the box around it.
+      const auto& polytope = static_cast<const Polytope&>(*domain_);
+      double corner = 0.0;
+      for (Index i = 0; i < n; ++i) {
+        const double wall = w[i] > 0.0 ? polytope.lower()[i] : polytope.upper()[i];
+        corner += w[i] * (wall - centre_[i]);
+      }
+      return std::max(corner, -radius_ * length(w, n));
+    }
   }
   return -radius_ * length(w, n);
 }

@@ -1,99 +1,18 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <stdexcept>
 #include <utility>
 
-#include "dpoco/core/errors.hpp"
 #include "dpoco/losses/loss_sum.hpp"
 #include "dpoco/simd/kernels.hpp"
+#include "rows.hpp"
 
 namespace dpoco::losses {
 namespace {
 
-// Rows worked on together: their margins stay in the cache.
-constexpr std::size_t kBlock = 256;
-
-// The distinct rows (v, offset, label) of a stream with their counts. A row's loss at u is
-// l(offset + <v, u>, label).
-class Rows {
- public:
-  explicit Rows(std::size_t dimension) : stride_(dimension + 2), table_(64, 0) {}
-
-  std::size_t size() const noexcept { return counts_.size(); }
-  std::size_t dimension() const noexcept { return stride_ - 2; }
-  const double* row(std::size_t i) const noexcept { return values_.data() + i * stride_; }
-  double offset(std::size_t i) const noexcept { return row(i)[stride_ - 2]; }
-  double label(std::size_t i) const noexcept { return row(i)[stride_ - 1]; }
-  double count(std::size_t i) const noexcept { return counts_[i]; }
-
-  // `entry` is v, offset, label.
-  void add(const double* entry, double count) {
-    const std::size_t slot = find(entry);
-    if (table_[slot] != 0) {
-      counts_[table_[slot] - 1] += count;
-      return;
-    }
-    values_.insert(values_.end(), entry, entry + stride_);
-    counts_.push_back(count);
-    table_[slot] = counts_.size();
-    if (2 * counts_.size() > table_.size()) grow();
-  }
-
-  void write(Archive& archive) const {
-    archive.word(counts_.size());
-    archive.reals(counts_.data(), counts_.size());
-    archive.reals(values_.data(), values_.size());
-  }
-
-  // At most `most` rows, counted.
-  void read(ArchiveReader& archive, std::uint64_t most) {
-    const std::uint64_t rows = archive.word_below(most + 1);
-    for (std::uint64_t i = 0; i < rows; ++i) counts_.push_back(0.0);
-    archive.reals(counts_.data(), counts_.size());
-    values_.resize(counts_.size() * stride_);
-    archive.reals(values_.data(), values_.size());
-    const auto finite = [](double x) { return std::isfinite(x); };
-    const auto counts = [](double x) { return x >= 1.0 && x <= 9e15 && x == std::floor(x); };
-    if (!std::all_of(values_.begin(), values_.end(), finite) ||
-        !std::all_of(counts_.begin(), counts_.end(), counts)) {
-      throw StateError("state holds no rows");
-    }
-    std::size_t size = 64;
-    while (size < 2 * counts_.size() + 2) size *= 2;
-    rebuild(size);
-  }
-
- private:
-  std::size_t find(const double* entry) const {
-    std::uint64_t hash = 0x9e3779b97f4a7c15ULL;
-    for (std::size_t i = 0; i < stride_; ++i) {
-      std::uint64_t bits;
-      std::memcpy(&bits, entry + i, sizeof bits);
-      hash = (hash ^ bits) * 0xff51afd7ed558ccdULL;
-      hash ^= hash >> 32;
-    }
-    const std::size_t mask = table_.size() - 1;
-    std::size_t slot = static_cast<std::size_t>(hash) & mask;
-    while (table_[slot] != 0 &&
-           std::memcmp(row(table_[slot] - 1), entry, stride_ * sizeof(double)) != 0) {
-      slot = (slot + 1) & mask;
-    }
-    return slot;
-  }
-
-  void grow() { rebuild(2 * table_.size()); }
-
-  void rebuild(std::size_t size) {
-    table_.assign(size, 0);
-    for (std::size_t i = 0; i < counts_.size(); ++i) table_[find(row(i))] = i + 1;
-  }
-
-  std::size_t stride_;
-  std::vector<double> values_;
-  std::vector<double> counts_;
-  std::vector<std::size_t> table_;  // open addressing: index + 1, 0 for a free slot
-};
+// Entries worked on together stay in the first cache.
+constexpr std::size_t kBlockEntries = 3072;
+constexpr std::size_t kMostGroups = 32;
 
 class GlmSum final : public LossSum {
  public:
@@ -110,35 +29,40 @@ class GlmSum final : public LossSum {
 
   double value(const double* u) const override {
     double sum = 0.0;
-    for_blocks(u, [&](std::size_t start, std::size_t n, const double* margins) {
-      for (std::size_t i = 0; i < n; ++i) {
-        sum += rows_.count(start + i) * loss_.value(margins[i], rows_.label(start + i));
+    for_blocks(u, [&](std::size_t first, std::size_t groups, const double* margins) {
+      const std::size_t end = std::min(groups * kLanes, rows_.size() - first * kLanes);
+      for (std::size_t i = 0; i < end; ++i) {
+        const std::size_t row = first * kLanes + i;
+        sum += rows_.count(row) * loss_.value(margins[i], rows_.label(row));
       }
     });
     return sum;
   }
 
   void gradient(const double* u, double* out) const override {
-    const std::size_t d = rows_.dimension();
-    std::fill(out, out + d, 0.0);
-    for_blocks(u, [&](std::size_t start, std::size_t n, const double* margins) {
-      for (std::size_t i = 0; i < n; ++i) {
-        const double factor =
-            rows_.count(start + i) * loss_.derivative(margins[i], rows_.label(start + i));
-        const double* v = rows_.row(start + i);
-        for (std::size_t j = 0; j < d; ++j) out[j] += factor * v[j];
-      }
+    const simd::Kernels& k = simd::kernels();
+    const std::size_t n = rows_.dimension();
+    lanes_.assign(kLanes * n, 0.0);
+    for_blocks(u, [&](std::size_t first, std::size_t groups, double* margins) {
+      derivatives(first, groups, margins);
+      k.lane_sums(rows_.group(first), groups, rows_.stride(), margins, n, lanes_.data());
     });
+    for (std::size_t j = 0; j < n; ++j) out[j] = k.sum(lanes_.data() + kLanes * j, kLanes);
   }
 
   void hessian(const double* u, double* out) const override {
-    std::fill(out, out + rows_.dimension() * rows_.dimension(), 0.0);
-    for_blocks(u, [&](std::size_t start, std::size_t n, const double* margins) {
-      for (std::size_t i = 0; i < n; ++i) {
-        add_outer(rows_.count(start + i) * loss_.curvature(margins[i], rows_.label(start + i)),
-                  rows_.row(start + i), out);
-      }
+    const simd::Kernels& k = simd::kernels();
+    const std::size_t n = rows_.dimension();
+    lanes_.assign(kLanes * n * n, 0.0);
+    for_blocks(u, [&](std::size_t first, std::size_t groups, double* margins) {
+      curvatures(first, groups, margins);
+      k.lane_grams(rows_.group(first), groups, rows_.stride(), margins, n, lanes_.data());
     });
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = i; j < n; ++j) {
+        out[i * n + j] = k.sum(lanes_.data() + kLanes * (i * n + j), kLanes);
+      }
+    }
     mirror(out);
   }
 
@@ -146,8 +70,10 @@ class GlmSum final : public LossSum {
     const std::size_t d = rows_.dimension();
     std::vector<double> sum(d * d, 0.0);
     std::vector<double> opposite(d);
+    std::vector<double> row(d + 2);
+    const double* v = row.data();
     for (std::size_t i = 0; i < rows_.size(); ++i) {
-      const double* v = rows_.row(i);
+      rows_.copy(i, row.data());
       for (std::size_t j = 0; j < d; ++j) opposite[j] = -v[j];
       const double low = rows_.offset(i) + body().support_low(v);
       const double high = rows_.offset(i) - body().support_low(opposite.data());
@@ -159,14 +85,15 @@ class GlmSum final : public LossSum {
   }
 
   void prepare_line(const double* u, const double* step) const override {
-    const simd::Kernels& k = simd::kernels();
+    const auto dots = simd::kernels().lane_dots;
     const std::size_t d = rows_.dimension();
+    line_at_.resize(rows_.groups() * kLanes);
+    line_along_.resize(line_at_.size());
+    extend(u);
+    dots(rows_.group(0), rows_.groups(), rows_.stride(), extended_.data(), d + 1, line_at_.data());
+    dots(rows_.group(0), rows_.groups(), rows_.stride(), step, d, line_along_.data());
     line_at_.resize(rows_.size());
     line_along_.resize(rows_.size());
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      line_at_[i] = rows_.offset(i) + k.dot(rows_.row(i), u, d);
-      line_along_[i] = k.dot(rows_.row(i), step, d);
-    }
   }
   double line_value(double t) const override {
     double sum = 0.0;
@@ -253,18 +180,54 @@ class GlmSum final : public LossSum {
     return std::min(loss_.curvature(low, label), loss_.curvature(high, label));
   }
 
-  // Calls visit(first row, number, margins) for all rows in order.
+  // The offset is one more entry of a row, and 1 the entry of u that it meets.
+  void extend(const double* u) const {
+    extended_.assign(u, u + rows_.dimension());
+    extended_.push_back(1.0);
+  }
+
+  // Calls visit(first group, number of groups, margins) for all rows in order; it may overwrite the
+  // margins.
   template <class Visit>
   void for_blocks(const double* u, Visit visit) const {
-    const simd::Kernels& k = simd::kernels();
+    const auto dots = simd::kernels().lane_dots;
     const std::size_t d = rows_.dimension();
-    double margins[kBlock];
-    for (std::size_t start = 0; start < rows_.size(); start += kBlock) {
-      const std::size_t n = std::min(kBlock, rows_.size() - start);
-      for (std::size_t i = 0; i < n; ++i) {
-        margins[i] = rows_.offset(start + i) + k.dot(rows_.row(start + i), u, d);
+    const std::size_t most =
+        std::clamp(kBlockEntries / (kLanes * rows_.stride()), std::size_t{1}, kMostGroups);
+    extend(u);
+    double margins[kLanes * kMostGroups];
+    for (std::size_t first = 0; first < rows_.groups(); first += most) {
+      const std::size_t groups = std::min(most, rows_.groups() - first);
+      dots(rows_.group(first), groups, rows_.stride(), extended_.data(), d + 1, margins);
+      visit(first, groups, margins);
+    }
+  }
+
+  // Margins to count * dl/dz and count * d^2l/dz^2.
+  void derivatives(std::size_t first, std::size_t groups, double* margins) const {
+    const bool logistic = loss_.kind == GlmKind::logistic;
+    if (logistic) simd::kernels().sigmoid(margins, kLanes * groups, margins);
+    for (std::size_t k = 0; k < groups; ++k, margins += kLanes) {
+      const double* labels = rows_.labels(first + k);
+      const double* counts = rows_.counts(first + k);
+      for (std::size_t i = 0; i < kLanes; ++i) {
+        const double slope = logistic ? loss_.weight * (margins[i] - labels[i])
+                                      : loss_.derivative(margins[i], labels[i]);
+        margins[i] = counts[i] * slope;
       }
-      visit(start, n, margins);
+    }
+  }
+  void curvatures(std::size_t first, std::size_t groups, double* margins) const {
+    const bool logistic = loss_.kind == GlmKind::logistic;
+    if (logistic) simd::kernels().sigmoid_slope(margins, kLanes * groups, margins);
+    for (std::size_t k = 0; k < groups; ++k, margins += kLanes) {
+      const double* labels = rows_.labels(first + k);
+      const double* counts = rows_.counts(first + k);
+      for (std::size_t i = 0; i < kLanes; ++i) {
+        const double bend =
+            logistic ? loss_.weight * margins[i] : loss_.curvature(margins[i], labels[i]);
+        margins[i] = counts[i] * bend;
+      }
     }
   }
 
@@ -292,6 +255,8 @@ class GlmSum final : public LossSum {
   bool dropped_ = true;
   std::uint64_t committed_ = 0;
   Rows rows_;
+  mutable std::vector<double> extended_;  // u, 1
+  mutable std::vector<double> lanes_;     // partial sums
   mutable std::vector<double> line_at_;
   mutable std::vector<double> line_along_;
 };

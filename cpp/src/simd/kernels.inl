@@ -276,6 +276,8 @@ void blt(std::size_t rounds, std::size_t n, double scale, std::size_t buffers, c
   }
 }
 
+#include "rows.inl"
+
 }  // namespace
 
 const Kernels DPOCO_VARIANT = {DPOCO_VARIANT_NAME,
@@ -295,6 +297,11 @@ const Kernels DPOCO_VARIANT = {DPOCO_VARIANT_NAME,
                                axpy,
                                extend,
                                release,
-                               blt};
+                               blt,
+                               lane_dots,
+                               lane_sums,
+                               lane_grams,
+                               sigmoid,
+                               sigmoid_slope};
 
 }  // namespace dpoco::simd

@@ -105,6 +105,15 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
 
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = ContinuousMultiplicativeWeightsParameters
+    _options = (
+        "calibration",
+        "coupling",
+        "block",
+        "relation",
+        "unbounded",
+        "max_switches",
+        "sampler",
+    )
     _restated = ("horizon", "calibration", "coupling", "block", "relation", "unbounded", "sampler")
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
         **DECODERS,
@@ -130,18 +139,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         source: Source | None = None,
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._start(
-            arguments,
-            (
-                "calibration",
-                "coupling",
-                "block",
-                "relation",
-                "unbounded",
-                "max_switches",
-                "sampler",
-            ),
-        )
+        self._begin(ContinuousMultiplicativeWeights, arguments)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ContinuousMultiplicativeWeights:
         p = self._parameters

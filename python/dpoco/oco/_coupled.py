@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable
-from inspect import signature
-from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +12,8 @@ from numpy.typing import NDArray
 from dpoco import _core, domains, losses
 from dpoco._learner import Progress
 from dpoco._record_learner import RecordLearner
-from dpoco._validation import choice, float_array, refuse_contradictions
-from dpoco.accounting import Budget, Guarantee
-from dpoco.random import Source
+from dpoco._validation import float_array
+from dpoco.accounting import Budget
 from dpoco.trace import Trace
 
 __all__ = ["CoupledLearner"]
@@ -26,61 +22,7 @@ FloatArray = NDArray[np.float64]
 
 
 class CoupledLearner(RecordLearner):
-    """Base of the learners whose decision is kept for many rounds by a private coupling.
-
-    Subclasses name their parameters' class and accountant and build their engine.
-    """
-
-    _accountant: ClassVar[ModuleType]
-    _parameters_class: ClassVar[type]
-    _guarantee: Guarantee
-    _batch = 1
-
-    def _start(self, arguments: dict[str, Any], options: tuple[str, ...]) -> None:
-        """Check a constructor's arguments, calibrate and build; `options` go to calibration."""
-        domain, loss, budget = arguments["domain"], arguments["loss"], arguments["budget"]
-        source, parameters = arguments["source"], arguments["parameters"]
-        if not isinstance(domain, domains.Domain):
-            raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
-        if not isinstance(loss, losses.Loss):
-            raise TypeError(f"loss must be a dpoco loss; got {type(loss).__name__}")
-        if budget is not None and not isinstance(budget, Budget):
-            raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
-        if source is not None and not isinstance(source, Source):
-            raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
-        choice("on_violation", arguments["on_violation"], ("clip", "raise"))
-        if parameters is None:
-            parameters = self._accountant.calibrate(
-                domain, loss, **{name: arguments[name] for name in ("horizon", "budget", *options)}
-            )
-        elif not isinstance(parameters, self._parameters_class):
-            raise TypeError(f"parameters must be {self._parameters_class.__name__}")
-        else:
-            defaults = signature(type(self)).parameters
-            refuse_contradictions(arguments, parameters, self._restated, defaults)
-            if budget is not None:
-                self._accountant.guarantee(domain, loss, parameters, budget=budget).require(budget)
-        origin = Source() if source is None else source
-        self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
-
-    def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
-    ) -> None:
-        self._arguments = arguments
-        self._domain = arguments["domain"]
-        self._loss = arguments["loss"]
-        self._parameters = parameters
-        self._is_seeded = seeded
-        self._raises = arguments["on_violation"] == "raise"
-        self._horizon = parameters.horizon
-        self._guarantee = self._accountant.guarantee(
-            self._domain, self._loss, parameters, budget=arguments["budget"], seeded=seeded
-        )
-        self._engine = self._build_engine(claim)
-
-    @abstractmethod
-    def _build_engine(self, claim: dict[str, Any]) -> Any:
-        """Return a compiled learner in round 0 on the stream of `claim`."""
+    """Base of the learners whose decision is kept for many rounds by a private coupling."""
 
     def _rule_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
         """Return what both engines are built from."""
@@ -250,11 +192,6 @@ class CoupledLearner(RecordLearner):
     def switches(self) -> int:
         """Fresh draws so far, the first decision not counted; covered by the guarantee."""
         return int(self._engine.switches)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of all decisions together, whatever part of the horizon is used."""
-        return self._guarantee
 
 
 def _clipper(domain: domains.Domain, bound: float, bound_l2: float | None) -> _core.RecordClipper:

@@ -95,6 +95,7 @@ class CoupledRegularizedLeader(CoupledLearner):
 
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = CoupledRegularizedLeaderParameters
+    _options = ("calibration", "coupling", "block", "relation", "unbounded", "max_switches")
     _restated = ("horizon", "calibration", "coupling", "block", "relation", "unbounded")
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
         **DECODERS,
@@ -119,10 +120,7 @@ class CoupledRegularizedLeader(CoupledLearner):
         source: Source | None = None,
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._start(
-            arguments,
-            ("calibration", "coupling", "block", "relation", "unbounded", "max_switches"),
-        )
+        self._begin(CoupledRegularizedLeader, arguments)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.CoupledRegularizedLeader:
         p = self._parameters

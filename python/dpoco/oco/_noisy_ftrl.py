@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from inspect import signature
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from dpoco import _core, domains, losses
 from dpoco._record_learner import RecordLearner
-from dpoco._validation import choice, refuse_contradictions
-from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting import Budget
 from dpoco.accounting import noisy_ftrl as accountant
 from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
 from dpoco.errors import NoiseDominatesWarning
@@ -104,6 +103,9 @@ class NoisyFTRL(RecordLearner):
     """
 
     _parameters: NoisyFTRLParameters
+    _accountant: ClassVar[ModuleType] = accountant
+    _parameters_class = NoisyFTRLParameters
+    _options = ("calibration", "statistics", "sum_method", "step_size", "batch", "relation")
     _restated = (
         "horizon",
         "calibration",
@@ -138,37 +140,7 @@ class NoisyFTRL(RecordLearner):
         source: Source | None = None,
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        if not isinstance(domain, domains.Domain):
-            raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
-        if not isinstance(loss, losses.Loss):
-            raise TypeError(f"loss must be a dpoco loss; got {type(loss).__name__}")
-        if budget is not None and not isinstance(budget, Budget):
-            raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
-        if source is not None and not isinstance(source, Source):
-            raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
-        choice("on_violation", on_violation, ("clip", "raise"))
-        if parameters is None:
-            parameters = accountant.calibrate(
-                domain,
-                loss,
-                horizon=horizon,
-                budget=budget,
-                calibration=calibration,
-                statistics=statistics,
-                sum_method=sum_method,
-                step_size=step_size,
-                batch=batch,
-                relation=relation,
-            )
-        elif not isinstance(parameters, NoisyFTRLParameters):
-            raise TypeError("parameters must be NoisyFTRLParameters")
-        else:
-            defaults = signature(NoisyFTRL).parameters
-            refuse_contradictions(arguments, parameters, self._restated, defaults)
-            if budget is not None:
-                accountant.guarantee(domain, loss, parameters, budget=budget).require(budget)
-        origin = Source() if source is None else source
-        self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
+        self._begin(NoisyFTRL, arguments)
         if self.parameters.noise_dominates:
             warnings.warn(
                 "noise dominates: at this budget and horizon no learning is expected "
@@ -176,27 +148,6 @@ class NoisyFTRL(RecordLearner):
                 NoiseDominatesWarning,
                 stacklevel=2,
             )
-
-    def _set_up(
-        self,
-        arguments: dict[str, Any],
-        parameters: NoisyFTRLParameters,
-        seeded: bool,
-        claim: dict[str, Any],
-    ) -> None:
-        domain, loss = arguments["domain"], arguments["loss"]
-        self._arguments = arguments
-        self._domain = domain
-        self._loss = loss
-        self._parameters = parameters
-        self._is_seeded = seeded
-        self._raises = arguments["on_violation"] == "raise"
-        self._horizon = parameters.horizon
-        self._batch = parameters.batch
-        self._guarantee = accountant.guarantee(
-            domain, loss, parameters, budget=arguments["budget"], seeded=seeded
-        )
-        self._engine = self._build_engine(claim)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyFtrl:
         """Return a compiled learner in round 0 on the stream of `claim`."""
@@ -246,8 +197,3 @@ class NoisyFTRL(RecordLearner):
     def parameters(self) -> NoisyFTRLParameters:
         """Everything calibration fixed: noise scale, sum, step size, regret bound."""
         return self._parameters
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of all decisions together, whatever part of the horizon is used."""
-        return self._guarantee

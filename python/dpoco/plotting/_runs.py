@@ -155,8 +155,10 @@ def plot_regret_per_round(
     baseline = np.cumsum(first.comparator_losses(decision))[rounds - 1]
     axes = axes_for(ax)
     shown = rounds >= rounds[-1] / 1000.0
-    tops = [((line.middle - baseline) / rounds)[shown].max() for line in lines]
-    limit = 1.15 * max(*tops, 0.0, 1e-12)
+    middles = [((line.middle - baseline) / rounds)[shown] for line in lines]
+    top = max(*(middle.max() for middle in middles), 1e-12)
+    low = min(*(middle.min() for middle in middles), 0.0)
+    limit = top + 0.15 * (top - low)
     for index, line in enumerate(lines):
         draw(axes, index, line, rounds, 1.0 / rounds, baseline)
         bound = None if bounds is None else bounds.get(line.label)
@@ -168,7 +170,7 @@ def plot_regret_per_round(
     axes.axhline(0.0, color="#999999", linewidth=0.8, zorder=1)
     axes.set_xscale("log")
     axes.set_xlim(max(1.0, rounds[-1] / 1000.0), max(2, rounds[-1]))
-    axes.set_ylim(top=limit)
+    axes.set_ylim(low - 0.05 * (top - low), limit)
     axes.set_xlabel("round (logarithmic)")
     axes.set_ylabel("regret per round so far")
     finish(axes)

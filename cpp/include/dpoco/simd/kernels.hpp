@@ -57,6 +57,20 @@ struct Kernels {
   // state: `buffers` rows of length n.
   void (*blt)(std::size_t rounds, std::size_t n, double scale, std::size_t buffers,
               const double* keep, const double* omega, double* state, double* total, double* z);
+
+  // Rows of a matrix in groups of eight: entry j of row 8 k + lane is groups[8 (k stride + j) +
+  // lane]. out_r = <u, first n entries of row r>, for 8 count rows.
+  void (*lane_dots)(const double* groups, std::size_t count, std::size_t stride, const double* u,
+                    std::size_t n, double* out);
+  // sums[8 j + lane] += weighted sum of entry j over the rows of that lane, j < n.
+  void (*lane_sums)(const double* groups, std::size_t count, std::size_t stride,
+                    const double* weights, std::size_t n, double* sums);
+  // sums[8 (i n + j) + lane] += weighted sum of entries i times j, i <= j < n.
+  void (*lane_grams)(const double* groups, std::size_t count, std::size_t stride,
+                     const double* weights, std::size_t n, double* sums);
+  // out_i = 1 / (1 + exp(-x_i)), and its derivative; out may alias x.
+  void (*sigmoid)(const double* x, std::size_t n, double* out);
+  void (*sigmoid_slope)(const double* x, std::size_t n, double* out);
 };
 
 // The best variant this machine runs, or the one chosen by `select`.

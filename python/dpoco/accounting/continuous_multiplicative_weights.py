@@ -1,0 +1,240 @@
+"""Parameters and accounting of continuous multiplicative weights (P-COMW).
+
+Claim: the decisions, together with all stay-or-switch bits, are (epsilon, delta)-private with the
+profile of `dpoco.accounting.coupling` for draws that are Delta sqrt(beta/lam)-GDP
+(`dpoco.accounting.gibbs_draws`), also when the losses react to the decisions; and for losses fixed
+in advance the expected regret is at most the stated bound (`dpoco.accounting.regret_bounds`).
+
+Proofs: ``docs/privacy/couplings.md``, ``docs/privacy/gibbs_draws.md`` and
+``docs/privacy/oco_regret.md``. Source: Agarwal et al., P-COMW (Algorithm 1), generalised to blocks
+and to couplings that need no normalising constant, accounting and regret corrected.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dpoco._validation import choice, real_float
+from dpoco.accounting import coupling as bits
+from dpoco.accounting import lazy_oco, oco_published
+from dpoco.accounting._gibbs_costs import (
+    draw_variates,
+    inexactness,
+    linear_sampler,
+    private_couplings,
+    profile_of,
+    sensitivity_of,
+)
+from dpoco.accounting._gibbs_guarantee import guarantee
+from dpoco.accounting._gibbs_setting import DEFAULT_ANCHORS, GibbsSetting
+from dpoco.accounting._oco_arguments import (
+    admissible,
+    check_arguments,
+    require_global_bounds,
+)
+from dpoco.accounting._oco_parameters import COUPLINGS, ContinuousMultiplicativeWeightsParameters
+from dpoco.accounting._oco_search import Search, charged_bound, find_best
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
+from dpoco.domains import Domain
+from dpoco.losses import Loss
+
+__all__ = ["ContinuousMultiplicativeWeightsParameters", "calibrate", "guarantee"]
+
+# A constant decision is a draw this close to the centre, relative to the radius.
+_CONSTANT_SPREAD = 1e-9
+
+
+def calibrate(
+    domain: Domain,
+    loss: Loss,
+    *,
+    horizon: int,
+    budget: Budget | None,
+    calibration: str = "tight",
+    coupling: str = "auto",
+    block: int | None = None,
+    relation: str = "replace",
+    unbounded: bool = False,
+    max_switches: float | None = None,
+    sampler: str = "auto",
+    sampler_tolerance: float | None = None,
+    anchors: int = DEFAULT_ANCHORS,
+) -> ContinuousMultiplicativeWeightsParameters:
+    """Return the parameters of the least proven regret bound that meets `budget`.
+
+    Parameters
+    ----------
+    domain, loss
+        A domain and a convex loss of this library; the loss needs no smoothness.
+    horizon : int
+        Rounds T.
+    budget : Budget or None
+        None promises nothing: a fresh draw every round, or, with `max_switches`, a lazy learner.
+    calibration : {"tight", "corrected", "paper"}
+        "tight": exact accounting, search over couplings and blocks. "corrected": the published
+        algorithm and composition, each step repaired. "paper": the published parameters.
+    coupling : str
+        "auto", or one of the couplings admissible for the problem: "density_ratio" (linear losses
+        on a Euclidean ball, a box or R^d), "dartboard" and "anchored" (bounded decisions),
+        "scheduled" (always), "maximal" (where "density_ratio" is, without privacy).
+    block : int or None
+        Rounds per stay-or-switch decision; None searches.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams.
+    unbounded : bool
+        Whether decisions range over R^d and the domain is only the comparator class.
+    max_switches : float or None
+        Lazy mode: bound on the expected number of switches; only without a budget.
+    sampler : {"auto", "exact", "mcmc"}
+        "auto" draws exactly where the losses are linear, else by Markov chain where the envelope
+        fails; "exact" never uses a chain.
+    sampler_tolerance : float or None
+        Total variation to assume of one chain draw; None derives it from the budget.
+    anchors : int
+        K of the coupling "anchored".
+
+    Returns
+    -------
+    ContinuousMultiplicativeWeightsParameters
+        If no noise beats the constant decision, the parameters of that: ``max_switches`` 0, block
+        = horizon, and a guarantee with epsilon 0.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For contradictory or inadmissible arguments.
+    CalibrationError
+        If the published parameters exceed what can be represented.
+
+    Notes
+    -----
+    Deterministic; about 0.1 to 0.5 s.
+    """
+    limit = check_arguments(
+        horizon=horizon,
+        budget=budget,
+        calibration=calibration,
+        coupling=coupling,
+        couplings=COUPLINGS,
+        block=block,
+        relation=relation,
+        max_switches=max_switches,
+    )
+    problem = euclidean_problem(domain, loss, unbounded)
+    setting = GibbsSetting(
+        problem=problem,
+        horizon=horizon,
+        relation=relation,
+        calibration=calibration,
+        sampler=_sampler(problem, sampler),
+        tolerance=_tolerance(sampler_tolerance),
+        budget=budget,
+        anchors=anchors,
+    )
+    if budget is None:
+        if limit is not None:
+            return lazy_oco.gibbs_lazy(setting, limit, coupling, block)
+        return _baseline(setting, coupling, block)
+    require_global_bounds(problem)
+    if calibration != "tight":
+        return oco_published.gibbs_published(setting, budget, coupling, block)
+    found = None
+    if horizon > 1:
+        found = _tight(setting, budget, coupling, block)
+    trivial = problem.lipschitz * problem.radius * horizon
+    if found is None or not found.regret_bound < trivial:
+        return constant(setting)
+    return found
+
+
+def _spent(
+    p: ContinuousMultiplicativeWeightsParameters, problem: EuclideanProblem, budget: Budget
+) -> float:
+    """Return a bound on delta at the budget's epsilon, inexact draws charged."""
+    if p.max_switches == 0 or p.decisions == 0:
+        return 0.0
+    profile = profile_of(p, sensitivity_of(problem, p.relation))
+    return charged_bound(
+        lambda e: bits.coupled_delta(e, **profile), budget, math.fsum(inexactness(p, problem))
+    )
+
+
+def _tight(
+    setting: GibbsSetting, budget: Budget, coupling: str, block: int | None
+) -> ContinuousMultiplicativeWeightsParameters | None:
+    problem = setting.problem
+    couplings = admissible(coupling, private_couplings(problem), "this domain and loss")
+    search: Search[ContinuousMultiplicativeWeightsParameters] = Search(
+        budget=budget,
+        rough=setting.rough,
+        rough_value=setting.rough_value,
+        build=setting.build,
+        delta=lambda p: _spent(p, problem, budget),
+        variates_per_draw=draw_variates(problem, setting.sampler),
+    )
+    trivial = problem.lipschitz * problem.radius * setting.horizon
+    return find_best(search, couplings, (1.0,), setting.horizon, block, trivial)
+
+
+def _baseline(
+    setting: GibbsSetting, coupling: str, block: int | None
+) -> ContinuousMultiplicativeWeightsParameters:
+    if coupling not in ("auto", "scheduled"):
+        raise ValueError(
+            f"coupling {coupling!r} without a budget needs max_switches; "
+            "the baseline is 'scheduled'"
+        )
+    return setting.quiet(1 if block is None else block)
+
+
+def constant(setting: GibbsSetting) -> ContinuousMultiplicativeWeightsParameters:
+    """Return the parameters of the decision that never looks at data."""
+    problem = setting.problem
+    lam = problem.lipschitz / problem.radius * math.sqrt(setting.horizon)
+    beta = problem.dimension / lam / (_CONSTANT_SPREAD * problem.radius) ** 2
+    return setting.finish(
+        ContinuousMultiplicativeWeightsParameters(
+            horizon=setting.horizon,
+            dimension=problem.dimension,
+            lipschitz=problem.lipschitz,
+            radius=problem.radius,
+            diameter=problem.diameter,
+            inverse_temperature=beta,
+            regularization=lam,
+            coupling="scheduled",
+            block=setting.horizon,
+            forced_switch=1.0,
+            clip_high=0.0,
+            clip_low=0.0,
+            max_switches=0,
+            relation=setting.relation,
+            calibration=setting.calibration,
+            unbounded=problem.unbounded,
+            sampler=setting.sampler,
+            sampler_tolerance=0.0 if setting.sampler == "exact" else 1e-12,
+            private=True,
+            regret_bound=0.0,
+            regret_terms={},
+            expected_switches=0.0,
+        )
+    )
+
+
+def _sampler(problem: EuclideanProblem, asked: str) -> str:
+    choice("sampler", asked, ("auto", "exact", "mcmc"))
+    exact_linear = linear_sampler(problem)
+    if asked == "exact" and not exact_linear:
+        raise ValueError("no exact sampler on an l_p ball with p other than 2: use sampler='mcmc'")
+    if asked == "auto":
+        return "exact" if problem.family == "linear" and exact_linear else "mcmc"
+    return asked
+
+
+def _tolerance(value: float | None) -> float | None:
+    if value is None:
+        return None
+    tolerance = real_float("sampler_tolerance", value)
+    if not 0.0 < tolerance < 1.0:
+        raise ValueError(f"sampler_tolerance must be in (0, 1); got {tolerance!r}")
+    return tolerance

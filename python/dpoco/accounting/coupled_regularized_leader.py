@@ -1,0 +1,307 @@
+"""Parameters and accounting of the coupled regularized leader (CTRL).
+
+Claim: the decisions, together with all stay-or-switch bits, are (epsilon, delta)-private with the
+Renyi profile of `dpoco.accounting.objective_perturbation` (smooth losses) or the exact profile of
+`dpoco.accounting.coupling` (linear losses), also when the losses react to the decisions; and for
+losses fixed in advance the expected regret is at most the stated bound
+(`dpoco.accounting.regret_bounds`).
+
+Proofs: ``docs/privacy/objective_perturbation.md``, ``docs/privacy/couplings.md`` and
+``docs/privacy/oco_regret.md``. Source: Agarwal et al., CTRL (Algorithms 1 and 2), generalised to
+blocks, accounting and regret corrected.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dpoco.accounting import lazy_oco, oco_published
+from dpoco.accounting._coupling_profile import profile_delta
+from dpoco.accounting._gibbs_costs import sensitivity_of
+from dpoco.accounting._leader_costs import (
+    assess,
+    barrier_weight,
+    curvature_of,
+    finish,
+    inexactness,
+    profile_of,
+)
+from dpoco.accounting._leader_setting import STEP_FACTORS, LeaderSetting
+from dpoco.accounting._oco_arguments import (
+    admissible,
+    check_arguments,
+    require_global_bounds,
+)
+from dpoco.accounting._oco_guarantee import (
+    Accounted,
+    build_guarantee,
+    check_agreement,
+    regret_condition,
+    target_delta,
+)
+from dpoco.accounting._oco_parameters import LEADER_COUPLINGS, CoupledRegularizedLeaderParameters
+from dpoco.accounting._oco_search import Search, charged_bound, find_best
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.domains import Domain
+from dpoco.losses import Loss
+
+__all__ = ["CoupledRegularizedLeaderParameters", "calibrate", "guarantee"]
+
+# A constant decision is this close to the centre, relative to the radius.
+_CONSTANT_SPREAD = 1e-9
+# b = eta beta_s beyond which the conditions warn.
+_LARGE_CURVATURE = 0.1
+
+
+def calibrate(
+    domain: Domain,
+    loss: Loss,
+    *,
+    horizon: int,
+    budget: Budget | None,
+    calibration: str = "tight",
+    coupling: str = "auto",
+    block: int | None = None,
+    relation: str = "replace",
+    unbounded: bool = False,
+    max_switches: float | None = None,
+) -> CoupledRegularizedLeaderParameters:
+    """Return the parameters of the least proven regret bound that meets `budget`.
+
+    Parameters
+    ----------
+    domain, loss
+        A domain and a convex, smooth loss of this library. An l_p ball with p < 2 is possible for
+        linear losses only.
+    horizon : int
+        Rounds T.
+    budget : Budget or None
+        None promises nothing: a fresh draw every round, or, with `max_switches`, a lazy learner.
+    calibration : {"tight", "corrected", "paper"}
+        "tight": exact or Renyi accounting, search over couplings, blocks and step sizes.
+        "corrected": the published algorithm and composition, each step repaired. "paper": the
+        published parameters.
+    coupling : {"auto", "density_ratio", "scheduled", "maximal"}
+        "maximal" only without privacy.
+    block : int or None
+        Rounds per stay-or-switch decision; None searches.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams.
+    unbounded : bool
+        Whether decisions range over R^d and the domain is only the comparator class.
+    max_switches : float or None
+        Lazy mode: bound on the expected number of switches; only without a budget.
+
+    Returns
+    -------
+    CoupledRegularizedLeaderParameters
+        If no noise beats the constant decision, the parameters of that: ``max_switches`` 0, block
+        = horizon, and a guarantee with epsilon 0.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For contradictory or inadmissible arguments.
+
+    Notes
+    -----
+    Deterministic; about 0.1 to 0.7 s.
+    """
+    limit = check_arguments(
+        horizon=horizon,
+        budget=budget,
+        calibration=calibration,
+        coupling=coupling,
+        couplings=LEADER_COUPLINGS,
+        block=block,
+        relation=relation,
+        max_switches=max_switches,
+    )
+    problem = euclidean_problem(domain, loss, unbounded)
+    setting = LeaderSetting(problem, horizon, relation, calibration, private=budget is not None)
+    if budget is None:
+        if limit is not None:
+            return lazy_oco.leader_lazy(setting, limit, coupling, block)
+        return _baseline(setting, coupling, block)
+    require_global_bounds(problem)
+    if calibration != "tight":
+        return oco_published.leader_published(setting, budget, coupling, block)
+    found = None
+    if horizon > 1:
+        found = _tight(setting, budget, coupling, block)
+    trivial = problem.lipschitz * problem.radius * horizon
+    if found is None or not found.regret_bound < trivial:
+        return constant(setting)
+    return found
+
+
+def _spent(
+    p: CoupledRegularizedLeaderParameters, problem: EuclideanProblem, budget: Budget
+) -> float:
+    """Return a bound on delta at the budget's epsilon, inexact draws charged."""
+    if p.max_switches == 0 or p.decisions == 0:
+        return 0.0
+    profile = profile_of(p, sensitivity_of(problem, p.relation))
+    return charged_bound(lambda e: profile_delta(profile, e), budget, inexactness(p))
+
+
+def _tight(
+    setting: LeaderSetting, budget: Budget, coupling: str, block: int | None
+) -> CoupledRegularizedLeaderParameters | None:
+    problem = setting.problem
+    couplings = admissible(coupling, ("scheduled", "density_ratio"), "private learning")
+    search: Search[CoupledRegularizedLeaderParameters] = Search(
+        budget=budget,
+        rough=setting.rough,
+        rough_value=setting.rough_value,
+        build=setting.build,
+        delta=lambda p: _spent(p, problem, budget),
+        variates_per_draw=float(problem.dimension),
+    )
+    factors = STEP_FACTORS if problem.smoothness > 0.0 else (1.0,)
+    trivial = problem.lipschitz * problem.radius * setting.horizon
+    return find_best(search, couplings, factors, setting.horizon, block, trivial)
+
+
+def _baseline(
+    setting: LeaderSetting, coupling: str, block: int | None
+) -> CoupledRegularizedLeaderParameters:
+    if coupling not in ("auto", "scheduled"):
+        raise ValueError(
+            f"coupling {coupling!r} without a budget needs max_switches; "
+            "the baseline is 'scheduled'"
+        )
+    return setting.quiet(1 if block is None else block)
+
+
+def constant(setting: LeaderSetting) -> CoupledRegularizedLeaderParameters:
+    """Return the parameters of the decision that never looks at data."""
+    problem = setting.problem
+    sigma = problem.lipschitz * math.sqrt(setting.horizon / problem.dimension)
+    eta = _CONSTANT_SPREAD * problem.radius / (sigma * math.sqrt(problem.dimension))
+    p = setting.bare("scheduled", setting.horizon, 1.0, eta, sigma)
+    return finish(replace(p, max_switches=0, private=True))
+
+
+def guarantee(
+    domain: Domain,
+    loss: Loss,
+    parameters: CoupledRegularizedLeaderParameters,
+    *,
+    budget: Budget | float | None = None,
+    seeded: bool = False,
+) -> Guarantee:
+    """Return what any parameters guarantee, recomputed from coupling, noise, step size and cap.
+
+    Parameters
+    ----------
+    domain, loss
+        The domain and loss the learner runs with.
+    parameters : CoupledRegularizedLeaderParameters
+        Calibrated or the user's own; regret and switches in it are not trusted.
+    budget : Budget, float or None
+        The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
+    seeded : bool
+        Whether the noise is reproducible, which voids the guarantee.
+
+    Raises
+    ------
+    ValueError
+        If the parameters contradict the domain or the loss.
+    """
+    p = parameters
+    problem = euclidean_problem(domain, loss, p.unbounded)
+    check_agreement(p, problem, ("smoothness",))
+    _check_parameters(p, problem)
+    delta = target_delta(budget, p.horizon)
+    sensitivity = sensitivity_of(problem, p.relation)
+    bound, switches = assess(p)
+    claim = paper_epsilon = None
+    if p.private and p.relation == "replace" and p.decisions > 0:
+        printed = _claim(p, delta, corrected=False)
+        paper_epsilon = printed.epsilon
+        if p.calibration == "paper":
+            claim = printed
+        elif p.calibration == "corrected":
+            claim = _claim(p, delta, corrected=True)
+    found = Accounted(
+        mechanism="minimisers of the randomly tilted sum of the losses so far, and all "
+        "stay-or-switch bits",
+        reference="Agarwal et al., CTRL, corrected; docs/privacy/couplings.md, "
+        "docs/privacy/objective_perturbation.md, docs/privacy/oco_regret.md",
+        profile=profile_of(p, sensitivity) if p.private else {},
+        sensitivity=sensitivity,
+        noise_scale=p.noise_scale,
+        truncation=inexactness(p),
+        assumed=0.0,
+        claim=claim,
+        paper_epsilon=paper_epsilon,
+        regret=bound,
+        expected_switches=switches,
+        conditions=_conditions(p, problem),
+        details={
+            "step_size": p.step_size,
+            "noise_scale": p.noise_scale,
+            "draw_sensitivity_ratio": sensitivity / p.noise_scale,
+            "step_times_smoothness": math.inf if p.noise_growth else curvature_of(p),
+            "rank": p.rank,
+            "clip_high": p.clip_high,
+            "clip_low": p.clip_low,
+            "barrier_weight": p.barrier_weight,
+            "lipschitz": p.lipschitz,
+            "smoothness": p.smoothness,
+        },
+    )
+    return build_guarantee(p, problem, found, delta, seeded)
+
+
+def _claim(
+    p: CoupledRegularizedLeaderParameters, delta: float, corrected: bool
+) -> oco_published.PublishedClaim:
+    return oco_published.leader_claim(
+        horizon=p.horizon,
+        dimension=p.dimension,
+        lipschitz=p.lipschitz,
+        smoothness=p.smoothness,
+        step_size=p.step_size,
+        noise_scale=p.noise_scale,
+        delta=delta,
+        corrected=corrected,
+        generalized_linear=p.rank <= 1 and not corrected,
+    )
+
+
+def _check_parameters(p: CoupledRegularizedLeaderParameters, problem: EuclideanProblem) -> None:
+    if p.rank != min(problem.rank, problem.dimension):
+        raise ValueError(f"parameters have rank {p.rank}, but the loss has {problem.rank}")
+    if p.private:
+        require_global_bounds(problem)
+    if p.strong_convexity > problem.strong_convexity:
+        raise ValueError("strong_convexity exceeds what the loss declares")
+    if p.coupling == "maximal" and p.block != 1:
+        raise ValueError("coupling 'maximal' has block 1")
+    if p.noise_growth and problem.unbounded:
+        raise ValueError("growing noise needs bounded decisions")
+    weight = barrier_weight(problem, p.horizon)
+    if not math.isclose(p.barrier_weight, weight, rel_tol=1e-9):
+        raise ValueError(f"barrier_weight must be {weight!r}; got {p.barrier_weight!r}")
+
+
+def _conditions(
+    p: CoupledRegularizedLeaderParameters, problem: EuclideanProblem
+) -> tuple[str, ...]:
+    texts = [regret_condition(p)]
+    if problem.family != "linear":
+        texts.append(
+            "each minimiser is exact up to a residual of 1e-9 noise scales, which no theorem covers"
+        )
+    if p.private and curvature_of(p) > _LARGE_CURVATURE:
+        texts.append(
+            f"step size times smoothness is {curvature_of(p):.2g}: few Renyi orders are left"
+        )
+    if p.strong_convexity > 0.0:
+        texts.append("ASSUMED: every loss is strongly convex with the declared modulus, unverified")
+    return tuple(texts)

@@ -1,0 +1,231 @@
+"""Parameters of the continuous learners as values: round trips, refusals, what is recomputed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting import continuous_multiplicative_weights as comw
+from dpoco.accounting import coupled_regularized_leader as ctrl
+from dpoco.accounting.euclidean import euclidean_problem
+from dpoco.domains import Box, LpBall, Simplex
+from dpoco.errors import CalibrationError, StateError
+from dpoco.losses import (
+    CustomLoss,
+    HuberLoss,
+    LinearLoss,
+    LogisticLoss,
+    QuadraticLoss,
+    SquaredLoss,
+)
+
+BALL, BUDGET = LpBall(3, 2.0, 1.0), Budget(1.0, 1e-6)
+LEARNERS = [(comw, LinearLoss(1.0)), (ctrl, CustomLoss(1.0, 1.0))]
+
+
+def plans(module, loss):
+    yield module.calibrate(BALL, loss, horizon=10**5, budget=BUDGET)
+    yield module.calibrate(BALL, loss, horizon=10**5, budget=BUDGET, coupling="scheduled")
+    yield module.calibrate(BALL, loss, horizon=10**5, budget=BUDGET, calibration="paper")
+    yield module.calibrate(BALL, loss, horizon=10, budget=BUDGET)
+    yield module.calibrate(BALL, loss, horizon=1, budget=BUDGET)
+    yield module.calibrate(BALL, loss, horizon=1000, budget=None)
+    yield module.calibrate(BALL, loss, horizon=1000, budget=None, max_switches=50)
+
+
+@pytest.mark.parametrize(("module", "loss"), LEARNERS)
+def test_round_trips(module, loss):
+    for p in plans(module, loss):
+        restored = type(p).from_dict(json.loads(json.dumps(p.to_dict(), allow_nan=False)))
+        assert restored == p
+        assert math.fsum(p.regret_terms.values()) == pytest.approx(p.regret_bound, rel=1e-12)
+        guarantee = module.guarantee(BALL, loss, p, budget=BUDGET)
+        assert Guarantee.from_json(guarantee.to_json()) == guarantee
+        assert guarantee.private == p.private
+        assert guarantee.regret_bound == pytest.approx(p.regret_bound, rel=1e-12)
+        assert "Regret" in str(guarantee)
+
+
+def test_growing_parameters_round_trip():
+    loss = QuadraticLoss(1.0, 1.0, strong_convexity=0.5)
+    p = ctrl.calibrate(BALL, loss, horizon=10**4, budget=None, max_switches=2000)
+    assert p.step_size == math.inf
+    assert type(p).from_dict(json.loads(json.dumps(p.to_dict(), allow_nan=False))) == p
+    assert not ctrl.guarantee(BALL, loss, p).private
+
+
+@pytest.mark.parametrize(("module", "loss"), LEARNERS)
+def test_damaged_records_are_refused(module, loss):
+    parameters = module.calibrate(BALL, loss, horizon=1000, budget=None)
+    kind, record = type(parameters), parameters.to_dict()
+    for name, value in (
+        ("kind", "other"), ("version", 2), ("horizon", 0), ("block", 2000), ("radius", -1.0),
+        ("forced_switch", 1.5), ("max_switches", -1), ("coupling", "other"), ("private", 1),
+        ("regret_terms", 3), ("clip_low", math.nan), ("diameter", "wide"),
+    ):  # fmt: skip
+        with pytest.raises(StateError):
+            kind.from_dict({**record, name: value})
+    del record["radius"]
+    with pytest.raises(StateError):
+        kind.from_dict(record)
+
+
+@pytest.mark.parametrize(("module", "loss"), LEARNERS)
+def test_bad_arguments(module, loss):
+    good = {"horizon": 1000, "budget": BUDGET}
+    for error, changes in (
+        (ValueError, {"horizon": 0}), (TypeError, {"horizon": 10.0}),
+        (TypeError, {"horizon": True}), (TypeError, {"horizon": None}),
+        (ValueError, {"block": 0}), (ValueError, {"block": 1001}),
+        (TypeError, {"block": 2.0}), (ValueError, {"relation": "local"}),
+        (ValueError, {"calibration": "best"}), (ValueError, {"coupling": "none"}),
+        (ValueError, {"coupling": "maximal"}), (TypeError, {"budget": (1.0, 1e-6)}),
+        (ValueError, {"max_switches": 10}), (ValueError, {"budget": None, "max_switches": 0}),
+        (ValueError, {"budget": None, "max_switches": math.nan}),
+        (ValueError, {"budget": None, "calibration": "paper"}),
+        (ValueError, {"budget": None, "coupling": "maximal"}),
+        (TypeError, {"unbounded": 1}),
+    ):  # fmt: skip
+        with pytest.raises(error):
+            module.calibrate(BALL, loss, **{**good, **changes})
+    with pytest.raises(TypeError):
+        module.calibrate("ball", loss, **good)
+    with pytest.raises(TypeError):
+        module.calibrate(BALL, "loss", **good)
+    with pytest.raises(ValueError, match="interior"):
+        module.calibrate(Box([0.0, 1.0], [1.0, 1.0]), loss, **good)
+    with pytest.raises(ValueError, match="single point"):
+        module.calibrate(Simplex(1), loss, **good)
+
+
+def test_bad_sampler_arguments():
+    for changes in ({"sampler": "gibbs"}, {"sampler_tolerance": 0.0}, {"sampler_tolerance": 2.0}):
+        with pytest.raises(ValueError, match="sampler"):
+            comw.calibrate(BALL, LinearLoss(1.0), horizon=10, budget=BUDGET, **changes)
+
+
+@pytest.mark.parametrize(("module", "loss"), LEARNERS)
+def test_what_is_not_private_cannot_say_so(module, loss):
+    p = module.calibrate(BALL, loss, horizon=10**5, budget=BUDGET, coupling="density_ratio")
+    for changes in (
+        {"forced_switch": 0.0}, {"max_switches": None}, {"coupling": "maximal"},
+        {"coupling": "scheduled"}, {"forced_switch": -0.1},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"forced_switch|private"):
+            dataclasses.replace(p, **changes)
+
+
+@pytest.mark.parametrize(("module", "loss"), LEARNERS)
+def test_guarantees_trust_no_derived_field(module, loss):
+    p = module.calibrate(BALL, loss, horizon=10**5, budget=BUDGET)
+    honest = module.guarantee(BALL, loss, p, budget=BUDGET)
+    lying = dataclasses.replace(p, regret_bound=1.0, regret_terms={}, expected_switches=0.0)
+    assert module.guarantee(BALL, loss, lying, budget=BUDGET) == honest
+    for changes in ({"lipschitz": 0.5}, {"dimension": 4}, {"radius": 2.0}, {"diameter": 1.0}):
+        with pytest.raises(ValueError, match="domain and loss"):
+            module.guarantee(BALL, loss, dataclasses.replace(p, **changes))
+    seeded = module.guarantee(BALL, loss, p, budget=BUDGET, seeded=True)
+    assert not seeded.certified
+    assert any("SEEDED" in text for text in seeded.conditions)
+    more = dataclasses.replace(p, max_switches=p.max_switches * 2)
+    if more.max_switches <= p.decisions:
+        assert module.guarantee(BALL, loss, more, budget=BUDGET).epsilon > honest.epsilon
+    default = module.guarantee(BALL, loss, p)
+    assert default.delta == pytest.approx(1e-6)
+    with pytest.raises(ValueError, match="delta"):
+        module.guarantee(BALL, loss, p, budget=2.0)
+
+
+def test_guarantees_refuse_what_no_theorem_covers():
+    p = comw.calibrate(
+        BALL, LinearLoss(1.0), horizon=10**5, budget=BUDGET, coupling="density_ratio"
+    )
+    huber = HuberLoss(1.0, 1.0, threshold=1.0)
+    with pytest.raises(ValueError, match="normalising constant"):
+        comw.guarantee(BALL, huber, p)
+    dart = comw.calibrate(BALL, LinearLoss(1.0), horizon=10**5, budget=BUDGET, coupling="dartboard")
+    with pytest.raises(ValueError, match="factor_range"):
+        comw.guarantee(
+            BALL, LinearLoss(1.0), dataclasses.replace(dart, factor_range=dart.factor_range / 2)
+        )
+    leader = ctrl.calibrate(BALL, LinearLoss(1.0), horizon=10**5, budget=BUDGET)
+    with pytest.raises(ValueError, match="barrier_weight"):
+        ctrl.guarantee(BALL, LinearLoss(1.0), dataclasses.replace(leader, barrier_weight=1.0))
+
+
+def test_nothing_released_costs_nothing():
+    for module, loss in LEARNERS:
+        for horizon, block in ((1, None), (50, 50)):
+            p = module.calibrate(BALL, loss, horizon=horizon, budget=BUDGET, block=block)
+            guarantee = module.guarantee(BALL, loss, p, budget=BUDGET)
+            assert (guarantee.epsilon, guarantee.delta) == (0.0, 0.0)
+            assert guarantee.regret_bound <= p.lipschitz * p.radius * horizon * (1 + 1e-8)
+
+
+@pytest.mark.parametrize(("module", "loss"), LEARNERS)
+def test_lazy_modes_keep_their_switches(module, loss):
+    bounds = []
+    for limit in (3, 30, 300, 3000):
+        p = module.calibrate(BALL, loss, horizon=10**4, budget=None, max_switches=limit)
+        assert p.expected_switches <= limit * (1 + 1e-9)
+        assert not p.private
+        bounds.append(p.regret_bound)
+    assert sorted(bounds, reverse=True) == bounds
+    always = module.calibrate(BALL, loss, horizon=10**4, budget=None, max_switches=10**4)
+    base = module.calibrate(BALL, loss, horizon=10**4, budget=None)
+    assert base.coupling == "scheduled"
+    assert base.block == 1
+    assert always.regret_bound <= base.regret_bound * 1.001
+    assert base.regret_bound <= 1.03 * 100.0 + 4.0
+    with pytest.raises(CalibrationError):
+        module.calibrate(
+            BALL, loss, horizon=100, budget=None, max_switches=5, coupling="scheduled", block=2
+        )
+
+
+def gradients(loss, domain, generator, count=400):
+    for _ in range(count):
+        theta = domain.project(generator.normal(size=domain.dimension) * 3.0)
+        x = generator.normal(size=domain.dimension)
+        norm = np.linalg.norm(x, domain.dual_exponent)
+        yield theta, x * (loss.feature_bound / norm)
+
+
+@pytest.mark.parametrize("domain", [BALL, Box([-1.0] * 3, [1.0] * 3), LpBall(3, 4.0), Simplex(3)])
+def test_constants_are_euclidean(domain):
+    generator = np.random.default_rng(11)
+    for loss in (LogisticLoss(1.5), HuberLoss(1.5), SquaredLoss(1.5)):
+        problem = euclidean_problem(domain, loss)
+        assert problem.rank == 1
+        steepest = curved = 0.0
+        for theta, x in gradients(loss, domain, generator):
+            label = generator.choice(loss.label_range)
+            slope = np.linalg.norm(loss.gradient(theta, x, label))
+            steepest = max(steepest, slope)
+            other = domain.project(theta + 1e-4 * generator.normal(size=3))
+            gap = np.linalg.norm(other - theta)
+            if gap > 1e-7:
+                change = loss.gradient(other, x, label) - loss.gradient(theta, x, label)
+                curved = max(curved, np.linalg.norm(change) / gap)
+        assert 0.2 * problem.lipschitz < steepest <= problem.lipschitz * (1 + 1e-9)
+        assert 0.1 * problem.smoothness < curved <= problem.smoothness * (1 + 1e-6)
+    assert euclidean_problem(domain, LinearLoss(9.0, gradient_bound_l2=0.5)).lipschitz == 0.5
+    assert problem.dimension == (2 if isinstance(domain, Simplex) else 3)
+    assert problem.radius <= problem.diameter <= 2 * problem.radius * (1 + 1e-12)
+
+
+def test_declared_bounds_are_stretched():
+    simplex = Simplex(4)
+    custom = euclidean_problem(simplex, CustomLoss(1.0, 1.0))
+    assert (custom.lipschitz, custom.smoothness) == (pytest.approx(2.0), pytest.approx(4.0))
+    assert not custom.enforced
+    assert custom.rank == 3
+    quadratic = euclidean_problem(simplex, QuadraticLoss(1.0, 3.0, strong_convexity=0.5))
+    assert (quadratic.lipschitz, quadratic.smoothness) == (1.0, 3.0)
+    assert quadratic.strong_convexity == 0.5
+    assert euclidean_problem(LpBall(4, math.inf), LinearLoss(1.0)).shape == "box"

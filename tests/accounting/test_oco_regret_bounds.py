@@ -1,0 +1,324 @@
+"""Regret bounds and published constants: closed forms, printed numbers, exact laws on a grid."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from dpoco.accounting import Budget, lazy_oco, oco_published, regret_bounds
+from dpoco.accounting import continuous_multiplicative_weights as comw
+from dpoco.accounting import coupled_regularized_leader as ctrl
+from dpoco.accounting._oco_utility import age_quantile, clip_penalty
+from dpoco.accounting.gaussian import gaussian_delta
+from dpoco.domains import LpBall
+from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, QuadraticLoss
+
+COMMON = {"horizon": 10**5, "dimension": 3, "lipschitz": 1.0, "diameter": 2.0}
+
+
+def test_gibbs_oracles():
+    draws = {"inverse_temperature": 0.002, "regularization": 500.0}
+    bound = regret_bounds.gibbs_regret(**COMMON, radius=1.0, **draws)
+    assert bound.total == pytest.approx(9189.2784, rel=1e-7)
+    assert math.fsum(bound.terms.values()) == bound.total
+    blocks = regret_bounds.gibbs_regret(**COMMON, radius=1.0, **draws, block=10)
+    assert blocks.total == pytest.approx(10089.278, rel=1e-7)
+    printed = regret_bounds.published_gibbs_regret(**COMMON, **draws)
+    assert printed.total == pytest.approx(18471.388, rel=1e-7)
+
+
+def test_leader_oracles():
+    settings = {"step_size": 1e-3, "noise_scale": 300.0}
+    bound = regret_bounds.leader_regret(**COMMON, radius=1.0, **settings, barrier=True)
+    assert bound.total == pytest.approx(689.0, rel=1e-12)
+    printed = regret_bounds.published_leader_regret(**COMMON, **settings)
+    assert printed.total == pytest.approx(3243.2305, rel=1e-7)
+
+
+def test_scheduled_example():
+    """epsilon 1, delta 1e-6, T = 1e4, d = 2, m = 12 on a domain of radius 1/2."""
+    problem = {"horizon": 10**4, "dimension": 2, "lipschitz": 1.0, "radius": 0.5}
+    g = 0.23670438 / 2.0 / math.sqrt(833)
+    assert g == pytest.approx(4.1006604e-3, rel=1e-7)
+    eta = regret_bounds.best_step_size(**problem, noise_scale=1.0 / g, block=12)
+    assert eta == pytest.approx(1.0226799e-3, rel=1e-7)
+    leader = regret_bounds.leader_regret(
+        **problem, diameter=1.0, step_size=eta, noise_scale=1.0 / g, block=12, barrier=True
+    )
+    assert leader.total == pytest.approx(246.45576, rel=1e-7)
+    beta, lam = regret_bounds.best_inverse_temperature(
+        **problem, diameter=1.0, noise_to_signal=g, block=12
+    )
+    assert (beta, lam) == (pytest.approx(0.043010423, rel=1e-6), pytest.approx(2557.7973, rel=1e-7))
+    gibbs = regret_bounds.gibbs_regret(
+        **problem, diameter=1.0, inverse_temperature=beta, regularization=lam, block=12
+    )
+    assert gibbs.total == pytest.approx(639.44932, rel=1e-7)
+    domain, budget = LpBall(2, 2.0, 0.5), Budget(1.0, 1e-6)
+    # Linear losses need no barrier, which costs 2 G D.
+    for module, bound in ((ctrl, 244.45576), (comw, 639.44932)):
+        parameters = module.calibrate(
+            domain, LinearLoss(1.0), horizon=10**4, budget=budget, coupling="scheduled", block=12
+        )
+        assert parameters.max_switches == 833
+        # The truncated tails take their share of delta, the root finder a little more.
+        assert bound <= parameters.regret_bound <= bound * 1.002
+
+
+def test_square_root_factor_oracles():
+    for horizon, value in ((10, 1.7913439), (1000, 3.2650031), (10**5, 4.7309531)):
+        assert regret_bounds.square_root_factor(horizon) == pytest.approx(value, rel=3e-8)
+    exact = np.cumprod(np.r_[1.0, np.arange(1, 2 * 10**5, 2) / np.arange(2, 2 * 10**5 + 1, 2)])
+    for horizon in (4095, 4096, 4097, 10**5):
+        expected = float((exact[:horizon] ** 2).sum())
+        assert regret_bounds.square_root_factor(horizon) == pytest.approx(expected, rel=1e-9)
+    noisy = regret_bounds.continual_sum_regret(
+        horizon=10**6, dimension=10, lipschitz=1.0, radius=0.5, sensitivity=2.0, mu=0.23670438
+    )
+    assert 7e-5 < noisy.terms["noise"] / 10**6 < 8e-5
+    assert noisy.total / 10**6 == pytest.approx(6e-4, rel=0.05)
+
+
+def test_published_privacy_oracles():
+    claim = oco_published.gibbs_claim(
+        horizon=10**6, noise_to_signal=1e-3, delta=1e-6, corrected=False
+    )
+    assert claim.log_ratio == pytest.approx(0.11542837, rel=1e-7)
+    assert claim.forced_switch == pytest.approx(0.01)
+    assert claim.hazard == pytest.approx(0.21614681, rel=1e-7)
+    assert claim.composed == pytest.approx(19449.688, rel=1e-7)
+    assert claim.epsilon == pytest.approx(30475.737, rel=1e-7)
+    fixed = oco_published.gibbs_claim(
+        horizon=10**6, noise_to_signal=1e-3, delta=1e-6, corrected=True
+    )
+    assert fixed.composed == pytest.approx(9172.6137, rel=1e-7)
+    assert fixed.epsilon == pytest.approx(14652.505, rel=1e-7)
+    assert fixed.cap == 648440
+    for corrected, epsilon in ((False, 91.1), (True, 67.7)):
+        small = oco_published.gibbs_claim(
+            horizon=10**6, noise_to_signal=1e-4, delta=1e-6, corrected=corrected
+        )
+        assert small.epsilon == pytest.approx(epsilon, rel=1e-3)
+
+
+def test_published_leader_privacy_oracles():
+    case = {
+        "horizon": 10**6, "dimension": 5, "lipschitz": 1.0, "smoothness": 1.0,
+        "step_size": 1e-6, "noise_scale": 1e5, "delta": 1e-6,
+    }  # fmt: skip
+    claim = oco_published.leader_claim(**case, corrected=False)
+    assert claim.log_ratio == pytest.approx(1.3101268e-3, rel=1e-7)
+    assert claim.hazard == pytest.approx(0.012616824, rel=1e-7)
+    assert claim.composed == pytest.approx(0.12464774, rel=1e-7)
+    assert claim.epsilon == pytest.approx(3.4810312, rel=1e-7)
+    fixed = oco_published.leader_claim(**case, corrected=True)
+    assert fixed.composed == pytest.approx(0.13362425, rel=1e-7)
+    assert fixed.epsilon == pytest.approx(3.611045, rel=1e-7)
+    glm = oco_published.leader_claim(**case, corrected=False, generalized_linear=True)
+    assert glm.log_ratio == pytest.approx(5.8096274e-4, rel=1e-7)
+    assert glm.epsilon == pytest.approx(1.4820046, rel=1e-7)
+
+
+def test_lazy_oracles():
+    domain = LpBall(5, 2.0, 0.5)
+    limit = {"horizon": 10**5, "budget": None, "max_switches": 1000}
+    best = comw.calibrate(domain, LinearLoss(1.0), **limit)
+    assert best.coupling == "maximal"
+    assert best.inverse_temperature == pytest.approx(0.64893937, rel=1e-6)
+    assert best.regularization == pytest.approx(1032.7443, rel=1e-6)
+    assert best.regret_bound == pytest.approx(258.18609, rel=1e-6)
+    assert best.expected_switches == pytest.approx(1000.0, rel=1e-6)
+    printed = comw.calibrate(domain, LinearLoss(1.0), **limit, calibration="paper")
+    assert printed.regularization == pytest.approx(58251.307, rel=1e-7)
+    assert printed.inverse_temperature == pytest.approx(1.9764235e-3, rel=1e-7)
+    assert printed.clip_high == printed.clip_low == pytest.approx(2.5000679e-3, rel=1e-7)
+    assert printed.expected_switches <= 1000
+    theorem = {
+        "horizon": 10**5, "dimension": 5, "lipschitz": 1.0, "diameter": 1.0, "switches": 1000.0,
+    }  # fmt: skip
+    fixed = lazy_oco.published_gibbs_lazy_bound(**theorem, corrected=True)
+    assert fixed == pytest.approx(58711.521, rel=1e-7)
+    direct = regret_bounds.published_gibbs_regret(
+        horizon=10**5, dimension=5, lipschitz=1.0, diameter=1.0,
+        inverse_temperature=printed.inverse_temperature,
+        regularization=printed.regularization, delta=2.0e-10,
+    )  # fmt: skip
+    assert direct.total == pytest.approx(58266.024, rel=1e-6)
+    assert lazy_oco.published_gibbs_lazy_bound(**theorem, corrected=False) < direct.total <= fixed
+
+
+def test_lazy_leader_oracles():
+    domain, loss = LpBall(5, 2.0, 0.5), CustomLoss(1.0, 1.0)
+    limit = {"horizon": 10**5, "budget": None, "max_switches": 1000}
+    best = ctrl.calibrate(domain, loss, **limit)
+    assert best.coupling == "maximal"
+    assert best.regret_bound == pytest.approx(170.0, rel=1e-3)
+    assert best.expected_switches <= 1000 * (1 + 1e-9)
+    printed = ctrl.calibrate(domain, loss, **limit, calibration="paper")
+    assert printed.noise_scale == pytest.approx(9104.5628, rel=1e-7)
+    assert printed.step_size == pytest.approx(3.3333333e-4, rel=1e-7)
+    assert printed.clip_high == pytest.approx(3.3333394e-3, rel=1e-7)
+    theorem = {
+        "horizon": 10**5, "dimension": 5, "lipschitz": 1.0, "smoothness": 1.0, "diameter": 1.0,
+        "switches": 1000.0,
+    }  # fmt: skip
+    nine = lazy_oco.published_leader_lazy_bound(**theorem, generalized_linear=False, corrected=True)
+    direct = regret_bounds.published_leader_regret(
+        horizon=10**5, dimension=5, lipschitz=1.0, diameter=1.0,
+        step_size=printed.step_size, noise_scale=printed.noise_scale, delta=2.0e-10,
+    )  # fmt: skip
+    assert direct.total == pytest.approx(21939, rel=1e-4)
+    assert direct.total <= nine <= 1.03 * direct.total
+    twelve = [
+        lazy_oco.published_leader_lazy_bound(**theorem, generalized_linear=True, corrected=c)
+        for c in (False, True)
+    ]
+    assert twelve[0] < twelve[1] < nine
+    glm = ctrl.calibrate(domain, LogisticLoss(1.0), **limit, calibration="paper")
+    assert glm.noise_scale == pytest.approx(9104.5628 * glm.lipschitz / math.sqrt(5), rel=1e-7)
+
+
+def test_strongly_convex_oracles():
+    domain, loss = LpBall(2, 2.0, 0.5), QuadraticLoss(1.0, 1.0, strong_convexity=1.0)
+    limit = {"horizon": 10**5, "budget": None, "max_switches": 5000}
+    best = ctrl.calibrate(domain, loss, **limit)
+    assert best.noise_growth
+    assert best.step_size == math.inf
+    assert best.noise_scale == pytest.approx(0.0625, rel=2e-3)
+    assert best.regret_bound == pytest.approx(8.3, rel=0.01)
+    assert best.expected_switches <= 5000
+    printed = ctrl.calibrate(domain, loss, **limit, calibration="paper")
+    assert printed.noise_scale == pytest.approx(4.86, rel=1e-3)
+    assert printed.expected_switches <= 5000
+    theorem = {
+        "horizon": 10**5, "dimension": 2, "strong_convexity": 1.0, "diameter": 1.0,
+        "switches": 5000.0,
+    }  # fmt: skip
+    fixed = lazy_oco.published_growing_bound(**theorem, lipschitz=1.0, corrected=True)
+    assert fixed == pytest.approx(1219, rel=0.04)
+    doubled = [
+        lazy_oco.published_growing_bound(**theorem, lipschitz=2.0, corrected=c)
+        for c in (False, True)
+    ]
+    assert doubled[0] < doubled[1]
+    assert lazy_oco.growing_clip_widths(printed, 1)[0] == math.inf
+    widths = [lazy_oco.growing_clip_widths(printed, t)[0] for t in (2, 3, 10, 1000)]
+    assert sorted(widths, reverse=True) == widths
+
+
+def test_growing_sums_bound_the_exact_ones_closely():
+    domain, loss = LpBall(3, 2.0, 0.5), QuadraticLoss(1.0, 2.0, strong_convexity=0.5)
+    p = ctrl.calibrate(domain, loss, horizon=60_000, budget=None, max_switches=4000)
+    assert p.noise_growth
+    t = np.arange(2.0, p.horizon)
+    x, n, s = t - 1.0, 3, p.noise_scale
+    h, kappa = 2.0 / (0.5 * x), t / x
+    kl = 1.0 / (2.0 * s**2 * x) + n / 2.0 * (kappa - 1.0 - np.log(kappa))
+    kl += 3.0 * np.maximum(0.0, np.log1p(h) - kappa * h / (1.0 + h))
+    exact = 1.0 + np.minimum(1.0, np.sqrt(kl / 2.0)).sum()
+    assert exact <= lazy_oco.growing_switches(p) <= exact * 1.001
+    t = np.arange(1.0, p.horizon + 1)
+    q = np.sqrt(t) - np.sqrt(t - 1.0)
+    exact = ((1.0 + s * math.sqrt(n) * q) ** 2 / (2.0 * 0.5 * t)).sum()
+    exact += n * s**2 / 0.5 * (q[1:] / np.sqrt(t[1:] - 1.0)).sum() + 2.0
+    assert exact <= lazy_oco.growing_regret(p).total * (1 + 1e-9) <= exact * 1.001
+
+
+GRID = np.linspace(-1.0, 1.0, 2001)
+
+
+def law(log_weight):
+    weight = np.exp(log_weight - log_weight.max())
+    return weight / weight.sum()
+
+
+@pytest.mark.parametrize(("beta", "lam", "block"), [(0.3, 6.0, 1), (2.0, 8.0, 4), (0.02, 5.0, 1)])
+def test_gibbs_bound_holds_for_exact_laws(beta, lam, block):
+    """Oblivious mixed losses on [-1, 1]; the best fixed point of the grid."""
+    generator = np.random.default_rng(5)
+    horizon, total, expected = 120, np.zeros_like(GRID), 0.0
+    mu = law(-beta * lam / 2 * GRID**2)
+    for t in range(horizon):
+        kind, knot = generator.integers(3), generator.uniform(-1, 1)
+        loss = (GRID, -GRID, np.abs(GRID - knot))[kind] * (1.0 if t < 60 else 0.7)
+        expected += mu @ loss
+        total = total + loss
+        if (t + 1) % block == 0:
+            mu = law(-beta * (total + lam / 2 * GRID**2))
+    regret = expected - total.min()
+    bound = regret_bounds.gibbs_regret(
+        horizon=horizon, dimension=1, lipschitz=1.0, radius=1.0, diameter=2.0,
+        inverse_temperature=beta, regularization=lam, block=block,
+    )  # fmt: skip
+    assert regret <= bound.total
+    assert regret > -horizon
+
+
+def test_unbounded_entropy_term_is_the_best_of_its_family():
+    """min over y of (n/beta)(y^2 - 1 - 2 ln y)/2 + G T y sqrt(n/(beta lam))."""
+    n, beta, lam, horizon = 4, 0.03, 700.0, 10**5
+    y = np.exp(np.linspace(-12.0, 0.0, 400_001))
+    family = n / (2 * beta) * (y**2 - 1 - 2 * np.log(y))
+    family += horizon * y * math.sqrt(n / (beta * lam))
+    term = regret_bounds.entropy_term(horizon, n, 1.0, 2.0, beta, regularization=lam)
+    assert term == pytest.approx(float(family.min()), rel=1e-8)
+
+
+def test_leader_bound_holds_for_linear_losses():
+    """Exact expectation over the Gaussian perturbation in one dimension."""
+    horizon, sigma, eta = 200, 8.0, 0.03
+    signs = np.where(np.arange(horizon) % 3 == 0, 1.0, -1.0)
+    # At u = S + Z the decision is clip(-eta u); integrate over a fine normal grid.
+    z = np.linspace(-9.0, 9.0, 20_001)
+    weight = np.diff(ndtr(np.r_[-np.inf, 0.5 * (z[1:] + z[:-1]), np.inf]))
+    sums = np.r_[0.0, np.cumsum(signs)[:-1]]
+    decisions = np.array([weight @ np.clip(-eta * (s + sigma * z), -1.0, 1.0) for s in sums])
+    regret = float(signs @ decisions) + abs(signs.sum())
+    bound = regret_bounds.leader_regret(
+        horizon=horizon, dimension=1, lipschitz=1.0, radius=1.0, diameter=2.0,
+        step_size=eta, noise_scale=sigma,
+    )  # fmt: skip
+    assert 0.0 < regret <= bound.total
+
+
+def test_clipping_moves_laws_by_no_more_than_charged():
+    """Law of x_t on a grid with g = .05, a = .1, p = .05: at most (1 - p) e^-a delta_G(a; g)/p."""
+    g, a, p, horizon = 0.05, 0.1, 0.05, 400
+    beta_lam = 4.0
+    beta = g * math.sqrt(beta_lam)  # G = 1: g = sqrt(beta/lam) with beta lam fixed
+    lam = beta_lam / beta
+    total = np.zeros_like(GRID)
+    mu = q = law(-beta * lam / 2 * GRID**2)
+    worst = 0.0
+    for t in range(horizon):
+        total = total + (GRID if t % 7 < 4 else -GRID)
+        following = law(-beta * (total + lam / 2 * GRID**2))
+        keep = (1 - p) * np.exp(np.clip(np.log(following / mu) - a, -2 * a, 0.0))
+        q = q * keep + following * (1.0 - q @ keep)
+        mu = following
+        worst = max(worst, 0.5 * np.abs(q - mu).sum())
+    error = math.exp(-a) * gaussian_delta(a, g)
+    assert (1 - p) * error / p == pytest.approx(7.6708908e-3, rel=1e-7)
+    assert 0.0 < worst <= (1 - p) * error / p
+
+    class Plan:
+        lipschitz = diameter = 1.0
+        block, forced_switch = 1, p
+
+    Plan.horizon = horizon
+    assert clip_penalty(Plan(), error, None) == pytest.approx(horizon * 7.6708908e-3, rel=1e-7)
+
+
+def test_age_quantile_is_rarely_exceeded():
+    generator = np.random.default_rng(3)
+    anchors, block, forced, tail = 16, 4, 0.1, 1e-3
+    gaps = generator.geometric(forced, size=(100_000, anchors + 1))
+    weights = np.r_[1.0, (anchors - np.arange(anchors)) / anchors]
+    ages = block * gaps @ weights
+    assert ages.mean() == pytest.approx((anchors / 2 + 1.5) * block / forced, rel=0.01)
+    quantile = age_quantile(anchors, block, forced, tail)
+    assert (ages > quantile).mean() <= tail
+    assert quantile <= 1.6 * np.quantile(ages, 1 - tail)

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from dpoco.accounting import (
+    ContinuousMultiplicativeWeightsParameters,
+    CoupledRegularizedLeaderParameters,
+    Guarantee,
+)
+
+TABLE = ("--horizon", 10**6, "--dimension", 10, "--epsilon", 1, "--delta", 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("learner", "listed", "kind"),
+    [
+        ("ctrl", 0.00222, CoupledRegularizedLeaderParameters),
+        ("comw", 0.00675, ContinuousMultiplicativeWeightsParameters),
+    ],
+)
+def test_json_reproduces_the_table(invoke, learner, listed, kind):
+    start = time.process_time()
+    result = invoke("plan", learner, *TABLE, "--json")
+    assert time.process_time() - start < 2.0
+    assert result.exit_code == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert set(report) == {"regret_bound_per_round", "parameters", "guarantee"}
+    assert 0.9 * listed <= report["regret_bound_per_round"] <= 1.05 * listed
+    parameters = kind.from_dict(report["parameters"])
+    assert parameters.regret_bound / 10**6 == pytest.approx(report["regret_bound_per_round"])
+    guarantee = Guarantee.from_dict(report["guarantee"])
+    assert guarantee.epsilon <= 1.0
+    assert guarantee.delta == 1e-6
+
+
+def test_text_says_what_it_costs_and_why(invoke):
+    text = invoke("plan", "ctrl", *TABLE).stdout
+    assert "regret bound" in text
+    assert "G D a round" in text
+    assert "Differential privacy: epsilon = " in text
+    assert "Conditions:" in text
+    paper = invoke("plan", "comw", *TABLE, "--calibration", "paper").stdout
+    assert "as printed, not certified" in " ".join(paper.split())
+
+
+@pytest.mark.parametrize("learner", ["ctrl", "comw"])
+@pytest.mark.parametrize("domain", ["ball", "box", "simplex"])
+@pytest.mark.parametrize("loss", ["linear", "logistic", "huber", "general"])
+def test_problems_have_unit_diameter_and_slope(invoke, learner, domain, loss):
+    result = invoke(
+        "plan", learner, "--horizon", 10**5, "--dimension", 4, "--domain", domain, "--loss", loss,
+        "--relation", "zero_out", "--coupling", "scheduled", "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert report["parameters"]["diameter"] == pytest.approx(1.0)
+    # A logistic loss is less steep where margins are bounded.
+    lipschitz = report["parameters"]["lipschitz"]
+    assert lipschitz == pytest.approx(1.0) if loss != "logistic" else 0.5 < lipschitz < 1.0
+    assert report["guarantee"]["relation"] == "zero_out"
+    assert report["guarantee"]["delta"] == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ctrl", "--horizon", 0, "--dimension", 2),
+        ("ctrl", "--horizon", 10, "--dimension", 0),
+        ("ctrl", "--horizon", 10, "--dimension", 2, "--epsilon", -1),
+        ("ctrl", "--horizon", 10, "--dimension", 2, "--delta", 2),
+        ("ctrl", "--horizon", 10, "--dimension", 2, "--loss", "hinge"),
+        ("ctrl", "--horizon", 10, "--dimension", 2, "--domain", "cone"),
+        ("ctrl", "--horizon", 10, "--dimension", 2, "--coupling", "dartboard"),
+        ("comw", "--horizon", 10, "--dimension", 1, "--domain", "simplex"),
+        ("comw", "--horizon", 10, "--dimension", 2, "--relation", "local"),
+        ("comw", "--horizon", 10, "--dimension", 2, "--calibration", "best"),
+        ("comw", "--dimension", 2),
+    ],
+)
+def test_bad_input_is_one_line(invoke, arguments):
+    result = invoke("plan", *arguments)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.stderr
+
+
+def test_help_lists_the_learners(invoke):
+    assert "plan" in invoke().stdout
+    text = invoke("plan", "--help").stdout
+    assert "ctrl" in text
+    assert "comw" in text
