@@ -67,6 +67,21 @@ class Box(Domain):
 class Simplex(Domain):
     def __init__(self, dimension: int, scale: float) -> None: ...
 
+class Polytope(Domain):
+    def __init__(
+        self,
+        rows: FloatArray,
+        bounds: FloatArray,
+        center: FloatArray,
+        lower: FloatArray,
+        upper: FloatArray,
+        radius: float,
+    ) -> None: ...
+
+def polytope_box(
+    rows: FloatArray, bounds: FloatArray, center: FloatArray, reach: float
+) -> tuple[FloatArray, FloatArray]: ...
+
 class GlmLoss:
     def __init__(
         self, kind: str, weight: float, threshold: float, label_low: float, label_high: float
@@ -79,6 +94,28 @@ class GlmLoss:
 class RecordClipper:
     def __init__(self, dimension: int, bound: float, order: float, bound_l2: float) -> None: ...
     def multipliers(self, records: FloatArray) -> FloatArray: ...
+
+class GibbsSampler:
+    def __init__(
+        self,
+        domain: Domain,
+        losses: dict[str, Any],
+        inverse_temperature: float,
+        regularization: float,
+        exact_only: bool = True,
+        tolerance: float = 1e-12,
+        chain_below: float = 1e-4,
+        langevin_above: int = 50,
+    ) -> None: ...
+    def observe_vectors(self, gradients: FloatArray) -> None: ...
+    def observe_records(self, features: FloatArray, labels: FloatArray) -> None: ...
+    def observe_matrix(self, matrix: FloatArray, vector: FloatArray) -> None: ...
+    def observe_loss(self, loss: object) -> None: ...
+    def fill(self, source: Source, out: FloatArray) -> None: ...
+    def mode(self) -> tuple[FloatArray, float]: ...
+    def nonprivate_report(self) -> dict[str, Any]: ...
+    @staticmethod
+    def chain_length(dimension: int, tolerance: float) -> int: ...
 
 class ContinualSum:
     def __init__(self, settings: dict[str, Any], clipper: RecordClipper) -> None: ...

@@ -129,7 +129,7 @@ def _check_coupling(
     if p.coupling == "dartboard" and p.factor_range < factor_range_of(problem) * (1.0 - 1e-9):
         raise ValueError(f"factor_range must be at least {factor_range_of(problem)!r}")
     if p.sampler == "exact" and not linear_sampler(problem):
-        raise ValueError("no exact sampler on an l_p ball with p other than 2")
+        raise ValueError("no exact sampler on a polytope, or on an l_p ball with p other than 2")
 
 
 def _conditions(

@@ -47,6 +47,7 @@ def barrier_weight(problem: EuclideanProblem, horizon: int) -> float:
             "ball": once,
             "box": problem.dimension * once,
             "simplex": (problem.dimension + 1) * math.log(t),
+            "polytope": problem.constraints * math.log(t),
         }[problem.shape]
     return problem.lipschitz * problem.diameter / supremum
 

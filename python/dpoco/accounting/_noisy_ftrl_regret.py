@@ -21,7 +21,7 @@ from typing import Any
 
 from dpoco.accounting import continual_sum
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
-from dpoco.domains import Box, Domain, LpBall, Simplex
+from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 
 __all__ = ["Problem", "Regret", "Schedule", "best_step_size", "problem_of", "regret_of"]
 
@@ -113,7 +113,12 @@ def _width(domain: Domain) -> float:
     if isinstance(domain, LpBall):
         size = expected_norm_bound(2.0, domain.dual_exponent, domain.dimension)
         return domain.radius * size
-    raise TypeError(f"domain must be an LpBall, Box or Simplex; got {type(domain).__name__}")
+    if isinstance(domain, Polytope):
+        lower, upper = domain.bounding_box
+        return math.sqrt(0.5 / math.pi) * float((upper - lower).sum())
+    raise TypeError(
+        f"domain must be an LpBall, Box, Simplex or Polytope; got {type(domain).__name__}"
+    )
 
 
 def regret_of(problem: Problem, run: Schedule, step_size: float) -> Regret:

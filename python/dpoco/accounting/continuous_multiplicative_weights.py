@@ -225,7 +225,10 @@ def _sampler(problem: EuclideanProblem, asked: str) -> str:
     choice("sampler", asked, ("auto", "exact", "mcmc"))
     exact_linear = linear_sampler(problem)
     if asked == "exact" and not exact_linear:
-        raise ValueError("no exact sampler on an l_p ball with p other than 2: use sampler='mcmc'")
+        raise ValueError(
+            "no exact sampler on a polytope, or on an l_p ball with p other than 2: "
+            "use sampler='mcmc'"
+        )
     if asked == "auto":
         return "exact" if problem.family == "linear" and exact_linear else "mcmc"
     return asked

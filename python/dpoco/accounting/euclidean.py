@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpoco._validation import LARGEST_SCALE
-from dpoco.domains import Box, Domain, LpBall, Simplex
+from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, Loss, QuadraticLoss
 
 __all__ = ["EuclideanProblem", "euclidean_problem"]
@@ -51,10 +51,12 @@ class EuclideanProblem:
         Whether the learner makes G and beta_s true by clipping; False: the user declares them.
     family : {"linear", "glm", "quadratic", "custom"}
         Structure of the losses.
-    shape : {"ball", "box", "simplex", "lp_ball"}
+    shape : {"ball", "box", "simplex", "lp_ball", "polytope"}
         Structure of the domain; "ball" is Euclidean, "box" includes the ball of l_inf.
     exponent : float
         p of an "lp_ball"; the domain's own exponent otherwise.
+    constraints : int
+        Number of inequalities of a "polytope"; 0 otherwise.
     """
 
     dimension: int
@@ -69,6 +71,7 @@ class EuclideanProblem:
     family: str
     shape: str
     exponent: float
+    constraints: int = 0
 
 
 def euclidean_problem(domain: Domain, loss: Loss, unbounded: bool = False) -> EuclideanProblem:
@@ -110,6 +113,7 @@ def euclidean_problem(domain: Domain, loss: Loss, unbounded: bool = False) -> Eu
         family=family,
         shape=shape,
         exponent=float(domain.p),
+        constraints=domain.constraints if isinstance(domain, Polytope) else 0,
     )
 
 
@@ -126,7 +130,11 @@ def _shape(domain: Domain) -> str:
         if domain.p == math.inf or domain.dimension == 1:
             return "box"
         return "ball" if domain.p == 2.0 else "lp_ball"
-    raise TypeError(f"domain must be an LpBall, Box or Simplex; got {type(domain).__name__}")
+    if isinstance(domain, Polytope):
+        return "polytope"
+    raise TypeError(
+        f"domain must be an LpBall, Box, Simplex or Polytope; got {type(domain).__name__}"
+    )
 
 
 def _bounds(domain: Domain, loss: Any, unbounded: bool, n: int) -> tuple[str, float, float, int]:

@@ -273,6 +273,23 @@ def noise(
         typer.echo(tables.format_markdown(entries))
 
 
+@table_app.command()
+def regret(
+    epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Privacy budget.")] = 1e-6,
+) -> None:
+    """Proven regret per round of the Euclidean learners, as a Markdown table.
+
+    In units of G D: losses are G-Lipschitz on a ball of diameter D; standing still has 1/2.
+    """
+    with errors_in_one_line():
+        from dpoco.accounting import regret_table
+
+        typer.echo(
+            regret_table.format_markdown(regret_table.regret_table(epsilon=epsilon, delta=delta))
+        )
+
+
 def _numbers(name: str, text: str, at_least: int) -> list[float]:
     try:
         values = [float(part) for part in text.split(",")]

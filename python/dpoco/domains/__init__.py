@@ -1,4 +1,4 @@
-"""Sets of decisions: l_p balls, boxes and simplices.
+"""Sets of decisions: l_p balls, boxes, simplices and polytopes.
 
 Each set knows its geometry (the exponent ``p`` of the norm its learners work in), its diameter
 and largest norm in every ``l_q`` norm, and answers membership, Euclidean projection and linear
@@ -12,11 +12,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpoco.domains._base import Domain
+from dpoco.domains._polytope import Polytope
 from dpoco.domains._sets import Box, LpBall, Simplex
 
-__all__ = ["Box", "Domain", "LpBall", "Simplex", "from_dict"]
+__all__ = ["Box", "Domain", "LpBall", "Polytope", "Simplex", "from_dict"]
 
-_KINDS: dict[str, type[Domain]] = {"LpBall": LpBall, "Box": Box, "Simplex": Simplex}
+_KINDS: dict[str, type[Domain]] = {
+    "LpBall": LpBall,
+    "Box": Box,
+    "Simplex": Simplex,
+    "Polytope": Polytope,
+}
 
 
 def from_dict(state: Mapping[str, Any]) -> Domain:
