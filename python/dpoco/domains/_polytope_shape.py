@@ -55,13 +55,19 @@ def interior_point(rows: FloatArray, bounds: FloatArray) -> FloatArray:
     size = float(np.abs(bounds).max())
     if size == 0.0:
         raise ValueError("the polytope is a cone: unbounded, or a single point")
-    point, radius = _inscribed(rows, bounds / size, np.zeros(rows.shape[1]), 1.0)
-    if abs(radius) < 1e-3:  # near the tolerances of the solver: once more, magnified
-        scale = max(abs(radius), 1e-6)
-        point, radius = _inscribed(rows, bounds / size, point, scale)
-    if radius < -1e-12:
+    limits = bounds / size
+    point, radius, scale = np.zeros(rows.shape[1]), 0.0, 1.0
+    for _ in range(4):
+        point, radius = _inscribed(rows, limits, point, scale)
+        if abs(radius) >= 1e-3 * scale:
+            break
+        # Near the tolerances of the solver: once more, magnified.
+        scale *= max(abs(radius) / scale, 1e-5)
+    room = limits - rows @ point
+    noise = 8.0 * np.finfo(float).eps * (np.abs(limits) + np.abs(rows) @ np.abs(point))
+    if (room < -noise).any():
         raise ValueError("the polytope is empty: no point satisfies every bound")
-    if radius <= 1e-12:
+    if not (room > noise).all():
         raise ValueError("the polytope has an empty interior")
     return point * size
 
@@ -69,17 +75,16 @@ def interior_point(rows: FloatArray, bounds: FloatArray) -> FloatArray:
 def _inscribed(
     rows: FloatArray, bounds: FloatArray, origin: FloatArray, scale: float
 ) -> tuple[FloatArray, float]:
-    """Return centre and radius of a largest inscribed ball of radius at most 10^3 `scale`."""
+    """Return centre and radius of a largest inscribed ball of radius at most `scale`."""
     from scipy.optimize import linprog
 
     d = rows.shape[1]
     room = np.minimum((bounds - rows @ origin) / scale, 1e6)
-    largest = 1.0 if scale == 1.0 else 1e3
     found = linprog(
         np.append(np.zeros(d), -1.0),
         A_ub=np.hstack([rows, np.ones((rows.shape[0], 1))]),
         b_ub=room,
-        bounds=[(None, None)] * d + [(None, largest)],
+        bounds=[(None, None)] * d + [(None, 1.0)],
         method="highs",
     )
     if found.x is None:  # always feasible and bounded: the solver gave up

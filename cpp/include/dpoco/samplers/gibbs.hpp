@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "dpoco/core/types.hpp"
+#include "dpoco/losses/loss_sum.hpp"
+#include "dpoco/random/source.hpp"
+#include "dpoco/samplers/truncated_gaussian.hpp"
+
+namespace dpoco::samplers {
+
+struct GibbsSettings {
+  double inverse_temperature = 1.0;  // beta > 0
+  double regularization = 1.0;       // lam > 0
+  bool exact_only = true;            // false: MCMC where the exact sampler would be slow
+  double tolerance = 1e-12;          // declared total variation of one MCMC draw, in (0, 1)
+  // Unless exact_only: the predicted acceptance below which a chain is run. Above 1: always.
+  double chain_below = 1e-4;
+  // The dimension above which the chain may be Metropolis-adjusted Langevin.
+  Index langevin_above = 50;
+};
+
+enum class GibbsMethod : std::uint8_t {
+  truncated_gaussian,  // linear sum
+  gaussian,            // quadratic sum on the space
+  line,                // one dimension: a single exact draw
+  envelope,            // exact rejection
+  hit_and_run,         // Markov chains: up to the declared total variation
+  langevin,
+};
+
+// How the last draw came about. Depends on data beyond what the draw tells: not to be released.
+struct GibbsReport {
+  GibbsMethod method = GibbsMethod::truncated_gaussian;
+  double predicted_acceptance = 1.0;  // of the envelope
+  std::uint64_t proposals = 0;        // of the envelope or the chain, over the draws of one call
+  std::uint64_t accepted = 0;
+};
+
+// Draws from the Gibbs law with density proportional to exp(-beta (F(u) + lam |u|^2 / 2)) on a
+// body. Linear F and quadratic F on the space: closed form. One dimension: adaptive rejection.
+// Otherwise rejection from the Gaussian of a tangent plane plus proven curvature, or, unless
+// exact_only, a Markov chain in whitened coordinates where the predicted acceptance is below
+// `chain_below`.
+//
+// All but the chains are exact in real arithmetic. Their running time is random and its law depends
+// on F, so timing is a side channel; nothing but accept tests decides over it, and a rejection
+// never gives up. docs/privacy/gibbs_sampling.md has the proofs and what the chains assume.
+class GibbsSampler {
+ public:
+  // Throws std::invalid_argument unless beta, lam > 0 are finite and the tolerance is in (0, 1).
+  GibbsSampler(domains::Body body, GibbsSettings settings);
+  ~GibbsSampler();
+  GibbsSampler(GibbsSampler&&) noexcept;
+
+  // Writes a fresh draw to u (dimension entries). Nothing is kept from earlier draws but scratch.
+  // One mode (Newton steps of O(rows n^2 + n^3)), then O(rows n) per proposal or step of a chain.
+  void sample(random::Source& source, const losses::LossSum& sum, double* u);
+
+  // `count` independent draws, one per row of `out`; the mode is found once.
+  void sample_many(random::Source& source, const losses::LossSum& sum, Index count, double* out);
+
+  // The mode over the body, to high accuracy; for tests and for non-private use. Returns the
+  // optimality residual |u - P(u - L^-1 gradient)| L relative to the size of the gradient of F,
+  // L the trace of the Hessian; below 1e-8 unless F is not differentiable.
+  double mode(const losses::LossSum& sum, double* u);
+
+  const GibbsReport& nonprivate_report() const noexcept;
+
+  // Steps of one hit-and-run draw: a function of public numbers only.
+  static std::uint64_t chain_length(Index dimension, double tolerance);
+
+ private:
+  struct Work;
+  std::unique_ptr<Work> work_;
+};
+
+}  // namespace dpoco::samplers

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <vector>
+
+#include "dpoco/core/types.hpp"
+#include "dpoco/domains/body.hpp"
+#include "dpoco/random/source.hpp"
+
+namespace dpoco::samplers {
+
+// Exact draws from N(mean, scale^2 I) conditioned on a body: the Gibbs law of linear losses. Space:
+// one Gaussian per coordinate. Box: independent truncated normals. Ball: axial coordinate, radius,
+// direction. Polytope: rejection, see the implementation. Every method is exact in real arithmetic;
+// the number of variates is random (its law depends on mean and scale) and has a small expectation.
+class TruncatedGaussian {
+ public:
+  explicit TruncatedGaussian(domains::Body body);
+
+  const domains::Body& body() const noexcept { return body_; }
+
+  // mean and out have body().dimension() entries and may be the same. scale > 0. No allocation.
+  void sample(random::Source& source, const double* mean, double scale, double* out);
+
+  // Whether log_mass is available: space, ball and box.
+  bool has_log_mass() const noexcept;
+  // ln P(N(mean, scale^2 I) in body), absolute error below 1e-12 (relative when large), finite for any
+  // finite mean.
+  double log_mass(const double* mean, double scale) const;
+
+ private:
+  domains::Body body_;
+  std::vector<double> work_;
+};
+
+}  // namespace dpoco::samplers

@@ -1,0 +1,149 @@
+#include "gibbs_line.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "dpoco/simd/elementary.hpp"
+
+namespace dpoco::samplers {
+
+using losses::LossSum;
+
+namespace {
+
+// 1 - exp(-y) for y >= 0, without cancellation.
+double one_minus_exp(double y) {
+  if (y > 0.5) return 1.0 - elementary::exp(-y);
+  double series = 1.0;
+  for (int k = 15; k >= 2; --k) series = 1.0 - y / k * series;
+  return y * series;
+}
+
+// -log(1 - x) for 0 <= x < 1.
+double minus_log_complement(double x) {
+  return x < 0.25 ? -elementary::log_reduced(-x, 0.0) : -elementary::log(1.0 - x);
+}
+
+}  // namespace
+
+double LineSampler::value(const LossSum& sum, double t) const {
+  return -beta_ * (sum.line_value(t) + lam_ * t * (cross_ + 0.5 * t * square_));
+}
+
+double LineSampler::slope(const LossSum& sum, double t) const {
+  return -beta_ * (sum.line_slope(t) + lam_ * (cross_ + t * square_));
+}
+
+bool LineSampler::insert(const LossSum& sum, double t, double value) {
+  if (count_ == kMost) return false;
+  std::size_t place = 0;
+  while (place < count_ && tangents_[place].at < t) ++place;
+  if (place < count_ && tangents_[place].at == t) return false;
+  for (std::size_t i = count_; i > place; --i) tangents_[i] = tangents_[i - 1];
+  tangents_[place] = {t, value, slope(sum, t)};
+  ++count_;
+  return true;
+}
+
+// The first tangents: a width on both sides of the guess, and on an infinite line as far out as it
+// takes for the outer two to fall outwards.
+void LineSampler::touch(const LossSum& sum, double guess, double width) {
+  const double middle = std::clamp(guess, low_, high_);
+  count_ = 0;
+  for (const double t : {std::max(low_, middle - width), std::min(high_, middle + width)}) {
+    insert(sum, t, value(sum, t));
+  }
+  if (std::isfinite(low_)) return;
+  double reach = width;
+  while (count_ < kMost / 2 && !(tangents_[0].slope > 0.0)) {
+    reach *= 4.0;
+    const double t = tangents_[0].at - reach;
+    insert(sum, t, value(sum, t));
+  }
+  reach = width;
+  while (count_ < kMost - 2 && !(tangents_[count_ - 1].slope < 0.0)) {
+    reach *= 4.0;
+    const double t = tangents_[count_ - 1].at + reach;
+    insert(sum, t, value(sum, t));
+  }
+}
+
+// Where the pieces end and how much mass they have. Any division into pieces is valid, because a
+// tangent is above the density everywhere: rounding in an intersection costs acceptance, not
+// exactness.
+void LineSampler::measure() {
+  ends_[0] = low_;
+  ends_[count_] = high_;
+  for (std::size_t i = 0; i + 1 < count_; ++i) {
+    const Tangent& left = tangents_[i];
+    const Tangent& right = tangents_[i + 1];
+    const double gap = right.at - left.at;
+    const double bend = left.slope - right.slope;
+    const double rise = right.value - left.value - right.slope * gap;
+    const double t = bend > 0.0 ? left.at + rise / bend : left.at + 0.5 * gap;
+    ends_[i + 1] = std::clamp(t, left.at, right.at);
+  }
+  std::array<double, kMost> peaks;
+  double top = 0.0;
+  for (std::size_t i = 0; i < count_; ++i) {
+    const Tangent& each = tangents_[i];
+    const double peak = each.slope > 0.0 ? ends_[i + 1] : ends_[i];
+    peaks[i] = each.slope == 0.0 ? each.value : each.value + each.slope * (peak - each.at);
+    if (i == 0 || peaks[i] > top) top = peaks[i];
+  }
+  total_ = 0.0;
+  for (std::size_t i = 0; i < count_; ++i) {
+    const double steepness = std::fabs(tangents_[i].slope);
+    const double width = ends_[i + 1] - ends_[i];
+    const double fall = steepness * width;
+    const double length = fall < 1e-15 ? width : one_minus_exp(fall) / steepness;
+    masses_[i] = elementary::exp(peaks[i] - top) * length;
+    total_ += masses_[i];
+  }
+}
+
+double LineSampler::propose(random::Source& source, std::size_t& piece) {
+  double rest = source.uniform() * total_;
+  piece = 0;
+  while (piece + 1 < count_ && rest > masses_[piece]) rest -= masses_[piece++];
+  const double share = source.uniform();
+  const double low = ends_[piece];
+  const double high = ends_[piece + 1];
+  const double width = high - low;
+  const double steepness = std::fabs(tangents_[piece].slope);
+  const double fall = steepness * width;
+  // The distance from the higher end: exponential, cut at the width.
+  double distance = share * width;
+  if (!(fall < 1e-15)) {
+    // A share of 1 on a steep piece would be the infinitely far point.
+    const double below = std::min(share * one_minus_exp(fall), 1.0 - 0x1p-53);
+    distance = std::min(minus_log_complement(below) / steepness, width);
+  }
+  return tangents_[piece].slope > 0.0 ? high - distance : low + distance;
+}
+
+double LineSampler::sample(random::Source& source, const LossSum& sum, const Vector& u,
+                           const Vector& step, double low, double high, double guess,
+                           double width) {
+  if (!(low < high)) return low;
+  sum.prepare_line(u.data(), step.data());
+  cross_ = u.dot(step);
+  square_ = step.squaredNorm();
+  low_ = low;
+  high_ = high;
+  touch(sum, guess, width);
+  measure();
+  for (;;) {
+    std::size_t piece = 0;
+    const double t = propose(source, piece);
+    ++proposals_;
+    const Tangent& above = tangents_[piece];
+    const double here = value(sum, t);
+    const double excess = above.value + above.slope * (t - above.at) - here;
+    // P(exponential >= x) = exp(-x). A value that is not a number ends the loop.
+    if (!(source.exponential() < excess)) return t;
+    if (insert(sum, t, here)) measure();
+  }
+}
+
+}  // namespace dpoco::samplers

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "dpoco/core/types.hpp"
+#include "dpoco/losses/loss_sum.hpp"
+#include "dpoco/random/source.hpp"
+
+namespace dpoco::samplers {
+
+// Exact draws from a Gibbs law restricted to a line u + t step, low <= t <= high: the log density
+// h(t) = -beta (F(u + t step) + lam |u + t step|^2 / 2) is concave, so it lies below its tangents.
+// Adaptive rejection sampling (Gilks and Wild, 1992): propose from the piecewise exponential of the
+// tangents, and let every rejected point bring a tangent. Exact wherever the tangents touch.
+class LineSampler {
+ public:
+  LineSampler(double inverse_temperature, double regularization)
+      : beta_(inverse_temperature), lam_(regularization) {}
+
+  // `guess` and `width` > 0: roughly where the law lies and how wide it is. Both ends are finite or
+  // both infinite.
+  double sample(random::Source& source, const losses::LossSum& sum, const Vector& u,
+                const Vector& step, double low, double high, double guess, double width);
+
+  std::uint64_t proposals() const noexcept { return proposals_; }
+  void reset() noexcept { proposals_ = 0; }
+
+ private:
+  static constexpr std::size_t kMost = 32;  // tangents; more would cost more than they save
+
+  struct Tangent {
+    double at;
+    double value;
+    double slope;
+  };
+
+  double value(const losses::LossSum& sum, double t) const;
+  double slope(const losses::LossSum& sum, double t) const;
+  bool insert(const losses::LossSum& sum, double t, double value);
+  void touch(const losses::LossSum& sum, double guess, double width);
+  void measure();
+  double propose(random::Source& source, std::size_t& piece);
+
+  double beta_;
+  double lam_;
+  double cross_ = 0.0;   // <u, step>
+  double square_ = 0.0;  // |step|^2
+  double low_ = 0.0;
+  double high_ = 0.0;
+  std::size_t count_ = 0;
+  std::array<Tangent, kMost> tangents_;
+  std::array<double, kMost + 1> ends_;  // of the pieces
+  std::array<double, kMost> masses_;    // of the pieces, up to a common factor
+  double total_ = 0.0;
+  std::uint64_t proposals_ = 0;
+};
+
+}  // namespace dpoco::samplers

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+
+#include "dpoco/core/types.hpp"
+#include "dpoco/losses/loss_sum.hpp"
+#include "dpoco/random/source.hpp"
+#include "gibbs_line.hpp"
+#include "mode.hpp"
+
+namespace dpoco::samplers {
+
+// Where a chain starts and the metric it moves in: u = centre + L^-T z with L L' = precision.
+struct Whitening {
+  explicit Whitening(Index dimension) : centre(dimension), factor(dimension) {}
+
+  Vector centre;
+  Cholesky factor;
+};
+
+// Hit-and-run: a uniform direction in whitened coordinates, then an exact draw on the line. The
+// Gibbs law is invariant, whatever the metric; the metric decides how fast the chain forgets its
+// start.
+class HitAndRun {
+ public:
+  HitAndRun(domains::Body body, double inverse_temperature, double regularization,
+            double tolerance);
+
+  // ceil(2 n (ln n + 2 ln(1 / tolerance)))
+  static std::uint64_t steps(Index dimension, double tolerance);
+
+  // Runs the chain from the centre; returns the number of steps.
+  std::uint64_t sample(random::Source& source, const losses::LossSum& sum, const Whitening& metric,
+                       Vector& out);
+
+ private:
+  domains::Body body_;
+  LineSampler line_;
+  std::uint64_t steps_;
+  Vector direction_;  // whitened
+  Vector step_;
+  Vector position_;  // whitened
+};
+
+}  // namespace dpoco::samplers

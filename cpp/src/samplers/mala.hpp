@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+
+#include "dpoco/core/types.hpp"
+#include "dpoco/losses/loss_sum.hpp"
+#include "dpoco/random/source.hpp"
+#include "hit_and_run.hpp"
+
+namespace dpoco::samplers {
+
+// The Metropolis-adjusted Langevin algorithm in whitened coordinates, for differentiable sums. A
+// proposal outside the body is rejected. The step adapts to an acceptance of 0.574 (Roberts and
+// Rosenthal, 1998) during a warm-up of fixed length and is then frozen, so that the Gibbs law is
+// invariant. Every step draws the same number of variates.
+class Langevin {
+ public:
+  Langevin(domains::Body body, double inverse_temperature, double regularization, double tolerance);
+
+  // ceil(20 n^(1/3) condition ln(1 / tolerance)), the steps after the warm-up.
+  static double steps(Index dimension, double tolerance, double condition);
+
+  // An upper bound of the condition number of the whitened law from its least curvature, the metric
+  // standing for the greatest.
+  double condition(const losses::LossSum& sum, const Whitening& metric);
+
+  // Returns the number of steps after the warm-up; adds the accepted ones to `accepted`.
+  std::uint64_t sample(random::Source& source, const losses::LossSum& sum, const Whitening& metric,
+                       double condition, Vector& out, std::uint64_t& accepted);
+
+ private:
+  double energy(const losses::LossSum& sum, const Vector& u) const;
+  void force(const losses::LossSum& sum, const Whitening& metric, const Vector& u, Vector& out);
+  double propose(random::Source& source, const losses::LossSum& sum, const Whitening& metric,
+                 double size, Vector& u, bool& accepted);
+
+  domains::Body body_;
+  double beta_;
+  double lam_;
+  double tolerance_;
+  Matrix least_;
+  Eigen::SelfAdjointEigenSolver<Matrix> eigen_;
+  double energy_ = 0.0;
+  Vector force_;  // the whitened gradient of the energy
+  Vector next_force_;
+  Vector noise_;
+  Vector move_;
+  Vector next_;
+};
+
+}  // namespace dpoco::samplers

@@ -1,0 +1,164 @@
+#include "mode.hpp"
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+namespace dpoco::samplers {
+
+using domains::Body;
+using losses::LossSum;
+
+namespace {
+
+constexpr int kMostRounds = 200;
+
+}  // namespace
+
+ModeSolver::ModeSolver(Body body, double regularization)
+    : body_(body),
+      regularization_(regularization),
+      model_(std::move(body)),
+      factor_(body_.dimension()),
+      hessian_(body_.dimension(), body_.dimension()),
+      barrier_hessian_(body_.dimension(), body_.dimension()),
+      gradient_(body_.dimension()),
+      target_(body_.dimension()),
+      step_(body_.dimension()),
+      trial_(body_.dimension()),
+      best_(body_.dimension()),
+      scratch_(body_.dimension()) {
+  if (body_.kind() != Body::Kind::lp_ball || body_.exponent() >= 2.0) barrier_ = body_.barrier();
+}
+
+double ModeSolver::value(const LossSum& sum, const Vector& u) const {
+  return sum.value(u.data()) + 0.5 * regularization_ * u.squaredNorm();
+}
+
+void ModeSolver::derivatives(const LossSum& sum, const Vector& u) {
+  sum.gradient(u.data(), gradient_.data());
+  sum.hessian(u.data(), hessian_.data());
+  gradient_ += regularization_ * u;
+  hessian_.diagonal().array() += regularization_;
+}
+
+double ModeSolver::residual(const Vector& u) {
+  const double scale = hessian_.trace();
+  trial_ = u - gradient_ / scale;
+  body_.project(trial_.data(), scratch_.data());
+  return scale * (u - scratch_).norm();
+}
+
+// The length in (0, 1] at which J along u + length * step_ is least, slope < 0 being J's at 0. By
+// bisection on the slope, which rounding disturbs less than the value.
+double ModeSolver::search(const LossSum& sum, const Vector& u, double slope) {
+  sum.prepare_line(u.data(), step_.data());
+  const double cross = u.dot(step_);
+  const double square = step_.squaredNorm();
+  const auto slope_at = [&](double t) {
+    return sum.line_slope(t) + regularization_ * (cross + t * square);
+  };
+  double low = 0.0;
+  double high = 1.0;
+  double slope_low = slope;
+  double slope_high = slope_at(1.0);
+  if (slope_high <= 1e-3 * -slope) return 1.0;
+  for (int k = 0; k < 60 && high - low > 1e-12; ++k) {
+    // The secant, kept away from the ends so that the bracket shrinks.
+    const double width = high - low;
+    double t = low + width * (slope_low / (slope_low - slope_high));
+    if (k % 3 == 2 || !(t > low + 0.01 * width) || !(t < high - 0.01 * width)) {
+      t = low + 0.5 * width;
+    }
+    const double here = slope_at(t);
+    (here <= 0.0 ? low : high) = t;
+    (here <= 0.0 ? slope_low : slope_high) = here;
+    if (std::fabs(here) <= 1e-3 * -slope) return t;
+  }
+  return low > 0.0 ? low : high;
+}
+
+double ModeSolver::solve(const LossSum& sum, Vector& u) {
+  u.setZero();
+  derivatives(sum, u);
+  const double start = gradient_.norm();
+  best_ = u;
+  double best = std::numeric_limits<double>::infinity();
+  int stalled = 0;
+  for (int round = 0; round < kMostRounds; ++round) {
+    scratch_ = gradient_ - regularization_ * u;
+    const double size = std::max(start, scratch_.norm());
+    const double here = size > 0.0 ? residual(u) / size : 0.0;
+    if (here < best) {
+      stalled = here < 0.5 * best ? 0 : stalled + 1;
+      best = here;
+      best_ = u;
+    } else {
+      ++stalled;
+    }
+    if (here <= 1e-14 || (best <= 1e-11 && stalled >= 4)) break;
+    model_.minimize(hessian_, gradient_, u, regularization_, target_);
+    step_ = target_ - u;
+    const double slope = gradient_.dot(step_);
+    const double now = value(sum, u);
+    // Where rounding hides the descent, whole steps are tried until the residual stops falling.
+    const double hidden = 1e-12 * (1.0 + std::fabs(now));
+    if (!(slope < hidden)) break;
+    const bool whole = slope > -hidden || value(sum, target_) <= now + 0.1 * slope;
+    const double length = whole ? 1.0 : search(sum, u, slope);
+    if (length == 1.0) {
+      u = target_;
+    } else {
+      u += length * step_;
+    }
+    derivatives(sum, u);
+  }
+  u = best_;
+  return best;
+}
+
+void ModeSolver::central(const LossSum& sum, double inverse_temperature, Vector& u,
+                         Matrix& hessian) {
+  const double beta = inverse_temperature;
+  if (!barrier_) {
+    solve(sum, u);
+    const bool space = body_.kind() == Body::Kind::space;
+    if (!space) u *= 0.9;
+    derivatives(sum, u);
+    hessian = beta * hessian_;
+    if (!space) hessian.diagonal().array() += 1.0 / (body_.extent() * body_.extent());
+    return;
+  }
+  u.setZero();
+  double now = beta * value(sum, u) + barrier_->value(u);
+  for (int round = 0;; ++round) {
+    derivatives(sum, u);
+    barrier_->gradient(u, step_);
+    barrier_->hessian(u, barrier_hessian_);
+    gradient_ = beta * gradient_ + step_;
+    hessian = beta * hessian_;
+    hessian += barrier_hessian_;
+    factor_.compute(hessian);
+    if (round == kMostRounds || factor_.info() != Eigen::Success) return;
+    step_ = gradient_;
+    factor_.solveInPlace(step_);
+    const double decrement = gradient_.dot(step_);
+    // A third of a standard deviation of the law is near enough.
+    if (!(decrement > 0.1)) return;
+    step_ = -step_;
+    double length = std::min(1.0, 0.95 * barrier_->distance(u, step_));
+    for (; length > 1e-12; length *= 0.5) {
+      trial_ = u + length * step_;
+      const double reached = beta * value(sum, trial_) + barrier_->value(trial_);
+      if (reached <= now - 0.1 * length * decrement) {
+        now = reached;
+        break;
+      }
+    }
+    if (!(length > 1e-12)) return;
+    u = trial_;
+  }
+}
+
+}  // namespace dpoco::samplers

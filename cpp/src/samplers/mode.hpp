@@ -1,0 +1,78 @@
+#pragma once
+
+#include <Eigen/Cholesky>
+#include <Eigen/Eigenvalues>
+#include <memory>
+
+#include "dpoco/core/types.hpp"
+#include "dpoco/domains/body.hpp"
+#include "dpoco/losses/loss_sum.hpp"
+
+namespace dpoco::samplers {
+
+using Matrix = Eigen::MatrixXd;
+using Cholesky = Eigen::LLT<Matrix>;
+
+// Minimises (v - at)'H(v - at)/2 + g'(v - at) over a body, H positive definite: the step of
+// Newton's method with constraints. By kind of body: Cholesky alone where its point is inside;
+// otherwise projected Newton steps (box), the secular equation (ball), accelerated projected
+// gradients.
+class QuadraticModel {
+ public:
+  explicit QuadraticModel(domains::Body body);
+
+  // `least` > 0 is a lower bound of H's eigenvalues; `out` must not overlap `at`.
+  void minimize(const Matrix& hessian, const Vector& gradient, const Vector& at, double least,
+                Vector& out);
+
+ private:
+  void minimize_box(const Matrix& hessian, const Vector& gradient, const Vector& at, Vector& out);
+  void minimize_ball(const Matrix& hessian, const Vector& gradient, const Vector& at, Vector& out);
+  void minimize_projected(const Matrix& hessian, const Vector& gradient, const Vector& at,
+                          double least, Vector& out);
+
+  domains::Body body_;
+  Cholesky factor_;
+  Eigen::SelfAdjointEigenSolver<Matrix> eigen_;
+  Vector slope_;
+  Vector ahead_;
+  Vector next_;
+};
+
+// The minimiser of J(u) = F(u) + lam |u|^2 / 2 over a body, by Newton's method with constraints and
+// a line search. F convex with a (generalised) Hessian; Huber losses included. Nothing rests on its
+// accuracy: samplers are exact from any point of the body.
+class ModeSolver {
+ public:
+  ModeSolver(domains::Body body, double regularization);
+
+  // Returns the residual that GibbsSampler::mode describes.
+  double solve(const losses::LossSum& sum, Vector& u);
+
+  // The minimiser of beta J plus the body's barrier, roughly, and the Hessian there. Near active
+  // walls it sits where the Gibbs law has its mass, and the Hessian knows how thin that layer is.
+  // On the space: the mode. Without a barrier (l_p balls, p < 2): the mode pulled in.
+  void central(const losses::LossSum& sum, double inverse_temperature, Vector& u, Matrix& hessian);
+
+ private:
+  double value(const losses::LossSum& sum, const Vector& u) const;
+  void derivatives(const losses::LossSum& sum, const Vector& u);
+  double residual(const Vector& u);
+  double search(const losses::LossSum& sum, const Vector& u, double slope);
+
+  domains::Body body_;
+  double regularization_;
+  std::shared_ptr<const domains::Barrier> barrier_;
+  QuadraticModel model_;
+  Cholesky factor_;
+  Matrix hessian_;
+  RowMatrix barrier_hessian_;
+  Vector gradient_;
+  Vector target_;
+  Vector step_;
+  Vector trial_;
+  Vector best_;
+  Vector scratch_;
+};
+
+}  // namespace dpoco::samplers

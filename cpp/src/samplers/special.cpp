@@ -1,0 +1,231 @@
+#include "dpoco/samplers/special.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace dpoco::samplers {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// An interval [a, b] flipped so that b >= |a|: equal mass, and a >= 0 in the tails. The offset of
+// the tail form is -a^2/2; beyond 1e150 its square would overflow.
+constexpr double kFarthest = 1e150;
+
+// (Phi(b) - Phi(a)) / phi(c) / (b - a), c the middle, h half the length: sum over even k of
+// He_k(c) h^k / (k+1)!. For c h < 0.4 and h < 1 twelve terms are below 1e-17.
+double narrow_factor(double c, double h) {
+  const double ch = c * h;
+  const double hh = h * h;
+  double previous = 1.0;  // He_k h^k by its three-term recurrence
+  double current = ch;
+  double sum = 1.0;
+  double factorial = 1.0;  // (k+1)!
+  for (int k = 2; k <= 24; k += 2) {
+    const double kk = k;
+    const double even = ch * current - (kk - 1.0) * hh * previous;
+    factorial *= kk * (kk + 1.0);
+    sum += even / factorial;
+    previous = even;
+    current = ch * even - kk * hh * current;
+    // previous and current are now of orders k and k + 1.
+  }
+  return sum;
+}
+
+// One interval, b >= |a|, in pieces: ln mass = offset + ln(1 + excess).
+struct Interval {
+  double offset;
+  double excess;
+};
+
+// `exponent` is (b - a)(b + a)/2 >= 0, `length` b - a, both better known to the caller.
+DPOCO_INLINE Interval wide_interval(double a, double b, double exponent) {
+  const double size = a < 0.0 ? -a : a;
+  const double near = mills_ratio(size);
+  const double far = mills_ratio(b);
+  const double ratio = elementary::exp(-exponent);  // phi(b) / phi(a)
+  const double half_square = 0.5 * size * size;
+  const double density = kInverseSqrtTwoPi * elementary::exp(-half_square);
+  const bool tail = a >= 0.0;
+  const double in_tail = (near - 1.0) - ratio * far;
+  const double in_middle = -density * (near + ratio * far);
+  return {tail ? -half_square - kLogSqrtTwoPi : 0.0, tail ? in_tail : in_middle};
+}
+
+// Whether the wide form would cancel: the factor between the densities at both ends, and for an
+// interval around 0 its mass, must not be near 1 and 0.
+DPOCO_INLINE bool is_narrow(double a, double length, double exponent) {
+  return exponent < 0.7 && (a >= 0.0 || length < 1.0);
+}
+
+double narrow_interval(double a, double length) {
+  const double h = 0.5 * length;
+  const double c = a + h;
+  return -0.5 * c * c - kLogSqrtTwoPi + elementary::log(length) + log1p(narrow_factor(c, h) - 1.0);
+}
+
+}  // namespace
+
+double log_normal_cdf(double x) {
+  if (std::isnan(x)) return x;
+  if (x == kInfinity) return 0.0;
+  if (x >= 0.0) {
+    return log1p(-kInverseSqrtTwoPi * elementary::exp(-0.5 * x * x) * mills_ratio(x));
+  }
+  if (x == -kInfinity) return -kInfinity;
+  return -0.5 * x * x - kLogSqrtTwoPi + elementary::log(mills_ratio(-x));
+}
+
+double log_normal_interval(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return a + b;
+  if (!(a < b)) return -kInfinity;
+  if (a == -kInfinity) return log_normal_cdf(b);
+  if (b == kInfinity) return log_normal_cdf(-a);
+  const bool flip = a + b < 0.0;
+  const double low = flip ? -b : a;
+  const double high = flip ? -a : b;
+  const double length = b - a;
+  const double exponent = 0.5 * length * (a + b < 0.0 ? -(a + b) : a + b);
+  if (is_narrow(low, length, exponent)) return narrow_interval(low, length);
+  const Interval wide = wide_interval(low, high, exponent);
+  return wide.offset + log1p(wide.excess);
+}
+
+double log_normal_box(const double* half_widths, const double* means, double scale, long n) {
+  constexpr long kBlock = 16;
+  const double inverse = 1.0 / scale;
+  double total = 0.0;
+  for (long start = 0; start < n; start += kBlock) {
+    const long count = std::min(kBlock, n - start);
+    double offsets[kBlock];
+    double excesses[kBlock];
+    bool narrow[kBlock];
+    // Symmetric bounds: the mean's sign does not matter, and low = (|m| - h)/s <= high.
+    for (long i = 0; i < count; ++i) {
+      const double h = half_widths[start + i];
+      const double m = means[start + i];
+      const double size = m < 0.0 ? -m : m;
+      const double exact = (size - h) * inverse;
+      const double low = exact > kFarthest ? kFarthest : exact;
+      const double length = 2.0 * h * inverse;
+      const double high = (size + h) * inverse;
+      const double exponent = length * (size * inverse);
+      const Interval wide =
+          wide_interval(low, high > 2.0 * kFarthest ? 2.0 * kFarthest : high, exponent);
+      offsets[i] = wide.offset;
+      excesses[i] = wide.excess;
+      narrow[i] = is_narrow(low, length, exponent);
+    }
+    for (long i = 0; i < count; ++i) offsets[i] += log1p(excesses[i]);
+    for (long i = 0; i < count; ++i) {
+      if (narrow[i]) {
+        const double h = half_widths[start + i];
+        const double m = means[start + i];
+        const double low = ((m < 0.0 ? -m : m) - h) * inverse;
+        offsets[i] = narrow_interval(low > kFarthest ? kFarthest : low, 2.0 * h * inverse);
+      }
+      total += offsets[i];
+    }
+  }
+  return total;
+}
+
+// ---- gamma --------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr double kStirlingFrom = 10.0;
+
+// ln Gamma(a) - ((a - 1/2) ln a - a + ln sqrt(2 pi)) for a >= 10; the first term left out is below
+// 2e-17.
+double stirling_error(double a) {
+  const double s = 1.0 / (a * a);
+  double sum = -0.029550653594771242;
+  sum = sum * s + 0.0064102564102564103;
+  sum = sum * s + -0.0019175269175269175;
+  sum = sum * s + 0.00084175084175084175;
+  sum = sum * s + -0.00059523809523809524;
+  sum = sum * s + 0.00079365079365079365;
+  sum = sum * s + -0.0027777777777777778;
+  sum = sum * s + 0.083333333333333333;
+  return sum / a;
+}
+
+// y - 1 - ln y >= 0 at y = x/a, with relative accuracy near y = 1: with delta = y - 1 and
+// s = delta/(2 + delta) it is s delta - 2 (s^3/3 + s^5/5 + ...).
+double log_deficit(double x, double a) {
+  const double delta = (x - a) / a;
+  if (delta < -0.3 || delta > 0.4) return delta - elementary::log(x / a);
+  const double s = delta / (2.0 + delta);
+  const double z = s * s;
+  double sum = 0.0;
+  for (int k = 25; k >= 3; k -= 2) sum = sum * z + 1.0 / k;
+  return s * (delta - 2.0 * z * sum);
+}
+
+}  // namespace
+
+double log_gamma(double a) {
+  double product = 1.0;
+  double shifted = a;
+  while (shifted < kStirlingFrom) {
+    product *= shifted;
+    shifted += 1.0;
+  }
+  const double stirling = (shifted - 0.5) * elementary::log(shifted) - shifted + kLogSqrtTwoPi +
+                          stirling_error(shifted);
+  return stirling - elementary::log(product);
+}
+
+IncompleteGamma::IncompleteGamma(double a) : a_(a) {
+  log_norm_ = a >= kStirlingFrom ? stirling_error(a) + kLogSqrtTwoPi + 0.5 * elementary::log(a)
+                                 : log_gamma(a + 1.0);
+}
+
+double IncompleteGamma::log_prefactor(double x) const {
+  if (a_ >= kStirlingFrom) return -a_ * log_deficit(x, a_) - log_norm_;
+  return a_ * elementary::log(x) - x - log_norm_;
+}
+
+IncompleteGamma::Value IncompleteGamma::operator()(double x) const {
+  // elementary::log needs a normal number; 1e-300 stands for anything smaller.
+  x = std::max(x, 1e-300);
+  const double prefactor = log_prefactor(x);
+  // The series has positive terms; past this point Q is below 0.1 and its fraction converges fast.
+  if (x < a_ + 1.0 + 1.5 * std::sqrt(a_ + 1.0)) {
+    double term = 1.0;
+    double sum = 1.0;
+    double divisor = a_;
+    while (term > 1e-17 * sum) {
+      divisor += 1.0;
+      term *= x / divisor;
+      sum += term;
+    }
+    return {prefactor + elementary::log(sum), a_ / sum};
+  }
+  // Q = a prefactor / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...)), by Lentz's method.
+  double b = x + 1.0 - a_;
+  double d = 1.0 / b;
+  double c = kInfinity;
+  double fraction = d;
+  for (double k = 1.0; k < 10000.0; k += 1.0) {
+    const double numerator = k * (a_ - k);
+    b += 2.0;
+    d = 1.0 / (numerator * d + b);
+    c = b + numerator / c;
+    const double step = c * d;
+    fraction *= step;
+    if (std::fabs(step - 1.0) < 2e-16) break;
+  }
+  const double density = a_ * elementary::exp(prefactor);
+  const double q = density * fraction;
+  return {log1p(-q), density / (1.0 - q)};
+}
+
+double IncompleteGamma::p(double x) const {
+  return x > 0.0 ? elementary::exp((*this)(x).log_p) : 0.0;
+}
+
+}  // namespace dpoco::samplers

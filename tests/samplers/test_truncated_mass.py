@@ -1,0 +1,164 @@
+"""The mass of a Gaussian in a box or a ball, and the log partition ratios it gives."""
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import special
+
+from dpoco import _core, samplers
+from dpoco.domains import Box, LpBall, Simplex
+
+
+def ball(d, m, s=1.0, r=1.0):
+    mean = np.zeros(d)
+    mean[-1] = m
+    return samplers.log_mass(LpBall(d, 2.0, r), mean, s)
+
+
+def ratio(domain, total, loss, beta=0.5, lam=4.0):
+    """ln of Z after a linear loss over Z before it, centre 0."""
+    total, loss = np.array(total, float), np.array(loss, float)
+    s = 1 / np.sqrt(beta * lam)
+    before = -total / lam
+    after = before - loss / lam
+    free = -beta * loss @ before + beta * loss @ loss / (2 * lam)
+    return free + samplers.log_mass(domain, after, s) - samplers.log_mass(domain, before, s)
+
+
+def test_log_partition_ratios():
+    box = Box([-1.0, -1.0], [1.0, 1.0])
+    assert ratio(box, [3, -1], [1, 0.5]) == pytest.approx(0.17568043, rel=1e-7)
+    disc = LpBall(2, 2.0, 1.0)
+    assert ratio(disc, [3, -1], [1, 0.5]) == pytest.approx(0.14994118, rel=1e-7)
+    five = LpBall(5, 2.0, 1.0)
+    got = ratio(five, [3, -1, 0, 0, 2], [1, 0.5, 0, 0, 0])
+    assert got == pytest.approx(0.098524376, rel=1e-7)
+    tail = ratio(Box([-1.0], [1.0]), [400], [1])
+    assert tail == pytest.approx(0.49747819, rel=1e-7)
+    assert ratio(LpBall(1, 2.0, 1.0), [400], [1]) == pytest.approx(tail, rel=1e-12)
+
+
+def test_log_partition_function():
+    """ln of the integral of exp(-beta (<S, x> + lam/2 |x|^2)) over the disc and the ball."""
+    beta, lam = 0.5, 4.0
+    for d, total, want in [(2, [3, -1], 0.93862965), (5, [3, -1, 0, 0, 2], 1.198113)]:
+        mean = -np.array(total) / lam
+        constant = 0.5 * beta * lam * mean @ mean + 0.5 * d * np.log(2 * np.pi / (beta * lam))
+        mass = samplers.log_mass(LpBall(d, 2.0, 1.0), mean, 1 / np.sqrt(beta * lam))
+        assert constant + mass == pytest.approx(want, rel=1e-6)
+
+
+def exact_ball(d, m, r):
+    """ln of the noncentral chi-square mass by the Poisson mixture, in high precision."""
+    with mpmath.workdps(40):
+        m, r = mpmath.mpf(m), mpmath.mpf(r)
+        x = r * r / 2
+        term_count = int(60 + m * r / 2 + 14 * mpmath.sqrt(m * r / 2 + 1) + r * r / 2)
+        # P(a, x) downwards: P(a, x) = P(a+1, x) + x^a exp(-x) / Gamma(a+1).
+        a = mpmath.mpf(d) / 2 + term_count
+        p = mpmath.gammainc(a, 0, x, regularized=True)
+        step = mpmath.exp(a * mpmath.log(x) - x - mpmath.loggamma(a + 1))
+        if m == 0:
+            return mpmath.log(mpmath.gammainc(mpmath.mpf(d) / 2, 0, x, regularized=True))
+        weight = mpmath.exp(
+            -m * m / 2 + term_count * mpmath.log(m * m / 2) - mpmath.loggamma(term_count + 1)
+        )
+        total = mpmath.mpf(0)
+        for j in range(term_count, -1, -1):
+            total += weight * p
+            step *= a / x
+            a -= 1
+            p += step
+            weight *= 2 * j / (m * m)
+        return mpmath.log(total)
+
+
+@pytest.mark.parametrize("d", [2, 3, 5, 10, 11, 100, 301])
+@pytest.mark.parametrize(
+    ("m", "r"), [(0.8, 2.0), (0.0, 1.0), (0.0, 1e-3), (7.0, 3.0), (1e-9, 1.0), (20.0, 10.0),
+                 (10.0, 20.0), (1e3, 1e-2), (25.0, 26.0), (3.0, 12.0)]
+)  # fmt: skip
+def test_ball_against_the_poisson_mixture(d, m, r):
+    want = exact_ball(d, m, r)
+    assert abs(ball(d, m, r=r) - want) < 1e-12 * max(1.0, abs(want))
+
+
+@pytest.mark.parametrize("d", [2, 3, 5, 10, 40])
+@pytest.mark.parametrize(
+    ("m", "r"),
+    [(200.0, 198.0), (1e4, 1e4 - 3), (1e4, 1e4 + 2), (1e6, 0.1), (1e9, 1e-3), (1e8, 1e8)],
+)
+def test_ball_with_a_far_mean_against_quadrature(d, m, r):
+    """The axial integral with scipy's gamma function, Gauss-Legendre on pieces in t = ln u."""
+    c = m - r
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    t = np.linspace(np.log(min(r, (d + 1) / max(c, 1.0) + (d + 1) / r)) - 30, np.log(2 * r), 400)
+    middle, half = 0.5 * (t[1:] + t[:-1]), 0.5 * np.diff(t)
+    u = np.exp(middle[:, None] + half[:, None] * nodes)
+    x = u * (r - 0.5 * u)
+    a = (d - 1) / 2
+    with np.errstate(divide="ignore"):
+        log_p = np.where(
+            x < 1e-8, a * np.log(x) - special.gammaln(a + 1), np.log(special.gammainc(a, x))
+        )
+    logs = -c * u - 0.5 * u * u + log_p + np.log(u)
+    top = logs.max()
+    total = np.sum(half[:, None] * weights * np.exp(logs - top))
+    want = top + np.log(total) - 0.5 * c * c - 0.5 * np.log(2 * np.pi)
+    assert ball(d, m, r=r) == pytest.approx(want, rel=1e-12, abs=1e-12)
+
+
+def test_the_two_methods_for_balls_agree_where_they_meet():
+    for d in (2, 5, 50):
+        for r in (100.0, np.sqrt(2e4), 150.0):
+            steps = 1 + np.linspace(-1e-6, 1e-6, 21)
+            values = np.array([ball(d, 2e4 / r * step, r=r) for step in steps])
+            # A jump between the methods would show in the third differences of a smooth function.
+            assert np.abs(np.diff(values, 3)).max() < 4e-12 * max(1.0, np.abs(values).max())
+
+
+def test_box_is_the_sum_of_its_coordinates():
+    generator = np.random.default_rng(4)
+    for _ in range(200):
+        d = int(generator.integers(1, 40))
+        half = 10 ** generator.uniform(-9, 2, d)
+        centre = generator.normal(size=d)
+        mean = generator.normal(size=d) * 10 ** generator.uniform(-2, 3)
+        s = 10 ** generator.uniform(-2, 2)
+        low, high = centre - half, centre + half
+        mid, wide = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
+        want = sum(
+            _core.log_normal_interval((-w - (x - c)) / s, (w - (x - c)) / s)
+            for w, x, c in zip(wide, mean, mid, strict=True)
+        )
+        got = samplers.log_mass(Box(low, high), mean, s)
+        assert got == pytest.approx(want, rel=1e-7, abs=1e-12)
+        plain = special.ndtr((high - mean) / s) - special.ndtr((low - mean) / s)
+        if plain.min() > 1e-3:
+            assert got == pytest.approx(np.log(plain).sum(), rel=1e-11, abs=1e-13 * d)
+
+
+def test_extremes_are_finite_and_ordered():
+    for domain in (Box([-1.0] * 3, [1.0] * 3), LpBall(3, 2.0, 1.0)):
+        previous = 0.0
+        for m in [0.0, 1.0, 10.0, 1e3, 1e8, 1e50]:
+            value = samplers.log_mass(domain, [m, 0.0, 0.0], 0.7)
+            assert np.isfinite(value)
+            assert value < previous
+            previous = value
+        for mean, s in [([1e300, 0, 0], 1e-100), ([0, 0, 0], 1e100), ([0, 0, 0], 1e-100)]:
+            value = samplers.log_mass(domain, mean, s)
+            assert np.isfinite(value)
+            assert value <= 0.0
+    assert ball(3, 0.0, s=1e100, r=1e-100) == pytest.approx(
+        np.log(4 * np.pi / 3) - 1.5 * np.log(2 * np.pi) - 600 * np.log(10), rel=1e-12
+    )
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="box or a Euclidean ball"):
+        samplers.log_mass(Simplex(3), np.zeros(3), 1.0)
+    with pytest.raises(ValueError, match="scale"):
+        samplers.log_mass(LpBall(3), np.zeros(3), 0.0)
+    with pytest.raises(TypeError, match="domain"):
+        samplers.log_mass(3, np.zeros(3), 1.0)
