@@ -31,7 +31,7 @@ class TreeFrankWolfe(RecordLearner):
 
     Parameters
     ----------
-    domain : LpBall, Box or Simplex
+    domain : LpBall, Box, Simplex or Polytope
         The decision set.
     loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss or CustomLoss
         The family of losses and the public bounds of its data, enforced by clipping.

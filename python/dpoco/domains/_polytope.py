@@ -46,7 +46,7 @@ class Polytope(Domain):
     minute or more for d = 300, m = 2000. A saved set holds the results and comes back at once.
 
     Projection and linear minimisation walk along the walls (a primal active-set method) in a few
-    times d steps of O(m d + d^2), to about 1e-13 of the size of the set.
+    times d steps of O(m d + d^2), to about 1e-14 of the size of the set.
 
     `diameter`, `max_norm` and `radius_from_center` are maxima of convex functions: exact to 1e-9
     where the vertices are few (d <= 12 and at most 20000 of them, by the bound for m inequalities),

@@ -32,7 +32,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
 
     Parameters
     ----------
-    domain : LpBall, Box or Simplex
+    domain : LpBall, Box, Simplex or Polytope
         The decision set.
     loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss, QuadraticLoss or CustomLoss
         The family of losses and the public bounds of its data, enforced by clipping; the constants

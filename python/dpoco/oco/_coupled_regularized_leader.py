@@ -28,7 +28,7 @@ class CoupledRegularizedLeader(CoupledLearner):
 
     Parameters
     ----------
-    domain : LpBall (p = 1 and 1 < p < 2 for linear losses only), Box or Simplex
+    domain : LpBall (p < 2 for linear losses only), Box, Simplex or Polytope
         The decision set.
     loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss, QuadraticLoss or CustomLoss
         The family of losses and the public bounds of its data, enforced by clipping; the constants

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "dpoco/core/archive.hpp"
+#include "dpoco/core/exclusive.hpp"
+#include "dpoco/core/types.hpp"
+#include "dpoco/losses/loss_sum.hpp"
+#include "dpoco/mechanisms/switch_rule.hpp"
+#include "dpoco/random/source.hpp"
+
+namespace dpoco::oco {
+
+class LeaderLaw;
+
+// How a round's acceptance factor follows from the laws mu and mu' of the decision before and after
+// the round's loss:
+//   density_ratio  mu'(u)/mu(u) at the kept point u, scaled by exp(-clip_high) and clipped (the
+//                  published rule);
+//   scheduled      none: a fresh draw at every block's end;
+//   maximal        min(1, mu'(u)/mu(u)), and a switch draws from the excess of mu' over mu: the
+//                  fewest switches a Markov coupling of the laws can have. Not private.
+enum class LeaderCoupling : std::uint8_t { density_ratio, scheduled, maximal };
+
+struct CoupledRegularizedLeaderSettings {
+  mechanisms::SwitchSettings rule;
+  LeaderCoupling coupling = LeaderCoupling::density_ratio;
+  double step_size = 1.0;    // eta; infinite only with noise_growth
+  double noise_scale = 0.0;  // sigma, per coordinate; 0 (no privacy) only for scheduled
+  // The draw of round t has variance sigma^2 (t - 1): the first decision is the centre, and the
+  // first block always ends in a switch. Not private, and not for linear losses.
+  bool noise_growth = false;
+  double barrier_weight = 0.0;  // positive exactly for losses with curvature on a bounded domain
+  // density_ratio: log factor = log ratio - clip_high, clipped to [-clip_high - clip_low, 0]. With
+  // noise_growth both widths follow from the published schedule instead: see clip_width().
+  double clip_high = 0.0;
+  double clip_low = 0.0;
+  // Public bounds of the losses: they set the released grid (smoothness) and the clip schedule.
+  double lipschitz = 1.0;         // G
+  double smoothness = 0.0;        // beta_s
+  double strong_convexity = 0.0;  // lm; needed by the clip schedule
+};
+
+// Follows the regularised leader of the losses plus one random linear term, and couples the leaders
+// of successive rounds (Agarwal et al., CTRL, Algorithms 1 and 2, with blocks and the couplings
+// above). With F the losses so far and B a barrier, round t's law mu is that of
+//   u = argmin J(u) + <Z, u>,  J = F + |u|^2 / (2 eta) + B,  Z ~ N(0, sigma^2 I),
+// whose log density is -|grad J|^2 / (2 sigma^2) + ln det Hessian(J) + constant. A switch rule
+// decides at the end of each block whether u is kept or drawn afresh:
+// docs/privacy/coupled_regularized_leader.md. For linear losses the coupling acts on
+// y = sum of gradients + Z instead, of which u = Proj(-eta y) is a function: no barrier, no solver.
+//
+// Released is a rounding of u to a public grid of at most 2^-12 of a lower bound of u's spread (for
+// linear losses: of y to 2^-12 sigma), projected onto the domain if rounding left it, so that the
+// digits say nothing about how it was computed; the coupling goes on with u itself. Random numbers,
+// in this order: the first decision's Gaussians at construction; then, per block, one uniform if
+// the bit is random, and the Gaussians of one draw if it switches. `maximal`: the stay bit is the
+// switch rule's own with factor min(1, mu'/mu); each attempt at a draw takes Gaussians and one
+// uniform.
+//
+// Cost per round without a switch: O(n) for linear losses, O(n^2) for generalised linear ones,
+// O(n^3) for others; a switch solves for the leader: about 6 gradients and a Hessian of F.
+class CoupledRegularizedLeader {
+ public:
+  // Throws std::invalid_argument for settings out of range or that contradict each other.
+  CoupledRegularizedLeader(std::unique_ptr<losses::LossSum> sum,
+                           CoupledRegularizedLeaderSettings settings,
+                           std::unique_ptr<random::Source> source);
+  ~CoupledRegularizedLeader();
+
+  Index dimension() const noexcept { return sum_->body().ambient(); }
+  Index intrinsic_dimension() const noexcept { return sum_->dimension(); }
+  std::uint64_t round() const noexcept { return round_; }
+  std::uint64_t horizon() const noexcept { return settings_.rule.horizon; }
+  std::uint64_t switches() const noexcept { return switches_; }
+  const random::Source& source() const noexcept { return *source_; }
+  random::Source& source() noexcept { return *source_; }
+
+  // The decision of the current round. RoundOrderError while another thread is in, StateError once
+  // a round was broken off.
+  void decision(double* out) const;
+
+  [[nodiscard]] Exclusive::Entry enter() const { return exclusive_.enter(); }
+
+  // One round: the one in which `decided` rounds were over when its decision was asked for.
+  // RoundOrderError, HorizonExceeded or StateError come before the record is read. A malformed
+  // record counts as a zero loss. std::invalid_argument, state unchanged, if the sum takes another
+  // kind of record.
+  void observe(std::uint64_t decided, const double* features, double label);
+  void observe_gradient(std::uint64_t decided, const double* gradient);
+  void observe_quadratic(std::uint64_t decided, const double* matrix, const double* vector);
+  // Other losses: `stage` brings the round's loss into the sum. An exception out of `stage` leaves
+  // the state unchanged. Out of the loss's own functions later in the round, it leaves the object
+  // unusable, since random numbers may have been used.
+  void observe_staged(std::uint64_t decided, const std::function<void(losses::LossSum&)>& stage);
+
+  // Many rounds of generalised linear (labels given) or linear (labels null) losses; rows are
+  // contiguous. losses, decisions (rounds x d) and changed may be null. losses are those of the
+  // clipped records at the released decisions: not private. The caller enters.
+  void run(const Exclusive::Entry& entered, const double* features, const double* labels,
+           std::uint64_t rounds, double* losses, double* decisions, std::uint8_t* changed);
+
+  // Half the window of the log factors in round t (from 1): clip_high, or the published schedule of
+  // noise_growth, whose pair of laws in round t is that of noises t - 1 and t.
+  double clip_width(std::uint64_t t) const noexcept;
+  double grid() const noexcept { return grid_; }
+
+  // Private values, for tests and studies. The last round's ln(mu'/mu) at its point (0 where it was
+  // not needed), and |grad J + Z| / sigma of the last draw (absolute for sigma = 0).
+  double nonprivate_log_ratio() const noexcept { return log_ratio_; }
+  double nonprivate_residual() const noexcept;
+  // The unrounded point: u, or y for linear losses; intrinsic_dimension() entries, as below.
+  void nonprivate_point(double* out) const;
+  // ln of the law that a draw would have now, after round() losses, at u (linear losses: at y); not
+  // for a noise of variance zero.
+  double nonprivate_log_density(const double* u);
+  // ln(mu'/mu) at u for the loss of the last round.
+  double nonprivate_log_ratio_at(const double* u);
+  // The point of noise z now.
+  void nonprivate_solve(const double* z, double* out);
+
+  void write(Archive& archive) const;
+  void read(ArchiveReader& archive);
+
+ private:
+  void check_settings() const;
+  void require(std::uint64_t rounds) const;
+  void require_whole() const;
+  void require_turn(std::uint64_t decided) const;
+  double released_grid() const;
+  double variance(std::uint64_t t) const noexcept;
+  double log_factor(double log_ratio) const noexcept;
+  void finish_round();
+  void draw(double variance, bool density);
+  void draw_excess();
+  void release();
+  void check_positions() const;
+
+  CoupledRegularizedLeaderSettings settings_;
+  std::unique_ptr<losses::LossSum> sum_;
+  std::unique_ptr<random::Source> source_;
+  mechanisms::SwitchRule rule_;
+  std::unique_ptr<LeaderLaw> law_;
+  double grid_;
+  SharedCount round_;
+  SharedCount switches_;
+  std::uint64_t attempts_ = 0;  // at draws of an excess
+  bool moved_ = false;          // whether the last round switched
+  bool counted_ = false;        // whether the last loss entered the sum
+  bool broken_ = false;         // whether a round was broken off
+  double log_ratio_ = 0.0;
+  std::vector<double> noise_;
+  std::vector<double> released_;  // in the body's coordinates
+  std::vector<double> rounded_;
+  std::vector<double> decision_;  // released_, embedded
+  Exclusive exclusive_;
+};
+
+}  // namespace dpoco::oco

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "dpoco/core/types.hpp"
+#include "dpoco/domains/barrier.hpp"
+#include "dpoco/losses/loss_sum.hpp"
+
+namespace dpoco::oco {
+
+// log(1 + x) for x > -1, to full relative precision.
+double log_one_plus(double x) noexcept;
+
+// The factor U of a symmetric positive definite matrix H = U'U, U upper triangular. Matrices are
+// n x n, row-major; no method allocates.
+class CholeskyFactor {
+ public:
+  explicit CholeskyFactor(Index n);
+
+  // Reads the upper triangle. False, and the factor is of no use, unless the matrix is positive
+  // definite. O(n^3 / 3).
+  bool compute(const double* matrix);
+  // H <- H + scale v v' for scale >= 0. O(n^2).
+  void update(double scale, const double* v);
+
+  double log_determinant() const noexcept;
+  // w = U'^-1 v, so that |w|^2 = v'H^-1 v. w may be v. O(n^2 / 2).
+  void whiten(const double* v, double* w) const;
+  // x = H^-1 b; x may be b. O(n^2).
+  void solve(const double* b, double* x) const;
+
+  // U with whatever lies below its diagonal.
+  const std::vector<double>& entries() const noexcept { return u_; }
+  std::vector<double>& entries() noexcept { return u_; }
+
+ private:
+  std::size_t n_;
+  std::vector<double> u_;
+  std::vector<double> work_;
+};
+
+// |u|^2 / (2 step size) + weight * barrier: what the leader adds to the losses.
+struct Regularizer {
+  Index dimension = 0;
+  double inverse_step = 0.0;
+  double weight = 0.0;
+  std::shared_ptr<const domains::Barrier> barrier;  // null for weight 0
+
+  double value(const double* u) const;  // infinite outside the barrier's interior
+  void gradient(const double* u, double* out) const;
+  void add_hessian(const double* u, double* matrix) const;
+  // Largest t with u + t step in the body.
+  double distance(const double* u, const double* step) const;
+};
+
+// Where a solver stands: a point with the gradient of the sum of losses there, and a model of the
+// sum's Hessian, positive semidefinite.
+struct LeaderPoint {
+  std::vector<double> u;
+  std::vector<double> slope;
+  std::vector<double> curvature;
+};
+
+// Minimises J(u) + <z, u>, J = sum of losses + regularizer, to the rounding errors of the gradient.
+// The regularizer is known in closed form, so every step minimises it together with a quadratic
+// model of the losses, by damped Newton steps that never look at the losses; they are looked at
+// once a step, for their gradient. The model learns from those (a BFGS update). Where a step does
+// not halve the gradient, it is shortened until the objective falls (Armijo), if the gradient grew,
+// and the exact Hessian taken for the next.
+class LeaderSolver {
+ public:
+  explicit LeaderSolver(Regularizer regularizer);
+
+  const Regularizer& regularizer() const noexcept { return regularizer_; }
+
+  // Moves `at` to the minimiser; its curvature stays a model. Returns |grad J + z| there, which is
+  // at most 1e-12 (|z| + |grad sum| + |u| / step size) or, if rounding allows no better, the larger
+  // of `tolerance` and what the last bits of u change in the gradient. Throws StateError if it
+  // cannot get there: no other point is ever returned.
+  double solve(const losses::LossSum& sum, const double* z, double tolerance, LeaderPoint& at);
+
+ private:
+  double residual(const double* slope, const double* z, const double* u);
+  double scale(const double* slope, const double* z, const double* u) const;
+  double rounding(const std::vector<double>& u, const std::vector<double>& curvature);
+  void minimize_model(const LeaderPoint& at, const double* z, bool near);
+  double newton_step(const std::vector<double>& curvature);
+  bool descend(const std::vector<double>& curvature, double size, double enough, int most);
+  double model_value(const double* curvature, const double* u);
+  void learn(LeaderPoint& at);
+  void move(LeaderPoint& at);
+  bool shorten(const losses::LossSum& sum, const double* z, const LeaderPoint& at);
+
+  Regularizer regularizer_;
+  Regularizer path_;  // with a weight on its way to that of regularizer_
+  std::size_t n_;
+  CholeskyFactor factor_;
+  std::vector<double> linear_;      // of the model
+  std::vector<double> next_;        // its minimiser
+  std::vector<double> next_slope_;  // the losses' gradient there
+  std::vector<double> gradient_;
+  std::vector<double> step_;
+  std::vector<double> trial_;
+  std::vector<double> matrix_;
+};
+
+}  // namespace dpoco::oco

@@ -1,0 +1,113 @@
+#include "active_set.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco::domains {
+namespace {
+
+std::size_t size_of(Index n) noexcept { return static_cast<std::size_t>(n); }
+
+}  // namespace
+
+void ActiveSet::reset(Index n) {
+  n_ = n;
+  q_.assign(size_of(n * n), 0.0);
+  for (Index i = 0; i < n; ++i) q(i)[i] = 1.0;
+  r_.resize(size_of(n * n));
+  reflector_.resize(size_of(n));
+  sum_.resize(size_of(n));
+  rows_.reserve(size_of(n));
+  rows_.clear();
+}
+
+void ActiveSet::rotate(const double* v, double* out) const noexcept {
+  const auto dot = simd::kernels().dot;
+  for (Index i = 0; i < n_; ++i) out[i] = dot(q(i), v, size_of(n_));
+}
+
+void ActiveSet::combine(const double* coefficients, Index begin, Index end,
+                        double* out) const noexcept {
+  const auto axpy = simd::kernels().axpy;
+  std::fill_n(out, n_, 0.0);
+  for (Index i = begin; i < end; ++i) {
+    if (coefficients[i] != 0.0) axpy(coefficients[i], q(i), size_of(n_), out);
+  }
+}
+
+// One reflection carries the part of the row across the others into the next column of Q.
+void ActiveSet::add(Index row, const double* rotated) {
+  const auto& kernel = simd::kernels();
+  const Index k = size();
+  const Index rest = n_ - k;
+  std::copy(rotated, rotated + k, column(k));
+  double* v = reflector_.data();
+  std::copy(rotated + k, rotated + n_, v);
+  double along = v[0];
+  if (rest > 1) {
+    const double length = std::sqrt(kernel.dot(v, v, size_of(rest)));
+    along = v[0] > 0.0 ? -length : length;  // the sign that does not cancel below
+    v[0] -= along;
+    const double scale = -1.0 / (along * v[0]);  // 2 / |v|^2
+    std::fill(sum_.begin(), sum_.end(), 0.0);
+    for (Index i = 0; i < rest; ++i) {
+      if (v[i] != 0.0) kernel.axpy(v[i], q(k + i), size_of(n_), sum_.data());
+    }
+    for (Index i = 0; i < rest; ++i) {
+      if (v[i] != 0.0) kernel.axpy(-scale * v[i], sum_.data(), size_of(n_), q(k + i));
+    }
+  }
+  column(k)[k] = along;
+  rows_.push_back(row);
+}
+
+// The columns behind the removed one have an entry below the diagonal each: rotated away.
+void ActiveSet::remove(Index position) noexcept {
+  const Index last = size() - 1;
+  for (Index j = position; j < last; ++j) {
+    const double* from = column(j + 1);
+    std::copy(from, from + j + 2, column(j));
+  }
+  rows_.erase(rows_.begin() + position);
+  for (Index i = position; i < last; ++i) {
+    const double x = column(i)[i];
+    const double y = column(i)[i + 1];
+    const double length = std::sqrt(x * x + y * y);
+    if (!(length > 0.0)) continue;
+    const double c = x / length;
+    const double s = y / length;
+    column(i)[i] = length;
+    for (Index j = i + 1; j < last; ++j) {
+      double* entry = column(j) + i;
+      const double upper = entry[0];
+      entry[0] = c * upper + s * entry[1];
+      entry[1] = c * entry[1] - s * upper;
+    }
+    double* first = q(i);
+    double* second = q(i + 1);
+    for (Index j = 0; j < n_; ++j) {
+      const double own = first[j];
+      first[j] = c * own + s * second[j];
+      second[j] = c * second[j] - s * own;
+    }
+  }
+}
+
+void ActiveSet::solve(double* x) const noexcept {
+  const auto axpy = simd::kernels().axpy;
+  for (Index j = size(); j-- > 0;) {
+    x[j] /= column(j)[j];
+    axpy(-x[j], column(j), size_of(j), x);
+  }
+}
+
+void ActiveSet::solve_transposed(double* x) const noexcept {
+  const auto dot = simd::kernels().dot;
+  for (Index j = 0; j < size(); ++j) {
+    x[j] = (x[j] - dot(column(j), x, size_of(j))) / column(j)[j];
+  }
+}
+
+}  // namespace dpoco::domains

@@ -1,0 +1,160 @@
+#include "dpoco/domains/polytope.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "dpoco/domains/norms.hpp"
+#include "dpoco/simd/kernels.hpp"
+#include "wall_walk.hpp"
+
+namespace dpoco::domains {
+namespace {
+
+constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
+
+double dot(const double* x, const double* y, Index n) noexcept {
+  return simd::kernels().dot(x, y, static_cast<std::size_t>(n));
+}
+
+double largest(const double* x, Index n) noexcept {
+  return simd::kernels().max_abs(x, static_cast<std::size_t>(n));
+}
+
+// bounds - rows center, of checked arguments.
+Vector slack_of(const RowMatrix& rows, const Vector& bounds, const Vector& center) {
+  const Index n = center.size();
+  if (n < 1 || rows.rows() < 1 || rows.cols() != n || bounds.size() != rows.rows()) {
+    throw std::invalid_argument("rows, bounds and center have incompatible shapes");
+  }
+  Vector slack(bounds.size());
+  for (Index j = 0; j < slack.size(); ++j) {
+    const double length = norm(rows.row(j).data(), n, 2.0);
+    if (!(std::fabs(length - 1.0) <= 1e-9)) {
+      throw std::invalid_argument("rows must have length 1");
+    }
+    slack[j] = bounds[j] - dot(rows.row(j).data(), center.data(), n);
+    if (!(slack[j] > 0.0) || !std::isfinite(slack[j])) {
+      throw std::invalid_argument("center must be an interior point");
+    }
+  }
+  return slack;
+}
+
+// Of this thread: minimisers are const and may run on many threads, and a stream calls them often.
+WallWalk& workspace() {
+  thread_local WallWalk walk;
+  return walk;
+}
+
+}  // namespace
+
+Polytope::Polytope(RowMatrix rows, const Vector& bounds, Vector center, Vector lower, Vector upper,
+                   double radius)
+    : Domain(center.size()),
+      rows_(std::move(rows)),
+      slack_(slack_of(rows_, bounds, center)),
+      center_(std::move(center)),
+      lower_(std::move(lower)),
+      upper_(std::move(upper)),
+      reach_(rows_.rows()),
+      radius_(radius) {
+  const Index n = dimension();
+  if (lower_.size() != n || upper_.size() != n) {
+    throw std::invalid_argument("the box must have the dimension of the set");
+  }
+  if (!lower_.allFinite() || !upper_.allFinite() || !(center_ - lower_).allFinite() ||
+      !((center_ - lower_).minCoeff() > 0.0) || !((upper_ - center_).minCoeff() > 0.0)) {
+    throw std::invalid_argument("the box must be finite and hold the centre inside");
+  }
+  if (!(radius > 0.0) || !std::isfinite(radius)) {
+    throw std::invalid_argument("radius must be positive and finite");
+  }
+  for (Index j = 0; j < rows_.rows(); ++j) {
+    reach_[j] = 0.0;
+    for (Index i = 0; i < n; ++i) {
+      reach_[j] += std::fabs(rows_(j, i)) * std::max(std::fabs(lower_[i]), std::fabs(upper_[i]));
+    }
+  }
+}
+
+void Polytope::bounding_box(const RowMatrix& rows, const Vector& bounds, const Vector& center,
+                            double reach, Vector& below, Vector& above) {
+  const Vector slack = slack_of(rows, bounds, center);
+  const Index n = center.size();
+  if (!(reach > 0.0) || !std::isfinite(reach)) {
+    throw std::invalid_argument("reach must be positive and finite");
+  }
+  below.resize(n);
+  above.resize(n);
+  Vector g = Vector::Zero(n);
+  WallWalk walk;
+  // The bound of the analytic centre's ellipsoid is too large by a factor of up to m + 1.
+  const double size = reach / static_cast<double>(rows.rows() + 1);
+  // More than the sums of n or m terms in the bound round.
+  const double outward = 1.0 + 8.0 * kEpsilon * static_cast<double>(n + rows.rows());
+  for (Index i = 0; i < n; ++i) {
+    for (const double side : {-1.0, 1.0}) {
+      g[i] = -side;
+      walk.start(rows, slack, size);  // from the centre: from the last vertex it takes more steps
+      walk.minimize_linear(g.data());
+      (side < 0.0 ? below : above)[i] = outward * walk.dual_bound(reach);
+    }
+    g[i] = 0.0;
+  }
+}
+
+void Polytope::minimize_linear(const double* g, double* v) const noexcept {
+  const Index n = dimension();
+  const double size = largest(g, n);
+  if (!(size > 0.0)) return center(v);
+  const PowerOfTwoScale scale = power_of_two_scale(size);
+  for (Index i = 0; i < n; ++i) v[i] = scale.apply(g[i]);
+  WallWalk& walk = workspace();
+  walk.start(rows_, slack_, radius_);
+  walk.minimize_linear(v);
+  for (Index i = 0; i < n; ++i) v[i] = center_[i] + walk.point()[i];
+}
+
+void Polytope::project(const double* x, double* out) const {
+  const Index n = dimension();
+  if (std::isnan(largest(x, n))) return center(out);
+  // Farther points round by more than the set in any case; their squares must not overflow.
+  constexpr double kFar = 1e140;
+  for (Index i = 0; i < n; ++i) out[i] = 0.5 * x[i] - 0.5 * center_[i];
+  const double size = largest(out, n);
+  const double shrink = size > kFar ? kFar / size : 2.0;
+  for (Index i = 0; i < n; ++i) out[i] *= shrink;
+  // Its own results count as inside.
+  const double grain = 2e-14 * radius_;
+  bool inside = true;
+  for (Index j = 0; inside && j < rows_.rows(); ++j) {
+    inside = dot(rows_.row(j).data(), out, n) <= slack_[j] + (grain + 16.0 * kEpsilon * reach_[j]);
+  }
+  if (inside) {
+    std::copy(x, x + n, out);
+    return;
+  }
+  WallWalk& walk = workspace();
+  walk.start(rows_, slack_, radius_);
+  walk.project(out);
+  for (Index i = 0; i < n; ++i) out[i] = center_[i] + walk.point()[i];
+}
+
+bool Polytope::contains(const double* x, double tolerance) const noexcept {
+  const Index n = dimension();
+  const double* const c = center_.data();
+  if (std::isnan(largest(x, n))) return false;
+  for (Index j = 0; j < rows_.rows(); ++j) {
+    double sum = 0.0;
+    for (Index i = 0; i < n; ++i) sum += rows_(j, i) * (x[i] - c[i]);
+    if (!(sum <= slack_[j] + tolerance * reach_[j])) return false;
+  }
+  return true;
+}
+
+void Polytope::center(double* out) const { std::copy_n(center_.data(), dimension(), out); }
+
+}  // namespace dpoco::domains

@@ -1,0 +1,196 @@
+#include "wall_walk.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "dpoco/domains/norms.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco::domains {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Relative to the gradient: what rounding leaves of a component that is zero.
+constexpr double kFlat = 1e-14;
+// Relative to the set's size: the play of the ratio test, which may then choose the wall that
+// is met at the steepest angle (Harris).
+constexpr double kGrain = 1e-14;
+// A wall met at a smaller angle is parallel to the direction.
+constexpr double kParallel = 1e-11;
+
+double dot(const double* x, const double* y, Index n) noexcept {
+  return simd::kernels().dot(x, y, static_cast<std::size_t>(n));
+}
+
+}  // namespace
+
+void WallWalk::start(const RowMatrix& rows, const Vector& slack, double size) {
+  rows_ = &rows;
+  slack_ = &slack;
+  const Index n = rows.cols();
+  const Index m = rows.rows();
+  active_.reset(n);
+  is_active_.assign(static_cast<std::size_t>(m), 0);
+  point_.setZero(n);
+  room_ = slack;
+  rate_.resize(m);
+  pull_.resize(n);
+  rotated_.resize(n);
+  direction_.resize(n);
+  multipliers_.resize(n);
+  grain_ = kGrain * size;
+}
+
+void WallWalk::minimize_linear(const double* g) {
+  target_ = g;
+  linear_ = true;
+  walk();
+}
+
+void WallWalk::project(const double* v) {
+  target_ = v;
+  linear_ = false;
+  walk();
+}
+
+void WallWalk::measure_room() {
+  for (Index j = 0; j < rows_->rows(); ++j) {
+    const bool on = is_active_[static_cast<std::size_t>(j)] != 0;
+    room_[j] = on ? 0.0 : (*slack_)[j] - dot(rows_->row(j).data(), point_.data(), rows_->cols());
+  }
+}
+
+void WallWalk::gradient() {
+  const Index n = rows_->cols();
+  if (linear_) {
+    for (Index i = 0; i < n; ++i) pull_[i] = -target_[i];
+  } else {
+    for (Index i = 0; i < n; ++i) pull_[i] = target_[i] - point_[i];
+  }
+  active_.rotate(pull_.data(), rotated_.data());
+}
+
+// The first wall met on the way along direction_, and the step to it; -1 for none.
+Index WallWalk::blocking(double& step) const {
+  double limit = kInfinity;
+  double nearest = kInfinity;
+  for (Index j = 0; j < room_.size(); ++j) {
+    if (!(rate_[j] > kParallel)) continue;
+    const double room = std::max(room_[j], 0.0);
+    limit = std::min(limit, (room + grain_) / rate_[j]);
+    nearest = std::min(nearest, room / rate_[j]);
+  }
+  Index chosen = -1;
+  for (Index j = 0; j < room_.size(); ++j) {
+    if (!(rate_[j] > kParallel)) continue;
+    const double at = std::max(room_[j], 0.0) / rate_[j];
+    if (bland_ ? at > nearest : at > limit) continue;
+    if (chosen < 0 || (!bland_ && rate_[j] > rate_[chosen])) chosen = j;
+  }
+  if (chosen >= 0) step = std::max(room_[chosen], 0.0) / rate_[chosen];
+  return chosen;
+}
+
+// Moves by at most `length` along the unit vector direction_; false if it got all the way.
+bool WallWalk::advance(double length) {
+  const Index n = rows_->cols();
+  for (Index j = 0; j < room_.size(); ++j) {
+    const bool on = is_active_[static_cast<std::size_t>(j)] != 0;
+    rate_[j] = on ? 0.0 : dot(rows_->row(j).data(), direction_.data(), n);
+  }
+  double step = length;
+  const Index wall = blocking(step);
+  const bool stopped = wall >= 0 && step < length;
+  step_ = stopped ? step : length;
+  if (!std::isfinite(step_)) return false;
+  for (Index i = 0; i < n; ++i) point_[i] += step_ * direction_[i];
+  for (Index j = 0; j < room_.size(); ++j) room_[j] -= step_ * rate_[j];
+  if (!stopped) return false;
+  active_.rotate(rows_->row(wall).data(), rotated_.data());
+  active_.add(wall, rotated_.data());
+  is_active_[static_cast<std::size_t>(wall)] = 1;
+  room_[wall] = 0.0;
+  return true;
+}
+
+// The position of the wall to leave, given the rotated pull; -1 if all multipliers are nonnegative.
+Index WallWalk::leaving(double tolerance) {
+  std::copy(rotated_.data(), rotated_.data() + active_.size(), multipliers_.data());
+  active_.solve(multipliers_.data());
+  Index chosen = -1;
+  for (Index k = 0; k < active_.size(); ++k) {
+    if (!(multipliers_[k] < -tolerance)) continue;
+    const bool better = chosen < 0 || (bland_ ? active_.row(k) < active_.row(chosen)
+                                              : multipliers_[k] < multipliers_[chosen]);
+    if (better) chosen = k;
+  }
+  return chosen;
+}
+
+void WallWalk::walk() {
+  const Index n = rows_->cols();
+  const Index m = rows_->rows();
+  scale_ = norm(target_, n, 2.0);
+  const Index most = 1000 + 50 * (m + n);
+  Index stalled = 0;
+  bool settled = false;  // the last step reached the minimum of its face
+  bland_ = false;
+  measure_room();
+  for (Index round = 0; round < most; ++round) {
+    gradient();
+    const Index k = active_.size();
+    double rest = std::sqrt(dot(rotated_.data() + k, rotated_.data() + k, n - k));
+    if (!settled && rest > kFlat * scale_) {
+      for (Index i = k; i < n; ++i) rotated_[i] /= rest;
+      active_.combine(rotated_.data(), k, n, direction_.data());
+      settled = !advance(linear_ ? kInfinity : rest);
+      stalled = step_ > grain_ ? 0 : stalled + 1;
+      bland_ = stalled > 2 * n;
+      continue;
+    }
+    // Of a projection the multipliers are of the size of the distance.
+    const double size = linear_ ? scale_ : norm(pull_.data(), n, 2.0);
+    const Index out = leaving(kFlat * std::max(size, linear_ ? 0.0 : kFlat * scale_));
+    if (out < 0) break;
+    is_active_[static_cast<std::size_t>(active_.row(out))] = 0;
+    active_.remove(out);
+    settled = false;
+  }
+  refine();
+}
+
+// Puts the point on its walls anew, so that the rounding of the steps does not add up; a second
+// pass takes away what the first one rounds.
+void WallWalk::refine() {
+  const Index n = rows_->cols();
+  const Index k = active_.size();
+  if (k == 0) return;
+  active_.rotate(linear_ ? point_.data() : target_, rotated_.data());
+  for (Index i = 0; i < k; ++i) rotated_[i] = (*slack_)[active_.row(i)];
+  active_.solve_transposed(rotated_.data());
+  active_.combine(rotated_.data(), 0, n, point_.data());
+  for (Index i = 0; i < k; ++i) {
+    const Index j = active_.row(i);
+    rotated_[i] = (*slack_)[j] - dot(rows_->row(j).data(), point_.data(), n);
+  }
+  active_.solve_transposed(rotated_.data());
+  active_.combine(rotated_.data(), 0, k, direction_.data());
+  for (Index i = 0; i < n; ++i) point_[i] += direction_[i];
+}
+
+double WallWalk::dual_bound(double reach) {
+  const Index n = rows_->cols();
+  gradient();
+  leaving(0.0);
+  double bound = 0.0;
+  for (Index k = 0; k < active_.size(); ++k) {
+    const double weight = std::max(multipliers_[k], 0.0);
+    const Index j = active_.row(k);
+    bound += weight * (*slack_)[j];
+    for (Index i = 0; i < n; ++i) pull_[i] -= weight * (*rows_)(j, i);
+  }
+  return bound + reach * norm(pull_.data(), n, 2.0);
+}
+
+}  // namespace dpoco::domains

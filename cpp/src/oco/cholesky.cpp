@@ -1,0 +1,78 @@
+#include <algorithm>
+#include <cmath>
+
+#include "dpoco/oco/newton.hpp"
+#include "dpoco/simd/elementary.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco::oco {
+
+double log_one_plus(double x) noexcept {
+  const double whole = 1.0 + x;
+  if (whole == 1.0) return x;
+  // The rounding of 1 + x is undone to first order.
+  return elementary::log(whole) * (x / (whole - 1.0));
+}
+
+CholeskyFactor::CholeskyFactor(Index n)
+    : n_(static_cast<std::size_t>(n)), u_(n_ * n_, 0.0), work_(n_, 0.0) {}
+
+bool CholeskyFactor::compute(const double* matrix) {
+  const auto axpy = simd::kernels().axpy;
+  std::copy(matrix, matrix + n_ * n_, u_.data());
+  for (std::size_t k = 0; k < n_; ++k) {
+    double* row = u_.data() + k * n_;
+    if (!(row[k] > 0.0) || !std::isfinite(row[k])) return false;
+    row[k] = std::sqrt(row[k]);
+    const double inverse = 1.0 / row[k];
+    for (std::size_t j = k + 1; j < n_; ++j) row[j] *= inverse;
+    for (std::size_t i = k + 1; i < n_; ++i) axpy(-row[i], row + i, n_ - i, u_.data() + i * n_ + i);
+  }
+  return true;
+}
+
+// One plane rotation per row carries v into the factor.
+void CholeskyFactor::update(double scale, const double* v) {
+  const double root = std::sqrt(scale);
+  double* x = work_.data();
+  for (std::size_t i = 0; i < n_; ++i) x[i] = root * v[i];
+  for (std::size_t k = 0; k < n_; ++k) {
+    double* row = u_.data() + k * n_;
+    const double r = std::sqrt(row[k] * row[k] + x[k] * x[k]);
+    const double c = row[k] / r;
+    const double s = x[k] / r;
+    row[k] = r;
+    for (std::size_t j = k + 1; j < n_; ++j) {
+      const double own = row[j];
+      row[j] = c * own + s * x[j];
+      x[j] = c * x[j] - s * own;
+    }
+  }
+}
+
+double CholeskyFactor::log_determinant() const noexcept {
+  double sum = 0.0;
+  for (std::size_t k = 0; k < n_; ++k) sum += elementary::log(u_[k * n_ + k]);
+  return 2.0 * sum;
+}
+
+void CholeskyFactor::whiten(const double* v, double* w) const {
+  std::copy(v, v + n_, w);
+  for (std::size_t k = 0; k < n_; ++k) {
+    const double* row = u_.data() + k * n_;
+    w[k] /= row[k];
+    const double own = w[k];
+    for (std::size_t j = k + 1; j < n_; ++j) w[j] -= own * row[j];
+  }
+}
+
+void CholeskyFactor::solve(const double* b, double* x) const {
+  const auto dot = simd::kernels().dot;
+  whiten(b, x);
+  for (std::size_t k = n_; k-- > 0;) {
+    const double* row = u_.data() + k * n_;
+    x[k] = (x[k] - dot(row + k + 1, x + k + 1, n_ - k - 1)) / row[k];
+  }
+}
+
+}  // namespace dpoco::oco

@@ -1,0 +1,347 @@
+#include "dpoco/oco/continuous_multiplicative_weights.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "dpoco/core/errors.hpp"
+#include "dpoco/simd/elementary.hpp"
+#include "gibbs_couplings.hpp"
+
+namespace dpoco::oco {
+namespace {
+
+using domains::Body;
+using losses::LossSum;
+
+// As for continual sums: far below the spread, and a cell still holds about 2^40 doubles.
+constexpr int kGridBits = 12;
+// Without a known curvature the spread is bounded from above only; these bits more stand in.
+constexpr int kUnknownCurvatureBits = 8;
+
+// Draws of the excess of one law over another, by rejection. They are wanted with a probability
+// that is one over the expected number of attempts, so this many attempts change the law by less
+// than 1e-6; with laws that differ by rounding errors alone they might never end.
+constexpr int kMaxAttempts = 1 << 20;
+
+double nearest_multiple(double x, double grid) {
+  const double scaled = x / grid;  // a power of two: exact
+  constexpr double kLimit = 2251799813685248.0;
+  if (!(std::fabs(scaled) < kLimit)) return x;
+  return ((scaled + elementary::kRoundMagic) - elementary::kRoundMagic) * grid;
+}
+
+std::unique_ptr<LossSum> required(std::unique_ptr<LossSum> sum) {
+  if (!sum) throw std::invalid_argument("a loss sum is required");
+  return sum;
+}
+
+}  // namespace
+
+ContinuousMultiplicativeWeights::ContinuousMultiplicativeWeights(
+    std::unique_ptr<LossSum> sum, ContinuousMultiplicativeWeightsSettings settings,
+    std::unique_ptr<random::Source> source)
+    : settings_(settings),
+      sum_(required(std::move(sum))),
+      source_(std::move(source)),
+      rule_(settings.rule),
+      sampler_(sum_->body(), settings.gibbs) {
+  if (!source_) throw std::invalid_argument("a source is required");
+  check_settings();
+  grid_ = grid();
+  const auto n = static_cast<std::size_t>(sum_->dimension());
+  point_.assign(n, 0.0);
+  released_.assign(n, 0.0);
+  scratch_.assign(n, 0.0);
+  decision_.assign(static_cast<std::size_t>(dimension()), 0.0);
+  const double beta = settings_.gibbs.inverse_temperature;
+  const double lam = settings_.gibbs.regularization;
+  if (settings_.coupling == Coupling::density_ratio || settings_.coupling == Coupling::maximal) {
+    normalizer_ = make_log_normalizer(*sum_, beta, lam);
+  }
+  sampler_.sample(*source_, *sum_, point_.data());
+  release(point_.data(), released_.data());
+  sum_->body().embed(released_.data(), decision_.data());
+  if (settings_.coupling == Coupling::anchored) {
+    const AnchorSettings own{.count = settings_.anchors,
+                             .noise_to_signal = settings_.lipschitz * std::sqrt(beta / lam),
+                             .error = settings_.clip_error,
+                             .horizon = settings_.rule.horizon,
+                             .most = settings_.clip_high};
+    anchors_ =
+        std::make_unique<Anchors>(sum_->dimension(), own, sum_->kind() == LossSum::Kind::linear);
+    std::vector<double> drawn(n * settings_.anchors);
+    sampler_.sample_many(*source_, *sum_, static_cast<Index>(settings_.anchors), drawn.data());
+    for (std::uint64_t k = 0; k < settings_.anchors; ++k) {
+      double* const point = drawn.data() + k * n;
+      release(point, point);
+      anchors_->add(point, 0);
+    }
+  }
+}
+
+ContinuousMultiplicativeWeights::~ContinuousMultiplicativeWeights() = default;
+
+void ContinuousMultiplicativeWeights::check_settings() const {
+  const auto require_that = [](bool holds, const char* message) {
+    if (!holds) throw std::invalid_argument(message);
+  };
+  const auto positive = [](double x) { return x > 0.0 && std::isfinite(x); };
+  const auto non_negative = [](double x) { return x >= 0.0 && std::isfinite(x); };
+  const mechanisms::SwitchSettings& rule = settings_.rule;
+  require_that(
+      positive(settings_.gibbs.inverse_temperature) && positive(settings_.gibbs.regularization),
+      "inverse temperature and regularisation must be positive");
+  require_that(settings_.smoothness >= 0.0, "smoothness must not be negative");
+  switch (settings_.coupling) {
+    case Coupling::density_ratio:
+      require_that(non_negative(settings_.clip_high) && non_negative(settings_.clip_low),
+                   "clip widths must not be negative");
+      break;
+    case Coupling::dartboard:
+      require_that(positive(settings_.factor_range), "dartboard needs a positive factor_range");
+      require_that(sum_->body().kind() != Body::Kind::space, "dartboard needs a bounded domain");
+      break;
+    case Coupling::anchored:
+      require_that(settings_.anchors >= 1, "anchored needs at least one anchor");
+      require_that(positive(settings_.lipschitz) && positive(settings_.clip_error),
+                   "anchored needs a positive lipschitz and clip_error");
+      require_that(positive(settings_.clip_high) && settings_.clip_high == settings_.clip_low,
+                   "anchored needs equal, positive clip widths");
+      break;
+    case Coupling::scheduled:
+      require_that(rule.forced == 1.0, "scheduled switches are forced");
+      break;
+    case Coupling::maximal:
+      require_that(rule.forced == 0.0 && rule.block == 1,
+                   "maximal takes an unforced decision after every round");
+      break;
+  }
+}
+
+// A public lower scale of the laws' standard deviation per coordinate.
+double ContinuousMultiplicativeWeights::grid() const {
+  const Body& body = sum_->body();
+  const bool linear = sum_->kind() == LossSum::Kind::linear;
+  const bool unknown = !linear && !std::isfinite(settings_.smoothness);
+  const double curvature =
+      linear || unknown ? 0.0 : static_cast<double>(horizon()) * settings_.smoothness;
+  double spread = 1.0 / std::sqrt(settings_.gibbs.inverse_temperature *
+                                  (settings_.gibbs.regularization + curvature));
+  if (body.kind() == Body::Kind::box) {
+    spread = std::min(spread, body.half_widths().minCoeff());
+  } else if (body.kind() != Body::Kind::space) {
+    spread = std::min(spread, body.radius() / static_cast<double>(body.dimension()));
+  }
+  return std::ldexp(1.0, std::ilogb(spread) - kGridBits - (unknown ? kUnknownCurvatureBits : 0));
+}
+
+void ContinuousMultiplicativeWeights::release(const double* u, double* out) {
+  const std::size_t n = released_.size();
+  for (std::size_t i = 0; i < n; ++i) out[i] = nearest_multiple(u[i], grid_);
+  if (sum_->body().contains(out, 0.0)) return;
+  scratch_.assign(out, out + n);
+  sum_->body().project(scratch_.data(), out);
+}
+
+void ContinuousMultiplicativeWeights::require_whole() const {
+  if (broken_) throw StateError("a round was broken off by an exception");
+}
+
+void ContinuousMultiplicativeWeights::require(std::uint64_t rounds) const {
+  require_whole();
+  if (rounds > horizon() - round_) throw HorizonExceeded("the declared horizon is used up");
+  source_->check_process();
+}
+
+void ContinuousMultiplicativeWeights::require_turn(std::uint64_t decided) const {
+  require(1);
+  if (decided != round_) throw RoundOrderError("decide() and observe() alternate");
+}
+
+void ContinuousMultiplicativeWeights::decision(double* out) const {
+  const auto entry = exclusive_.enter();
+  require_whole();
+  std::copy(decision_.begin(), decision_.end(), out);
+}
+
+// Of the staged and committed loss.
+double ContinuousMultiplicativeWeights::log_factor(bool& forced) {
+  const double beta = settings_.gibbs.inverse_temperature;
+  // A custom loss without a finite value counts as zero.
+  const auto finite = [](double x) { return std::isfinite(x) ? x : 0.0; };
+  const double loss = sum_->staged_value(point_.data());
+  switch (settings_.coupling) {
+    case Coupling::density_ratio: {
+      normalizer_->advance(*sum_);
+      const double scaled = finite(normalizer_->log_ratio(loss)) - settings_.clip_high;
+      return std::clamp(scaled, -settings_.clip_high - settings_.clip_low, 0.0);
+    }
+    case Coupling::dartboard:
+      return std::clamp(finite(-beta * (loss - sum_->staged_minimum())),
+                        -beta * settings_.factor_range, 0.0);
+    case Coupling::anchored: {
+      const double most = anchors_->most();
+      const double width = anchors_->width(round_ + 1);
+      forced = width > most;
+      const double excess = finite(-beta * (loss - anchors_->mean_loss(*sum_)));
+      return std::clamp(excess - std::min(width, most), -2.0 * most, 0.0);
+    }
+    case Coupling::maximal:
+      normalizer_->advance(*sum_);
+      return std::min(finite(normalizer_->log_ratio(loss)), 0.0);
+    case Coupling::scheduled:
+      break;
+  }
+  return 0.0;
+}
+
+void ContinuousMultiplicativeWeights::finish_round() {
+  broken_ = true;  // until the end is reached
+  moved_ = false;
+  bool forced = false;
+  log_factor_ = 0.0;
+  if (rule_.open()) {  // otherwise no decision depends on the loss any more
+    sum_->commit();
+    if (rule_.wants_factor()) log_factor_ = log_factor(forced);
+  }
+  if (rule_.advance(log_factor_, *source_, forced)) draw();
+  round_ = rule_.round();
+  switches_ = rule_.switches();
+  broken_ = false;
+}
+
+void ContinuousMultiplicativeWeights::draw() {
+  if (anchors_) anchors_->add(released_.data(), drawn_);
+  if (settings_.coupling == Coupling::maximal) {
+    draw_excess();
+  } else {
+    sampler_.sample(*source_, *sum_, point_.data());
+  }
+  release(point_.data(), released_.data());
+  sum_->body().embed(released_.data(), decision_.data());
+  drawn_ = rule_.round();
+  moved_ = true;
+}
+
+// From the density proportional to (mu' - mu)^+: a draw u of mu' is kept with probability
+// 1 - mu(u)/mu'(u).
+void ContinuousMultiplicativeWeights::draw_excess() {
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    sampler_.sample(*source_, *sum_, point_.data());
+    const double log_ratio = normalizer_->log_ratio(sum_->staged_value(point_.data()));
+    if (log_ratio > 0.0 && source_->uniform() > elementary::exp(-log_ratio)) return;
+  }
+}
+
+void ContinuousMultiplicativeWeights::observe(std::uint64_t decided, const double* features,
+                                              double label) {
+  const auto entry = exclusive_.enter();
+  require_turn(decided);
+  sum_->stage_record(features, label);
+  finish_round();
+}
+
+void ContinuousMultiplicativeWeights::observe_gradient(std::uint64_t decided,
+                                                       const double* gradient) {
+  const auto entry = exclusive_.enter();
+  require_turn(decided);
+  sum_->stage_vector(gradient);
+  finish_round();
+}
+
+void ContinuousMultiplicativeWeights::observe_quadratic(std::uint64_t decided, const double* matrix,
+                                                        const double* vector) {
+  const auto entry = exclusive_.enter();
+  require_turn(decided);
+  sum_->stage_matrix(matrix, vector);
+  finish_round();
+}
+
+void ContinuousMultiplicativeWeights::observe_staged(std::uint64_t decided,
+                                                     const std::function<void(LossSum&)>& stage) {
+  const auto entry = exclusive_.enter();
+  require_turn(decided);
+  stage(*sum_);
+  finish_round();
+}
+
+void ContinuousMultiplicativeWeights::run(const Exclusive::Entry&, const double* features,
+                                          const double* labels, std::uint64_t rounds,
+                                          double* losses, double* decisions,
+                                          std::uint8_t* changed) {
+  require(rounds);
+  const std::size_t d = decision_.size();
+  for (std::uint64_t t = 0; t < rounds; ++t, features += d) {
+    if (decisions != nullptr) std::copy(decision_.begin(), decision_.end(), decisions + t * d);
+    if (labels == nullptr) {
+      sum_->stage_vector(features);
+    } else {
+      sum_->stage_record(features, labels[t]);
+    }
+    if (losses != nullptr) losses[t] = sum_->staged_value(released_.data());
+    finish_round();
+    if (changed != nullptr) changed[t] = moved_ ? 1 : 0;
+  }
+}
+
+double ContinuousMultiplicativeWeights::nonprivate_log_change() const noexcept {
+  return normalizer_ ? normalizer_->log_change() : 0.0;
+}
+
+void ContinuousMultiplicativeWeights::nonprivate_point(double* out) const {
+  const auto entry = exclusive_.enter();
+  std::copy(point_.begin(), point_.end(), out);
+}
+
+void ContinuousMultiplicativeWeights::nonprivate_anchor_mean(double* out) const {
+  const auto entry = exclusive_.enter();
+  if (!anchors_) throw std::logic_error("this coupling has no anchors");
+  std::copy(anchors_->mean().begin(), anchors_->mean().end(), out);
+}
+
+void ContinuousMultiplicativeWeights::write(Archive& archive) const {
+  const auto entry = exclusive_.enter();
+  require_whole();
+  archive.word(static_cast<std::uint64_t>(settings_.coupling));
+  archive.real(settings_.gibbs.inverse_temperature);
+  archive.real(settings_.gibbs.regularization);
+  rule_.write(archive);
+  archive.word(drawn_);
+  archive.reals(point_.data(), point_.size());
+  sum_->write(archive);
+  if (normalizer_) normalizer_->write(archive);
+  if (anchors_) anchors_->write(archive);
+  source_->write(archive);
+}
+
+void ContinuousMultiplicativeWeights::read(ArchiveReader& archive) {
+  constexpr double kTolerance = 1e-6;
+  if (archive.word() != static_cast<std::uint64_t>(settings_.coupling) ||
+      archive.real() != settings_.gibbs.inverse_temperature ||
+      archive.real() != settings_.gibbs.regularization) {
+    throw StateError("state belongs to other parameters");
+  }
+  rule_.read(archive);
+  drawn_ = archive.word_below(rule_.round() + 1);
+  archive.reals(point_.data(), point_.size());
+  sum_->read(archive);
+  if (normalizer_) normalizer_->read(archive, *sum_);
+  if (anchors_) anchors_->read(archive, sum_->body(), drawn_);
+  source_->read(archive);
+  // The current point was drawn at the start or at the end of a block, and at the start if and only
+  // if none was drawn since.
+  if (drawn_ % settings_.rule.block != 0 || (drawn_ == 0) != (rule_.switches() == 0)) {
+    throw StateError("state holds impossible switches");
+  }
+  if (!sum_->body().contains(point_.data(), kTolerance)) {
+    throw StateError("state holds a decision outside the domain");
+  }
+  release(point_.data(), released_.data());
+  sum_->body().embed(released_.data(), decision_.data());
+  round_ = rule_.round();
+  switches_ = rule_.switches();
+}
+
+}  // namespace dpoco::oco

@@ -1,0 +1,384 @@
+#include "dpoco/oco/coupled_regularized_leader.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "dpoco/core/errors.hpp"
+#include "dpoco/simd/elementary.hpp"
+#include "leader_law.hpp"
+
+namespace dpoco::oco {
+namespace {
+
+using domains::Body;
+using losses::LossSum;
+
+// As for continual sums: far below the spread, and a cell still holds about 2^40 doubles.
+constexpr int kGridBits = 12;
+
+// Draws of the excess of one law over another, by rejection. They are wanted with a probability
+// that is one over the expected number of attempts, so this many attempts change the law by less
+// than 1e-5; with laws that differ by rounding errors alone they might never end.
+constexpr std::uint64_t kMostAttempts = 1ULL << 16;
+
+double nearest_multiple(double x, double grid) {
+  if (grid == 0.0) return x;
+  const double scaled = x / grid;  // a power of two: exact
+  constexpr double kLimit = 2251799813685248.0;
+  if (!(std::fabs(scaled) < kLimit)) return x;
+  return ((scaled + elementary::kRoundMagic) - elementary::kRoundMagic) * grid;
+}
+
+std::unique_ptr<LossSum> required(std::unique_ptr<LossSum> sum) {
+  if (!sum) throw std::invalid_argument("a loss sum is required");
+  return sum;
+}
+
+std::unique_ptr<LeaderLaw> make_law(const LossSum& sum,
+                                    const CoupledRegularizedLeaderSettings& settings) {
+  if (sum.kind() == LossSum::Kind::linear) return make_shifted_gaussian(sum);
+  return make_leader_law(
+      sum, {.dimension = sum.dimension(),
+            .inverse_step = std::isinf(settings.step_size) ? 0.0 : 1.0 / settings.step_size,
+            .weight = settings.barrier_weight,
+            .barrier = settings.barrier_weight > 0.0 ? sum.body().barrier() : nullptr});
+}
+
+}  // namespace
+
+CoupledRegularizedLeader::CoupledRegularizedLeader(std::unique_ptr<LossSum> sum,
+                                                   CoupledRegularizedLeaderSettings settings,
+                                                   std::unique_ptr<random::Source> source)
+    : settings_(settings),
+      sum_(required(std::move(sum))),
+      source_(std::move(source)),
+      rule_(settings.rule) {
+  if (!source_) throw std::invalid_argument("a source is required");
+  check_settings();
+  grid_ = released_grid();
+  const auto n = static_cast<std::size_t>(sum_->dimension());
+  noise_.assign(n, 0.0);
+  released_.assign(n, 0.0);
+  rounded_.assign(n, 0.0);
+  decision_.assign(static_cast<std::size_t>(dimension()), 0.0);
+  law_ = make_law(*sum_, settings_);
+  // The first block of growing noise ends in a switch whatever the density.
+  draw(variance(1), rule_.wants_factor() && !settings_.noise_growth);
+}
+
+CoupledRegularizedLeader::~CoupledRegularizedLeader() = default;
+
+void CoupledRegularizedLeader::check_settings() const {
+  const auto require_that = [](bool holds, const char* message) {
+    if (!holds) throw std::invalid_argument(message);
+  };
+  const auto positive = [](double x) { return x > 0.0 && std::isfinite(x); };
+  const auto non_negative = [](double x) { return x >= 0.0 && std::isfinite(x); };
+  const CoupledRegularizedLeaderSettings& own = settings_;
+  const bool linear = sum_->kind() == LossSum::Kind::linear;
+  const bool bounded = sum_->body().kind() != Body::Kind::space;
+  require_that(positive(own.step_size) || (std::isinf(own.step_size) && own.noise_growth),
+               "step_size must be positive, and finite unless the noise grows");
+  require_that(non_negative(own.noise_scale), "noise_scale must not be negative");
+  require_that(non_negative(own.smoothness), "smoothness must not be negative");
+  require_that(non_negative(own.barrier_weight), "barrier_weight must not be negative");
+  require_that((own.barrier_weight > 0.0) == (bounded && !linear),
+               "a barrier is for losses with curvature on a bounded domain");
+  require_that(!own.noise_growth || (!linear && positive(own.smoothness)),
+               "growing noise is for losses with curvature, and needs its bound");
+  require_that(own.noise_scale > 0.0 || own.coupling == LeaderCoupling::scheduled,
+               "only scheduled switches work without noise");
+  switch (own.coupling) {
+    case LeaderCoupling::density_ratio:
+      require_that(own.noise_growth || (non_negative(own.clip_high) && non_negative(own.clip_low)),
+                   "clip widths must not be negative");
+      require_that(!own.noise_growth || (positive(own.lipschitz) && positive(own.strong_convexity)),
+                   "the clip schedule needs lipschitz and strong_convexity");
+      break;
+    case LeaderCoupling::scheduled:
+      require_that(own.rule.forced == 1.0, "scheduled switches are forced");
+      break;
+    case LeaderCoupling::maximal:
+      require_that(own.rule.forced == 0.0 && own.rule.block == 1 &&
+                       own.rule.max_switches == mechanisms::SwitchSettings::kNoCap,
+                   "maximal takes an unforced, uncapped decision after every round");
+      break;
+  }
+}
+
+// A power of two well below a public lower bound of the noise's scale where it is rounded; 0
+// without noise.
+double CoupledRegularizedLeader::released_grid() const {
+  if (settings_.noise_scale == 0.0) return 0.0;
+  double spread = settings_.noise_scale;
+  if (sum_->kind() != LossSum::Kind::linear) {
+    // |du/dZ| >= 1 / (largest curvature of the losses and the step): the barrier's is left out, it
+    // only makes the decisions near the boundary coarser.
+    spread /= 1.0 / settings_.step_size + static_cast<double>(horizon()) * settings_.smoothness;
+    const Body& body = sum_->body();
+    if (body.kind() == Body::Kind::box) {
+      spread = std::min(spread, body.half_widths().minCoeff());
+    } else if (body.kind() != Body::Kind::space) {
+      spread = std::min(spread, body.radius() / static_cast<double>(body.dimension()));
+    }
+  }
+  return std::ldexp(1.0, std::ilogb(spread) - kGridBits);
+}
+
+// Of a coordinate of the noise behind round t's decision.
+double CoupledRegularizedLeader::variance(std::uint64_t t) const noexcept {
+  const double square = settings_.noise_scale * settings_.noise_scale;
+  return settings_.noise_growth ? square * static_cast<double>(t - 1) : square;
+}
+
+double CoupledRegularizedLeader::clip_width(std::uint64_t t) const noexcept {
+  if (!settings_.noise_growth) return settings_.clip_high;
+  if (t < 2) return 0.0;  // always a switch
+  const auto n = static_cast<double>(sum_->dimension());
+  const auto s = static_cast<double>(t - 1);
+  const double log_t = elementary::log(static_cast<double>(horizon()));
+  const double g = settings_.lipschitz / settings_.noise_scale;
+  return (settings_.smoothness * n / settings_.strong_convexity + 4.0 * n * log_t) / s +
+         0.5 * n * log_one_plus(1.0 / s) + g * g / (2.0 * s) +
+         2.0 * g * std::sqrt(n * log_t * (s + 1.0)) / s;
+}
+
+double CoupledRegularizedLeader::log_factor(double log_ratio) const noexcept {
+  double low = -std::numeric_limits<double>::infinity();
+  double value = log_ratio;
+  if (settings_.coupling == LeaderCoupling::density_ratio) {
+    const double high = clip_width(round_ + 1);
+    value -= high;
+    low = -high - (settings_.noise_growth ? high : settings_.clip_low);
+  }
+  if (!(value > low)) return low;
+  return std::min(value, 0.0);
+}
+
+void CoupledRegularizedLeader::draw(double square, bool density) {
+  if (square > 0.0) {
+    source_->fill(random::Variate::gaussian, noise_.data(), noise_.size());
+    const double scale = std::sqrt(square);
+    for (double& each : noise_) each *= scale;
+  } else {
+    std::fill(noise_.begin(), noise_.end(), 0.0);
+  }
+  law_->draw(noise_.data(), square, density);
+  release();
+}
+
+// Draws from the law until a point lies in its excess over the law before the round.
+void CoupledRegularizedLeader::draw_excess() {
+  const double before = variance(rule_.round());
+  const double after = variance(rule_.round() + 1);
+  const bool counts = counted_;
+  for (std::uint64_t k = 0; k < kMostAttempts; ++k) {
+    draw(after, true);
+    ++attempts_;
+    if (counts) {
+      law_->stage(true);
+    } else {
+      law_->stage_zero();
+    }
+    const double excess = law_->log_ratio(before, after, counts);
+    if (source_->uniform() > elementary::exp(-excess)) return;
+  }
+}
+
+void CoupledRegularizedLeader::release() {
+  const Body& body = sum_->body();
+  const std::vector<double>& point = law_->point();
+  const std::size_t n = point.size();
+  for (std::size_t i = 0; i < n; ++i) rounded_[i] = nearest_multiple(point[i], grid_);
+  if (sum_->kind() == LossSum::Kind::linear) {
+    for (double& each : rounded_) each *= -settings_.step_size;
+    body.project(rounded_.data(), released_.data());
+  } else if (body.contains(rounded_.data(), 0.0)) {
+    released_ = rounded_;
+  } else {
+    body.project(rounded_.data(), released_.data());
+  }
+  body.embed(released_.data(), decision_.data());
+}
+
+void CoupledRegularizedLeader::finish_round() {
+  broken_ = true;
+  const std::uint64_t t = round_ + 1;
+  const bool first = settings_.noise_growth && t <= settings_.rule.block;
+  const bool open = rule_.open();
+  const bool density = rule_.wants_factor() && !first;
+  double factor = 0.0;
+  log_ratio_ = 0.0;
+  if (open) {
+    counted_ = law_->stage(density);
+    if (density) {
+      log_ratio_ = law_->log_ratio(variance(t), variance(t + 1), false);
+      factor = log_factor(log_ratio_);
+    }
+    if (counted_) sum_->commit();
+  }
+  moved_ = rule_.advance(factor, *source_, first);
+  // A point about to be left needs no density any more, but the solver starts from it.
+  if (open) law_->absorb(density && !moved_ && rule_.open());
+  if (moved_) {
+    if (settings_.coupling == LeaderCoupling::maximal && !first) {
+      draw_excess();
+    } else {
+      draw(variance(t + 1), rule_.wants_factor());
+    }
+  }
+  round_ = t;
+  switches_ = rule_.switches();
+  broken_ = false;
+}
+
+void CoupledRegularizedLeader::require_whole() const {
+  if (broken_) throw StateError("an exception broke a round off: the learner cannot go on");
+}
+
+void CoupledRegularizedLeader::require(std::uint64_t rounds) const {
+  require_whole();
+  if (rounds > horizon() - round_) {
+    throw HorizonExceeded("the declared horizon is used up");
+  }
+  source_->check_process();
+}
+
+void CoupledRegularizedLeader::require_turn(std::uint64_t decided) const {
+  require(1);
+  if (decided != round_) throw RoundOrderError("decide() and observe() alternate");
+}
+
+void CoupledRegularizedLeader::decision(double* out) const {
+  const auto entry = exclusive_.enter();
+  require_whole();
+  std::copy(decision_.begin(), decision_.end(), out);
+}
+
+void CoupledRegularizedLeader::observe(std::uint64_t decided, const double* features,
+                                       double label) {
+  observe_staged(decided, [=](LossSum& sum) { sum.stage_record(features, label); });
+}
+
+void CoupledRegularizedLeader::observe_gradient(std::uint64_t decided, const double* gradient) {
+  observe_staged(decided, [=](LossSum& sum) { sum.stage_vector(gradient); });
+}
+
+void CoupledRegularizedLeader::observe_quadratic(std::uint64_t decided, const double* matrix,
+                                                 const double* vector) {
+  observe_staged(decided, [=](LossSum& sum) { sum.stage_matrix(matrix, vector); });
+}
+
+void CoupledRegularizedLeader::observe_staged(std::uint64_t decided,
+                                              const std::function<void(LossSum&)>& stage) {
+  const auto entry = exclusive_.enter();
+  require_turn(decided);
+  stage(*sum_);
+  finish_round();
+}
+
+void CoupledRegularizedLeader::run(const Exclusive::Entry&, const double* features,
+                                   const double* labels, std::uint64_t rounds, double* losses,
+                                   double* decisions, std::uint8_t* changed) {
+  require(rounds);
+  const std::size_t d = decision_.size();
+  for (std::uint64_t t = 0; t < rounds; ++t, features += d) {
+    if (decisions != nullptr) std::copy(decision_.begin(), decision_.end(), decisions + t * d);
+    if (labels == nullptr) {
+      sum_->stage_vector(features);
+    } else {
+      sum_->stage_record(features, labels[t]);
+    }
+    if (losses != nullptr) losses[t] = sum_->staged_value(released_.data());
+    finish_round();
+    if (changed != nullptr) changed[t] = moved_ ? 1 : 0;
+  }
+}
+
+double CoupledRegularizedLeader::nonprivate_residual() const noexcept {
+  const double scale = settings_.noise_scale;
+  return law_->residual() / (scale > 0.0 ? scale : 1.0);
+}
+
+void CoupledRegularizedLeader::nonprivate_point(double* out) const {
+  const auto entry = exclusive_.enter();
+  std::copy(law_->point().begin(), law_->point().end(), out);
+}
+
+double CoupledRegularizedLeader::nonprivate_log_density(const double* u) {
+  const auto entry = exclusive_.enter();
+  return law_->clone()->log_density(u, variance(round_ + 1));
+}
+
+double CoupledRegularizedLeader::nonprivate_log_ratio_at(const double* u) {
+  const auto entry = exclusive_.enter();
+  if (round_ == 0) throw RoundOrderError("no round is over");
+  const auto law = law_->clone();
+  law->go(u);
+  law->stage(true);
+  return law->log_ratio(variance(round_), variance(round_ + 1), true);
+}
+
+void CoupledRegularizedLeader::nonprivate_solve(const double* z, double* out) {
+  const auto entry = exclusive_.enter();
+  const auto law = law_->clone();
+  law->draw(z, variance(round_ + 1), false);
+  std::copy(law->point().begin(), law->point().end(), out);
+}
+
+void CoupledRegularizedLeader::write(Archive& archive) const {
+  const auto entry = exclusive_.enter();
+  require_whole();
+  archive.word(round_);
+  archive.word(attempts_);
+  rule_.write(archive);
+  law_->write(archive);
+  sum_->write(archive);
+  source_->write(archive);
+}
+
+void CoupledRegularizedLeader::read(ArchiveReader& archive) {
+  const std::uint64_t round = archive.word_below(horizon() + 1);
+  attempts_ = archive.word();
+  rule_.read(archive);
+  law_->read(archive);
+  sum_->read(archive);
+  source_->read(archive);
+  if (rule_.round() != round) throw StateError("state holds an impossible round");
+  round_ = round;
+  switches_ = rule_.switches();
+  check_positions();
+  release();
+}
+
+// A generator behind its round would draw noise again that was already used.
+void CoupledRegularizedLeader::check_positions() const {
+  const std::uint64_t n = noise_.size();
+  const std::uint64_t decisions =
+      std::min<std::uint64_t>(round_, horizon() - 1) / settings_.rule.block;
+  const std::uint64_t switches = rule_.switches();
+  const std::uint64_t sure = settings_.noise_growth && decisions > 0 ? 1 : 0;
+  const bool maximal = settings_.coupling == LeaderCoupling::maximal;
+  const std::uint64_t first = settings_.noise_growth ? 0 : 1;
+  std::uint64_t draws = 0;
+  if (settings_.noise_scale > 0.0) draws = first + (maximal ? sure + attempts_ : switches);
+  // Uniforms: one for every decision until the switches are used up.
+  std::uint64_t least = 0;
+  std::uint64_t most = 0;
+  if (settings_.rule.forced < 1.0 && settings_.rule.max_switches > 0) {
+    most = decisions - sure;
+    least = switches < settings_.rule.max_switches ? most : switches - sure;
+  }
+  const std::uint64_t uniforms = source_->position(random::Variate::uniform);
+  if (attempts_ > uniforms || (!maximal && attempts_ > 0) || switches < sure ||
+      (maximal && attempts_ < switches - sure) ||
+      source_->position(random::Variate::gaussian) != n * draws || uniforms - attempts_ < least ||
+      uniforms - attempts_ > most) {
+    throw StateError("state holds a generator at another round");
+  }
+}
+
+}  // namespace dpoco::oco

@@ -1,0 +1,257 @@
+#include "gibbs_couplings.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "dpoco/core/errors.hpp"
+#include "dpoco/oco/newton.hpp"
+#include "dpoco/samplers/truncated_gaussian.hpp"
+#include "dpoco/simd/elementary.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco::oco {
+namespace {
+
+using losses::LossSum;
+
+// The Gibbs law of F = <S, u> is N(-S/lam, I/(beta lam)) on the body, so with m, m' the means
+// before and after a loss <w, u> and P the normal probability of the body
+//   ln(Z'/Z) = -beta <w, m> + beta |w|^2 / (2 lam) + ln P(m') - ln P(m).
+class LinearNormalizer final : public LogNormalizer {
+ public:
+  LinearNormalizer(const LossSum& sum, double beta, double lam)
+      : LogNormalizer(beta),
+        lam_(lam),
+        scale_(1.0 / std::sqrt(beta * lam)),
+        law_(sum.body()),
+        mean_(static_cast<std::size_t>(sum.dimension()), 0.0),
+        gradient_(mean_) {
+    find_mean(sum);
+    log_mass_ = law_.log_mass(mean_.data(), scale_);
+  }
+
+  void advance(const LossSum& sum) override {
+    reference_ = sum.staged_value(mean_.data());
+    sum.staged_gradient(mean_.data(), gradient_.data());
+    const double square = simd::kernels().dot(gradient_.data(), gradient_.data(), gradient_.size());
+    find_mean(sum);
+    const double before = log_mass_;
+    log_mass_ = law_.log_mass(mean_.data(), scale_);
+    excess_ = 0.5 * beta_ * square / lam_ + (log_mass_ - before);
+  }
+
+  // Everything follows from the sum; the last round's values are for diagnosis only.
+  void write(Archive& archive) const override {
+    archive.real(reference_);
+    archive.real(excess_);
+  }
+  void read(ArchiveReader& archive, const LossSum& sum) override {
+    reference_ = archive.real();
+    excess_ = archive.real();
+    find_mean(sum);
+    log_mass_ = law_.log_mass(mean_.data(), scale_);
+  }
+
+ private:
+  void find_mean(const LossSum& sum) {
+    sum.gradient(mean_.data(), gradient_.data());  // the same everywhere
+    for (std::size_t i = 0; i < mean_.size(); ++i) mean_[i] = -gradient_[i] / lam_;
+  }
+
+  double lam_;
+  double scale_;
+  samplers::TruncatedGaussian law_;
+  std::vector<double> mean_;
+  std::vector<double> gradient_;
+  double log_mass_ = 0.0;
+};
+
+// For quadratic F on R^d, with H = Hessian(F) + lam I and m the minimiser of F + lam |u|^2 / 2, a
+// loss l with gradient p at m gives, H' and m' after it,
+//   ln(Z'/Z) = -beta l(m) + (beta/2) p'H'^-1 p - ln(det H' / det H) / 2,   m' = m - H'^-1 p.
+class QuadraticNormalizer final : public LogNormalizer {
+ public:
+  QuadraticNormalizer(const LossSum& sum, double beta, double lam)
+      : LogNormalizer(beta),
+        lam_(lam),
+        n_(static_cast<std::size_t>(sum.dimension())),
+        factor_(sum.dimension()),
+        matrix_(n_ * n_, 0.0),
+        mode_(n_, 0.0),
+        gradient_(n_, 0.0),
+        step_(n_, 0.0) {
+    rebuild(sum);
+  }
+
+  void advance(const LossSum& sum) override {
+    reference_ = sum.staged_value(mode_.data());
+    sum.staged_gradient(mode_.data(), gradient_.data());
+    const double log_det = take_curvature(sum);
+    factor_.solve(gradient_.data(), step_.data());
+    const double decrease = simd::kernels().dot(gradient_.data(), step_.data(), n_);
+    excess_ = 0.5 * (beta_ * decrease - log_det);
+    for (std::size_t i = 0; i < n_; ++i) mode_[i] -= step_[i];
+    if (++updates_ == kUpdates) rebuild(sum);
+  }
+
+  void write(Archive& archive) const override {
+    archive.real(reference_);
+    archive.real(excess_);
+    archive.word(updates_);
+    archive.reals(factor_.entries().data(), factor_.entries().size());
+    archive.reals(mode_.data(), mode_.size());
+  }
+  void read(ArchiveReader& archive, const LossSum&) override {
+    std::vector<double>& entries = factor_.entries();
+    reference_ = archive.real();
+    excess_ = archive.real();
+    updates_ = archive.word_below(kUpdates);
+    archive.reals(entries.data(), entries.size());
+    archive.reals(mode_.data(), mode_.size());
+    const auto finite = [](double x) { return std::isfinite(x); };
+    bool sound = std::all_of(entries.begin(), entries.end(), finite) &&
+                 std::all_of(mode_.begin(), mode_.end(), finite);
+    for (std::size_t i = 0; i < n_; ++i) sound = sound && entries[i * n_ + i] > 0.0;
+    if (!sound) throw StateError("state holds no normaliser");
+  }
+
+ private:
+  // Rounding errors of the updates add up for this long only.
+  static constexpr std::uint64_t kUpdates = 512;
+
+  void factorize(const LossSum& sum) {
+    sum.hessian(mode_.data(), matrix_.data());
+    for (std::size_t i = 0; i < n_; ++i) matrix_[i * n_ + i] += lam_;
+    if (!factor_.compute(matrix_.data())) throw StateError("the sum of losses is not convex");
+  }
+
+  void rebuild(const LossSum& sum) {
+    updates_ = 0;
+    factorize(sum);
+    std::fill(step_.begin(), step_.end(), 0.0);
+    sum.gradient(step_.data(), gradient_.data());  // at 0
+    factor_.solve(gradient_.data(), mode_.data());
+    for (double& each : mode_) each = -each;
+  }
+
+  // From H to H'; returns ln(det H' / det H). In one dimension a full rank is a rank of 1.
+  double take_curvature(const LossSum& sum) {
+    if (sum.rank() != 1 || n_ == 1) {
+      const double before = factor_.log_determinant();
+      factorize(sum);
+      return factor_.log_determinant() - before;
+    }
+    const double curvature = sum.staged_curvature(mode_.data());
+    const double* direction = sum.staged_direction();
+    factor_.whiten(direction, step_.data());
+    const double square = simd::kernels().dot(step_.data(), step_.data(), n_);
+    factor_.update(curvature, direction);
+    return log_one_plus(curvature * square);
+  }
+
+  double lam_;
+  std::size_t n_;
+  std::uint64_t updates_ = 0;
+  CholeskyFactor factor_;  // of H
+  std::vector<double> matrix_;
+  std::vector<double> mode_;  // m
+  std::vector<double> gradient_;
+  std::vector<double> step_;
+};
+
+}  // namespace
+
+std::unique_ptr<LogNormalizer> make_log_normalizer(const LossSum& sum, double beta, double lam) {
+  if (sum.kind() == LossSum::Kind::linear &&
+      samplers::TruncatedGaussian(sum.body()).has_log_mass()) {
+    return std::make_unique<LinearNormalizer>(sum, beta, lam);
+  }
+  if (sum.kind() == LossSum::Kind::quadratic && sum.body().kind() == domains::Body::Kind::space) {
+    return std::make_unique<QuadraticNormalizer>(sum, beta, lam);
+  }
+  throw std::invalid_argument(
+      "the normaliser has a closed form for linear losses on R^d, a ball or a box, and for "
+      "quadratic ones on R^d only");
+}
+
+double tail_quantile(double g, double error) {
+  const double target = elementary::log(g) - elementary::log(error);
+  double low = 0.0;
+  double high = 64.0;  // its tail is far below the smallest double
+  for (int k = 0; k < 200; ++k) {
+    const double middle = 0.5 * (low + high);
+    if (middle <= low || middle >= high) break;
+    (elementary::log(middle) + 0.5 * middle * middle < target ? low : high) = middle;
+  }
+  return high;
+}
+
+Anchors::Anchors(Index dimension, AnchorSettings settings, bool linear)
+    : settings_(settings),
+      linear_(linear),
+      dimension_(static_cast<std::size_t>(dimension)),
+      drawn_(settings.count, 0),
+      points_(settings.count * dimension_, 0.0),
+      mean_(dimension_, 0.0) {
+  const double g = settings.noise_to_signal;
+  const auto rounds = static_cast<double>(settings.horizon);
+  // All means of `count` points of a run of `horizon` rounds stay within z standard errors.
+  const double z = std::sqrt(2.0 * (elementary::log(2.0) + 3.0 * elementary::log(rounds)));
+  fixed_width_ =
+      tail_quantile(g, settings.error) * g + z * g / std::sqrt(static_cast<double>(settings.count));
+}
+
+void Anchors::add(const double* u, std::uint64_t drawn) {
+  std::copy(u, u + dimension_, points_.data() + oldest_ * dimension_);
+  drawn_[oldest_] = drawn;
+  oldest_ = (oldest_ + 1) % drawn_.size();
+  refresh();
+}
+
+void Anchors::refresh() {
+  const auto count = static_cast<double>(drawn_.size());
+  std::fill(mean_.begin(), mean_.end(), 0.0);
+  std::uint64_t total = 0;
+  for (std::size_t k = 0; k < drawn_.size(); ++k) {
+    total += drawn_[k];
+    for (std::size_t i = 0; i < dimension_; ++i) mean_[i] += points_[k * dimension_ + i];
+  }
+  for (double& each : mean_) each /= count;
+  drawn_mean_ = static_cast<double>(total) / count;
+}
+
+double Anchors::mean_loss(const LossSum& sum) const {
+  if (linear_) return sum.staged_value(mean_.data());
+  double total = 0.0;
+  for (std::size_t k = 0; k < drawn_.size(); ++k) {
+    total += sum.staged_value(points_.data() + k * dimension_);
+  }
+  return total / static_cast<double>(drawn_.size());
+}
+
+double Anchors::width(std::uint64_t round) const noexcept {
+  const double g = settings_.noise_to_signal;
+  return fixed_width_ + g * g * (static_cast<double>(round) - drawn_mean_);
+}
+
+void Anchors::write(Archive& archive) const {
+  archive.word(oldest_);
+  for (const std::uint64_t each : drawn_) archive.word(each);
+  archive.reals(points_.data(), points_.size());
+}
+
+void Anchors::read(ArchiveReader& archive, const domains::Body& body, std::uint64_t round) {
+  constexpr double kTolerance = 1e-6;
+  oldest_ = archive.word_below(drawn_.size());
+  for (std::uint64_t& each : drawn_) each = archive.word_below(round + 1);
+  archive.reals(points_.data(), points_.size());
+  for (std::size_t k = 0; k < drawn_.size(); ++k) {
+    if (!body.contains(points_.data() + k * dimension_, kTolerance)) {
+      throw StateError("state holds an anchor outside the domain");
+    }
+  }
+  refresh();
+}
+
+}  // namespace dpoco::oco

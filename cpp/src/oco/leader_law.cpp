@@ -1,0 +1,299 @@
+#include "leader_law.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "dpoco/core/errors.hpp"
+#include "dpoco/simd/elementary.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco::oco {
+namespace {
+
+using losses::LossSum;
+
+constexpr double kLogTwoPi = 1.8378770664093454836;
+
+// |grad J + Z| may be this many noise scales where rounding allows no better.
+constexpr double kResidual = 1e-9;
+
+// A factor that took this many updates is made anew.
+constexpr std::uint64_t kMostUpdates = 512;
+
+bool finite(const std::vector<double>& x) {
+  return std::all_of(x.begin(), x.end(), [](double each) { return std::isfinite(each); });
+}
+
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  return simd::kernels().dot(a.data(), b.data(), a.size());
+}
+
+// ln of N(0, before I) at -from over N(0, after I) at -to.
+double log_gaussian_ratio(const std::vector<double>& from, const std::vector<double>& step,
+                          double before, double after) {
+  const double cross = dot(from, step);
+  const double square = dot(step, step);
+  if (before == after) return -(2.0 * cross + square) / (2.0 * after);
+  const double own = dot(from, from);
+  const auto n = static_cast<double>(from.size());
+  return own * (0.5 / before - 0.5 / after) - (2.0 * cross + square) / (2.0 * after) -
+         0.5 * n * elementary::log(after / before);
+}
+
+}  // namespace
+
+LeaderLaw::LeaderLaw(const LossSum& sum)
+    : sum_(sum), n_(static_cast<std::size_t>(sum.dimension())) {
+  at_.u.assign(n_, 0.0);
+  at_.slope.assign(n_, 0.0);
+  gradient_.assign(n_, 0.0);
+  staged_.assign(n_, 0.0);
+}
+
+void LeaderLaw::write(Archive& archive) const {
+  archive.reals(at_.u.data(), n_);
+  archive.reals(at_.slope.data(), n_);
+}
+
+void LeaderLaw::read(ArchiveReader& archive) {
+  archive.reals(at_.u.data(), n_);
+  archive.reals(at_.slope.data(), n_);
+  if (!finite(at_.u) || !finite(at_.slope)) throw StateError("state holds no decision");
+}
+
+namespace {
+
+// With y in the place of u: grad J = S - y = -Z and no determinant.
+class ShiftedGaussian final : public LeaderLaw {
+ public:
+  explicit ShiftedGaussian(const LossSum& sum) : LeaderLaw(sum) {}
+
+  void draw(const double* z, double, bool) override {
+    sum_.gradient(nullptr, at_.slope.data());
+    for (std::size_t i = 0; i < n_; ++i) at_.u[i] = at_.slope[i] + z[i];
+  }
+
+  bool stage(bool) override {
+    sum_.staged_gradient(nullptr, staged_.data());
+    const bool counts = finite(staged_);
+    if (!counts) stage_zero();
+    return counts;
+  }
+  void stage_zero() override { std::fill(staged_.begin(), staged_.end(), 0.0); }
+  double log_ratio(double before, double after, bool committed) override {
+    for (std::size_t i = 0; i < n_; ++i) gradient_[i] = at_.slope[i] - at_.u[i];
+    if (committed) {
+      for (std::size_t i = 0; i < n_; ++i) gradient_[i] -= staged_[i];
+    }
+    return log_gaussian_ratio(gradient_, staged_, before, after);
+  }
+  void absorb(bool) override { sum_.gradient(nullptr, at_.slope.data()); }
+
+  double log_density(const double* u, double variance) override {
+    go(u);
+    for (std::size_t i = 0; i < n_; ++i) gradient_[i] = at_.slope[i] - at_.u[i];
+    return -dot(gradient_, gradient_) / (2.0 * variance) -
+           0.5 * static_cast<double>(n_) * (kLogTwoPi + elementary::log(variance));
+  }
+  void go(const double* u) override {
+    std::copy(u, u + n_, at_.u.data());
+    sum_.gradient(nullptr, at_.slope.data());
+  }
+
+  std::unique_ptr<LeaderLaw> clone() const override {
+    return std::make_unique<ShiftedGaussian>(*this);
+  }
+};
+
+class RegularizedLeader final : public LeaderLaw {
+ public:
+  RegularizedLeader(const LossSum& sum, Regularizer regularizer)
+      : LeaderLaw(sum),
+        solver_(std::move(regularizer)),
+        // In one dimension a Hessian is its own direction and need not be split.
+        rank_one_(sum.rank() == 1 && n_ > 1),
+        pull_(n_, 0.0),
+        white_(n_, 0.0),
+        factor_(sum.dimension()),
+        next_factor_(rank_one_ ? 0 : sum.dimension()),
+        staged_hessian_(rank_one_ ? 0 : n_ * n_, 0.0),
+        matrix_(n_ * n_, 0.0) {
+    at_.curvature.assign(n_ * n_, 0.0);
+    settle(false);
+  }
+
+  void draw(const double* z, double variance, bool density) override {
+    if (variance == 0.0 && regularizer().inverse_step == 0.0 && sum_.empty()) {
+      std::fill(at_.u.begin(), at_.u.end(), 0.0);  // the barrier's centre, or no loss at all
+    } else {
+      residual_ = solver_.solve(sum_, z, kResidual * size(variance), at_);
+    }
+    settle(density);
+  }
+  double residual() const noexcept override { return residual_; }
+
+  bool stage(bool density) override {
+    sum_.staged_gradient(at_.u.data(), staged_.data());
+    bool counts = finite(staged_);
+    if (rank_one_) {
+      bend_ = sum_.staged_curvature(at_.u.data());
+      counts = counts && std::isfinite(bend_) && bend_ >= 0.0;
+    } else {
+      sum_.staged_hessian(at_.u.data(), staged_hessian_.data());
+      counts = counts && finite(staged_hessian_);
+      if (counts && density) {
+        whole_hessian(1.0);
+        counts = next_factor_.compute(matrix_.data());
+      }
+    }
+    if (!counts) stage_zero();
+    return counts;
+  }
+  void stage_zero() override {
+    std::fill(staged_.begin(), staged_.end(), 0.0);
+    std::fill(staged_hessian_.begin(), staged_hessian_.end(), 0.0);
+    bend_ = 0.0;
+    if (!rank_one_) next_factor_ = factor_;
+  }
+
+  double log_ratio(double before, double after, bool committed) override {
+    for (std::size_t i = 0; i < n_; ++i) {
+      gradient_[i] = at_.slope[i] + pull_[i] - (committed ? staged_[i] : 0.0);
+    }
+    const double gaussian = log_gaussian_ratio(gradient_, staged_, before, after);
+    if (rank_one_) {
+      factor_.whiten(sum_.staged_direction(), white_.data());
+      const double gain = bend_ * dot(white_, white_);
+      // det(H + k vv') = det H (1 + k v'H^-1 v), and its inverse where H holds the loss already
+      return gaussian + (committed ? -log_one_plus(-gain) : log_one_plus(gain));
+    }
+    if (!committed) {
+      return gaussian + (next_factor_.log_determinant() - factor_.log_determinant());
+    }
+    whole_hessian(-1.0);
+    if (!next_factor_.compute(matrix_.data())) return gaussian;
+    return gaussian + (factor_.log_determinant() - next_factor_.log_determinant());
+  }
+
+  void absorb(bool density) override {
+    for (std::size_t i = 0; i < n_; ++i) at_.slope[i] += staged_[i];
+    if (!rank_one_) {
+      for (std::size_t i = 0; i < n_ * n_; ++i) at_.curvature[i] += staged_hessian_[i];
+      if (density) std::swap(factor_, next_factor_);
+      return;
+    }
+    const double* v = sum_.staged_direction();
+    for (std::size_t i = 0; i < n_; ++i) {
+      const double weight = bend_ * v[i];
+      double* row = at_.curvature.data() + i * n_;
+      for (std::size_t j = 0; j < n_; ++j) row[j] += weight * v[j];
+    }
+    if (!density) return;
+    if (++updates_ >= kMostUpdates) {
+      make_factor();
+    } else {
+      factor_.update(bend_, v);
+    }
+  }
+
+  double log_density(const double* u, double variance) override {
+    go(u);
+    for (std::size_t i = 0; i < n_; ++i) gradient_[i] = at_.slope[i] + pull_[i];
+    return -dot(gradient_, gradient_) / (2.0 * variance) -
+           0.5 * static_cast<double>(n_) * (kLogTwoPi + elementary::log(variance)) +
+           factor_.log_determinant();
+  }
+  void go(const double* u) override {
+    std::copy(u, u + n_, at_.u.data());
+    sum_.gradient(u, at_.slope.data());
+    settle(true);
+  }
+
+  void write(Archive& archive) const override {
+    LeaderLaw::write(archive);
+    archive.reals(at_.curvature.data(), at_.curvature.size());
+    archive.reals(factor_.entries().data(), factor_.entries().size());
+    archive.word(updates_);
+    archive.real(residual_);
+  }
+  void read(ArchiveReader& archive) override {
+    LeaderLaw::read(archive);
+    archive.reals(at_.curvature.data(), at_.curvature.size());
+    archive.reals(factor_.entries().data(), factor_.entries().size());
+    updates_ = archive.word_below(kMostUpdates);
+    residual_ = archive.real();
+    regularizer().gradient(at_.u.data(), pull_.data());
+    const bool inside = !regularizer().barrier || std::isfinite(regularizer().value(at_.u.data()));
+    if (!inside || !finite(at_.curvature) || !finite(factor_.entries()) || !finite(pull_)) {
+      throw StateError("state holds no decision");
+    }
+    for (std::size_t k = 0; k < n_; ++k) {
+      if (!(at_.curvature[k * n_ + k] >= 0.0)) throw StateError("state holds no curvature");
+    }
+  }
+
+  std::unique_ptr<LeaderLaw> clone() const override {
+    return std::make_unique<RegularizedLeader>(*this);
+  }
+
+ private:
+  const Regularizer& regularizer() const noexcept { return solver_.regularizer(); }
+
+  // What a residual is measured by: the noise, or the gradients that it must balance without one.
+  double size(double variance) const {
+    if (variance > 0.0) return std::sqrt(variance);
+    return std::sqrt(dot(at_.slope, at_.slope)) +
+           regularizer().inverse_step * std::sqrt(dot(at_.u, at_.u));
+  }
+
+  // matrix_ = Hessian of J at the point, plus sign times the staged Hessian.
+  void whole_hessian(double sign) {
+    std::copy(at_.curvature.begin(), at_.curvature.end(), matrix_.begin());
+    for (std::size_t i = 0; i < staged_hessian_.size(); ++i) {
+      matrix_[i] += sign * staged_hessian_[i];
+    }
+    regularizer().add_hessian(at_.u.data(), matrix_.data());
+  }
+
+  void make_factor() {
+    std::copy(at_.curvature.begin(), at_.curvature.end(), matrix_.begin());
+    regularizer().add_hessian(at_.u.data(), matrix_.data());
+    if (!factor_.compute(matrix_.data())) {
+      throw StateError("the sum of the losses and the regularizer is not strictly convex");
+    }
+    updates_ = 0;
+  }
+
+  // After a move: all that hangs on the point.
+  void settle(bool density) {
+    regularizer().gradient(at_.u.data(), pull_.data());
+    if (!density) return;
+    sum_.hessian(at_.u.data(), at_.curvature.data());
+    make_factor();
+  }
+
+  LeaderSolver solver_;
+  bool rank_one_;
+  double residual_ = 0.0;
+  std::vector<double> pull_;  // the regularizer's gradient at the point
+  double bend_ = 0.0;         // staged Hessian = bend_ * direction direction'
+  std::vector<double> white_;
+  CholeskyFactor factor_;  // of the Hessian of J at the point, if its density is wanted
+  CholeskyFactor next_factor_;
+  std::vector<double> staged_hessian_;
+  std::vector<double> matrix_;
+  std::uint64_t updates_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<LeaderLaw> make_shifted_gaussian(const LossSum& sum) {
+  return std::make_unique<ShiftedGaussian>(sum);
+}
+
+std::unique_ptr<LeaderLaw> make_leader_law(const LossSum& sum, Regularizer regularizer) {
+  return std::make_unique<RegularizedLeader>(sum, std::move(regularizer));
+}
+
+}  // namespace dpoco::oco

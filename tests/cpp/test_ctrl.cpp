@@ -1,0 +1,215 @@
+// The solver of the coupled leader, its factor, and the rows kernels below them.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "dpoco/core/errors.hpp"
+#include "dpoco/oco/coupled_regularized_leader.hpp"
+#include "dpoco/oco/newton.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+using namespace dpoco;
+using oco::CholeskyFactor;
+using oco::CoupledRegularizedLeader;
+using oco::CoupledRegularizedLeaderSettings;
+using oco::LeaderCoupling;
+using random::Key;
+using random::Source;
+
+namespace {
+
+std::vector<double> gaussians(std::size_t n, std::uint32_t key) {
+  std::vector<double> out(n);
+  Source(Key{key}, 0).fill(random::Variate::gaussian, out.data(), n);
+  return out;
+}
+
+std::unique_ptr<losses::LossSum> glm_sum(Index d, losses::GlmKind kind, bool unbounded = false) {
+  losses::GlmLoss loss;
+  loss.kind = kind;
+  if (kind == losses::GlmKind::logistic) loss.label_low = 0.0;
+  return losses::make_glm_sum(
+      domains::Body::of(std::make_shared<domains::LpBall>(d, 2.0, 1.0), unbounded), loss,
+      losses::RecordClipper(d, 1.0, 2.0));
+}
+
+std::unique_ptr<CoupledRegularizedLeader> leader(Index d, std::uint64_t horizon, double sigma,
+                                                 double eta) {
+  const CoupledRegularizedLeaderSettings own{
+      .rule = {.horizon = horizon, .block = 2, .forced = 0.1, .max_switches = 50},
+      .step_size = eta,
+      .noise_scale = sigma,
+      .barrier_weight = 0.2,
+      .clip_high = 0.05,
+      .clip_low = 0.05,
+      .smoothness = 0.25};
+  return std::make_unique<CoupledRegularizedLeader>(glm_sum(d, losses::GlmKind::logistic), own,
+                                                    std::make_unique<Source>(Key{7, 8}, 9));
+}
+
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> found;
+  for (const char* name : {"baseline", "avx2", "avx512"}) {
+    try {
+      found.push_back(simd::select(name));
+    } catch (const std::invalid_argument&) {
+    }
+  }
+  simd::select("auto");
+  return found;
+}
+
+// Rows v and labels of a short stream, fed to a sum.
+void commit_all(losses::LossSum& sum, std::size_t rounds, std::size_t d) {
+  const auto rows = gaussians(rounds * d, 11);
+  const auto labels = gaussians(rounds, 12);
+  for (std::size_t t = 0; t < rounds; ++t) {
+    sum.stage_record(rows.data() + t * d, labels[t]);
+    sum.commit();
+    if (t % 5 == 0) sum.commit();  // counted twice
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a factor updated many times is that of the updated matrix") {
+  for (const Index n : {Index{1}, Index{2}, Index{7}, Index{20}}) {
+    const auto size = static_cast<std::size_t>(n);
+    std::vector<double> h(size * size, 0.0);
+    for (std::size_t i = 0; i < size; ++i) h[i * size + i] = 0.5 + static_cast<double>(i);
+    CholeskyFactor updated(n);
+    CholeskyFactor fresh(n);
+    REQUIRE(updated.compute(h.data()));
+    constexpr std::size_t kUpdates = 512;
+    const auto v = gaussians(kUpdates * size, 3);
+    for (std::size_t k = 0; k < kUpdates; ++k) {
+      const double scale = k % 4 == 0 ? 0.0 : 0.3;
+      const double* row = v.data() + k * size;
+      updated.update(scale, row);
+      for (std::size_t i = 0; i < size; ++i) {
+        for (std::size_t j = 0; j < size; ++j) h[i * size + j] += scale * row[i] * row[j];
+      }
+    }
+    REQUIRE(fresh.compute(h.data()));
+    CHECK(std::fabs(updated.log_determinant() - fresh.log_determinant()) < 1e-10);
+    std::vector<double> a(size);
+    std::vector<double> b(size);
+    updated.solve(v.data(), a.data());
+    fresh.solve(v.data(), b.data());
+    updated.whiten(v.data(), b.data());
+    double whitened = 0.0;
+    double direct = 0.0;
+    for (std::size_t i = 0; i < size; ++i) {
+      double back = 0.0;  // H a = v
+      for (std::size_t j = 0; j < size; ++j) back += h[i * size + j] * a[j];
+      CHECK(std::fabs(back - v[i]) < 1e-10);
+      whitened += b[i] * b[i];
+      direct += v[i] * a[i];
+    }
+    CHECK(std::fabs(whitened - direct) < 1e-10);
+    h[0] = -1.0;
+    CHECK_FALSE(fresh.compute(h.data()));
+  }
+}
+
+TEST_CASE("log_one_plus keeps small numbers") {
+  for (const double x : {1e-300, 1e-17, 1e-9, 0.3, 5.0, 1e9, -1e-9, -0.7}) {
+    CHECK(std::fabs(oco::log_one_plus(x) / std::log1p(x) - 1.0) < 1e-15);
+  }
+}
+
+TEST_CASE("sums of rows agree with loops, in all instruction sets bit for bit") {
+  for (const auto kind : {losses::GlmKind::logistic, losses::GlmKind::huber}) {
+    for (const std::size_t d : {std::size_t{1}, std::size_t{3}, std::size_t{11}, std::size_t{40}}) {
+      for (const std::size_t rounds :
+           {std::size_t{0}, std::size_t{1}, std::size_t{8}, std::size_t{300}}) {
+        const auto sum = glm_sum(static_cast<Index>(d), kind, true);
+        commit_all(*sum, rounds, d);
+        const auto u = gaussians(d, 13);
+        std::vector<double> expected(d * (d + 1), 0.0);
+        {
+          const auto rows = gaussians(rounds * d, 11);
+          const auto labels = gaussians(rounds, 12);
+          std::vector<double> part(d * d);
+          for (std::size_t t = 0; t < rounds; ++t) {
+            const double count = t % 5 == 0 ? 2.0 : 1.0;
+            sum->stage_record(rows.data() + t * d, labels[t]);
+            sum->staged_gradient(u.data(), part.data());
+            for (std::size_t i = 0; i < d; ++i) expected[i] += count * part[i];
+            sum->staged_hessian(u.data(), part.data());
+            for (std::size_t i = 0; i < d * d; ++i) expected[d + i] += count * part[i];
+          }
+        }
+        std::vector<double> first;
+        for (const std::string& name : instruction_sets()) {
+          simd::select(name);
+          std::vector<double> got(d * (d + 1));
+          sum->gradient(u.data(), got.data());
+          sum->hessian(u.data(), got.data() + d);
+          simd::select("auto");
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            CHECK(std::fabs(got[i] - expected[i]) < 1e-12 * (1.0 + static_cast<double>(rounds)));
+          }
+          if (first.empty()) first = got;
+          CHECK(first == got);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the leader is found at every scale of the noise") {
+  constexpr std::size_t d = 6;
+  for (double sigma = 1e-2; sigma < 2e6; sigma *= 10.0) {
+    const auto own = leader(d, 400, sigma, 1.0 / (sigma * std::sqrt(static_cast<double>(d))));
+    const auto rows = gaussians(400 * d, 21);
+    const std::vector<double> labels(400, 1.0);
+    own->run(own->enter(), rows.data(), labels.data(), 400, nullptr, nullptr, nullptr);
+    CHECK(own->switches() > 0);
+    // With little noise the losses press the leader against the boundary, where the gradient
+    // changes by more than that from one double to the next.
+    CHECK(own->nonprivate_residual() <= (sigma < 10.0 ? 1e-7 : 1e-9));
+  }
+}
+
+TEST_CASE("runs are the same bits in all instruction sets, and go on after a restore") {
+  constexpr std::size_t d = 5;
+  constexpr std::size_t rounds = 300;
+  const auto rows = gaussians(rounds * d, 31);
+  const std::vector<double> labels(rounds, 1.0);
+  std::string expected;
+  for (const std::string& name : instruction_sets()) {
+    simd::select(name);
+    const auto whole = leader(d, rounds, 5.0, 0.1);
+    whole->run(whole->enter(), rows.data(), labels.data(), rounds, nullptr, nullptr, nullptr);
+    Archive archive;
+    whole->write(archive);
+    const std::string state = archive.take();
+    if (expected.empty()) expected = state;
+    CHECK(state == expected);
+  }
+  simd::select("auto");
+  const auto half = leader(d, rounds, 5.0, 0.1);
+  half->run(half->enter(), rows.data(), labels.data(), 151, nullptr, nullptr, nullptr);
+  Archive archive;
+  half->write(archive);
+  const std::string state = archive.take();
+  const auto again = leader(d, rounds, 5.0, 0.1);
+  ArchiveReader reader(state);
+  again->read(reader);
+  reader.finish();
+  again->run(again->enter(), rows.data() + 151 * d, labels.data(), rounds - 151, nullptr, nullptr,
+             nullptr);
+  Archive last;
+  again->write(last);
+  CHECK(last.take() == expected);
+  CHECK_THROWS_AS(again->observe(rounds, rows.data(), 0.0), HorizonExceeded);
+  for (std::size_t cut = 0; cut < state.size(); cut += 64) {
+    const auto other = leader(d, rounds, 5.0, 0.1);
+    ArchiveReader part(std::string_view(state).substr(0, cut));
+    CHECK_THROWS_AS(other->read(part), StateError);
+  }
+}

@@ -1,0 +1,235 @@
+"""The compiled engine of continuous multiplicative weights: edge cases, protocol, bad input."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpoco import _core
+from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
+
+_spec = importlib.util.spec_from_file_location(
+    "comw_reference", Path(__file__).with_name("comw_reference.py")
+)
+reference = importlib.util.module_from_spec(_spec)
+sys.modules["comw_reference"] = reference  # dataclasses look their module up
+_spec.loader.exec_module(reference)
+engine, linear, glm, interval, ball, quadratic, anchored = (
+    reference.engine, reference.linear, reference.glm, reference.interval, reference.ball,
+    reference.quadratic, reference.anchored,
+)  # fmt: skip
+
+RNG = np.random.default_rng(5)
+
+
+# ---- constants, zero losses, short runs ----------------------------------------------------------
+
+
+def box_at(centre, d=1):
+    return _core.Box(np.full(d, centre - 1.0), np.full(d, centre + 1.0))
+
+
+@pytest.mark.parametrize("coupling", ["density_ratio", "dartboard", "anchored", "scheduled"])
+def test_constants_do_not_matter(coupling):
+    """A domain moved away from 0 adds a constant to every linear loss: the same run, moved."""
+    rounds = 300
+    x = RNG.uniform(-1, 1, size=(rounds, 1))
+    settings = anchored(
+        rounds, coupling=coupling, factor_range=2.0, forced_switch=0.05, inverse_temperature=0.1,
+        regularization=10.0, clip_high=0.5, clip_low=0.5,
+    )  # fmt: skip
+    if coupling == "scheduled":
+        settings["forced_switch"] = 1.0
+    here = reference.play(engine(box_at(0.0), linear(), **settings), x)
+    there = reference.play(engine(box_at(1024.0), linear(), **settings), x)
+    assert np.array_equal(here.changed, there.changed)
+    assert here.changed.sum() > 5
+    np.testing.assert_allclose(there.decisions - 1024.0, here.decisions, atol=1e-10)
+
+
+def test_zero_losses_are_always_kept_by_the_dartboard():
+    learner = engine(
+        interval(), linear(), coupling="dartboard", rounds=100, forced_switch=0.0, factor_range=2.0
+    )
+    out = reference.play(learner, np.zeros((100, 1)))
+    assert learner.switches == 0
+    assert not out.changed.any()
+    assert np.ptp(out.decisions) == 0.0
+    assert learner.nonprivate_log_factor() == 0.0
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 7])
+def test_no_decision_in_the_last_block(rounds):
+    """A block at least as long as the run: one draw, whatever the coupling."""
+    for coupling in ("density_ratio", "dartboard", "anchored", "scheduled"):
+        settings = anchored(rounds, coupling=coupling, factor_range=2.0, block=rounds)
+        settings["forced_switch"] = 1.0
+        out = reference.play(engine(interval(), linear(), **settings), np.ones((rounds, 1)))
+        assert not out.changed.any()
+        assert np.ptp(out.decisions) == 0.0
+        np.testing.assert_allclose(out.losses, out.decisions[:, 0])
+
+
+def test_switches_happen_at_the_ends_of_blocks_only():
+    learner = engine(
+        ball(3), linear(3), coupling="scheduled", rounds=20, block=6, forced_switch=1.0
+    )
+    out = reference.play(learner, RNG.normal(size=(20, 3)))
+    assert np.flatnonzero(out.changed).tolist() == [5, 11, 17]
+    moved = np.flatnonzero(np.any(np.diff(out.decisions, axis=0) != 0, axis=1))
+    assert moved.tolist() == [5, 11, 17]
+
+
+def test_released_points_lie_on_a_grid_inside_the_domain():
+    beta, lam = 0.3, 7.0
+    learner = engine(
+        interval(1.0, 2), linear(2), coupling="scheduled", rounds=200, forced_switch=1.0,
+        inverse_temperature=beta, regularization=lam,
+    )  # fmt: skip
+    grid = 2.0 ** (np.floor(np.log2(1.0 / np.sqrt(beta * lam))) - 12)
+    for t in range(200):
+        x, u = learner.decision(), learner.nonprivate_point()
+        assert np.array_equal(x / grid, np.round(x / grid))
+        assert np.all(np.abs(x) <= 1.0)
+        assert np.all(np.abs(x - u) <= 0.5 * grid)
+        learner.observe_gradient(t, np.array([1.0, 0.3]))
+
+
+@pytest.mark.parametrize("domain", [ball(3), _core.LpBall(3, 1.5, 1.0), _core.Simplex(3, 2.0)])
+def test_released_points_lie_in_the_domain(domain):
+    learner = engine(
+        domain, linear(3), coupling="scheduled", rounds=60, forced_switch=1.0,
+        inverse_temperature=3.0, regularization=0.01,
+    )  # fmt: skip
+    out = reference.play(learner, np.tile([1.0, 0.2, 0.0], (60, 1)))
+    assert all(domain.contains(x, 1e-12) for x in out.decisions)
+    assert out.decisions[-1][0] < out.decisions[0][0]
+
+
+# ---- protocol ------------------------------------------------------------------------------------
+
+
+def test_order_and_horizon():
+    learner = engine(interval(), linear(), rounds=2, factor_range=2.0)
+    with pytest.raises(RoundOrderError):
+        learner.observe_gradient(1, np.ones(1))
+    learner.observe_gradient(0, np.ones(1))
+    with pytest.raises(RoundOrderError):
+        learner.observe_gradient(0, np.ones(1))
+    with pytest.raises(ValueError, match="takes no"):
+        learner.observe(1, np.ones(1), 0.0)
+    assert (learner.round, learner.horizon) == (1, 2)
+    learner.observe_gradient(1, np.ones(1))
+    state = learner.state()
+    with pytest.raises(HorizonExceeded):
+        learner.observe_gradient(2, np.full(1, np.nan))
+    with pytest.raises(HorizonExceeded):
+        reference.play(learner, np.ones((1, 1)))
+    assert learner.state() == state
+
+
+@pytest.mark.parametrize(
+    ("settings", "losses"),
+    [
+        ({"coupling": "scheduled", "forced_switch": 0.5}, linear()),
+        ({"coupling": "maximal", "forced_switch": 0.5}, linear()),
+        ({"coupling": "maximal", "forced_switch": 0.0, "block": 2}, linear()),
+        ({"coupling": "dartboard"}, linear()),
+        ({"coupling": "dartboard", "factor_range": 2.0}, linear(unbounded=True)),
+        ({"coupling": "density_ratio"}, glm("logistic")),
+        ({"coupling": "density_ratio", "clip_high": -1.0}, linear()),
+        ({"coupling": "density_ratio"}, quadratic(1, unbounded=False)),
+        (anchored(10, anchors=0), linear()),
+        (anchored(10, clip_low=0.1), linear()),
+        (anchored(10, lipschitz=0.0), linear()),
+        (anchored(10, clip_error=0.0), linear()),
+        ({"factor_range": 1.0, "inverse_temperature": 0.0}, linear()),
+        ({"factor_range": 1.0, "regularization": np.inf}, linear()),
+        ({"factor_range": 1.0, "block": 0}, linear()),
+        ({"factor_range": 1.0, "forced_switch": 1.5}, linear()),
+        ({"coupling": "unheard"}, linear()),
+    ],
+)
+def test_settings_are_checked(settings, losses):
+    with pytest.raises(ValueError):  # noqa: PT011 - the classes of settings are many
+        engine(interval(), losses, **{"rounds": 10, **settings})
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("coupling", ["density_ratio", "dartboard", "anchored", "scheduled"])
+def test_malformed_records_are_zero_losses(bad, coupling):
+    rounds = 50
+    x = RNG.uniform(-1, 1, size=(rounds, 2))
+    zero, broken = x.copy(), x.copy()
+    zero[10:20] = 0.0
+    broken[10:20, 1] = bad
+    settings = anchored(rounds, coupling=coupling, factor_range=3.0)
+    settings["forced_switch"] = 1.0 if coupling == "scheduled" else 0.1
+    runs = [reference.play(engine(ball(2), linear(2), **settings), each) for each in (zero, broken)]
+    assert np.array_equal(runs[0].decisions, runs[1].decisions)
+    assert np.array_equal(runs[0].losses, runs[1].losses)
+
+
+# ---- custom losses -------------------------------------------------------------------------------
+
+
+class Square:
+    def __init__(self, at, weight=0.1):
+        self.at, self.weight = at, weight
+
+    def value(self, x):
+        return self.weight * float((x[0] - self.at) ** 2)
+
+    def gradient(self, x):
+        return 2.0 * self.weight * (x - self.at)
+
+    def hessian(self, x):
+        return np.full((1, 1), 2.0 * self.weight)
+
+
+class Failing(Square):
+    def value(self, x):
+        raise RuntimeError("no value")
+
+
+def custom(rounds=20, **settings):
+    return engine(
+        interval(), {"kind": "custom", "unbounded": False}, rounds=rounds,
+        **{"coupling": "dartboard", "factor_range": 5.0, **settings},
+    )  # fmt: skip
+
+
+def test_custom_losses_follow_the_same_rule():
+    learner = custom(inverse_temperature=0.5)
+    for t in range(12):
+        u = learner.nonprivate_point()[0]
+        learner.observe_custom(t, Square(0.3))
+        # The lower bound is the tangent's at the centre: .1 (.09) - .06.
+        want = -0.5 * (0.1 * (u - 0.3) ** 2 - (0.009 - 0.06))
+        assert learner.nonprivate_log_factor() == pytest.approx(want, abs=1e-12)
+
+
+def test_a_loss_without_methods_leaves_the_state_alone():
+    learner = custom()
+    with pytest.raises(TypeError, match="methods"):
+        learner.observe_custom(0, object())
+    learner.observe_custom(0, Square(0.0))
+    assert learner.round == 1
+
+
+def test_a_loss_that_fails_in_the_round_ends_the_learner():
+    learner = custom()
+    with pytest.raises(RuntimeError, match="no value"):
+        learner.observe_custom(0, Failing(0.0))
+    for action in (
+        learner.decision,
+        learner.state,
+        lambda: learner.observe_custom(0, Square(0.0)),
+        lambda: learner.observe_custom(1, Square(0.0)),
+    ):
+        with pytest.raises(StateError, match="broken off"):
+            action()

@@ -1,0 +1,202 @@
+"""State of the compiled engine: exact resume after every round, and nothing impossible is read."""
+
+from __future__ import annotations
+
+import importlib.util
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpoco import _core
+from dpoco.errors import StateError
+
+_spec = importlib.util.spec_from_file_location(
+    "comw_reference", Path(__file__).with_name("comw_reference.py")
+)
+reference = importlib.util.module_from_spec(_spec)
+sys.modules["comw_reference"] = reference  # dataclasses look their module up
+_spec.loader.exec_module(reference)
+engine, linear, glm, interval, ball, quadratic, anchored = (
+    reference.engine, reference.linear, reference.glm, reference.interval, reference.ball,
+    reference.quadratic, reference.anchored,
+)  # fmt: skip
+
+T, D = 36, 3
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(T, D)), RNG.uniform(-1, 1, size=T)
+MATRICES = np.einsum("ti,tj->tij", X, X)
+
+WARM = {"inverse_temperature": 0.2, "regularization": 4.0, "forced_switch": 0.2}
+CONFIGURATIONS = {
+    "dartboard": (ball(D), linear(D), {**WARM, "factor_range": 2.0, "block": 2}),
+    "dartboard glm": (interval(1.0, D), glm("logistic", D), {**WARM, "factor_range": 4.0}),
+    "ratio box": (
+        interval(1.0, D), linear(D),
+        {**WARM, "coupling": "density_ratio", "clip_high": 0.1, "clip_low": 0.1, "block": 3},
+    ),
+    "ratio ball": (
+        ball(D), linear(D),
+        {**WARM, "coupling": "density_ratio", "clip_high": 0.1, "clip_low": 0.1},
+    ),
+    "ratio squared": (
+        interval(1.0, D), glm("squared", D, unbounded=True),
+        {**WARM, "coupling": "density_ratio", "clip_high": 0.1, "clip_low": 0.1},
+    ),
+    "ratio matrix": (
+        interval(1.0, D), quadratic(D),
+        {**WARM, "coupling": "density_ratio", "clip_high": 0.1, "clip_low": 0.1},
+    ),
+    "anchored": (ball(D), linear(D), anchored(T, forced_switch=0.3)),
+    "anchored glm": (_core.Simplex(D, 1.0), glm("huber", D), anchored(T, forced_switch=0.3)),
+    "scheduled": (
+        _core.LpBall(D, 1.5, 1.0), linear(D),
+        {**WARM, "coupling": "scheduled", "forced_switch": 1.0, "block": 4, "max_switches": 4},
+    ),
+    "maximal": (
+        interval(1.0, D), linear(D),
+        {**WARM, "coupling": "maximal", "forced_switch": 0.0, "inverse_temperature": 2.0},
+    ),
+}  # fmt: skip
+
+
+def make(name, **changes):
+    domain, losses, own = CONFIGURATIONS[name]
+    return engine(domain, losses, **{"rounds": T, **own, **changes})
+
+
+def step(learner, name, t):
+    kind = CONFIGURATIONS[name][1]["kind"]
+    if kind == "linear":
+        learner.observe_gradient(t, X[t])
+    elif kind == "glm":
+        learner.observe(t, X[t], Y[t])
+    else:
+        learner.observe_quadratic(t, MATRICES[t], X[t])
+
+
+@pytest.mark.parametrize("name", list(CONFIGURATIONS))
+def test_resume_is_exact_after_every_round(name):
+    whole, resumed = make(name), make(name)
+    for t in range(T):
+        state = resumed.state()
+        # The key comes with the state.
+        resumed = make(name, key=bytes(32), stream=9)
+        resumed.restore(state)
+        assert resumed.state() == state
+        assert resumed.round == whole.round == t
+        assert resumed.switches == whole.switches
+        assert np.array_equal(resumed.decision(), whole.decision())
+        step(whole, name, t)
+        step(resumed, name, t)
+        assert resumed.nonprivate_log_factor() == whole.nonprivate_log_factor()
+        assert resumed.nonprivate_log_change() == whole.nonprivate_log_change()
+    assert resumed.state() == whole.state()
+    assert whole.switches > 2
+
+
+@pytest.mark.parametrize("name", ["dartboard", "dartboard glm", "ratio box", "anchored glm"])
+def test_run_equals_single_rounds(name):
+    single, many = make(name), make(name)
+    labels = None if CONFIGURATIONS[name][1]["kind"] == "linear" else Y
+    parts = [
+        reference.play(many, X[a:b], None if labels is None else labels[a:b])
+        for a, b in ((0, 0), (0, 5), (5, 6), (6, T))
+    ]
+    decisions = np.vstack([part.decisions for part in parts])
+    changed = np.concatenate([part.changed for part in parts])
+    for t in range(T):
+        assert np.array_equal(single.decision(), decisions[t])
+        before = single.switches
+        step(single, name, t)
+        assert single.switches - before == changed[t]
+    assert single.state() == many.state()
+
+
+@pytest.mark.parametrize("name", list(CONFIGURATIONS))
+def test_truncated_and_long_states_are_refused(name):
+    learner = make(name)
+    for t in range(5):
+        step(learner, name, t)
+    state = learner.state()
+    for bad in (b"", state[:8], state[: len(state) // 2], state[:-1], state[:-8], state + bytes(8)):
+        with pytest.raises(StateError):
+            make(name).restore(bad)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"inverse_temperature": 0.3}, {"regularization": 5.0}, {"coupling": "scheduled",
+     "forced_switch": 1.0}, {"rounds": 8}, {"max_switches": 0}, {"block": 7}],
+)  # fmt: skip
+def test_states_of_other_settings_are_refused(changes):
+    learner = make("dartboard", rounds=T)
+    for t in range(20):
+        step(learner, "dartboard", t)
+    assert learner.switches > 0
+    with pytest.raises(StateError):
+        make("dartboard", **changes).restore(learner.state())
+
+
+def words(state):
+    return list(struct.unpack(f"<{len(state) // 8}Q", state))
+
+
+def packed(values):
+    return struct.pack(f"<{len(values)}Q", *values)
+
+
+# Words: coupling, beta, lam; round, switches, uniforms, log stay; round of the draw; n, then u.
+ROUND, SWITCHES, LOG_STAY, DRAWN, POINT = 3, 4, 6, 7, 9
+
+
+def bits(x):
+    return struct.unpack("<Q", struct.pack("<d", x))[0]
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        (ROUND, T + 1), (ROUND, 2**63), (SWITCHES, 2**40), (SWITCHES, 0), (LOG_STAY, bits(0.5)),
+        (LOG_STAY, bits(np.nan)), (DRAWN, 3), (DRAWN, T), (DRAWN, 0), (POINT, bits(np.nan)),
+        (POINT, bits(np.inf)), (POINT, bits(1.5)), (POINT - 1, D + 1),
+    ],
+)  # fmt: skip
+def test_impossible_states_are_refused(word, value):
+    learner = make("dartboard")
+    for t in range(13):
+        step(learner, "dartboard", t)
+    state = words(learner.state())
+    assert (state[ROUND], state[SWITCHES]) == (13, learner.switches)
+    assert state[POINT : POINT + D] == [bits(x) for x in learner.nonprivate_point()]
+    state[word] = value
+    with pytest.raises(StateError):
+        make("dartboard").restore(packed(state))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    name=st.sampled_from(sorted(CONFIGURATIONS)),
+    at=st.integers(0, 10**6),
+    flip=st.integers(1, 255),
+)
+def test_damaged_states_are_refused_or_play_on(name, at, flip):
+    """The frame's checksum refuses them first; behind it nothing may crash."""
+    learner = make(name)
+    for t in range(4):
+        step(learner, name, t)
+    state = bytearray(learner.state())
+    state[at % len(state)] ^= flip
+    other = make(name)
+    try:
+        other.restore(bytes(state))
+    except StateError:
+        return
+    domain = CONFIGURATIONS[name][0]
+    unbounded = CONFIGURATIONS[name][1]["unbounded"]
+    assert np.all(np.isfinite(other.decision()))
+    assert unbounded or domain.contains(other.decision(), 1e-6)
