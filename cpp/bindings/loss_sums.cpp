@@ -109,13 +109,26 @@ class ObjectSum final : public LossSum {
     return u;
   }
 
+  // Errors of conversion would quote what they could not convert.
   static double value_of(const py::object& loss, const py::object& x) {
-    const auto value = py::float_(loss.attr("value")(x)).cast<double>();
+    const py::object given = loss.attr("value")(x);
+    const double value = PyFloat_AsDouble(given.ptr());
+    if (value == -1.0 && PyErr_Occurred() != nullptr) {
+      PyErr_Clear();
+      throw py::type_error("a loss's value must be a real number");
+    }
     return std::isfinite(value) ? value : 0.0;
   }
-  // `as` has the expected number of entries.
+  // Whether every entry is finite.
   static bool read_array(const py::object& given, std::vector<double>& out, const char* name) {
-    const auto array = py::array_t<double, py::array::c_style | py::array::forcecast>(given);
+    using Doubles = py::array_t<double, py::array::c_style | py::array::forcecast>;
+    const py::array any = py::array::ensure(given);
+    const bool real = any && std::string("fiub").find(any.dtype().kind()) != std::string::npos;
+    const Doubles array = real ? Doubles::ensure(any) : Doubles();
+    if (!real || !array) {
+      PyErr_Clear();
+      throw py::type_error(std::string(name) + " must be an array of real numbers");
+    }
     expect_size(array, out.size(), name);
     std::copy(array.data(), array.data() + array.size(), out.begin());
     return std::all_of(out.begin(), out.end(), [](double each) { return std::isfinite(each); });

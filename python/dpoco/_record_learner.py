@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpoco import domains, losses
 from dpoco._learner import OnlineLearner, Progress
-from dpoco._validation import choice, float_array, number, refuse_contradictions
+from dpoco._validation import choice, float_array, number
 from dpoco.accounting import Budget, Guarantee
 from dpoco.random import Source
 from dpoco.trace import Trace
@@ -66,7 +66,7 @@ class RecordLearner(OnlineLearner):
             raise TypeError(f"parameters must be {self._parameters_class.__name__}")
         else:
             defaults = signature(constructed).parameters
-            refuse_contradictions(arguments, parameters, self._restated, defaults)
+            self._check_restated(arguments, parameters, defaults)
             if budget is not None:
                 self._accountant.guarantee(domain, loss, parameters, budget=budget).require(budget)
         origin = Source() if source is None else source

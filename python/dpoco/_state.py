@@ -15,7 +15,7 @@ import os
 import struct
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -176,10 +176,17 @@ class Stateful:
         expected = signature(cls).parameters
         if arguments.keys() != expected.keys():
             raise StateError("state is corrupt: it describes other arguments")
-        refuse_contradictions(arguments, parameters, cls._restated, expected)
+        cls._check_restated(arguments, parameters, expected)
         self = cls.__new__(cls)
         self._set_up(arguments, parameters, bool(header["seeded"]), _REPLACED_CLAIM)
         return self
+
+    @classmethod
+    def _check_restated(
+        cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
+    ) -> None:
+        """Raise unless the arguments that `parameters` fix, too, agree with them."""
+        refuse_contradictions(arguments, parameters, cls._restated, defaults)
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

@@ -17,7 +17,6 @@ from dpoco._validation import (
     float_array,
     positive_float,
     positive_int,
-    refuse_contradictions,
 )
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting import continual_sum as norms
@@ -160,7 +159,7 @@ class ContinualSum(Stateful):
             raise TypeError("parameters must be ContinualSumParameters")
         else:
             defaults = signature(ContinualSum).parameters
-            refuse_contradictions(arguments, parameters, self._restated, defaults)
+            self._check_restated(arguments, parameters, defaults)
             if budget is not None:
                 accountant.guarantee(parameters, budget=budget).require(budget)
         origin = Source() if source is None else source

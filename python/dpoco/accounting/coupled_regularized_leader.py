@@ -296,7 +296,8 @@ def _conditions(
     texts = [regret_condition(p)]
     if problem.family != "linear":
         texts.append(
-            "each minimiser is exact up to a residual of 1e-9 noise scales, which no theorem covers"
+            "each minimiser is exact up to a residual of 1e-9 noise scales, or to what rounding "
+            "of the decision leaves close to the boundary, which no theorem covers"
         )
     if p.private and curvature_of(p) > _LARGE_CURVATURE:
         texts.append(

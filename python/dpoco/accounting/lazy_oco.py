@@ -197,7 +197,8 @@ def _leader_noise(setting: LeaderSetting, name: str, eta: float, share: float) -
 
     def excess(log_g: float) -> float:
         high, low = setting.lazy_widths(eta, math.exp(log_g))
-        return math.log((high + low) / width)
+        # Laws may be so close that their window is empty.
+        return math.log(max(high + low, 1e-300) / width)
 
     if excess(math.log(1e-12)) > 0.0:
         return None

@@ -124,22 +124,30 @@ class QuadraticLoss(Loss):
         pairs = _rounds(matrices, vectors, domain.dimension, False)
         factors = np.zeros(pairs[0].shape[0])
         radius = domain.radius_from_center()
-        for t, (given, vector) in enumerate(zip(*pairs, strict=True)):
-            if not (np.isfinite(given).all() and np.isfinite(vector).all()):
-                continue
-            matrix = 0.5 * given + 0.5 * given.T
-            spectrum = np.linalg.eigvalsh(matrix)
-            most = float(spectrum[-1])
-            if float(spectrum[0]) < _CONVEX * max(most, 0.0):
-                continue
-            scale = 1.0
-            if most > self.smoothness_bound:
-                scale = _RESERVE * self.smoothness_bound / most
-            reach = most * radius + float(np.linalg.norm(matrix @ domain.center - vector))
-            if scale * reach > self.lipschitz_bound:
-                scale = _RESERVE * self.lipschitz_bound / reach
-            factors[t] = scale if math.isfinite(scale) else 0.0
+        with np.errstate(all="ignore"):  # a round out of range counts as zero, silently
+            for t, (given, vector) in enumerate(zip(*pairs, strict=True)):
+                if np.isfinite(given).all() and np.isfinite(vector).all():
+                    factors[t] = self._scale(domain.center, radius, given, vector)
         return factors
+
+    def _scale(
+        self, center: FloatArray, radius: float, given: FloatArray, vector: FloatArray
+    ) -> float:
+        matrix = 0.5 * given + 0.5 * given.T
+        try:
+            spectrum = np.linalg.eigvalsh(matrix)
+        except np.linalg.LinAlgError:
+            return 0.0
+        most = float(spectrum[-1])
+        if not float(spectrum[0]) >= _CONVEX * max(most, 0.0):
+            return 0.0
+        scale = 1.0
+        if most > self.smoothness_bound:
+            scale = _RESERVE * self.smoothness_bound / most
+        reach = most * radius + float(np.linalg.norm(matrix @ center - vector))
+        if scale * reach > self.lipschitz_bound:
+            scale = _RESERVE * self.lipschitz_bound / reach
+        return scale if math.isfinite(scale) else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Parameters as a JSON-able dict; :func:`dpoco.losses.from_dict` restores them exactly."""

@@ -154,7 +154,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
             "sampler_tolerance": p.sampler_tolerance or 1e-12,
             "factor_range": p.factor_range,
             "anchors": p.anchors,
-            "clip_error": p.forced_switch / (2.0 * p.block * p.horizon),
+            "clip_error": _clip_error(p),
             "smoothness": smoothness,
         }
         return _core.ContinuousMultiplicativeWeights(
@@ -166,3 +166,11 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         """Everything calibration fixed: temperature, regulariser, coupling, cap, regret bound."""
         parameters: ContinuousMultiplicativeWeightsParameters = self._parameters
         return parameters
+
+
+def _clip_error(p: ContinuousMultiplicativeWeightsParameters) -> float:
+    """Return the total variation that clipping may add to a round's law."""
+    if p.forced_switch > 0.0:
+        return p.forced_switch / (2.0 * p.block * p.horizon)
+    # Without forced switches errors add up over the rounds.
+    return 1.0 / (p.horizon * max(p.horizon - 1.0, 1.0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpoco import _core, domains, losses
 from dpoco._learner import Progress
 from dpoco._record_learner import RecordLearner
-from dpoco._validation import float_array
+from dpoco._validation import float_array, refuse_contradictions
 from dpoco.accounting import Budget
 from dpoco.trace import Trace
 
@@ -23,6 +23,22 @@ FloatArray = NDArray[np.float64]
 
 class CoupledLearner(RecordLearner):
     """Base of the learners whose decision is kept for many rounds by a private coupling."""
+
+    def _begin(self, constructed: type, arguments: dict[str, Any]) -> None:
+        if arguments["parameters"] is not None and arguments["max_switches"] is not None:
+            raise ValueError("max_switches is for calibration: leave it out beside parameters")
+        super()._begin(constructed, arguments)
+
+    @classmethod
+    def _check_restated(
+        cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
+    ) -> None:
+        # Calibration answers a budget that buys no learning with one constant decision, whatever
+        # coupling and block were asked for.
+        constant = parameters.private and parameters.max_switches == 0
+        free = ("coupling", "block") if constant else ()
+        names = tuple(name for name in cls._restated if name not in free)
+        refuse_contradictions(arguments, parameters, names, defaults)
 
     def _rule_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
         """Return what both engines are built from."""
@@ -94,6 +110,8 @@ class CoupledLearner(RecordLearner):
             super().observe(record, label)
 
     def _observe_custom(self, record: Any, turn: int, decision: FloatArray) -> None:
+        if not all(hasattr(record, name) for name in ("value", "gradient", "hessian")):
+            raise TypeError("a custom loss must have methods value, gradient and hessian")
         if self._raises:
             gradient = self._vector("gradient", record.gradient(decision))
             self._refuse_violations(gradient[None, :], None)
