@@ -7,9 +7,12 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 
+import comw_cases
+import ctrl_cases
 import noisy_ftrl_cases
 import numpy as np
 import numpy_loops
+import sampler_cases
 from measurement import Row, available_sets, compare, rate
 from numpy.typing import NDArray
 
@@ -39,6 +42,9 @@ def run(*, quick: bool, pairs: int) -> list[Row]:
         loop_sum_rows(pairs, ENTRIES // (4 * shrink)),
         learner_rows(pairs, shrink),
         noisy_ftrl_cases.rows(pairs, shrink),
+        ctrl_cases.rows(pairs, shrink),
+        comw_cases.rows(pairs, shrink),
+        sampler_cases.sampler_rows(pairs, shrink),
         memory_rows(),
     ):
         rows.extend(part)

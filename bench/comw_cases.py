@@ -152,6 +152,17 @@ def records(rounds: int, d: int) -> FloatArray:
     return rows
 
 
+def play_calibrated(
+    calibrated: dpoco.oco.ContinuousMultiplicativeWeights, gradients: FloatArray
+) -> None:
+    # Not `clone`, which would calibrate again.
+    fresh = type(calibrated)(
+        calibrated.domain, calibrated.loss, horizon=calibrated.horizon, budget=None,
+        parameters=calibrated.parameters,
+    )  # fmt: skip
+    fresh.run(gradients, record_decisions=False)
+
+
 def rows(pairs: int, shrink: int) -> Iterator[Row]:
     check_competitor()
     d = 10
@@ -166,6 +177,25 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
                 units=len(gradients),
                 repetitions=pairs,
                 target=1e6 if shape == "box" else 1e5,
+            )
+    budget, horizon = dpoco.Budget(1.0, 1e-6), len(gradients)
+    sets = {
+        "box": dpoco.domains.Box(-np.ones(d), np.ones(d)),
+        "ball": dpoco.domains.LpBall(d, 2.0, 1.0),
+    }
+    loss = dpoco.losses.LinearLoss(1.0, gradient_bound_l2=1.0)
+    for shape, whole in sets.items():
+        for coupling in ("auto", "density_ratio"):
+            calibrated = dpoco.oco.ContinuousMultiplicativeWeights(
+                whole, loss, horizon=horizon, budget=budget, coupling=coupling
+            )
+            yield rate(
+                title,
+                f"linear losses, {shape}, calibrated (epsilon = 1), {coupling}, d = {d}",
+                partial(play_calibrated, calibrated, gradients),
+                units=horizon,
+                repetitions=pairs,
+                target=1e6 if shape == "box" and coupling == "auto" else 1e5,
             )
     few = 2000 // min(shrink, 10)
     labels = (gradients[:few].sum(axis=1) > 0).astype(float)

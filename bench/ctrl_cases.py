@@ -1,7 +1,5 @@
 """The coupled regularised leader against NumPy and Numba implementations of the same algorithm.
 
-Usage: python bench/ctrl_cases.py [rounds] [repetitions]
-
 The competitors get what makes ours fast and does not depend on the language: the gradient at the
 kept point and its factorised Hessian from one round to the next, the barrier solved apart from the
 losses along a path of weights, quasi-Newton steps that look at the losses once, and one Hessian of
@@ -11,21 +9,15 @@ the losses per switch. Their noise is NumPy's, which is not cryptographic.
 from __future__ import annotations
 
 import math
-import os
-import statistics
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ[_name] = "1"
+import numpy as np
+from measurement import Row, compare
+from numpy.typing import NDArray
 
-import numpy as np  # noqa: E402
-from numpy.typing import NDArray  # noqa: E402
-
-import dpoco  # noqa: E402
-from dpoco import _core  # noqa: E402
+import dpoco
+from dpoco import _core
 
 try:
     from numba import njit
@@ -245,35 +237,27 @@ def build(compiled):
     return play
 
 
-def main(rounds: int = 100_000, repetitions: int = 3) -> None:
-    rows, labels = stream(rounds)
+def rows(pairs: int, shrink: int) -> Iterator[Row]:
+    rounds = 100_000 // shrink
+    features, labels = stream(rounds)
     generator = np.random.default_rng(2)
     normals = generator.standard_normal((CAP + 1, DIMENSION))
     uniforms = generator.random(rounds)
     own = weight(rounds)
-    players: dict[str, Callable[[FloatArray, FloatArray], int]] = {"dpoco": ours}
-    for name, compiled in (("NumPy", False), ("Numba", True)):
-        if njit is not None or not compiled:
-            players[name] = partial(build(compiled), normals=normals, uniforms=uniforms, w=own)
-    seconds: dict[str, list[float]] = {name: [] for name in players}
-    switches = {}
-    for player in players.values():
-        player(rows[:500], labels[:500])  # caches warm, loops compiled
-    for _ in range(repetitions):  # interleaved, so that the machine's moods meet all
-        for name, player in players.items():
-            start = time.process_time()
-            switches[name] = player(rows, labels)
-            seconds[name].append(time.process_time() - start)
-    mine = statistics.median(seconds["dpoco"])
-    print(f"logistic loss, d = {DIMENSION}, T = {rounds:,}; CPU seconds, median of {repetitions}")
-    for name, times in seconds.items():
-        middle = statistics.median(times)
-        per_switch = 1e3 * middle / max(switches[name], 1)
-        print(
-            f"  {name:6s} {middle:8.2f} s, {switches[name]} switches, {per_switch:.2f} ms a switch,"
-            f" {middle / mine:.2f} x"
+    for name, compiled, target in (("NumPy", False, 4.0), ("Numba", True, 2.0)):
+        if compiled and njit is None:
+            continue
+        theirs = partial(build(compiled), normals=normals, uniforms=uniforms, w=own)
+        if compiled:
+            theirs(features[:500], labels[:500])  # compile
+        yield compare(
+            "CoupledRegularizedLeader.run, logistic loss (ns per round)",
+            f"d = {DIMENSION}, T = {rounds:,}, against {name}",
+            partial(ours, features, labels),
+            partial(theirs, features, labels),
+            against=name,
+            units=rounds,
+            pairs=min(pairs, 3),  # a pair takes seconds
+            instruction_set=dpoco.random.instruction_set(),
+            target=target,
         )
-
-
-if __name__ == "__main__":
-    main(*(int(each) for each in sys.argv[1:3]))

@@ -36,6 +36,8 @@ def effective_size(chain: FloatArray) -> float:
     for column in (chain - chain.mean(axis=0)).T:
         spectrum = np.fft.rfft(column, 2 * n)
         correlation = np.fft.irfft(spectrum * spectrum.conj())[:n]
+        if correlation[0] <= 0.0:  # the chain never moved
+            return 1.0
         correlation /= correlation[0]
         pairs = correlation[1 : n - 1 : 2] + correlation[2:n:2]
         negative = np.nonzero(pairs < 0)[0]
