@@ -43,6 +43,11 @@ class RecordLearner(OnlineLearner):
     _batch: int = 1  # rounds per decision
     _raises: bool  # on_violation="raise"
 
+    @property
+    def _width(self) -> int:
+        """Size of a round's work, in entries: what a chunk of a long run is measured by."""
+        return self._domain.dimension
+
     def _begin(self, constructed: type, arguments: dict[str, Any]) -> None:
         """Check a constructor's arguments, calibrate unless they bring parameters, and build.
 
@@ -261,7 +266,7 @@ class RecordLearner(OnlineLearner):
         with self._alone():
             self._check_rounds(rounds)  # again, now that nobody else can play
             first_round = self.round
-            for part in self._chunks(rounds, d, progress, checkpoint, checkpoint_every):
+            for part in self._chunks(rounds, self._width, progress, checkpoint, checkpoint_every):
                 self._engine.run(
                     rows[part],
                     None if targets is None else targets[part],

@@ -191,6 +191,24 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("any_problem", admissible())
 
 
+class Broken:
+    """A loss whose chosen functions misbehave."""
+
+    def __init__(self, good, **replaced):
+        self.good = good
+        self.replaced = replaced
+
+    def __getattr__(self, name):
+        return self.replaced.get(name) or getattr(self.good, name)
+
+
+def texts(error):
+    """Messages of an exception and of what it came from."""
+    while error is not None:
+        yield str(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
 @pytest.fixture(scope="session")
 def coupled():
     """The functions above, for the tests of both learners."""
@@ -200,6 +218,8 @@ def coupled():
         stream=Stream,
         softplus=Softplus,
         parse=parse,
+        broken=Broken,
+        texts=texts,
         learners=LEARNERS,
         domains=DOMAINS,
         losses=LOSSES,

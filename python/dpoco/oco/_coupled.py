@@ -40,6 +40,12 @@ class CoupledLearner(RecordLearner):
         names = tuple(name for name in cls._restated if name not in free)
         refuse_contradictions(arguments, parameters, names, defaults)
 
+    @property
+    def _width(self) -> int:
+        # A fresh draw may pass over all records so far; signals are served between chunks.
+        kept = isinstance(self._loss, losses.LogisticLoss | losses.HuberLoss)
+        return max(super()._width, 2048) if kept else super()._width
+
     def _rule_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
         """Return what both engines are built from."""
         p = self._parameters

@@ -1,0 +1,194 @@
+"""Constructor arguments and parameters of the coupled learners."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.domains import Box, LpBall, Simplex
+from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
+from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
+
+BUDGET = dpoco.Budget(4.0, 1e-4)
+T = 24
+FEW = [
+    "weights density_ratio ball linear",
+    "weights dartboard box logistic",
+    "weights anchored ball huber",
+    "weights scheduled simplex linear",
+    "leader density_ratio ball linear",
+    "leader density_ratio box logistic",
+    "leader density_ratio l3 quadratic",
+    "leader scheduled simplex squared",
+]
+CUSTOM = [
+    "weights dartboard ball custom",
+    "weights anchored box custom",
+    "leader density_ratio ball custom",
+    "leader scheduled simplex custom",
+]
+CLASSES = [ContinuousMultiplicativeWeights, CoupledRegularizedLeader]
+
+
+BALL = LpBall(3)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"horizon": 0},
+        {"horizon": -5},
+        {"horizon": 1.5},
+        {"horizon": True},
+        {"horizon": 10**13},
+        {"budget": (1.0, 1e-5)},
+        {"budget": 1.0},
+        {"domain": "ball"},
+        {"domain": Box([0.0, 0.3], [1.0, 0.3])},
+        {"domain": Simplex(1)},
+        {"loss": "logistic"},
+        {"calibration": "loose"},
+        {"coupling": "sticky"},
+        {"coupling": "maximal"},
+        {"coupling": ["scheduled"]},
+        {"block": 0},
+        {"block": 21},
+        {"block": 1.5},
+        {"relation": "add"},
+        {"unbounded": 1},
+        {"unbounded": True, "loss": SquaredLoss(1.0, 1.0)},
+        {"unbounded": True, "loss": QuadraticLoss(1.0, 1.0)},
+        {"unbounded": True, "loss": CustomLoss(1.0, 1.0)},
+        {"unbounded": True, "domain": Simplex(3)},
+        {"max_switches": 3},
+        {"max_switches": 0, "budget": None},
+        {"max_switches": -1.0, "budget": None},
+        {"max_switches": math.nan, "budget": None},
+        {"budget": None, "calibration": "paper"},
+        {"on_violation": "ignore"},
+        {"parameters": {}},
+        {"source": np.random.default_rng(0)},
+    ],
+)
+def test_bad_arguments_are_refused_at_construction(kind, options):
+    given = {"domain": BALL, "loss": LogisticLoss(1.0), "horizon": 20, "budget": BUDGET, **options}
+    with pytest.raises((ValueError, TypeError)):
+        kind(given.pop("domain"), given.pop("loss"), **given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (ContinuousMultiplicativeWeights, {"coupling": "density_ratio"}),  # logistic
+        (ContinuousMultiplicativeWeights, {"sampler": "magic"}),
+        (ContinuousMultiplicativeWeights, {"sampler": "exact", "domain": LpBall(3, 3.0)}),
+        (ContinuousMultiplicativeWeights, {"coupling": "dartboard", "unbounded": True}),
+        (ContinuousMultiplicativeWeights, {"coupling": "anchored", "unbounded": True}),
+        (ContinuousMultiplicativeWeights,
+         {"coupling": "density_ratio", "domain": Simplex(3), "loss": LinearLoss(1.0)}),
+        (CoupledRegularizedLeader, {"coupling": "dartboard"}),
+        (CoupledRegularizedLeader, {"coupling": "anchored"}),
+        (CoupledRegularizedLeader, {"domain": LpBall(3, 1.5)}),
+        (CoupledRegularizedLeader, {"domain": LpBall(3, 1.0)}),
+    ],
+)  # fmt: skip
+def test_what_a_learner_cannot_do_is_refused(kind, options):
+    test_bad_arguments_are_refused_at_construction(kind, options)
+
+
+@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"forced_switch": 0.0},
+        {"forced_switch": 1.1},
+        {"forced_switch": math.nan},
+        {"block": 0},
+        {"block": T + 1},
+        {"max_switches": -1},
+        {"max_switches": 2.0},
+        {"max_switches": None},
+        {"clip_high": -0.1},
+        {"clip_low": math.inf},
+        {"lipschitz": 0.0},
+        {"lipschitz": 0.4},
+        {"radius": 7.0},
+        {"diameter": math.inf},
+        {"dimension": 7},
+        {"coupling": "maximal"},
+        {"calibration": "none"},
+        {"relation": "add"},
+    ],
+)
+def test_bad_parameters_are_refused_at_construction(coupled, name, changes):
+    with pytest.raises((ValueError, TypeError)):
+        coupled.make(name, **changes)
+
+
+@pytest.mark.parametrize("name", ["weights scheduled ball linear", "leader scheduled ball linear"])
+def test_parameters_may_not_exceed_the_budget_beside_them(coupled, name):
+    loose = coupled.make(name).guarantee
+    fits = dpoco.Budget(loose.epsilon_at(1e-4), 1e-4)
+    assert coupled.make(name, budget=fits).guarantee.epsilon == pytest.approx(fits.epsilon)
+    with pytest.raises(dpoco.BudgetExceeded, match="over the budget"):
+        coupled.make(name, budget=dpoco.Budget(0.9 * fits.epsilon, 1e-4))
+    with pytest.raises(dpoco.BudgetExceeded):
+        coupled.make(name, budget=fits, private=False, max_switches=None)
+    assert coupled.make(name).guarantee.private  # the guarantee says what is
+
+
+@pytest.mark.parametrize(
+    "name", ["weights dartboard ball linear", "leader scheduled ball logistic"]
+)
+@pytest.mark.parametrize(
+    "restated",
+    [{"horizon": 30}, {"calibration": "paper"}, {"coupling": "density_ratio"}, {"block": 7},
+     {"relation": "zero_out"}, {"unbounded": True}],
+)  # fmt: skip
+def test_arguments_beside_parameters_must_agree(coupled, name, restated):
+    kind, _, domain, loss = coupled.parse(name)
+    p = coupled.parameters(name)
+    options = {"horizon": T, "budget": None, "parameters": p}
+    with pytest.raises(ValueError, match="contradicts"):
+        kind(domain, loss, **{**options, **restated})
+    same = {each: getattr(p, each) for each in restated}
+    assert kind(domain, loss, **{**options, **same}).parameters == p
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_a_limit_of_switches_beside_parameters_is_not_ignored(kind):
+    options = {"horizon": 50, "budget": None}
+    lazy = kind(BALL, LinearLoss(1.0), max_switches=20, **options)
+    again = kind(**lazy.get_params())
+    assert again.parameters == lazy.parameters
+    for limit in (-5.0, "many", 1.0):
+        with pytest.raises((ValueError, TypeError)):
+            kind(BALL, LinearLoss(1.0), parameters=lazy.parameters, max_switches=limit, **options)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_calibrated_learners_meet_their_budget(kind):
+    for relation in ("replace", "zero_out"):
+        learner = kind(BALL, LogisticLoss(1.0), horizon=2000, budget=BUDGET, relation=relation)
+        assert learner.guarantee.epsilon <= BUDGET.epsilon * (1 + 1e-9)
+        assert learner.guarantee.delta <= BUDGET.delta
+        assert learner.guarantee.relation == relation
+        assert learner.parameters.private
+    free = kind(BALL, LogisticLoss(1.0), horizon=2000, budget=None)
+    assert not free.guarantee.private
+    assert free.parameters.coupling == "scheduled"
+    assert free.parameters.regret_bound < learner.parameters.regret_bound
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_repr_shows_parameters_and_guarantee_and_no_data(coupled, name):
+    learner = coupled.make(name)
+    before = repr(learner)
+    coupled.stream(name, T).play(learner, 0, T)
+    assert repr(learner) == before
+    assert f"horizon={T}" in before
+    assert "epsilon" in before
