@@ -386,3 +386,12 @@ def test_caps():
             switch_cap(*arguments)
     with pytest.raises(ValueError, match="must be"):
         bernstein_cap(-1.0, 0.1)
+
+
+def test_nearly_certain_outcomes_leave_no_negative_variance():
+    """up + down - (up - down)^2 rounds below zero here."""
+    value = coupled_delta(
+        0.023818445126779712, mu=0.0006304045443178884, forced_switch=0.14922087737439932,
+        factor_floor=0.9965445477584152, later_bits=1, shift=0.0002167563297838462,
+    )  # fmt: skip
+    assert 0.0 < value < 1e-10

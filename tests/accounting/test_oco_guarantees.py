@@ -95,3 +95,45 @@ def test_inexact_draws_are_charged():
     extra = rough.delta_at(0.5) - exact.delta_at(0.5)
     assert extra == pytest.approx((1.0 + 2.718281828459045**0.5) * 999e-10, rel=0.01)
     assert not rough.certified
+
+
+def test_constants_that_nobody_checks_are_not_certified():
+    ball = LpBall(2, 2.0, 1.0)
+    budget = Budget(1.0, DELTA)
+    for module in (ctrl, comw):
+        for loss, certified in ((CustomLoss(1.0, 1.0), False), (LinearLoss(1.0), True)):
+            p = module.calibrate(ball, loss, horizon=10**4, budget=budget, coupling="scheduled")
+            if module is comw and loss == CustomLoss(1.0, 1.0):
+                p = dataclasses.replace(p, sampler="exact", sampler_tolerance=0.0)
+            assert module.guarantee(ball, loss, p, budget=budget).certified is certified
+
+
+def test_parameters_the_engine_refuses_have_no_guarantee():
+    anchored = {"coupling": "anchored", "block": 1, "forced_switch": 0.03, "anchors": 16,
+                "max_switches": 4000}  # fmt: skip
+    assert gibbs(**anchored, clip_high=0.015, clip_low=0.015).private
+    for high, low in ((0.015, 0.01), (0.0, 0.015), (0.0, 0.0)):
+        with pytest.raises(ValueError, match="one positive width"):
+            gibbs(**anchored, clip_high=high, clip_low=low)
+    for cap in (2**64, 10**30):
+        with pytest.raises(ValueError, match="max_switches"):
+            gibbs(coupling="scheduled", forced_switch=1.0, clip_high=0.0, clip_low=0.0,
+                  max_switches=cap)  # fmt: skip
+
+
+def test_the_rounding_of_normalisers_is_charged():
+    window = {"coupling": "density_ratio", "block": 4, "forced_switch": 0.2, "clip_high": 0.009,
+              "clip_low": 0.009, "max_switches": 3000}  # fmt: skip
+
+    def shift(horizon, radius):
+        domain, loss = LpBall(3, 2.0, radius), LinearLoss(1.0)
+        base = comw.calibrate(
+            domain, loss, horizon=horizon, budget=Budget(1.0, DELTA), coupling="density_ratio"
+        )
+        p = dataclasses.replace(base, inverse_temperature=1e-4, regularization=1e6, **window)
+        return comw.guarantee(domain, loss, p, budget=DELTA).coupling["shift"]
+
+    exact = 4 * 2e-10  # block times 2 g^2
+    assert shift(10**5, 1.0) == pytest.approx(exact, rel=1e-4)
+    # At 1e9 rounds the log masses reach g^2 T^2 / 2 = 5e7, good to about 1e-8.
+    assert 2e-8 < shift(10**9, 1.0) < 1e-6

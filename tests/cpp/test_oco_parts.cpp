@@ -314,6 +314,45 @@ TEST_CASE("losses over their bounds are scaled down to them") {
   }
 }
 
+TEST_CASE("no quadratic record exceeds the Lipschitz constant, not by overflow or cancellation") {
+  Vector low(2);
+  Vector high(2);
+  low << 2.0, 2.0;
+  high << 4.0, 4.0;
+  const Body body = Body::of(std::make_shared<domains::Box>(low, high), false);
+  auto sum = losses::make_quadratic_sum(body, 1.0, 1e5, body.radius());
+  Tape tape;
+  RowMatrix a(2, 2);
+  Vector b(2);
+  Vector g(2);
+  const auto steepest = [&] {
+    double most = 0.0;
+    for (const double x : {-1.0, 1.0}) {
+      for (const double y : {-1.0, 1.0}) {
+        const Vector corner = (Vector(2) << x, y).finished();
+        sum->staged_gradient(corner.data(), g.data());
+        most = g.allFinite() ? std::max(most, g.norm()) : kInfinity;
+      }
+    }
+    return most;
+  };
+  for (const double size : {1e-300, 1e-10, 1.0, 1e10, 1e100, 1e300, 0.8e308}) {
+    for (int k = 0; k < 50; ++k) {
+      a << size, -size, -size, size;
+      b << size * tape.gaussian(), size * tape.gaussian();
+      if (k % 2 == 0) b = b.cwiseSign() * std::min(2.0 * size, 1.7e308);
+      sum->stage_matrix(a.data(), b.data());
+      CHECK(steepest() <= 1.0 + 1e-12);
+      // Nearly cancelling: b close to A c.
+      const Vector centre = Vector::Constant(2, 3.0);
+      a << size, 0.3 * size, 0.3 * size, size;
+      b = a * centre + 1e-9 * size * tape.vector(2);
+      sum->stage_matrix(a.data(), b.data());
+      CHECK(steepest() <= 1.0 + 1e-12);
+    }
+  }
+}
+
 TEST_CASE("repeated rows are stored once") {
   const Body body = Body::of(std::make_shared<domains::LpBall>(2, 2.0, 1.0), false);
   const losses::RecordClipper clipper(2, 1.0, 2.0);

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpoco import _core
+import dpoco
+from dpoco import _core, _state
 from dpoco.errors import StateError
 
 _spec = importlib.util.spec_from_file_location(
@@ -200,3 +201,32 @@ def test_damaged_states_are_refused_or_play_on(name, at, flip):
     unbounded = CONFIGURATIONS[name][1]["unbounded"]
     assert np.all(np.isfinite(other.decision()))
     assert unbounded or domain.contains(other.decision(), 1e-6)
+
+
+def test_a_generator_behind_its_round_is_refused():
+    """Each draw has used as many variates as coordinates, at least."""
+    domain = dpoco.domains.Box([-1.0, -1.0], [1.0, 1.0])
+    learner = dpoco.oco.ContinuousMultiplicativeWeights(
+        domain,
+        dpoco.losses.LinearLoss(1.0),
+        horizon=1000,
+        budget=dpoco.Budget(4.0, 1e-5),
+        source=dpoco.random.Source.seeded(1),
+    )
+    learner.run(np.full((500, 2), 0.3))
+    state = learner._engine.state()
+    positions = learner._engine.variates_drawn()
+    header, _ = _state.unpack(learner._to_bytes())
+    accepted = 0
+    for kind, position in enumerate(positions):
+        if position < 10:
+            continue
+        # The positions are the last words of the state.
+        at = len(state) - 8 * (len(positions) - kind)
+        assert int.from_bytes(state[at : at + 8], "little") == position
+        rewound = state[:at] + (2).to_bytes(8, "little") + state[at + 8 :]
+        with pytest.raises(dpoco.StateError, match="another round"):
+            type(learner)._from_bytes(_state.pack(header, rewound))
+        accepted += 1
+    assert accepted >= 1
+    assert type(learner)._from_bytes(_state.pack(header, state)).round == 500

@@ -62,7 +62,7 @@ def test_the_exact_likelihood_ratio_obeys_the_guarantee(name, world):
 
 
 def claimed(case, **changes):
-    """The guarantee the same learner would have with other cases.parameters."""
+    """The guarantee the same learner would have with other parameters."""
     p = dataclasses.replace(case.learner.parameters, **changes)
     return case.learner._accountant.guarantee(cases.INTERVAL, case.learner.loss, p)
 

@@ -1,6 +1,7 @@
 #include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -10,6 +11,10 @@
 
 namespace dpoco::losses {
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Rounding must not carry a loss over its bounds.
+constexpr double kReserve = 1.0 - 1e-12;
 
 using Matrix = Eigen::Map<const RowMatrix>;
 using Point = Eigen::Map<const Vector>;
@@ -165,6 +170,7 @@ class MatrixSum final : public QuadraticSum {
         centre_(body.ambient()),
         full_(body.ambient(), body.ambient()),
         solver_(body.ambient()),
+        solver_staged_(body.dimension()),
         staged_(dimension()) {
     const Vector zero = Vector::Zero(dimension());
     body.embed(zero.data(), centre_.data());
@@ -192,14 +198,22 @@ class MatrixSum final : public QuadraticSum {
     body().pull_back(gradient.data(), staged_.slope.data());
     // The pulled-back matrix must be symmetric to the last bit, as the sum's state promises.
     staged_.matrix = (0.5 * (staged_.matrix + staged_.matrix.transpose())).eval();
+    if (!staged_.matrix.allFinite() || !staged_.slope.allFinite() ||
+        !std::isfinite(staged_.constant)) {
+      staged_ = Quadratic(dimension());
+    }
+    enforce_bounds();
   }
 
   double staged_value(const double* u) const override { return staged_.value(u); }
   void staged_gradient(const double* u, double* out) const override { staged_.gradient(u, out); }
   double staged_curvature(const double*) const override {
-    throw std::logic_error("the Hessian of a quadratic loss has no single direction");
+    if (dimension() != 1) {
+      throw std::logic_error("the Hessian of a quadratic loss has no single direction");
+    }
+    return staged_.matrix(0, 0);
   }
-  const double* staged_direction() const override { return staged_.slope.data(); }
+  const double* staged_direction() const override { return &kUnit; }
   void staged_hessian(const double*, double* out) const override {
     std::copy(staged_.matrix.data(), staged_.matrix.data() + staged_.matrix.size(), out);
   }
@@ -223,16 +237,33 @@ class MatrixSum final : public QuadraticSum {
     const double least = solver_.eigenvalues()[0];
     const double most = solver_.eigenvalues()[full_.rows() - 1];
     if (!(least >= -1e-12 * std::max(most, 0.0))) return 0.0;  // not convex
-    // Rounding must not carry the loss over its bounds.
-    constexpr double kReserve = 1.0 - 1e-12;
     double scale = 1.0;
     if (most > smoothness_) scale = kReserve * smoothness_ / most;
     if (std::isfinite(radius_)) {
       const double reach = most * radius_ + (full_ * centre_ + slope).norm();
+      if (!std::isfinite(reach)) return 0.0;
       if (scale * reach > lipschitz_) scale = kReserve * lipschitz_ / reach;
     }
-    return std::isfinite(scale) ? scale : 0.0;
+    return scale >= std::numeric_limits<double>::min() ? scale : 0.0;
   }
+
+  // What is staged obeys the bounds whatever rounding did on the way: they are read off once more.
+  void enforce_bounds() {
+    double excess = 0.0;
+    if (std::isfinite(radius_)) {
+      solver_staged_.compute(staged_.matrix, Eigen::EigenvaluesOnly);
+      const double most = solver_staged_.eigenvalues()[dimension() - 1];
+      excess = (most * radius_ + staged_.slope.norm()) / lipschitz_;
+      if (solver_staged_.info() != Eigen::Success) excess = kInfinity;
+    }
+    if (excess <= 1.0) return;
+    const double factor = std::isfinite(excess) ? kReserve / excess : 0.0;
+    staged_.matrix *= factor;
+    staged_.slope *= factor;
+    staged_.constant *= factor;
+  }
+
+  static constexpr double kUnit = 1.0;
 
   double lipschitz_;
   double smoothness_;
@@ -240,6 +271,7 @@ class MatrixSum final : public QuadraticSum {
   Vector centre_;
   RowMatrix full_;
   Eigen::SelfAdjointEigenSolver<RowMatrix> solver_;
+  Eigen::SelfAdjointEigenSolver<RowMatrix> solver_staged_;
   Quadratic staged_;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dpoco/core/errors.hpp"
+#include "dpoco/core/grid.hpp"
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::mechanisms {
@@ -27,7 +28,7 @@ ContinualSum::ContinualSum(Index dimension, std::uint64_t horizon,
     : dimension_(dimension),
       horizon_(horizon),
       noise_scale_(noise_scale),
-      grid_(noise_scale > 0.0 ? std::ldexp(1.0, std::ilogb(noise_scale) - kGridBits) : 0.0),
+      grid_(noise_scale > 0.0 ? grid_below(noise_scale, kGridBits) : 0.0),
       process_(std::move(process)),
       source_(std::move(source)),
       clipper_(std::move(clipper)),

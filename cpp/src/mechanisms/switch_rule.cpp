@@ -7,21 +7,10 @@
 #include "dpoco/simd/elementary.hpp"
 
 namespace dpoco::mechanisms {
-namespace {
-
-// log(1 + x) for x > -1, to full relative precision.
-double log_one_plus(double x) {
-  const double whole = 1.0 + x;
-  if (whole == 1.0) return x;
-  // The rounding of 1 + x is undone to first order.
-  return elementary::log(whole) * (x / (whole - 1.0));
-}
-
-}  // namespace
 
 SwitchRule::SwitchRule(SwitchSettings settings)
     : settings_(settings),
-      log_keep_(settings.forced < 1.0 ? log_one_plus(-settings.forced)
+      log_keep_(settings.forced < 1.0 ? elementary::log1p(-settings.forced)
                                       : -std::numeric_limits<double>::infinity()) {
   if (settings_.horizon < 1 || settings_.block < 1) {
     throw std::invalid_argument("horizon and block must be at least 1");

@@ -7,13 +7,6 @@
 
 namespace dpoco::oco {
 
-double log_one_plus(double x) noexcept {
-  const double whole = 1.0 + x;
-  if (whole == 1.0) return x;
-  // The rounding of 1 + x is undone to first order.
-  return elementary::log(whole) * (x / (whole - 1.0));
-}
-
 CholeskyFactor::CholeskyFactor(Index n)
     : n_(static_cast<std::size_t>(n)), u_(n_ * n_, 0.0), work_(n_, 0.0) {}
 

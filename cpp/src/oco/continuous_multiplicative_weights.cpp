@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dpoco/core/errors.hpp"
+#include "dpoco/core/grid.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "gibbs_couplings.hpp"
 
@@ -24,13 +25,6 @@ constexpr int kUnknownCurvatureBits = 8;
 // that is one over the expected number of attempts, so this many attempts change the law by less
 // than 1e-6; with laws that differ by rounding errors alone they might never end.
 constexpr int kMaxAttempts = 1 << 20;
-
-double nearest_multiple(double x, double grid) {
-  const double scaled = x / grid;  // a power of two: exact
-  constexpr double kLimit = 2251799813685248.0;
-  if (!(std::fabs(scaled) < kLimit)) return x;
-  return ((scaled + elementary::kRoundMagic) - elementary::kRoundMagic) * grid;
-}
 
 std::unique_ptr<LossSum> required(std::unique_ptr<LossSum> sum) {
   if (!sum) throw std::invalid_argument("a loss sum is required");
@@ -134,7 +128,7 @@ double ContinuousMultiplicativeWeights::grid() const {
   } else if (body.kind() != Body::Kind::space) {
     spread = std::min(spread, body.radius() / static_cast<double>(body.dimension()));
   }
-  return std::ldexp(1.0, std::ilogb(spread) - kGridBits - (unknown ? kUnknownCurvatureBits : 0));
+  return grid_below(spread, kGridBits + (unknown ? kUnknownCurvatureBits : 0));
 }
 
 void ContinuousMultiplicativeWeights::release(const double* u, double* out) {
@@ -338,10 +332,31 @@ void ContinuousMultiplicativeWeights::read(ArchiveReader& archive) {
   if (!sum_->body().contains(point_.data(), kTolerance)) {
     throw StateError("state holds a decision outside the domain");
   }
+  check_positions();
   release(point_.data(), released_.data());
   sum_->body().embed(released_.data(), decision_.data());
   round_ = rule_.round();
   switches_ = rule_.switches();
+}
+
+// A generator behind its round would draw noise again that was already used. Samplers that reject
+// use any number of variates, but each draw takes some: one per coordinate where coordinates are
+// independent.
+void ContinuousMultiplicativeWeights::check_positions() const {
+  std::uint64_t variates = 0;
+  for (const random::Variate kind :
+       {random::Variate::uniform, random::Variate::gaussian, random::Variate::exponential}) {
+    variates += source_->position(kind);
+  }
+  const Body::Kind shape = sum_->body().kind();
+  const bool separate = sum_->kind() == LossSum::Kind::linear &&
+                        (shape == Body::Kind::space || shape == Body::Kind::box);
+  const std::uint64_t each = separate ? point_.size() : 1;
+  const std::uint64_t draws = 1 + settings_.anchors + rule_.switches();
+  if (source_->position(random::Variate::uniform) < rule_.draws() ||
+      variates < rule_.draws() + each * draws) {
+    throw StateError("state holds a generator at another round");
+  }
 }
 
 }  // namespace dpoco::oco

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dpoco/core/errors.hpp"
+#include "dpoco/core/grid.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "leader_law.hpp"
 
@@ -23,14 +24,6 @@ constexpr int kGridBits = 12;
 // that is one over the expected number of attempts, so this many attempts change the law by less
 // than 1e-5; with laws that differ by rounding errors alone they might never end.
 constexpr std::uint64_t kMostAttempts = 1ULL << 16;
-
-double nearest_multiple(double x, double grid) {
-  if (grid == 0.0) return x;
-  const double scaled = x / grid;  // a power of two: exact
-  constexpr double kLimit = 2251799813685248.0;
-  if (!(std::fabs(scaled) < kLimit)) return x;
-  return ((scaled + elementary::kRoundMagic) - elementary::kRoundMagic) * grid;
-}
 
 std::unique_ptr<LossSum> required(std::unique_ptr<LossSum> sum) {
   if (!sum) throw std::invalid_argument("a loss sum is required");
@@ -125,7 +118,7 @@ double CoupledRegularizedLeader::released_grid() const {
       spread = std::min(spread, body.radius() / static_cast<double>(body.dimension()));
     }
   }
-  return std::ldexp(1.0, std::ilogb(spread) - kGridBits);
+  return grid_below(spread, kGridBits);
 }
 
 // Of a coordinate of the noise behind round t's decision.
@@ -142,7 +135,7 @@ double CoupledRegularizedLeader::clip_width(std::uint64_t t) const noexcept {
   const double log_t = elementary::log(static_cast<double>(horizon()));
   const double g = settings_.lipschitz / settings_.noise_scale;
   return (settings_.smoothness * n / settings_.strong_convexity + 4.0 * n * log_t) / s +
-         0.5 * n * log_one_plus(1.0 / s) + g * g / (2.0 * s) +
+         0.5 * n * elementary::log1p(1.0 / s) + g * g / (2.0 * s) +
          2.0 * g * std::sqrt(n * log_t * (s + 1.0)) / s;
 }
 

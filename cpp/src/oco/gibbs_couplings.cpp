@@ -147,7 +147,7 @@ class QuadraticNormalizer final : public LogNormalizer {
     factor_.whiten(direction, step_.data());
     const double square = simd::kernels().dot(step_.data(), step_.data(), n_);
     factor_.update(curvature, direction);
-    return log_one_plus(curvature * square);
+    return elementary::log1p(curvature * square);
   }
 
   double lam_;

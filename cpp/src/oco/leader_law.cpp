@@ -166,7 +166,7 @@ class RegularizedLeader final : public LeaderLaw {
       factor_.whiten(sum_.staged_direction(), white_.data());
       const double gain = bend_ * dot(white_, white_);
       // det(H + k vv') = det H (1 + k v'H^-1 v), and its inverse where H holds the loss already
-      return gaussian + (committed ? -log_one_plus(-gain) : log_one_plus(gain));
+      return gaussian + (committed ? -elementary::log1p(-gain) : elementary::log1p(gain));
     }
     if (!committed) {
       return gaussian + (next_factor_.log_determinant() - factor_.log_determinant());

@@ -21,16 +21,15 @@ constexpr double kShrink = 1.0 - 16.0 * std::numeric_limits<double>::epsilon();
 // As in mechanisms/continual_sum.cpp: as many short rounds at once as stay in the cache.
 constexpr std::size_t kBlockEntries = 2048;
 
-void add_quadratic(const double* x, double multiplier, double y, double vector_scale, std::size_t n,
-                   double* to) {
-  const double m = multiplier * kShrink;
+// x: the clipped features. Products of clipped entries only: a product of bounds first would lose
+// its precision where the clipping factor is tiny.
+void add_quadratic(const double* x, double y, double vector_scale, std::size_t n, double* to) {
   for (std::size_t i = 0; i < n; ++i) {
-    const double x_i = m * x[i];
-    *to++ += x_i * x_i;
-    const double factor = kSqrtTwo * x_i * m;
+    *to++ += x[i] * x[i];
+    const double factor = kSqrtTwo * x[i];
     for (std::size_t j = i + 1; j < n; ++j) *to++ += factor * x[j];
   }
-  const double factor = vector_scale * y * m;
+  const double factor = vector_scale * y;
   for (std::size_t i = 0; i < n; ++i) *to++ += factor * x[i];
 }
 
@@ -72,6 +71,7 @@ NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmL
   target_ = center_;
   previous_ = center_;
   row_.assign(d, 0.0);
+  clipped_.assign(d, 0.0);
   leaf_.assign(entries, 0.0);
   released_.assign(entries, 0.0);
 }
@@ -96,7 +96,9 @@ double NoisyFtrl::add_leaf(const double* at, const double* features, double labe
   const double y = loss_.clip_label(label);
   const double margin = multiplier * k.dot(at, features, d);
   if (leader_) {
-    add_quadratic(features, multiplier, y, settings_.vector_scale, d, to);
+    double* clipped = clipped_.data();
+    for (std::size_t i = 0; i < d; ++i) clipped[i] = (multiplier * features[i]) * kShrink;
+    add_quadratic(clipped, y, settings_.vector_scale, d, to);
     return loss_.value(margin, y);
   }
   const double bound = settings_.scalar_bound;

@@ -63,7 +63,8 @@ DPOCO_INLINE bool is_narrow(double a, double length, double exponent) {
 double narrow_interval(double a, double length) {
   const double h = 0.5 * length;
   const double c = a + h;
-  return -0.5 * c * c - kLogSqrtTwoPi + elementary::log(length) + log1p(narrow_factor(c, h) - 1.0);
+  return -0.5 * c * c - kLogSqrtTwoPi + elementary::log(length) +
+         elementary::log1p(narrow_factor(c, h) - 1.0);
 }
 
 }  // namespace
@@ -72,7 +73,7 @@ double log_normal_cdf(double x) {
   if (std::isnan(x)) return x;
   if (x == kInfinity) return 0.0;
   if (x >= 0.0) {
-    return log1p(-kInverseSqrtTwoPi * elementary::exp(-0.5 * x * x) * mills_ratio(x));
+    return elementary::log1p(-kInverseSqrtTwoPi * elementary::exp(-0.5 * x * x) * mills_ratio(x));
   }
   if (x == -kInfinity) return -kInfinity;
   return -0.5 * x * x - kLogSqrtTwoPi + elementary::log(mills_ratio(-x));
@@ -90,7 +91,7 @@ double log_normal_interval(double a, double b) {
   const double exponent = 0.5 * length * (a + b < 0.0 ? -(a + b) : a + b);
   if (is_narrow(low, length, exponent)) return narrow_interval(low, length);
   const Interval wide = wide_interval(low, high, exponent);
-  return wide.offset + log1p(wide.excess);
+  return wide.offset + elementary::log1p(wide.excess);
 }
 
 double log_normal_box(const double* half_widths, const double* means, double scale, long n) {
@@ -118,7 +119,7 @@ double log_normal_box(const double* half_widths, const double* means, double sca
       excesses[i] = wide.excess;
       narrow[i] = is_narrow(low, length, exponent);
     }
-    for (long i = 0; i < count; ++i) offsets[i] += log1p(excesses[i]);
+    for (long i = 0; i < count; ++i) offsets[i] += elementary::log1p(excesses[i]);
     for (long i = 0; i < count; ++i) {
       if (narrow[i]) {
         const double h = half_widths[start + i];
@@ -221,7 +222,7 @@ IncompleteGamma::Value IncompleteGamma::operator()(double x) const {
   }
   const double density = a_ * elementary::exp(prefactor);
   const double q = density * fraction;
-  return {log1p(-q), density / (1.0 - q)};
+  return {elementary::log1p(-q), density / (1.0 - q)};
 }
 
 double IncompleteGamma::p(double x) const {

@@ -69,6 +69,10 @@ def drawn(p: Parameters) -> int:
     return p.decisions if p.max_switches is None else min(p.max_switches, p.decisions)
 
 
+# Units in the last place of a log mass that its rounding may cost, generously.
+_UNITS = 8.0
+
+
 def profile_of(p: Parameters, sensitivity: float) -> dict[str, Any]:
     """Return the arguments of ``coupling.coupled_delta`` for the parameters."""
     later = 0
@@ -79,7 +83,13 @@ def profile_of(p: Parameters, sensitivity: float) -> dict[str, Any]:
     elif p.coupling == "dartboard":
         log_floor = p.inverse_temperature * p.factor_range
     elif p.coupling == "density_ratio":
-        each = ratio_shift(sensitivity, p.lipschitz, p.inverse_temperature, p.regularization)
+        each = ratio_shift(
+            sensitivity,
+            p.lipschitz,
+            p.inverse_temperature,
+            p.regularization,
+            normalizer_error=normalizer_error(p),
+        )
         later, shift = max(p.decisions - 1, 0), p.block * each
         log_floor += (p.block - 1) * each
     mu = draw_mu(sensitivity, p.inverse_temperature, p.regularization)
@@ -90,6 +100,19 @@ def profile_of(p: Parameters, sensitivity: float) -> dict[str, Any]:
         "later_bits": later,
         "shift": shift,
     }
+
+
+def normalizer_error(p: Parameters) -> float:
+    """Return what rounding does to the logarithm of the ratio of normalising constants.
+
+    It is the difference of two log masses. Each is at most g^2 T^2 / 2 in size, since the mean of
+    the Gaussian is at most G T/lam away, and good to a few units in the last place. On R^d there
+    is no mass to compute.
+    """
+    if p.unbounded:
+        return 0.0
+    g = noise_to_signal(p)
+    return _UNITS * 2.0**-52 * (1.0 + 0.5 * (g * p.horizon) ** 2)
 
 
 def noise_to_signal(p: Parameters) -> float:

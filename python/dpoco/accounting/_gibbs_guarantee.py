@@ -126,6 +126,8 @@ def _check_coupling(
             raise ValueError("coupling 'maximal' has block 1")
     if p.coupling == "anchored" and problem.unbounded:
         raise ValueError("coupling 'anchored' needs bounded decisions")
+    if p.coupling == "anchored" and not p.clip_high == p.clip_low > 0.0:
+        raise ValueError("coupling 'anchored' has one positive width: clip_high equals clip_low")
     if p.coupling == "dartboard" and p.factor_range < factor_range_of(problem) * (1.0 - 1e-9):
         raise ValueError(f"factor_range must be at least {factor_range_of(problem)!r}")
     if p.sampler == "exact" and not linear_sampler(problem):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
-from dpoco._validation import choice, positive_float, positive_int, real_float
+from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int, real_float
 from dpoco.accounting._records import plain_float, read_record
 from dpoco.accounting.release import RELATIONS
 from dpoco.errors import StateError
@@ -72,8 +72,10 @@ class _Stored:
             if not whole:
                 kind = type(self.max_switches).__name__
                 raise TypeError(f"max_switches must be an int or None; got {kind}")
-            if self.max_switches < 0:
-                raise ValueError(f"max_switches must be at least 0; got {self.max_switches}")
+            if not 0 <= self.max_switches <= LARGEST_HORIZON:
+                raise ValueError(
+                    f"max_switches must be in [0, {LARGEST_HORIZON}]; got {self.max_switches}"
+                )
         if self.coupling == "scheduled" and p != 1.0:
             raise ValueError(f"coupling 'scheduled' has forced_switch 1; got {p!r}")
         if not isinstance(self.regret_terms, Mapping):

@@ -210,7 +210,9 @@ def _lattice_half_width(c: float, loss: LossSum) -> int:
     if not loss.trials:
         return 0
     up, down, _ = loss.tilted_trial(c)
-    spread = math.sqrt(loss.trials * (up + down - (up - down) ** 2))
+    rest = max(0.0, 1.0 - up - down)
+    # The variance without cancellation.
+    spread = math.sqrt(loss.trials * (rest * (up + down) + 4.0 * up * down))
     return min(2 * loss.trials, math.ceil(14.0 * spread) + 60)
 
 

@@ -130,7 +130,10 @@ class CustomLoss(Loss):
 
     Notes
     -----
-    The privacy guarantee never rests on the declared constants: the vector is clipped.
+    Learners that sum gradients (`TreeFrankWolfe`, `NoisyFTRL`) clip them: their guarantees never
+    rest on the declared constants. `CoupledRegularizedLeader` and `ContinuousMultiplicativeWeights`
+    use the whole function and have to take the constants on trust: their guarantees say so and are
+    not certified.
     """
 
     lipschitz_bound: float

@@ -145,9 +145,11 @@ class QuadraticLoss(Loss):
         if most > self.smoothness_bound:
             scale = _RESERVE * self.smoothness_bound / most
         reach = most * radius + float(np.linalg.norm(matrix @ center - vector))
+        if not math.isfinite(reach):
+            return 0.0
         if scale * reach > self.lipschitz_bound:
             scale = _RESERVE * self.lipschitz_bound / reach
-        return scale if math.isfinite(scale) else 0.0
+        return scale if scale >= np.finfo(float).tiny else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Parameters as a JSON-able dict; :func:`dpoco.losses.from_dict` restores them exactly."""

@@ -30,6 +30,7 @@ class SwitchRule {
   const SwitchSettings& settings() const noexcept { return settings_; }
   std::uint64_t switches() const noexcept { return switches_; }
   std::uint64_t round() const noexcept { return round_; }
+  std::uint64_t draws() const noexcept { return draws_; }  // uniforms used
   // Whether a switch can still happen at or after the end of the current block: if not, the losses
   // to come need not be kept.
   bool open() const noexcept;

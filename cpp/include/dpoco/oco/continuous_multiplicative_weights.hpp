@@ -118,6 +118,7 @@ class ContinuousMultiplicativeWeights {
   void finish_round();
   void draw();
   void draw_excess();
+  void check_positions() const;
   void release(const double* u, double* out);  // out may be u
 
   ContinuousMultiplicativeWeightsSettings settings_;

@@ -10,9 +10,6 @@
 
 namespace dpoco::oco {
 
-// log(1 + x) for x > -1, to full relative precision.
-double log_one_plus(double x) noexcept;
-
 // The factor U of a symmetric positive definite matrix H = U'U, U upper triangular. Matrices are
 // n x n, row-major; no method allocates.
 class CholeskyFactor {

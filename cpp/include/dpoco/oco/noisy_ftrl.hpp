@@ -99,10 +99,11 @@ class NoisyFtrl {
   bool moved_ = false;         // whether the last round changed the decision
   std::vector<double> center_;
   std::vector<double> theta_;
-  std::vector<double> target_;    // what is projected
-  std::vector<double> previous_;  // decision before the last update
-  std::vector<double> row_;       // private copy of a record: the caller's memory is read once
-  std::vector<double> leaf_;      // of the current batch
+  std::vector<double> target_;           // what is projected
+  std::vector<double> previous_;         // decision before the last update
+  mutable std::vector<double> clipped_;  // of a record's features
+  std::vector<double> row_;   // private copy of a record: the caller's memory is read once
+  std::vector<double> leaf_;  // of the current batch
   std::vector<double> released_;
   // Rows and sums of a block of a long run on linear losses, whose gradients need no decision.
   std::vector<double> rows_;

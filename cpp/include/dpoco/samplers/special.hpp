@@ -10,14 +10,6 @@ namespace dpoco::samplers {
 inline constexpr double kLogSqrtTwoPi = 0.91893853320467274178;  // ln sqrt(2 pi)
 inline constexpr double kInverseSqrtTwoPi = 0.39894228040143267794;
 
-// ln(1 + f), f > -1, with the relative accuracy of f near 0.
-DPOCO_INLINE double log1p(double f) {
-  double split;
-  double k;
-  elementary::split_log(1.0 + f, split, k);
-  return elementary::log_reduced(k == 0.0 ? f : split, k);
-}
-
 // Mills' ratio (1 - Phi(x)) / phi(x) for 0 <= x < infinity: (1 + x) times it is a polynomial in
 // t = (x - 5)/(x + 5), its Chebyshev series cut at 2e-17. Branch-free; relative error below 5e-16.
 DPOCO_INLINE double mills_ratio(double x) {

@@ -23,8 +23,8 @@ class TruncatedGaussian {
 
   // Whether log_mass is available: space, ball and box.
   bool has_log_mass() const noexcept;
-  // ln P(N(mean, scale^2 I) in body), absolute error below 1e-12 (relative when large), finite for any
-  // finite mean.
+  // ln P(N(mean, scale^2 I) in body), absolute error below 1e-12 (relative when large), finite for
+  // any finite mean.
   double log_mass(const double* mean, double scale) const;
 
  private:

@@ -65,6 +65,14 @@ DPOCO_INLINE double log(double x) {
   return log_reduced(f, k);
 }
 
+// ln(1 + f), f > -1, with the relative accuracy of f near 0.
+DPOCO_INLINE double log1p(double f) {
+  double split;
+  double k;
+  split_log(1.0 + f, split, k);
+  return log_reduced(k == 0.0 ? f : split, k);
+}
+
 // exp(x); 0 below -708, infinity above 709; relative error below 3e-16.
 DPOCO_INLINE double exp(double x) {
   const double clamped_low = x < -708.0 ? -708.0 : x;
