@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dpoco.accounting import _profile_sum as profile_sum
+from dpoco.accounting._coupling import profile_sum
 from dpoco.accounting.coupling import (
     bernstein_cap,
     bit_epsilon,

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from dpoco.accounting import Budget, lazy_oco, oco_published, regret_bounds
 from dpoco.accounting import continuous_multiplicative_weights as comw
 from dpoco.accounting import coupled_regularized_leader as ctrl
-from dpoco.accounting._oco_utility import age_quantile, clip_penalty
+from dpoco.accounting._oco.utility import age_quantile, clip_penalty
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.domains import LpBall
 from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, QuadraticLoss

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpoco.accounting._coupling_profile import profile_delta
+from dpoco.accounting._coupling.profile import profile_delta
 from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.domains import Box, LpBall
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss

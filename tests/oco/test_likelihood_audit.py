@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpoco.accounting._coupling_profile import profile_delta
+from dpoco.accounting._coupling.profile import profile_delta
 from dpoco.oco import (
     ContinuousMultiplicativeWeights,
     CoupledRegularizedLeader,

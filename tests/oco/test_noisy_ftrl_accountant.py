@@ -12,7 +12,7 @@ from scipy import stats
 
 import dpoco
 from dpoco.accounting import continual_sum, noisy_ftrl
-from dpoco.accounting._noisy_ftrl_regret import Schedule, best_step_size, problem_of, regret_of
+from dpoco.accounting._oco.ftrl_regret import Schedule, best_step_size, problem_of, regret_of
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.accounting.noisy_ftrl import (
     NoisyFTRLParameters,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from dpoco.accounting._coupling_profile import describe
+from dpoco.accounting._coupling.profile import describe
 
 if TYPE_CHECKING:
     from dpoco.accounting.guarantee import Guarantee

@@ -17,7 +17,12 @@ import math
 from dpoco._validation import choice, real_float
 from dpoco.accounting import coupling as bits
 from dpoco.accounting import lazy_oco, oco_published
-from dpoco.accounting._gibbs_costs import (
+from dpoco.accounting._oco.arguments import (
+    admissible,
+    check_arguments,
+    require_global_bounds,
+)
+from dpoco.accounting._oco.gibbs_costs import (
     draw_variates,
     inexactness,
     linear_sampler,
@@ -25,15 +30,10 @@ from dpoco.accounting._gibbs_costs import (
     profile_of,
     sensitivity_of,
 )
-from dpoco.accounting._gibbs_guarantee import guarantee
-from dpoco.accounting._gibbs_setting import DEFAULT_ANCHORS, GibbsSetting
-from dpoco.accounting._oco_arguments import (
-    admissible,
-    check_arguments,
-    require_global_bounds,
-)
-from dpoco.accounting._oco_parameters import COUPLINGS, ContinuousMultiplicativeWeightsParameters
-from dpoco.accounting._oco_search import Search, charged_bound, find_best
+from dpoco.accounting._oco.gibbs_guarantee import guarantee
+from dpoco.accounting._oco.gibbs_setting import DEFAULT_ANCHORS, GibbsSetting
+from dpoco.accounting._oco.parameters import COUPLINGS, ContinuousMultiplicativeWeightsParameters
+from dpoco.accounting._oco.search import Search, charged_bound, find_best
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.domains import Domain

@@ -17,9 +17,21 @@ import math
 from dataclasses import replace
 
 from dpoco.accounting import lazy_oco, oco_published
-from dpoco.accounting._coupling_profile import profile_delta
-from dpoco.accounting._gibbs_costs import sensitivity_of
-from dpoco.accounting._leader_costs import (
+from dpoco.accounting._coupling.profile import profile_delta
+from dpoco.accounting._oco.arguments import (
+    admissible,
+    check_arguments,
+    require_global_bounds,
+)
+from dpoco.accounting._oco.gibbs_costs import sensitivity_of
+from dpoco.accounting._oco.guarantee_parts import (
+    Accounted,
+    build_guarantee,
+    check_agreement,
+    regret_condition,
+    target_delta,
+)
+from dpoco.accounting._oco.leader_costs import (
     assess,
     barrier_weight,
     curvature_of,
@@ -27,21 +39,9 @@ from dpoco.accounting._leader_costs import (
     inexactness,
     profile_of,
 )
-from dpoco.accounting._leader_setting import STEP_FACTORS, LeaderSetting
-from dpoco.accounting._oco_arguments import (
-    admissible,
-    check_arguments,
-    require_global_bounds,
-)
-from dpoco.accounting._oco_guarantee import (
-    Accounted,
-    build_guarantee,
-    check_agreement,
-    regret_condition,
-    target_delta,
-)
-from dpoco.accounting._oco_parameters import LEADER_COUPLINGS, CoupledRegularizedLeaderParameters
-from dpoco.accounting._oco_search import Search, charged_bound, find_best
+from dpoco.accounting._oco.leader_setting import STEP_FACTORS, LeaderSetting
+from dpoco.accounting._oco.parameters import LEADER_COUPLINGS, CoupledRegularizedLeaderParameters
+from dpoco.accounting._oco.search import Search, charged_bound, find_best
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.accounting.guarantee import Guarantee

@@ -23,7 +23,7 @@ import math
 import numpy as np
 
 from dpoco._validation import real_float
-from dpoco.accounting._coupling_bits import (
+from dpoco.accounting._coupling.bits import (
     bit_epsilon,
     bit_renyi,
     checked_bit,
@@ -33,8 +33,8 @@ from dpoco.accounting._coupling_bits import (
     later_bit_renyi,
     switch_probability,
 )
-from dpoco.accounting._profile_sum import LossSum, log_delta
-from dpoco.accounting._switch_caps import bernstein_cap, switch_cap
+from dpoco.accounting._coupling.caps import bernstein_cap, switch_cap
+from dpoco.accounting._coupling.profile_sum import LossSum, log_delta
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, smallest_epsilon
 
 __all__ = [

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpoco._validation import positive_float
-from dpoco.accounting._coupling_profile import gaussian_parameter
+from dpoco.accounting._coupling.profile import gaussian_parameter
 
 __all__ = ["coupling_event", "gaussian_event", "nonprivate_event", "relation", "zcdp_event"]
 

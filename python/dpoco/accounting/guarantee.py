@@ -19,7 +19,7 @@ from typing import Any
 
 from dpoco._validation import choice
 from dpoco.accounting import events
-from dpoco.accounting._coupling_profile import checked, profile_delta, profile_epsilon
+from dpoco.accounting._coupling.profile import checked, profile_delta, profile_epsilon
 from dpoco.accounting._guarantee_report import RELATIONS, one_line, statement
 from dpoco.accounting._records import plain_float, read_record
 from dpoco.accounting.budget import Budget

@@ -22,10 +22,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpoco.accounting._gibbs_costs import exact_normalizer
-from dpoco.accounting._gibbs_setting import GibbsSetting
-from dpoco.accounting._growing_noise import growing_clip_widths, growing_regret, growing_switches
-from dpoco.accounting._lazy_published import (
+from dpoco.accounting._oco.arguments import admissible
+from dpoco.accounting._oco.gibbs_costs import exact_normalizer
+from dpoco.accounting._oco.gibbs_setting import GibbsSetting
+from dpoco.accounting._oco.growing_noise import (
+    growing_clip_widths,
+    growing_regret,
+    growing_switches,
+)
+from dpoco.accounting._oco.lazy_published import (
     published_gibbs_lazy,
     published_gibbs_lazy_bound,
     published_growing_bound,
@@ -33,13 +38,12 @@ from dpoco.accounting._lazy_published import (
     published_leader_lazy,
     published_leader_lazy_bound,
 )
-from dpoco.accounting._leader_setting import LeaderSetting
-from dpoco.accounting._oco_arguments import admissible
-from dpoco.accounting._oco_parameters import (
+from dpoco.accounting._oco.leader_setting import LeaderSetting
+from dpoco.accounting._oco.parameters import (
     ContinuousMultiplicativeWeightsParameters,
     CoupledRegularizedLeaderParameters,
 )
-from dpoco.accounting._round_distance import curving, gibbs_distance, leader_distance
+from dpoco.accounting._oco.round_distance import curving, gibbs_distance, leader_distance
 from dpoco.errors import CalibrationError
 
 __all__ = [

@@ -20,15 +20,15 @@ from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
-from dpoco.accounting._noisy_ftrl_parameters import CALIBRATIONS, NoisyFTRLParameters
-from dpoco.accounting._noisy_ftrl_regret import (
+from dpoco.accounting._oco.ftrl_parameters import CALIBRATIONS, NoisyFTRLParameters
+from dpoco.accounting._oco.ftrl_regret import (
     Problem,
     Schedule,
     best_step_size,
     problem_of,
     regret_of,
 )
-from dpoco.accounting._noisy_ftrl_statistics import (
+from dpoco.accounting._oco.ftrl_statistics import (
     best_vector_scale,
     check_statistics,
     enforced_bounds,

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import choice, positive_float, positive_int, real_float
-from dpoco.accounting._renyi_orders import best_delta, best_epsilon
+from dpoco.accounting._coupling.renyi_orders import best_delta, best_epsilon
 from dpoco.accounting.coupling import bit_renyi, later_bit_renyi
 from dpoco.accounting.gaussian import gaussian_epsilon
 

@@ -16,15 +16,15 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from dpoco.accounting._gibbs_costs import exact_normalizer
-from dpoco.accounting._gibbs_setting import GibbsSetting
-from dpoco.accounting._leader_costs import finish
-from dpoco.accounting._leader_setting import LeaderSetting
-from dpoco.accounting._oco_parameters import (
+from dpoco.accounting._oco.gibbs_costs import exact_normalizer
+from dpoco.accounting._oco.gibbs_setting import GibbsSetting
+from dpoco.accounting._oco.leader_costs import finish
+from dpoco.accounting._oco.leader_setting import LeaderSetting
+from dpoco.accounting._oco.parameters import (
     ContinuousMultiplicativeWeightsParameters,
     CoupledRegularizedLeaderParameters,
 )
-from dpoco.accounting._published_claims import PublishedClaim, gibbs_claim, leader_claim
+from dpoco.accounting._oco.published_claims import PublishedClaim, gibbs_claim, leader_claim
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.regret_bounds import published_leader_regret
 from dpoco.errors import CalibrationError

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dpoco.accounting._oco_parameters import ContinuousMultiplicativeWeightsParameters as Parameters
-from dpoco.accounting._oco_utility import cap_penalty, clip_penalty
-from dpoco.accounting._round_distance import gibbs_distance
+from dpoco.accounting._oco.parameters import ContinuousMultiplicativeWeightsParameters as Parameters
+from dpoco.accounting._oco.round_distance import gibbs_distance
+from dpoco.accounting._oco.utility import cap_penalty, clip_penalty
 from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.accounting.gibbs_draws import draw_mu, ratio_shift

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from dpoco.accounting._gibbs_setting import GibbsSetting
-from dpoco.accounting._leader_costs import finish
-from dpoco.accounting._leader_setting import LeaderSetting
-from dpoco.accounting._oco_parameters import (
+from dpoco.accounting._oco.gibbs_setting import GibbsSetting
+from dpoco.accounting._oco.leader_costs import finish
+from dpoco.accounting._oco.leader_setting import LeaderSetting
+from dpoco.accounting._oco.parameters import (
     ContinuousMultiplicativeWeightsParameters,
     CoupledRegularizedLeaderParameters,
 )

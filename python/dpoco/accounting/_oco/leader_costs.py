@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.accounting._growing_noise import growing_assessment
-from dpoco.accounting._oco_parameters import CoupledRegularizedLeaderParameters as Parameters
-from dpoco.accounting._oco_utility import cap_penalty, clip_penalty
-from dpoco.accounting._renyi_orders import best_delta
-from dpoco.accounting._round_distance import leader_distance
+from dpoco.accounting._coupling.renyi_orders import best_delta
+from dpoco.accounting._oco.growing_noise import growing_assessment
+from dpoco.accounting._oco.parameters import CoupledRegularizedLeaderParameters as Parameters
+from dpoco.accounting._oco.round_distance import leader_distance
+from dpoco.accounting._oco.utility import cap_penalty, clip_penalty
 from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.accounting.objective_perturbation import ratio_shift, renyi_excess

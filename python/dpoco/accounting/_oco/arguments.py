@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpoco._validation import choice, positive_int, real_float
-from dpoco.accounting._oco_parameters import CALIBRATIONS
+from dpoco.accounting._oco.parameters import CALIBRATIONS
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.accounting.release import RELATIONS

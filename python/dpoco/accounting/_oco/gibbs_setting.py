@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpoco.accounting import coupling as bits
-from dpoco.accounting._gibbs_costs import (
+from dpoco.accounting._oco.gibbs_costs import (
     assess,
     drawn,
     factor_range_of,
     hazard_and_mean,
     root_mean_square,
 )
-from dpoco.accounting._oco_parameters import ContinuousMultiplicativeWeightsParameters as Parameters
-from dpoco.accounting._oco_rough import FloatArray, RoughProfile, rough_cap, rough_window
-from dpoco.accounting._oco_utility import Allowance, age_quantile, allowance, decisions_of
+from dpoco.accounting._oco.parameters import ContinuousMultiplicativeWeightsParameters as Parameters
+from dpoco.accounting._oco.rough import FloatArray, RoughProfile, rough_cap, rough_window
+from dpoco.accounting._oco.utility import Allowance, age_quantile, allowance, decisions_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.accounting.gibbs_draws import anchor_width, clip_width
@@ -183,7 +183,7 @@ class GibbsSetting:
     def rough(
         self, coupling: str, _variant: float, m: FloatArray, p: FloatArray, g: FloatArray
     ) -> RoughProfile:
-        """Return the profile on a grid, roughly; see `_oco_search`."""
+        """Return the profile on a grid, roughly; see `search`."""
         q, horizon = self.problem, float(self.horizon)
         decisions = np.ceil(horizon / m) - 1.0
         sides = 2.0 if self.relation == "replace" else 1.0

@@ -7,7 +7,8 @@ Proofs: ``docs/privacy/couplings.md``, ``docs/privacy/gibbs_draws.md`` and
 from __future__ import annotations
 
 from dpoco.accounting import oco_published
-from dpoco.accounting._gibbs_costs import (
+from dpoco.accounting._oco.arguments import require_global_bounds
+from dpoco.accounting._oco.gibbs_costs import (
     assess,
     draw_variates,
     exact_normalizer,
@@ -18,15 +19,14 @@ from dpoco.accounting._gibbs_costs import (
     profile_of,
     sensitivity_of,
 )
-from dpoco.accounting._oco_arguments import require_global_bounds
-from dpoco.accounting._oco_guarantee import (
+from dpoco.accounting._oco.guarantee_parts import (
     Accounted,
     build_guarantee,
     check_agreement,
     regret_condition,
     target_delta,
 )
-from dpoco.accounting._oco_parameters import ContinuousMultiplicativeWeightsParameters
+from dpoco.accounting._oco.parameters import ContinuousMultiplicativeWeightsParameters
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.accounting.guarantee import Guarantee

@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpoco.accounting import coupling as bits
-from dpoco.accounting._leader_costs import (
+from dpoco.accounting._oco.leader_costs import (
     barrier_weight,
     curvature_of,
     finish,
     hazard_of,
     root_mean_square,
 )
-from dpoco.accounting._oco_parameters import CoupledRegularizedLeaderParameters as Parameters
-from dpoco.accounting._oco_rough import FloatArray, RoughProfile, rough_cap, rough_window
-from dpoco.accounting._oco_utility import Allowance, allowance, decisions_of
+from dpoco.accounting._oco.parameters import CoupledRegularizedLeaderParameters as Parameters
+from dpoco.accounting._oco.rough import FloatArray, RoughProfile, rough_cap, rough_window
+from dpoco.accounting._oco.utility import Allowance, allowance, decisions_of
 from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.accounting.objective_perturbation import clip_widths
 from dpoco.accounting.regret_bounds import best_step_size, leader_regret
@@ -147,7 +147,7 @@ class LeaderSetting:
     def rough(
         self, coupling: str, factor: float, m: FloatArray, p: FloatArray, g: FloatArray
     ) -> RoughProfile:
-        """Return the profile on a grid, roughly; see `_oco_search`."""
+        """Return the profile on a grid, roughly; see `search`."""
         q, horizon = self.problem, float(self.horizon)
         decisions = np.ceil(horizon / m) - 1.0
         sides = 2.0 if self.relation == "replace" else 1.0

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpoco._validation import real_float
-from dpoco.accounting._coupling_profile import profile_delta, profile_epsilon
-from dpoco.accounting._oco_parameters import _Stored
+from dpoco.accounting._coupling.profile import profile_delta, profile_epsilon
+from dpoco.accounting._oco.parameters import _Stored
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.accounting.guarantee import Guarantee

@@ -13,7 +13,7 @@ import math
 from typing import Any
 
 from dpoco._validation import choice
-from dpoco.accounting._noisy_ftrl_parameters import STATISTICS
+from dpoco.accounting._oco.ftrl_parameters import STATISTICS
 from dpoco.accounting.release import RELATIONS
 from dpoco.domains import Domain
 from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, SquaredLoss

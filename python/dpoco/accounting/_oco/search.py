@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.accounting._oco_rough import RoughProfile, rough_delta
+from dpoco.accounting._oco.rough import RoughProfile, rough_delta
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.truncation import TAIL_MASS_PER_VARIATE
 

@@ -1,0 +1,1 @@
+"""Parts of the accounting of stay-or-switch bits: pairs, profiles, caps."""

@@ -1,0 +1,1 @@
+"""Parts of the accounting of the Euclidean learners: settings, searches, stored values."""
