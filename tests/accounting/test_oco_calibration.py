@@ -10,6 +10,8 @@ import pytest
 from dpoco.accounting import Budget, oco_published, regret_bounds
 from dpoco.accounting import continuous_multiplicative_weights as accountant
 from dpoco.accounting import coupled_regularized_leader as ctrl
+from dpoco.accounting._oco.gibbs_costs import envelope_acceptance
+from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import CalibrationError
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
@@ -207,7 +209,8 @@ def test_samplers():
     domain = ball(3)
     for loss, asked, sampler in (
         (LinearLoss(1.0), "auto", "exact"),
-        (LogisticLoss(1.0), "auto", "mcmc"),
+        (LogisticLoss(1.0), "auto", "exact"),
+        (LogisticLoss(1.0), "mcmc", "mcmc"),
         (LogisticLoss(1.0), "exact", "exact"),
         (LinearLoss(1.0), "mcmc", "mcmc"),
     ):
@@ -220,6 +223,12 @@ def test_samplers():
         if sampler == "mcmc":
             chains = min(p.max_switches, p.decisions) * p.sampler_tolerance
             assert chains <= guarantee.truncation_mass <= chains + 1e-9
+    # In many dimensions nothing public says that rejection is fast.
+    wide = accountant.calibrate(ball(20), LogisticLoss(1.0), horizon=horizon, budget=budget)
+    assert wide.sampler == "mcmc"
+    curvature = horizon * 0.25 / p.regularization
+    problem = euclidean_problem(domain, LogisticLoss(1.0))
+    assert envelope_acceptance(p, problem) == pytest.approx((1.0 + curvature) ** -1.5)
     diamond = LpBall(3, 1.5, 1.0)
     p = accountant.calibrate(diamond, LinearLoss(1.0), horizon=horizon, budget=budget)
     assert p.sampler == "mcmc"

@@ -13,6 +13,7 @@ and to couplings that need no normalising constant, accounting and regret correc
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from dpoco._validation import choice, real_float
 from dpoco.accounting import coupling as bits
@@ -24,6 +25,8 @@ from dpoco.accounting._oco.arguments import (
 )
 from dpoco.accounting._oco.gibbs_costs import (
     draw_variates,
+    envelope_acceptance,
+    envelopes_are_tight_for,
     inexactness,
     linear_sampler,
     private_couplings,
@@ -43,6 +46,8 @@ __all__ = ["ContinuousMultiplicativeWeightsParameters", "calibrate", "guarantee"
 
 # A constant decision is a draw this close to the centre, relative to the radius.
 _CONSTANT_SPREAD = 1e-9
+# Exact draws by rejection are preferred to chains where at least this part is surely accepted.
+_FAIR_ACCEPTANCE = 1e-3
 
 
 def calibrate(
@@ -87,8 +92,9 @@ def calibrate(
     max_switches : float or None
         Lazy mode: bound on the expected number of switches; only without a budget.
     sampler : {"auto", "exact", "mcmc"}
-        "auto" draws exactly where the losses are linear, else by Markov chain where the envelope
-        fails; "exact" never uses a chain.
+        "exact" never uses a Markov chain, at whatever cost; "auto" does not where the losses are
+        linear, or where a public bound says that one proposal in a thousand is accepted, and
+        otherwise uses a chain for draws that would be slow.
     sampler_tolerance : float or None
         Total variation to assume of one chain draw; None derives it from the budget.
     anchors : int
@@ -132,12 +138,23 @@ def calibrate(
         budget=budget,
         anchors=anchors,
     )
+    if sampler == "auto" and setting.sampler == "mcmc" and envelopes_are_tight_for(problem):
+        exact = _found(replace(setting, sampler="exact"), limit, coupling, block)
+        if exact.max_switches == 0 or envelope_acceptance(exact, problem) >= _FAIR_ACCEPTANCE:
+            return exact
+    return _found(setting, limit, coupling, block)
+
+
+def _found(
+    setting: GibbsSetting, limit: float | None, coupling: str, block: int | None
+) -> ContinuousMultiplicativeWeightsParameters:
+    problem, budget, horizon = setting.problem, setting.budget, setting.horizon
     if budget is None:
         if limit is not None:
             return lazy_oco.gibbs_lazy(setting, limit, coupling, block)
         return _baseline(setting, coupling, block)
     require_global_bounds(problem)
-    if calibration != "tight":
+    if setting.calibration != "tight":
         return oco_published.gibbs_published(setting, budget, coupling, block)
     found = None
     if horizon > 1:

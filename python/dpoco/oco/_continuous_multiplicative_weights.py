@@ -61,8 +61,9 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         Lazy mode (with ``budget=None``): bound on the expected number of switches.
     sampler : {"auto", "exact", "mcmc"}
         "exact": only samplers whose draws have the stated law, at whatever cost. "auto" (default)
-        is exact for linear losses, and otherwise falls back to a Markov chain where the exact
-        sampler would be slow, with an assumed total variation that the guarantee charges.
+        is exact for linear losses and wherever a public bound says that rejection is fast; else it
+        falls back to a Markov chain for slow draws, with an assumed total variation that the
+        guarantee charges, and is not certified.
     on_violation : {"clip", "raise"}
         "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
         silently. "raise" is for trusted experiments: whether it raises depends on the data.

@@ -33,6 +33,20 @@ def linear_sampler(problem: EuclideanProblem) -> bool:
     return problem.unbounded or problem.shape in ("ball", "box", "simplex")
 
 
+def envelopes_are_tight_for(problem: EuclideanProblem) -> bool:
+    """Whether a public bound on the losses' curvature bounds the acceptance of envelopes."""
+    return problem.enforced and problem.family in ("glm", "quadratic") and linear_sampler(problem)
+
+
+def envelope_acceptance(p: Parameters, problem: EuclideanProblem) -> float:
+    """Return a lower bound on the chance that a proposal of the exact sampler is accepted.
+
+    (1 + T beta_s / lam)^(-n/2): ``docs/privacy/gibbs_sampling.md``.
+    """
+    curvature = p.horizon * problem.smoothness / p.regularization
+    return math.exp(-0.5 * p.dimension * math.log1p(curvature))
+
+
 def factor_range_of(problem: EuclideanProblem) -> float:
     """Return the public range of l - min l for "dartboard": G D, or 2 G R with a crude minimum."""
     if problem.family in ("linear", "glm"):
