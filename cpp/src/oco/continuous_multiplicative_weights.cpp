@@ -352,7 +352,7 @@ void ContinuousMultiplicativeWeights::check_positions() const {
   const bool separate = sum_->kind() == LossSum::Kind::linear &&
                         (shape == Body::Kind::space || shape == Body::Kind::box);
   const std::uint64_t each = separate ? point_.size() : 1;
-  const std::uint64_t draws = 1 + settings_.anchors + rule_.switches();
+  const std::uint64_t draws = 1 + (anchors_ ? settings_.anchors : 0) + rule_.switches();
   if (source_->position(random::Variate::uniform) < rule_.draws() ||
       variates < rule_.draws() + each * draws) {
     throw StateError("state holds a generator at another round");

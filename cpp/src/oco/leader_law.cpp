@@ -29,6 +29,14 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
   return simd::kernels().dot(a.data(), b.data(), a.size());
 }
 
+Regularizer with_walls(Regularizer regularizer, const domains::Body& body) {
+  if (regularizer.barrier && body.kind() == domains::Body::Kind::polytope) {
+    regularizer.rows = body.rows();
+    regularizer.bounds = body.bounds();
+  }
+  return regularizer;
+}
+
 // ln of N(0, before I) at -from over N(0, after I) at -to.
 double log_gaussian_ratio(const std::vector<double>& from, const std::vector<double>& step,
                           double before, double after) {
@@ -110,7 +118,7 @@ class RegularizedLeader final : public LeaderLaw {
  public:
   RegularizedLeader(const LossSum& sum, Regularizer regularizer)
       : LeaderLaw(sum),
-        solver_(std::move(regularizer)),
+        solver_(with_walls(std::move(regularizer), sum.body())),
         // In one dimension a Hessian is its own direction and need not be split.
         rank_one_(sum.rank() == 1 && n_ > 1),
         pull_(n_, 0.0),
@@ -118,6 +126,7 @@ class RegularizedLeader final : public LeaderLaw {
         factor_(sum.dimension()),
         next_factor_(rank_one_ ? 0 : sum.dimension()),
         staged_hessian_(rank_one_ ? 0 : n_ * n_, 0.0),
+        staged_sum_(staged_hessian_),
         matrix_(n_ * n_, 0.0) {
     at_.curvature.assign(n_ * n_, 0.0);
     settle(false);
@@ -143,8 +152,7 @@ class RegularizedLeader final : public LeaderLaw {
       sum_.staged_hessian(at_.u.data(), staged_hessian_.data());
       counts = counts && finite(staged_hessian_);
       if (counts && density) {
-        whole_hessian(1.0);
-        counts = next_factor_.compute(matrix_.data());
+        counts = factor_with_staged(1.0);
       }
     }
     if (!counts) stage_zero();
@@ -171,8 +179,7 @@ class RegularizedLeader final : public LeaderLaw {
     if (!committed) {
       return gaussian + (next_factor_.log_determinant() - factor_.log_determinant());
     }
-    whole_hessian(-1.0);
-    if (!next_factor_.compute(matrix_.data())) return gaussian;
+    if (!factor_with_staged(-1.0)) return gaussian;
     return gaussian + (factor_.log_determinant() - next_factor_.log_determinant());
   }
 
@@ -247,19 +254,16 @@ class RegularizedLeader final : public LeaderLaw {
            regularizer().inverse_step * std::sqrt(dot(at_.u, at_.u));
   }
 
-  // matrix_ = Hessian of J at the point, plus sign times the staged Hessian.
-  void whole_hessian(double sign) {
-    std::copy(at_.curvature.begin(), at_.curvature.end(), matrix_.begin());
+  // next_factor_ = factor of the Hessian of J at the point, plus sign times the staged Hessian.
+  bool factor_with_staged(double sign) {
     for (std::size_t i = 0; i < staged_hessian_.size(); ++i) {
-      matrix_[i] += sign * staged_hessian_[i];
+      staged_sum_[i] = at_.curvature[i] + sign * staged_hessian_[i];
     }
-    regularizer().add_hessian(at_.u.data(), matrix_.data());
+    return regularizer().factor(at_.u.data(), staged_sum_.data(), matrix_.data(), next_factor_);
   }
 
   void make_factor() {
-    std::copy(at_.curvature.begin(), at_.curvature.end(), matrix_.begin());
-    regularizer().add_hessian(at_.u.data(), matrix_.data());
-    if (!factor_.compute(matrix_.data())) {
+    if (!regularizer().factor(at_.u.data(), at_.curvature.data(), matrix_.data(), factor_)) {
       throw StateError("the sum of the losses and the regularizer is not strictly convex");
     }
     updates_ = 0;
@@ -282,6 +286,7 @@ class RegularizedLeader final : public LeaderLaw {
   CholeskyFactor factor_;  // of the Hessian of J at the point, if its density is wanted
   CholeskyFactor next_factor_;
   std::vector<double> staged_hessian_;
+  std::vector<double> staged_sum_;  // with the committed ones
   std::vector<double> matrix_;
   std::uint64_t updates_ = 0;
 };

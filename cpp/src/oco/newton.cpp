@@ -22,8 +22,21 @@ constexpr int kMostSteps = 1000;
 constexpr int kMostNewtonSteps = 200;
 constexpr int kMostHalvings = 60;
 // Newton steps go at most this part of the way to the boundary.
-constexpr double kReach = 0.99;
-constexpr double kArmijo = 1e-4;
+constexpr double kReach = 0.9;
+// A step is long enough where it leaves at most this part of the slope along it.
+constexpr double kFlat = 0.5;
+// Bisection of doubles of any size ends long before.
+constexpr int kMostTrials = 200;
+// Searches that do not halve the gradient: rounding is all that is left.
+constexpr int kMostIdle = 40;
+// The factor of a matrix that is singular up to rounding: relative sizes of what is added to it.
+constexpr double kLeastRidge = 1e-14;
+constexpr double kMostRidge = 1.0;
+constexpr double kRidgeGrowth = 100.0;
+// Walls whose parts of the Hessian are this far apart are added one by one.
+constexpr double kSteep = 1e8;
+// Gradients of a convex sum pass below this part of their terms.
+constexpr double kConvex = 1e-6;
 // Squared Newton decrement, in barrier weights, below which full steps are safe.
 constexpr double kFullStep = 1e-2;
 // Newton steps that a start near the minimiser may need.
@@ -71,6 +84,45 @@ void Regularizer::add_hessian(const double* u, double* matrix) const {
   to += weight * bend;
 }
 
+bool Regularizer::factor(const double* u, const double* curvature, double* matrix,
+                         CholeskyFactor& out) const {
+  const auto n = static_cast<std::size_t>(dimension);
+  std::copy(curvature, curvature + n * n, matrix);
+  if (rows.rows() > 0 && inverse_step > 0.0) {
+    Vector pull = (bounds - rows * ConstMap(u, dimension)).cwiseInverse();
+    pull.array() *= pull.array() * weight;
+    if (pull.maxCoeff() > kSteep * pull.minCoeff()) {
+      Eigen::Map<RowMatrix>(matrix, dimension, dimension).diagonal().array() += inverse_step;
+      bool exists = out.compute(matrix);
+      double last = 0.0;
+      // In the order of their sizes, ties together: an update keeps what is smaller than itself.
+      while (exists) {
+        double next = kInfinity;
+        for (Index j = 0; j < pull.size(); ++j) {
+          if (pull[j] > last) next = std::min(next, pull[j]);
+        }
+        if (!std::isfinite(next)) break;
+        for (Index j = 0; j < pull.size(); ++j) {
+          if (pull[j] == next) out.update(next, rows.data() + j * dimension);
+        }
+        last = next;
+      }
+      std::copy(curvature, curvature + n * n, matrix);
+      add_hessian(u, matrix);
+      const double spread = out.log_determinant();
+      if (exists && std::isfinite(spread)) return true;
+      return out.compute(matrix);
+    }
+  }
+  add_hessian(u, matrix);
+  return out.compute(matrix);
+}
+
+bool Regularizer::inside(const double* u) const {
+  const ConstMap at(u, dimension);
+  return barrier ? std::isfinite(barrier->value(at)) : at.allFinite();
+}
+
 double Regularizer::distance(const double* u, const double* step) const {
   return barrier ? barrier->distance(ConstMap(u, dimension), ConstMap(step, dimension)) : kInfinity;
 }
@@ -109,29 +161,54 @@ double LeaderSolver::rounding(const std::vector<double>& u, const std::vector<do
          norm(u.data(), n_);
 }
 
-// u'Au/2 + <linear_, u> + regularizer
-double LeaderSolver::model_value(const double* curvature, const double* u) {
-  double sum = 0.0;
-  for (std::size_t i = 0; i < n_; ++i) {
-    sum += u[i] * (0.5 * simd::kernels().dot(curvature + i * n_, u, n_) + linear_[i]);
+// The factor of a model's Hessian at u, to factor_; where rounding made that indefinite, of one
+// with a larger diagonal: any positive definite matrix gives a descent.
+bool LeaderSolver::factor_model(const std::vector<double>& u,
+                                const std::vector<double>& curvature) {
+  if (path_.factor(u.data(), curvature.data(), matrix_.data(), factor_)) return true;
+  double most = 0.0;
+  for (std::size_t i = 0; i < n_; ++i) most = std::max(most, std::fabs(matrix_[i * n_ + i]));
+  for (double ridge = kLeastRidge; ridge <= kMostRidge; ridge *= kRidgeGrowth) {
+    for (std::size_t i = 0; i < n_; ++i) {
+      double& own = matrix_[i * n_ + i];
+      own += ridge * (own > 0.0 ? own : most);
+    }
+    if (factor_.compute(matrix_.data())) return true;
   }
-  return sum + path_.value(u);
+  return false;
 }
 
-// The Newton step of the model at next_, to step_; returns its squared decrement.
+// The Newton step of the model at next_, to step_; returns its squared decrement, which is not
+// finite if there is none.
 double LeaderSolver::newton_step(const std::vector<double>& curvature) {
   path_.gradient(next_.data(), gradient_.data());
   for (std::size_t i = 0; i < n_; ++i) {
     gradient_[i] += linear_[i] + dot(next_, curvature.data() + i * n_);
   }
-  std::copy(curvature.begin(), curvature.end(), matrix_.begin());
-  path_.add_hessian(next_.data(), matrix_.data());
-  if (!factor_.compute(matrix_.data())) {
-    throw StateError("the sum of the losses and the regularizer is not strictly convex");
-  }
+  if (!factor_model(next_, curvature)) return kInfinity;
   factor_.solve(gradient_.data(), step_.data());
   for (double& each : step_) each = -each;
   return -dot(step_, gradient_.data());
+}
+
+// Whether u'Au/2 + <linear_, u> + regularizer does not rise at trial_ along step_.
+bool LeaderSolver::falls(const double* curvature) {
+  path_.gradient(trial_.data(), gradient_.data());
+  for (std::size_t i = 0; i < n_; ++i) {
+    gradient_[i] += linear_[i] + dot(trial_, curvature + i * n_);
+  }
+  return dot(step_, gradient_.data()) <= 0.0;
+}
+
+// trial_ = a point on the way from next_ along step_ from which the model still falls, but less.
+// False if there is none.
+bool LeaderSolver::damp(const std::vector<double>& curvature) {
+  double t = std::min(1.0, kReach * path_.distance(next_.data(), step_.data()));
+  for (int halving = 0; halving < kMostHalvings; ++halving, t *= 0.5) {
+    for (std::size_t i = 0; i < n_; ++i) trial_[i] = next_[i] + t * step_[i];
+    if (path_.inside(trial_.data()) && falls(curvature.data())) return true;
+  }
+  return false;
 }
 
 // Newton steps on the model from next_, damped while the decrement is large, until it falls below
@@ -141,23 +218,15 @@ bool LeaderSolver::descend(const std::vector<double>& curvature, double size, do
   double last = kInfinity;
   for (int k = 0; k < most; ++k) {
     const double decrement = newton_step(curvature);
-    if (!std::isfinite(decrement)) throw StateError("the leader cannot be found");
+    if (!std::isfinite(decrement)) return false;
     if (decrement <= enough) return true;
     const double length = norm(gradient_.data(), n_);
     if (length <= std::numeric_limits<double>::epsilon() * size) return true;
     const bool damped = path_.barrier && decrement > kFullStep * std::min(path_.weight, 1.0);
     if (!damped && length >= kContraction * last) return true;  // all that rounding leaves
     last = damped ? kInfinity : length;
-    double t = 1.0;
-    if (damped) t = std::min(t, kReach * path_.distance(next_.data(), step_.data()));
-    const double before = damped ? model_value(curvature.data(), next_.data()) : 0.0;
-    for (int halving = 0;; ++halving, t *= 0.5) {
-      for (std::size_t i = 0; i < n_; ++i) trial_[i] = next_[i] + t * step_[i];
-      if (!damped || halving == kMostHalvings ||
-          model_value(curvature.data(), trial_.data()) <= before - kArmijo * t * decrement) {
-        break;
-      }
-    }
+    for (std::size_t i = 0; i < n_; ++i) trial_[i] = next_[i] + step_[i];
+    if ((damped || !path_.inside(trial_.data())) && !damp(curvature)) return true;
     next_.swap(trial_);
   }
   return false;
@@ -178,7 +247,9 @@ void LeaderSolver::minimize_model(const LeaderPoint& at, const double* z, bool n
   if (!path_.barrier) near = true;
   if (near && descend(a, size, 0.0, kNearSteps)) return;
   std::fill(next_.begin(), next_.end(), 0.0);
-  while (newton_step(a) > path_.weight && path_.weight < kLargestWeight) path_.weight *= kDegree;
+  while (!(newton_step(a) <= path_.weight) && path_.weight < kLargestWeight) {
+    path_.weight *= kDegree;
+  }
   while (path_.weight > regularizer_.weight) {
     descend(a, size, kCentral * path_.weight, kMostNewtonSteps);
     path_.weight = std::max(path_.weight / kDegree, regularizer_.weight);
@@ -216,58 +287,145 @@ void LeaderSolver::move(LeaderPoint& at) {
   at.slope.swap(next_slope_);
 }
 
-// Pulls next_ back toward at.u until the objective falls; false if it never does.
-bool LeaderSolver::shorten(const losses::LossSum& sum, const double* z, const LeaderPoint& at) {
-  const auto objective = [&](const double* u) {
-    return sum.value(u) + regularizer_.value(u) + simd::kernels().dot(z, u, n_);
-  };
-  regularizer_.gradient(at.u.data(), gradient_.data());
-  double slope = 0.0;
-  for (std::size_t i = 0; i < n_; ++i) {
-    step_[i] = next_[i] - at.u[i];
-    slope += step_[i] * (gradient_[i] + at.slope[i] + z[i]);
+// The derivative of the objective at at.u + t step_, which goes to trial_; infinite outside the
+// barrier's interior.
+double LeaderSolver::line_slope(const losses::LossSum& sum, const double* z, const LeaderPoint& at,
+                                double t) {
+  for (std::size_t i = 0; i < n_; ++i) trial_[i] = at.u[i] + t * step_[i];
+  if (!regularizer_.inside(trial_.data())) return kInfinity;
+  regularizer_.gradient(trial_.data(), gradient_.data());
+  for (std::size_t i = 0; i < n_; ++i) gradient_[i] += z[i];
+  const double slope = sum.line_slope(t) + dot(step_, gradient_.data());
+  return std::isfinite(slope) ? slope : kInfinity;
+}
+
+// next_ = a point on the ray from at.u along step_ where the objective falls at most kFlat times as
+// fast as at at.u, but does fall; in one dimension, the last such double. Where there is none
+// between at.u and the first double where it rises, next_ is that one, and false.
+bool LeaderSolver::search(const losses::LossSum& sum, const double* z, const LeaderPoint& at) {
+  next_ = at.u;
+  sum.prepare_line(at.u.data(), step_.data());
+  const double first = line_slope(sum, z, at, 0.0);
+  if (!(first < 0.0)) return false;
+  const double enough = n_ == 1 ? 0.0 : kFlat * first;
+  double low = 0.0;
+  double high = regularizer_.distance(at.u.data(), step_.data());
+  double low_slope = first;
+  double high_slope = kInfinity;
+  bool risen = false;
+  double t = std::min(1.0, kReach * high);
+  for (int k = 0; k < kMostTrials; ++k) {
+    const double slope = line_slope(sum, z, at, t);
+    if (slope <= 0.0) {
+      if (trial_ == next_) break;
+      low = t;
+      low_slope = slope;
+      next_ = trial_;
+      if (slope >= enough) break;
+    } else {
+      high = t;
+      high_slope = slope;
+      if (risen && trial_ == next_) break;
+      risen = true;
+    }
+    const bool bent = std::isfinite(high_slope);
+    if (!risen) {
+      t = std::min(4.0 * low, low + kReach * (high - low));
+    } else if (bent && k % 2 == 0) {
+      t = low + (high - low) * (low_slope / (low_slope - high_slope));
+    } else {
+      t = 0.5 * (low + high);
+    }
+    if (!(t > low) || !(t < high)) break;
   }
-  const double before = objective(at.u.data());
-  double t = 1.0;
-  for (int halving = 0; halving < kMostHalvings; ++halving, t *= 0.5) {
-    for (std::size_t i = 0; i < n_; ++i) next_[i] = at.u[i] + t * step_[i];
-    if (objective(next_.data()) <= before + kArmijo * t * slope) return true;
-  }
+  if (low > 0.0 && next_ != at.u) return true;
+  for (std::size_t i = 0; i < n_; ++i) next_[i] = at.u[i] + high * step_[i];
   return false;
+}
+
+// Moves `at` to a lower point, the exact Hessian there with it. False if there is none: then `at`
+// stays, or moves by the last bits of u to where the gradient is smaller.
+bool LeaderSolver::improve(const losses::LossSum& sum, const double* z, LeaderPoint& at,
+                           double& last) {
+  bool found = true;
+  for (std::size_t i = 0; i < n_; ++i) step_[i] = next_[i] - at.u[i];
+  if (!search(sum, z, at)) {
+    // The exact Newton step instead: the model may have been far off.
+    sum.hessian(at.u.data(), at.curvature.data());
+    path_.weight = regularizer_.weight;
+    residual(at.slope.data(), z, at.u.data());
+    found = false;
+    if (factor_model(at.u, at.curvature)) {
+      factor_.solve(gradient_.data(), step_.data());
+      for (double& each : step_) each = -each;
+      found = search(sum, z, at);
+    }
+  }
+  if (!found && !regularizer_.inside(next_.data())) return false;
+  sum.gradient(next_.data(), next_slope_.data());
+  const double left = residual(next_slope_.data(), z, next_.data());
+  if (!std::isfinite(left) || (!found && !(left < last))) return false;
+  move(at);
+  last = left;
+  if (found) sum.hessian(at.u.data(), at.curvature.data());
+  return found;
+}
+
+// The centre, where everything is finite if it is anywhere.
+void LeaderSolver::restart(const losses::LossSum& sum, LeaderPoint& at) {
+  std::fill(at.u.begin(), at.u.end(), 0.0);
+  sum.gradient(at.u.data(), at.slope.data());
+  sum.hessian(at.u.data(), at.curvature.data());
 }
 
 double LeaderSolver::solve(const losses::LossSum& sum, const double* z, double tolerance,
                            LeaderPoint& at) {
   double last = residual(at.slope.data(), z, at.u.data());
-  for (int k = 0; k < kMostSteps; ++k) {
+  if (!std::isfinite(last)) {
+    restart(sum, at);
+    last = residual(at.slope.data(), z, at.u.data());
+    if (!std::isfinite(last)) throw StateError("the leader cannot be found");
+  }
+  double best = last;  // the least that was left where a search began
+  int idle = 0;
+  for (int k = 0; k < kMostSteps && idle < kMostIdle; ++k) {
     if (last <= kTolerance * scale(at.slope.data(), z, at.u.data())) return last;
     minimize_model(at, z, k > 0);
-    sum.gradient(next_.data(), next_slope_.data());
-    double left = residual(next_slope_.data(), z, next_.data());
-    if (!std::isfinite(left)) throw StateError("the leader cannot be found");
-    if (left <= kContraction * last ||
+    double left = kInfinity;
+    if (regularizer_.inside(next_.data())) {
+      sum.gradient(next_.data(), next_slope_.data());
+      left = residual(next_slope_.data(), z, next_.data());
+    }
+    if (left <= kContraction * best ||
         left <= kTolerance * scale(next_slope_.data(), z, next_.data())) {
       learn(at);
       move(at);
       last = left;
+      best = std::min(best, left);
+      idle = 0;
       continue;
     }
-    const std::vector<double>& best = left < last ? next_ : at.u;
-    if (std::min(left, last) <= std::max(tolerance, rounding(best, at.curvature))) {
+    const std::vector<double>& nearest = left < last ? next_ : at.u;
+    if (std::min(left, last) <= std::max(tolerance, rounding(nearest, at.curvature))) {
       if (left < last) move(at);
       return std::min(left, last);
     }
-    if (left >= last) {
-      // The model's minimiser lies where the objective falls, if not how far.
-      if (!shorten(sum, z, at)) break;
-      sum.gradient(next_.data(), next_slope_.data());
-      left = residual(next_slope_.data(), z, next_.data());
+    if (left < last && idle == 0) {
+      move(at);
+      sum.hessian(at.u.data(), at.curvature.data());
+      last = left;
+    } else if (!improve(sum, z, at, last)) {
+      break;
     }
-    move(at);
-    sum.hessian(at.u.data(), at.curvature.data());
-    last = left;
+    idle = last <= kContraction * best ? 0 : idle + 1;
+    best = std::min(best, last);
   }
-  throw StateError("the leader cannot be found to the precision its guarantee needs");
+  if (sum.kind() == losses::LossSum::Kind::custom &&
+      last > kConvex * scale(at.slope.data(), z, at.u.data()) &&
+      last > std::max(tolerance, rounding(at.u, at.curvature))) {
+    throw StateError("the leader cannot be found: the losses are not convex and smooth");
+  }
+  return last;
 }
 
 }  // namespace dpoco::oco

@@ -44,10 +44,19 @@ struct Regularizer {
   double inverse_step = 0.0;
   double weight = 0.0;
   std::shared_ptr<const domains::Barrier> barrier;  // null for weight 0
+  // Of a polytope {rows u <= bounds} that the barrier is for; else empty.
+  RowMatrix rows = {};
+  Vector bounds = {};
 
   double value(const double* u) const;  // infinite outside the barrier's interior
   void gradient(const double* u, double* out) const;
   void add_hessian(const double* u, double* matrix) const;
+  // The factor of `curvature`, positive semidefinite, plus the Hessian at u, which it leaves in
+  // `matrix`. Near a vertex of a polytope the walls' parts of it are many orders of magnitude
+  // apart, and their sum forgets the small ones: there the factor takes them one by one. False
+  // where the factor does not exist.
+  bool factor(const double* u, const double* curvature, double* matrix, CholeskyFactor& out) const;
+  bool inside(const double* u) const;  // where it is finite
   // Largest t with u + t step in the body.
   double distance(const double* u, const double* step) const;
 };
@@ -64,8 +73,11 @@ struct LeaderPoint {
 // The regularizer is known in closed form, so every step minimises it together with a quadratic
 // model of the losses, by damped Newton steps that never look at the losses; they are looked at
 // once a step, for their gradient. The model learns from those (a BFGS update). Where a step does
-// not halve the gradient, it is shortened until the objective falls (Armijo), if the gradient grew,
-// and the exact Hessian taken for the next.
+// not halve the gradient, the objective is minimised along it and the exact Hessian taken for the
+// next. That line search looks at the sign of the derivative, which convexity makes monotone and
+// rounding hardly hurts, and not at the objective's values, of which a minimum shows only half the
+// digits: it finds the minimum of any convex sum, between kinks and against walls as well, to the
+// last bit of t.
 class LeaderSolver {
  public:
   explicit LeaderSolver(Regularizer regularizer);
@@ -74,21 +86,28 @@ class LeaderSolver {
 
   // Moves `at` to the minimiser; its curvature stays a model. Returns |grad J + z| there, which is
   // at most 1e-12 (|z| + |grad sum| + |u| / step size) or, if rounding allows no better, the larger
-  // of `tolerance` and what the last bits of u change in the gradient. Throws StateError if it
-  // cannot get there: no other point is ever returned.
+  // of `tolerance` and what the last bits of u change in the gradient. Convex losses with finite
+  // gradients never throw, whatever the data: where even that is out of reach, the point is one
+  // from which no step lowers the objective by as much as a double shows. Losses of a user's own
+  // for which no point has a small gradient are not convex, or not smooth: StateError.
   double solve(const losses::LossSum& sum, const double* z, double tolerance, LeaderPoint& at);
 
  private:
   double residual(const double* slope, const double* z, const double* u);
   double scale(const double* slope, const double* z, const double* u) const;
   double rounding(const std::vector<double>& u, const std::vector<double>& curvature);
+  void restart(const losses::LossSum& sum, LeaderPoint& at);
   void minimize_model(const LeaderPoint& at, const double* z, bool near);
+  bool factor_model(const std::vector<double>& u, const std::vector<double>& curvature);
   double newton_step(const std::vector<double>& curvature);
+  bool falls(const double* curvature);
+  bool damp(const std::vector<double>& curvature);
   bool descend(const std::vector<double>& curvature, double size, double enough, int most);
-  double model_value(const double* curvature, const double* u);
   void learn(LeaderPoint& at);
   void move(LeaderPoint& at);
-  bool shorten(const losses::LossSum& sum, const double* z, const LeaderPoint& at);
+  double line_slope(const losses::LossSum& sum, const double* z, const LeaderPoint& at, double t);
+  bool search(const losses::LossSum& sum, const double* z, const LeaderPoint& at);
+  bool improve(const losses::LossSum& sum, const double* z, LeaderPoint& at, double& last);
 
   Regularizer regularizer_;
   Regularizer path_;  // with a weight on its way to that of regularizer_
