@@ -116,6 +116,36 @@ TEST_CASE("a factor updated many times is that of the updated matrix") {
   }
 }
 
+// A square turned by a rotation with cosine 0.6, and a point of it as close to two walls as given.
+TEST_CASE("the factor in a vertex keeps the curvature of the walls that are farther away") {
+  RowMatrix rows(4, 2);
+  rows << 0.6, 0.8, -0.6, -0.8, -0.8, 0.6, 0.8, -0.6;
+  const Vector bounds = Vector::Ones(4);
+  const oco::Regularizer regularizer{
+      .dimension = 2,
+      .inverse_step = 3.0,
+      .weight = 0.5,
+      .barrier = std::make_shared<domains::PolytopeBarrier>(rows, bounds, Vector::Zero(2)),
+      .rows = rows,
+      .bounds = bounds};
+  const std::vector<double> none(4, 0.0);
+  std::vector<double> matrix(4);
+  CholeskyFactor factor(2);
+  for (const double close : {0.5, 1e-3, 1e-6, 1e-9, 1e-12}) {
+    for (const double other : {0.5, 1e-3, 1e-8}) {
+      const std::vector<double> u{0.6 * (1.0 - close) - 0.8 * (1.0 - other),
+                                  0.8 * (1.0 - close) + 0.6 * (1.0 - other)};
+      REQUIRE(regularizer.factor(u.data(), none.data(), matrix.data(), factor));
+      const Vector slack = bounds - rows * Eigen::Map<const Vector>(u.data(), 2);
+      const auto bend = [&](Index j) {
+        return 3.0 + 0.5 / (slack[j] * slack[j]) + 0.5 / (slack[j + 1] * slack[j + 1]);
+      };
+      const double expected = std::log(bend(0)) + std::log(bend(2));
+      CHECK(std::fabs(factor.log_determinant() - expected) < 1e-7);
+    }
+  }
+}
+
 TEST_CASE("log1p keeps small numbers") {
   for (const double x : {1e-300, 1e-17, 1e-9, 0.3, 5.0, 1e9, -1e-9, -0.7}) {
     CHECK(std::fabs(elementary::log1p(x) / std::log1p(x) - 1.0) < 1e-15);

@@ -33,8 +33,9 @@ constexpr int kMostIdle = 40;
 constexpr double kLeastRidge = 1e-14;
 constexpr double kMostRidge = 1.0;
 constexpr double kRidgeGrowth = 100.0;
-// Walls whose parts of the Hessian are this far apart are added one by one.
-constexpr double kSteep = 1e8;
+// Walls whose parts of a model's Hessian are this far apart are added one by one: a step needs no
+// more than four digits.
+constexpr double kSteep = 1e12;
 // Gradients of a convex sum pass below this part of their terms.
 constexpr double kConvex = 1e-6;
 // Squared Newton decrement, in barrier weights, below which full steps are safe.
@@ -85,13 +86,13 @@ void Regularizer::add_hessian(const double* u, double* matrix) const {
 }
 
 bool Regularizer::factor(const double* u, const double* curvature, double* matrix,
-                         CholeskyFactor& out) const {
+                         CholeskyFactor& out, double steep) const {
   const auto n = static_cast<std::size_t>(dimension);
   std::copy(curvature, curvature + n * n, matrix);
   if (rows.rows() > 0 && inverse_step > 0.0) {
     Vector pull = (bounds - rows * ConstMap(u, dimension)).cwiseInverse();
     pull.array() *= pull.array() * weight;
-    if (pull.maxCoeff() > kSteep * pull.minCoeff()) {
+    if (pull.maxCoeff() > steep * pull.minCoeff()) {
       Eigen::Map<RowMatrix>(matrix, dimension, dimension).diagonal().array() += inverse_step;
       bool exists = out.compute(matrix);
       double last = 0.0;
@@ -165,7 +166,7 @@ double LeaderSolver::rounding(const std::vector<double>& u, const std::vector<do
 // with a larger diagonal: any positive definite matrix gives a descent.
 bool LeaderSolver::factor_model(const std::vector<double>& u,
                                 const std::vector<double>& curvature) {
-  if (path_.factor(u.data(), curvature.data(), matrix_.data(), factor_)) return true;
+  if (path_.factor(u.data(), curvature.data(), matrix_.data(), factor_, kSteep)) return true;
   double most = 0.0;
   for (std::size_t i = 0; i < n_; ++i) most = std::max(most, std::fabs(matrix_[i * n_ + i]));
   for (double ridge = kLeastRidge; ridge <= kMostRidge; ridge *= kRidgeGrowth) {

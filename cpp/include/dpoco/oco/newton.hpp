@@ -53,9 +53,10 @@ struct Regularizer {
   void add_hessian(const double* u, double* matrix) const;
   // The factor of `curvature`, positive semidefinite, plus the Hessian at u, which it leaves in
   // `matrix`. Near a vertex of a polytope the walls' parts of it are many orders of magnitude
-  // apart, and their sum forgets the small ones: there the factor takes them one by one. False
-  // where the factor does not exist.
-  bool factor(const double* u, const double* curvature, double* matrix, CholeskyFactor& out) const;
+  // apart, and their sum forgets the small ones: where they are farther apart than `steep`, the
+  // factor takes them one by one. False where the factor does not exist.
+  bool factor(const double* u, const double* curvature, double* matrix, CholeskyFactor& out,
+              double steep = 1e8) const;
   bool inside(const double* u) const;  // where it is finite
   // Largest t with u + t step in the body.
   double distance(const double* u, const double* step) const;
