@@ -13,8 +13,10 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Relative size of the gradient at which a point counts as the minimiser.
+// Sizes of the gradient at which a point counts as the minimiser: relative to its terms, and to
+// what may remain at most.
 constexpr double kTolerance = 1e-12;
+constexpr double kEnough = 0.1;
 // A step that leaves more than this part of the gradient shows a bad model.
 constexpr double kContraction = 0.5;
 // Convergence takes about six steps; hundreds mean that the losses are not what they promise.
@@ -58,75 +60,6 @@ double dot(const std::vector<double>& a, const double* b) {
 double norm(const double* x, std::size_t n) { return std::sqrt(simd::kernels().dot(x, x, n)); }
 
 }  // namespace
-
-double Regularizer::value(const double* u) const {
-  const ConstMap at(u, dimension);
-  double sum = 0.0;
-  for (Index i = 0; i < dimension; ++i) sum += u[i] * u[i];
-  sum *= 0.5 * inverse_step;
-  return barrier ? sum + weight * barrier->value(at) : sum;
-}
-
-void Regularizer::gradient(const double* u, double* out) const {
-  if (!barrier) {
-    for (Index i = 0; i < dimension; ++i) out[i] = inverse_step * u[i];
-    return;
-  }
-  barrier->gradient(ConstMap(u, dimension), Map(out, dimension));
-  for (Index i = 0; i < dimension; ++i) out[i] = weight * out[i] + inverse_step * u[i];
-}
-
-void Regularizer::add_hessian(const double* u, double* matrix) const {
-  Eigen::Map<RowMatrix> to(matrix, dimension, dimension);
-  to.diagonal().array() += inverse_step;
-  if (!barrier) return;
-  RowMatrix bend(dimension, dimension);
-  barrier->hessian(ConstMap(u, dimension), bend);
-  to += weight * bend;
-}
-
-bool Regularizer::factor(const double* u, const double* curvature, double* matrix,
-                         CholeskyFactor& out, double steep) const {
-  const auto n = static_cast<std::size_t>(dimension);
-  std::copy(curvature, curvature + n * n, matrix);
-  if (rows.rows() > 0 && inverse_step > 0.0) {
-    Vector pull = (bounds - rows * ConstMap(u, dimension)).cwiseInverse();
-    pull.array() *= pull.array() * weight;
-    if (pull.maxCoeff() > steep * pull.minCoeff()) {
-      Eigen::Map<RowMatrix>(matrix, dimension, dimension).diagonal().array() += inverse_step;
-      bool exists = out.compute(matrix);
-      double last = 0.0;
-      // In the order of their sizes, ties together: an update keeps what is smaller than itself.
-      while (exists) {
-        double next = kInfinity;
-        for (Index j = 0; j < pull.size(); ++j) {
-          if (pull[j] > last) next = std::min(next, pull[j]);
-        }
-        if (!std::isfinite(next)) break;
-        for (Index j = 0; j < pull.size(); ++j) {
-          if (pull[j] == next) out.update(next, rows.data() + j * dimension);
-        }
-        last = next;
-      }
-      std::copy(curvature, curvature + n * n, matrix);
-      add_hessian(u, matrix);
-      const double spread = out.log_determinant();
-      if (exists && std::isfinite(spread)) return true;
-      return out.compute(matrix);
-    }
-  }
-  add_hessian(u, matrix);
-  return out.compute(matrix);
-}
-
-bool Regularizer::inside(const double* u) const {
-  const ConstMap at(u, dimension);
-  return barrier ? std::isfinite(barrier->value(at)) : at.allFinite();
-}
-
-double Regularizer::distance(const double* u, const double* step) const {
-  return barrier ? barrier->distance(ConstMap(u, dimension), ConstMap(step, dimension)) : kInfinity;
-}
 
 LeaderSolver::LeaderSolver(Regularizer regularizer)
     : regularizer_(std::move(regularizer)),
@@ -390,15 +323,16 @@ double LeaderSolver::solve(const losses::LossSum& sum, const double* z, double t
   double best = last;  // the least that was left where a search began
   int idle = 0;
   for (int k = 0; k < kMostSteps && idle < kMostIdle; ++k) {
-    if (last <= kTolerance * scale(at.slope.data(), z, at.u.data())) return last;
+    const double enough =
+        std::max(kTolerance * scale(at.slope.data(), z, at.u.data()), kEnough * tolerance);
+    if (last <= enough) return last;
     minimize_model(at, z, k > 0);
     double left = kInfinity;
     if (regularizer_.inside(next_.data())) {
       sum.gradient(next_.data(), next_slope_.data());
       left = residual(next_slope_.data(), z, next_.data());
     }
-    if (left <= kContraction * best ||
-        left <= kTolerance * scale(next_slope_.data(), z, next_.data())) {
+    if (left <= kContraction * best || left <= enough) {
       learn(at);
       move(at);
       last = left;
