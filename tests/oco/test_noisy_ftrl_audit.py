@@ -199,3 +199,18 @@ def test_exact_statistics_use_curvature_when_steps_are_long():
     gradient = mean_suboptimality(10_000, 5, step_size=0.0025)
     assert quadratic < 0.05
     assert gradient > 5 * quadratic
+
+
+@pytest.mark.parametrize("bound", [1.0, 1e-14, 1e-16])
+def test_huge_features_under_tiny_bounds_stay_within_the_quadratic_sensitivity(bound):
+    # Their clipping factor is nearly subnormal: products of factors would be coarse.
+    learner = NoisyFTRL(
+        LpBall(2, 2.0, 1.0), SquaredLoss(bound, bound), horizon=10, statistics="quadratic",
+        budget=dpoco.Budget(1.0, 1e-6), relation="zero_out", source=Source.seeded(0),
+    )  # fmt: skip
+    zero, declared = np.zeros(2), learner.guarantee.sensitivity / bound**2
+    longest = min(bound / 2.2251e-308, 1e308)
+    for shrink in np.linspace(1.0, 3.0, 200):
+        x = np.full(2, longest / np.sqrt(2.0) / shrink)
+        leaf = learner._engine.leaf(zero, zero, x, bound) / bound**2
+        assert 0.5 * declared < np.linalg.norm(leaf) <= declared * (1 + 1e-9)
