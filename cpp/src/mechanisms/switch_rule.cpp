@@ -69,4 +69,8 @@ void SwitchRule::read(ArchiveReader& archive) {
   log_stay_ = log_stay;
 }
 
+bool lies_in_excess(double log_ratio, random::Source& source) {
+  return source.uniform() > elementary::exp(-log_ratio);
+}
+
 }  // namespace dpoco::mechanisms

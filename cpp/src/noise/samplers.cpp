@@ -74,11 +74,15 @@ bool GeneralizedGaussian::accounts_for(const Source& source, std::uint64_t vecto
          source.position(Variate::exponential) == attempts + further;
 }
 
+void gaussian(Source& source, double scale, std::size_t n, double* out) {
+  source.fill(Variate::gaussian, out, n);
+  for (std::size_t i = 0; i < n; ++i) out[i] *= scale;
+}
+
 void GeneralizedGaussian::sample(Source& source, double* out) {
   const auto d = static_cast<std::size_t>(dimension_);
   if (order_ == 2.0) {
-    source.fill(Variate::gaussian, out, d);
-    for (std::size_t i = 0; i < d; ++i) out[i] *= scale_;
+    gaussian(source, scale_, d, out);
     return;
   }
   double* magnitudes = magnitudes_.data();

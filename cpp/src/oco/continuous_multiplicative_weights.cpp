@@ -225,32 +225,23 @@ void ContinuousMultiplicativeWeights::draw_excess() {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     sampler_.sample(*source_, *sum_, point_.data());
     const double log_ratio = normalizer_->log_ratio(sum_->staged_value(point_.data()));
-    if (log_ratio > 0.0 && source_->uniform() > elementary::exp(-log_ratio)) return;
+    if (log_ratio > 0.0 && mechanisms::lies_in_excess(log_ratio, *source_)) return;
   }
 }
 
 void ContinuousMultiplicativeWeights::observe(std::uint64_t decided, const double* features,
                                               double label) {
-  const auto entry = exclusive_.enter();
-  require_turn(decided);
-  sum_->stage_record(features, label);
-  finish_round();
+  observe_staged(decided, [=](LossSum& sum) { sum.stage_record(features, label); });
 }
 
 void ContinuousMultiplicativeWeights::observe_gradient(std::uint64_t decided,
                                                        const double* gradient) {
-  const auto entry = exclusive_.enter();
-  require_turn(decided);
-  sum_->stage_vector(gradient);
-  finish_round();
+  observe_staged(decided, [=](LossSum& sum) { sum.stage_vector(gradient); });
 }
 
 void ContinuousMultiplicativeWeights::observe_quadratic(std::uint64_t decided, const double* matrix,
                                                         const double* vector) {
-  const auto entry = exclusive_.enter();
-  require_turn(decided);
-  sum_->stage_matrix(matrix, vector);
-  finish_round();
+  observe_staged(decided, [=](LossSum& sum) { sum.stage_matrix(matrix, vector); });
 }
 
 void ContinuousMultiplicativeWeights::observe_staged(std::uint64_t decided,

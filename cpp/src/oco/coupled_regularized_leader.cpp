@@ -8,6 +8,7 @@
 
 #include "dpoco/core/errors.hpp"
 #include "dpoco/core/grid.hpp"
+#include "dpoco/noise/samplers.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "leader_law.hpp"
 
@@ -153,9 +154,7 @@ double CoupledRegularizedLeader::log_factor(double log_ratio) const noexcept {
 
 void CoupledRegularizedLeader::draw(double square, bool density) {
   if (square > 0.0) {
-    source_->fill(random::Variate::gaussian, noise_.data(), noise_.size());
-    const double scale = std::sqrt(square);
-    for (double& each : noise_) each *= scale;
+    noise::gaussian(*source_, std::sqrt(square), noise_.size(), noise_.data());
   } else {
     std::fill(noise_.begin(), noise_.end(), 0.0);
   }
@@ -177,7 +176,7 @@ void CoupledRegularizedLeader::draw_excess() {
       law_->stage_zero();
     }
     const double excess = law_->log_ratio(before, after, counts);
-    if (source_->uniform() > elementary::exp(-excess)) return;
+    if (mechanisms::lies_in_excess(excess, *source_)) return;
   }
 }
 

@@ -20,6 +20,7 @@ from dpoco.accounting import coupling as bits
 from dpoco.accounting import lazy_oco, oco_published
 from dpoco.accounting._oco.arguments import (
     admissible,
+    baseline_block,
     check_arguments,
     require_global_bounds,
 )
@@ -152,7 +153,7 @@ def _found(
     if budget is None:
         if limit is not None:
             return lazy_oco.gibbs_lazy(setting, limit, coupling, block)
-        return _baseline(setting, coupling, block)
+        return setting.quiet(baseline_block(coupling, block))
     require_global_bounds(problem)
     if setting.calibration != "tight":
         return oco_published.gibbs_published(setting, budget, coupling, block)
@@ -192,17 +193,6 @@ def _tight(
     )
     trivial = problem.lipschitz * problem.radius * setting.horizon
     return find_best(search, couplings, (1.0,), setting.horizon, block, trivial)
-
-
-def _baseline(
-    setting: GibbsSetting, coupling: str, block: int | None
-) -> ContinuousMultiplicativeWeightsParameters:
-    if coupling not in ("auto", "scheduled"):
-        raise ValueError(
-            f"coupling {coupling!r} without a budget needs max_switches; "
-            "the baseline is 'scheduled'"
-        )
-    return setting.quiet(1 if block is None else block)
 
 
 def constant(setting: GibbsSetting) -> ContinuousMultiplicativeWeightsParameters:

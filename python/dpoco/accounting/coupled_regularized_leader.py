@@ -20,6 +20,7 @@ from dpoco.accounting import lazy_oco, oco_published
 from dpoco.accounting._coupling.profile import profile_delta
 from dpoco.accounting._oco.arguments import (
     admissible,
+    baseline_block,
     check_arguments,
     require_global_bounds,
 )
@@ -125,7 +126,7 @@ def calibrate(
     if budget is None:
         if limit is not None:
             return lazy_oco.leader_lazy(setting, limit, coupling, block)
-        return _baseline(setting, coupling, block)
+        return setting.quiet(baseline_block(coupling, block))
     require_global_bounds(problem)
     if calibration != "tight":
         return oco_published.leader_published(setting, budget, coupling, block)
@@ -164,17 +165,6 @@ def _tight(
     factors = STEP_FACTORS if problem.smoothness > 0.0 else (1.0,)
     trivial = problem.lipschitz * problem.radius * setting.horizon
     return find_best(search, couplings, factors, setting.horizon, block, trivial)
-
-
-def _baseline(
-    setting: LeaderSetting, coupling: str, block: int | None
-) -> CoupledRegularizedLeaderParameters:
-    if coupling not in ("auto", "scheduled"):
-        raise ValueError(
-            f"coupling {coupling!r} without a budget needs max_switches; "
-            "the baseline is 'scheduled'"
-        )
-    return setting.quiet(1 if block is None else block)
 
 
 def constant(setting: LeaderSetting) -> CoupledRegularizedLeaderParameters:

@@ -57,4 +57,8 @@ class SwitchRule {
   double log_stay_ = 0.0;
 };
 
+// For couplings with the fewest switches, which are not private: whether a draw of the law mu' lies
+// in its excess over mu, which it does with probability max(0, 1 - mu/mu'). One uniform.
+bool lies_in_excess(double log_ratio, random::Source& source);  // log_ratio = ln(mu'/mu) there
+
 }  // namespace dpoco::mechanisms

@@ -13,6 +13,9 @@ using random::Source;
 // Gamma(shape + 1) U^(1/shape). Expected draws per variate below 1.1 pairs.
 double gamma(Source& source, double shape);
 
+// out = scale times n independent standard normals.
+void gaussian(Source& source, double scale, std::size_t n, double* out);
+
 // Vectors Z with density proportional to exp(-||Z||_r^2 / (2 scale^2)), r in [1, inf]:
 // a direction from the cone measure of the l_r sphere times a radius whose square is
 // Gamma(d/2, 2 scale^2). Han et al. Lemma 2.1, corrected. O(d) per vector, no allocation.

@@ -64,3 +64,13 @@ def require_global_bounds(problem: EuclideanProblem) -> None:
             f"{problem.family} losses are not known to be Lipschitz on R^d: unbounded=True is not "
             "private"
         )
+
+
+def baseline_block(coupling: str, block: int | None) -> int:
+    """Return the block of the learner without privacy that draws afresh after every block."""
+    if coupling not in ("auto", "scheduled"):
+        raise ValueError(
+            f"coupling {coupling!r} without a budget needs max_switches; "
+            "the baseline is 'scheduled'"
+        )
+    return 1 if block is None else block
