@@ -37,6 +37,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   register_mechanisms(m);
   register_samplers(m);
   register_gibbs(m);
+  register_experts(m);
   register_frank_wolfe(m);
   register_noisy_ftrl(m);
   register_coupled_regularized_leader(m);

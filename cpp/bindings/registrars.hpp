@@ -16,6 +16,7 @@ void register_losses(py::module_& m);
 void register_mechanisms(py::module_& m);
 void register_samplers(py::module_& m);
 void register_gibbs(py::module_& m);
+void register_experts(py::module_& m);
 void register_frank_wolfe(py::module_& m);
 void register_noisy_ftrl(py::module_& m);
 void register_coupled_regularized_leader(py::module_& m);

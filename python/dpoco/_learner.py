@@ -1,18 +1,22 @@
-"""What every online learner shares: the order of calls, long runs, and the rules of copies."""
+"""What every online learner shares: how it is built, the order of calls, and long runs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from inspect import signature
+from types import ModuleType
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._state import Stateful, check_writable
-from dpoco._validation import positive_int
-from dpoco.accounting import Guarantee
+from dpoco._validation import LARGEST_HORIZON, choice, positive_int
+from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import HorizonExceeded, RoundOrderError
+from dpoco.random import Source
 
 __all__ = ["OnlineLearner"]
 
@@ -26,11 +30,71 @@ _CHUNK_ROUNDS = 8192
 
 
 class OnlineLearner(Stateful):
-    """Base of the learners: `decide` and `observe` in strict alternation, up to a horizon."""
+    """Base of the learners: `decide` and `observe` in strict alternation, up to a horizon.
+
+    Subclasses name their accountant (a module with ``calibrate`` and ``guarantee``, both of which
+    take what `_problem` returns first) and their parameters' class.
+    """
+
+    _accountant: ClassVar[ModuleType]
+    _parameters_class: ClassVar[type]
+    _options: ClassVar[tuple[str, ...]]  # arguments of the constructor that calibration takes
 
     # The round a decision was asked for in, and that decision: stale once the engine has moved on.
     _asked: tuple[int, Any] = (-1, None)
     _horizon: int
+    _guarantee: Guarantee
+    _raises: bool  # on_violation="raise"
+
+    def _begin(self, constructed: type, arguments: dict[str, Any]) -> None:
+        """Check a constructor's arguments, calibrate unless they bring parameters, and build.
+
+        `constructed` is the class whose constructor it is.
+        """
+        problem = self._problem(arguments)
+        budget, source = arguments["budget"], arguments["source"]
+        parameters = arguments["parameters"]
+        if budget is not None and not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
+        if source is not None and not isinstance(source, Source):
+            raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
+        choice("on_violation", arguments["on_violation"], ("clip", "raise"))
+        if parameters is None:
+            options = {name: arguments[name] for name in ("horizon", "budget", *self._options)}
+            parameters = self._accountant.calibrate(*problem, **options)
+        elif not isinstance(parameters, self._parameters_class):
+            raise TypeError(f"parameters must be {self._parameters_class.__name__}")
+        else:
+            defaults = signature(constructed).parameters
+            self._check_restated(arguments, parameters, defaults)
+            if budget is not None:
+                self._accountant.guarantee(*problem, parameters, budget=budget).require(budget)
+        origin = Source() if source is None else source
+        self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
+
+    def _set_up(
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+    ) -> None:
+        problem = self._problem(arguments)
+        self._arguments = arguments
+        self._parameters = parameters
+        self._is_seeded = seeded
+        self._raises = arguments["on_violation"] == "raise"
+        endless = parameters.horizon is None
+        self._horizon = LARGEST_HORIZON if endless else parameters.horizon
+        self._guarantee = self._accountant.guarantee(
+            *problem, parameters, budget=arguments["budget"], seeded=seeded
+        )
+        self._engine = self._build_engine(claim)
+
+    @classmethod
+    @abstractmethod
+    def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return what is to be learned, checked: the accountant's first arguments."""
+
+    @abstractmethod
+    def _build_engine(self, claim: dict[str, Any]) -> Any:
+        """Return a compiled learner in round 0 on the stream of `claim`."""
 
     @property
     def round(self) -> int:
@@ -39,13 +103,13 @@ class OnlineLearner(Stateful):
 
     @property
     def horizon(self) -> int:
-        """Number of rounds the guarantee covers."""
+        """Number of rounds the guarantee covers; 10^12 for a learner without a horizon."""
         return self._horizon
 
     @property
     def guarantee(self) -> Guarantee:
-        """The privacy guarantee of the whole sequence of decisions."""
-        raise NotImplementedError
+        """The guarantee of all decisions together, whatever part of the horizon is used."""
+        return self._guarantee
 
     def _decision(self) -> Any:
         """Return the engine's decision of the current round."""

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
-from collections.abc import Callable
-from inspect import signature
-from types import ModuleType
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import domains, losses
 from dpoco._learner import OnlineLearner, Progress
-from dpoco._validation import choice, float_array, number
-from dpoco.accounting import Budget, Guarantee
-from dpoco.random import Source
+from dpoco._validation import float_array, number
 from dpoco.trace import Trace
 
 __all__ = ["RecordLearner"]
@@ -27,80 +22,35 @@ FloatArray = NDArray[np.float64]
 class RecordLearner(OnlineLearner):
     """Base of the learners whose decisions are vectors and whose rounds are records.
 
-    Subclasses name their accountant (a module with ``calibrate`` and ``guarantee``) and their
-    parameters' class, and build an engine with ``decision``, ``observe``, ``observe_gradient`` and
-    ``run``; one that differentiates custom losses at two decisions also has
-    ``previous_decision`` and ``observe_gradients``.
+    Subclasses build an engine with ``decision``, ``observe``, ``observe_gradient`` and ``run``; one
+    that differentiates custom losses at two decisions also has ``previous_decision`` and
+    ``observe_gradients``.
     """
-
-    _accountant: ClassVar[ModuleType]
-    _parameters_class: ClassVar[type]
-    _options: ClassVar[tuple[str, ...]]  # arguments of the constructor that calibration takes
 
     _domain: domains.Domain
     _loss: losses.Loss
-    _guarantee: Guarantee
     _batch: int = 1  # rounds per decision
-    _raises: bool  # on_violation="raise"
 
     @property
     def _width(self) -> int:
         """Size of a round's work, in entries: what a chunk of a long run is measured by."""
         return self._domain.dimension
 
-    def _begin(self, constructed: type, arguments: dict[str, Any]) -> None:
-        """Check a constructor's arguments, calibrate unless they bring parameters, and build.
-
-        `constructed` is the class whose constructor it is.
-        """
-        domain, loss, budget = arguments["domain"], arguments["loss"], arguments["budget"]
-        source, parameters = arguments["source"], arguments["parameters"]
+    @classmethod
+    def _problem(cls, arguments: Mapping[str, Any]) -> tuple[domains.Domain, losses.Loss]:
+        domain, loss = arguments["domain"], arguments["loss"]
         if not isinstance(domain, domains.Domain):
             raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
         if not isinstance(loss, losses.Loss):
             raise TypeError(f"loss must be a dpoco loss; got {type(loss).__name__}")
-        if budget is not None and not isinstance(budget, Budget):
-            raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
-        if source is not None and not isinstance(source, Source):
-            raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
-        choice("on_violation", arguments["on_violation"], ("clip", "raise"))
-        if parameters is None:
-            options = {name: arguments[name] for name in ("horizon", "budget", *self._options)}
-            parameters = self._accountant.calibrate(domain, loss, **options)
-        elif not isinstance(parameters, self._parameters_class):
-            raise TypeError(f"parameters must be {self._parameters_class.__name__}")
-        else:
-            defaults = signature(constructed).parameters
-            self._check_restated(arguments, parameters, defaults)
-            if budget is not None:
-                self._accountant.guarantee(domain, loss, parameters, budget=budget).require(budget)
-        origin = Source() if source is None else source
-        self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
+        return domain, loss
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
     ) -> None:
-        self._arguments = arguments
-        self._domain = arguments["domain"]
-        self._loss = arguments["loss"]
-        self._parameters = parameters
-        self._is_seeded = seeded
-        self._raises = arguments["on_violation"] == "raise"
-        self._horizon = parameters.horizon
+        self._domain, self._loss = arguments["domain"], arguments["loss"]
         self._batch = getattr(parameters, "batch", 1)
-        self._guarantee = self._accountant.guarantee(
-            self._domain, self._loss, parameters, budget=arguments["budget"], seeded=seeded
-        )
-        self._engine = self._build_engine(claim)
-
-    @abstractmethod
-    def _build_engine(self, claim: dict[str, Any]) -> Any:
-        """Return a compiled learner in round 0 on the stream of `claim`."""
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of all decisions together, whatever part of the horizon is used."""
-        return self._guarantee
+        super()._set_up(arguments, parameters, seeded, claim)
 
     @property
     def domain(self) -> domains.Domain:

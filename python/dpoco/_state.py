@@ -34,7 +34,7 @@ _CHECKSUM = 32
 
 # What a state file may name; nothing else is ever imported on its word.
 _KINDS = {
-    "ContinualSum": "dpoco.mechanisms",
+    "ContinualSum": "dpoco.mechanisms._continual_sum",
     "TreeFrankWolfe": "dpoco.frank_wolfe",
     "NoisyFTRL": "dpoco.oco._noisy_ftrl",
     "CoupledRegularizedLeader": "dpoco.oco._coupled_regularized_leader",

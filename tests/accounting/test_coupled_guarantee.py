@@ -50,7 +50,7 @@ def guarantee(coupling, **fields):
         paper_epsilon=None,
         reference="Theorem A (docs/privacy/gibbs_draws.md)",
         conditions=("losses are Lipschitz",),
-        coupling=coupling,
+        profile=coupling,
     )
     return dataclasses.replace(base, **fields)
 
@@ -113,9 +113,9 @@ def test_round_trips_are_exact(coupling):
 def test_records_without_the_later_fields_still_load():
     plain = guarantee(None)
     record = plain.to_dict()
-    assert not {"coupling", "regret_bound", "details"} & set(record)
+    assert not {"profile", "regret_bound", "details"} & set(record)
     assert Guarantee.from_dict(record) == plain
-    full = record | {"coupling": None, "regret_bound": None, "details": {}}
+    full = record | {"profile": None, "regret_bound": None, "details": {}}
     assert Guarantee.from_dict(full) == plain
 
 
@@ -143,7 +143,7 @@ def test_malformed_profiles(coupling):
         guarantee(coupling)
     good = guarantee(GAUSSIAN).to_dict()
     with pytest.raises(StateError):
-        Guarantee.from_dict(good | {"coupling": coupling})
+        Guarantee.from_dict(good | {"profile": coupling})
     with pytest.raises(StateError):
         Guarantee.from_dict(good | {"details": 3})
 
@@ -192,5 +192,5 @@ def test_the_stored_profile_cannot_be_changed_from_outside():
     stated = guarantee(mine, details=(notes := {"a": 1.0}))
     mine["mu"] = 0.1
     notes["a"] = 2.0
-    assert stated.coupling == GAUSSIAN
+    assert stated.profile == GAUSSIAN
     assert stated.details == {"a": 1.0}

@@ -163,7 +163,8 @@ def test_fields_are_validated(change):
     with pytest.raises(ValueError, match="must be"):
         BASE.delta_at(-1.0)
     with pytest.raises(ValueError, match="must be"):
-        BASE.epsilon_at(0.0)
+        BASE.epsilon_at(1.0)
+    assert BASE.epsilon_at(0.0) == math.inf
 
 
 # -- hand-over to dp_accounting ----------------------------------------------------------------

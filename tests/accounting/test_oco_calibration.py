@@ -175,7 +175,7 @@ def test_every_coupling_meets_its_budget(coupling):
         guarantee.require(budget)
         assert 0.98 < guarantee.epsilon <= 1.0
         if coupling != "density_ratio":
-            assert guarantee.coupling["later_bits"] == 0
+            assert guarantee.profile["later_bits"] == 0
         bounds[d] = p.regret_bound / horizon
     auto = {2: plan(10**5, 2, 1.0), 10: plan(10**6, 10, 1.0)}
     # "anchored" loses 13 to 15 percent in the listed cases, "dartboard" more with the dimension.

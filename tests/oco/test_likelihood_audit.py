@@ -51,7 +51,7 @@ def test_the_exact_likelihood_ratio_obeys_the_guarantee(name, world):
     assert abs(one.mean - 1.0) <= cases.SIGMAS * one.error
     assert one.error < 0.1
     guarantee = case.learner.guarantee
-    assert cases.findings(found, guarantee.coupling, guarantee.delta_at) == []
+    assert cases.findings(found, guarantee.profile, guarantee.delta_at) == []
     if case.rule().coupling in ("dartboard", "anchored", "scheduled"):
         assert np.abs(found.later_bits).max() < 1e-12  # these bits cost nothing
     else:
@@ -89,7 +89,7 @@ def test_half_the_claimed_noise_is_caught(name):
 @pytest.mark.parametrize("name", ["weights, density ratio", "leader, density ratio"])
 def test_ignored_shift_of_later_bits_is_caught(name):
     case, _, found = cases.scored(name, 0)
-    profile = {**case.learner.guarantee.coupling, "shift": 0.0}
+    profile = {**case.learner.guarantee.profile, "shift": 0.0}
     over = cases.findings(found, profile, lambda e: profile_delta(profile, e))
     assert any(each.startswith("later bits") for each in over)
 
@@ -107,7 +107,7 @@ def test_a_wrong_floor_of_the_factors_is_caught(name):
     over = []
     for world in (0, 1):
         case, _, found = cases.scored(name, world)
-        true = case.learner.guarantee.coupling
+        true = case.learner.guarantee.profile
         profile = {**true, "factor_floor": math.exp(0.1 * math.log(true["factor_floor"]))}
         over += cases.findings(found, profile, lambda e, own=profile: profile_delta(own, e))
     assert any(each.startswith("changed bit") for each in over)
@@ -152,7 +152,7 @@ def test_scheduled_gaussian_draws_use_the_guarantee_up(name, world):
     _, found = cases.ratio(case, world, runs=4000)
     guarantee = case.learner.guarantee
     m = guarantee.mu
-    assert m == pytest.approx(guarantee.coupling["mu"])
+    assert m == pytest.approx(guarantee.profile["mu"])
     mean = cases.ref.mean_of(found.total)
     assert abs(mean.mean - 0.5 * m * m) <= cases.SIGMAS * mean.error
     assert found.total.var() == pytest.approx(m * m, rel=cases.SIGMAS * math.sqrt(2.0 / 4000))

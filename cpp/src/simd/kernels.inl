@@ -278,6 +278,8 @@ void blt(std::size_t rounds, std::size_t n, double scale, std::size_t buffers, c
 
 #include "rows.inl"
 
+#include "experts.inl"
+
 }  // namespace
 
 const Kernels DPOCO_VARIANT = {DPOCO_VARIANT_NAME,
@@ -302,6 +304,11 @@ const Kernels DPOCO_VARIANT = {DPOCO_VARIANT_NAME,
                                lane_sums,
                                lane_grams,
                                sigmoid,
-                               sigmoid_slope};
+                               sigmoid_slope,
+                               admit_losses,
+                               smallest,
+                               tilt,
+                               affine,
+                               cusum};
 
 }  // namespace dpoco::simd

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from dpoco.accounting._coupling.profile import describe
+from dpoco.accounting import _profiles
 
 if TYPE_CHECKING:
     from dpoco.accounting.guarantee import Guarantee
@@ -52,8 +52,9 @@ def statement(guarantee: Guarantee) -> str:
     ]
     if native:
         lines.append(f"  Equivalent: {', '.join(native)}")
-    if guarantee.coupling is not None:
-        text = f"  Composed:   {describe(guarantee.coupling)}"
+    if guarantee.profile is not None:
+        profile = guarantee.profile
+        text = f"  Composed:   {_profiles.kind_of(profile).describe(profile)}"
         lines += textwrap.wrap(text, 100, subsequent_indent=" " * 14)
     if guarantee.claimed is not None:
         lines.append(

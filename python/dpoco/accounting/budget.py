@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpoco._validation import real_float
-from dpoco.errors import StateError
+from dpoco.errors import CalibrationError, StateError
 
 __all__ = ["Budget"]
 
@@ -25,8 +25,9 @@ class Budget:
     epsilon : float
         Largest log-likelihood ratio, positive and finite.
     delta : float
-        Probability budget for exceeding it, strictly between 0 and 1. A good choice is at most
-        one tenth of the reciprocal of the number of rounds.
+        Probability budget for exceeding it, in [0, 1). A good choice is at most one tenth of the
+        reciprocal of the number of rounds. 0 asks for pure differential privacy, which learners
+        with exponential, Laplace or cube noise can give; the others raise `CalibrationError`.
 
     Raises
     ------
@@ -43,10 +44,15 @@ class Budget:
         delta = real_float("delta", self.delta)
         if not epsilon > 0.0:
             raise ValueError(f"epsilon must be positive; got {epsilon!r}")
-        if not 0.0 < delta < 1.0:
-            raise ValueError(f"delta must be strictly between 0 and 1; got {delta!r}")
+        if not 0.0 <= delta < 1.0:
+            raise ValueError(f"delta must be in [0, 1); got {delta!r}")
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
+
+    def require_delta(self) -> None:
+        """Raise `CalibrationError` for delta = 0, in mechanisms that cannot do without."""
+        if self.delta == 0.0:
+            raise CalibrationError("this mechanism is never purely private: it needs delta > 0")
 
     def to_dict(self) -> dict[str, float]:
         """Return the budget as a dictionary of plain floats."""

@@ -118,6 +118,8 @@ def calibrate(
     -----
     Deterministic; about 0.1 to 0.5 s.
     """
+    if budget is not None:
+        budget.require_delta()
     limit = check_arguments(
         horizon=horizon,
         budget=budget,

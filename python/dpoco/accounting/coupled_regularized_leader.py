@@ -111,6 +111,8 @@ def calibrate(
     -----
     Deterministic; about 0.1 to 0.7 s.
     """
+    if budget is not None:
+        budget.require_delta()
     limit = check_arguments(
         horizon=horizon,
         budget=budget,

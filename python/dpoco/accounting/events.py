@@ -12,13 +12,11 @@ Proof: ``docs/privacy/gaussian.md``, section "Events".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from dpoco._validation import positive_float
-from dpoco.accounting._coupling.profile import gaussian_parameter
 
-__all__ = ["coupling_event", "gaussian_event", "nonprivate_event", "relation", "zcdp_event"]
+__all__ = ["gaussian_event", "nonprivate_event", "relation", "zcdp_event"]
 
 
 def relation() -> Any:
@@ -40,24 +38,6 @@ def zcdp_event(rho: float) -> Any:
     import dp_accounting
 
     return dp_accounting.ZCDpEvent(positive_float("rho", rho))
-
-
-def coupling_event(coupling: Mapping[str, Any]) -> Any:
-    """Return the event of draws composed with bits, which exists if no bit is random.
-
-    Raises
-    ------
-    ValueError
-        If a bit is random or the draws are known by Renyi divergences only: the events of that
-        package have no such release, and its randomized response loses repetitions.
-    """
-    mu = gaussian_parameter(coupling)
-    if mu is None or mu == 0.0 or coupling["forced_switch"] != 1.0:
-        raise ValueError(
-            "no dp_accounting event describes draws composed with random stay-or-switch bits; "
-            "use delta_at and epsilon_at"
-        )
-    return gaussian_event(mu)
 
 
 def nonprivate_event() -> Any:

@@ -2,8 +2,8 @@
 
 A guarantee speaks about everything one learner releases over its whole horizon. The pair
 (epsilon, delta) is one point of its privacy curve; the curve follows from ``mu`` (Gaussian
-differential privacy), ``rho`` (zCDP) or ``coupling`` (draws composed with stay-or-switch bits) and
-includes the truncated tails of the samplers.
+differential privacy), ``rho`` (zCDP) or ``profile`` (pure privacy, selections, draws composed with
+stay-or-switch bits, ...) and includes the truncated tails of the samplers.
 
 Proof pages: ``docs/privacy/gaussian.md`` and ``docs/privacy/couplings.md`` (curves),
 ``docs/privacy/noise.md`` (truncated tails), and the page named in ``reference`` (the mechanism).
@@ -18,8 +18,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dpoco._validation import choice
-from dpoco.accounting import events
-from dpoco.accounting._coupling.profile import checked, profile_delta, profile_epsilon
+from dpoco.accounting import _profiles, events
 from dpoco.accounting._guarantee_report import RELATIONS, one_line, statement
 from dpoco.accounting._records import plain_float, read_record
 from dpoco.accounting.budget import Budget
@@ -83,11 +82,10 @@ class Guarantee:
         What must hold for the guarantee to hold.
     truncation_mass : float
         Total variation between real and ideal noise over the horizon; charged to delta.
-    coupling : dict or None
-        Parameters of the composed profile of draws and bits, where the curve is one. Key "kind":
-        "gaussian" with `mu` (of all draws together) or "renyi" with `cap`, `sensitivity_ratio`,
-        `b`, `dimension`, `rank` and `relation`; both with `forced_switch`, `factor_floor`,
-        `later_bits` and `shift`, see ``dpoco.accounting.coupling``.
+    profile : dict or None
+        Parameters of the privacy profile, where it is of none of these kinds; key "kind" says of
+        which. "pure": `epsilon`. "gaussian" and "renyi": draws composed with bits, see
+        ``dpoco.accounting.coupling``. Others: see the page named in `reference`.
     regret_bound : float or None
         Bound on the expected regret over the horizon, in units of the loss, for data that do not
         depend on the decisions.
@@ -115,7 +113,7 @@ class Guarantee:
     reference: str
     conditions: tuple[str, ...]
     truncation_mass: float = 0.0
-    coupling: dict[str, Any] | None = field(default=None, hash=False)
+    profile: dict[str, Any] | None = field(default=None, hash=False)
     regret_bound: float | None = None
     details: dict[str, float | str | None] = field(default_factory=dict, hash=False)
 
@@ -132,8 +130,8 @@ class Guarantee:
             value = getattr(self, name)
             if value is not None and not value > 0.0:
                 raise ValueError(f"{name} must be positive; got {value!r}")
-        if self.coupling is not None:
-            object.__setattr__(self, "coupling", checked(self.coupling))
+        if self.profile is not None:
+            object.__setattr__(self, "profile", _profiles.checked(self.profile))
         object.__setattr__(self, "details", dict(self.details))
         object.__setattr__(self, "conditions", tuple(self.conditions))
         if self.claimed is not None:
@@ -186,9 +184,11 @@ class Guarantee:
         elif self.rho is not None:
             rho = self.rho
             candidates.append(charged_delta(lambda e: zcdp_delta(e, rho), epsilon, mass))
-        elif self.coupling is not None:
-            coupling = self.coupling
-            candidates.append(charged_delta(lambda e: profile_delta(coupling, e), epsilon, mass))
+        elif self.profile is not None:
+            kind, profile = _profiles.kind_of(self.profile), self.profile
+            candidates.append(
+                charged_delta(lambda e: kind.profile_delta(profile, e), epsilon, mass)
+            )
         return min(candidates)
 
     def epsilon_at(self, delta: float) -> float:
@@ -197,12 +197,16 @@ class Guarantee:
         Parameters
         ----------
         delta : float
-            Strictly between 0 and 1.
+            In [0, 1); 0 asks for pure differential privacy.
         """
-        if not 0.0 < delta < 1.0:
-            raise ValueError(f"delta must be strictly between 0 and 1; got {delta!r}")
+        if not 0.0 <= delta < 1.0:
+            raise ValueError(f"delta must be in [0, 1); got {delta!r}")
         candidates = [self.epsilon if delta >= self.delta else math.inf]
         mass = self.truncation_mass
+        if delta == 0.0:
+            if self.profile is not None and mass == 0.0:
+                candidates.append(_profiles.pure_epsilon(self.profile))
+            return min(candidates)
         if self.mu is not None:
             candidates.append(charged_gaussian_epsilon(self.mu, delta, mass))
         elif self.rho is not None:
@@ -215,12 +219,12 @@ class Guarantee:
                     mass,
                 )
             )
-        elif self.coupling is not None:
-            coupling = self.coupling
+        elif self.profile is not None:
+            kind, profile = _profiles.kind_of(self.profile), self.profile
             candidates.append(
                 charged_epsilon(
-                    lambda target: profile_epsilon(coupling, target),
-                    lambda e: charged_delta(lambda x: profile_delta(coupling, x), e, mass),
+                    lambda target: kind.profile_epsilon(profile, target),
+                    lambda e: charged_delta(lambda x: kind.profile_delta(profile, x), e, mass),
                     delta,
                     mass,
                 )
@@ -245,7 +249,7 @@ class Guarantee:
         """The ``dp_accounting`` event, to be read under ``NeighboringRelation.REPLACE_SPECIAL``.
 
         It describes the ideal noise; `truncation_mass` comes on top. Raises ``ValueError`` for a
-        guarantee that is neither Gaussian nor zCDP, such as one with random bits.
+        guarantee that package has no event for, such as one with random bits.
         """
         if not self.private:
             return events.nonprivate_event()
@@ -253,8 +257,8 @@ class Guarantee:
             return events.gaussian_event(self.mu)
         if self.rho is not None:
             return events.zcdp_event(self.rho)
-        if self.coupling is not None:
-            return events.coupling_event(self.coupling)
+        if self.profile is not None:
+            return _profiles.kind_of(self.profile).event(self.profile)
         raise ValueError("no dp_accounting event describes a bare (epsilon, delta) guarantee")
 
     def to_dict(self) -> dict[str, Any]:
@@ -325,7 +329,7 @@ _FLOATS = (
     "regret_bound",
 )
 # Fields that records of the first release do not have, and what they stand for there.
-_LATER_FIELDS: dict[str, Any] = {"coupling": None, "regret_bound": None, "details": {}}
+_LATER_FIELDS: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {}}
 
 
 def _number(value: float | str | None) -> float | str | None:

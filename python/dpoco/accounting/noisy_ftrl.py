@@ -102,6 +102,8 @@ def calibrate(
     CalibrationError
         If no noise scale meets the budget.
     """
+    if budget is not None:
+        budget.require_delta()
     choice("calibration", calibration, CALIBRATIONS)
     choice("relation", relation, RELATIONS)
     n = continual_sum.resolve_horizon(horizon)

@@ -157,6 +157,11 @@ def common_conditions(mass: float, seeded: bool) -> tuple[str, ...]:
         if seeded
         else "the noise key comes from the operating system's entropy and stays secret"
     )
+    tails = (
+        f"truncated tails of the samplers (total variation {mass:.2g}) are charged to delta"
+        if mass > 0.0
+        else "the noise has its full tails"
+    )
     return (
         "the bounds, the horizon and all parameters were fixed without looking at the data",
         "the stream may react to everything released; one person's data in several rounds are "
@@ -164,9 +169,8 @@ def common_conditions(mass: float, seeded: bool) -> tuple[str, ...]:
         "a saved state is continued on one stream only, and is itself kept secret",
         "only released values are covered: not traces, diagnostics, timing or memory",
         source,
-        f"truncated tails of the samplers (total variation {mass:.2g}) are charged to delta; that "
-        "noise is computed in double precision is not: released sums are rounded to a coarse grid "
-        "that hides it from known attacks, without proof",
+        f"{tails}; that noise is computed in double precision is not accounted for: sums with "
+        "added noise are rounded to a coarse grid that hides it from known attacks, without proof",
     )
 
 

@@ -136,6 +136,8 @@ def calibrate(
     CalibrationError
         If no noise scale meets the budget.
     """
+    if budget is not None:
+        budget.require_delta()
     n = continual_sum.resolve_horizon(horizon)
     if method == "auto":
         method = continual_sum.choose_method(n, noise)

@@ -109,6 +109,8 @@ def calibrate(
     CalibrationError
         If no noise scale meets the budget, or the published constants miss it.
     """
+    if budget is not None:
+        budget.require_delta()
     choice("calibration", calibration, CALIBRATIONS)
     choice("relation", relation, RELATIONS)
     step_scale = positive_float("step_scale", step_scale)

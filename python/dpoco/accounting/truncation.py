@@ -129,6 +129,7 @@ def charged_gaussian_mu(budget: Budget, mass: float) -> float:
     CalibrationError
         If no mu in [1e-9, 1e3] qualifies: delta does not even pay for the truncated tails.
     """
+    budget.require_delta()
     epsilon, delta = budget.epsilon, budget.delta
     if _charge(0.0, mass) >= delta:
         raise CalibrationError(

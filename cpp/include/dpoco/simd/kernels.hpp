@@ -71,6 +71,20 @@ struct Kernels {
   // out_i = 1 / (1 + exp(-x_i)), and its derivative; out may alias x.
   void (*sigmoid)(const double* x, std::size_t n, double* out);
   void (*sigmoid_slope)(const double* x, std::size_t n, double* out);
+
+  // out_i = x_i clipped to [low, high] and mapped to [0, 1], 0 if x_i is not finite; inverse =
+  // 1 / (high - low). Returns how many entries were changed by that. out may alias x.
+  std::uint64_t (*admit_losses)(const double* x, std::size_t n, double low, double high,
+                                double inverse, double* out);
+  double (*smallest)(const double* x, std::size_t n);  // n >= 1, no NaN
+  // out_i = weights_i exp(-rate (x_i - base)), weights null counting as ones; returns their sum.
+  // out may alias weights or x.
+  double (*tilt)(const double* weights, const double* x, double base, double rate, std::size_t n,
+                 double* out);
+  // out_i = a x_i + b; out may alias x.
+  void (*affine)(double a, const double* x, double b, std::size_t n, double* out);
+  // state_i <- max(state_i, 0) + gain - x_i; returns the largest of them.
+  double (*cusum)(double gain, const double* x, std::size_t n, double* state);
 };
 
 // The best variant this machine runs, or the one chosen by `select`.

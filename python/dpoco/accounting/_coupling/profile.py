@@ -13,13 +13,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpoco.accounting.coupling import coupled_delta, coupled_epsilon
+from dpoco.accounting.events import gaussian_event
 from dpoco.accounting.objective_perturbation import (
     coupled_delta_renyi,
     coupled_epsilon_renyi,
     draw_renyi,
 )
 
-__all__ = ["checked", "describe", "gaussian_parameter", "profile_delta", "profile_epsilon"]
+__all__ = [
+    "checked",
+    "describe",
+    "event",
+    "gaussian_parameter",
+    "profile_delta",
+    "profile_epsilon",
+    "pure_epsilon",
+]
 
 _BITS = ("forced_switch", "factor_floor", "later_bits", "shift")
 _DRAWS = ("sensitivity_ratio", "b", "dimension", "rank", "relation")
@@ -32,11 +41,9 @@ _INTEGERS = frozenset({"cap", "dimension", "rank", "later_bits"})
 
 def checked(coupling: Mapping[str, Any]) -> dict[str, Any]:
     """Return a validated copy of the parameters; `ValueError` if they describe no profile."""
-    if not isinstance(coupling, Mapping) or coupling.get("kind") not in _FIELDS:
-        raise ValueError(f"coupling must be a mapping of kind {sorted(_FIELDS)}")
     names = _FIELDS[coupling["kind"]]
     if set(coupling) != {"kind", *names}:
-        raise ValueError(f"coupling of kind {coupling['kind']} must have the fields {list(names)}")
+        raise ValueError(f"a profile of kind {coupling['kind']} must have the fields {list(names)}")
     clean: dict[str, Any] = {"kind": coupling["kind"]}
     for name in names:
         value = coupling[name]
@@ -78,6 +85,29 @@ def profile_epsilon(coupling: Mapping[str, Any], delta: float) -> float:
     if mu is None:
         return coupled_epsilon_renyi(delta, **_arguments(coupling))
     return coupled_epsilon(delta, mu=mu, **{name: coupling[name] for name in _BITS})
+
+
+def pure_epsilon(coupling: Mapping[str, Any]) -> float:
+    """Return the epsilon at delta = 0: there is none."""
+    return math.inf
+
+
+def event(coupling: Mapping[str, Any]) -> Any:
+    """Return the event of draws composed with bits, which exists if no bit is random.
+
+    Raises
+    ------
+    ValueError
+        If a bit is random or the draws are known by Renyi divergences only: the events of that
+        package have no such release, and its randomized response loses repetitions.
+    """
+    mu = gaussian_parameter(coupling)
+    if mu is None or mu == 0.0 or coupling["forced_switch"] != 1.0:
+        raise ValueError(
+            "no dp_accounting event describes draws composed with random stay-or-switch bits; "
+            "use delta_at and epsilon_at"
+        )
+    return gaussian_event(mu)
 
 
 def describe(coupling: Mapping[str, Any]) -> str:

@@ -147,7 +147,7 @@ def build_guarantee(
         reference=found.reference,
         conditions=_conditions(p, problem, found, mass, delta, constant, seeded),
         truncation_mass=mass,
-        coupling=None if constant else profile,
+        profile=None if constant else profile,
         regret_bound=found.regret.total,
         details=details,
     )

@@ -1,4 +1,4 @@
-"""Private mechanisms that learners are built on: continual sums."""
+"""Running sums of a stream of vectors, released continually."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dpoco.accounting.sum_release import ContinualSumParameters
 from dpoco.errors import HorizonExceeded
 from dpoco.random import Source
 
-__all__ = ["ContinualSum", "ContinualSumParameters"]
+__all__ = ["ContinualSum", "ContinualSumParameters", "continual_sum_settings"]
 
 FloatArray = NDArray[np.float64]
 

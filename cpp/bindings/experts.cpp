@@ -1,0 +1,59 @@
+#include "expert_learner.hpp"
+
+#include <vector>
+
+namespace dpoco::bindings {
+
+using experts::ExpertLearner;
+
+namespace {
+
+// The interpreter lock is released while the rounds are played.
+void run_losses(ExpertLearner& self, const Array& losses, Array& own_losses,
+                py::array_t<std::int64_t>& decisions) {
+  const auto rounds = static_cast<std::size_t>(own_losses.size());
+  expect_size(losses, rounds * self.experts(), "losses");
+  if (static_cast<std::size_t>(decisions.size()) != rounds) {
+    throw std::invalid_argument("decisions has the wrong number of entries");
+  }
+  const double* from = data(losses);
+  double* own = own_losses.mutable_data();
+  std::int64_t* played = decisions.mutable_data();
+  const auto entered = self.enter();   // while the interpreter lock still orders the threads
+  const py::gil_scoped_release nogil;  // no Python object is touched below
+  self.run(entered, from, rounds, own, played);
+}
+
+}  // namespace
+
+// The base of all learners of experts; they are registered after it.
+void register_experts(py::module_& m) {
+  py::class_<ExpertLearner>(m, "ExpertLearner")
+      .def_property_readonly("experts", &ExpertLearner::experts)
+      .def_property_readonly("round", &ExpertLearner::round)
+      .def("decision", &ExpertLearner::decision)
+      .def(
+          "observe",
+          [](ExpertLearner& self, std::uint64_t decided, const Array& losses) {
+            expect_size(losses, self.experts(), "losses");
+            self.observe(decided, data(losses));
+          },
+          "decided"_a, "losses"_a.noconvert())
+      .def("run", &run_losses, "losses"_a.noconvert(), "own_losses"_a.noconvert(),
+           "decisions"_a.noconvert())
+      .def("nonprivate_violations", &ExpertLearner::nonprivate_violations)
+      .def("variates_drawn",
+           [](const ExpertLearner& self) {
+             std::vector<std::uint64_t> positions;
+             for (unsigned kind = 0; kind < random::kVariates; ++kind) {
+               positions.push_back(self.source().position(static_cast<random::Variate>(kind)));
+             }
+             return positions;
+           })
+      .def("check_process", [](const ExpertLearner& self) { self.source().check_process(); })
+      .def("adopt", [](ExpertLearner& self) { self.source().adopt(); })
+      .def("state", &state_of<ExpertLearner>)
+      .def("restore", &restore<ExpertLearner>, "state"_a);
+}
+
+}  // namespace dpoco::bindings

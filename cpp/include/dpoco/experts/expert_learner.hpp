@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "dpoco/core/archive.hpp"
+#include "dpoco/core/exclusive.hpp"
+#include "dpoco/random/source.hpp"
+
+namespace dpoco::experts {
+
+// Losses are declared to lie in [low, high] and brought to [0, 1] by the affine map; what lies
+// outside is clipped, and an entry that is not finite counts as 0.
+struct LossRange {
+  double low = 0.0;
+  double high = 1.0;
+};
+
+struct ExpertSettings {
+  std::uint64_t experts = 1;
+  std::uint64_t horizon = 1;  // rounds
+  LossRange range;
+};
+
+// What all learners of experts share: a decision is an index below experts(), a round ends with
+// the losses of all experts, one thread at a time, no round past the horizon.
+//
+// A learner draws its first decision when it is built and every further one at the end of the
+// round before, so that asking for a decision changes nothing.
+class ExpertLearner {
+ public:
+  virtual ~ExpertLearner() = default;
+  ExpertLearner(const ExpertLearner&) = delete;
+  ExpertLearner& operator=(const ExpertLearner&) = delete;
+
+  std::uint64_t experts() const noexcept { return settings_.experts; }
+  std::uint64_t horizon() const noexcept { return settings_.horizon; }
+  std::uint64_t round() const noexcept { return round_; }
+  // The decision of the current round; after the last one, that of the last. Throws
+  // RoundOrderError while another thread runs the learner.
+  std::uint64_t decision() const;
+  virtual random::Source& source() noexcept { return *source_; }
+  virtual const random::Source& source() const noexcept { return *source_; }
+
+  // Keeps other threads out for as long as it lives; throws RoundOrderError if one is in.
+  [[nodiscard]] Exclusive::Entry enter() const { return exclusive_.enter(); }
+
+  // Ends the round: the one in which `decided` rounds were over when its decision was asked for.
+  // Throws RoundOrderError if that is not the current round, HorizonExceeded past the horizon and
+  // StateError in a forked child, before any draw, state unchanged.
+  void observe(std::uint64_t decided, const double* losses);
+
+  // Many rounds, whose losses (rows of `experts` entries) were fixed beforehand. own_losses: what
+  // the decisions lost, in [0, 1]; decisions: what they were; both of `rounds` entries, not null.
+  // The caller enters.
+  void run(const Exclusive::Entry& entered, const double* losses, std::uint64_t rounds,
+           double* own_losses, std::int64_t* decisions);
+
+  // Entries clipped or replaced so far: depends on raw data, not private.
+  std::uint64_t nonprivate_violations() const noexcept { return violations_; }
+
+  void write(Archive& archive) const;
+  void read(ArchiveReader& archive);
+
+ protected:
+  // Throws std::invalid_argument for settings out of range. The subclass's constructor draws the
+  // first decision with `set_decision`. The source may be null for a subclass that overrides
+  // `source` and keeps it in its own state.
+  ExpertLearner(ExpertSettings settings, std::unique_ptr<random::Source> source);
+
+  void set_decision(std::uint64_t expert) noexcept { decision_ = expert; }
+  std::uint64_t current() const noexcept { return decision_; }
+  // Whether the round being ended is the last one: no decision need follow it.
+  bool ends_last_round() const noexcept { return round_ + 1 >= settings_.horizon; }
+  // Marks the rounds as over; for subclasses that override `play`.
+  void finish_rounds(std::uint64_t rounds) noexcept { round_ = round_ + rounds; }
+  // Admits a row of losses to [0, 1] and counts violations; `to` has `experts` entries.
+  void admit(const double* losses, double* to);
+
+  // Ends a round of admitted losses and sets the next decision. round() still counts the rounds
+  // before it.
+  virtual void learn(const double* losses) = 0;
+  // Plays `rounds` rows; the default admits and learns them one by one.
+  virtual void play(const double* losses, std::uint64_t rounds, double* own_losses,
+                    std::int64_t* decisions);
+  // Everything but the round, the decision, the count of violations and the base's source.
+  virtual void write_own(Archive& archive) const = 0;
+  // Called after those are restored; throws StateError for an impossible state.
+  virtual void read_own(ArchiveReader& archive) = 0;
+
+ private:
+  void require(std::uint64_t rounds) const;
+
+  ExpertSettings settings_;
+  double inverse_width_;
+  std::unique_ptr<random::Source> source_;
+  SharedCount round_;
+  std::uint64_t decision_ = 0;
+  std::uint64_t violations_ = 0;
+  std::vector<double> admitted_;  // private copy of a row: the caller's memory is read once
+  Exclusive exclusive_;
+};
+
+}  // namespace dpoco::experts

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+
+#include "dpoco/random/source.hpp"
+
+namespace dpoco::noise {
+
+using random::Source;
+
+// Standard exponential variates whose law has both tails: 64 random bits leave the outermost
+// 2^-64 of either end in one value, which is replaced here by a draw from that end, as often as it
+// happens (X given X >= a is a + X, and given X <= 2^-64 it is uniform to double precision). So
+// mechanisms that need them have no truncated tail to pay for: docs/privacy/noise.md.
+double exponential(Source& source);
+void exponentials(Source& source, std::size_t n, double* out);
+
+// Laplace of scale 1: an exponential with a fair sign, both tails included.
+void laplaces(Source& source, std::size_t n, double* out);
+
+// The vector Z of n entries with density proportional to exp(-max |z_i| / scale): its norm is
+// Gamma(n + 1) and Z / norm is uniform in the cube. O(n); both tails included.
+void cube_exponential(Source& source, double scale, std::size_t n, double* out);
+
+}  // namespace dpoco::noise

@@ -1,0 +1,66 @@
+#include "dpoco/samplers/categorical.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "dpoco/noise/exponential.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco::samplers {
+
+std::size_t draw_by_race(random::Source& source, const double* weights, std::size_t n,
+                         double* scratch) {
+  noise::exponentials(source, n, scratch);
+  std::size_t first = 0;
+  double best = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < n; ++i) {
+    // A zero weight never arrives: E / 0 is infinite, E being positive.
+    const double arrival = scratch[i] / weights[i];
+    if (arrival < best) {
+      best = arrival;
+      first = i;
+    }
+  }
+  return first;
+}
+
+std::size_t draw_by_log_race(random::Source& source, const double* log_weights, std::size_t n,
+                             double* scratch) {
+  noise::exponentials(source, n, scratch);
+  simd::kernels().log(scratch, n, scratch);
+  std::size_t first = 0;
+  double best = -std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < n; ++i) {
+    const double height = log_weights[i] - scratch[i];
+    if (height > best) {
+      best = height;
+      first = i;
+    }
+  }
+  return first;
+}
+
+std::size_t draw_by_scan(double uniform, const double* weights, double total, std::size_t n) {
+  constexpr std::size_t kBlock = 64;
+  const simd::Kernels& k = simd::kernels();
+  double left = uniform * total;
+  std::size_t i = 0;
+  // Whole blocks first: their sums do not wait for each other.
+  while (i + kBlock < n) {
+    const double block = k.sum(weights + i, kBlock);
+    if (left <= block) break;
+    left -= block;
+    i += kBlock;
+  }
+  std::size_t last = i;  // the last one that has any weight
+  for (; i < n; ++i) {
+    if (weights[i] > 0.0) {
+      last = i;
+      left -= weights[i];
+      if (left <= 0.0) return i;
+    }
+  }
+  return last;
+}
+
+}  // namespace dpoco::samplers

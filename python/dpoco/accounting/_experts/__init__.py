@@ -1,0 +1,1 @@
+"""Parts of the accounting of learners with experts: private to the package."""

@@ -1,0 +1,186 @@
+"""What the learners of experts share: losses in, an index out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._learner import OnlineLearner, Progress
+from dpoco._validation import float_array, positive_int
+from dpoco.accounting import Budget
+from dpoco.experts._trace import ExpertTrace, checked_range
+
+__all__ = ["DECODERS", "ExpertLearner"]
+
+FloatArray = NDArray[np.float64]
+
+# N weights and a few rows of them must fit into memory.
+LARGEST_EXPERTS = 2**32
+
+DECODERS: dict[str, Callable[[Any], Any]] = {"budget": Budget.from_dict, "loss_range": tuple}
+
+
+class ExpertLearner(OnlineLearner):
+    """Base of the learners whose decision is the index of an expert.
+
+    Subclasses take ``experts`` (the number N) first and ``loss_range``; their engine is a
+    ``_core.ExpertLearner``.
+    """
+
+    _loss_range: tuple[float, float]
+
+    @classmethod
+    def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+        checked_range(arguments["loss_range"])
+        return (positive_int("experts", arguments["experts"], maximum=LARGEST_EXPERTS),)
+
+    def _set_up(
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+    ) -> None:
+        self._experts = int(arguments["experts"])
+        self._loss_range = low, high = checked_range(arguments["loss_range"])
+        super()._set_up(arguments, parameters, seeded, claim)
+        bound = self._guarantee.regret_bound
+        if bound is not None:  # accountants know losses in [0, 1]
+            self._guarantee = replace(self._guarantee, regret_bound=bound * (high - low))
+
+    def _shared_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
+        """Return what every engine of experts is built from."""
+        low, high = self._loss_range
+        return {
+            "experts": self._experts,
+            "rounds": self._horizon,
+            "low": low,
+            "high": high,
+            **claim,
+        }
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        return int(header["arguments"]["experts"])
+
+    @property
+    def experts(self) -> int:
+        """Number of experts N; decisions are below it."""
+        return self._experts
+
+    def _decision(self) -> int:
+        return int(self._engine.decision())
+
+    def decide(self) -> int:
+        """Return this round's expert, in 0..N-1; the same one until `observe`.
+
+        Raises
+        ------
+        HorizonExceeded
+            After `horizon` rounds.
+        StateError
+            For a suspended copy.
+        """
+        decision: int = super().decide()
+        return decision
+
+    def observe(self, losses: Any) -> None:
+        """End the round with the losses of all experts.
+
+        Parameters
+        ----------
+        losses : array_like of shape (N,)
+            In the declared range; values outside are clipped and non-finite ones count as the
+            lowest loss, silently.
+
+        Raises
+        ------
+        RoundOrderError
+            If `decide` was not called in this round.
+        HorizonExceeded
+            Past the horizon: nothing drawn, nothing changed.
+        ValueError, TypeError
+            Wrong shape or dtype: nothing changed. With ``on_violation="raise"`` also for losses
+            out of the range.
+        """
+        turn, _ = self._check_turn()
+        row = self._row(losses)
+        if self._raises:
+            self._refuse_violations(row[None, :])
+        self._engine.observe(turn, row)
+
+    def _row(self, losses: Any) -> FloatArray:
+        if (
+            type(losses) is np.ndarray
+            and losses.dtype == np.float64
+            and losses.shape == (self._experts,)
+            and losses.flags.c_contiguous
+            and losses.flags.aligned
+        ):
+            return losses
+        return float_array("losses", losses, (self._experts,))
+
+    def _refuse_violations(self, rows: FloatArray) -> None:
+        low, high = self._loss_range
+        good = np.all((rows >= low) & (rows <= high), axis=1)  # false for NaN, too
+        if not good.all():
+            row = int(np.argmin(good))
+            raise ValueError(f"losses of round {row} are outside the declared range or not finite")
+
+    def run(
+        self,
+        losses: Any,
+        *,
+        progress: Progress | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 100_000,
+    ) -> ExpertTrace:
+        """Play many rounds in compiled code, with the interpreter lock released.
+
+        Parameters
+        ----------
+        losses : array_like of shape (T, N)
+            Losses of all experts, one row a round.
+        progress : callable, optional
+            Called as ``progress(done, total)`` between chunks of rounds.
+        checkpoint : path-like, optional
+            State file, rewritten atomically every `checkpoint_every` rounds and at the end.
+        checkpoint_every : int, default 100000
+            Rounds between checkpoints.
+
+        Returns
+        -------
+        ExpertTrace
+            Losses and decisions of these rounds; not private.
+
+        Raises
+        ------
+        HorizonExceeded
+            If fewer than T rounds are left: no round is played.
+        ValueError, TypeError
+            Wrong shape or dtype: no round is played.
+
+        Notes
+        -----
+        The same decisions, bit for bit, as calling `decide` and `observe` T times. An interrupt
+        (Ctrl-C) stops between rounds: `round` tells how many were played.
+        """
+        rows = float_array("losses", losses, (None, self._experts))
+        rounds = rows.shape[0]
+        self._check_rounds(rounds)
+        if self._raises:
+            self._refuse_violations(rows)
+        own = np.empty(rounds)
+        decisions = np.empty(rounds, dtype=np.int64)
+        with self._alone():
+            self._check_rounds(rounds)  # again, now that nobody else can play
+            first_round = self.round
+            for part in self._chunks(rounds, self._experts, progress, checkpoint, checkpoint_every):
+                self._engine.run(rows[part], own[part], decisions[part])
+        return ExpertTrace.of(rows, own, decisions, first_round, self._loss_range)
+
+    @property
+    def nonprivate_violations(self) -> int:
+        """Losses clipped or not finite so far. **Not private**: publishing it is a leak."""
+        return int(self._engine.nonprivate_violations())
