@@ -75,8 +75,10 @@ class ExpertLearner {
   bool ends_last_round() const noexcept { return round_ + 1 >= settings_.horizon; }
   // Marks the rounds as over; for subclasses that override `play`.
   void finish_rounds(std::uint64_t rounds) noexcept { round_ = round_ + rounds; }
-  // Admits a row of losses to [0, 1] and counts violations; `to` has `experts` entries.
-  void admit(const double* losses, double* to);
+  // Admits a row of losses to [0, 1] and counts violations; `to` has `experts` entries. A subclass
+  // whose losses have no common range brings its own bounds.
+  virtual void admit(const double* losses, double* to);
+  void count_violations(std::uint64_t count) noexcept { violations_ += count; }
 
   // Ends a round of admitted losses and sets the next decision. round() still counts the rounds
   // before it.
