@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpoco.accounting import Budget
-from dpoco.errors import StateError
+from dpoco.errors import CalibrationError, StateError
 
 
 def test_a_budget_round_trips():
@@ -44,3 +44,11 @@ def test_types(value):
 def test_malformed_records(record):
     with pytest.raises(StateError):
         Budget.from_dict(record)
+
+
+def test_pure_budgets():
+    budget = Budget(1.0, 0.0)
+    assert Budget.from_dict(budget.to_dict()) == budget
+    with pytest.raises(CalibrationError, match="delta > 0"):
+        budget.require_delta()
+    Budget(1.0, 1e-300).require_delta()

@@ -131,7 +131,7 @@ def test_the_rounding_of_normalisers_is_charged():
             domain, loss, horizon=horizon, budget=Budget(1.0, DELTA), coupling="density_ratio"
         )
         p = dataclasses.replace(base, inverse_temperature=1e-4, regularization=1e6, **window)
-        return comw.guarantee(domain, loss, p, budget=DELTA).coupling["shift"]
+        return comw.guarantee(domain, loss, p, budget=DELTA).profile["shift"]
 
     exact = 4 * 2e-10  # block times 2 g^2
     assert shift(10**5, 1.0) == pytest.approx(exact, rel=1e-4)

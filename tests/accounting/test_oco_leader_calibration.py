@@ -94,14 +94,14 @@ def test_rank_one_losses_cost_less_and_linear_ones_least():
     assert linear.barrier_weight == 0.0
     assert linear.rank == 0
     exact = accountant.guarantee(ball(20), LinearLoss(1.0), linear, budget=DELTA)
-    assert exact.coupling["kind"] == "gaussian"
+    assert exact.profile["kind"] == "gaussian"
     assert not any("residual" in text for text in exact.conditions)
     glm = accountant.calibrate(
         ball(20), LogisticLoss(1.0), horizon=10**5, budget=Budget(1.0, DELTA)
     )
     assert glm.rank == 1
     report = accountant.guarantee(ball(20), LogisticLoss(1.0), glm, budget=DELTA)
-    assert report.coupling["kind"] == "renyi"
+    assert report.profile["kind"] == "renyi"
     assert any("residual" in text for text in report.conditions)
     assert not any("ASSUMED" in text for text in report.conditions)
 

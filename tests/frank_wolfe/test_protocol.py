@@ -319,12 +319,17 @@ def test_bad_arguments_are_refused_at_construction(options):
 
 @pytest.mark.parametrize(
     ("epsilon", "delta"),
-    [(0.0, 1e-5), (-1.0, 1e-5), (np.nan, 1e-5), (np.inf, 1e-5), (1.0, 0.0), (1.0, 1.0),
+    [(0.0, 1e-5), (-1.0, 1e-5), (np.nan, 1e-5), (np.inf, 1e-5), (1.0, 1.0),
      (1.0, -0.1), (1.0, np.nan)],
 )  # fmt: skip
 def test_bad_budgets(epsilon, delta):
     with pytest.raises(ValueError, match=r"epsilon|delta"):
         dpoco.Budget(epsilon, delta)
+
+
+def test_gaussian_noise_is_never_purely_private():
+    with pytest.raises(dpoco.CalibrationError, match="delta > 0"):
+        TreeFrankWolfe(LpBall(3), SquaredLoss(), horizon=5, budget=dpoco.Budget(1.0, 0.0))
 
 
 def test_bad_source():

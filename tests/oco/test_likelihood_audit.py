@@ -82,7 +82,7 @@ def test_half_the_claimed_noise_is_caught(name):
     for world in (0, 1):
         case, _, found = cases.scored(name, world)
         lie = claimed(case, **WRONG_NOISE[name])
-        over += cases.findings(found, lie.coupling, lie.delta_at)
+        over += cases.findings(found, lie.profile, lie.delta_at)
     assert any(each.startswith("draws") for each in over)
 
 

@@ -118,7 +118,7 @@ def calibrate(
     -----
     Deterministic; about 0.1 to 0.5 s.
     """
-    if budget is not None:
+    if isinstance(budget, Budget):
         budget.require_delta()
     limit = check_arguments(
         horizon=horizon,

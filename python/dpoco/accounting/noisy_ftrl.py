@@ -102,7 +102,7 @@ def calibrate(
     CalibrationError
         If no noise scale meets the budget.
     """
-    if budget is not None:
+    if isinstance(budget, Budget):
         budget.require_delta()
     choice("calibration", calibration, CALIBRATIONS)
     choice("relation", relation, RELATIONS)

@@ -136,7 +136,7 @@ def calibrate(
     CalibrationError
         If no noise scale meets the budget.
     """
-    if budget is not None:
+    if isinstance(budget, Budget):
         budget.require_delta()
     n = continual_sum.resolve_horizon(horizon)
     if method == "auto":

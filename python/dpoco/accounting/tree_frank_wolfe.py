@@ -109,7 +109,7 @@ def calibrate(
     CalibrationError
         If no noise scale meets the budget, or the published constants miss it.
     """
-    if budget is not None:
+    if isinstance(budget, Budget):
         budget.require_delta()
     choice("calibration", calibration, CALIBRATIONS)
     choice("relation", relation, RELATIONS)
