@@ -9,6 +9,7 @@ from functools import partial
 
 import comw_cases
 import ctrl_cases
+import expert_cases
 import noisy_ftrl_cases
 import numpy as np
 import numpy_loops
@@ -45,6 +46,7 @@ def run(*, quick: bool, pairs: int) -> list[Row]:
         ctrl_cases.rows(pairs, shrink),
         comw_cases.rows(pairs, shrink),
         sampler_cases.sampler_rows(pairs, shrink),
+        expert_cases.rows(pairs, shrink),
         memory_rows(),
     ):
         rows.extend(part)
