@@ -35,9 +35,16 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   register_domains(m);
   register_losses(m);
   register_mechanisms(m);
+  register_selection(m);
   register_samplers(m);
   register_gibbs(m);
+  register_evaluation(m);
   register_experts(m);
+  register_oblivious_tracker(m);
+  register_shift_detector(m);
+  register_batch_share(m);
+  register_prefix_hedge(m);
+  register_nets(m);
   register_frank_wolfe(m);
   register_noisy_ftrl(m);
   register_coupled_regularized_leader(m);

@@ -1,4 +1,5 @@
 #include "common.hpp"
+#include "dpoco/noise/exponential.hpp"
 #include "dpoco/noise/samplers.hpp"
 
 namespace dpoco::bindings {
@@ -27,6 +28,24 @@ void register_noise(py::module_& m) {
         for (py::ssize_t i = 0; i < rows; ++i) sampler.sample(source, to + i * d);
       },
       "source"_a, "order"_a, "scale"_a, "out"_a.noconvert());
+  // The laws with both tails, for tests: "cube" fills one vector.
+  m.def(
+      "fill_exact",
+      [](Source& source, const std::string& law, double scale, Array& out) {
+        const auto n = static_cast<std::size_t>(out.size());
+        double* to = out.mutable_data();
+        if (law == "cube") return noise::cube_exponential(source, scale, n, to);
+        (law == "laplace" ? noise::laplaces : noise::exponentials)(source, n, to);
+        for (std::size_t i = 0; i < n; ++i) to[i] *= scale;
+      },
+      "source"_a, "law"_a, "scale"_a, "out"_a.noconvert());
+  m.def(
+      "fill_mended",
+      [](Source& source, double x, Array& out) {
+        double* to = out.mutable_data();
+        for (py::ssize_t i = 0; i < out.size(); ++i) to[i] = noise::mend(source, x);
+      },
+      "source"_a, "x"_a, "out"_a.noconvert());
 }
 
 }  // namespace dpoco::bindings

@@ -34,11 +34,19 @@ _CHECKSUM = 32
 
 # What a state file may name; nothing else is ever imported on its word.
 _KINDS = {
+    "AboveThreshold": "dpoco.mechanisms._above_threshold",
     "ContinualSum": "dpoco.mechanisms._continual_sum",
+    "EpochSelector": "dpoco.experts._epoch_selector",
+    "NoisyMax": "dpoco.mechanisms._noisy_max",
+    "ShiftDetector": "dpoco.experts._shift_detector",
     "TreeFrankWolfe": "dpoco.frank_wolfe",
+    "LipschitzLearner": "dpoco.oco._lipschitz",
     "NoisyFTRL": "dpoco.oco._noisy_ftrl",
+    "PrefixHedge": "dpoco.experts._prefix_hedge",
     "CoupledRegularizedLeader": "dpoco.oco._coupled_regularized_leader",
     "ContinuousMultiplicativeWeights": "dpoco.oco._continuous_multiplicative_weights",
+    "BatchShare": "dpoco.experts._batch_share",
+    "ObliviousTracker": "dpoco.experts._oblivious_tracker",
 }
 
 # Stands in for the key and stream that a restored state is about to bring.

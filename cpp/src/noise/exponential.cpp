@@ -13,6 +13,10 @@ constexpr double kCut = 44.361419555836498;  // 64 ln 2: P(X > kCut) = 2^-64
 constexpr double kTop = 44.5;
 constexpr double kBottom = 0x1p-64;
 
+bool is_outermost(double x) { return x > kTop || x < kBottom; }
+
+}  // namespace
+
 double mend(Source& source, double x) {
   double shift = 0.0;
   while (x > kTop) {
@@ -27,10 +31,6 @@ double mend(Source& source, double x) {
   }
   return shift + scale * x;
 }
-
-bool is_outermost(double x) { return x > kTop || x < kBottom; }
-
-}  // namespace
 
 double exponential(Source& source) {
   const double x = source.exponential();
@@ -47,7 +47,7 @@ void exponentials(Source& source, std::size_t n, double* out) {
 void laplaces(Source& source, std::size_t n, double* out) {
   source.fill(Variate::laplace, out, n);
   // Laplace magnitudes have 63 bits: outermost values at 64 ln 2 and 2^-64.
-  constexpr double kTopOf63 = 43.8;      // outermost 44.36, next 43.27
+  constexpr double kTopOf63 = 43.8;                // outermost 44.36, next 43.27
   constexpr double kCutOf63 = 43.668272375276551;  // 63 ln 2
   for (std::size_t i = 0; i < n; ++i) {
     const double magnitude = out[i] < 0.0 ? -out[i] : out[i];

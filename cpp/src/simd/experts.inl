@@ -1,66 +1,105 @@
 // ---- losses and weights of experts; a part of kernels.inl ---------------------------------------
 
-DPOCO_INLINE double admitted(double x, double low, double high, double inverse, double& count) {
-  const bool finite = x - x == 0.0;
-  const double clipped = x < low ? low : (x > high ? high : x);
-  const bool kept = clipped == x;  // false for NaN and infinities, too
-  count += kept ? 0.0 : 1.0;
+// V = Doubles or double, whose comparisons select entry by entry alike.
+template <class V>
+DPOCO_INLINE V admitted(V x, V low, V high, double inverse, V& count) {
+  const V zero = low - low;
+  const V one = zero + 1.0;
+  const V above = x < low ? low : x;
+  const V clipped = above > high ? high : above;
+  count += clipped == x ? zero : one;  // not equal for NaN and infinities, too
   // The product may round above 1 although the clipped value is in the range.
-  const double unit = (clipped - low) * inverse;
-  const double bounded = unit > 1.0 ? 1.0 : unit;
-  return finite ? bounded : 0.0;
+  const V unit = (clipped - low) * inverse;
+  const V bounded = unit > one ? one : unit;
+  return x - x == zero ? bounded : zero;  // 0 unless finite
 }
 
 std::uint64_t admit_losses(const double* x, std::size_t n, double low, double high, double inverse,
                            double* out) {
-  double counts[kPartials] = {};
+  const Doubles lows = low + Doubles{};
+  const Doubles highs = high + Doubles{};
+  Doubles counts = {};
   std::size_t i = 0;
-  for (; i + kPartials <= n; i += kPartials) {
-    for (std::size_t lane = 0; lane < kPartials; ++lane) {
-      out[i + lane] = admitted(x[i + lane], low, high, inverse, counts[lane]);
-    }
+  for (; i + kWidth <= n; i += kWidth) {
+    store(out + i, admitted(load(x + i), lows, highs, inverse, counts));
   }
-  for (; i < n; ++i) out[i] = admitted(x[i], low, high, inverse, counts[0]);
-  return static_cast<std::uint64_t>(add_partials(counts));
+  double rest = 0.0;
+  for (; i < n; ++i) out[i] = admitted(x[i], low, high, inverse, rest);
+  double partial[kWidth];
+  store(partial, counts);
+  for (std::size_t lane = 0; lane < kWidth; ++lane) rest += partial[lane];
+  return static_cast<std::uint64_t>(rest);
 }
 
 double smallest(const double* x, std::size_t n) {
-  double least[kPartials];
-  for (std::size_t lane = 0; lane < kPartials; ++lane) least[lane] = x[0];
+  Doubles least[kParts];
+  for (std::size_t p = 0; p < kParts; ++p) least[p] = x[0] + Doubles{};
   std::size_t i = 0;
   for (; i + kPartials <= n; i += kPartials) {
-    for (std::size_t lane = 0; lane < kPartials; ++lane) {
-      least[lane] = x[i + lane] < least[lane] ? x[i + lane] : least[lane];
+    for (std::size_t p = 0; p < kParts; ++p) {
+      const Doubles v = load(x + i + p * kWidth);
+      least[p] = v < least[p] ? v : least[p];
     }
   }
-  for (; i < n; ++i) least[0] = x[i] < least[0] ? x[i] : least[0];
-  for (std::size_t lane = 1; lane < kPartials; ++lane) {
-    least[0] = least[lane] < least[0] ? least[lane] : least[0];
+  double m = x[0];
+  for (; i < n; ++i) m = x[i] < m ? x[i] : m;
+  double partial[kPartials];
+  for (std::size_t p = 0; p < kParts; ++p) store(partial + p * kWidth, least[p]);
+  for (std::size_t lane = 0; lane < kPartials; ++lane) m = partial[lane] < m ? partial[lane] : m;
+  return m;
+}
+
+// Multiplies out by the weights, if any, and adds it to the eight partial sums.
+template <bool kWeighted>
+DPOCO_INLINE void weigh(const double* weights, std::size_t n, double* out, Doubles* acc) {
+  for (std::size_t i = 0; i < n; i += kPartials) {
+    for (std::size_t p = 0; p < kParts; ++p) {
+      Doubles v = load(out + i + p * kWidth);
+      if constexpr (kWeighted) {
+        v *= load(weights + i + p * kWidth);
+        store(out + i + p * kWidth, v);
+      }
+      acc[p] += v;
+    }
   }
-  return least[0];
+}
+
+// The exponentials of a cached piece first: in one loop with the sum they overlap less.
+template <bool kWeighted>
+DPOCO_INLINE double tilt_all(const double* weights, const double* x, double base, double rate,
+                             std::size_t n, double* out) {
+  constexpr std::size_t kPiece = 512;
+  Doubles acc[kParts] = {};
+  const std::size_t whole = n - n % kPartials;
+  for (std::size_t first = 0; first < whole; first += kPiece) {
+    const std::size_t count = whole - first < kPiece ? whole - first : kPiece;
+    // Exponents and results stay apart, since out may alias x or the weights.
+    double piece[kPiece];
+    for (std::size_t i = 0; i < count; i += kPartials) {
+      double group[kPartials];
+      for (std::size_t lane = 0; lane < kPartials; ++lane) {
+        group[lane] = el::exp(-rate * (x[first + i + lane] - base));
+      }
+      __builtin_memcpy(piece + i, group, sizeof group);
+    }
+    weigh<kWeighted>(weights + first, count, piece, acc);
+    __builtin_memcpy(out + first, piece, count * sizeof(double));
+  }
+  double partial[kPartials];
+  for (std::size_t p = 0; p < kParts; ++p) store(partial + p * kWidth, acc[p]);
+  for (std::size_t i = whole, lane = 0; i < n; ++i, ++lane) {
+    const double factor = el::exp(-rate * (x[i] - base));
+    out[i] = kWeighted ? weights[i] * factor : factor;
+    partial[lane] += out[i];
+  }
+  return add_partials(partial);
 }
 
 double tilt(const double* weights, const double* x, double base, double rate, std::size_t n,
             double* out) {
-  double partial[kPartials] = {};
-  by_eights(
-      x, n, 0.0, [=](double v) { return el::exp(-rate * (v - base)); },
-      [&](std::size_t i, std::size_t count, double* group) {
-        if (count == kPartials) {
-          if (weights != nullptr) {
-            for (std::size_t lane = 0; lane < kPartials; ++lane) group[lane] *= weights[i + lane];
-          }
-          for (std::size_t lane = 0; lane < kPartials; ++lane) partial[lane] += group[lane];
-          __builtin_memcpy(out + i, group, kPartials * sizeof(double));
-        } else {
-          for (std::size_t lane = 0; lane < count; ++lane) {
-            if (weights != nullptr) group[lane] *= weights[i + lane];
-            partial[lane] += group[lane];
-            out[i + lane] = group[lane];
-          }
-        }
-      });
-  return add_partials(partial);
+  // Without weights the pointer is not used; out keeps its arithmetic defined.
+  return weights == nullptr ? tilt_all<false>(out, x, base, rate, n, out)
+                            : tilt_all<true>(weights, x, base, rate, n, out);
 }
 
 void affine(double a, const double* x, double b, std::size_t n, double* out) {
@@ -70,25 +109,26 @@ void affine(double a, const double* x, double b, std::size_t n, double* out) {
 }
 
 double cusum(double gain, const double* x, std::size_t n, double* state) {
-  double most[kPartials];
-  const double lowest = -__builtin_inf();
-  for (std::size_t lane = 0; lane < kPartials; ++lane) most[lane] = lowest;
+  Doubles most[kParts];
+  for (std::size_t p = 0; p < kParts; ++p) most[p] = -__builtin_inf() + Doubles{};
+  const Doubles zero = {};
   std::size_t i = 0;
   for (; i + kPartials <= n; i += kPartials) {
-    for (std::size_t lane = 0; lane < kPartials; ++lane) {
-      const double old = state[i + lane];
-      const double next = (old > 0.0 ? old : 0.0) + (gain - x[i + lane]);
-      state[i + lane] = next;
-      most[lane] = next > most[lane] ? next : most[lane];
+    for (std::size_t p = 0; p < kParts; ++p) {
+      const Doubles old = load(state + i + p * kWidth);
+      const Doubles next = (old > zero ? old : zero) + (gain - load(x + i + p * kWidth));
+      store(state + i + p * kWidth, next);
+      most[p] = next > most[p] ? next : most[p];
     }
   }
+  double m = -__builtin_inf();
   for (; i < n; ++i) {
     const double next = (state[i] > 0.0 ? state[i] : 0.0) + (gain - x[i]);
     state[i] = next;
-    most[0] = next > most[0] ? next : most[0];
+    m = next > m ? next : m;
   }
-  for (std::size_t lane = 1; lane < kPartials; ++lane) {
-    most[0] = most[lane] > most[0] ? most[lane] : most[0];
-  }
-  return most[0];
+  double partial[kPartials];
+  for (std::size_t p = 0; p < kParts; ++p) store(partial + p * kWidth, most[p]);
+  for (std::size_t lane = 0; lane < kPartials; ++lane) m = partial[lane] > m ? partial[lane] : m;
+  return m;
 }

@@ -1,73 +1,181 @@
 """Privacy accounting: parameters to guarantee, and budget to parameters.
 
 Pure functions of public quantities; nothing here draws a random number. One module per proof, whose
-docstring states the claim and where it is proved.
+docstring states the claim and where it is proved. Modules are imported on first use.
 """
 
 from __future__ import annotations
 
-from dpoco.accounting import (
-    blt,
-    continual_sum,
-    continuous_multiplicative_weights,
-    coupled_regularized_leader,
-    coupling,
-    euclidean,
-    events,
-    gaussian,
-    generalized_gaussian,
-    gibbs_draws,
-    lazy_oco,
-    objective_perturbation,
-    oco_published,
-    published,
-    pure,
-    rdp,
-    regret_bounds,
-    release,
-    sum_release,
-    tables,
-    tree_frank_wolfe,
-    truncation,
-    zcdp,
-)
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.continuous_multiplicative_weights import (
-    ContinuousMultiplicativeWeightsParameters,
-)
-from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.sum_release import ContinualSumParameters
-from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
+
+if TYPE_CHECKING:
+    from dpoco.accounting import (
+        above_threshold,
+        batch_share,
+        blt,
+        bounded_range,
+        continual_sum,
+        continuous_multiplicative_weights,
+        coupled_regularized_leader,
+        coupling,
+        epoch_selector,
+        euclidean,
+        events,
+        gaussian,
+        generalized_gaussian,
+        gibbs_draws,
+        lazy_oco,
+        lipschitz,
+        noisy_ftrl,
+        noisy_max,
+        objective_perturbation,
+        oblivious_tracker,
+        oco_published,
+        prefix_hedge,
+        published,
+        pure,
+        rdp,
+        regret_bounds,
+        release,
+        shift_detector,
+        sum_release,
+        tables,
+        tree_frank_wolfe,
+        truncation,
+        zcdp,
+    )
+    from dpoco.accounting.above_threshold import AboveThresholdParameters
+    from dpoco.accounting.batch_share import BatchShareParameters
+    from dpoco.accounting.continuous_multiplicative_weights import (
+        ContinuousMultiplicativeWeightsParameters,
+    )
+    from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
+    from dpoco.accounting.epoch_selector import EpochSelectorParameters
+    from dpoco.accounting.lipschitz import LipschitzParameters
+    from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
+    from dpoco.accounting.noisy_max import NoisyMaxParameters
+    from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
+    from dpoco.accounting.prefix_hedge import PrefixHedgeParameters
+    from dpoco.accounting.shift_detector import ShiftDetectorParameters
+    from dpoco.accounting.sum_release import ContinualSumParameters
+    from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
+
+_MODULES = frozenset(
+    {
+        "above_threshold",
+        "batch_share",
+        "blt",
+        "bounded_range",
+        "continual_sum",
+        "continuous_multiplicative_weights",
+        "coupled_regularized_leader",
+        "coupling",
+        "epoch_selector",
+        "euclidean",
+        "events",
+        "gaussian",
+        "generalized_gaussian",
+        "gibbs_draws",
+        "lazy_oco",
+        "lipschitz",
+        "noisy_ftrl",
+        "noisy_max",
+        "objective_perturbation",
+        "oblivious_tracker",
+        "oco_published",
+        "prefix_hedge",
+        "published",
+        "pure",
+        "rdp",
+        "regret_bounds",
+        "release",
+        "shift_detector",
+        "sum_release",
+        "tables",
+        "tree_frank_wolfe",
+        "truncation",
+        "zcdp",
+    }
+)
+_CLASSES = {
+    "AboveThresholdParameters": "above_threshold",
+    "BatchShareParameters": "batch_share",
+    "ContinualSumParameters": "sum_release",
+    "ContinuousMultiplicativeWeightsParameters": "continuous_multiplicative_weights",
+    "CoupledRegularizedLeaderParameters": "coupled_regularized_leader",
+    "EpochSelectorParameters": "epoch_selector",
+    "LipschitzParameters": "lipschitz",
+    "NoisyFTRLParameters": "noisy_ftrl",
+    "NoisyMaxParameters": "noisy_max",
+    "ObliviousTrackerParameters": "oblivious_tracker",
+    "PrefixHedgeParameters": "prefix_hedge",
+    "ShiftDetectorParameters": "shift_detector",
+    "TreeFrankWolfeParameters": "tree_frank_wolfe",
+}
 
 __all__ = [
+    "AboveThresholdParameters",
+    "BatchShareParameters",
     "Budget",
     "ContinualSumParameters",
     "ContinuousMultiplicativeWeightsParameters",
     "CoupledRegularizedLeaderParameters",
+    "EpochSelectorParameters",
     "Guarantee",
+    "LipschitzParameters",
+    "NoisyFTRLParameters",
+    "NoisyMaxParameters",
+    "ObliviousTrackerParameters",
+    "PrefixHedgeParameters",
+    "ShiftDetectorParameters",
     "TreeFrankWolfeParameters",
+    "above_threshold",
+    "batch_share",
     "blt",
+    "bounded_range",
     "continual_sum",
     "continuous_multiplicative_weights",
     "coupled_regularized_leader",
     "coupling",
+    "epoch_selector",
     "euclidean",
     "events",
     "gaussian",
     "generalized_gaussian",
     "gibbs_draws",
     "lazy_oco",
+    "lipschitz",
+    "noisy_ftrl",
+    "noisy_max",
     "objective_perturbation",
+    "oblivious_tracker",
     "oco_published",
+    "prefix_hedge",
     "published",
     "pure",
     "rdp",
     "regret_bounds",
     "release",
+    "shift_detector",
     "sum_release",
     "tables",
     "tree_frank_wolfe",
     "truncation",
     "zcdp",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"dpoco.accounting.{name}")
+    if name in _CLASSES:
+        return getattr(importlib.import_module(f"dpoco.accounting.{_CLASSES[name]}"), name)
+    raise AttributeError(f"module 'dpoco.accounting' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

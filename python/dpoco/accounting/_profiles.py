@@ -19,6 +19,8 @@ _KINDS = {
     "gaussian": "dpoco.accounting._coupling.profile",
     "renyi": "dpoco.accounting._coupling.profile",
     "pure": "dpoco.accounting.pure",
+    "bounded_range": "dpoco.accounting.bounded_range",
+    "tracker": "dpoco.accounting._experts.tracker_profile",
 }
 
 

@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+from dpoco.audit.black_box import (
+    BlackBoxReport,
+    black_box_audit,
+    epsilon_lower_bound,
+    learner_runs,
+)
+from dpoco.audit.packing import PackingReport, packing_audit
 from dpoco.audit.replay import ReplayReport, replay_audit
 
-__all__ = ["ReplayReport", "replay_audit"]
+__all__ = [
+    "BlackBoxReport",
+    "PackingReport",
+    "ReplayReport",
+    "black_box_audit",
+    "epsilon_lower_bound",
+    "learner_runs",
+    "packing_audit",
+    "replay_audit",
+]

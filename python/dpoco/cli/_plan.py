@@ -20,6 +20,7 @@ from dpoco.accounting import (
     continuous_multiplicative_weights,
     coupled_regularized_leader,
 )
+from dpoco.cli._plan_experts import experts_command
 from dpoco.cli._support import errors_in_one_line
 from dpoco.domains import Box, Domain, LpBall, Simplex
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, Loss
@@ -34,6 +35,7 @@ plan_app = typer.Typer(
     help="Show what a budget buys: parameters, guarantee and regret bound, without data.",
     no_args_is_help=True,
 )
+plan_app.command("experts")(experts_command)
 
 _Horizon = Annotated[int, typer.Option(help="Rounds.")]
 _Dimension = Annotated[int, typer.Option(help="Coordinates of a decision.")]

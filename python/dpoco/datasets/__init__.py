@@ -13,11 +13,13 @@ from dpoco.datasets._phishing import load_phishing
 from dpoco.datasets._pollsters import POLLSTERS, pollster_losses
 from dpoco.datasets._scaling import PublicScaling
 from dpoco.datasets._shuttle import load_shuttle
+from dpoco.datasets._stocks import STOCKS, stock_losses
 from dpoco.datasets._stream import Stream
 from dpoco.datasets._synthetic import linear_regression_stream
 
 __all__ = [
     "POLLSTERS",
+    "STOCKS",
     "PublicScaling",
     "Stream",
     "available",
@@ -27,6 +29,7 @@ __all__ = [
     "load_phishing",
     "load_shuttle",
     "pollster_losses",
+    "stock_losses",
 ]
 
 _LOADERS: dict[str, Callable[[], Stream]] = {

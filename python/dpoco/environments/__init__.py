@@ -1,8 +1,30 @@
 """Worlds that learners are played against: oblivious and adaptive sequences of losses.
 
-They see decisions and nothing else, and keep random numbers of their own.
+They see decisions and nothing else, and keep random numbers of their own. Oblivious worlds fix all
+losses in advance; an adaptive one answers to the decisions it has seen.
 """
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from dpoco.environments._adaptive import BurnAfterPlay
+from dpoco.environments._base import Environment, Oblivious
+from dpoco.environments._packing import Packing
+from dpoco.environments._play import play
+from dpoco.environments._recorded import Recorded
+from dpoco.environments._switching import (
+    AdversarialBlocks,
+    ObliviousSwitching,
+    SwitchingStochastic,
+)
+
+__all__ = [
+    "AdversarialBlocks",
+    "BurnAfterPlay",
+    "Environment",
+    "Oblivious",
+    "ObliviousSwitching",
+    "Packing",
+    "Recorded",
+    "SwitchingStochastic",
+    "play",
+]

@@ -15,17 +15,29 @@ from dpoco.evaluation._comparators import (
 )
 from dpoco.evaluation._report import SCHEMA, Curves, PlayedRuns, RunReport
 from dpoco.evaluation._runs import compare_private, repeat_runs
+from dpoco.evaluation._sequences import (
+    BestSequence,
+    FixedExpert,
+    best_expert,
+    best_switching_sequence,
+    interval_regret,
+)
 
 __all__ = [
     "SCHEMA",
+    "BestSequence",
     "ConstantPrediction",
     "Curves",
     "FixedDecision",
+    "FixedExpert",
     "PlayedRuns",
     "RunReport",
     "best_constant_prediction",
+    "best_expert",
     "best_fixed_decision",
+    "best_switching_sequence",
     "compare_private",
+    "interval_regret",
     "repeat_runs",
     "suboptimality",
 ]

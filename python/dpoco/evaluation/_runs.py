@@ -28,6 +28,7 @@ from dpoco.evaluation._measures import (
     versions,
 )
 from dpoco.evaluation._report import PlayedRuns, RunReport
+from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.random import Source
 from dpoco.trace import Trace
@@ -54,7 +55,8 @@ def repeat_runs(
     build : callable
         Returns an unstarted learner that takes its noise from the given source.
     features, labels : array_like
-        The stream, as the learner's ``run`` takes it.
+        The stream, as the learner's ``run`` takes it; for learners of experts the losses, shape
+        (T, N), and nothing else.
     repeats : int
         Number of runs.
     seed : int, optional
@@ -66,7 +68,7 @@ def repeat_runs(
     Returns
     -------
     list of Trace
-        Without decisions.
+        Without decisions; for learners of experts `ExpertTrace`, which has them.
 
     Notes
     -----
@@ -83,7 +85,12 @@ def repeat_runs(
             if progress is not None:
                 progress(index * total + done, count * total)
 
-        traces.append(learner.run(features, labels, record_decisions=False, progress=report))
+        if isinstance(learner, ExpertLearner):
+            if labels is not None:
+                raise TypeError("learners of experts take no labels")
+            traces.append(learner.run(features, progress=report))
+        else:
+            traces.append(learner.run(features, labels, record_decisions=False, progress=report))
     return traces
 
 

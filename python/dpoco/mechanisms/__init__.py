@@ -1,11 +1,21 @@
-"""Private mechanisms that learners are built on: continual sums."""
+"""Private mechanisms that learners are built on: continual sums, selections, threshold tests."""
 
 from __future__ import annotations
 
+from dpoco.mechanisms._above_threshold import AboveThreshold, AboveThresholdParameters
 from dpoco.mechanisms._continual_sum import (
     ContinualSum,
     ContinualSumParameters,
     continual_sum_settings,
 )
+from dpoco.mechanisms._noisy_max import NoisyMax, NoisyMaxParameters
 
-__all__ = ["ContinualSum", "ContinualSumParameters", "continual_sum_settings"]
+__all__ = [
+    "AboveThreshold",
+    "AboveThresholdParameters",
+    "ContinualSum",
+    "ContinualSumParameters",
+    "NoisyMax",
+    "NoisyMaxParameters",
+    "continual_sum_settings",
+]

@@ -4,7 +4,8 @@
 `CoupledRegularizedLeader` (CTRL) tilts the sum of losses by one random linear term and keeps its
 decision for many rounds: the tool for smooth convex losses. `ContinuousMultiplicativeWeights`
 (P-COMW) draws decisions from a Gibbs law of the losses and keeps them likewise: the tool for
-Lipschitz losses without smoothness.
+Lipschitz losses without smoothness. `LipschitzLearner` takes Lipschitz losses in one or two
+dimensions that need not be convex: Hedge on a net.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dpoco.oco._coupled_regularized_leader import (
     CoupledRegularizedLeader,
     CoupledRegularizedLeaderParameters,
 )
+from dpoco.oco._lipschitz import LipschitzLearner, LipschitzParameters
 from dpoco.oco._noisy_ftrl import NoisyFTRL, NoisyFTRLParameters
 
 __all__ = [
@@ -24,6 +26,8 @@ __all__ = [
     "ContinuousMultiplicativeWeightsParameters",
     "CoupledRegularizedLeader",
     "CoupledRegularizedLeaderParameters",
+    "LipschitzLearner",
+    "LipschitzParameters",
     "NoisyFTRL",
     "NoisyFTRLParameters",
 ]

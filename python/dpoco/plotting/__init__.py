@@ -8,5 +8,13 @@ all forms of colour vision, and every line also has a style of its own.
 from __future__ import annotations
 
 from dpoco.plotting._runs import plot_loss, plot_regret, plot_regret_per_round, plot_run_report
+from dpoco.plotting._sequences import plot_decisions, plot_dynamic_regret
 
-__all__ = ["plot_loss", "plot_regret", "plot_regret_per_round", "plot_run_report"]
+__all__ = [
+    "plot_decisions",
+    "plot_dynamic_regret",
+    "plot_loss",
+    "plot_regret",
+    "plot_regret_per_round",
+    "plot_run_report",
+]

@@ -13,13 +13,15 @@ using random::Source;
 // happens (X given X >= a is a + X, and given X <= 2^-64 it is uniform to double precision). So
 // mechanisms that need them have no truncated tail to pay for: docs/privacy/noise.md.
 double exponential(Source& source);
+// x, a value of the plain sampler, or what replaces it if it stands for an outermost cell.
+double mend(Source& source, double x);
 void exponentials(Source& source, std::size_t n, double* out);
 
 // Laplace of scale 1: an exponential with a fair sign, both tails included.
 void laplaces(Source& source, std::size_t n, double* out);
 
-// The vector Z of n entries with density proportional to exp(-max |z_i| / scale): its norm is
-// Gamma(n + 1) and Z / norm is uniform in the cube. O(n); both tails included.
+// The vector Z of n entries with density proportional to exp(-max |z_i| / scale): Z = scale R U
+// with R of law Gamma(n + 1) and U uniform in the cube [-1, 1]^n. O(n); both tails included.
 void cube_exponential(Source& source, double scale, std::size_t n, double* out);
 
 }  // namespace dpoco::noise

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "dpoco/experts/expert_learner.hpp"
+#include "dpoco/mechanisms/additive_noise.hpp"
+
+namespace dpoco::experts {
+
+struct BatchShareSettings {
+  ExpertSettings problem;
+  std::uint64_t batch = 1;     // rounds between two updates of the weights
+  double learning_rate = 1.0;  // eta
+  double share_rate = 0.0;     // sigma: 0, or in [1e-100, 1 - 1/experts]
+  // Weights are kept at or above it by projection, instead of being shared: in [0, 1/experts], 0
+  // for no floor. Excludes a share rate.
+  double floor = 0.0;
+  bool centered = false;  // take the mean off the batch's sum before its release
+};
+
+// Exponential weights with sharing on privately released sums of batches of losses: the paper's
+// learner for adaptive adversaries, corrected. In every round of batch b the decision is drawn
+// afresh from w_b; when the batch ends, its sum is released once, as X, and
+//   v_j = w_b(j) exp(-eta X_j) / Z,   w_{b+1}(j) = (1 - sigma - o) v_j + o,   o = sigma / (N - 1).
+// Each round enters one release only, and weights and decisions are post-processing of releases.
+// Losses of a batch that no round follows are neither kept nor released.
+// Privacy and regret: docs/privacy/batch_share.md. O(N) a round, no allocation.
+class BatchShare final : public ExpertLearner {
+ public:
+  // `release` is of vectors of `experts` entries. Throws std::invalid_argument.
+  BatchShare(BatchShareSettings settings, std::unique_ptr<mechanisms::VectorRelease> release,
+             std::unique_ptr<random::Source> source);
+
+  // The current round's law of the decision, `experts` entries: post-processing of releases.
+  void weights(double* out) const;
+  // The last release (zeros before the first) and what went into it: raw data, for audits only.
+  const std::vector<double>& released() const noexcept { return released_; }
+  const std::vector<double>& nonprivate_input() const noexcept { return input_; }
+
+ protected:
+  void learn(const double* losses) override;
+  void write_own(Archive& archive) const override;
+  void read_own(ArchiveReader& archive) override;
+
+ private:
+  std::uint64_t releases_before(std::uint64_t round) const noexcept;
+  std::uint64_t draws_before(std::uint64_t round) const noexcept;
+  bool is_shared() const noexcept { return settings_.share_rate > 0.0 || settings_.floor > 0.0; }
+  std::array<double, 5> settings_in_state() const noexcept;
+  void close_batch();
+  void update();
+  void tabulate();
+  void draw();
+
+  BatchShareSettings settings_;
+  std::unique_ptr<mechanisms::VectorRelease> release_;
+  std::uint64_t releases_;        // over the whole horizon
+  std::vector<double> sums_;      // of the batch in work
+  std::vector<double> input_;     // of the last release
+  std::vector<double> released_;  // the last release
+  // Weights; without share and floor, where a weight that has become 0 would never return, the
+  // cumulative released losses instead, less the smallest.
+  std::vector<double> state_;
+  std::vector<double> table_;  // running sums of the weights
+  std::vector<double> scratch_;
+};
+
+}  // namespace dpoco::experts

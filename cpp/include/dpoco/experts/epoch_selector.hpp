@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "dpoco/experts/expert_learner.hpp"
+#include "dpoco/mechanisms/noisy_max.hpp"
+
+namespace dpoco::experts {
+
+// How far above the best expert's mean loss that of the expert played is allowed to lie, while the
+// losses are stationary: with the expert selected from m rounds,
+//   min(1, sqrt(2 log_union / m) + noise log_union / m), and `unselected` before a selection.
+struct BiasAllowance {
+  double log_union = 0.0;
+  double noise = 0.0;
+  double unselected = 1.0;
+
+  double after(std::uint64_t m) const noexcept;
+};
+
+// Selection on dyadic epochs, from a first round on that its owner chooses: with local time n = 1,
+// 2, ..., the expert of the rounds 2^l..2^(l+1) - 1 is a noisy argmin of the sums of losses over
+// 2^(l-1)..2^l - 1. Every round feeds one selection (docs/privacy/epoch_selector.md). O(N) a round.
+class EpochInstance {
+ public:
+  explicit EpochInstance(mechanisms::NoisyMaxSettings selection);
+
+  // Forgets everything: the next round has local time 1.
+  void restart() noexcept;
+  std::uint64_t rounds() const noexcept { return rounds_; }  // learned since the restart
+  // Rounds the expert of the current round was selected from; 0 before the first selection.
+  std::uint64_t selected_from() const noexcept;
+  // An expert drawn uniformly, without data.
+  std::uint64_t uniform(random::Source& source) { return selector_.uniform(source); }
+
+  // Ends a round of admitted losses. Returns the expert selected for the rounds to come, if one is
+  // due; in the last round of all (`last`) nothing is drawn and nothing returned.
+  std::optional<std::uint64_t> learn(const double* losses, bool last, random::Source& source);
+
+  void write(Archive& archive) const;
+  void read(ArchiveReader& archive);  // throws StateError
+
+ private:
+  mechanisms::NoisyMax selector_;
+  std::uint64_t rounds_ = 0;
+  std::vector<double> sums_;  // of losses since the last selection
+};
+
+struct EpochSelectorSettings {
+  mechanisms::NoisyMaxSettings selection;
+  std::optional<std::uint64_t> first;  // expert of the first round; none: uniform
+};
+
+// Private selection for stationary losses: limited updates on dyadic epochs.
+class EpochSelector final : public ExpertLearner {
+ public:
+  EpochSelector(ExpertSettings settings, const EpochSelectorSettings& own,
+                std::unique_ptr<random::Source> source);
+
+ protected:
+  void learn(const double* losses) override;
+  void write_own(Archive& archive) const override;
+  void read_own(ArchiveReader& archive) override;
+
+ private:
+  EpochInstance instance_;
+};
+
+}  // namespace dpoco::experts

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "dpoco/experts/linear_transform.hpp"
+
+namespace dpoco::experts {
+
+// Transforms of the values of a Lipschitz function on a net of points, in row-major order. Each
+// bounds differences of values at nearby points by `limits` (one an axis: the Lipschitz constant
+// times the spacing), so that what it returns moves by at most the sensitivity that
+// accounting/_experts/nets.py declares whatever the values are; a vector with an entry that is
+// not finite counts as zero. Proofs: docs/privacy/lipschitz.md. No allocation after construction.
+class NetTransform : public LinearTransform {};
+
+// Differences of neighbouring points of an interval; the inverse is a running sum from 0.
+// points >= 2; O(points).
+std::shared_ptr<NetTransform> make_increments(std::size_t points, double limit);
+
+// White coefficients of the Laplacian of a rows x columns grid without a boundary condition
+// (Neumann): cosine coefficient (p, q) of the field whose edge differences are nearest to the
+// bounded ones, times the root of its eigenvalue; (0, 0), which is 0, is left out.
+// rows, columns >= 2; O(rows columns log(rows columns)) for sizes with small prime factors.
+std::shared_ptr<NetTransform> make_grid_laplacian(std::size_t rows, std::size_t columns,
+                                                  double row_limit, double column_limit);
+
+// Differences to the parent of a point on 2^levels + 1 points an axis, one or two axes: the point
+// with the lowest bit set in any of its indices cleared in all; the origin is left out. Agarwal et
+// al., "Improved Differentially Private and Lazy Online Convex Optimization". O(points).
+std::shared_ptr<NetTransform> make_parent(unsigned levels, const std::vector<double>& limits);
+
+}  // namespace dpoco::experts

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "dpoco/experts/expert_learner.hpp"
+#include "dpoco/mechanisms/switch_rule.hpp"
+#include "dpoco/samplers/switching_paths.hpp"
+
+namespace dpoco::experts {
+
+// What happens at the end of the present round, given everything before it: for tests of the law.
+struct TrackerKernel {
+  double keep = 1.0;                               // probability that the path is kept
+  std::unique_ptr<samplers::SwitchingPaths> next;  // of the next round: law of a fresh draw, steps
+};
+
+// The batched private dartboard over all sequences of experts, evaluated lazily: a path is followed
+// by the prior's own steps; at the end of a batch of B rounds it is kept with probability
+// (1 - p) exp(-eta * its loss in the batch), otherwise redrawn from exponential weights
+// (docs/privacy/oblivious_tracker.md). The number of variates is a function of the experts played
+// and of the rounds with a fresh draw.
+class ObliviousTracker final : public ExpertLearner {
+ public:
+  // `coins`: block B, forced p, the cap on fresh draws; its horizon is the learner's.
+  ObliviousTracker(ExpertSettings settings, std::unique_ptr<samplers::SwitchingPaths> paths,
+                   mechanisms::SwitchSettings coins, double learning_rate,
+                   std::unique_ptr<random::Source> source);
+
+  std::uint64_t resamples() const noexcept { return coins_.switches(); }
+  std::size_t levels() const noexcept { return paths_->levels(); }
+
+  samplers::PathState nonprivate_state() const noexcept { return state_; }
+  // Puts the path elsewhere, for tests. Throws std::invalid_argument for no state.
+  void nonprivate_set_state(samplers::PathState state);
+  // For these losses in [0, 1]; changes nothing.
+  TrackerKernel nonprivate_kernel(const double* losses) const;
+
+ protected:
+  void learn(const double* losses) override;
+  void write_own(Archive& archive) const override;
+  void read_own(ArchiveReader& archive) override;
+
+ private:
+  void move_to(samplers::PathState state) noexcept;
+
+  std::unique_ptr<samplers::SwitchingPaths> paths_;
+  mechanisms::SwitchRule coins_;
+  double rate_;
+  samplers::PathState state_;
+};
+
+}  // namespace dpoco::experts

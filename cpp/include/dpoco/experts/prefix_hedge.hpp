@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "dpoco/experts/expert_learner.hpp"
+#include "dpoco/experts/linear_transform.hpp"
+#include "dpoco/mechanisms/continual_sum.hpp"
+
+namespace dpoco::experts {
+
+// Hedge on privately summed losses: the decision after t rounds is drawn from
+// softmax(-eta M^+ S_t), S_t the noisy sum of M l_1, ..., M l_t. Without a transform M subtracts
+// the mean, which no choice among experts can see, and M^+ is the identity. Only the sum touches
+// data, so the decisions are post-processing of it: docs/privacy/prefix_hedge.md.
+// A round: one push of the sum, the transform, and O(N); no allocation of its own.
+class PrefixHedge final : public ExpertLearner {
+ public:
+  // The sum has the dimension of the transform's outputs (the experts' without one) and a horizon
+  // of at least settings.horizon - 1: the last round decides nothing, so it is not summed. It has
+  // no clipper and lends its source to the decisions. Not shared with a learner in use: a transform
+  // may keep scratch. Throws std::invalid_argument for sizes that do not fit and a learning rate
+  // that is not positive.
+  // With a transform the range in `settings` is not used and losses are taken as they come: `run`
+  // reports them unclipped, and violations are what the transform changed.
+  PrefixHedge(ExpertSettings settings, double learning_rate, mechanisms::ContinualSum sum,
+              std::shared_ptr<LinearTransform> transform = nullptr);
+
+  random::Source& source() noexcept override { return sum_.source(); }
+  const random::Source& source() const noexcept override { return sum_.source(); }
+  const mechanisms::ContinualSum& sum() const noexcept { return sum_; }
+  bool transformed() const noexcept { return transform_ != nullptr; }
+
+  // The law that the current decision was drawn from, `experts` entries that add up to 1. A
+  // function of what the sum released, so it may be published. Throws RoundOrderError while
+  // another thread runs the learner.
+  void weights(double* out) const;
+
+  // What a round with these losses adds to the sum, sum().dimension() entries: what an audit
+  // compares between neighbouring streams. Reads private data; not a release.
+  void leaf(const double* losses, double* out);
+
+ protected:
+  void admit(const double* losses, double* to) override;
+  void learn(const double* losses) override;
+  void play(const double* losses, std::uint64_t rounds, double* own_losses,
+            std::int64_t* decisions) override;
+  void write_own(Archive& archive) const override;
+  void read_own(ArchiveReader& archive) override;
+
+ private:
+  std::uint64_t add(const double* admitted, double* row);
+  void weigh();
+  void draw();
+  void decide(const double* released);
+  std::uint64_t pushes_after(std::uint64_t rounds) const noexcept;
+
+  LossRange range_;
+  double rate_;
+  mechanisms::ContinualSum sum_;
+  std::shared_ptr<LinearTransform> transform_;
+  std::vector<double> scores_;   // noisy cumulative losses, up to a common shift
+  std::vector<double> weights_;  // exp(-rate (score - least score))
+  double total_ = 0.0;           // their sum
+  std::size_t block_ = 1;        // rounds worked on at once
+  // Admitted losses, summands and sums of these rounds.
+  std::vector<double> admitted_;
+  std::vector<double> rows_;
+  std::vector<double> sums_;
+};
+
+}  // namespace dpoco::experts

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "dpoco/core/archive.hpp"
+
+namespace dpoco::experts {
+
+enum class Windows { tangent, dyadic, naive };
+
+struct ShiftStatisticSettings {
+  std::uint64_t experts = 1;
+  Windows windows = Windows::tangent;
+  // tangent, naive: a window of w rounds is allowed min_k offsets_k + slopes_k w.
+  // dyadic: offsets_k is allowed for a block of 2^k rounds; no slopes.
+  std::vector<double> offsets;
+  std::vector<double> slopes;
+};
+
+// How much the decisions lost against the best expert in the worst window that ends now, less an
+// allowance: the largest, over windows and experts j, of
+//   sum over the window of (l_i(J_i) - l_i(j) - allowance_i) - what the window's length is allowed.
+// A round's losses l move it by at most l'(J) - l(J) + [-1, 1], whatever the window
+// (docs/privacy/shift_detector.md): one noise draw protects all windows at once.
+//
+// tangent: all windows, as one sum per line and expert that is cut off at zero (CUSUM): O(N K) a
+// round. dyadic: aligned blocks of 2^k rounds, tested when they end: O(N) a round, amortised.
+// naive: as tangent, from stored prefix sums: O(N n) in the n-th round and as much memory.
+class ShiftStatistic {
+ public:
+  // Throws std::invalid_argument for settings out of range.
+  explicit ShiftStatistic(ShiftStatisticSettings settings);
+
+  std::uint64_t experts() const noexcept { return settings_.experts; }
+  std::uint64_t round() const noexcept { return round_; }  // rounds since the last reset
+  void reset() noexcept;
+  // Ends a round: losses in [0, 1] of all experts, `own` the index played, `allowance` its public
+  // allowance. Returns the statistic.
+  double update(std::uint64_t own, const double* losses, double allowance);
+
+  void write(Archive& archive) const;
+  void read(ArchiveReader& archive);  // throws StateError
+
+ private:
+  double update_tangent(double own_loss, const double* losses);
+  double update_dyadic(double own_loss, const double* losses, double allowance);
+  double update_naive(double own_loss, const double* losses, double allowance);
+  bool is_plausible() const;
+
+  ShiftStatisticSettings settings_;
+  std::uint64_t round_ = 0;
+  // tangent: a row of sums per line. dyadic: per level the last block that ended as a left half,
+  // and one more row for the block in work. naive: prefix sums of l_i(J_i) - l_i(j).
+  std::vector<double> rows_;
+  std::vector<double> allowances_;  // dyadic: of those blocks; naive: prefix sums
+};
+
+}  // namespace dpoco::experts

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+
+#include "dpoco/core/archive.hpp"
+#include "dpoco/random/source.hpp"
+
+namespace dpoco::mechanisms {
+
+enum class ThresholdNoise { exponential, laplace };
+
+struct AboveThresholdSettings {
+  double threshold_scale = 0.0;  // of the noise on the threshold, drawn when it is armed
+  double query_scale = 0.0;      // of the noise on each query; in units of the queries, as above
+  ThresholdNoise noise = ThresholdNoise::exponential;
+  std::uint64_t alarms = 1;  // alarms raised before it must be armed again
+};
+
+// The sparse vector technique: answers "is it above the threshold?" for a stream of queries, paying
+// for alarms and not for silence (docs/privacy/shift_detector.md). An alarm is
+// raised when excess + query noise >= threshold noise. Both noises are one-sided exponentials,
+// which the proof allows because it only ever moves the threshold upwards; Laplace noise is the
+// published variant. The threshold noise stays secret and stays the same until the next `arm`.
+class AboveThreshold {
+ public:
+  // Throws std::invalid_argument unless the scales are finite and >= 0 and alarms >= 1.
+  explicit AboveThreshold(AboveThresholdSettings settings);
+
+  const AboveThresholdSettings& settings() const noexcept { return settings_; }
+  bool armed() const noexcept { return left_ > 0; }
+  std::uint64_t alarms_left() const noexcept { return left_; }
+
+  // Draws fresh threshold noise: one variate.
+  void arm(random::Source& source);
+  // Whether a query that exceeds its public threshold by `excess` raises an alarm; one variate. NaN
+  // never does. Needs armed(): throws RoundOrderError otherwise, before any draw.
+  bool test(double excess, random::Source& source);
+
+  void write(Archive& archive) const;
+  void read(ArchiveReader& archive);  // throws StateError
+
+ private:
+  double draw(double scale, random::Source& source) const;
+
+  AboveThresholdSettings settings_;
+  std::uint64_t left_ = 0;
+  double threshold_noise_ = 0.0;
+};
+
+}  // namespace dpoco::mechanisms

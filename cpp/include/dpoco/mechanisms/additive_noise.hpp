@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "dpoco/core/types.hpp"
+#include "dpoco/random/source.hpp"
+
+namespace dpoco::mechanisms {
+
+enum class AdditiveLaw { none, cube_exponential, gaussian, laplace };
+
+// The private release of one vector: once, by fresh randomness. How far two neighbouring vectors
+// may be apart, and in which norm, is for the caller to bound.
+class VectorRelease {
+ public:
+  virtual ~VectorRelease() = default;
+
+  // Writes the release of x to out; both have dimension() entries and may be the same. The number
+  // of variates drawn does not depend on x.
+  virtual void release(const double* x, random::Source& source, double* out) = 0;
+  // Whether the source is where `releases` releases and `uniforms` uniforms, and nothing else,
+  // leave it.
+  virtual bool accounts_for(const random::Source& source, std::uint64_t releases,
+                            std::uint64_t uniforms) const = 0;
+  // What it was built with; 0 without noise.
+  virtual double strength() const noexcept = 0;
+};
+
+// x + Z, rounded to a grid of 2^-12 to 2^-13 scales. The rounding is post-processing: it costs
+// nothing and hides the floating-point grid of the noise, which would show what was added to it.
+//   cube_exponential: density of Z proportional to exp(-max |z_i| / scale); costs the largest
+//     change of x in max-norm over the scale, purely. Laplace: the same in l1, independent entries
+//     of that scale. Both have all of their tails.
+//   gaussian: N(0, scale^2 I).
+//   none: x itself, for baselines; the scale is ignored.
+// Proofs: docs/privacy/batch_share.md. Throws std::invalid_argument for dimension < 1 or a scale
+// that is not positive and finite.
+std::unique_ptr<VectorRelease> make_additive_noise(AdditiveLaw law, double scale, Index dimension);
+
+}  // namespace dpoco::mechanisms

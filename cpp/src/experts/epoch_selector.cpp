@@ -1,0 +1,82 @@
+#include "dpoco/experts/epoch_selector.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "dpoco/core/errors.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco::experts {
+
+double BiasAllowance::after(std::uint64_t m) const noexcept {
+  if (m == 0) return unselected;
+  const auto rounds = static_cast<double>(m);
+  return std::min(1.0, std::sqrt(2.0 * log_union / rounds) + noise * log_union / rounds);
+}
+
+EpochInstance::EpochInstance(mechanisms::NoisyMaxSettings selection)
+    : selector_(selection), sums_(selection.candidates, 0.0) {}
+
+void EpochInstance::restart() noexcept {
+  rounds_ = 0;
+  std::fill(sums_.begin(), sums_.end(), 0.0);
+}
+
+std::uint64_t EpochInstance::selected_from() const noexcept {
+  return std::bit_floor(rounds_ + 1) / 2;
+}
+
+std::optional<std::uint64_t> EpochInstance::learn(const double* losses, bool last,
+                                                  random::Source& source) {
+  simd::kernels().axpy(1.0, losses, sums_.size(), sums_.data());
+  ++rounds_;
+  if (!std::has_single_bit(rounds_ + 1)) return std::nullopt;
+  std::optional<std::uint64_t> selected;
+  if (!last) selected = selector_.select(sums_.data(), source);
+  std::fill(sums_.begin(), sums_.end(), 0.0);
+  return selected;
+}
+
+void EpochInstance::write(Archive& archive) const {
+  archive.word(rounds_);
+  archive.reals(sums_.data(), sums_.size());
+}
+
+void EpochInstance::read(ArchiveReader& archive) {
+  const std::uint64_t rounds = archive.word_below(~0ULL);
+  archive.reals(sums_.data(), sums_.size());
+  const auto most = static_cast<double>(rounds + 1 - std::bit_floor(rounds + 1));
+  for (const double sum : sums_) {
+    if (!(sum >= 0.0 && sum <= most)) throw StateError("state holds impossible sums of losses");
+  }
+  rounds_ = rounds;
+}
+
+EpochSelector::EpochSelector(ExpertSettings settings, const EpochSelectorSettings& own,
+                             std::unique_ptr<random::Source> source)
+    : ExpertLearner(settings, std::move(source)), instance_(own.selection) {
+  if (own.selection.candidates != settings.experts || own.selection.largest) {
+    throw std::invalid_argument("the selection must be of the smallest of as many scores");
+  }
+  if (own.first.has_value() && *own.first >= settings.experts) {
+    throw std::invalid_argument("the first expert must be below the number of experts");
+  }
+  set_decision(own.first.has_value() ? *own.first : instance_.uniform(this->source()));
+}
+
+void EpochSelector::learn(const double* losses) {
+  const auto selected = instance_.learn(losses, ends_last_round(), source());
+  if (selected.has_value()) set_decision(*selected);
+}
+
+void EpochSelector::write_own(Archive& archive) const { instance_.write(archive); }
+
+void EpochSelector::read_own(ArchiveReader& archive) {
+  instance_.read(archive);
+  if (instance_.rounds() != round()) throw StateError("state holds impossible rounds");
+}
+
+}  // namespace dpoco::experts

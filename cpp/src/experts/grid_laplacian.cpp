@@ -1,0 +1,116 @@
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
+#include "dpoco/experts/cosine_transform.hpp"
+#include "dpoco/experts/net_transform.hpp"
+#include "net_bounds.hpp"
+
+namespace dpoco::experts {
+namespace {
+
+// 2 - 2 cos(pi k / n), k < n: eigenvalues of a path's Laplacian.
+std::vector<double> path_eigenvalues(std::size_t n) {
+  std::vector<double> values(n);
+  for (std::size_t k = 0; k < n; ++k) {
+    double cosine;
+    double sine;
+    unit_root(k, 4 * n, cosine, sine);
+    values[k] = 4.0 * sine * sine;  // without the cancellation
+  }
+  return values;
+}
+
+class GridLaplacian final : public NetTransform {
+ public:
+  GridLaplacian(std::size_t rows, std::size_t columns, double row_limit, double column_limit)
+      : rows_(rows),
+        columns_(columns),
+        row_limit_(row_limit),
+        column_limit_(column_limit),
+        along_rows_(columns),
+        along_columns_(rows) {
+    if (rows < 2 || columns < 2) {
+      throw std::invalid_argument("a grid needs at least two points an axis");
+    }
+    check_limit(row_limit);
+    check_limit(column_limit);
+    field_.assign(rows * columns, 0.0);
+    turned_.assign(rows * columns, 0.0);
+    inverse_roots_.assign(rows * columns, 0.0);
+    const std::vector<double> down = path_eigenvalues(rows);
+    const std::vector<double> across = path_eigenvalues(columns);
+    for (std::size_t i = 1; i < rows * columns; ++i) {
+      inverse_roots_[i] = 1.0 / std::sqrt(down[i / columns] + across[i % columns]);
+    }
+  }
+
+  std::size_t inputs() const noexcept override { return rows_ * columns_; }
+  std::size_t outputs() const noexcept override { return rows_ * columns_ - 1; }
+
+  // With the field e of bounded edge differences and the incidence matrix B, the nearest gradient
+  // is B u, L u = B' e, L = B' B; its white coefficients are L^{-1/2} B' e. Projecting does not
+  // lengthen, and where nothing is bounded e = B l already.
+  std::size_t apply(const double* losses, double* out) override {
+    if (!all_finite(losses, inputs())) return zero_round(*this, out);
+    const std::size_t changed = divergence(losses);
+    along_columns_.forward(field_.data(), columns_, turned_.data());
+    along_rows_.forward(turned_.data(), rows_, field_.data());
+    for (std::size_t i = 1; i < inputs(); ++i) out[i - 1] = field_[i] * inverse_roots_[i];
+    return changed;
+  }
+
+  void invert(const double* sums, double* out) override {
+    field_[0] = 0.0;
+    for (std::size_t i = 1; i < inputs(); ++i) field_[i] = sums[i - 1] * inverse_roots_[i];
+    along_columns_.inverse(field_.data(), columns_, turned_.data());
+    along_rows_.inverse(turned_.data(), rows_, out);
+  }
+
+ private:
+  // field = B' e.
+  std::size_t divergence(const double* losses) noexcept {
+    std::size_t changed = 0;
+    std::fill(field_.begin(), field_.end(), 0.0);
+    for (std::size_t i = 0; i < rows_; ++i) {
+      const double* from = losses + i * columns_;
+      double* to = field_.data() + i * columns_;
+      for (std::size_t j = 0; j + 1 < columns_; ++j) {
+        const double step = from[j + 1] - from[j];
+        changed += exceeds(step, column_limit_);
+        const double edge = bounded(step, column_limit_);
+        to[j] -= edge;
+        to[j + 1] += edge;
+      }
+      if (i + 1 == rows_) break;
+      for (std::size_t j = 0; j < columns_; ++j) {
+        const double step = from[columns_ + j] - from[j];
+        changed += exceeds(step, row_limit_);
+        const double edge = bounded(step, row_limit_);
+        to[j] -= edge;
+        to[columns_ + j] += edge;
+      }
+    }
+    return changed;
+  }
+
+  std::size_t rows_;
+  std::size_t columns_;
+  double row_limit_;     // of differences between rows
+  double column_limit_;  // and between columns
+  CosineTransform along_rows_;
+  CosineTransform along_columns_;
+  std::vector<double> inverse_roots_;
+  std::vector<double> field_;
+  std::vector<double> turned_;
+};
+
+}  // namespace
+
+std::shared_ptr<NetTransform> make_grid_laplacian(std::size_t rows, std::size_t columns,
+                                                  double row_limit, double column_limit) {
+  return std::make_shared<GridLaplacian>(rows, columns, row_limit, column_limit);
+}
+
+}  // namespace dpoco::experts

@@ -1,0 +1,170 @@
+#include "dpoco/experts/prefix_hedge.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "dpoco/core/errors.hpp"
+#include "dpoco/samplers/categorical.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco::experts {
+namespace {
+
+// As in mechanisms/continual_sum.cpp: as many short rounds at once as stay in the cache.
+constexpr std::size_t kBlockEntries = 2048;
+
+}  // namespace
+
+PrefixHedge::PrefixHedge(ExpertSettings settings, double learning_rate,
+                         mechanisms::ContinualSum sum, std::shared_ptr<LinearTransform> transform)
+    : ExpertLearner(settings, nullptr),
+      range_(settings.range),
+      rate_(learning_rate),
+      sum_(std::move(sum)),
+      transform_(std::move(transform)),
+      scores_(settings.experts, 0.0),
+      weights_(settings.experts, 1.0) {
+  if (!(rate_ > 0.0) || !std::isfinite(rate_)) {
+    throw std::invalid_argument("learning_rate must be positive and finite");
+  }
+  const auto n = static_cast<std::size_t>(experts());
+  const auto entries = static_cast<std::size_t>(sum_.dimension());
+  if (transform_ && transform_->inputs() != n) {
+    throw std::invalid_argument("the transform must take one entry an expert");
+  }
+  if (entries != (transform_ ? transform_->outputs() : n)) {
+    throw std::invalid_argument("the sum must have the dimension of what a round adds");
+  }
+  if (sum_.horizon() < horizon() - 1) {
+    throw std::invalid_argument("the sum must last for all rounds but the last");
+  }
+  block_ = std::max<std::size_t>(1, kBlockEntries / std::max(n, entries));
+  admitted_.assign(block_ * n, 0.0);
+  rows_.assign(block_ * entries, 0.0);
+  sums_.assign(block_ * entries, 0.0);
+  weigh();
+  draw();
+}
+
+// The last round decides nothing, and a single expert needs no decisions.
+std::uint64_t PrefixHedge::pushes_after(std::uint64_t rounds) const noexcept {
+  return experts() == 1 ? 0 : std::min(rounds, horizon() - 1);
+}
+
+void PrefixHedge::admit(const double* losses, double* to) {
+  if (transform_) {
+    std::copy(losses, losses + scores_.size(), to);
+  } else {
+    ExpertLearner::admit(losses, to);
+  }
+}
+
+// Writes what a round adds to the sum; returns how many entries the transform changed. Without the
+// mean, neighbouring rows are as close as their difference up to a common shift: the sum is rounded
+// to a grid, entry by entry, so leaving the shift to the softmax would come too late.
+std::uint64_t PrefixHedge::add(const double* admitted, double* row) {
+  if (transform_) return transform_->apply(admitted, row);
+  const simd::Kernels& k = simd::kernels();
+  const std::size_t n = scores_.size();
+  k.affine(1.0, admitted, -k.sum(admitted, n) / static_cast<double>(n), n, row);
+  return 0;
+}
+
+void PrefixHedge::weigh() {
+  const simd::Kernels& k = simd::kernels();
+  const std::size_t n = scores_.size();
+  const double least = k.smallest(scores_.data(), n);
+  total_ = k.tilt(nullptr, scores_.data(), least, rate_, n, weights_.data());
+}
+
+void PrefixHedge::draw() {
+  if (experts() == 1) return;
+  set_decision(
+      samplers::draw_by_scan(source().uniform(), weights_.data(), total_, weights_.size()));
+}
+
+void PrefixHedge::decide(const double* released) {
+  if (transform_) {
+    transform_->invert(released, scores_.data());
+  } else {
+    std::copy(released, released + scores_.size(), scores_.data());
+  }
+  weigh();
+  draw();
+}
+
+void PrefixHedge::learn(const double* losses) {
+  count_violations(add(losses, rows_.data()));
+  if (pushes_after(round() + 1) == sum_.round()) return;
+  sum_.push(rows_.data(), sums_.data());
+  decide(sums_.data());
+}
+
+// The losses do not depend on decisions: all sums of a block come first. The decisions' uniforms
+// and the sum's noise are different variates of the source, so their order does not matter.
+void PrefixHedge::play(const double* losses, std::uint64_t rounds, double* own_losses,
+                       std::int64_t* decisions) {
+  const std::size_t n = scores_.size();
+  const auto entries = static_cast<std::size_t>(sum_.dimension());
+  while (rounds > 0) {
+    const std::size_t count = std::min<std::uint64_t>(block_, rounds);
+    for (std::size_t r = 0; r < count; ++r) {
+      double* admitted = admitted_.data() + r * n;
+      admit(losses + r * n, admitted);
+      count_violations(add(admitted, rows_.data() + r * entries));
+    }
+    const std::size_t pushes = pushes_after(round() + count) - sum_.round();
+    if (pushes > 0) sum_.run(sum_.enter(), rows_.data(), pushes, sums_.data());
+    for (std::size_t r = 0; r < count; ++r) {
+      own_losses[r] = admitted_[r * n + current()];
+      decisions[r] = static_cast<std::int64_t>(current());
+      if (r < pushes) decide(sums_.data() + r * entries);
+    }
+    finish_rounds(count);
+    losses += count * n;
+    own_losses += count;
+    decisions += count;
+    rounds -= count;
+  }
+}
+
+void PrefixHedge::weights(double* out) const {
+  const auto entry = enter();
+  for (std::size_t i = 0; i < weights_.size(); ++i) out[i] = weights_[i] / total_;
+}
+
+void PrefixHedge::leaf(const double* losses, double* out) {
+  const auto entry = enter();
+  if (transform_) {
+    transform_->apply(losses, out);
+    return;
+  }
+  simd::kernels().admit_losses(losses, scores_.size(), range_.low, range_.high,
+                               1.0 / (range_.high - range_.low), admitted_.data());
+  add(admitted_.data(), out);
+}
+
+void PrefixHedge::write_own(Archive& archive) const {
+  archive.reals(scores_.data(), scores_.size());
+  sum_.write(archive);
+}
+
+void PrefixHedge::read_own(ArchiveReader& archive) {
+  archive.reals(scores_.data(), scores_.size());
+  sum_.read(archive);
+  const std::uint64_t pushes = pushes_after(round());
+  const std::uint64_t draws = experts() == 1 ? 0 : pushes + 1;
+  if (sum_.round() != pushes || source().position(random::Variate::uniform) != draws) {
+    throw StateError("state holds an impossible round");
+  }
+  const bool possible = std::all_of(scores_.begin(), scores_.end(), [pushes](double score) {
+    return pushes == 0 ? score == 0.0 : std::isfinite(score);
+  });
+  if (!possible) throw StateError("state holds impossible scores");
+  weigh();
+  if (!(weights_[current()] > 0.0)) throw StateError("state holds an impossible decision");
+}
+
+}  // namespace dpoco::experts

@@ -1,0 +1,96 @@
+#include "dpoco/mechanisms/additive_noise.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
+#include "dpoco/core/grid.hpp"
+#include "dpoco/noise/exponential.hpp"
+#include "dpoco/noise/samplers.hpp"
+
+namespace dpoco::mechanisms {
+namespace {
+
+using random::Source;
+using random::Variate;
+
+// As for continual sums: fine enough to add less than 1e-8 of the variance, coarse enough that the
+// cells' probabilities do not depend on where the noise's doubles lie.
+constexpr int kGridBits = 12;
+
+// Variates that replace an outermost cell come on top of the regular ones, each with probability
+// 2^-63; no honest source ever sees this many.
+constexpr std::uint64_t kMended = 4;
+
+bool about(std::uint64_t position, std::uint64_t regular, std::uint64_t slack) {
+  return position >= regular && position - regular <= slack;
+}
+
+class AdditiveNoise final : public VectorRelease {
+ public:
+  AdditiveNoise(AdditiveLaw law, double scale, Index dimension)
+      : law_(law),
+        scale_(law == AdditiveLaw::none ? 0.0 : scale),
+        noise_(static_cast<std::size_t>(std::max<Index>(dimension, 0)), 0.0) {
+    if (dimension < 1) throw std::invalid_argument("dimension must be at least 1");
+    if (law == AdditiveLaw::none) return;
+    if (!(scale > 0.0) || !std::isfinite(scale)) {
+      throw std::invalid_argument("the scale of the noise must be positive and finite");
+    }
+    grid_ = grid_below(scale, kGridBits);
+  }
+
+  void release(const double* x, Source& source, double* out) override {
+    draw(source);
+    for (std::size_t i = 0; i < noise_.size(); ++i) {
+      out[i] = nearest_multiple(x[i] + noise_[i], grid_);
+    }
+  }
+
+  bool accounts_for(const Source& source, std::uint64_t releases,
+                    std::uint64_t uniforms) const override {
+    const std::uint64_t entries = releases * noise_.size();
+    const bool cube = law_ == AdditiveLaw::cube_exponential;
+    const std::uint64_t slack = cube || law_ == AdditiveLaw::laplace ? kMended : 0;
+    return about(source.position(Variate::uniform), uniforms + (cube ? entries : 0), slack) &&
+           about(source.position(Variate::exponential), cube ? entries + releases : 0, slack) &&
+           source.position(Variate::gaussian) == (law_ == AdditiveLaw::gaussian ? entries : 0) &&
+           source.position(Variate::laplace) == (law_ == AdditiveLaw::laplace ? entries : 0);
+  }
+
+  double strength() const noexcept override { return scale_; }
+
+ private:
+  void draw(Source& source) {
+    double* z = noise_.data();
+    const std::size_t n = noise_.size();
+    switch (law_) {
+      case AdditiveLaw::cube_exponential:
+        noise::cube_exponential(source, scale_, n, z);
+        break;
+      case AdditiveLaw::gaussian:
+        noise::gaussian(source, scale_, n, z);
+        break;
+      case AdditiveLaw::laplace:
+        noise::laplaces(source, n, z);
+        for (std::size_t i = 0; i < n; ++i) z[i] *= scale_;
+        break;
+      case AdditiveLaw::none:
+        break;
+    }
+  }
+
+  AdditiveLaw law_;
+  double scale_;
+  double grid_ = 0.0;
+  std::vector<double> noise_;
+};
+
+}  // namespace
+
+std::unique_ptr<VectorRelease> make_additive_noise(AdditiveLaw law, double scale, Index dimension) {
+  return std::make_unique<AdditiveNoise>(law, scale, dimension);
+}
+
+}  // namespace dpoco::mechanisms

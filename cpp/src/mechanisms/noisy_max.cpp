@@ -1,0 +1,60 @@
+#include "dpoco/mechanisms/noisy_max.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "dpoco/noise/exponential.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco::mechanisms {
+
+NoisyMax::NoisyMax(NoisyMaxSettings settings) : settings_(settings) {
+  if (settings_.candidates < 1) throw std::invalid_argument("candidates must be at least 1");
+  if (!(settings_.scale >= 0.0) || !std::isfinite(settings_.scale)) {
+    throw std::invalid_argument("the noise scale must be finite and at least 0");
+  }
+}
+
+std::size_t NoisyMax::select(const double* scores, random::Source& source) {
+  const std::size_t n = settings_.candidates;
+  if (n == 1) return 0;
+  scratch_.resize(n);  // the first time: what a state file says is not worth memory before
+  double* noise = scratch_.data();
+  double scale = settings_.scale;
+  if (scale == 0.0) {
+    std::fill(scratch_.begin(), scratch_.end(), 0.0);
+  } else if (settings_.noise == SelectionNoise::laplace) {
+    noise::laplaces(source, n, noise);
+  } else {
+    noise::exponentials(source, n, noise);
+    if (settings_.noise == SelectionNoise::gumbel) {
+      simd::kernels().log(noise, n, noise);
+      scale = -scale;  // -log of an exponential is a Gumbel variate
+    }
+  }
+  const double sign = settings_.largest ? 1.0 : -1.0;
+  std::size_t chosen = 0;
+  double best = -std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < n; ++i) {
+    const double score = scores[i] - scores[i] == 0.0 ? sign * scores[i] : 0.0;
+    const double height = score + scale * noise[i];
+    if (height > best) {
+      best = height;
+      chosen = i;
+    }
+  }
+  return chosen;
+}
+
+std::size_t NoisyMax::uniform(random::Source& source) {
+  const std::size_t n = settings_.candidates;
+  if (n == 1) return 0;
+  scratch_.resize(n);
+  noise::exponentials(source, n, scratch_.data());
+  return static_cast<std::size_t>(std::min_element(scratch_.begin(), scratch_.end()) -
+                                  scratch_.begin());
+}
+
+}  // namespace dpoco::mechanisms

@@ -1,0 +1,162 @@
+"""Everything calibration fixes for the batched share, as one stored value.
+
+The value carries no claim of its own: ``dpoco.accounting.batch_share.guarantee`` recomputes privacy
+and regret from the noise and the schedule.
+
+Proof: ``docs/privacy/batch_share.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpoco._validation import choice, positive_float, positive_int
+from dpoco.accounting._experts.parameters import (
+    StoredParameters,
+    at_least_zero,
+    check_terms,
+    in_unit_interval,
+)
+
+__all__ = [
+    "ADVERSARIES",
+    "CALIBRATIONS",
+    "LARGEST_RESPONSE",
+    "NOISES",
+    "BatchShareParameters",
+    "count_of",
+]
+
+CALIBRATIONS = ("tight", "paper")
+NOISES = ("knorm", "gaussian", "laplace", "coordinate_rr", "none")
+ADVERSARIES = ("oblivious", "adaptive")
+LARGEST_RESPONSE = 700.0  # epsilon of one randomised response: e^-epsilon must be a double
+
+
+def count_of(name: str, value: Any) -> int:
+    """Return `value` as an int of at least 0, or raise naming the argument."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 0:
+        return 0
+    return positive_int(name, value)
+
+
+@dataclass(frozen=True)
+class BatchShareParameters(StoredParameters):
+    """Parameters of the batched share.
+
+    Attributes
+    ----------
+    experts : int
+        N.
+    horizon : int or None
+        Rounds T; None for an endless stream.
+    switches : int
+        S of the sequences of experts that the regret bound compares with.
+    calibration : {"tight", "paper"}
+        "paper": the published update, with weights kept above `floor` instead of shared.
+    noise : {"knorm", "gaussian", "laplace", "coordinate_rr", "none"}
+        What is added to the sum of a batch of losses; "coordinate_rr": randomised response on one
+        coordinate instead; "none": no privacy.
+    noise_scale : float
+        "knorm": k in the density exp(-max |z| / k); standard deviation of "gaussian"; scale of
+        "laplace"; 1 / epsilon of "coordinate_rr"; 0 for "none".
+    learning_rate : float
+        eta, per unit of loss.
+    batch : int
+        Rounds B between two updates.
+    share_rate : float
+        sigma, in [0, 1 - 1/N].
+    floor : float
+        Least weight, in [0, 1/N]; 0 but for the paper's update.
+    regret_bound : float or None
+        Bound on the expected regret against at most S switches, in losses of [0, 1]. Derived, as is
+        everything below; None for no claim.
+    regret_terms : dict of str to float
+        The terms it is the sum of.
+    regret_scope : {"oblivious", "adaptive"}
+        Streams it holds for: fixed in advance, or any.
+    """
+
+    _kind: ClassVar[str] = "dpoco.batch_share_parameters"
+
+    experts: int
+    horizon: int | None
+    switches: int
+    calibration: str
+    noise: str
+    noise_scale: float
+    learning_rate: float
+    batch: int
+    share_rate: float
+    floor: float
+    regret_bound: float | None
+    regret_terms: dict[str, float]
+    regret_scope: str
+
+    def __post_init__(self) -> None:
+        """Validate; derived quantities are only checked for form."""
+        experts = positive_int("experts", self.experts, maximum=2**32)
+        for name, allowed in (
+            ("calibration", CALIBRATIONS),
+            ("noise", NOISES),
+            ("regret_scope", ADVERSARIES),
+        ):
+            choice(name, getattr(self, name), allowed)
+        if self.horizon is not None:
+            object.__setattr__(self, "horizon", positive_int("horizon", self.horizon))
+        object.__setattr__(self, "switches", count_of("switches", self.switches))
+        object.__setattr__(self, "batch", positive_int("batch", self.batch))
+        rate = positive_float("learning_rate", self.learning_rate)
+        object.__setattr__(self, "learning_rate", rate)
+        if self.noise == "none":
+            if self.noise_scale != 0.0:
+                raise ValueError("noise_scale must be 0 for noise 'none'")
+            object.__setattr__(self, "noise_scale", 0.0)
+        else:
+            scale = positive_float("noise_scale", self.noise_scale)
+            object.__setattr__(self, "noise_scale", scale)
+        if self.noise == "coordinate_rr" and (
+            self.batch != 1 or self.noise_scale < 1.0 / LARGEST_RESPONSE
+        ):
+            raise ValueError("noise 'coordinate_rr' needs batch 1 and noise_scale >= 1/700")
+        share = in_unit_interval("share_rate", self.share_rate)
+        if share != 0.0 and not 1e-100 <= share <= 1.0 - 1.0 / experts:
+            raise ValueError(f"share_rate must be 0 or in [1e-100, 1 - 1/experts]; got {share!r}")
+        object.__setattr__(self, "share_rate", share)
+        floor = in_unit_interval("floor", self.floor)
+        if floor != 0.0 and not 1e-100 <= floor <= 1.0 / experts:
+            raise ValueError(f"floor must be 0 or in [1e-100, 1/experts]; got {floor!r}")
+        object.__setattr__(self, "floor", floor)
+        if self.calibration == "tight" and floor != 0.0:
+            raise ValueError("a floor belongs to calibration 'paper'")
+        if self.calibration == "paper" and (
+            self.noise != "laplace" or self.batch != 1 or share != 0.0
+        ):
+            raise ValueError("calibration 'paper' has Laplace noise, batch 1 and no sharing")
+        bound = self.regret_bound
+        if bound is not None and bound != math.inf:
+            object.__setattr__(self, "regret_bound", at_least_zero("regret_bound", bound))
+        elif bound is not None:
+            object.__setattr__(self, "regret_bound", math.inf)
+        object.__setattr__(self, "regret_terms", check_terms("regret_terms", self.regret_terms))
+
+    @property
+    def private(self) -> bool:
+        """Whether the sums are released with any noise."""
+        return self.noise != "none"
+
+    @property
+    def adversary(self) -> str:
+        """The streams that `regret_bound` holds for: `regret_scope`."""
+        return self.regret_scope
+
+    @property
+    def releases(self) -> int | None:
+        """Noisy sums that decisions depend on: none without a round after the first batch."""
+        if self.experts == 1:
+            return 0
+        return None if self.horizon is None else (self.horizon - 1) // self.batch

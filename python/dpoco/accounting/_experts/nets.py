@@ -1,0 +1,241 @@
+"""Constants of nets: how far one loss moves a transform, and what its noise does to the values.
+
+For G-Lipschitz losses on n points an axis, spacing h, and M the transform of their values:
+
+* increments: ||M(l - l')|| <= 2 G h sqrt(n - 1);
+* grid_laplacian: <= 2 G sqrt((n_1 - 1) n_2 h_1^2 + n_1 (n_2 - 1) h_2^2), attained by
+  checkerboards for h_1 = h_2;
+* parent, on 2^k + 1 points an axis of sides A: <= 2 G A sqrt(3/2 - 2^-(k+1)) on one axis,
+  2 G sqrt((A_1^2 + A_2^2) (k + 5 - 2^-k)/2) on two.
+
+The engine enforces them. White noise z of scale 1 on M l comes back as noise M^+ z on the values;
+regret needs two numbers of this Gaussian field: the radius of the smallest ball around its points
+(in mean square distance), from above, and E max of it.
+
+Proofs: ``docs/privacy/lipschitz.md``. Source: Agarwal, Kale, Singh and Thakurta, "Improved
+Differentially Private and Lazy Online Convex Optimization", Lipschitz losses, for the parent
+transform, with its constants corrected.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from dpoco._validation import FloatArray, choice
+from dpoco.accounting._experts.net_shape import NetShape, spacings
+
+__all__ = [
+    "TRANSFORMS",
+    "NoiseField",
+    "checked_transform",
+    "discretisation",
+    "grid_variances",
+    "levels_of",
+    "noise_field",
+    "published_sensitivity",
+    "sensitivity",
+]
+
+TRANSFORMS = ("increments", "grid_laplacian", "parent")
+
+# Transforms are computed in double precision: what rounding adds is below 1e-13 of the sensitivity.
+_ROUNDING = 1.0 + 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseField:
+    """What noise of scale 1 on the transform does to the values of a net.
+
+    Attributes
+    ----------
+    entries : int
+        Coordinates of the noise.
+    radius : float
+        An upper bound on the root of max_w (sum_j w_j v_jj - w' v w) over the simplex, v the
+        covariance of the values: the radius of the smallest ball that holds all points.
+    maximum : float
+        An upper bound on E max over the points.
+    """
+
+    entries: int
+    radius: float
+    maximum: float
+
+
+def checked_transform(transform: str, shape: NetShape, counts: tuple[int, ...]) -> str:
+    """Return `transform` if it fits axes and points, or raise."""
+    choice("transform", transform, TRANSFORMS)
+    axes = len(shape.sides)
+    if transform == "parent":
+        levels_of(counts)
+    elif axes and transform != ("increments", "grid_laplacian")[axes - 1]:
+        raise ValueError(f"transform {transform!r} is not for a net of {axes} axes")
+    return transform
+
+
+def levels_of(counts: tuple[int, ...]) -> int:
+    """Return k for 2^k + 1 points an axis, or raise."""
+    levels = (counts[0] - 1).bit_length() - 1 if counts else 0
+    if any(count != 2**levels + 1 for count in counts):
+        raise ValueError("transform 'parent' needs a resolution of 2^k + 1, the same on all axes")
+    return levels
+
+
+def sensitivity(
+    transform: str, shape: NetShape, counts: tuple[int, ...], lipschitz: float
+) -> float:
+    """Return the largest l2 distance of two transformed rounds."""
+    h = spacings(shape, counts)
+    if transform == "parent":
+        k = levels_of(counts)
+        if len(counts) == 1:
+            squares = shape.sides[0] ** 2 * (1.5 - 0.5 ** (k + 1))
+        else:
+            squares = math.fsum(side**2 for side in shape.sides) * 0.5 * (k + 5.0 - 0.5**k)
+    elif transform == "increments":
+        squares = (counts[0] - 1) * h[0] ** 2
+    else:
+        down, across = counts
+        squares = (down - 1) * across * h[0] ** 2 + down * (across - 1) * h[1] ** 2
+    return 2.0 * lipschitz * math.sqrt(squares) * _ROUNDING
+
+
+def published_sensitivity(shape: NetShape, counts: tuple[int, ...], lipschitz: float) -> float:
+    """Return the parent transform's sensitivity as published: sqrt(C_d) G D.
+
+    C_1 = 1 and C_2 = 2 (k + 1), D the diameter of the decision set.
+    """
+    constant = 1.0 if len(counts) == 1 else 2.0 * (levels_of(counts) + 1.0)
+    return math.sqrt(constant) * lipschitz * shape.diameter
+
+
+def discretisation(shape: NetShape, counts: tuple[int, ...], lipschitz: float) -> float:
+    """Return the largest loss a round adds by playing on the net: G times half a cell's diagonal.
+
+    Some net point is that near to any point of the box, and projecting does not expand.
+    """
+    return 0.5 * lipschitz * math.hypot(*spacings(shape, counts))
+
+
+def noise_field(transform: str, counts: tuple[int, ...]) -> NoiseField:
+    """Return the constants of the noise; O(n_1 n_2 (n_1 + n_2)) for a grid, once."""
+    if transform == "increments":
+        return _walk(counts[0])
+    if transform == "grid_laplacian":
+        return _grid(*counts)
+    return _parent(levels_of(counts), len(counts))
+
+
+@lru_cache(maxsize=256)
+def _walk(points: int) -> NoiseField:
+    """Return the constants of a random walk of points - 1 standard normal steps.
+
+    The middle of its two ends is at mean square distance (points - 1)/4 from all. By Spitzer's
+    identity E max(0, S_1, ..., S_m) = sum_k E max(S_k, 0)/k.
+    """
+    steps = points - 1
+    maximum = float(np.sum(np.arange(1, steps + 1) ** -0.5)) / math.sqrt(2.0 * math.pi)
+    return NoiseField(steps, 0.5 * math.sqrt(steps), maximum)
+
+
+@lru_cache(maxsize=256)
+def _grid(down: int, across: int) -> NoiseField:
+    """Return the constants of a grid's field, whose noise may be shifted by any common variable.
+
+    Least mean square distances are those from the mean of the four corners. The bound on E max is
+    best with the field measured from a point on the way there.
+    """
+    variances, from_corners, offset = _distances(down, across)
+    corner_share = 0.3
+    between = (1.0 - corner_share) * variances + corner_share * from_corners
+    between -= corner_share * (1.0 - corner_share) * offset
+    counts = np.outer(_twice(down), _twice(across)).ravel()
+    quarter = (slice((down + 1) // 2), slice((across + 1) // 2))  # all are symmetric
+    maximum = min(_soft_maximum(v[quarter].ravel(), counts) for v in (variances, between))
+    radius = math.sqrt(min(float(variances.max()), float(from_corners.max())))
+    return NoiseField(down * across - 1, radius, maximum)
+
+
+def _twice(n: int) -> FloatArray:
+    """Return how many of n points in a row each of the first half stands for."""
+    counts = np.full((n + 1) // 2, 2.0)
+    if n % 2 == 1:
+        counts[-1] = 1.0
+    return counts
+
+
+def grid_variances(down: int, across: int) -> tuple[FloatArray, FloatArray]:
+    """Return variances of the values of a grid, shape (down, across), from white coefficients.
+
+    First those of the field itself, whose values add up to 0: the diagonal of the pseudo-inverse
+    of the grid's Laplacian. Then those of its differences to the mean of its four corners.
+    """
+    variances, from_corners, _ = _distances(down, across)
+    return variances, from_corners
+
+
+def _distances(down: int, across: int) -> tuple[FloatArray, FloatArray, float]:
+    """Return what `grid_variances` does, and the variance of the mean of the corners."""
+    waves_down, values_down = _path(down)
+    waves_across, values_across = _path(across)
+    eigenvalues = values_down[:, None] + values_across[None, :]
+    eigenvalues[0, 0] = np.inf
+    inverse = 1.0 / eigenvalues
+    variances: FloatArray = (waves_down**2) @ inverse @ (waves_across**2).T
+    ends_down = 0.5 * (waves_down[0] + waves_down[-1])
+    ends_across = 0.5 * (waves_across[0] + waves_across[-1])
+    mixed = inverse * ends_down[:, None] * ends_across[None, :]
+    covariances = waves_down @ mixed @ waves_across.T
+    own = float(ends_down @ mixed @ ends_across)
+    return variances, variances - 2.0 * covariances + own, own
+
+
+def _path(n: int) -> tuple[FloatArray, FloatArray]:
+    """Return eigenvectors (columns) and eigenvalues of the Laplacian of a path of n points."""
+    frequencies = np.arange(n) / n
+    waves = np.sqrt(2.0 / n) * np.cos(np.pi * frequencies * (np.arange(n)[:, None] + 0.5))
+    waves[:, 0] = math.sqrt(1.0 / n)
+    return waves, 4.0 * np.sin(0.5 * np.pi * frequencies) ** 2
+
+
+@lru_cache(maxsize=64)
+def _parent(levels: int, axes: int) -> NoiseField:
+    """Return the constants of the parent transform: a point's variance is its depth.
+
+    The depth is the number of bits set in its index, or in either of its two indices.
+    """
+    depths = np.arange(levels + 2.0)
+    counts = np.zeros(levels + 2)
+    choose = [float(math.comb(levels, m)) for m in range(levels + 1)]
+    if axes == 1:
+        counts[: levels + 1] = choose
+        counts[1] += 1.0  # the far end, 2^k
+    else:
+        # Bits of a pair below 2^k: none set, or any of three ways. On the two far edges the bit
+        # 2^k is set besides those of the other index.
+        counts[: levels + 1] = [c * 3.0**m for m, c in enumerate(choose)]
+        counts[1:] += 2.0 * np.array(choose)
+        counts[1] += 1.0  # the far corner
+    entries = (2**levels + 1) ** axes - 1
+    depth = int(np.max(np.flatnonzero(counts)))
+    return NoiseField(entries, math.sqrt(depth), _soft_maximum(depths, counts))
+
+
+def _soft_maximum(variances: FloatArray, counts: FloatArray | None = None) -> float:
+    """Return an upper bound on E max of centred normal variables, whatever their correlations.
+
+    E max <= log(sum_j exp(b^2 v_j/2))/b for every b > 0, by Jensen; the best of a fine grid of b.
+    """
+    weights = np.ones_like(variances) if counts is None else counts
+    top = float(variances[weights > 0.0].max())
+    usual = math.sqrt(2.0 * math.log(float(weights.sum())) / top)
+    best = math.inf
+    for b in usual * np.geomspace(0.5, 3.0, 48):
+        half = 0.5 * b * b
+        total = float(np.sum(weights * np.exp(half * (variances - top))))
+        best = min(best, (half * top + math.log(total)) / b)
+    return best

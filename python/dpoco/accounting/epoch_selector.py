@@ -1,0 +1,293 @@
+"""Accounting of selection on dyadic epochs.
+
+Claim: every round's losses reach the decisions through one noisy argmin of sums over one epoch,
+so all decisions together, over any number of rounds, are 2/b-private for noise of scale b: a
+round moves each of the sums by at most 1, in either direction. Losses drawn independently from one
+law give an expected regret, against the best expert in hindsight, of at most
+
+    1 + sum over epochs of (rounds played) min(1, sqrt(log N / (2 m)) + b c_N / m) + sqrt(T log N / 2)
+
+with m the rounds selected from and c_N the mean excess of the noise (H_N - 1 if exponential).
+
+Proof: ``docs/privacy/epoch_selector.md``. Source: Asi, Koren, Liu and Talwar, "Tracking the best
+expert privately", algorithm 1 (an argmin where it prints an argmax) and theorem 3.1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from dpoco._validation import LARGEST_HORIZON, choice, positive_int
+from dpoco.accounting._experts.detector_parameters import check_first
+from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero, check_terms
+from dpoco.accounting._experts.statement import (
+    SCOPES_IN_WORDS,
+    stated_delta,
+    statement_of,
+)
+from dpoco.accounting.bounded_range import bounded_range_profile
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.noisy_max import (
+    mean_excess,
+    scale_for,
+    selection_budget,
+    selection_epsilon,
+)
+
+__all__ = [
+    "CALIBRATIONS",
+    "LOSS_RANGE",
+    "SELECTIONS",
+    "EpochSelectorParameters",
+    "calibrate",
+    "guarantee",
+    "regret_bound",
+    "regret_terms",
+    "selection_of",
+]
+
+CALIBRATIONS = ("tight", "corrected", "paper")
+SELECTIONS = ("exponential", "gumbel", "laplace")
+# Replacing a round moves a sum of losses in [0, 1] by an amount in [-1, 1].
+LOSS_RANGE = 2.0
+LARGEST_EXPERTS = 2**32
+
+
+@dataclass(frozen=True)
+class EpochSelectorParameters(StoredParameters):
+    """Parameters of the selector on epochs.
+
+    Attributes
+    ----------
+    experts : int
+        N.
+    horizon : int or None
+        Rounds T; None is 10^12.
+    calibration : {"tight", "corrected", "paper"}
+        The last two are the published Laplace noise.
+    selection : {"exponential", "gumbel", "laplace"}
+        Law of the noise.
+    scale : float
+        Scale b of one noise variate, in units of losses in [0, 1]; 0 means no noise.
+    first : int or None
+        Expert of the first round; None draws it uniformly.
+    regret_bound : float
+        Bound on the expected regret to the best expert, for independent losses of one law in
+        [0, 1]. Derived, as is what follows.
+    regret_terms : dict of str to float
+        The terms it is the sum of, unless the number of rounds is smaller.
+    regret_scope : {"stationary"}
+        Losses it holds for.
+    """
+
+    _kind: ClassVar[str] = "dpoco.epoch_selector_parameters"
+
+    experts: int
+    horizon: int | None
+    calibration: str
+    selection: str
+    scale: float
+    first: int | None
+    regret_bound: float
+    regret_terms: dict[str, float]
+    regret_scope: str
+
+    def __post_init__(self) -> None:
+        """Validate; derived quantities are only checked for form."""
+        positive_int("experts", self.experts, maximum=LARGEST_EXPERTS)
+        if self.horizon is not None:
+            positive_int("horizon", self.horizon)
+        choice("calibration", self.calibration, CALIBRATIONS)
+        choice("selection", self.selection, SELECTIONS)
+        at_least_zero("scale", self.scale)
+        check_first(self.first, self.experts)
+        at_least_zero("regret_bound", self.regret_bound)
+        object.__setattr__(self, "regret_terms", check_terms("regret_terms", self.regret_terms))
+        choice("regret_scope", self.regret_scope, ("stationary",))
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is promised: there is noise, or nothing depends on the data."""
+        return self.scale > 0.0 or self.experts == 1 or self.horizon == 1
+
+
+def selection_of(calibration: str, selection: str | None) -> str:
+    """Return the law of the noise; the published calibrations have Laplace noise."""
+    published = choice("calibration", calibration, CALIBRATIONS) != "tight"
+    if selection is None:
+        return "laplace" if published else "exponential"
+    if published and selection != "laplace":
+        raise ValueError(f"calibration={calibration!r} has Laplace noise")
+    return choice("selection", selection, SELECTIONS)
+
+
+def calibrate(
+    experts: int,
+    *,
+    horizon: int | None,
+    budget: Budget | None,
+    calibration: str = "tight",
+    selection: str | None = None,
+    first: int | None = None,
+) -> EpochSelectorParameters:
+    """Return the least noise that meets `budget`.
+
+    Parameters
+    ----------
+    experts : int
+        N.
+    horizon : int or None
+        Rounds; None: any number, up to 10^12. The noise is the same.
+    budget : Budget or None
+        None adds no noise and promises nothing. A positive delta helps only "gumbel".
+    calibration : {"tight", "corrected", "paper"}
+        "corrected" and "paper": the published Laplace noise, whose scale is right.
+    selection : {"exponential", "gumbel", "laplace"}, optional
+        Law of the noise; "exponential" (default) errs least.
+    first : int, optional
+        Expert of the first round; None draws it uniformly.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad or contradictory arguments.
+    """
+    n = positive_int("experts", experts, maximum=LARGEST_EXPERTS)
+    law = selection_of(calibration, selection)
+    check_first(first, n)
+    scale = 0.0
+    if budget is not None:
+        delta = budget.delta if law == "gumbel" else 0.0
+        scale = scale_for(LOSS_RANGE, selection_budget(Budget(budget.epsilon, delta), law))
+    bound, terms = _regret(n, horizon, scale, law)
+    return EpochSelectorParameters(
+        experts=n,
+        horizon=None if horizon is None else int(horizon),
+        calibration=calibration,
+        selection=law,
+        scale=scale,
+        first=None if first is None else int(first),
+        regret_bound=bound,
+        regret_terms=terms,
+        regret_scope="stationary",
+    )
+
+
+def guarantee(
+    experts: int,
+    parameters: EpochSelectorParameters,
+    *,
+    budget: Budget | float | None = None,
+    seeded: bool = False,
+) -> Guarantee:
+    """Return what any parameters guarantee, recomputed from the scale and the law of the noise.
+
+    Parameters
+    ----------
+    experts : int
+        N, as the learner has it.
+    parameters : EpochSelectorParameters
+        Calibrated or the user's own; regret is not trusted.
+    budget : Budget, float or None
+        The delta to state epsilon at, for Gumbel noise; the others are pure.
+    seeded : bool
+        Whether the noise is reproducible, which voids the guarantee.
+
+    Raises
+    ------
+    ValueError
+        If the parameters are for another number of experts.
+    """
+    p = parameters
+    if p.experts != experts:
+        raise ValueError(f"parameters are for {p.experts} experts; got {experts}")
+    horizon = LARGEST_HORIZON if p.horizon is None else p.horizon
+    what = f"the decisions of selection on epochs among {experts} experts ({p.selection} noise)"
+    bound, terms = _regret(experts, p.horizon, p.scale, p.selection)
+    details: dict[str, float | str | None] = {
+        f"regret: {name}": value for name, value in terms.items()
+    }
+    if not p.private:
+        details = {"regret bound holds for": SCOPES_IN_WORDS["stationary"], **details}
+        return replace(Guarantee.none(horizon, what), regret_bound=bound, details=details)
+    trivial = experts == 1 or p.horizon == 1
+    epsilon = 0.0 if trivial else selection_epsilon(p.scale, LOSS_RANGE)
+    gumbel = p.selection == "gumbel" and not trivial
+    return statement_of(
+        mechanism=what,
+        horizon=p.horizon,
+        delta=stated_delta(budget, p.horizon),
+        calibration=p.calibration,
+        reference="noisy argmin on disjoint epochs; docs/privacy/epoch_selector.md",
+        seeded=seeded,
+        pure=None if gumbel else epsilon,
+        profile=bounded_range_profile(epsilon) if gumbel else None,
+        sensitivity=0.0 if trivial else 1.0,
+        sensitivity_norm="linf",
+        noise_scale=p.scale,
+        conditions=("losses are clipped to their declared range, enforced",),
+        regret_bound=bound,
+        regret_scope="stationary",
+        details=details,
+    )
+
+
+def regret_bound(
+    experts: int, parameters: EpochSelectorParameters, *, rounds: int | None = None
+) -> float:
+    """Return a bound on the expected regret after `rounds` (default: the horizon).
+
+    In expectation over losses that are drawn independently from one law on [0, 1]^N and over the
+    learner's noise; against the expert that turns out best.
+    """
+    length = parameters.horizon if rounds is None else positive_int("rounds", rounds)
+    return _regret(experts, length, parameters.scale, parameters.selection)[0]
+
+
+def regret_terms(experts: int, rounds: int, scale: float, selection: str) -> dict[str, float]:
+    """Return the terms of the bound on the expected regret; see `regret_bound`.
+
+    Parameters
+    ----------
+    experts, rounds : int
+        N and T.
+    scale : float
+        Scale of the noise.
+    selection : {"exponential", "gumbel", "laplace"}
+        Its law.
+
+    Returns
+    -------
+    dict
+        "first round"; "sampling" of the losses selected from; "privacy", what the noise adds to
+        it; "comparator": how much luckier than its mean the best expert is.
+    """
+    if experts == 1:
+        return {"first round": 0.0, "sampling": 0.0, "privacy": 0.0, "comparator": 0.0}
+    log_n = math.log(experts)
+    excess = scale * mean_excess(experts, selection)
+    sampling = total = 0.0
+    m = 1
+    while 2 * m <= rounds:
+        played = min(2 * m, rounds - 2 * m + 1)
+        per_round = math.sqrt(0.5 * log_n / m)
+        sampling += played * min(1.0, per_round)
+        total += played * min(1.0, per_round + excess / m)
+        m *= 2
+    return {
+        "first round": 1.0,
+        "sampling": sampling,
+        "privacy": max(0.0, total - sampling),
+        "comparator": math.sqrt(0.5 * rounds * log_n),
+    }
+
+
+def _regret(
+    experts: int, horizon: int | None, scale: float, selection: str
+) -> tuple[float, dict[str, float]]:
+    rounds = LARGEST_HORIZON if horizon is None else positive_int("horizon", horizon)
+    terms = regret_terms(experts, rounds, scale, selection)
+    return min(float(rounds), math.fsum(terms.values())), terms

@@ -1,0 +1,278 @@
+"""Accounting of report noisy max: the index of the best score, after noise on each.
+
+Let one record move every score by an amount in [c, c + r], c the same for all scores; scores that
+move by at most D in any direction have r = 2 D, and r = D if they all move the same way. Claim: one
+selection with noise of scale b is (r / b)-private, tightly. With Gumbel noise its log-likelihood
+ratios also lie in an interval of length r / b (``dpoco.accounting.bounded_range``), which composes
+much better: each selection is (r / b)^2 / 8-zCDP. Otherwise it is (r / b)^2 / 2-zCDP.
+
+Proof: ``docs/privacy/noisy_max.md``. Sources: Dwork and Roth, "The algorithmic foundations of
+differential privacy" (2014), section 3.3; McKenna and Sheldon, "Permute-and-flip" (2020); Ding,
+Kifer, Saghaian, Steinke, Wang, Xiao and Zhang, "The permute-and-flip mechanism is identical to
+report-noisy-max with exponential noise" (2021).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from dpoco._validation import choice, positive_float, positive_int
+from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero
+from dpoco.accounting._experts.statement import stated_delta, statement_of
+from dpoco.accounting.bounded_range import bounded_range_profile, profile_delta
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.zcdp import zcdp_epsilon, zcdp_rho
+from dpoco.errors import CalibrationError
+
+__all__ = [
+    "LARGEST_CANDIDATES",
+    "NOISES",
+    "NoisyMaxParameters",
+    "calibrate",
+    "guarantee",
+    "law_of",
+    "mean_excess",
+    "scale_for",
+    "selection_budget",
+    "selection_epsilon",
+]
+
+NOISES = ("exponential", "gumbel", "laplace", "permute_and_flip")
+LARGEST_CANDIDATES = 2**32
+
+
+@dataclass(frozen=True)
+class NoisyMaxParameters(StoredParameters):
+    """Parameters of report noisy max.
+
+    Attributes
+    ----------
+    candidates : int
+        Number of scores.
+    horizon : int
+        Number of selections.
+    noise : {"exponential", "gumbel", "laplace", "permute_and_flip"}
+        Law of the noise; permute-and-flip is that of "exponential".
+    scale : float
+        Scale of one noise variate, in units of the scores; 0 means no noise.
+    sensitivity : float
+        Largest change of one score.
+    one_directional : bool
+        Whether all scores move the same way.
+    largest : bool
+        Whether the largest or the smallest score is sought.
+    epsilon_each : float
+        Pure epsilon of one selection; infinite without noise. Derived.
+    """
+
+    _kind: ClassVar[str] = "dpoco.noisy_max_parameters"
+
+    candidates: int
+    horizon: int
+    noise: str
+    scale: float
+    sensitivity: float
+    one_directional: bool
+    largest: bool
+    epsilon_each: float
+
+    def __post_init__(self) -> None:
+        """Validate the ranges; `epsilon_each` is not trusted."""
+        positive_int("candidates", self.candidates, maximum=LARGEST_CANDIDATES)
+        positive_int("horizon", self.horizon)
+        choice("noise", self.noise, NOISES)
+        at_least_zero("scale", self.scale)
+        positive_float("sensitivity", self.sensitivity)
+        for name in ("one_directional", "largest"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be a bool")
+
+    @property
+    def private(self) -> bool:
+        """Whether any noise is added."""
+        return self.scale > 0.0
+
+    @property
+    def score_range(self) -> float:
+        """Length r of the interval that one record's changes of the scores lie in."""
+        return self.sensitivity * (1.0 if self.one_directional else 2.0)
+
+
+def law_of(noise: str) -> str:
+    """Return the law that is drawn for `noise`."""
+    return "exponential" if noise == "permute_and_flip" else choice("noise", noise, NOISES)
+
+
+def selection_epsilon(scale: float, score_range: float) -> float:
+    """Return the pure epsilon of one selection; infinite without noise."""
+    return score_range / scale if scale > 0.0 else math.inf
+
+
+def scale_for(reach: float, epsilon: float) -> float:
+    """Return the smallest scale b, a double, with ``reach / b <= epsilon``."""
+    scale = reach / epsilon
+    while not reach / scale <= epsilon:
+        scale = math.nextafter(scale, math.inf)
+    return scale
+
+
+def mean_excess(candidates: int, noise: str) -> float:
+    """Return a bound on how much worse than the best the selected score is on average.
+
+    In units of the scale; the expectation of the noise of the selected candidate less that of any
+    fixed one. Exponential: H_N - 1. Gumbel: log N. Laplace: H_N, by the magnitudes alone.
+    """
+    n = positive_int("candidates", candidates, maximum=LARGEST_CANDIDATES)
+    law = law_of(noise)
+    if n == 1:
+        return 0.0
+    if law == "gumbel":
+        return math.log(n)
+    return _harmonic(n) - (1.0 if law == "exponential" else 0.0)
+
+
+def selection_budget(budget: Budget, noise: str, count: int = 1) -> float:
+    """Return the largest pure epsilon of one of `count` selections that keeps to `budget`."""
+    each = budget.epsilon / count
+    if budget.delta == 0.0:
+        return each
+    if law_of(noise) != "gumbel":
+        try:
+            return max(each, math.sqrt(2.0 * zcdp_rho(budget.epsilon, budget.delta) / count))
+        except CalibrationError:
+            return each
+
+    def holds(r: float) -> bool:
+        profile = bounded_range_profile(r, count)
+        return profile_delta(profile, budget.epsilon) <= budget.delta
+
+    low, high = each, 2.0 * each
+    while holds(high):
+        low, high = high, 2.0 * high
+    while high > low * (1.0 + 1e-12):
+        middle = math.sqrt(low * high)
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def calibrate(
+    candidates: int,
+    *,
+    horizon: int = 1,
+    budget: Budget | None,
+    sensitivity: float = 1.0,
+    noise: str = "exponential",
+    one_directional: bool = False,
+    largest: bool = True,
+) -> NoisyMaxParameters:
+    """Return the least noise with which `horizon` selections together keep to `budget`.
+
+    Parameters
+    ----------
+    candidates : int
+        Number of scores.
+    horizon : int
+        Number of selections, on the same data.
+    budget : Budget or None
+        None adds no noise. With ``delta > 0`` several selections are composed by their
+        concentration instead of by adding epsilons, where that is better.
+    sensitivity : float
+        Largest change of one score.
+    noise : {"exponential", "gumbel", "laplace", "permute_and_flip"}
+        "exponential" errs least for one selection; "gumbel" composes best under ``delta > 0``.
+    one_directional : bool
+        Whether a record moves all scores the same way: half the noise.
+    largest : bool
+        Whether the largest or the smallest score is sought.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+    """
+    selections = positive_int("horizon", horizon)
+    parameters = NoisyMaxParameters(
+        candidates=candidates,
+        horizon=selections,
+        noise=choice("noise", noise, NOISES),
+        scale=0.0,
+        sensitivity=positive_float("sensitivity", sensitivity),
+        one_directional=one_directional,
+        largest=largest,
+        epsilon_each=math.inf,
+    )
+    if budget is None:
+        return parameters
+    reach = parameters.score_range
+    scale = scale_for(reach, selection_budget(budget, noise, selections))
+    return replace(parameters, scale=scale, epsilon_each=selection_epsilon(scale, reach))
+
+
+def guarantee(
+    parameters: NoisyMaxParameters,
+    *,
+    budget: Budget | float | None = None,
+    seeded: bool = False,
+) -> Guarantee:
+    """Return what any parameters guarantee, recomputed from scale and sensitivity.
+
+    Parameters
+    ----------
+    parameters : NoisyMaxParameters
+        Calibrated or the user's own.
+    budget : Budget, float or None
+        The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
+    seeded : bool
+        Whether the noise is reproducible, which voids the guarantee.
+    """
+    p = parameters
+    what = (
+        f"the {'largest' if p.largest else 'smallest'} of {p.candidates} scores by noisy max "
+        f"({p.noise} noise), {p.horizon} selections"
+    )
+    trivial = p.candidates == 1
+    if not p.private and not trivial:
+        return Guarantee.none(p.horizon, what)
+    each = 0.0 if trivial else selection_epsilon(p.scale, p.score_range)
+    delta = stated_delta(budget, p.horizon)
+    gumbel = law_of(p.noise) == "gumbel" and not trivial
+    way = ", all scores the same way" if p.one_directional else ""
+    result = statement_of(
+        mechanism=what,
+        horizon=p.horizon,
+        delta=delta,
+        calibration="tight",
+        reference="report noisy max; docs/privacy/noisy_max.md",
+        seeded=seeded,
+        pure=None if gumbel else p.horizon * each,
+        profile=bounded_range_profile(each, p.horizon) if gumbel else None,
+        sensitivity=p.sensitivity,
+        sensitivity_norm="linf",
+        noise_scale=p.scale,
+        conditions=(
+            f"one record changes each score by at most {p.sensitivity:g}{way}: promised by the "
+            "caller, not enforced",
+        ),
+    )
+    result = replace(result, unit="one record")
+    rho = 0.5 * p.horizon * each * each
+    if gumbel or delta == 0.0 or not rho > 0.0 or p.horizon == 1:
+        return result
+    concentrated = zcdp_epsilon(rho, delta)
+    if concentrated >= result.epsilon:
+        return result
+    return replace(result, epsilon=concentrated, delta=delta, rho=rho, profile=None)
+
+
+def _harmonic(n: int) -> float:
+    """Return H_n = 1 + 1/2 + ... + 1/n, rounded up."""
+    if n <= 1000:
+        return math.fsum(1.0 / k for k in range(1, n + 1))
+    # The asymptotic series, cut off after a positive and before a negative term.
+    value = math.log(n) + 0.5772156649015329 + 0.5 / n
+    return value * (1.0 + 1e-15)

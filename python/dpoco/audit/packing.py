@@ -1,0 +1,190 @@
+"""Packing audit: a learner that loses too little cannot be private.
+
+In `dpoco.environments.Packing` every private learner must lose, by group privacy. So a regret well
+below that bound refutes a claimed guarantee, without any look into the learner, and without a pair
+of streams that somebody had to think of. Proofs: ``docs/privacy/black_box.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dpoco._validation import positive_float, positive_int, real_float
+from dpoco.environments import Packing, play
+from dpoco.random import Source
+
+__all__ = ["PackingReport", "packing_audit"]
+
+
+@dataclass(frozen=True)
+class PackingReport:
+    """Outcome of a packing audit.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The claim that was put to the test.
+    regret : float
+        Mean regret over the runs.
+    bound : float
+        What every learner with that guarantee loses in expectation, at least.
+    detectable : float
+        Any learner whose mean regret comes out at or below this is reported; below 0: none is.
+    measured : float
+        Lower confidence bound on the true epsilon (at this delta): the largest epsilon whose bound
+        the regret refutes, at most 1e4.
+    runs : int
+        Games played, each in a new world.
+    confidence : float
+        Probability of not reporting a violation where there is none.
+    """
+
+    epsilon: float
+    delta: float
+    regret: float
+    bound: float
+    detectable: float
+    measured: float
+    runs: int
+    confidence: float
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is refuted. False does not say that it holds."""
+        return self.regret <= self.detectable
+
+    def __str__(self) -> str:
+        claim = f"epsilon = {self.epsilon:.4g}, delta = {self.delta:.3g}"
+        if self.violated:
+            verdict = f"VIOLATED: {claim} is refuted"
+        elif self.detectable < 0.0:
+            verdict = f"no power: no violation of {claim} could have shown"
+        else:
+            verdict = f"no violation of {claim} found"
+        power = (
+            "no regret is small enough to be reported; play more runs or a larger world"
+            if self.detectable < 0.0
+            else f"a mean regret up to {self.detectable:.4g} would have been reported"
+        )
+        return "\n".join(
+            [
+                f"Packing audit: {verdict}",
+                f"  mean regret {self.regret:.4g} in {self.runs} runs; "
+                f"the claim implies at least {self.bound:.4g}",
+                f"  {power}",
+                f"  epsilon is at least {self.measured:.4g}, at confidence {self.confidence:.9g}",
+            ]
+        )
+
+
+def packing_audit(
+    make_learner: Callable[[Source], Any],
+    environment: Packing,
+    epsilon: float,
+    runs: int,
+    *,
+    delta: float = 0.0,
+    confidence: float = 1.0 - 1e-6,
+    seed: int = 0,
+) -> PackingReport:
+    """Test a claimed guarantee by the regret in a world where private learners must lose.
+
+    Parameters
+    ----------
+    make_learner : callable
+        ``Source -> learner``: an unstarted learner for the world's experts and horizon, with
+        ``decide()`` and ``observe(losses)``.
+    environment : Packing
+        The world; it is reset to a new seed for every run.
+    epsilon, delta : float
+        The claim; delta is 0 by default.
+    runs : int
+        Number of games.
+    confidence : float, default 1 - 1e-6
+        Probability, in (0, 1), of not reporting a violation where there is none.
+    seed : int, default 0
+        Seed of learners and worlds.
+
+    Returns
+    -------
+    PackingReport
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+
+    Notes
+    -----
+    Regrets lie in [0, R], R = ``environment.largest_regret``. Chernoff's bound for the mean of n
+    independent variables in an interval: a mean of at most ``R x`` has probability at most
+    ``exp(-n KL(x, b / R))`` if the expectation is at least ``b > R x``, with KL the relative
+    entropy of two coins. A claim is refuted when that is at most 1 - confidence.
+    """
+    claimed = positive_float("epsilon", epsilon)
+    count = positive_int("runs", runs)
+    level = real_float("confidence", confidence)
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"confidence must be in (0, 1); got {level!r}")
+    bound = environment.regret_lower_bound(claimed, delta)
+    root = Source.seeded(seed)
+    total = 0.0
+    for index in range(count):
+        environment.reset(seed + index)
+        total += float(play(make_learner(root), environment).losses.sum())
+    largest = environment.largest_regret
+    needed = -math.log1p(-level) / count
+    share = total / count / largest
+    return PackingReport(
+        epsilon=claimed,
+        delta=float(delta),
+        regret=total / count,
+        bound=bound,
+        detectable=largest * _largest_refuting(bound / largest, needed),
+        measured=_largest_refuted(environment, float(delta), share, needed),
+        runs=count,
+        confidence=level,
+    )
+
+
+def _divergence(x: float, y: float) -> float:
+    """Relative entropy of a coin of probability x with respect to one of probability y."""
+    total = 0.0
+    for a, b in ((x, y), (1.0 - x, 1.0 - y)):
+        if a > 0.0:
+            total += math.inf if b <= 0.0 else a * math.log(a / b)
+    return total
+
+
+def _refutes(share: float, bound: float, needed: float) -> bool:
+    return share < bound and _divergence(share, bound) >= needed
+
+
+def _largest_refuting(bound: float, needed: float) -> float:
+    """Return the largest share of the largest regret that refutes a bound; -1 if none does."""
+    if not _refutes(0.0, bound, needed):
+        return -1.0
+    low, high = 0.0, bound
+    for _ in range(60):  # the divergence falls towards the bound
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if _refutes(middle, bound, needed) else (low, middle)
+    return low
+
+
+def _largest_refuted(environment: Packing, delta: float, share: float, needed: float) -> float:
+    """Return the largest epsilon whose bound the measured share refutes; 0 if none."""
+    largest = environment.largest_regret
+
+    def refuted(epsilon: float) -> bool:
+        return _refutes(share, environment.regret_lower_bound(epsilon, delta) / largest, needed)
+
+    low, high = 1e-9, 1e4
+    if not refuted(low):
+        return 0.0
+    for _ in range(60):  # the bound falls with epsilon
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low

@@ -1,0 +1,86 @@
+"""``dpoco plan experts``: every learner of experts with its proven bound, before any data."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dpoco.accounting import Budget
+from dpoco.cli._support import errors_in_one_line
+from dpoco.experts import ExpertPlan, plan_experts
+
+__all__ = ["experts_command"]
+
+_WIDTH = 100
+
+
+def experts_command(
+    experts: Annotated[int, typer.Option(help="Number of experts.")],
+    horizon: Annotated[int, typer.Option(help="Rounds.")],
+    switches: Annotated[
+        int, typer.Option(help="Switches of the sequence of experts to compete with.")
+    ] = 0,
+    epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Privacy budget; 0: pure privacy. [default: 1/(10 horizon)]"),
+    ] = None,
+    adversary: Annotated[
+        str, typer.Option(metavar="NAME", help="stationary, shifting, oblivious or adaptive.")
+    ] = "oblivious",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+) -> None:
+    """Plan learning with expert advice: all admissible learners, smallest bound first."""
+    with errors_in_one_line():
+        if delta is None:
+            delta = 1.0 / (10.0 * max(1, horizon))
+        plans = plan_experts(
+            experts,
+            horizon=horizon,
+            budget=Budget(epsilon, delta),
+            switches=switches,
+            adversary=adversary,
+        )
+        if as_json:
+            typer.echo(json.dumps([_record(plan) for plan in plans], allow_nan=False, indent=2))
+        else:
+            _print(plans, horizon)
+
+
+def _record(plan: ExpertPlan) -> dict[str, object]:
+    return {
+        "learner": plan.learner,
+        "regret_bound": plan.regret_bound,
+        "scope": plan.scope,
+        "useful": plan.useful,
+        "parameters": plan.parameters.to_dict(),
+        "guarantee": plan.guarantee.to_dict(),
+    }
+
+
+def _print(plans: tuple[ExpertPlan, ...], horizon: int) -> None:
+    console = Console()
+    if not console.is_terminal:  # a file or a pipe has no width to respect
+        console = Console(width=_WIDTH)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("learner", "regret bound", "a round", "holds for", "epsilon", "delta", "noise"):
+        table.add_column(name, no_wrap=True)
+    for plan in plans:
+        table.add_row(
+            plan.learner,
+            f"{plan.regret_bound:.6g}"
+            if plan.useful
+            else f"{plan.regret_bound:.6g} (says nothing)",
+            f"{plan.regret_bound / horizon:.4g}",
+            f"{plan.scope} losses",
+            f"{plan.guarantee.epsilon:.4g}",
+            f"{plan.guarantee.delta:.4g}",
+            str(getattr(plan.parameters, "noise", "")),
+        )
+    console.print(table)
+    console.print()
+    console.print(str(plans[0].guarantee), markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,186 @@
+"""Exponential weights over all sequences of experts, evaluated lazily (the private dartboard)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, ClassVar
+
+from dpoco import _core
+from dpoco.accounting import Budget
+from dpoco.accounting import oblivious_tracker as accountant
+from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
+from dpoco.errors import NoiseDominatesWarning
+from dpoco.experts._expert_learner import DECODERS, ExpertLearner
+from dpoco.random import Source
+
+__all__ = ["ObliviousTracker", "ObliviousTrackerParameters"]
+
+# Whose loss is tracked: sequences of experts, held in rows of N weights.
+_LARGEST_STATE = 2**33
+
+
+class ObliviousTracker(ExpertLearner):
+    """Follow the best sequence of experts with few switches: losses fixed in advance.
+
+    One sequence of experts is held and played. After every `batch` rounds it is kept with
+    probability (1 - p) exp(-eta * its loss in them) and otherwise drawn afresh from exponential
+    weights over all sequences, which are never listed: the part of a sequence that is not yet
+    played is decided when its time comes. The whole sequence of experts is
+    (epsilon, delta)-differentially private for replacing the losses of one round, also when they
+    are chosen adaptively; the bound on the regret needs losses fixed in advance.
+
+    Parameters
+    ----------
+    experts : int
+        Number of experts N, at most 2^32.
+    horizon : int or None
+        Number of rounds T, at most 1e12. None: unknown, with the prior "share" and, if private, a
+        positive `share_rate`, which must be given. Keyword-only, as all that follow.
+    budget : Budget or None
+        The target guarantee, pure for delta = 0; None switches privacy off (baselines).
+    parameters : ObliviousTrackerParameters, optional
+        Overrides calibration; the guarantee is computed from them. They must keep to `budget`, if
+        one is given, and to every other argument that is.
+    calibration : {"tight"}
+        Renyi divergences of the released experts.
+    switches : int, default 0
+        Switches S of the sequences of experts to compare with.
+    prior : {"share", "at_most"}
+        Law of a sequence before any loss. "share" (default): it leaves its expert with probability
+        `share_rate` after every round. "at_most": uniform over all sequences with at most S
+        switches; needs a horizon and costs S + 1 times as much.
+    learning_rate : float, optional
+        eta, per unit of losses in [0, 1]; this and the next three by default those of the least
+        regret bound.
+    forced_switch : float, optional
+        p, probability of a fresh draw whatever the losses: costs switches, saves privacy.
+    batch : int, optional
+        Rounds B between draws. From T on nothing is learned.
+    share_rate : float, optional
+        sigma in [0, 1 - 1/N], 0 or at least 1e-100; for the prior "share" only.
+    max_resamples : int, optional
+        Cap on fresh draws, after which the last one is followed to the end. The regret bound then
+        holds no more.
+    loss_range : (float, float), default (0, 1)
+        Public range of the losses, enforced by clipping.
+    on_violation : {"clip", "raise"}
+        What happens to losses out of the range: clipped silently, or ``ValueError`` (for trusted
+        data: the exception depends on them).
+    source : Source, optional
+        Randomness; None is the operating system's entropy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad or contradictory arguments.
+    CalibrationError
+        If no parameters meet the budget.
+    BudgetExceeded
+        If `parameters` spend more than `budget`.
+
+    Warns
+    -----
+    NoiseDominatesWarning
+        If the regret bound is no better than T.
+
+    Notes
+    -----
+    Source: Asi, Koren, Liu and Talwar, "Tracking the best expert privately" (2025), Section 4,
+    there with one meta-expert per sequence; the law of the decisions is the same here.
+    Per round: one exponential per expert and O(N) time (S + 1 times that with "at_most", and a
+    logarithm); O(N) memory (times S + 1). A fresh draw costs N exponential variates.
+    Exactness: ``docs/privacy/oblivious_tracker.md``; privacy and `parameters.regret_bound`:
+    ``docs/privacy/tracker_accounting.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> learner = dpoco.experts.ObliviousTracker(
+    ...     10, horizon=100_000, budget=dpoco.Budget(epsilon=1.0, delta=1e-6), switches=5)
+    >>> 0 <= learner.decide() < 10
+    True
+    >>> learner.observe([0.0] + [1.0] * 9)
+    >>> learner.round
+    1
+    """
+
+    _parameters: ObliviousTrackerParameters
+    _accountant: ClassVar[ModuleType] = accountant
+    _parameters_class = ObliviousTrackerParameters
+    _options = (
+        "calibration",
+        "switches",
+        "prior",
+        "learning_rate",
+        "forced_switch",
+        "batch",
+        "share_rate",
+        "max_resamples",
+    )
+    _restated = ("experts", "horizon", *_options)
+    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        **DECODERS,
+        "parameters": ObliviousTrackerParameters.from_dict,
+    }
+
+    def __init__(
+        self,
+        experts: int,
+        *,
+        horizon: int | None,
+        budget: Budget | None,
+        parameters: ObliviousTrackerParameters | None = None,
+        calibration: str = "tight",
+        switches: int = 0,
+        prior: str = "share",
+        learning_rate: float | None = None,
+        forced_switch: float | None = None,
+        batch: int | None = None,
+        share_rate: float | None = None,
+        max_resamples: int | None = None,
+        loss_range: tuple[float, float] = (0.0, 1.0),
+        on_violation: str = "clip",
+        source: Source | None = None,
+    ) -> None:
+        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        self._begin(ObliviousTracker, arguments)
+        if self._parameters.noise_dominates:
+            warnings.warn(
+                "noise dominates: at this budget and horizon no learning is expected "
+                f"(regret bound {self._parameters.regret_bound:.3g} for losses in [0, 1])",
+                NoiseDominatesWarning,
+                stacklevel=2,
+            )
+
+    def _build_engine(self, claim: dict[str, Any]) -> _core.ObliviousTracker:
+        """Return a compiled learner in round 0 on the stream of `claim`."""
+        parameters = self._parameters
+        switches = min(parameters.switches, self._horizon - 1)
+        if parameters.prior == "at_most" and (switches + 1) * self._experts > _LARGEST_STATE:
+            raise ValueError("(switches + 1) * experts is too large for the prior 'at_most'")
+        return _core.ObliviousTracker(
+            self._shared_settings(
+                {
+                    "prior": parameters.prior,
+                    "switches": switches,
+                    "share_rate": parameters.share_rate or 0.0,
+                    "learning_rate": parameters.learning_rate,
+                    "forced_switch": parameters.forced_switch,
+                    "batch": parameters.batch,
+                    "max_resamples": parameters.max_resamples,
+                    **claim,
+                }
+            )
+        )
+
+    @property
+    def parameters(self) -> ObliviousTrackerParameters:
+        """Everything calibration fixed: rates, batch, prior, regret bound."""
+        return self._parameters
+
+    @property
+    def resamples(self) -> int:
+        """Fresh draws so far; as public as the decisions, the guarantee covers both."""
+        return int(self._engine.resamples)

@@ -1,0 +1,164 @@
+"""Hedge on privately summed losses."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _core
+from dpoco.accounting import Budget
+from dpoco.accounting import prefix_hedge as accountant
+from dpoco.accounting.prefix_hedge import PrefixHedgeParameters
+from dpoco.errors import NoiseDominatesWarning
+from dpoco.experts._expert_learner import DECODERS, ExpertLearner
+from dpoco.mechanisms import continual_sum_settings
+from dpoco.random import Source
+
+__all__ = ["PrefixHedge", "PrefixHedgeParameters"]
+
+FloatArray = NDArray[np.float64]
+
+
+class PrefixHedge(ExpertLearner):
+    """Hedge on privately summed losses: static regret at (epsilon, delta)-privacy.
+
+    The decision after t rounds is drawn from softmax(-eta S_t), S_t the noisy sums of the experts'
+    losses so far. The whole sequence of decisions, and of `weights`, is (epsilon, delta)-private
+    for replacing the losses of one round, also when they are chosen adaptively. The right tool for
+    few experts: the noise grows like the square root of their number.
+
+    Parameters
+    ----------
+    experts : int
+        Number of experts N, at most 2^32.
+    horizon : int
+        Number of rounds T, at most 1e12. Keyword-only, as all that follow.
+    budget : Budget or None
+        The target guarantee; None switches privacy off (baselines).
+    parameters : PrefixHedgeParameters, optional
+        Overrides calibration; the guarantee is computed from them. They must keep to `budget`, if
+        one is given, and to every other argument that is.
+    calibration : {"tight"}
+        Exact Gaussian accounting.
+    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
+        The continual sum; "auto" (default) has the least regret bound, "blt" unless another is more
+        than 1 % better.
+    learning_rate : float, optional
+        eta, per unit of losses in [0, 1]; default: the least regret bound.
+    loss_range : (float, float), default (0, 1)
+        Public range of the losses, enforced by clipping.
+    on_violation : {"clip", "raise"}
+        What happens to losses out of the range: clipped silently, or ``ValueError`` (for trusted
+        data: the exception depends on them).
+    source : Source, optional
+        Randomness; None is the operating system's entropy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad or contradictory arguments; ``horizon=None`` is one.
+    CalibrationError
+        If no noise meets the budget, as for delta = 0.
+    BudgetExceeded
+        If `parameters` spend more than `budget`.
+
+    Warns
+    -----
+    NoiseDominatesWarning
+        If the regret bound is no better than that of uniform draws.
+
+    Notes
+    -----
+    Source: Agarwal and Singh, "The price of differential privacy for online learning" (2017), with
+    noise from a factorised sum instead of a tree and a sensitivity without the common shift.
+    Per round: one noise vector and O(N) time; O(N) memory with "blt", O(N log T) with trees.
+    Proof of privacy and of `parameters.regret_bound`: ``docs/privacy/prefix_hedge.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> learner = dpoco.experts.PrefixHedge(
+    ...     10, horizon=100_000, budget=dpoco.Budget(epsilon=1.0, delta=1e-6))
+    >>> 0 <= learner.decide() < 10
+    True
+    >>> learner.observe([0.0] + [1.0] * 9)
+    >>> learner.weights.shape
+    (10,)
+    >>> round(learner.parameters.regret_bound)
+    364
+    """
+
+    _parameters: PrefixHedgeParameters
+    _accountant: ClassVar[ModuleType] = accountant
+    _parameters_class = PrefixHedgeParameters
+    _options = ("calibration", "sum_method", "learning_rate")
+    _restated = ("experts", "horizon", "calibration", "sum_method", "learning_rate")
+    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        **DECODERS,
+        "parameters": PrefixHedgeParameters.from_dict,
+    }
+
+    def __init__(
+        self,
+        experts: int,
+        *,
+        horizon: int,
+        budget: Budget | None,
+        parameters: PrefixHedgeParameters | None = None,
+        calibration: str = "tight",
+        sum_method: str | None = None,
+        learning_rate: float | None = None,
+        loss_range: tuple[float, float] = (0.0, 1.0),
+        on_violation: str = "clip",
+        source: Source | None = None,
+    ) -> None:
+        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        self._begin(PrefixHedge, arguments)
+        if self._parameters.noise_dominates:
+            warnings.warn(
+                "noise dominates: at this budget and horizon no learning is expected "
+                f"(regret bound {self._parameters.regret_bound:.3g} for losses in [0, 1])",
+                NoiseDominatesWarning,
+                stacklevel=2,
+            )
+
+    def _build_engine(self, claim: dict[str, Any]) -> _core.PrefixHedge:
+        parameters = self._parameters
+        return _core.PrefixHedge(
+            self._shared_settings(
+                {
+                    "learning_rate": parameters.learning_rate,
+                    "sum": continual_sum_settings(
+                        dimension=parameters.experts,
+                        horizon=parameters.pushes,
+                        method=parameters.sum_method,
+                        order=2.0,
+                        scale=parameters.noise_scale,
+                        claim=claim,
+                    ),
+                }
+            ),
+            None,
+        )
+
+    @property
+    def parameters(self) -> PrefixHedgeParameters:
+        """Everything calibration fixed: noise scale, sum, learning rate, regret bound."""
+        return self._parameters
+
+    @property
+    def weights(self) -> FloatArray:
+        """Law of the current decision, shape (N,), read-only; entries >= 0 that add up to 1.
+
+        Computed from what the private sum released: it is covered by the guarantee and may be
+        published. Playing the experts in these proportions costs the same expected loss.
+        """
+        self._check_active()
+        self._check_alone()
+        weights: FloatArray = self._engine.weights()
+        return weights

@@ -1,0 +1,182 @@
+"""The index of the best score, selected privately."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import signature
+from typing import Any, ClassVar
+
+from dpoco import _core
+from dpoco._state import Stateful
+from dpoco._validation import float_array
+from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting import noisy_max as accountant
+from dpoco.accounting.noisy_max import NoisyMaxParameters
+from dpoco.errors import HorizonExceeded
+from dpoco.random import Source
+
+__all__ = ["NoisyMax", "NoisyMaxParameters"]
+
+
+class NoisyMax(Stateful):
+    """Report noisy max: the index of the best of many scores, and nothing else about them.
+
+    Parameters
+    ----------
+    candidates : int
+        Number of scores, at most 2^32.
+    horizon : int, default 1
+        Number of selections on the same data. Keyword-only, as all below.
+    budget : Budget or None
+        Guarantee of all selections together; None adds no noise and promises nothing.
+    sensitivity : float, default 1.0
+        Largest change of one score when one record is replaced: the caller's promise.
+    noise : {"exponential", "gumbel", "laplace", "permute_and_flip"}
+        "exponential" (default): one-sided noise, the smallest error for one selection, and the law
+        of permute-and-flip, which is the same mechanism by another name. "gumbel": the exponential
+        mechanism, which composes best over many selections with ``delta > 0``. "laplace": the
+        classical one.
+    one_directional : bool, default False
+        Whether replacing a record moves all scores the same way, as adding or removing one moves
+        counts: half the noise.
+    largest : bool, default True
+        Whether the largest or the smallest score is sought.
+    parameters : NoisyMaxParameters, optional
+        Overrides calibration; must keep to `budget`, if given, and to every other argument that is.
+    source : Source, optional
+        Randomness; None is the operating system's entropy.
+
+    Notes
+    -----
+    The selected score falls short of the best by x or more with probability at most
+    ``candidates * exp(-x / parameters.scale)`` (Laplace: x / 2 for x).
+    Scores may depend on earlier selections. O(candidates) time and memory a selection.
+    Proof: ``docs/privacy/noisy_max.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> best = dpoco.mechanisms.NoisyMax(3, budget=dpoco.Budget(epsilon=1.0, delta=0.0))
+    >>> best.select([10.0, 200.0, 30.0])
+    1
+    >>> best.guarantee.epsilon
+    1.0
+    """
+
+    _parameters: NoisyMaxParameters
+    _restated = ("candidates", "horizon", "sensitivity", "noise", "one_directional", "largest")
+    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        "budget": Budget.from_dict,
+        "parameters": NoisyMaxParameters.from_dict,
+    }
+
+    def __init__(
+        self,
+        candidates: int,
+        *,
+        horizon: int = 1,
+        budget: Budget | None,
+        sensitivity: float = 1.0,
+        noise: str = "exponential",
+        one_directional: bool = False,
+        largest: bool = True,
+        parameters: NoisyMaxParameters | None = None,
+        source: Source | None = None,
+    ) -> None:
+        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        check_common(budget, source)
+        if parameters is None:
+            options = {name: arguments[name] for name in ("budget", *self._restated)}
+            parameters = accountant.calibrate(**options)
+        elif not isinstance(parameters, NoisyMaxParameters):
+            raise TypeError("parameters must be NoisyMaxParameters")
+        else:
+            self._check_restated(arguments, parameters, signature(NoisyMax).parameters)
+            if budget is not None:
+                accountant.guarantee(parameters, budget=budget).require(budget)
+        origin = Source() if source is None else source
+        self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
+
+    def _set_up(
+        self,
+        arguments: dict[str, Any],
+        parameters: NoisyMaxParameters,
+        seeded: bool,
+        claim: dict[str, Any],
+    ) -> None:
+        self._arguments = arguments
+        self._parameters = parameters
+        self._is_seeded = seeded
+        self._guarantee = accountant.guarantee(
+            parameters, budget=arguments["budget"], seeded=seeded
+        )
+        self._engine = _core.NoisyMax(
+            {
+                "candidates": parameters.candidates,
+                "noise": accountant.law_of(parameters.noise),
+                "scale": parameters.scale,
+                "largest": parameters.largest,
+                "horizon": parameters.horizon,
+                **claim,
+            }
+        )
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        return 1  # nothing is allocated before the caller of `select` brings as many scores
+
+    @property
+    def parameters(self) -> NoisyMaxParameters:
+        """Law and scale of the noise: everything calibration fixed."""
+        return self._parameters
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of all selections up to the horizon together."""
+        return self._guarantee
+
+    @property
+    def round(self) -> int:
+        """Selections made so far."""
+        return int(self._engine.round)
+
+    @property
+    def horizon(self) -> int:
+        """Largest number of selections."""
+        return self._parameters.horizon
+
+    def select(self, scores: Any) -> int:
+        """Return the index of a score that is close to the best.
+
+        Parameters
+        ----------
+        scores : array_like of shape (candidates,)
+            Non-finite ones count as 0.
+
+        Raises
+        ------
+        HorizonExceeded
+            Past the horizon: nothing drawn, nothing changed.
+        ValueError, TypeError
+            Wrong shape or dtype.
+        """
+        row = float_array("scores", scores, (self._parameters.candidates,))
+        self._check_active()
+        if self.round >= self.horizon:
+            raise HorizonExceeded(f"the horizon of {self.horizon} selections is used up")
+        return int(self._engine.select(row))
+
+    def __repr__(self) -> str:
+        p = self._parameters
+        return (
+            f"NoisyMax(candidates={p.candidates}, horizon={p.horizon}, noise={p.noise!r}, "
+            f"sensitivity={p.sensitivity!r})\n  {self._guarantee!r}"
+        )
+
+
+def check_common(budget: Any, source: Any) -> None:
+    """Raise unless budget and source are of the classes of this library, or None."""
+    if budget is not None and not isinstance(budget, Budget):
+        raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
+    if source is not None and not isinstance(source, Source):
+        raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")

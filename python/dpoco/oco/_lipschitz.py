@@ -1,0 +1,390 @@
+"""Lipschitz losses in one or two dimensions, convex or not."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _core, domains
+from dpoco._learner import OnlineLearner, Progress
+from dpoco._validation import float_array, positive_float
+from dpoco.accounting import Budget
+from dpoco.accounting import lipschitz as accountant
+from dpoco.accounting._experts.net_shape import checked_counts, shape_of
+from dpoco.accounting.lipschitz import LipschitzParameters
+from dpoco.errors import NoiseDominatesWarning
+from dpoco.mechanisms import continual_sum_settings
+from dpoco.oco._net_losses import NetLosses
+from dpoco.oco._nets import net_of, net_transform
+from dpoco.random import Source
+from dpoco.trace import Trace
+
+__all__ = ["LipschitzLearner", "LipschitzParameters"]
+
+FloatArray = NDArray[np.float64]
+NetLoss = Callable[[FloatArray], Any]
+
+
+class LipschitzLearner(OnlineLearner):
+    """Private online learning of Lipschitz losses in one or two dimensions, convex or not.
+
+    Decisions are points of a net over the domain, drawn by Hedge from noisy sums of the losses
+    there. The sums hold differences of losses at nearby points, which a Lipschitz loss keeps small:
+    the noise does not grow with the net. The whole sequence of decisions is
+    (epsilon, delta)-differentially private for replacing one round's loss, also when the losses
+    react to the decisions.
+
+    Parameters
+    ----------
+    domain : Box, LpBall, Simplex or Polytope
+        The decision set, of one or two dimensions; sides of length 0 do not count.
+    lipschitz : float
+        G: the loss changes by at most G times the Euclidean distance. Enforced by clipping.
+        Keyword-only, as all that follow.
+    horizon : int
+        Number of rounds, at most 1e12.
+    budget : Budget or None
+        The target guarantee; None switches privacy off (baselines).
+    parameters : LipschitzParameters, optional
+        Overrides calibration; the guarantee is computed from them. They must keep to `budget`, if
+        one is given, and to every other argument that is.
+    calibration : {"tight", "paper"}
+        "paper": the published transform and a binary tree, with noise by corrected constants.
+    resolution : int or tuple of int, optional
+        Net points an axis, at least 2. Default: the least regret bound, at most 2^16 points on an
+        interval and 2^8 an axis in the plane.
+    transform : {"auto", "increments", "grid_laplacian", "parent"}
+        What is summed. "auto" (default): "increments" of neighbours in one dimension,
+        "grid_laplacian" (white coefficients of the field of differences) in two. "parent":
+        differences along a binary hierarchy of 2^k + 1 points an axis.
+    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
+        The continual sum; "auto" (default) has the least regret bound.
+    learning_rate : float, optional
+        eta, per unit of loss; default: the least regret bound.
+    enforce : bool, default True
+        False sums losses as they are: the guarantee then assumes that they are Lipschitz, and is
+        not certified.
+    on_violation : {"clip", "raise"}
+        "clip" (default): differences over the bound are clipped and a loss that is not finite
+        counts as zero, silently. "raise" is for trusted experiments: whether it raises depends on
+        the data.
+    source : Source, optional
+        Randomness; None is the operating system's entropy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad or contradictory arguments.
+    NotImplementedError
+        For more than two dimensions.
+    CalibrationError
+        If no noise scale meets the budget.
+    BudgetExceeded
+        If `parameters` give less than `budget` asks for.
+
+    Warns
+    -----
+    NoiseDominatesWarning
+        If the regret bound is no better than that of any decisions.
+
+    Notes
+    -----
+    Source: Agarwal, Kale, Singh and Thakurta, "Improved Differentially Private and Lazy Online
+    Convex Optimization", Lipschitz losses in one or two dimensions, with corrected constants and
+    better transforms. N net points: O(N) a round on an interval, O(N log N) in the plane, and a
+    dozen numbers a point of memory. Proof of privacy and of `parameters.regret_bound`, which
+    counts what playing on a net costs: ``docs/privacy/lipschitz.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> import numpy as np
+    >>> learner = dpoco.oco.LipschitzLearner(
+    ...     dpoco.domains.Box([0.0], [1.0]), lipschitz=1.0, horizon=10_000,
+    ...     budget=dpoco.Budget(epsilon=1.0, delta=1e-6))
+    >>> learner.decide().shape
+    (1,)
+    >>> learner.observe(lambda x: np.abs(np.sin(8.0 * x[:, 0])) / 8.0)
+    >>> learner.round
+    1
+    """
+
+    _domain: domains.Domain
+    _parameters: LipschitzParameters
+    _accountant: ClassVar[ModuleType] = accountant
+    _parameters_class = LipschitzParameters
+    _options = (
+        "lipschitz",
+        "calibration",
+        "resolution",
+        "transform",
+        "sum_method",
+        "learning_rate",
+        "enforce",
+    )
+    _restated = (
+        "lipschitz",
+        "horizon",
+        "calibration",
+        "transform",
+        "sum_method",
+        "learning_rate",
+        "enforce",
+    )
+    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        "domain": domains.from_dict,
+        "budget": Budget.from_dict,
+        "resolution": lambda value: tuple(value) if isinstance(value, list) else value,
+        "parameters": LipschitzParameters.from_dict,
+    }
+
+    def __init__(
+        self,
+        domain: domains.Domain,
+        *,
+        lipschitz: float,
+        horizon: int,
+        budget: Budget | None,
+        parameters: LipschitzParameters | None = None,
+        calibration: str = "tight",
+        resolution: int | tuple[int, ...] | None = None,
+        transform: str = "auto",
+        sum_method: str | None = None,
+        learning_rate: float | None = None,
+        enforce: bool = True,
+        on_violation: str = "clip",
+        source: Source | None = None,
+    ) -> None:
+        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        self._begin(LipschitzLearner, arguments)
+        if self._parameters.noise_dominates:
+            warnings.warn(
+                "noise dominates: at this budget and horizon no learning is expected "
+                f"(regret bound {self._parameters.regret_bound:.3g})",
+                NoiseDominatesWarning,
+                stacklevel=2,
+            )
+
+    @classmethod
+    def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+        shape_of(arguments["domain"])
+        positive_float("lipschitz", arguments["lipschitz"])
+        return (arguments["domain"],)
+
+    @classmethod
+    def _check_restated(
+        cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
+    ) -> None:
+        super()._check_restated(arguments, parameters, defaults)
+        resolution = arguments["resolution"]
+        if resolution is None:
+            return
+        counts = checked_counts(shape_of(arguments["domain"]), resolution)
+        if counts != parameters.resolution:
+            raise ValueError(
+                f"resolution={resolution!r} contradicts parameters, which have "
+                f"{parameters.resolution!r}"
+            )
+
+    def _set_up(
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+    ) -> None:
+        self._domain = arguments["domain"]
+        # The guarantee is computed first: it checks that net and domain fit.
+        accountant.guarantee(self._domain, parameters)
+        self._net, self._points = net_of(self._domain, parameters.resolution)
+        self._checker = net_transform(self._domain, parameters, enforce=True)
+        super()._set_up(arguments, parameters, seeded, claim)
+
+    def _build_engine(self, claim: dict[str, Any]) -> _core.PrefixHedge:
+        p = self._parameters
+        return _core.PrefixHedge(
+            {
+                "experts": p.experts,
+                "rounds": p.horizon,
+                # The transform bounds the losses; a single point has none, and nothing to bound.
+                "low": -1e150,
+                "high": 1e150,
+                "learning_rate": p.learning_rate,
+                "sum": continual_sum_settings(
+                    dimension=max(p.experts - 1, 1),
+                    horizon=p.pushes,
+                    method=p.sum_method,
+                    order=2.0,
+                    scale=p.noise_scale,
+                    claim=claim,
+                ),
+            },
+            net_transform(self._domain, p, enforce=p.enforce),
+        )
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        size = 1
+        for count in header["parameters"]["resolution"]:
+            size *= int(count)
+        return size
+
+    @property
+    def domain(self) -> domains.Domain:
+        """The decision set."""
+        return self._domain
+
+    @property
+    def net(self) -> FloatArray:
+        """Net points of the domain's bounding box, shape (N, d), row-major, read-only."""
+        return self._net
+
+    @property
+    def points(self) -> FloatArray:
+        """Decisions the net points stand for, shape (N, d): their projections; read-only."""
+        return self._points
+
+    @property
+    def parameters(self) -> LipschitzParameters:
+        """Everything calibration fixed: net, transform, noise scale, sum, rate, regret bound."""
+        return self._parameters
+
+    @property
+    def weights(self) -> FloatArray:
+        """Law of the current decision over `points`, shape (N,), read-only.
+
+        Computed from what the private sum released: it is covered by the guarantee and may be
+        published.
+        """
+        self._check_active()
+        self._check_alone()
+        weights: FloatArray = self._engine.weights()
+        return weights
+
+    def _decision(self) -> FloatArray:
+        point: FloatArray = self._points[self._engine.decision()]
+        return point
+
+    def decide(self) -> FloatArray:
+        """Return this round's decision, shape (d,), read-only; the same one until `observe`.
+
+        Raises
+        ------
+        HorizonExceeded
+            After `horizon` rounds.
+        StateError
+            For a suspended copy.
+        """
+        decision: FloatArray = super().decide()
+        return decision
+
+    def observe(self, loss: NetLoss | Any) -> None:
+        """End the round with its loss.
+
+        Parameters
+        ----------
+        loss : callable or array_like of shape (N,)
+            A function of points, shape (N, d), that returns their losses, shape (N,), called with
+            `points`; or these losses.
+
+        Raises
+        ------
+        RoundOrderError
+            If `decide` was not called in this round.
+        HorizonExceeded
+            Past the horizon: nothing drawn, nothing changed.
+        ValueError, TypeError
+            Wrong shape or dtype: nothing changed. With ``on_violation="raise"`` also for losses
+            that are not finite or too steep.
+        """
+        turn, _ = self._check_turn()
+        row = self._row(loss)
+        if self._raises:
+            self._refuse_violations(row[None, :])
+        self._engine.observe(turn, row)
+
+    def _row(self, loss: Any) -> FloatArray:
+        values = loss(self._points) if callable(loss) else loss
+        return float_array("losses", values, (len(self._points),))
+
+    def _refuse_violations(self, rows: FloatArray) -> None:
+        if self._checker is None:
+            bad = np.flatnonzero(~np.isfinite(rows[:, 0]))
+        else:
+            out = np.empty(self._checker.outputs)
+            bad = np.flatnonzero([self._checker.apply(row, out) > 0 for row in rows])
+        if bad.size:
+            raise ValueError(
+                f"losses of round {int(bad[0])} are not finite or steeper than the declared bound"
+            )
+
+    def run(
+        self,
+        losses: Any,
+        *,
+        progress: Progress | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 100_000,
+    ) -> Trace:
+        """Play many rounds in compiled code, with the interpreter lock released.
+
+        Parameters
+        ----------
+        losses : array_like of shape (T, N), or iterable of callables and arrays of shape (N,)
+            One loss a round, each as for `observe`.
+        progress : callable, optional
+            Called as ``progress(done, total)`` between chunks of rounds.
+        checkpoint : path-like, optional
+            State file, rewritten atomically every `checkpoint_every` rounds and at the end.
+        checkpoint_every : int, default 100000
+            Rounds between checkpoints.
+
+        Returns
+        -------
+        Trace
+            Losses (0 where not finite) and decisions of these rounds; not private. Other
+            decisions are compared at the nearest of `points` where losses were given as arrays.
+
+        Raises
+        ------
+        HorizonExceeded
+            If fewer than T rounds are left: no round is played.
+        ValueError, TypeError
+            Wrong shape or dtype: no round is played, of an array; for an iterable the rounds
+            before the chunk with the bad loss are: see `round`.
+
+        Notes
+        -----
+        The same decisions, bit for bit, as calling `decide` and `observe` T times. An interrupt
+        (Ctrl-C) stops between rounds: `round` tells how many were played.
+        """
+        rows = NetLosses.of(losses, self._points)
+        rounds = len(rows)
+        self._check_rounds(rounds)
+        if self._raises and rows.array is not None:
+            self._refuse_violations(rows.array)
+        own = np.empty(rounds)
+        played = np.empty(rounds, dtype=np.int64)
+        width = len(self._points)
+        with self._alone():
+            self._check_rounds(rounds)  # again, now that nobody else can play
+            first_round = self.round
+            for part in self._chunks(rounds, width, progress, checkpoint, checkpoint_every):
+                chunk = rows.values(part)
+                if self._raises and rows.array is None:
+                    self._refuse_violations(chunk)
+                self._engine.run(chunk, own[part], played[part])
+                own[part] = chunk[np.arange(len(chunk)), played[part]]
+        own[~np.isfinite(own)] = 0.0
+        decisions = self._points[played]
+        for array in (own, decisions):
+            array.flags.writeable = False
+        switches = np.flatnonzero(played[1:] != played[:-1])
+        return Trace(own, switches, first_round, decisions, rows.at)
+
+    @property
+    def nonprivate_violations(self) -> int:
+        """Differences clipped and values replaced so far. **Not private**: publishing it leaks."""
+        return int(self._engine.nonprivate_violations())

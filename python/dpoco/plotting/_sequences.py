@@ -1,0 +1,208 @@
+"""Figures of games with experts: dynamic regret, and who was played when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco.evaluation import BestSequence
+from dpoco.experts import ExpertTrace
+from dpoco.plotting._drawing import (
+    COLOURS,
+    axes_for,
+    draw,
+    finish,
+    lines_of,
+    thousands,
+    traces_of,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_decisions", "plot_dynamic_regret"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+ExpertRuns = ExpertTrace | Sequence[ExpertTrace]
+
+_BEHIND = "#F2C46D"  # a light shade of the palette's orange
+_LARGEST_MARKED = 50
+_LARGEST_NAMED = 20
+_COLUMNS = 400
+
+
+def plot_dynamic_regret(
+    runs: Mapping[str, ExpertRuns],
+    *,
+    comparator: BestSequence | Any,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the regret so far against a sequence of experts.
+
+    Parameters
+    ----------
+    runs : mapping from label to ExpertTrace or sequence of ExpertTraces
+        Repetitions are shown as their median in a band from the smallest to the largest.
+    comparator : BestSequence or array_like of int
+        For example from `dpoco.evaluation.best_switching_sequence`; one expert, or one for each
+        round. Every trace is compared with it on the losses of its own game. Thin vertical lines
+        mark its switches, if they are few.
+    ax : matplotlib Axes, optional
+        Default: axes of a new figure.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib: ``pip install "dpoco[plot]"``.
+    ValueError, TypeError
+        If traces differ in length, there are none, or the comparator does not fit them.
+    """
+    decisions = _sequence_of(comparator)
+    excess = {
+        label: [
+            replace(trace, losses=trace.losses - trace.comparator_losses(decisions))
+            for trace in traces_of(value)
+        ]
+        for label, value in runs.items()
+    }
+    rounds, lines = lines_of(excess)
+    axes = axes_for(ax)
+    for index, line in enumerate(lines):
+        draw(axes, index, line, rounds, np.ones(len(rounds)), np.zeros(len(rounds)))
+    switches = np.flatnonzero(np.diff(decisions)) if decisions.ndim else np.empty(0)
+    if len(switches) <= _LARGEST_MARKED:
+        for after in switches:
+            axes.axvline(after + 1.0, color="#BBBBBB", linewidth=0.8, zorder=1)
+    axes.axhline(0.0, color="#999999", linewidth=0.8, zorder=1)
+    axes.set_xlim(0, rounds[-1])
+    thousands(axes.xaxis)
+    thousands(axes.yaxis)
+    axes.set_xlabel("round")
+    if isinstance(comparator, BestSequence):
+        axes.set_ylabel(f"regret against the best {comparator.limit}-switch sequence")
+    else:
+        axes.set_ylabel("regret against a sequence of experts")
+    finish(axes)
+    return axes
+
+
+def plot_decisions(
+    runs: ExpertRuns,
+    *,
+    comparator: BestSequence | Any = None,
+    names: Sequence[str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw which expert was played when: one row for each expert, time to the right.
+
+    Parameters
+    ----------
+    runs : ExpertTrace or sequence of ExpertTraces
+        The darker, the more of these rounds (and of these runs) the expert was played in.
+    comparator : BestSequence or array_like of int, optional
+        A sequence to be shown as broad bands behind; one expert, or one for each round.
+    names : sequence of str, optional
+        Names of the experts, from the top.
+    ax : matplotlib Axes, optional
+        Default: axes of a new figure.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    ValueError, TypeError
+        If traces differ in length or there are none, or if the comparator has another length or
+        there are too few names.
+
+    Notes
+    -----
+    Rows are drawn for the experts up to the last one named, played or compared with.
+    """
+    traces = traces_of(runs)
+    lengths = {len(trace) for trace in traces}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError("the traces must have the same number of rounds, at least one")
+    length = lengths.pop()
+    behind = None
+    if comparator is not None:
+        given = _sequence_of(comparator)
+        if given.shape not in ((), (length,)):
+            raise ValueError(f"comparator must have shape () or ({length},); got {given.shape}")
+        behind = np.broadcast_to(given, (length,))
+    played = [trace.decisions.astype(np.int64) for trace in traces]
+    largest = max(int(row.max()) for row in [*played, *([] if behind is None else [behind])])
+    if names is not None and len(names) <= largest:
+        raise ValueError(f"names must have at least {largest + 1} entries; got {len(names)}")
+    experts = largest + 1 if names is None else len(names)
+    axes = axes_for(ax)
+    _draw_shares(axes, played, experts, length)
+    if behind is not None:
+        _draw_behind(axes, behind)
+    axes.set_xlim(0, length)
+    axes.set_ylim(experts - 0.4, -0.6)
+    thousands(axes.xaxis)
+    if names is not None and experts <= _LARGEST_NAMED:
+        axes.set_yticks(range(experts), names)
+    else:
+        from matplotlib.ticker import MaxNLocator
+
+        axes.yaxis.set_major_locator(MaxNLocator(10, integer=True))
+        axes.set_ylabel("expert")
+    axes.set_xlabel("round")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    return axes
+
+
+def _sequence_of(comparator: Any) -> IntArray:
+    decisions = np.asarray(getattr(comparator, "decisions", comparator))
+    if decisions.dtype.kind not in "iu" or decisions.ndim > 1:
+        raise TypeError("comparator must be one expert, or one for each round")
+    return decisions.astype(np.int64)
+
+
+def _draw_shares(axes: Axes, played: Sequence[IntArray], experts: int, length: int) -> None:
+    """Draw bars that are the darker, the more often an expert was played in these rounds."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    columns = min(length, _COLUMNS)
+    column = np.arange(length) * columns // length
+    counts = np.zeros(experts * columns)
+    for decisions in played:
+        counts += np.bincount(decisions * columns + column, minlength=len(counts))
+    shares = counts.reshape(experts, columns) / (
+        len(played) * np.bincount(column, minlength=columns)
+    )
+    # Between the bars, and where nobody played, the bands behind show through.
+    rows = np.full((2 * experts - 1, columns), np.nan)
+    rows[::2] = np.where(shares > 0.0, shares, np.nan)
+    edges = (np.arange(experts)[:, None] + [-0.22, 0.22]).ravel()
+    starts = np.searchsorted(column, np.arange(columns + 1)).astype(np.float64)
+    shades = LinearSegmentedColormap.from_list("shares", ["#DCEBF5", COLOURS[0]])
+    axes.pcolormesh(
+        starts, edges, np.ma.masked_invalid(rows), cmap=shades, vmin=0.0, vmax=1.0, zorder=3
+    )
+
+
+def _draw_behind(axes: Axes, sequence: IntArray) -> None:
+    """Draw a broad band over each stretch of rounds with one expert."""
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(sequence)) + 1, [len(sequence)]])
+    for start, stop in pairwise(edges):
+        expert = float(sequence[start])
+        axes.broken_barh(
+            [(start, stop - start)], (expert - 0.42, 0.84), color=_BEHIND, linewidth=0, zorder=2
+        )

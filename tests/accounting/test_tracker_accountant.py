@@ -1,0 +1,305 @@
+"""The tracker's accountant: oracles, limits, monotonicity, sums against long arithmetic."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpoco.accounting import _profiles
+from dpoco.accounting._experts.tracker_moments import (
+    Tracker,
+    coin_moments,
+    pure_bound,
+    tracker_moments,
+)
+from dpoco.accounting._experts.tracker_profile import (
+    checked,
+    profile_delta,
+    profile_epsilon,
+    pure_epsilon,
+    tracker_profile,
+)
+from dpoco.accounting._experts.tracker_series import RangeSeries, flagged
+from dpoco.accounting.bounded_range import bounded_range_epsilon, bounded_range_moment
+from dpoco.accounting.pure import pure_delta
+from dpoco.accounting.rdp import DEFAULT_ORDERS
+
+ORDERS = np.array(DEFAULT_ORDERS)
+
+
+def tracker(eta, p, batch, horizon, rate, experts, prior="share", cap=None):
+    return Tracker(eta, p, batch, horizon, rate, experts, prior, cap)
+
+
+def epsilon(t, delta=1e-6):
+    return profile_epsilon(tracker_profile(t), delta)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "value"),
+    [
+        ((0.0046914, 0.01, 1, 10**5, 0.0, 10), 0.99979),
+        ((0.02, 0.1, 8, 10**4, 0.0, 10), 1.64955),
+        ((0.05, 1.0, 20, 2000, 0.0, 5), 2.38733),
+        ((0.05, 0.2, 4, 1000, 0.02, 2), 0.42997),
+        ((0.0154, 0.05, 4, 10**5, 40 / 99999, 10), 0.98821),
+        ((0.01, 0.05, 1, None, 0.01, 2), 0.22390),
+        ((0.02, 0.1, 8, 10**4, 0.0, 10, "share", 100), 0.96841),
+        ((0.02, 0.1, 8, 10**4, None, 10, "at_most"), 1.64955),
+    ],
+)
+def test_epsilon_oracles(arguments, value):
+    assert epsilon(tracker(*arguments)) == pytest.approx(value, rel=2e-3)
+
+
+def test_pure_oracles():
+    assert pure_bound(tracker(0.01, 0.2, 10, 1000, 0.0, 5)) == pytest.approx(2.01903, abs=6e-6)
+    assert pure_bound(tracker(0.5, 0.3, 1, 6, 0.1, 2)) == pytest.approx(3.34061, abs=6e-6)
+
+
+def exact_sum(t, order):
+    """The sum of the claim, term by term, in long arithmetic."""
+    with mpmath.workdps(40):
+        eta, p, a = mpmath.mpf(t.learning_rate), mpmath.mpf(t.forced_switch), mpmath.mpf(order)
+        sigma, others = mpmath.mpf(t.share_rate or 0), t.experts - 1
+        stay, move = 1 - sigma, sigma / others
+        tau = (stay - move) / (stay + move)
+
+        def moment(r):
+            s = mpmath.log(a * mpmath.expm1(-(a - 1) * r) / ((a - 1) * mpmath.expm1(-a * r)))
+            one = mpmath.expm1(-s) / mpmath.expm1(-r)
+            up = mpmath.exp((a - 1) * (r - s))
+            return mpmath.log(one * up + (1 - one) * mpmath.exp(-(a - 1) * s))
+
+        first = moment(2 * eta * tau)
+        if t.forced_switch < 1.0:
+            low, high = p, 1 - (1 - p) * mpmath.exp(-eta)
+            first = max(
+                [first]
+                + [
+                    mpmath.log(x**a * y ** (1 - a) * mpmath.exp(first)
+                               + (1 - x) ** a * (1 - y) ** (1 - a))
+                    for x, y in ((high, low), (low, high))
+                ]
+            )  # fmt: skip
+        q = 1 - (1 - p) * mpmath.exp(-eta * t.batch)
+        batches = -(-t.horizon // t.batch)
+        ranges = [2 * eta * tau ** (t.batch * k + 1) for k in range(1, batches - 1)]
+        return first + mpmath.fsum(mpmath.log(1 - q + q * mpmath.exp(moment(r))) for r in ranges)
+
+
+@pytest.mark.parametrize("order", [1.05, 3.0, 24.0, 300.0])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (0.05, 0.2, 4, 1000, 0.02, 2),
+        (0.02, 0.1, 8, 2000, 0.001, 10),
+        (0.5, 0.3, 1, 120, 0.003, 3),
+        (0.03, 1.0, 2, 300, 0.05, 4),
+        (1.5, 0.4, 3, 90, 0.01, 5),
+    ],
+)
+def test_sum_is_never_below_and_hardly_above_the_exact_one(arguments, order):
+    t = tracker(*arguments)
+    exact = exact_sum(t, order)
+    small = order * t.learning_rate < 1.5
+    for ratio, slack in ((0.9, 0.01 if small else 0.06), (0.999, 1e-3), (0.5, 0.5)):
+        value = float(tracker_moments(t, np.array([order]), group_ratio=ratio)[0])
+        assert value >= exact
+        assert value <= exact * (1 + slack) + 1e-12
+
+
+def test_series_never_below_term_by_term_sums():
+    """Long series in doubles: slow decay, groups of many terms, cut and tail."""
+    for decay, stop in ((-1e-4, 30_000), (-3e-3, 40_000), (-0.2, 500), (-1e-9, 1000)):
+        series = RangeSeries(0.05, decay)
+        k = np.arange(1, stop + 1.0)
+        for q in (0.01, 0.3, 1.0):
+            for order in (1.1, 20.0, 500.0):
+                a = np.array([order])
+                exact = float(flagged(q, bounded_range_moment(series.at(k), order)).sum())
+                value = float(series.flagged_moments(1, float(stop), q, a, 0.9)[0])
+                # The moments themselves are rounded up, by a relative 1e-7 for tiny orders.
+                assert value >= exact * (1 - 3e-7)
+                assert value <= exact * (1.01 if order < 100 else 1.08)
+                endless = float(series.flagged_moments(1, math.inf, q, a, 0.9)[0])
+                assert endless >= value * (1 - 1e-12)
+
+
+def test_series_totals():
+    series = RangeSeries(0.3, -0.01)
+    k = np.arange(3, 58)
+    assert series.total(3, 57) == pytest.approx(series.at(k).sum(), rel=1e-13)
+    assert series.total(3, 57, 2.0) == pytest.approx((series.at(k) ** 2).sum(), rel=1e-13)
+    assert series.total(0, math.inf) == pytest.approx(0.3 / -math.expm1(-0.01))
+    assert series.total(5, 4) == 0.0
+    assert RangeSeries(0.3, 0.0).total(1, 7) == pytest.approx(2.1)
+    assert RangeSeries(0.0, -math.inf).total(1, math.inf) == 0.0
+
+
+def test_limits():
+    orders = np.array([1.5, 8.0])
+    # One batch, one expert, one round, no draws: nothing is released.
+    for t in (
+        tracker(0.5, 0.1, 10, 10, 0.1, 3),
+        tracker(0.5, 0.1, 1, 10, 0.0, 1),
+        tracker(0.5, 0.1, 1, 1, 0.1, 3),
+        tracker(0.5, 0.1, 1, 10, 0.1, 3, "share", 0),
+    ):
+        assert not tracker_moments(t, orders).any()
+        assert pure_bound(t) == 0.0
+        assert epsilon(t) == 0.0
+    # Two batches: the coin of the first one, and its draw.
+    t = tracker(0.1, 0.2, 5, 10, 0.0, 3)
+    only = coin_moments(t, orders, bounded_range_moment(0.2, orders))
+    np.testing.assert_allclose(tracker_moments(t, orders), only, rtol=1e-9)
+    # No coin: draws of bounded range, all of them made.
+    t = tracker(0.1, 1.0, 5, 30, 0.0, 3)
+    draws = 5 * bounded_range_moment(0.2, orders)
+    np.testing.assert_allclose(tracker_moments(t, orders), draws, rtol=1e-9)
+    assert pure_bound(t) == pytest.approx(5 * 0.2)
+    # sigma = 1 - 1/N: the next expert is uniform, so only coins are left.
+    t = tracker(0.1, 1.0, 1, 30, 1 - 1 / 3, 3)
+    assert pure_bound(t) < 1e-14
+    t = tracker(0.1, 0.5, 1, 30, 0.5, 2)
+    np.testing.assert_allclose(
+        tracker_moments(t, orders), coin_moments(t, orders, np.zeros(2)), rtol=1e-9
+    )
+    # A rate too small for doubles is none.
+    none, tiny = (tracker(0.1, 0.5, 1, 30, rate, 2) for rate in (0.0, 5e-324))
+    assert pure_bound(tiny) == pure_bound(none)
+    assert epsilon(tracker(0.1, 0.5, 1, 30, 1e-280, 2)) == pytest.approx(epsilon(none))
+    # No forgetting: an endless stream has no guarantee.
+    t = tracker(0.1, 0.5, 1, None, 0.0, 2)
+    assert pure_bound(t) == math.inf
+    assert tracker_moments(t, orders).min() == math.inf
+
+
+def test_endless_stream_is_the_limit_of_long_ones():
+    endless = epsilon(tracker(0.01, 0.05, 1, None, 0.01, 2))
+    long = [epsilon(tracker(0.01, 0.05, 1, horizon, 0.01, 2)) for horizon in (20, 200, 2000)]
+    assert long[0] < long[1] <= long[2] <= endless
+    assert long[2] == pytest.approx(endless, rel=1e-3)
+
+
+def test_single_forced_draw_agrees_with_the_exact_curve():
+    t = tracker(0.2, 1.0, 5, 10, 0.0, 4)
+    exact = bounded_range_epsilon(1e-6, 0.4)
+    assert exact <= epsilon(t) <= 0.4 * (1 + 1e-9)
+
+
+def test_coin_dominates_every_pair_of_coins():
+    """All (keep, keep') with losses of a batch up to 3, against the three corners."""
+    t = tracker(0.4, 0.15, 3, 30, 0.0, 3)
+    for order in (1.05, 2.0, 8.0, 64.0):
+        a = np.array([order])
+        for draw in (0.0, 0.01, 1.0):
+            bound = float(coin_moments(t, a, np.array([draw]))[0])
+            loss, moved = np.meshgrid(np.linspace(0, 3, 61), np.linspace(-1, 1, 41))
+            other = np.clip(loss + moved, 0.0, 3.0)
+            keep, keep_other = (0.85 * np.exp(-0.4 * x) for x in (loss, other))
+            logs = np.logaddexp(
+                order * np.log(keep) + (1 - order) * np.log(keep_other),
+                order * np.log1p(-keep) + (1 - order) * np.log1p(-keep_other) + draw,
+            )
+            assert logs.max() <= bound * (1 + 1e-9) + 1e-12
+            # The draw alone is a corner, too: a coin that always falls so.
+            assert bound >= draw
+            if draw == 0.0:
+                assert logs.max() >= bound * (1 - 1e-6)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    eta=st.floats(1e-4, 0.5),
+    p=st.floats(1e-3, 1.0),
+    batch=st.integers(1, 40),
+    horizon=st.integers(2, 10**6),
+    rate=st.floats(0.0, 0.45),
+)
+def test_monotone(eta, p, batch, horizon, rate):
+    t = tracker(eta, p, batch, horizon, rate, 2)
+    here, pure = epsilon(t), pure_bound(t)
+    slack = 1.1  # of the grouping
+    assert epsilon(t._replace(learning_rate=1.5 * eta)) * slack >= here
+    assert epsilon(t._replace(horizon=2 * horizon)) * slack >= here
+    assert epsilon(t._replace(share_rate=rate + 0.05)) <= here * slack
+    assert pure_bound(t._replace(horizon=2 * horizon)) >= pure
+    assert pure_bound(t._replace(share_rate=rate + 0.05)) <= pure * (1 + 1e-9)
+    assert here <= pure
+    for cap in (1, 7, 10**7):
+        assert epsilon(t._replace(max_resamples=cap)) <= here * (1 + 1e-9)
+        assert pure_bound(t._replace(max_resamples=cap)) <= pure * (1 + 1e-9)
+
+
+def test_caps_bind_where_they_are_small():
+    t = tracker(0.02, 0.1, 8, 10**4, 0.0, 10)
+    values = [epsilon(t._replace(max_resamples=cap)) for cap in (1, 10, 100, 2000)]
+    assert values == sorted(values)
+    assert values[0] < 0.2 * values[3]
+    assert values[3] == epsilon(t)
+    coin = pure_bound(t._replace(horizon=16)) - 0.04
+    assert pure_bound(t._replace(max_resamples=10)) == pytest.approx(coin + 0.4, rel=1e-9)
+
+
+def test_conversion_agrees_with_dp_accounting():
+    accounting = pytest.importorskip("dp_accounting")
+    for arguments in ((0.02, 0.1, 8, 10**4, 0.001, 10), (0.005, 0.02, 1, 10**5, 0.0, 10)):
+        t = tracker(*arguments)
+        divergences = tracker_moments(t, ORDERS) / (ORDERS - 1)
+        theirs, _ = accounting.rdp.compute_epsilon(ORDERS, divergences, 1e-6)
+        assert epsilon(t) == pytest.approx(theirs, rel=1e-9)
+
+
+def test_curve_and_inverse_agree():
+    profile = tracker_profile(tracker(0.02, 0.1, 8, 10**4, 0.001, 10))
+    for delta in (1e-2, 1e-6, 1e-12):
+        value = profile_epsilon(profile, delta)
+        assert profile_delta(profile, value) <= delta * (1 + 1e-9)
+        assert profile_delta(profile, 0.99 * value) > delta
+    pure = pure_epsilon(profile)
+    assert profile_delta(profile, pure) == 0.0
+    assert profile_delta(profile, math.inf) == 0.0
+    small = tracker_profile(tracker(1e-6, 0.5, 8, 20, 0.0, 10))
+    assert profile_epsilon(small, 1e-9) <= pure_epsilon(small)
+    assert profile_delta(small, 0.0) <= pure_delta(0.0, pure_epsilon(small))
+
+
+def test_profile_record():
+    profile = tracker_profile(tracker(0.02, 0.1, 8, None, 0.001, 10, "share", 5))
+    assert profile["kind"] == "tracker"
+    assert _profiles.checked(profile) == profile
+    module = _profiles.kind_of(profile)
+    assert "bounded range 0.0399" in module.describe(profile)
+    assert "5 at most" in module.describe(profile)
+    with pytest.raises(ValueError, match="no dp_accounting event"):
+        module.event(profile)
+    for change in (
+        {"learning_rate": 0.0},
+        {"forced_switch": 0.0},
+        {"forced_switch": 1.5},
+        {"batch": 0},
+        {"horizon": 0},
+        {"share_rate": 0.95},
+        {"share_rate": None},
+        {"experts": 0},
+        {"prior": "other"},
+        {"prior": "at_most"},
+        {"max_resamples": -1},
+        {"unknown": 1},
+    ):
+        with pytest.raises((ValueError, TypeError), match=r"must|belongs"):
+            checked({**profile, **change})
+
+
+def test_coins_of_hopeless_precision_promise_nothing():
+    """Keep probabilities near the grid of the uniform variates have no bounded ratio."""
+    t = tracker(2.0, 0.1, 30, 300, 0.0, 3)
+    assert pure_bound(t) == math.inf
+    assert epsilon(t) == math.inf
+    assert math.isfinite(epsilon(t._replace(forced_switch=1.0)))

@@ -1,0 +1,270 @@
+"""Calibration of the tracker: bounds reached, arguments kept, budgets met, records restored."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+import time
+
+import pytest
+
+from dpoco.accounting import Budget
+from dpoco.accounting._experts.tracker_regret import Comparison
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.oblivious_tracker import (
+    ObliviousTrackerParameters,
+    calibrate,
+    guarantee,
+)
+from dpoco.errors import BudgetExceeded, CalibrationError, StateError
+
+DELTA = 1e-6
+REACHED = [
+    # N, T, S, epsilon, bound
+    (10, 10**4, 2, 1.0, 1550),
+    (10, 10**5, 5, 1.0, 6771),
+    (10, 10**5, 5, 0.3, 13911),
+    (10, 10**5, 5, 4.0, 2915),
+    (2, 10**5, 5, 1.0, 3436),
+    (100, 10**5, 5, 1.0, 12713),
+    (1000, 10**5, 5, 1.0, 15074),
+    (1000, 10**6, 5, 1.0, 37470),
+    (10, 10**5, 0, 1.0, 549),
+]
+
+
+@pytest.mark.parametrize(("experts", "horizon", "switches", "epsilon", "bound"), REACHED)
+def test_table_of_bounds(experts, horizon, switches, epsilon, bound):
+    budget = Budget(epsilon, DELTA)
+    start = time.process_time()
+    p = calibrate(experts, horizon=horizon, budget=budget, switches=switches)
+    assert time.process_time() - start < 2.0
+    assert p.regret_bound <= 1.005 * bound
+    assert p.regret_bound > 0.9 * bound
+    result = guarantee(experts, p, budget=budget)
+    assert 0.999 * epsilon < result.epsilon <= epsilon
+    assert result.delta == DELTA
+    result.require(budget)
+    assert result.regret_bound == p.regret_bound
+    # A learning rate a little larger would not do.
+    more = dataclasses.replace(p, learning_rate=1.01 * p.learning_rate)
+    with pytest.raises(BudgetExceeded):
+        guarantee(experts, more, budget=budget).require(budget)
+
+
+def test_bounds_without_privacy():
+    for experts, switches, bound in [(10, 5, 1841), (2, 5, 1661), (100, 5, 2026), (10, 0, 339)]:
+        p = calibrate(experts, horizon=10**5, budget=None, switches=switches)
+        assert not p.private
+        assert p.batch == 1
+        assert p.forced_switch == 0.0
+        assert p.regret_bound == pytest.approx(bound, rel=1e-3)
+        # At the best learning rate both terms are equal.
+        assert p.regret_terms["prior"] == pytest.approx(p.regret_terms["learning"])
+        result = guarantee(experts, p)
+        assert result.epsilon == math.inf
+        assert result.regret_bound == p.regret_bound
+
+
+def test_prior_costs():
+    """Of the sequences of 5 switches in 10^5 rounds of 10 experts; and their number."""
+    share = Comparison(10, 10**5, 5, "share")
+    assert share.prior_cost(5 / 99999) == pytest.approx(67.80597, abs=1e-5)
+    assert Comparison(10, 10**5, 5, "at_most").prior_cost(None) == pytest.approx(66.06570, abs=1e-5)
+    endless = Comparison(10, None, 0, "share")
+    long = Comparison(10, 10**7, 10**5, "share").prior_cost(0.01)
+    assert endless.prior_cost(0.01) == pytest.approx(long / 1e7, rel=1e-4)
+    assert share.squares(7) == 14285 * 49 + 25
+    assert share.squares(10**6) == 1e10
+    assert endless.squares(7) == 7.0
+
+
+def test_a_larger_budget_is_never_worse():
+    bounds = [
+        calibrate(10, horizon=10**4, budget=Budget(e, DELTA), switches=2).regret_bound
+        for e in (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+    ]
+    assert bounds == sorted(bounds, reverse=True)
+    # The last one has privacy to spare, and pays nothing for it.
+    free = calibrate(10, horizon=10**4, budget=None, switches=2).regret_bound
+    assert bounds[-1] == pytest.approx(free, rel=1e-6)
+
+
+def test_arguments_that_are_given_are_kept():
+    budget = Budget(1.0, DELTA)
+    fixed = {
+        "learning_rate": 0.004,
+        "forced_switch": 0.25,
+        "batch": 6,
+        "share_rate": 0.002,
+    }
+    best = calibrate(10, horizon=10**4, budget=budget, switches=2)
+    for name, value in fixed.items():
+        p = calibrate(10, horizon=10**4, budget=budget, switches=2, **{name: value})
+        assert getattr(p, name) == value
+        assert p.regret_bound >= 0.999 * best.regret_bound
+        guarantee(10, p, budget=budget).require(budget)
+    p = calibrate(10, horizon=10**4, budget=budget, switches=2, **fixed)
+    assert {name: getattr(p, name) for name in fixed} == fixed
+    assert p.regret_bound == pytest.approx(
+        Comparison(10, 10**4, 2, "share").prior_cost(0.002) / 0.004 + 0.004 * (1666 * 36 + 16) / 8
+    )
+
+
+@pytest.mark.parametrize("prior", ["share", "at_most"])
+def test_pure_budgets(prior):
+    budget = Budget(1.0, 0.0)
+    p = calibrate(10, horizon=10**5, budget=budget, switches=5, prior=prior)
+    result = guarantee(10, p, budget=budget)
+    assert result.delta == 0.0
+    assert 0.999 < result.epsilon <= 1.0
+    assert result.epsilon_at(0.0) == result.epsilon
+    # The sum of all ranges, and no coin.
+    if prior == "at_most":
+        assert p.forced_switch == 1.0
+        boundaries = math.ceil(10**5 / p.batch) - 1
+        assert result.epsilon == pytest.approx(boundaries * 2 * p.learning_rate)
+    approximate = calibrate(10, horizon=10**5, budget=Budget(1.0, DELTA), switches=5, prior=prior)
+    assert approximate.regret_bound < 0.5 * p.regret_bound
+
+
+def test_endless_streams():
+    budget = Budget(1.0, DELTA)
+    p = calibrate(10, horizon=None, budget=budget, share_rate=0.01)
+    assert p.horizon is None
+    assert p.regret_bound is None
+    assert set(p.regret_terms) == {"prior, a round", "learning, a round"}
+    result = guarantee(10, p, budget=budget)
+    assert 0.999 < result.epsilon <= 1.0
+    assert result.horizon == 10**12
+    assert result.regret_bound is None
+    # A long stream with the same mechanism costs about as much.
+    long = dataclasses.replace(p, horizon=10**7)
+    assert guarantee(10, long, budget=budget).epsilon == pytest.approx(result.epsilon, rel=1e-3)
+    baseline = calibrate(10, horizon=None, budget=None, share_rate=0.01)
+    assert sum(baseline.regret_terms.values()) < sum(p.regret_terms.values())
+    for call in (
+        lambda: calibrate(10, horizon=None, budget=budget),
+        lambda: calibrate(10, horizon=None, budget=budget, share_rate=0.0),
+        lambda: calibrate(10, horizon=None, budget=budget, prior="at_most"),
+        lambda: dataclasses.replace(p, share_rate=0.0),
+    ):
+        with pytest.raises(ValueError, match="endless"):
+            call()
+
+
+def test_nothing_to_protect():
+    for experts, horizon in [(1, 100), (5, 1), (1, None)]:
+        p = calibrate(experts, horizon=horizon, budget=Budget(0.1, 0.0))
+        result = guarantee(experts, p, budget=Budget(0.1, 0.0))
+        assert (result.epsilon, result.delta) == (0.0, 0.0)
+        assert result.certified
+        assert result.delta_at(0.0) == 0.0
+    assert calibrate(1, horizon=100, budget=Budget(0.1, 0.0)).regret_bound == 0.0
+    p = calibrate(4, horizon=100, budget=Budget(0.1, DELTA), batch=100)
+    assert guarantee(4, p, budget=DELTA).epsilon == 0.0
+    # Unless asked for, a single batch is no answer to a small budget.
+    p = calibrate(4, horizon=100, budget=Budget(1e-5, DELTA), switches=1)
+    assert p.batch < 100
+    assert p.noise_dominates
+
+
+def test_infeasible_budgets_name_the_smallest_epsilon():
+    budget = Budget(0.1, DELTA)
+    with pytest.raises(CalibrationError, match="smallest epsilon") as caught:
+        calibrate(10, horizon=10**4, budget=budget, learning_rate=0.5, batch=1)
+    smallest = float(re.search(r"reach is ([0-9.e+-]+)", str(caught.value)).group(1))
+    assert smallest > 10.0
+    p = calibrate(
+        10,
+        horizon=10**4,
+        budget=Budget(1.001 * smallest, DELTA),
+        learning_rate=0.5,
+        batch=1,
+    )
+    assert p.learning_rate == 0.5
+
+
+def test_caps():
+    budget = Budget(1.0, DELTA)
+    p = calibrate(10, horizon=10**4, budget=budget, switches=2, max_resamples=100)
+    assert p.max_resamples == 100
+    assert p.regret_bound is None
+    assert (math.ceil(10**4 / p.batch) - 1) * p.forced_switch <= 50.001
+    result = guarantee(10, p, budget=budget)
+    result.require(budget)
+    assert result.regret_bound is None
+    assert result.details["regret bound until the cap"] == pytest.approx(
+        sum(p.regret_terms.values())
+    )
+    loose = calibrate(10, horizon=10**4, budget=budget, switches=2, max_resamples=10**4)
+    free = calibrate(10, horizon=10**4, budget=budget, switches=2)
+    assert loose.regret_bound == free.regret_bound
+    none = calibrate(10, horizon=10**4, budget=budget, switches=2, max_resamples=0)
+    assert guarantee(10, none, budget=budget).epsilon == 0.0
+
+
+def test_switches_beyond_the_stream_mean_all_rounds():
+    few = calibrate(3, horizon=20, budget=Budget(1.0, DELTA), switches=19)
+    many = calibrate(3, horizon=20, budget=Budget(1.0, DELTA), switches=10**6)
+    assert many.switches == 10**6
+    assert many.regret_bound == few.regret_bound
+
+
+def test_parameters_and_guarantees_survive_json():
+    for arguments in (
+        {"budget": Budget(1.0, DELTA), "horizon": 1000, "switches": 2},
+        {"budget": Budget(1.0, 0.0), "horizon": 1000, "prior": "at_most"},
+        {"budget": Budget(1.0, DELTA), "horizon": None, "share_rate": 0.1},
+        {"budget": Budget(1.0, DELTA), "horizon": 1000, "max_resamples": 9},
+        {"budget": None, "horizon": 1000},
+    ):
+        p = calibrate(4, **arguments)
+        record = json.loads(json.dumps(p.to_dict(), allow_nan=False))
+        assert ObliviousTrackerParameters.from_dict(record) == p
+        result = guarantee(4, p, budget=arguments["budget"])
+        assert Guarantee.from_json(result.to_json()) == result
+        assert str(result)
+    with pytest.raises(StateError):
+        ObliviousTrackerParameters.from_dict({**record, "batch": 0})
+
+
+def test_guarantee_trusts_no_derived_field():
+    budget = Budget(1.0, DELTA)
+    p = calibrate(10, horizon=1000, budget=budget, switches=2)
+    forged = dataclasses.replace(p, regret_bound=1.0, regret_terms={"prior": 1.0})
+    assert guarantee(10, forged, budget=budget) == guarantee(10, p, budget=budget)
+    assert guarantee(10, p).delta == 1.0 / 10**4
+    seeded = guarantee(10, p, budget=budget, seeded=True)
+    assert not seeded.certified
+    with pytest.raises(ValueError, match="experts"):
+        guarantee(9, p, budget=budget)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"experts": 0},
+        {"horizon": 0},
+        {"horizon": 2.5},
+        {"budget": 1.0},
+        {"calibration": "paper"},
+        {"switches": -1},
+        {"prior": "uniform"},
+        {"learning_rate": 0.0},
+        {"forced_switch": 1.5},
+        {"forced_switch": 0.0},
+        {"batch": 0},
+        {"share_rate": 0.95},
+        {"share_rate": -0.1},
+        {"share_rate": 0.1, "prior": "at_most"},
+        {"share_rate": 0.0, "switches": 1},
+        {"max_resamples": -1},
+    ],
+)
+def test_bad_arguments(change):
+    arguments = {"experts": 10, "horizon": 100, "budget": Budget(1.0, DELTA), **change}
+    with pytest.raises((ValueError, TypeError), match=r"must|belongs|never"):
+        calibrate(arguments.pop("experts"), **arguments)

@@ -1,0 +1,44 @@
+"""`dpoco plan experts`: every admissible learner, in text and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dpoco import accounting
+from dpoco.accounting import Guarantee
+
+PROBLEM = ("plan", "experts", "--experts", 10, "--horizon", 10**5, "--switches", 5)
+
+
+def test_json_carries_everything(invoke):
+    result = invoke(*PROBLEM, "--delta", 1e-6, "--json")
+    assert result.exit_code == 0, result.stderr
+    plans = json.loads(result.stdout)
+    assert [plan["learner"] for plan in plans[:2]] == ["ObliviousTracker", "BatchShare"]
+    bounds = [plan["regret_bound"] for plan in plans]
+    assert bounds == sorted(bounds)
+    for plan in plans:
+        kind = getattr(accounting, f"{plan['learner']}Parameters")
+        assert kind.from_dict(plan["parameters"]).regret_bound == plan["regret_bound"]
+        guarantee = Guarantee.from_dict(plan["guarantee"])
+        assert guarantee.delta_at(1.0) <= 1e-6 * (1 + 1e-9)
+
+
+def test_text(invoke):
+    text = invoke(*PROBLEM).stdout
+    assert "ObliviousTracker" in text
+    assert "oblivious losses" in text
+    assert "Differential privacy: epsilon = " in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--adversary", "friendly"), ("--switches", -1), ("--epsilon", 0), ("--experts", 0),
+     ("--horizon", 0), ("--delta", 1.5)],
+)  # fmt: skip
+def test_bad_input_is_one_line(invoke, arguments):
+    result = invoke(*PROBLEM, *arguments)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,279 @@
+"""Accounting of the batched share: moments, bounds, schedules and guarantees."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import integrate, optimize, stats
+
+import dpoco
+from dpoco import Budget
+from dpoco.accounting import Guarantee, batch_share
+from dpoco.accounting._experts import batch_share_regret as bounds
+from dpoco.accounting._experts.share_prior import best_share_rate, share_log_prior
+from dpoco.accounting.batch_share import BatchShareParameters, calibrate, guarantee
+from dpoco.accounting.gaussian import gaussian_delta
+
+MIXED = Budget(1.0, 1e-6)
+
+
+def test_scales_of_the_noises():
+    for n, epsilon, delta, unit in [
+        (10, 1.0, 1e-6, 4.2246789),
+        (4, 0.3, 1e-6, 12.992383),
+        (2, 4.0, 1e-6, 1.1935186),
+        (8, 1.0, 1e-5, 3.7306316),
+        (6, 0.5, 1e-8, 9.8635338),
+    ]:
+        scale = batch_share.noise_scale(n, "gaussian", Budget(epsilon, delta))
+        assert scale / math.sqrt(n) == pytest.approx(unit, rel=1e-7)
+    assert batch_share.noise_scale(10, "knorm", MIXED) == 1.0
+    assert batch_share.noise_scale(10, "laplace", MIXED) == 10.0
+    for epsilon in (0.1, 0.3, 0.7, 1.1, 3.0, 49.0):  # never a rounding below what is needed
+        for noise in ("knorm", "laplace"):
+            parameters = calibrate(3, horizon=50, budget=Budget(epsilon, 0.0), noise=noise)
+            found = guarantee(3, dataclasses.replace(parameters, batch=1))
+            assert 0.999999 * epsilon < found.epsilon <= epsilon
+            found.require(Budget(epsilon, 0.0))
+
+
+def test_the_centred_sensitivity_is_the_largest_norm():
+    for n in range(1, 9):
+        rows = np.array(list(itertools.product([-1.0, 0.3, 1.0], repeat=n)))
+        centred = rows - rows.mean(axis=1, keepdims=True)
+        largest = np.linalg.norm(centred, axis=1).max()
+        assert batch_share.centered_sensitivity(n) == pytest.approx(largest, abs=1e-12)
+    assert batch_share.centered_sensitivity(3) == pytest.approx(1.633, abs=5e-4)
+
+
+def test_moments_of_the_cube_noise():
+    assert bounds.log_moment("knorm", 1.0, 10, 0.05) == pytest.approx(0.0547431874, abs=1e-10)
+    assert bounds.log_moment("knorm", 1.0, 10, 0.1) == pytest.approx(0.2160902155, abs=1e-10)
+    assert bounds.variance("knorm", 1.0, 10) == 44.0
+    with mpmath.workdps(60):
+        for n in (1, 2, 10, 1000, 10**6):
+            for x in (1e-12, 1e-7, 1e-3, 0.04999, 0.0500001, 0.3, 0.9, 1 - 1e-9):
+                y = mpmath.mpf(x)
+                exact = mpmath.log(((1 - y) ** -n - (1 + y) ** -n) / (2 * y * n))
+                got = bounds.log_moment("knorm", 2.0, n, 0.5 * x)
+                assert got == pytest.approx(float(exact), rel=1e-10)
+    assert bounds.log_moment("knorm", 1.0, 1, 0.3) == pytest.approx(
+        bounds.log_moment("laplace", 1.0, 1, 0.3), rel=1e-13
+    )
+    assert bounds.log_moment("knorm", 1.0, 3, 1.0) == math.inf
+    # By its definition: a uniform coordinate of a cube whose radius is Gamma(N + 1).
+    value, _ = integrate.quad(
+        lambda r: stats.gamma.pdf(r, 5.0) * math.sinh(0.3 * r) / (0.3 * r), 0, 200
+    )
+    assert bounds.log_moment("knorm", 1.0, 4, 0.3) == pytest.approx(math.log(value), rel=1e-8)
+
+
+def test_terms_of_the_randomised_response():
+    rng = np.random.default_rng(1)
+    for n, epsilon, rate in [(2, 1.0, 0.1), (5, 0.4, 0.05), (3, 4.0, 1.0), (1000, 1.0, 1e-4)]:
+        slope = math.tanh(epsilon / 2)
+        size = n / (2 * slope)
+        most = bounds.learning_cost("coordinate_rr", 1 / epsilon, n, 1, rate)
+        comparator = bounds.log_moment("coordinate_rr", 1 / epsilon, n, rate)
+        tightest = 0.0
+        for trial in range(200):
+            w = rng.dirichlet(np.full(n, 0.3))
+            losses = rng.integers(0, 2, n) if trial % 2 else rng.uniform(size=n)
+            losses = np.zeros(n) if trial == 0 else losses
+            up = 0.5 + (2 * losses - 1) * slope / 2
+            # E over the coordinate and the bit of -log sum_j w_j exp(-rate estimate_j) / rate.
+            mix = 0.0
+            for b, p in ((1.0, up), (-1.0, 1 - up)):
+                factor = np.exp(-rate * size * b)
+                mix += np.mean(p * -np.log1p(w * (factor - 1))) / rate
+            assert (w @ (losses - 0.5)) - mix <= most * (1 + 1e-9)
+            x = losses[0] - 0.5
+            value = math.log(
+                math.exp(-rate * x) * (1 + (up[0] * math.exp(rate * size)
+                + (1 - up[0]) * math.exp(-rate * size) - 1) / n)
+            )  # fmt: skip
+            assert value <= comparator + 1e-12
+            tightest = max(tightest, value)
+        assert tightest >= 0.5 * comparator  # the bound is not idle
+    second = bounds.learning_cost("coordinate_rr", 1.0, 10, 1, 1e-6) / 1e-6
+    assert second == pytest.approx(10 / math.tanh(0.5) ** 2 / 8, rel=1e-4)
+
+
+def test_published_examples_of_the_bound():
+    common = {"experts": 10, "rounds": 100_000, "switches": 5}
+    knorm = bounds.regret_of(
+        **common, noise="knorm", scale=1.0, batch=16, learning_rate=0.012644511657,
+        share_rate=5 / 6249,
+    )  # fmt: skip
+    assert knorm.oblivious == pytest.approx(8572.909, abs=1e-3)
+    assert knorm.adaptive == pytest.approx(13929.18, abs=1e-2)
+    assert sum(knorm.terms.values()) == pytest.approx(knorm.oblivious, rel=1e-12)
+    assert sum(knorm.terms_for("adaptive").values()) == pytest.approx(knorm.adaptive, rel=1e-12)
+    scale = batch_share.noise_scale(10, "gaussian", MIXED)
+    gauss = bounds.regret_of(
+        **common, noise="gaussian", scale=scale, batch=32, learning_rate=0.008622446459,
+        share_rate=5 / 3124,
+    )  # fmt: skip
+    assert gauss.oblivious == pytest.approx(11787.095, abs=1e-3)
+
+
+TABLE = {  # (N, S, epsilon) at T = 1e5: knorm, Gaussian, each oblivious and adaptive
+    (2, 5, 1.0): (4405, 6830, 7218, 11078),
+    (10, 5, 1.0): (8573, 13381, 11787, 18403),
+    (10, 5, 4.0): (4543, 7103, 6608, 10352),
+    (100, 5, 1.0): (26377, 41380, 22684, 35681),
+    (10, 0, 1.0): (1763, 2817, 2494, 3999),
+}
+
+
+@pytest.mark.parametrize("row", TABLE)
+def test_schedules_reach_the_table(row):
+    n, switches, epsilon = row
+    cases = itertools.product(("knorm", "gaussian"), ("oblivious", "adaptive"))
+    for want, (noise, adversary) in zip(TABLE[row], cases, strict=True):
+        found = calibrate(
+            n, horizon=100_000, budget=Budget(epsilon, 1e-6), switches=switches, noise=noise,
+            adversary=adversary,
+        )  # fmt: skip
+        assert 0.97 * want < found.regret_bound <= 1.005 * want
+        assert found.regret_scope == adversary
+        assert guarantee(n, found).regret_bound == found.regret_bound
+    # "auto" is the smaller of the two.
+    for adversary, column in (("oblivious", 0), ("adaptive", 1)):
+        auto = calibrate(
+            n, horizon=100_000, budget=Budget(epsilon, 1e-6), switches=switches,
+            adversary=adversary,
+        )  # fmt: skip
+        knorm, gauss = TABLE[row][column], TABLE[row][2 + column]
+        assert auto.noise == ("knorm" if knorm < gauss else "gaussian")
+
+
+def test_schedules_are_optimal():
+    for noise, adversary in itertools.product(("knorm", "gaussian"), ("oblivious", "adaptive")):
+        scale = 1.3
+        best = math.inf
+        for batch in range(1, 100):
+            steps = -(-300 // batch)
+            fixed = {
+                "noise": noise, "scale": scale, "batch": batch,
+                "share_rate": best_share_rate(4, steps, 2),
+            }  # fmt: skip
+
+            def value(log_rate, fixed=fixed, adversary=adversary):
+                got = bounds.regret_of(4, 300, 2, learning_rate=math.exp(log_rate), **fixed)
+                return min(got.bound(adversary), 1e9)
+
+            found = optimize.minimize_scalar(value, bounds=(-8.0, 1.0), method="bounded",
+                                             options={"xatol": 1e-7})  # fmt: skip
+            best = min(best, found.fun)
+        plan = bounds.plan(4, 300, 2, noise=noise, scale=scale, adversary=adversary)
+        assert plan.regret.bound(adversary) <= best * 1.002
+    fixed = calibrate(
+        4, horizon=300, budget=Budget(1.0, 0.0), batch=7, learning_rate=0.1, share_rate=0.2
+    )
+    assert (fixed.batch, fixed.learning_rate, fixed.share_rate) == (7, 0.1, 0.2)
+    wild = calibrate(4, horizon=300, budget=Budget(1.0, 0.0), learning_rate=2.0)
+    assert wild.regret_bound == math.inf  # past the moments of the noise
+    assert wild.regret_terms == {}
+    assert BatchShareParameters.from_dict(json.loads(json.dumps(wild.to_dict()))) == wild
+
+
+def test_pure_guarantees():
+    for noise in ("knorm", "laplace", "coordinate_rr", "auto"):
+        p = calibrate(6, horizon=1000, budget=Budget(0.7, 0.0), switches=1, noise=noise)
+        found = guarantee(6, p)
+        assert found.epsilon == pytest.approx(0.7, rel=1e-12)
+        assert found.delta == 0.0
+        assert found.truncation_mass == 0.0
+        assert found.certified
+        assert not guarantee(6, p, seeded=True).certified
+        assert found.delta_at(0.7) == 0.0
+        assert found.relation == "replace"
+        assert Guarantee.from_json(found.to_json()) == found
+        # What is stated follows from the noise, not from derived fields.
+        lied = dataclasses.replace(p, regret_bound=1.0, regret_terms={})
+        assert guarantee(6, lied) == found
+        doubled = dataclasses.replace(p, noise_scale=p.noise_scale / 2)
+        assert guarantee(6, doubled).epsilon == pytest.approx(1.4, rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 3, 200])
+def test_gaussian_guarantees_pay_for_one_truncated_release(n):
+    p = calibrate(n, horizon=10**9, budget=MIXED, noise="gaussian", switches=3)
+    found = guarantee(n, p, budget=MIXED)
+    assert found.truncation_mass == n * 2.0**-64  # however long the stream
+    assert found.mu == pytest.approx(batch_share.centered_sensitivity(n) / p.noise_scale)
+    assert found.epsilon == pytest.approx(1.0, rel=1e-9)
+    want = gaussian_delta(1.0, found.mu) + (1 + math.e) * n * 2.0**-64
+    assert found.delta_at(1.0) == pytest.approx(want, rel=1e-9)
+    found.require(MIXED)
+    with pytest.raises(dpoco.BudgetExceeded):
+        found.require(Budget(0.9, 1e-6))
+    with pytest.raises(dpoco.CalibrationError):
+        calibrate(n, horizon=100, budget=Budget(1.0, 1e-19), noise="gaussian")
+    assert calibrate(n, horizon=100, budget=Budget(1.0, 1e-19)).noise == "knorm"
+
+
+def test_the_paper_claims_n_times_too_little():
+    p = calibrate(10, horizon=10_000, budget=Budget(1.0, 0.0), switches=5, calibration="paper")
+    found = guarantee(10, p)
+    assert found.epsilon == 10.0
+    assert found.claimed == (1.0, 0.0)
+    assert any("AS PRINTED" in text and "10 times" in text for text in found.conditions)
+    assert found.regret_bound is None
+    assert p.noise_scale == 1.0
+    assert p.learning_rate == pytest.approx(math.sqrt(5 / (10_000 * math.log(100_000))))
+    assert p.floor == pytest.approx(5 / 100_000)
+    with pytest.raises(dpoco.BudgetExceeded):
+        found.require(Budget(1.0, 0.0))
+
+
+def test_where_nothing_depends_on_data_epsilon_is_zero():
+    for n, horizon, batch in [(1, 100, 3), (4, 1, None), (4, 10, 10), (4, 10, 12)]:
+        for noise in ("knorm", "gaussian"):
+            p = calibrate(n, horizon=horizon, budget=MIXED, noise=noise, batch=batch)
+            assert guarantee(n, p).epsilon == guarantee(n, p).delta == 0.0
+    p = calibrate(4, horizon=11, budget=Budget(1.0, 0.0), batch=10)
+    assert guarantee(4, p).epsilon == 1.0
+
+
+def test_without_noise_nothing_is_promised():
+    p = calibrate(10, horizon=100_000, budget=None, switches=5)
+    found = guarantee(10, p)
+    assert math.isinf(found.epsilon)
+    assert p.batch == 1
+    assert p.share_rate == 5 / 99_999
+    prior = share_log_prior(10, 100_000, 5, p.share_rate)
+    assert found.regret_bound == pytest.approx(math.sqrt(prior * 100_000 / 2), rel=1e-9)
+    assert p.regret_terms.keys() == {"prior", "learning"}
+
+
+def test_parameters_are_checked():
+    p = calibrate(10, horizon=1000, budget=MIXED, switches=2)
+    assert BatchShareParameters.from_dict(p.to_dict()) == p
+    for changes in (
+        {"noise": "none"},
+        {"noise_scale": 0.0},
+        {"noise_scale": math.nan},
+        {"batch": 0},
+        {"share_rate": 0.95},
+        {"share_rate": 1e-200},
+        {"floor": 0.01},
+        {"calibration": "paper"},
+        {"noise": "coordinate_rr"},
+        {"regret_scope": "all"},
+        {"regret_bound": -1.0},
+        {"horizon": 0},
+        {"switches": -1},
+        {"experts": 0},
+    ):
+        with pytest.raises((ValueError, TypeError)):
+            dataclasses.replace(p, **changes)
+        with pytest.raises(dpoco.StateError):
+            BatchShareParameters.from_dict({**p.to_dict(), **changes})

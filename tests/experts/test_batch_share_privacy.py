@@ -1,0 +1,229 @@
+"""Audits of the batched share: laws of its noise, and attacks on its epsilon.
+
+The printed algorithm serves as the positive control: every attack that ours passes catches it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, special, stats
+
+import dpoco
+from dpoco import _core
+from dpoco.accounting import batch_share
+from dpoco.random import Source
+
+ALARM = 1e-8  # false alarms of one statistical statement
+N = 10
+
+
+def distance(values, cdf):
+    u = np.sort(cdf(np.asarray(values)))
+    grid = np.arange(u.size + 1) / u.size
+    return float(max(np.max(grid[1:] - u), np.max(u - grid[:-1])))
+
+
+def bound(n):
+    return math.sqrt(math.log(2 / ALARM) / (2 * n))
+
+
+# -- laws of the noise, in the production engine --------------------------------------------------
+
+
+def engine(seed, stream, **changes):
+    claim = Source.seeded(seed)._claim()
+    settings = {
+        "experts": N, "rounds": 10_000, "low": 0.0, "high": 1.0, "key": claim["key"],
+        "stream": stream, "batch": 1, "learning_rate": 100.0, "share_rate": 0.0, "floor": 0.0,
+        "noise": "knorm", "noise_scale": 1.0, **changes,
+    }  # fmt: skip
+    return _core.BatchShare(settings)
+
+
+def engine_noise(noise, scale, rounds=20_000):
+    """What the engine adds to its sums: released minus input, in every round."""
+    learner = engine(
+        5, 1, noise=noise, noise_scale=scale, rounds=rounds + 1, learning_rate=0.01, share_rate=0.1
+    )
+    out = np.empty((rounds, N))
+    for t in range(rounds):
+        learner.observe(t, np.full(N, 0.5))
+        out[t] = learner.released() - learner.nonprivate_input()
+    return out
+
+
+def test_the_largest_entry_of_cube_noise_is_gamma_n_and_the_rest_uniform_below_it():
+    z = engine_noise("knorm", 3.0)
+    largest = np.abs(z).max(axis=1)
+
+    def law(scale, shape=N):
+        return distance(largest, lambda x: stats.gamma.cdf(x, shape, scale=scale))
+
+    assert law(3.0) < bound(largest.size)
+    for wrong in (law(2.85), law(3.15), law(3.0, N + 1)):
+        assert wrong > bound(largest.size)
+    # Given the largest entry, the others are uniform below it; all signs are fair.
+    place = np.abs(z).argmax(axis=1)
+    rest = np.abs(z[np.arange(len(z)), (place + 1) % N]) / largest
+    assert distance(rest, lambda u: u) < bound(rest.size)
+    slack = math.sqrt(math.log(2 / ALARM) / (2 * z.size))
+    assert abs(np.mean(z > 0) - 0.5) < slack
+    assert stats.chisquare(np.bincount(place, minlength=N)).pvalue > ALARM
+    assert z.var() == pytest.approx(9 * 44, rel=0.03)
+
+
+def test_gaussian_and_laplace_noise_have_their_scale():
+    for noise, cdf in (("gaussian", special.ndtr), ("laplace", stats.laplace.cdf)):
+        z = engine_noise(noise, 3.0).ravel()
+        assert distance(z, lambda x, cdf=cdf: cdf(x / 3.0)) < bound(z.size)
+        for wrong in (2.85, 3.15):
+            assert distance(z, lambda x, cdf=cdf, s=wrong: cdf(x / s)) > bound(z.size)
+
+
+def test_randomised_responses_have_their_odds():
+    epsilon, n, draws = 0.8, 4, 40_000
+    x = np.array([0.0, 0.25, 1.0, 0.5])
+    source = Source.seeded(3)._engine
+    released = np.array(
+        [_core.release_vector(source, "coordinate_rr", 1 / epsilon, x) for _ in range(draws)]
+    )
+    amplitude = n / (2 * math.tanh(epsilon / 2))
+    assert np.all((released == 0).sum(axis=1) == n - 1)
+    np.testing.assert_allclose(np.abs(released).sum(axis=1), amplitude, rtol=1e-14)
+    assert stats.chisquare((released != 0).sum(axis=0)).pvalue > ALARM
+    for i in range(n):
+        ups, trials = int((released[:, i] > 0).sum()), int((released[:, i] != 0).sum())
+        p = 0.5 + (2 * x[i] - 1) * math.tanh(epsilon / 2) / 2
+        assert stats.binomtest(ups, trials, p).pvalue > ALARM
+        if x[i] in (0.0, 1.0):
+            wrong = 0.5 + (2 * x[i] - 1) * math.tanh(1.3 * epsilon / 2) / 2
+            assert stats.binomtest(ups, trials, wrong).pvalue < ALARM
+    # The extreme odds differ by exactly e^epsilon.
+    high, low = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
+    assert math.log(high / low) == pytest.approx(epsilon, rel=1e-12)
+
+
+def test_released_sums_lie_on_a_coarse_grid():
+    for noise, scale in (("knorm", 3.0), ("gaussian", 13.3), ("laplace", 0.7)):
+        learner = engine(1, 1, noise=noise, noise_scale=scale)
+        for t in range(20):
+            learner.observe(t, np.random.default_rng(t).uniform(size=N))
+            grid = 2.0 ** (math.floor(math.log2(scale)) - 12)
+            assert np.array_equal(learner.released() / grid, np.rint(learner.released() / grid))
+
+
+# -- the attack on the printed calibration: losses (0, 1, ..., 1) or (1, 0, ..., 0) ----------------
+
+FIRST = np.array([0.0] + [1.0] * (N - 1))
+
+
+def laplace_odds(scale):
+    """P(expert 0 has the least noisy loss), its loss being 1 below, and 1 above, all others."""
+
+    def first(gap):
+        def integrand(z):
+            return stats.laplace.pdf(z, scale=scale) * stats.laplace.sf(z - gap, scale=scale) ** 9
+
+        edges = sorted({-60.0 * scale, min(0.0, gap), 0.0, max(0.0, gap), 60.0 * scale})
+        return sum(
+            integrate.quad(integrand, a, b, epsabs=1e-12)[0] for a, b in itertools.pairwise(edges)
+        )
+
+    return first(1.0), first(-1.0)
+
+
+def cube_odds(scale):
+    """The same for cube noise: given its radius r, entries are uniform in [-r, r]."""
+
+    def first(gap):
+        def given(r):
+            def integrand(z):
+                return np.clip((r - (z - gap)) / (2 * r), 0.0, 1.0) ** 9 / (2 * r)
+
+            points = [p for p in (gap - r, gap + r) if -r < p < r]
+            return integrate.quad(integrand, -r, r, points=points or None, epsabs=1e-10)[0]
+
+        return integrate.quad(
+            lambda r: stats.gamma.pdf(r, N + 1, scale=scale) * given(r), 1e-9, 60 * scale,
+            epsabs=1e-9, limit=200,
+        )[0]  # fmt: skip
+
+    return first(1.0), first(-1.0)
+
+
+def test_quadrature_catches_the_printed_scale_and_not_ours():
+    high, low = laplace_odds(1.0)
+    assert high == pytest.approx(0.25732, abs=2e-5)
+    assert low == pytest.approx(0.03680, abs=2e-5)
+    assert math.log(high / low) == pytest.approx(1.945, abs=1e-3)  # at a claimed epsilon of 1
+    for odds in (laplace_odds(float(N)), cube_odds(1.0)):
+        assert 0.05 < math.log(odds[0] / odds[1]) <= 1.0
+    assert math.log(np.divide(*cube_odds(0.25))) > 1.0  # cube noise of a too small scale
+
+
+def attack(draws=60_000, **changes):
+    """Lower bound, but for ALARM, on the epsilon that J_2 = 0 shows in the production engine."""
+    bounds = []
+    for world, losses in enumerate((FIRST, 1.0 - FIRST)):
+        hits = 0
+        for run in range(draws):
+            learner = engine(11 + world, run, **changes)
+            learner.observe(0, losses)
+            hits += learner.decision() == 0
+        bounds.append(
+            (
+                special.betaincinv(max(hits, 1e-9), draws - hits + 1, ALARM),
+                special.betaincinv(hits + 1, draws - hits, 1 - ALARM),
+                hits / draws,
+            )
+        )
+    (low, _, first), (_, high, second) = bounds
+    return math.log(low / high), first, second
+
+
+def test_a_black_box_attack_catches_the_printed_algorithm_and_not_ours():
+    shown, first, second = attack(noise="laplace", noise_scale=1.0, floor=1e-5)
+    assert first == pytest.approx(0.25732, abs=0.011)
+    assert second == pytest.approx(0.03680, abs=0.005)
+    assert shown > 1.7  # claimed: 1
+    p = batch_share.calibrate(
+        N, horizon=10_000, budget=dpoco.Budget(1.0, 0.0), switches=1, calibration="paper"
+    )
+    assert batch_share.guarantee(N, p).epsilon == 10.0  # what is reported covers it
+    shown, first, second = attack(noise="knorm", noise_scale=1.0)
+    assert first > second
+    assert shown <= 1.0
+
+
+def lower_bound(event, scale, x, y, noise, draws=100_000):
+    """Lower bound, but for ALARM, on log P(event | y) / P(event | x), and the plain estimate."""
+    counts = []
+    for world, vector in enumerate((y, x)):
+        source = Source.seeded(21 + world)._engine
+        counts.append(
+            sum(
+                bool(event(_core.release_vector(source, noise, scale, vector)))
+                for _ in range(draws)
+            )
+        )
+    low = special.betaincinv(counts[0], draws - counts[0] + 1, ALARM)
+    high = special.betaincinv(counts[1] + 1, draws - counts[1], 1 - ALARM)
+    return math.log(low / high), math.log(counts[0] / counts[1])
+
+
+def test_the_privacy_of_cube_noise_is_attained_and_not_exceeded():
+    # Where max y >= 2 - min y, the max-norm of y is 1 above that of y - (1, ..., 1): the density of
+    # the noise around (1, ..., 1) is e^epsilon times that around 0 on all of this event.
+    def event(y):
+        return y.max() >= 2.0 - y.min()
+
+    zero, one = np.zeros(3), np.ones(3)
+    shown, estimate = lower_bound(event, 2.0, zero, one, "knorm")
+    assert 0.4 < shown <= 0.5
+    assert estimate == pytest.approx(0.5, abs=0.06)
+    shown, _ = lower_bound(event, 1.5, zero, one, "knorm")
+    assert shown > 0.5  # a scale that is too small is caught

@@ -1,0 +1,92 @@
+"""The planner offers what is proved, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.experts import plan_experts
+from dpoco.experts._planner import ADVERSARIES
+from dpoco.random import Source
+
+BUDGET = dpoco.Budget(1.0, 1e-6)
+
+
+def learners(plans):
+    return {plan.learner for plan in plans}
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+@pytest.mark.parametrize("switches", [0, 3])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_no_bound_is_offered_for_more_than_it_covers(adversary, switches, delta):
+    budget = dpoco.Budget(1.0, delta)
+    options = {"horizon": 5000, "budget": budget, "switches": switches, "adversary": adversary}
+    plans = plan_experts(6, **options)
+    level = ADVERSARIES.index(adversary)
+    assert all(ADVERSARIES.index(plan.scope) >= level for plan in plans)
+    bounds = [plan.regret_bound for plan in plans]
+    assert bounds == sorted(bounds)
+    names = learners(plans)
+    assert "BatchShare" in names
+    assert ("EpochSelector" in names) == (adversary == "stationary" and switches == 0)
+    assert ("ShiftDetector" in names) == (adversary in ADVERSARIES[:2])
+    assert ("ObliviousTracker" in names) == (adversary != "adaptive")
+    if delta == 0.0:
+        assert "PrefixHedge" not in names
+        assert all(plan.guarantee.epsilon_at(0.0) <= 1.0 for plan in plans)
+
+
+def test_every_plan_keeps_to_the_budget_and_plays():
+    for switches in (0, 2):
+        for adversary in ADVERSARIES:
+            options = {"switches": switches, "adversary": adversary}
+            for plan in plan_experts(4, horizon=300, budget=BUDGET, **options):
+                plan.guarantee.require(BUDGET)
+                learner = plan.make(source=Source.seeded(1), loss_range=(-1.0, 1.0))
+                assert type(learner).__name__ == plan.learner
+                assert learner.parameters == plan.parameters
+                trace = learner.run(np.zeros((300, 4)))
+                assert set(trace.decisions.tolist()) <= {0, 1, 2, 3}
+
+
+# (experts, horizon, switches, epsilon): bounds of the tracker and of BatchShare against losses
+# fixed in advance, at delta = 1e-6.
+BOUNDS = [
+    (10, 10**4, 2, 1.0, 1550, None),
+    (10, 10**5, 5, 1.0, 6771, 8573),
+    (2, 10**5, 5, 1.0, 3436, 4405),
+    (100, 10**5, 5, 1.0, 12713, 22684),
+    (10, 10**5, 0, 1.0, 549, 1763),
+]
+
+
+@pytest.mark.parametrize(("n", "t", "s", "epsilon", "tracker", "share"), BOUNDS)
+def test_bounds(n, t, s, epsilon, tracker, share):
+    plans = plan_experts(n, horizon=t, budget=dpoco.Budget(epsilon, 1e-6), switches=s)
+    best = {}
+    for plan in reversed(plans):
+        best[plan.learner] = plan.regret_bound
+    assert 0.9 * tracker <= best["ObliviousTracker"] <= 1.005 * tracker
+    if share is not None:
+        assert 0.9 * share <= best["BatchShare"] <= 1.005 * share
+
+
+def test_static_experts_are_for_hedge():
+    plans = plan_experts(10, horizon=10**5, budget=BUDGET)
+    assert plans[0].learner == "PrefixHedge"
+    assert plans[0].regret_bound == pytest.approx(365.4, rel=0.01)
+    assert plans[0].useful
+    small = plan_experts(10, horizon=50, budget=dpoco.Budget(0.01, 1e-6), switches=5)
+    assert not any(plan.useful for plan in small)
+
+
+def test_bad_input():
+    for change in (
+        {"experts": 0}, {"horizon": 0}, {"switches": -1}, {"switches": True},
+        {"adversary": "friendly"},
+    ):  # fmt: skip
+        options = {"experts": 3, "horizon": 100, "budget": BUDGET} | change
+        with pytest.raises(ValueError, match=next(iter(change))):
+            plan_experts(options.pop("experts"), **options)

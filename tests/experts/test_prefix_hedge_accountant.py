@@ -1,0 +1,251 @@
+"""Accounting of Hedge on noisy sums: closed forms, a second accountant, brute force, regret."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.accounting import continual_sum, prefix_hedge
+from dpoco.accounting._experts.hedge_regret import (
+    Schedule,
+    best_learning_rate,
+    expected_maximum,
+    regret_of,
+)
+from dpoco.accounting.gaussian import gaussian_sigma
+from dpoco.accounting.prefix_hedge import PrefixHedgeParameters, calibrate, guarantee, sensitivity
+
+BUDGET = dpoco.Budget(1.0, 1e-6)
+
+
+@pytest.mark.parametrize("experts", range(1, 9))
+def test_sensitivity_is_the_diameter_of_the_cube_without_its_mean(experts):
+    # The distance is convex, so its maximum is at corners.
+    corners = np.array(list(itertools.product([0.0, 1.0], repeat=experts)))
+    rows = corners - corners.mean(axis=1, keepdims=True)
+    distances = np.linalg.norm(rows[:, None, :] - rows[None, :, :], axis=2)
+    assert sensitivity(experts) == pytest.approx(distances.max(), rel=1e-14, abs=1e-300)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "scale"),
+    [
+        (1.0, 1e-6, 4.2246789),
+        (0.3, 1e-6, 12.992383),
+        (4.0, 1e-6, 1.1935186),
+        (1.0, 1e-5, 3.7306316),
+        (0.5, 1e-8, 9.8635338),
+    ],
+)
+def test_noise_is_the_analytic_gaussian_one(epsilon, delta, scale):
+    budget = dpoco.Budget(epsilon, delta)
+    assert gaussian_sigma(budget, 1.0) == pytest.approx(scale, rel=1e-7)
+    for experts, method in ((2, "blt"), (3, "tree"), (10, "honaker"), (7, "toeplitz")):
+        p = calibrate(experts, horizon=1000, budget=budget, sum_method=method)
+        column = continual_sum.column_norm(method, 999)
+        expected = scale * column * math.sqrt(experts - (experts % 2) / experts)
+        assert p.noise_scale == pytest.approx(expected, rel=1e-6)
+        g = guarantee(experts, p, budget=budget)
+        assert g.epsilon == pytest.approx(epsilon, rel=1e-9)
+        assert g.epsilon <= epsilon
+        assert g.delta == delta
+        assert g.certified
+        assert g.sensitivity == sensitivity(experts)
+        # Half the noise is half the privacy, whatever the derived fields say.
+        cheat = dataclasses.replace(p, noise_scale=0.5 * p.noise_scale)
+        assert guarantee(experts, cheat).mu == pytest.approx(2.0 * p.mu, rel=1e-9)
+        with pytest.raises(dpoco.BudgetExceeded):
+            guarantee(experts, cheat).require(budget)
+
+
+def test_a_second_accountant_agrees():
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import PLDAccountant
+
+    g = guarantee(10, calibrate(10, horizon=5000, budget=BUDGET), budget=BUDGET)
+    accountant = PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
+    accountant.compose(g.event)
+    assert accountant.get_epsilon(g.delta) == pytest.approx(g.epsilon, rel=1e-3)
+
+
+def test_column_norm_by_brute_force():
+    # What a change of one round can move, over all rounds, through the dense encoder.
+    n = 37
+    for method in ("blt", "toeplitz"):
+        p = calibrate(4, horizon=n + 1, budget=BUDGET, sum_method=method)
+        if method == "blt":
+            coefficients = dpoco.accounting.blt.blt_parameters(n).encoder(n)
+        else:
+            coefficients = np.concatenate([[1.0], np.cumprod(1.0 - 0.5 / np.arange(1, n))])
+        dense = np.array([[coefficients[i - j] if i >= j else 0.0 for j in range(n)]
+                          for i in range(n)])  # fmt: skip
+        worst = np.linalg.norm(dense, axis=0).max()
+        assert p.column_norm == pytest.approx(worst, rel=1e-12)
+        assert guarantee(4, p).mu == pytest.approx(2.0 * worst / p.noise_scale, rel=1e-11)
+
+
+def test_published_constants_of_the_sums():
+    for rounds, value in ((8, 1.718379), (1000, 3.265003)):
+        column = continual_sum.column_norm("toeplitz", rounds)
+        assert column**2 == pytest.approx(value, rel=1e-6)
+        assert continual_sum.max_error("toeplitz", rounds) == pytest.approx(value, rel=1e-6)
+    rows = continual_sum.row_norm("honaker", [1, 3, 7, 8], 8) ** 2
+    assert rows == pytest.approx([1.0, 1.6666667, 2.2380952, 0.5333333], rel=1e-6)
+    assert continual_sum.max_error("blt", 1000) < 3.267
+    assert continual_sum.max_error("blt", 10**5) < 1.002 * 4.730953
+
+
+# -- regret ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("experts", "value"), [(10, 365.41), (100, 773.42)])
+def test_regret_bound_at_a_hundred_thousand_rounds(experts, value):
+    rounds = 10**5
+    variance = experts * (4.2246789 * 4.730953) ** 2
+    plain = math.sqrt(math.log(experts) * (0.5 * rounds + 2.0 * variance))
+    assert plain == pytest.approx(value, abs=0.02)
+    p = calibrate(experts, horizon=rounds, budget=BUDGET)
+    assert p.sum_method == "blt"
+    assert p.regret_scope == "oblivious"
+    # Ours leaves out the common shift of the noise and adds the rounding to a grid.
+    noise = 2.0 * variance * (1.0 - 1.0 / experts)
+    grid = rounds * continual_sum.release_grid(p.noise_scale)
+    mine = math.sqrt(math.log(experts) * (0.5 * rounds + noise + grid))
+    assert p.regret_bound == pytest.approx(mine, rel=1e-3)
+    assert p.regret_bound < 1.01 * plain
+    assert p.regret_bound == pytest.approx(math.fsum(p.regret_terms.values()), rel=1e-12)
+
+
+def test_expected_maximum():
+    assert expected_maximum(1) == 0.0
+    assert expected_maximum(2) == pytest.approx(1.0 / math.sqrt(math.pi), rel=1e-8)
+    assert expected_maximum(3) == pytest.approx(1.5 / math.sqrt(math.pi), rel=1e-8)
+    assert expected_maximum(10) == pytest.approx(1.5387527, rel=1e-6)
+    draws = np.random.default_rng(0).normal(size=(4000, 1000)).max(axis=1)
+    error = draws.std() / math.sqrt(len(draws))
+    assert abs(expected_maximum(1000) - draws.mean()) < 5.0 * error
+    assert all(0.0 < expected_maximum(n) <= math.sqrt(2 * math.log(n)) for n in (2, 10**6, 2**32))
+
+
+@pytest.mark.parametrize("method", continual_sum.METHODS)
+@pytest.mark.parametrize(("experts", "rounds"), [(2, 1000), (10, 4000), (300, 4000)])
+def test_the_learning_rate_is_the_best_one(method, experts, rounds):
+    for budget in (BUDGET, dpoco.Budget(20.0, 1e-6), None):
+        p = calibrate(experts, horizon=rounds, budget=budget, sum_method=method)
+        run = Schedule(experts, rounds, method, p.noise_scale)
+        assert p.learning_rate == best_learning_rate(run)
+        for factor in (0.5, 0.98, 1.02, 2.0):
+            assert regret_of(run, factor * p.learning_rate).total >= p.regret_bound * (1 - 1e-9)
+        own = calibrate(
+            experts, horizon=rounds, budget=budget, sum_method=method, learning_rate=0.01
+        )
+        assert own.learning_rate == 0.01
+        assert own.noise_scale == p.noise_scale
+        assert own.regret_bound == regret_of(run, 0.01).total
+
+
+def test_without_a_budget_it_is_hedge():
+    p = calibrate(10, horizon=1000, budget=None)
+    assert not p.private
+    assert p.regret_scope == "adaptive"
+    assert p.learning_rate == pytest.approx(math.sqrt(8 * math.log(10) / 1000))
+    assert p.regret_bound == pytest.approx(math.sqrt(500 * math.log(10)))
+    g = guarantee(10, p)
+    assert not g.private
+    assert g.regret_bound == p.regret_bound
+
+
+def test_noise_terms_are_true_for_the_exact_expectation():
+    """Two experts: the expected regret is a sum of one-dimensional integrals."""
+    from numpy.polynomial.hermite_e import hermegauss
+
+    nodes, masses = hermegauss(200)
+    masses = masses / masses.sum()
+    rounds = 200
+    for method, epsilon in itertools.product(("blt", "toeplitz", "tree", "honaker"), (2.0, 20.0)):
+        p = calibrate(2, horizon=rounds, budget=dpoco.Budget(epsilon, 1e-6), sum_method=method)
+        deviations = p.noise_scale * continual_sum.row_norm(
+            method, np.arange(1, rounds), rounds - 1
+        )
+        deviations = np.concatenate([[0.0], deviations]) * math.sqrt(2.0)
+        worst = 0.0
+        for period in (1, 2, 3, 5, 20, 400):
+            first = (np.arange(rounds) // period % 2).astype(float)
+            gap = np.concatenate([[0.0], np.cumsum(2.0 * first - 1.0)[:-1]])
+            noisy = gap[:, None] + deviations[:, None] * nodes[None, :]
+            chance = (1.0 / (1.0 + np.exp(p.learning_rate * noisy))) @ masses
+            loss = chance @ first + (1.0 - chance) @ (1.0 - first)
+            worst = max(worst, loss - min(first.sum(), rounds - first.sum()))
+        assert worst <= p.regret_bound
+        if method == "blt":
+            assert worst > 0.2 * p.regret_bound
+
+
+# -- edges ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("experts", "rounds"), [(1, 1), (1, 100), (5, 1)])
+@pytest.mark.parametrize("budget", [BUDGET, dpoco.Budget(0.1, 0.0), None])
+def test_one_expert_or_one_round_is_perfectly_private(experts, rounds, budget):
+    p = calibrate(experts, horizon=rounds, budget=budget)
+    assert p.private
+    assert p.noise_scale == 0.0
+    g = guarantee(experts, p, budget=budget)
+    assert (g.epsilon, g.delta, g.delta_at(0.0), g.epsilon_at(0.0)) == (0.0, 0.0, 0.0, 0.0)
+    assert g.certified
+    assert PrefixHedgeParameters.from_dict(p.to_dict()) == p
+
+
+def test_records_are_exact():
+    for budget, method in ((BUDGET, "tree"), (None, None), (dpoco.Budget(0.01, 1e-9), None)):
+        p = calibrate(6, horizon=50, budget=budget, sum_method=method)
+        assert PrefixHedgeParameters.from_dict(p.to_dict()) == p
+        g = guarantee(6, p)
+        assert dpoco.Guarantee.from_json(g.to_json()) == g
+    with pytest.raises(dpoco.StateError):
+        PrefixHedgeParameters.from_dict({**p.to_dict(), "noise_scale": -1.0})
+    with pytest.raises(dpoco.StateError):
+        PrefixHedgeParameters.from_dict({**p.to_dict(), "mu": "inf"})
+
+
+def test_bad_arguments():
+    for wrong in (
+        dict(horizon=None),
+        dict(horizon=0),
+        dict(calibration="paper"),
+        dict(sum_method="sum"),
+        dict(learning_rate=0.0),
+        dict(learning_rate=-1.0),
+        dict(sum_method="toeplitz", horizon=10**6),
+    ):
+        with pytest.raises(ValueError, match=f"^{next(iter(wrong))}|^method"):
+            calibrate(3, **{"horizon": 10, "budget": BUDGET, **wrong})
+    for experts in (0, 2**32 + 1):
+        with pytest.raises(ValueError, match="experts"):
+            calibrate(experts, horizon=10, budget=None)
+    with pytest.raises(TypeError):
+        calibrate(2.0, horizon=10, budget=None)
+    for impossible in (dpoco.Budget(1.0, 0.0), dpoco.Budget(1.0, 1e-18)):
+        with pytest.raises(dpoco.CalibrationError):
+            calibrate(10, horizon=1000, budget=impossible)
+    with pytest.raises(ValueError, match="experts"):
+        guarantee(4, calibrate(5, horizon=10, budget=BUDGET))
+
+
+def test_seeded_noise_is_not_certified():
+    g = guarantee(5, calibrate(5, horizon=10, budget=BUDGET), seeded=True)
+    assert not g.certified
+    assert any("SEEDED" in condition for condition in g.conditions)
+
+
+def test_auto_changes_the_sum_only_for_a_clear_gain():
+    chosen = [calibrate(10, horizon=t, budget=BUDGET).sum_method for t in (2, 5, 100, 10**4, 10**6)]
+    assert set(chosen[2:]) == {"blt"}
+    assert prefix_hedge.calibrate(10, horizon=100, budget=BUDGET, sum_method="auto") == calibrate(
+        10, horizon=100, budget=BUDGET
+    )

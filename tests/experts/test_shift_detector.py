@@ -1,0 +1,368 @@
+"""The shift detector: constants, detection, regret claims, protocol, state."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.accounting import shift_detector as accountant
+from dpoco.experts import EpochSelector, ShiftDetector, ShiftDetectorParameters
+from dpoco.random import Source
+
+PURE = dpoco.Budget(1.0, 0.0)
+
+
+def make(n, *, seed=1, **options):
+    return ShiftDetector(
+        n, **{"horizon": 100, "budget": PURE, **options}, source=Source.seeded(seed)
+    )
+
+
+def shifting(n, rounds, shifts, gap, seed):
+    """Bernoulli losses of mean 1/2; in turn another expert is better by `gap`."""
+    rng = np.random.default_rng(seed)
+    means = np.full((rounds, n), 0.5)
+    for k, part in enumerate(np.array_split(np.arange(rounds), shifts + 1)):
+        means[part, k % n] -= gap
+    return (rng.random((rounds, n)) < means).astype(float), means.argmin(axis=1)
+
+
+def test_constants():
+    p = accountant.calibrate(10, horizon=10**5, budget=PURE)
+    want = {
+        "threshold_noise_scale": 19.94739,
+        "query_noise_scale": 5.003299,
+        "threshold": 79.52720,
+        "log_windows": 20.50012,
+        "log_selection": 9.517825,
+        "selection_scale": 4.0,
+    }
+    for name, value in want.items():
+        assert math.isclose(getattr(p, name), value, rel_tol=1e-6)
+    assert math.isclose(2.0 / p.threshold_noise_scale, 0.1002637, rel_tol=1e-6)
+    assert math.isclose(2.0 / p.query_noise_scale, 0.3997363, rel_tol=1e-6)
+    offsets, slopes = p.window_lines()
+    assert len(offsets) == len(slopes) == 10
+    assert math.isclose(offsets[0], 3.2015717, rel_tol=1e-6)
+    assert math.isclose(slopes[0], 3.2015717, rel_tol=1e-6)
+    assert math.isclose(p.bias(1024), 0.1735223, rel_tol=1e-6)
+    assert math.isclose(p.bias(16384), 0.0364095, rel_tol=1e-6)
+    assert p.bias(0) == 1.0
+
+
+def test_guarantees():
+    for calibration in ("tight", "corrected"):
+        for share in (0.2, 0.5, 0.9, 1.0):
+            p = accountant.calibrate(
+                5, horizon=1000, budget=PURE, calibration=calibration, select_share=share
+            )
+            g = accountant.guarantee(5, p, budget=PURE)
+            assert 1.0 - 1e-12 < g.epsilon <= 1.0
+            assert g.delta == 0.0
+            assert g.certified
+            assert p.detects == (share < 1.0)
+            assert math.isclose(2.0 / p.selection_scale, share, rel_tol=1e-12)
+    paper = accountant.calibrate(5, horizon=1000, budget=PURE, calibration="paper")
+    g = accountant.guarantee(5, paper)
+    assert math.isclose(g.epsilon, 1.25, rel_tol=1e-12)
+    assert math.isclose(g.claimed[0], 1.0, rel_tol=1e-12)
+    assert "1.25 times" in " ".join(g.conditions)
+    assert math.isclose(paper.threshold_noise_scale, 4.0)
+    assert math.isclose(paper.query_noise_scale, 8.0)
+    assert g.regret_bound is None
+    learner = make(5, horizon=1000, calibration="paper")
+    assert math.isclose(learner.guarantee.epsilon, 1.25, rel_tol=1e-12)
+    with pytest.raises(dpoco.BudgetExceeded):
+        make(5, horizon=1000, parameters=paper)
+    with pytest.raises(ValueError, match="experts"):
+        accountant.guarantee(6, paper)
+
+
+def test_published_thresholds():
+    beta = 1e-5
+    p = accountant.calibrate(10, horizon=10**5, budget=PURE, calibration="paper", false_alarm=beta)
+    log_queries = math.log(10 * 10**5 / beta)
+    alpha = 16.0 * (2.0 * math.log(10**5) + math.log(2.0 / beta))
+    assert abs(16.0 * log_queries - 405.0) < 1.0
+    assert abs(alpha - 563.0) < 1.0
+    assert math.isclose(p.threshold, 16.0 * log_queries + alpha + 1.0)
+    offsets, slopes = p.window_lines()
+    for w in (1.0, 16.0, 4.0**5):
+        allowed = min(a + s * w for a, s in zip(offsets, slopes, strict=True))
+        assert math.isclose(allowed, 9.0 * math.sqrt(w * log_queries))
+    assert p.bias(0) == p.bias(64) == 0.0
+
+
+def test_the_guarantee_trusts_no_derived_field():
+    p = accountant.calibrate(5, horizon=1000, budget=PURE)
+    lying = dataclasses.replace(p, selection_scale=1.0, regret_bound=0.0, regret_terms={})
+    g = accountant.guarantee(5, lying)
+    assert math.isclose(g.epsilon, 2.5)
+    assert g.regret_bound > 100.0
+    eager = dataclasses.replace(p, threshold=0.0, regret_bound=0.0)
+    assert accountant.guarantee(5, eager).regret_bound is None
+    assert math.isclose(accountant.guarantee(5, eager).epsilon, 1.0)
+    assert ShiftDetectorParameters.from_dict(p.to_dict()) == p
+    endless = accountant.calibrate(5, horizon=None, budget=PURE, calibration="paper")
+    assert ShiftDetectorParameters.from_dict(endless.to_dict()) == endless  # an infinite bound
+    for wrong in ({"windows": "all"}, {"detects": 1}, {"first": 5}, {"threshold_scale": 0.0}):
+        with pytest.raises(dpoco.StateError):
+            ShiftDetectorParameters.from_dict({**p.to_dict(), **wrong})
+
+
+def test_changes_are_found_and_nothing_else_is():
+    false, late = 0, 0
+    for seed in range(100):
+        rows = np.random.default_rng(seed).random((4000, 5))
+        false += len(make(5, horizon=4000, seed=seed).run(rows) and make_alarms(5, rows, seed)) > 0
+    for seed in range(40):
+        rng = np.random.default_rng(1000 + seed)
+        means = np.full((4000, 5), 0.95)
+        means[:2000, 0] = means[2000:, 1] = 0.05
+        alarms = make_alarms(5, (rng.random((4000, 5)) < means).astype(float), seed)
+        late += not any(2000 <= t < 2500 for t in alarms)
+    assert false <= 10
+    assert late <= 2
+
+
+def make_alarms(n, rows, seed, **options):
+    learner = make(n, horizon=len(rows), seed=seed, **options)
+    learner.run(rows)
+    return learner.alarms.tolist()
+
+
+@pytest.mark.parametrize("windows", ["tangent", "dyadic"])
+@pytest.mark.parametrize("calibration", ["tight", "corrected"])
+def test_it_follows_where_the_selector_does_not(windows, calibration):
+    rows, best = shifting(4, 20_000, 3, 0.4, 5)
+    learner = make(4, horizon=20_000, windows=windows, calibration=calibration, expected_shifts=3)
+    trace = learner.run(rows)
+    assert 2 <= len(learner.alarms) <= 3
+    stuck = EpochSelector(4, horizon=20_000, budget=PURE, source=Source.seeded(1)).run(rows)
+    assert trace.regret(best)[-1] < 0.7 * stuck.regret(best)[-1]
+    # An expert that is best in the mirror image is the worst: an argmax would end up there.
+    flipped = make(4, horizon=20_000, windows=windows).run(1.0 - rows)
+    assert np.mean(flipped.decisions[100:] == best[100:]) < 0.3
+
+
+def test_regret_bounds_hold():
+    budget = dpoco.Budget(4.0, 0.0)
+    for shifts, gap, windows, calibration in (
+        (0, 0.1, "tangent", "tight"),
+        (1, 0.4, "tangent", "tight"),
+        (2, 0.4, "tangent", "corrected"),
+        (1, 0.4, "dyadic", "tight"),
+    ):
+        options = {"windows": windows, "calibration": calibration, "expected_shifts": shifts}
+        p = accountant.calibrate(3, horizon=30_000, budget=budget, **options)
+        bound = accountant.regret_bound(3, p, switches=shifts)
+        assert bound == p.regret_bound
+        assert p.regret_scope == "shifting"
+        regrets = []
+        for seed in range(5):
+            rows, best = shifting(3, 30_000, shifts, gap, seed)
+            learner = make(3, horizon=30_000, budget=budget, seed=seed, **options)
+            regrets.append(learner.run(rows).regret(best)[-1])
+        assert max(regrets) <= bound
+        if windows == "tangent":
+            assert bound < 0.6 * 30_000
+    bounds = [accountant.regret_bound(3, p, switches=s) for s in range(4)]
+    assert bounds == sorted(bounds)
+
+
+def test_false_alarm_claims_are_computed_from_what_is_in_use():
+    from dpoco.accounting._experts.detector_regret import false_alarm_probability
+
+    for calibration in ("tight", "corrected"):
+        for windows in ("tangent", "dyadic"):
+            p = accountant.calibrate(
+                7, horizon=5000, budget=PURE, calibration=calibration, windows=windows
+            )
+            assert 0.02 < false_alarm_probability(p, 5000) <= 0.05 * (1.0 + 1e-9)
+            eager = dataclasses.replace(p, threshold_scale=0.7)
+            assert false_alarm_probability(eager, 5000) > 0.2
+            assert accountant.regret_bound(7, eager) == math.inf
+    slow = accountant.calibrate(7, horizon=5000, budget=PURE, expected_shifts=9)
+    assert slow.log_selection > p.log_selection
+    assert math.isclose(slow.log_selection - p.log_selection, math.log(10.0))
+
+
+def test_the_certificate_of_silence():
+    """Without an alarm no window loses more than its allowances, threshold and noise."""
+    rows, _ = shifting(3, 3000, 2, 0.2, 0)
+    learner = make(3, horizon=3000, budget=None)
+    played = learner.run(rows).decisions
+    p, alarms = learner.parameters, learner.alarms
+    offsets, slopes = map(np.array, p.window_lines())
+    starts = [0, *(alarms + 1).tolist()]
+    for start, end in zip(starts, [*alarms.tolist(), 2999], strict=True):
+        local = np.arange(1, end - start + 1)
+        g = np.array([p.bias((1 << (int(n).bit_length() - 1)) // 2) for n in local])
+        part = slice(start, end)
+        lost = rows[np.arange(start, end), played[part]][:, None] - rows[part] - g[:, None]
+        total = np.vstack([np.zeros((1, 3)), np.cumsum(lost, axis=0)])
+        for u in range(0, end - start, 97):
+            w = np.arange(1, end - start - u + 1)
+            allowed = np.min(offsets[:, None] + slopes[:, None] * w, axis=0)
+            assert np.all(total[u + 1 :] - total[u] <= allowed[:, None] + 1e-9)
+
+
+def test_short_streams_and_one_expert():
+    for horizon in (1, 2, 3, 4, 5):
+        learner = make(3, horizon=horizon)
+        assert learner.parameters.detects == (horizon >= 4)
+        assert learner.guarantee.epsilon == (0.0 if horizon == 1 else 1.0)
+        trace = learner.run(np.random.default_rng(0).random((horizon, 3)))
+        assert len(trace) == horizon
+        with pytest.raises(dpoco.HorizonExceeded):
+            learner.decide()
+    alone = make(1)
+    assert alone.run(np.full((100, 1), np.nan)).decisions.tolist() == [0] * 100
+    assert alone.guarantee.epsilon == 0.0
+    assert alone.guarantee.regret_bound == 0.0
+    assert alone._engine.variates_drawn() == [0] * 6
+    assert alone.alarms.tolist() == []
+
+
+def test_arguments():
+    for wrong in (
+        {"false_alarm": 0.0}, {"false_alarm": 1.0}, {"select_share": 0.0}, {"select_share": 1.1},
+        {"windows": "all"}, {"threshold_scale": 0.0}, {"threshold_scale": 1.5}, {"first": 3},
+        {"expected_shifts": -1}, {"nominal_horizon": 0}, {"calibration": "best"}, {"horizon": 0},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            make(3, **wrong)
+    for wrong in ({"expected_shifts": 1.0}, {"first": "a"}, {"budget": 1.0}):
+        with pytest.raises(TypeError, match=next(iter(wrong))):
+            make(3, **wrong)
+    for horizon in (None, 5000):
+        with pytest.raises(ValueError, match="naive"):
+            make(3, horizon=horizon, windows="naive")
+    with pytest.warns(UserWarning, match="is taken as 99"):
+        many = make(3, expected_shifts=1000)
+    assert ShiftDetector._from_bytes(many._to_bytes()).parameters == many.parameters
+    assert make(3, expected_shifts=np.int64(2), first=np.int64(1)).decide() == 1
+    with pytest.raises(ValueError, match="contradicts"):
+        make(3, parameters=make(3).parameters, windows="dyadic")
+
+
+def test_an_endless_stream():
+    learner = make(3, horizon=None, nominal_horizon=2000)
+    twin = accountant.calibrate(3, horizon=2000, budget=PURE)
+    assert learner.parameters.threshold == twin.threshold
+    assert learner.parameters.query_noise_scale == twin.query_noise_scale
+    assert learner.guarantee.horizon == 10**12
+    assert learner.guarantee.epsilon == 1.0
+    learner.run(np.random.default_rng(0).random((5000, 3)))
+    assert learner.round == 5000
+    assert make(3, horizon=None).parameters.nominal_horizon == 10**6
+
+
+CONFIGURATIONS = [
+    {},
+    {"windows": "dyadic", "horizon": None},
+    {"windows": "naive", "calibration": "corrected"},
+    {"select_share": 1.0},
+    {"budget": None},
+]
+
+
+def hard(index, rounds=60):
+    """A learner that raises alarms early and often, and losses for it."""
+    options = {"horizon": rounds, "budget": dpoco.Budget(50.0, 0.0), **CONFIGURATIONS[index]}
+    p = accountant.calibrate(3, **options)
+    p = dataclasses.replace(p, threshold=0.5, log_windows=0.2, log_selection=0.05)
+    rows = np.random.default_rng(index).random((rounds, 3))
+    return (lambda: make(3, parameters=p, **{**options, "budget": None})), rows
+
+
+@pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
+def test_resume_is_exact_at_every_round(index, tmp_path):
+    build, rows = hard(index)
+    whole, learner, loop = build(), build(), build()
+    want = whole.run(rows).decisions
+    if index != 3:
+        assert len(whole.alarms) > 2
+    for t in range(len(rows)):
+        learner.save(tmp_path / "s")
+        learner = dpoco.load(tmp_path / "s")
+        assert learner.round == t
+        assert learner.guarantee == loop.guarantee
+        assert repr(learner) == repr(loop)
+        assert learner.run(rows[t : t + 1]).decisions[0] == want[t] == loop.decide()
+        loop.observe(rows[t])
+        assert learner.alarms.tolist() == [a for a in whole.alarms if a <= t]
+    assert learner._engine.state() == whole._engine.state() == loop._engine.state()
+
+
+@pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
+def test_damaged_states_are_refused_or_harmless(index):
+    build, rows = hard(index)
+    learner = build()
+    learner.run(rows[:40])
+    state = learner._engine.state()
+    for body in (state[:-8], state + bytes(8), b"", state[: len(state) // 2]):
+        with pytest.raises(dpoco.StateError):
+            build()._engine.restore(body)
+    alarms = len(learner.alarms)
+    # round, decision, violations, source (5 words of key and stream, 6 positions), alarms
+    at = state.index(alarms.to_bytes(8, "little") + b"".join(
+        int(a).to_bytes(8, "little") for a in learner.alarms))  # fmt: skip
+    changes = [(0, (39).to_bytes(8, "little")), (8, (3).to_bytes(8, "little"))]
+    if alarms > 1:
+        changes += [(at + 8, (41).to_bytes(8, "little")), (at + 16, (0).to_bytes(8, "little"))]
+        changes += [(len(state) - 8, np.float64(np.nan).tobytes())]
+        changes += [(len(state) - 16, (0).to_bytes(8, "little"))]
+    for where, value in changes:
+        with pytest.raises(dpoco.StateError):
+            build()._engine.restore(state[:where] + value + state[where + 8 :])
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        broken = bytearray(state)
+        for where in rng.integers(0, len(state), 3):
+            broken[where] = rng.integers(256)
+        twin = build()
+        try:
+            twin._engine.restore(bytes(broken))
+        except dpoco.StateError:
+            continue
+        twin.run(rows[twin.round :])
+
+
+def test_protocol_and_copies():
+    learner = make(3)
+    rows = np.random.default_rng(0).random((100, 3))
+    with pytest.raises(dpoco.RoundOrderError):
+        learner.observe(rows[0])
+    learner.decide()
+    with pytest.raises(ValueError, match="shape"):
+        learner.observe(rows[0, :2])
+    learner.observe(rows[0])
+    with pytest.raises(dpoco.RoundOrderError):
+        learner.observe(rows[0])
+    with pytest.raises(dpoco.StateError, match="clone"):
+        copy.deepcopy(learner)
+    thawed = pickle.loads(pickle.dumps(learner))
+    for use in (thawed.decide, lambda: thawed.alarms):
+        with pytest.raises(dpoco.StateError, match="resume"):
+            use()
+    thawed.resume()
+    assert np.array_equal(thawed.run(rows[1:]).decisions, learner.run(rows[1:]).decisions)
+    assert learner.clone().round == 0
+    scaled = make(3, loss_range=(-2.0, 2.0))
+    again = make(3)
+    assert np.array_equal(
+        scaled.run(4.0 * np.round(rows) - 2.0).decisions, again.run(np.round(rows)).decisions
+    )
+    assert math.isclose(scaled.guarantee.regret_bound, 4.0 * again.guarantee.regret_bound)
+    messy = np.where(rows > 0.9, np.nan, np.where(rows < 0.1, 7.0, rows))
+    clean = np.where(rows > 0.9, 0.0, np.where(rows < 0.1, 1.0, rows))
+    assert np.array_equal(make(3).run(messy).decisions, make(3).run(clean).decisions)
+    with pytest.raises(ValueError, match="round"):
+        make(3, on_violation="raise").run(messy)

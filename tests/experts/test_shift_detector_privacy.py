@@ -1,0 +1,163 @@
+"""The whole shift detector by exact enumeration: what one round can change, and planted errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpoco
+from dpoco.accounting import shift_detector as accountant
+from dpoco.experts import EpochSelector, ShiftDetector
+from dpoco.random import Source
+
+spec = importlib.util.spec_from_file_location(
+    "detector_reference", Path(__file__).with_name("detector_reference.py")
+)
+reference = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(reference)
+
+PURE = dpoco.Budget(1.0, 0.0)
+# Without allowances and with a low threshold alarms are common: the hardest case.
+BARE = {"log_windows": 0.0, "log_selection": None}
+
+
+def parameters(rounds=4, **changes):
+    p = accountant.calibrate(2, horizon=rounds, budget=PURE, first=0)
+    return dataclasses.replace(p, **changes)
+
+
+def epsilon(p):
+    return accountant.guarantee(2, p).epsilon
+
+
+SPLITS = [(4.0, 4.0, 4.0), (2.5, 20.0, 20.0), (40.0, 2.2, 40.0), (40.0, 40.0, 2.2)]
+
+
+def with_scales(split, rounds=4, **changes):
+    selection, threshold, query = split
+    return parameters(
+        rounds,
+        selection_scale=selection,
+        threshold_noise_scale=threshold,
+        query_noise_scale=query,
+        **{**BARE, **changes},
+    )
+
+
+@pytest.mark.parametrize("rounds", [4, 5])
+def test_calibrated_parameters_keep_to_the_budget_on_all_small_streams(rounds):
+    p = parameters(rounds)
+    assert 0.4 < reference.worst_log_ratio(p, rounds) <= 1.0
+    bare = parameters(rounds, threshold=1.0, **BARE)
+    assert 0.6 < reference.worst_log_ratio(bare, rounds) <= 1.0
+
+
+@pytest.mark.parametrize("threshold", [-3.0, 0.0, 3.0])
+@pytest.mark.parametrize("split", SPLITS)
+def test_every_split_keeps_to_its_epsilon(split, threshold):
+    p = with_scales(split, threshold=threshold)
+    total = 2.0 / split[0] + 2.0 / split[1] + 2.0 / split[2]
+    assert math.isclose(epsilon(p), total, rel_tol=1e-12)
+    assert 0.5 * total < reference.worst_log_ratio(p) <= total
+
+
+@pytest.mark.parametrize("windows", ["dyadic", "naive"])
+def test_windows_have_no_influence(windows):
+    p = with_scales(SPLITS[0], threshold=1.0, windows=windows)
+    assert reference.worst_log_ratio(p) <= epsilon(p)
+
+
+def test_a_restart_in_the_round_of_the_alarm_is_caught():
+    """It feeds that round into two instances."""
+    p = with_scales((40.0, 40.0, 2.2), threshold=3.0)
+    assert reference.worst_log_ratio(p, restart_at_the_alarm=True) > 1.3 * epsilon(p)
+
+
+def test_a_selection_with_half_the_noise_is_caught():
+    p = with_scales((1.25, 20.0, 20.0), threshold=3.0)
+    assert reference.worst_log_ratio(p) > 1.5 * epsilon(with_scales((2.5, 20.0, 20.0)))
+
+
+def transcripts(p, losses, runs):
+    seen = Counter()
+    for seed in range(runs):
+        learner = ShiftDetector(
+            2, horizon=p.horizon, budget=None, parameters=p, source=Source.seeded(seed)
+        )
+        played = learner.run(losses).decisions
+        seen[tuple(played.tolist()), tuple(learner.alarms.tolist())] += 1
+    return seen
+
+
+def test_the_compiled_detector_has_the_enumerated_law():
+    losses = np.array([[1.0, 0.0], [0.3, 1.0], [0.0, 0.6], [1.0, 0.0], [0.2, 0.1]])
+    p = with_scales((1.0, 1.0, 0.7), rounds=5, threshold=1.0, log_windows=0.02, log_selection=0.02)
+    runs = 15_000
+    seen = transcripts(p, losses, runs)
+
+    def pvalue(law):
+        assert abs(sum(law.values()) - 1.0) < 1e-9
+        if not set(seen) <= {key for key, chance in law.items() if chance > 0.0}:
+            return 0.0
+        big = [key for key, chance in law.items() if runs * chance >= 5.0]
+        counts = np.array([seen[key] for key in big])
+        wants = np.array([runs * law[key] for key in big])
+        rest = max(runs - wants.sum(), 1e-9)
+        return stats.chisquare([*counts, runs - counts.sum()], [*wants, rest]).pvalue
+
+    assert len({alarms for _, alarms in seen}) >= 6
+    assert pvalue(reference.transcript_law(losses, p)) > 1e-6
+    assert pvalue(reference.transcript_law(losses, p, restart_at_the_alarm=True)) < 1e-6
+    for name in ("selection_scale", "threshold_noise_scale", "query_noise_scale"):
+        wrong = dataclasses.replace(p, **{name: 0.8 * getattr(p, name)})
+        assert pvalue(reference.transcript_law(losses, wrong)) < 1e-6
+
+
+@pytest.mark.parametrize("noise", ["exponential", "gumbel", "laplace"])
+def test_the_compiled_selector_has_the_law_of_noisy_argmins(noise):
+    """Rounds 2 and 3 play a selection from round 1, rounds 4 to 7 one from rounds 2 and 3."""
+    losses = np.array([[1.0, 0.0], [0.0, 0.7], [0.2, 1.0], [0.5, 0.5], [0.0, 0.0]])
+    budget = dpoco.Budget(2.0, 0.0)
+    seen = Counter()
+    for seed in range(10_000):
+        learner = EpochSelector(
+            2, horizon=5, budget=budget, selection=noise, first=1, source=Source.seeded(seed)
+        )
+        seen[tuple(learner.run(losses).decisions.tolist())] += 1
+    second = reference.selection_law([1.0, 0.0], noise, 1.0)
+    fourth = reference.selection_law([0.2, 1.7], noise, 1.0)
+    keys = [(1, i, i, j, j) for i in (0, 1) for j in (0, 1)]
+    assert set(seen) == set(keys)
+    counts = [seen[key] for key in keys]
+    want = np.array([second[i] * fourth[j] for i in (0, 1) for j in (0, 1)])
+    assert stats.chisquare(counts, 10_000 * want).pvalue > 1e-6
+    wrong = reference.selection_law([0.2, 1.7], noise, 0.85)
+    want = np.array([second[i] * wrong[j] for i in (0, 1) for j in (0, 1)])
+    assert stats.chisquare(counts, 10_000 * want).pvalue < 1e-6
+
+
+def test_draws_depend_on_the_published_only():
+    """One for every instance and every test, two for every selection: alarms tell their number."""
+    rng = np.random.default_rng(0)
+    alarm_counts = set()
+    for seed in range(60):
+        rounds = int(rng.integers(4, 30))
+        p = with_scales((1.0, 1.0, 0.7), rounds=rounds, threshold=1.0)
+        source = Source.seeded(seed)
+        learner = ShiftDetector(2, horizon=rounds, budget=None, parameters=p, source=source)
+        learner.run(rng.integers(0, 2, size=(rounds, 2)).astype(float))
+        ends = [*(learner.alarms + 1).tolist(), rounds]
+        lengths = np.diff([0, *ends]).tolist()
+        selections = sum(length.bit_length() - 1 for length in lengths)
+        drawn = learner._engine.variates_drawn()
+        exponentials = len(lengths) + (rounds - 1) + 2 * selections
+        assert drawn == [0, 0, 0, exponentials, 0, 0]
+        alarm_counts.add(len(lengths))
+    assert len(alarm_counts) > 5

@@ -1,0 +1,247 @@
+"""Exact divergences of the compiled tracker on neighbouring streams stay within its accounting."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpoco.accounting import oblivious_tracker
+from dpoco.accounting._experts.tracker_moments import Tracker, pure_bound, tracker_moments
+from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
+from dpoco.experts import ObliviousTracker
+from dpoco.random import Source
+
+_spec = importlib.util.spec_from_file_location(
+    "tracker_reference", Path(__file__).with_name("tracker_reference.py")
+)
+reference = importlib.util.module_from_spec(_spec)
+sys.modules["tracker_reference"] = reference  # dataclasses look their module up
+_spec.loader.exec_module(reference)
+Setting = reference.Setting
+
+ORDERS = np.array([1.05, 2.0, 8.0, 64.0])
+SETTINGS = [
+    Setting(2, 6, share_rate=0.2, rate=0.5, forced=0.3),
+    Setting(2, 6, share_rate=0.2, rate=0.5, forced=1.0),
+    Setting(2, 7, share_rate=0.1, rate=1.0, forced=0.2, batch=2),
+    Setting(2, 6, share_rate=0.0, rate=0.3, forced=0.5),
+    Setting(2, 6, share_rate=0.5, rate=0.7, forced=0.2),
+    Setting(3, 5, share_rate=0.2, rate=0.5, forced=0.3),
+    Setting(3, 5, prior="at_most", switches=2, rate=0.5, forced=0.3),
+    Setting(2, 6, prior="at_most", switches=1, rate=1.0, forced=0.1, batch=2),
+    Setting(2, 6, prior="at_most", switches=0, rate=0.4, forced=1.0),
+    Setting(2, 6, share_rate=0.1, rate=0.5, forced=0.3, cap=1),
+    Setting(2, 6, share_rate=0.1, rate=0.5, forced=1.0, cap=2),
+    Setting(2, 5, share_rate=0.1, rate=0.5, forced=0.3, batch=3),
+    Setting(2, 5, share_rate=0.1, rate=0.5, forced=0.3, batch=5),
+]
+
+
+def parameters(setting, **changed):
+    fields = {
+        "experts": setting.experts,
+        "horizon": setting.rounds,
+        "switches": setting.switches,
+        "prior": setting.prior,
+        "learning_rate": setting.rate,
+        "forced_switch": setting.forced,
+        "batch": setting.batch,
+        "share_rate": setting.share_rate,
+        "max_resamples": setting.cap,
+        "calibration": "tight",
+        "private": True,
+        "regret_bound": 0.0,
+        "regret_terms": {},
+    }
+    return ObliviousTrackerParameters(**{**fields, **changed})
+
+
+def tracker_of(setting, **changed):
+    p = parameters(setting, **changed)
+    return Tracker(*(getattr(p, name) for name in Tracker._fields))
+
+
+def neighbours(setting, count, seed=0):
+    """Pairs of streams of zeros and ones that differ in one round, wholly turned round."""
+    rng = np.random.default_rng(seed)
+    for k in range(count):
+        # Zeros keep the weights even, ones make draws frequent.
+        base = (rng.random((setting.rounds, setting.experts)) < (0.0, 1.0, 0.9, 0.4)[k % 4]) * 1.0
+        s = k // 2 % max(setting.rounds - 1, 1)
+        base[s] = np.arange(setting.experts) % 2 if k % 3 else 1.0
+        other = base.copy()
+        other[s] = 1.0 - base[s]
+        yield base, other
+
+
+def pair_of_laws(setting, pair):
+    first, second = (reference.compiled_extended_law(setting, losses) for losses in pair)
+    index = {key(p, f): x for p, f, x in zip(*second, strict=True)}
+    p, q = [], []
+    for path, flags, chance in zip(*first, strict=True):
+        p.append(chance)
+        q.append(index[key(path, flags)])
+    assert len(index) == len(p)
+    return np.array(p), np.array(q)
+
+
+def key(path, flags):
+    return (*path, *flags)
+
+
+def log_moments(p, q, orders):
+    """Logarithm of the sum of p^a q^(1 - a)."""
+    alive = p > 0.0
+    lp, lq = np.log(p[alive]), np.log(q[alive])
+    terms = orders[:, None] * lp + (1.0 - orders[:, None]) * lq
+    return np.logaddexp.reduce(terms, axis=1)
+
+
+def measured(setting, count=12):
+    """Largest log moments and largest log-likelihood ratio over pairs, in both directions."""
+    moments, ratio, pairs = np.zeros(len(ORDERS)), 0.0, []
+    for pair in neighbours(setting, count):
+        p, q = pair_of_laws(setting, pair)
+        assert p.sum() == pytest.approx(1.0, abs=1e-12)
+        pairs += [(p, q), (q, p)]
+        for a, b in ((p, q), (q, p)):
+            moments = np.maximum(moments, log_moments(a, b, ORDERS))
+            alive = a > 0.0
+            ratio = max(ratio, float(np.max(np.log(a[alive] / b[alive]))))
+    return moments, ratio, pairs
+
+
+def identify(setting):
+    kind = f"{setting.prior}{setting.switches}-{setting.share_rate}"
+    rest = f"N{setting.experts}T{setting.rounds}B{setting.batch}"
+    return f"{kind}-{rest}-p{setting.forced}-eta{setting.rate}-cap{setting.cap}"
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=identify)
+def test_divergences_of_the_compiled_learner_stay_within_the_accounting(setting):
+    moments, ratio, pairs = measured(setting)
+    tracker = tracker_of(setting)
+    allowed, pure = tracker_moments(tracker, ORDERS), pure_bound(tracker)
+    assert np.all(moments <= allowed * (1.0 + 1e-9) + 1e-13)
+    assert ratio <= pure * (1.0 + 1e-9) + 1e-13
+    if setting.batch >= setting.rounds:
+        assert ratio == 0.0
+        return
+    assert ratio > 0.3 * pure  # so a bound that is far too small would be seen
+    # The public statement: delta at some epsilons, against the exact one.
+    guarantee = oblivious_tracker.guarantee(setting.experts, parameters(setting))
+    for epsilon in (0.1, 0.5 * pure, 0.9 * pure):
+        exact = max(np.maximum(p - math.exp(epsilon) * q, 0.0).sum() for p, q in pairs)
+        assert exact <= guarantee.delta_at(epsilon) * (1.0 + 1e-9) + 1e-13
+
+
+@pytest.mark.parametrize("setting", [SETTINGS[0], SETTINGS[1], SETTINGS[3], SETTINGS[8]])
+def test_the_accounting_is_nearly_tight(setting):
+    """With two experts: coins, draws and forgetting are worst at the same time."""
+    moments, _, _ = measured(setting)
+    share = moments / tracker_moments(tracker_of(setting), ORDERS)
+    assert share[0] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong"),
+    [
+        # The sensitivity counted half.
+        (SETTINGS[0], {"learning_rate": 0.25}),
+        (SETTINGS[1], {"learning_rate": 0.25}),
+        (SETTINGS[7], {"learning_rate": 0.5}),
+        # Fewer forced draws than accounted for.
+        (SETTINGS[0].but(forced=0.02), {"forced_switch": 0.3}),
+        (SETTINGS[7].but(forced=0.005), {"forced_switch": 0.3}),
+        # A prior that forgets less.
+        (SETTINGS[1].but(share_rate=0.02), {"share_rate": 0.4}),
+        # A stream twice as long, a cap that is not kept.
+        (SETTINGS[8], {"horizon": 3}),
+        (SETTINGS[10].but(cap=5), {"max_resamples": 1}),
+    ],
+)
+def test_planted_errors_are_seen(setting, wrong):
+    moments, _, _ = measured(setting, 12)
+    tracker = tracker_of(setting, **wrong)
+    assert np.any(moments > 1.02 * tracker_moments(tracker, ORDERS))
+    right = tracker_of(setting)
+    assert np.all(moments <= tracker_moments(right, ORDERS) * (1.0 + 1e-9))
+
+
+# ---- replay: one tape, two streams --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        Setting(4, 60, share_rate=0.1, rate=0.5, forced=0.1, batch=2),
+        Setting(4, 60, share_rate=0.0, rate=0.5, forced=0.1),
+        Setting(4, 60, share_rate=0.1, rate=0.5, forced=1.0, batch=7),
+        Setting(4, 60, prior="at_most", switches=5, rate=0.5, forced=0.1),
+        Setting(4, 60, prior="at_most", switches=5, rate=0.5, forced=0.1, cap=4),
+        Setting(1, 60, share_rate=0.0, rate=0.5, forced=0.1),
+    ],
+    ids=identify,
+)
+def test_variates_are_a_function_of_what_is_released(setting):
+    """While two worlds agree on experts and flags, they have used the same randomness."""
+    agreed = parted = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        base = rng.random((setting.rounds, setting.experts))
+        other = base.copy()
+        s = int(rng.integers(setting.rounds - 1))
+        other[s] = (1.0 - base[s], np.nan, 1e300, -1.0)[seed % 4]
+        worlds = [
+            ObliviousTracker(
+                setting.experts,
+                horizon=setting.rounds,
+                budget=None,
+                parameters=parameters(setting),
+                source=Source.seeded(seed),
+            )
+            for _ in range(2)
+        ]
+        for t in range(setting.rounds):
+            released = [(each.decide(), each.resamples) for each in worlds]
+            if released[0] != released[1]:
+                assert t > s
+                parted += 1
+                break
+            used = [each._engine.variates_drawn() for each in worlds]
+            assert used[0] == used[1]
+            agreed += t > s
+            for each, losses in zip(worlds, (base, other), strict=True):
+                each.observe(losses[t])
+    assert agreed > 50
+    assert (parted > 0) == (setting.experts > 1)
+
+
+def test_variates_are_those_of_coins_steps_and_races():
+    """Counted: a coin per batch, one variate per step of the prior and one more if it moves."""
+    setting = Setting(5, 200, prior="at_most", switches=6, rate=0.3, forced=0.2, batch=3)
+    learner = ObliviousTracker(
+        5, horizon=200, budget=None, parameters=parameters(setting), source=Source.seeded(1)
+    )
+    losses = np.random.default_rng(2).random((200, 5))
+    expected_uniforms, races = 1, 0  # the start
+    for t in range(200):
+        before, fresh = learner.decide(), learner.resamples
+        learner.observe(losses[t])
+        if t == 199:
+            break
+        drawn = learner.resamples - fresh
+        expected_uniforms += (t + 1) % 3 == 0
+        races += drawn
+        if not drawn:
+            expected_uniforms += 1 + (learner.decide() != before)
+    used = learner._engine.variates_drawn()
+    assert used[1] == expected_uniforms
+    assert used[3] == races * (7 + 5)
+    assert races == learner.resamples > 20
+    assert sum(used) == used[1] + used[3]

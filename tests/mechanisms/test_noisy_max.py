@@ -1,0 +1,292 @@
+"""Noisy max: its law against closed forms, its privacy by quadrature, composition, protocol."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpoco
+from dpoco.accounting import noisy_max as accountant
+from dpoco.mechanisms import NoisyMax, NoisyMaxParameters
+from dpoco.random import Source
+
+PURE = dpoco.Budget(1.0, 0.0)
+NOISES = ("exponential", "gumbel", "laplace")
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(20)
+
+
+def make(n, *, seed=1, **options):
+    return NoisyMax(n, **{"budget": PURE, **options}, source=Source.seeded(seed))
+
+
+def law(noise, scores, scale):
+    """The probabilities to select each score as the largest, by quadrature."""
+    s = np.asarray(scores, dtype=float) / scale
+    if noise == "gumbel":
+        weights = np.exp(s - s.max())
+        return weights / weights.sum()
+    noises = {"exponential": stats.expon, "laplace": stats.laplace}[noise]
+    kinks = np.array([0.0, *(a - b for a in s for b in s)])
+    lowest = 0.0 if noise == "exponential" else -45.0
+    edges = np.unique(np.clip([*kinks, *np.linspace(lowest, 45.0, 31)], lowest, 45.0))
+    half, middle = 0.5 * np.diff(edges)[:, None], 0.5 * (edges[1:] + edges[:-1])[:, None]
+    x, weights = (middle + half * NODES).ravel(), (half * WEIGHTS).ravel()
+    weights *= noises.pdf(x)
+    below = noises.cdf(x[:, None, None] + s[:, None] - s)  # of j's noise x: score of i below j's
+    np.einsum("xjj->xj", below)[...] = 1.0
+    return weights @ below.prod(axis=2)
+
+
+def test_laws_have_their_closed_forms():
+    worse = {"exponential": 0.3032653, "laplace": 0.3790817, "gumbel": 0.3775407}
+    for noise, want in worse.items():
+        assert abs(law(noise, [0.0, -1.0], 2.0)[1] - want) < 1e-7
+    three = law("exponential", [0.0, -1.0, -3.0], 2.0)
+    assert np.allclose(three, [0.63028135, 0.28070945, 0.08900920], atol=1e-8)
+
+
+def frequencies(noise, scores, scale, draws=100_000, **options):
+    parameters = NoisyMaxParameters(
+        candidates=len(scores), horizon=draws, noise=noise, scale=scale, sensitivity=1.0,
+        one_directional=False, largest=options.pop("largest", True), epsilon_each=1.0,
+    )  # fmt: skip
+    best = NoisyMax(
+        len(scores), horizon=draws, budget=None, parameters=parameters, source=Source.seeded(7)
+    )
+    scores = np.array(scores, dtype=float)
+    return np.bincount([best.select(scores) for _ in range(draws)], minlength=len(scores))
+
+
+@pytest.mark.parametrize("noise", [*NOISES, "permute_and_flip"])
+@pytest.mark.parametrize("largest", [True, False])
+def test_draws_follow_the_law(noise, largest):
+    scores = [0.0, -1.0, -3.0]
+    want = law(accountant.law_of(noise), scores, 2.0)
+    signed = scores if largest else [-s for s in scores]
+    counts = frequencies(noise, signed, 2.0, largest=largest)
+    assert stats.chisquare(counts, counts.sum() * want).pvalue > 1e-6
+    # The wrong end, or noise of a scale 5 % off, would not pass.
+    assert stats.chisquare(counts, counts.sum() * want[::-1]).pvalue < 1e-100
+    wrong = law(accountant.law_of(noise), scores, 2.1)
+    assert stats.chisquare(counts, counts.sum() * wrong).pvalue < 1e-6
+
+
+def worst_ratio(noise, scale, size=2, gaps=(0.0, 0.5, 1.0, 2.0, 8.0, 30.0), moves=(-1, 0, 1)):
+    worst = 0.0
+    for base in itertools.product(gaps, repeat=size - 1):
+        scores = np.array([0.0, *base])
+        p = law(noise, scores, scale)
+        for move in itertools.product(moves, repeat=size):
+            q = law(noise, scores + np.array(move), scale)
+            seen = np.minimum(p, q) > 1e-9  # what quadrature resolves
+            worst = max(worst, float(np.max(np.abs(np.log(p[seen] / q[seen])))))
+    return worst
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_privacy_holds_and_is_nearly_tight(noise):
+    gaps = (0.0, 1.0, 8.0)
+    # Scores that move by 1 either way: scale 2 for epsilon 1.
+    worst = worst_ratio(noise, 2.0, gaps=gaps)
+    assert worst <= 1.0 + 1e-6
+    assert worst > (0.8 if noise == "laplace" else 0.96)
+    # Scores that all move the same way: scale 1 for epsilon 1.
+    for moves in ((0, 1), (-1, 0)):
+        assert worst_ratio(noise, 1.0, gaps=gaps, moves=moves) <= 1.0 + 1e-6
+    # The planted error, scale 1 for scores that move either way, spends it twice.
+    assert worst_ratio(noise, 1.0, gaps=gaps) > (1.6 if noise == "laplace" else 1.9)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_privacy_of_three_candidates(noise):
+    worst = worst_ratio(noise, 2.0, 3, gaps=(0.0, 1.0, 8.0))
+    assert 0.8 < worst <= 1.0 + 1e-6
+    assert worst_ratio(noise, 1.9, 3, gaps=(0.0, 8.0)) > worst
+
+
+def test_laplace_noise_is_tight_for_many_candidates():
+    scores, moves = np.zeros(60), np.ones(60)
+    moves[0] = -1.0
+    p, q = law("laplace", scores, 2.0), law("laplace", scores + moves, 2.0)
+    assert 0.93 < math.log(p[0] / q[0]) <= 1.0
+
+
+def lower_bound(scale, draws=150_000):
+    """A 99.9 % lower bound on epsilon from samples, each side with half the error."""
+    n = 10
+    scores = np.zeros(n)
+    scores[0] = -1.0  # losses: 0 against 1 for all others
+    hits = []
+    for world in (scores, -1.0 - scores):
+        hits.append(int(frequencies("laplace", -1.0 - world, scale, draws)[0]))
+    high, low = max(hits), min(hits)
+    below = stats.beta.ppf(0.0005, high, draws - high + 1)
+    above = stats.beta.ppf(0.9995, low + 1, draws - low)
+    return math.log(below / above)
+
+
+def test_the_empirical_audit_catches_a_halved_scale():
+    assert lower_bound(1.0) > 1.8
+    assert lower_bound(2.0) < 1.0
+
+
+def test_utility_bounds():
+    for noise in NOISES:
+        for scores in ([0.0, -1.0, -2.0], [0.0, -0.1, -0.1, -5.0], [0.0, 0.0]):
+            p = law(noise, scores, 2.0)
+            excess = -float(p @ np.array(scores))
+            assert excess <= 2.0 * accountant.mean_excess(len(scores), noise)
+            for x in (1.0, 2.0, 5.0):
+                far = float(p[np.array(scores) <= -x].sum())
+                rate = 0.5 if noise == "laplace" else 1.0
+                assert far <= len(scores) * math.exp(-rate * x / 2.0)
+    assert accountant.mean_excess(1, "laplace") == 0.0
+    exact = sum(1.0 / k for k in range(1, 5001))
+    assert exact <= accountant.mean_excess(5000, "laplace") <= exact * (1.0 + 1e-9)
+    # Fewest errors first.
+    errors = [law(noise, [0.0, -1.0, -3.0], 2.0)[0] for noise in ("exponential", "laplace")]
+    assert errors[0] > errors[1]
+
+
+def test_calibration_of_one_selection():
+    for noise, one_way, scale in (
+        ("exponential", False, 2.0),
+        ("laplace", False, 2.0),
+        ("gumbel", True, 1.0),
+    ):
+        parameters = accountant.calibrate(5, budget=PURE, noise=noise, one_directional=one_way)
+        assert math.isclose(parameters.scale, scale, rel_tol=1e-12)
+        result = accountant.guarantee(parameters, budget=PURE)
+        assert result.epsilon <= 1.0
+        assert result.epsilon > 1.0 - 1e-12
+        assert result.delta == 0.0
+        assert result.certified
+        assert result.unit == "one record"
+    doubled = accountant.calibrate(5, budget=PURE, sensitivity=3.0)
+    assert math.isclose(doubled.scale, 6.0, rel_tol=1e-12)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("count", [1, 3, 100, 5000])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_many_selections_keep_to_the_budget_and_use_it(noise, count, delta):
+    budget = dpoco.Budget(1.0, delta)
+    parameters = accountant.calibrate(4, horizon=count, budget=budget, noise=noise)
+    result = accountant.guarantee(parameters, budget=budget)
+    result.require(budget)
+    less = NoisyMaxParameters(**{**vars(parameters), "scale": parameters.scale * 0.97})
+    assert accountant.guarantee(less, budget=budget).epsilon_at(delta) > 1.0
+    if delta == 0.0:
+        assert math.isclose(parameters.scale, 2.0 * count, rel_tol=1e-12)
+    elif count >= 100:  # composed by concentration: between the roots of zCDP and a linear sum
+        assert parameters.scale < 2.0 * count
+        gumbel = accountant.calibrate(4, horizon=count, budget=budget, noise="gumbel")
+        assert gumbel.scale <= parameters.scale * (1.0 if noise == "gumbel" else 0.6)
+
+
+def test_the_guarantee_does_not_trust_derived_fields():
+    parameters = accountant.calibrate(4, budget=PURE)
+    lying = NoisyMaxParameters(**{**vars(parameters), "epsilon_each": 0.1, "scale": 1.0})
+    assert accountant.guarantee(lying).epsilon == 2.0
+    with pytest.raises(dpoco.BudgetExceeded):
+        NoisyMax(4, budget=PURE, parameters=lying)
+    assert NoisyMaxParameters.from_dict(parameters.to_dict()) == parameters
+    with pytest.raises(dpoco.StateError):
+        NoisyMaxParameters.from_dict({**parameters.to_dict(), "noise": "none"})
+
+
+def test_without_noise_and_without_choice():
+    plain = make(3, budget=None, horizon=2)
+    assert plain.select([1.0, 5.0, 2.0]) == 1
+    assert not plain.guarantee.private
+    assert make(3, budget=None, largest=False).select([1.0, 5.0, 0.5]) == 2
+    alone = make(1)
+    before = alone._engine.state()
+    assert alone.select([math.nan]) == 0
+    assert alone._engine.state()[8:] == before[8:]  # nothing drawn
+    assert alone.guarantee.epsilon == 0.0
+
+
+def test_scores_that_are_not_finite_count_as_zero():
+    best = make(4, budget=None, horizon=3)
+    assert best.select([-1.0, math.nan, -2.0, -3.0]) == 1
+    assert best.select([math.inf, 2.0, -math.inf, 1.0]) == 1
+    assert best.select([1e308, -1e308, 0.0, math.inf]) == 0
+
+
+def test_the_number_of_draws_does_not_depend_on_scores():
+    rng = np.random.default_rng(0)
+    for noise in NOISES:
+        one, two = (make(5, horizon=10, noise=noise) for _ in range(2))
+        for _ in range(10):
+            one.select(rng.normal(size=5) * 100.0)
+            two.select(np.full(5, math.nan))
+        assert one._engine.state() == two._engine.state()
+
+
+def test_bad_arguments():
+    for wrong in (
+        {"noise": "gauss"}, {"sensitivity": 0.0}, {"sensitivity": math.inf}, {"horizon": 0},
+        {"sensitivity": -1.0},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            make(3, **wrong)
+    for wrong in ({"budget": 1.0}, {"horizon": None}, {"largest": 1}, {"one_directional": "no"}):
+        with pytest.raises(TypeError):
+            make(3, **wrong)
+    with pytest.raises(ValueError, match="candidates"):
+        make(0)
+    with pytest.raises(TypeError, match="source"):
+        NoisyMax(3, budget=PURE, source=3)
+    parameters = accountant.calibrate(3, budget=PURE)
+    with pytest.raises(ValueError, match="contradicts"):
+        make(4, parameters=parameters)
+    best = make(3)
+    for scores in ([1.0, 2.0], [[1.0, 2.0, 3.0]], 1.0):
+        with pytest.raises(ValueError, match="shape"):
+            best.select(scores)
+    with pytest.raises(TypeError):
+        best.select(["a", "b", "c"])
+    assert best.round == 0
+
+
+def test_protocol_and_copies(tmp_path):
+    best = make(6, horizon=6, noise="gumbel")
+    scores = np.arange(6) * 0.3
+    assert best.round == 0
+    assert best.horizon == 6
+    want = [make(6, horizon=6, noise="gumbel").select(scores)]
+    for t in range(6):
+        best.save(tmp_path / "s")
+        twin = dpoco.load(tmp_path / "s")
+        assert twin.round == best.round == t
+        assert twin.parameters == best.parameters
+        assert repr(twin) == repr(best)
+        first, again = best.select(scores), twin.select(scores)
+        assert first == again
+        if t == 0:
+            assert first == want[0]
+    state = best._engine.state()
+    with pytest.raises(dpoco.HorizonExceeded):
+        best.select(scores)
+    assert best._engine.state() == state
+    with pytest.raises(dpoco.StateError):
+        copy.copy(best)
+    thawed = pickle.loads(pickle.dumps(make(6)))
+    thawed.select(scores)
+    best = make(6, horizon=3)
+    best.select(scores)
+    thawed = pickle.loads(pickle.dumps(best))
+    with pytest.raises(dpoco.StateError, match="resume"):
+        thawed.select(scores)
+    thawed.resume()
+    assert thawed.select(scores) == best.select(scores)
+    assert best.clone().round == 0
+    assert best.get_params()["candidates"] == 6
+    assert "one record" in str(best.guarantee)
