@@ -15,6 +15,8 @@ from dpoco.random import Source
 
 N = 400_000
 ALARM = 1e-8
+HIGH = 32 * math.log(2.0)  # P(X > HIGH) = 2^-32
+LOW = -math.log1p(-(2.0**-32))  # P(X < LOW) = 2^-32
 LARGEST = 65 * math.log(2.0)  # of an exponential from 64 bits: -log 2^-65
 
 
@@ -75,51 +77,60 @@ def test_the_cube_law():
 def test_regular_values_are_those_of_the_plain_sampler():
     values = exact("exponential", N, seed=3)
     assert np.array_equal(values, noise.exponential(Source.seeded(3), N))
-    assert values.max() < LARGEST  # an outermost cell is hit once in 2^64 draws
+    assert LOW < values.min() <= values.max() < HIGH  # left once in 2^31 draws
 
 
 def mended(x, seed=4, n=200_000):
-    """`mend` of the outermost value x, many times."""
+    """`mend` of the outer value x, many times."""
     out = np.empty(n)
     _core.fill_mended(Source.seeded(seed)._engine, x, out)
     return out
 
 
-def test_the_upper_cell_is_replaced_by_the_tail_beyond_it():
-    cut = 64 * math.log(2.0)  # P(X > cut) = 2^-64, the probability of the cell
-    values = mended(LARGEST)
-    assert values.min() > cut
-    assert distance(values - cut, stats.expon.cdf) < bound(values.size)
-    assert distance(values - LARGEST, lambda x: stats.expon.cdf(np.maximum(x, 0.0))) > 0.4
-    # It lies above every regular value, and is finite.
-    regular = -math.log(3 * 2.0**-65)
-    assert cut > regular
-    assert values.max() < 2 * LARGEST
+# The values of 64 bits just beyond the ends, and the last ones.
+@pytest.mark.parametrize("x", [LARGEST, HIGH + 1.1e-10])
+def test_the_upper_end_is_drawn_once_more(x):
+    values = mended(x)
+    assert values.min() > HIGH
+    assert distance(values - HIGH, stats.expon.cdf) < bound(values.size)
+    assert distance(values - HIGH, lambda v: stats.expon.cdf(1.05 * v)) > bound(values.size)
 
 
-def test_the_lower_cell_is_replaced_by_values_below_it():
-    # P(X <= 2^-64) = 1 - exp(-2^-64), and X given that is uniform to relative 2^-64.
-    values = mended(2.0**-65)
-    assert values.min() > 0.0
-    assert values.max() <= 2.0**-64
-    assert distance(values * 2.0**64, lambda u: np.clip(u, 0.0, 1.0)) < bound(values.size)
-    with mpmath.workdps(60):
-        edge = mpmath.mpf(2) ** -64
-        gap = abs((1 - mpmath.e ** (-edge / 3)) / (1 - mpmath.e**-edge) - mpmath.mpf(1) / 3)
-        assert gap < 2.0**-64
+@pytest.mark.parametrize("x", [2.0**-65, 2.0**-32])
+def test_the_lower_end_is_drawn_once_more(x):
+    values = mended(x)
+    assert 0.0 < values.min() <= values.max() <= LOW
+    with mpmath.workdps(40):  # P(X <= t | X <= LOW) is t / LOW to relative 2^-32
+        edge = mpmath.mpf(2) ** -32
+        third = (1 - mpmath.e ** (-mpmath.mpf(LOW) / 3)) / edge
+        assert abs(third - mpmath.mpf(1) / 3) < 2 * edge
+    assert distance(values / LOW, lambda u: np.clip(u, 0.0, 1.0)) < bound(values.size)
+    assert distance(values / LOW, lambda u: np.clip(u, 0.0, 1.0) ** 1.05) > bound(values.size)
 
 
-@pytest.mark.parametrize("x", [1e-19, 1.0, 43.9])
+@pytest.mark.parametrize("x", [HIGH - 1.1e-10, LOW + 2.0**-65, 1.0])
 def test_inner_values_are_left_alone(x):
     assert np.all(mended(x, n=10) == x)
 
 
+def test_the_ends_are_whole_cells():
+    # The outermost inner and the innermost outer cell on either side, as 64 and as 63 bits.
+    with mpmath.workdps(60):
+        for bits in (64, 63):
+            unit = mpmath.mpf(2) ** -bits
+            edge = 2 ** (bits - 32)  # cells in an end
+            for half, outer in ((edge - 0.5, True), (edge + 0.5, False)):
+                upper = float(-mpmath.log(half * unit))
+                lower = float(-mpmath.log(1 - half * unit))
+                assert np.all((mended(upper, n=3) == upper) != outer)
+                assert np.all((mended(lower, n=3) == lower) != outer)
+
+
 def test_likelihood_ratios_hold_in_the_tails():
     # What mechanisms rest on: beyond any point the law is the law again, so that shifting an
-    # outermost value by 1 costs a factor e and no more, down to probabilities of 2^-100.
+    # outer value by 1 costs a factor e and no more.
     values = mended(LARGEST)
-    cut = 64 * math.log(2.0)
-    counts = [np.sum(values > cut + k) for k in range(4)]
+    counts = [np.sum(values > HIGH + k) for k in range(4)]
     for before, after in itertools.pairwise(counts):
         p = stats.binomtest(int(after), int(before), math.exp(-1.0)).pvalue
         assert p > ALARM

@@ -19,14 +19,6 @@ using random::Variate;
 // cells' probabilities do not depend on where the noise's doubles lie.
 constexpr int kGridBits = 12;
 
-// Variates that replace an outermost cell come on top of the regular ones, each with probability
-// 2^-63; no honest source ever sees this many.
-constexpr std::uint64_t kMended = 4;
-
-bool about(std::uint64_t position, std::uint64_t regular, std::uint64_t slack) {
-  return position >= regular && position - regular <= slack;
-}
-
 class AdditiveNoise final : public VectorRelease {
  public:
   AdditiveNoise(AdditiveLaw law, double scale, Index dimension)
@@ -52,9 +44,9 @@ class AdditiveNoise final : public VectorRelease {
                     std::uint64_t uniforms) const override {
     const std::uint64_t entries = releases * noise_.size();
     const bool cube = law_ == AdditiveLaw::cube_exponential;
-    const std::uint64_t slack = cube || law_ == AdditiveLaw::laplace ? kMended : 0;
-    return about(source.position(Variate::uniform), uniforms + (cube ? entries : 0), slack) &&
-           about(source.position(Variate::exponential), cube ? entries + releases : 0, slack) &&
+    // Values that are drawn once more come from the words, whose number is random.
+    return source.position(Variate::uniform) == uniforms + (cube ? entries : 0) &&
+           source.position(Variate::exponential) == (cube ? entries + releases : 0) &&
            source.position(Variate::gaussian) == (law_ == AdditiveLaw::gaussian ? entries : 0) &&
            source.position(Variate::laplace) == (law_ == AdditiveLaw::laplace ? entries : 0);
   }

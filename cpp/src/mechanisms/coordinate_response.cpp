@@ -51,11 +51,8 @@ class CoordinateResponse final : public VectorRelease {
 
   bool accounts_for(const Source& source, std::uint64_t releases,
                     std::uint64_t uniforms) const override {
-    constexpr std::uint64_t kMended = 4;  // as in additive_noise.cpp
-    const std::uint64_t drawn = source.position(Variate::uniform);
-    const std::uint64_t raced = source.position(Variate::exponential);
-    return drawn >= uniforms + releases && drawn - (uniforms + releases) <= kMended &&
-           raced >= 2 * releases && raced - 2 * releases <= kMended &&
+    return source.position(Variate::uniform) == uniforms + releases &&
+           source.position(Variate::exponential) == 2 * releases &&
            source.position(Variate::gaussian) == 0 && source.position(Variate::laplace) == 0;
   }
 

@@ -7,59 +7,55 @@ namespace {
 
 using random::Variate;
 
-constexpr double kCut = 44.361419555836498;  // 64 ln 2: P(X > kCut) = 2^-64
-// The values of the outermost cells: -ln(2^-65) = 45.05 above (the next one is 43.96), and
-// 2^-65 below (the next one is three times that).
-constexpr double kTop = 44.5;
-constexpr double kBottom = 0x1p-64;
+// P(X > kHigh) = P(X < kLow) = 2^-32; both ends are whole cells of the 64 (for Laplace 63) bits
+// behind a variate.
+constexpr double kTail = 0x1p-32;
+constexpr double kHigh = 22.180709777918249;  // -log(2^-32)
+constexpr double kLow = 0x1.000000008p-32;    // -log(1 - 2^-32)
 
-bool is_outermost(double x) { return x > kTop || x < kBottom; }
+bool is_outer(double x) { return x > kHigh || x < kLow; }
+
+// Uniform in (0, 1) from as many words as it takes to know it to relative 2^-32.
+double fine_uniform(Source& source) {
+  double scale = 0x1p-64;
+  std::uint64_t j = source.word();
+  while (j < (1ULL << 32)) {
+    scale *= kTail;
+    j = source.word();
+  }
+  return scale * (static_cast<double>(j) + 0.5);
+}
 
 }  // namespace
 
 double mend(Source& source, double x) {
-  double shift = 0.0;
-  while (x > kTop) {
-    shift += kCut;
-    x = source.exponential();
-  }
-  double scale = 1.0;
-  while (x < kBottom) {
-    scale *= 0x1p-64;
-    x = source.uniform();
-    if (scale < 0x1p-900) break;  // never: 2^-960
-  }
-  return shift + scale * x;
+  // X = -log U with U uniform: given X > kHigh, U / kTail is uniform, and given X < kLow,
+  // (1 - U) / kTail.
+  if (x > kHigh) return kHigh - elementary::log(fine_uniform(source));
+  if (x < kLow) return -elementary::log1p(-kTail * fine_uniform(source));
+  return x;
 }
 
 double exponential(Source& source) {
   const double x = source.exponential();
-  return is_outermost(x) ? mend(source, x) : x;
+  return is_outer(x) ? mend(source, x) : x;
 }
 
 void exponentials(Source& source, std::size_t n, double* out) {
   source.fill(Variate::exponential, out, n);
   for (std::size_t i = 0; i < n; ++i) {
-    if (is_outermost(out[i])) out[i] = mend(source, out[i]);
+    if (is_outer(out[i])) out[i] = mend(source, out[i]);
   }
 }
 
 void laplaces(Source& source, std::size_t n, double* out) {
   source.fill(Variate::laplace, out, n);
-  // Laplace magnitudes have 63 bits: outermost values at 64 ln 2 and 2^-64.
-  constexpr double kTopOf63 = 43.8;                // outermost 44.36, next 43.27
-  constexpr double kCutOf63 = 43.668272375276551;  // 63 ln 2
   for (std::size_t i = 0; i < n; ++i) {
     const double magnitude = out[i] < 0.0 ? -out[i] : out[i];
-    double mended = magnitude;
-    if (magnitude > kTopOf63) {
-      mended = kCutOf63 + exponential(source);
-    } else if (magnitude < 0x1p-63) {
-      mended = 0x1p-63 * source.uniform();
-    } else {
-      continue;
+    if (is_outer(magnitude)) {
+      const double mended = mend(source, magnitude);
+      out[i] = out[i] < 0.0 ? -mended : mended;
     }
-    out[i] = out[i] < 0.0 ? -mended : mended;
   }
 }
 

@@ -30,6 +30,7 @@ from dpoco.accounting._experts.lipschitz_regret import (
 from dpoco.accounting._experts.net_shape import NetShape, checked_counts, shape_of
 from dpoco.accounting._experts.nets import (
     TRANSFORMS,
+    NoiseField,
     checked_transform,
     discretisation,
     noise_field,
@@ -87,7 +88,7 @@ class _Setting:
             discretisation=discretisation(self.shape, counts, self.lipschitz) if counts else 0.0,
             method=method,
             noise_scale=noise_scale,
-            field=noise_field(self.transform, counts or (2,)),
+            field=noise_field(self.transform, counts) if counts else NoiseField(1, 0.0, 0.0),
         )
 
 

@@ -17,32 +17,35 @@ expert privately", algorithm 2 and theorem 3.6, corrected.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import replace
 
-from dpoco._validation import LARGEST_HORIZON, choice, positive_int
+from dpoco._validation import LARGEST_HORIZON, positive_int
+from dpoco.accounting._experts.detector_calibration import (
+    NOMINAL_HORIZON,
+    QUERY_SENSITIVITY,
+    QUERY_SPREAD,
+    bounded_rounds,
+    calibrate,
+    planned_shifts,
+)
 from dpoco.accounting._experts.detector_parameters import (
     CALIBRATIONS,
-    NAIVE_LIMIT,
-    SHORTEST_HORIZON,
     WINDOWS,
     ShiftDetectorParameters,
     check_count,
-    check_first,
-    tangents,
 )
 from dpoco.accounting._experts.detector_regret import false_alarm_probability, regret_of
-from dpoco.accounting._experts.parameters import in_unit_interval
 from dpoco.accounting._experts.statement import SCOPES_IN_WORDS, statement_of
-from dpoco.accounting.above_threshold import above_threshold_epsilon, probability, split_scales
+from dpoco.accounting.above_threshold import above_threshold_epsilon
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.epoch_selector import LARGEST_EXPERTS, LOSS_RANGE
+from dpoco.accounting.epoch_selector import LOSS_RANGE
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.noisy_max import scale_for, selection_epsilon
+from dpoco.accounting.noisy_max import selection_epsilon
 
 __all__ = [
     "CALIBRATIONS",
     "NOMINAL_HORIZON",
+    "QUERY_SENSITIVITY",
     "QUERY_SPREAD",
     "WINDOWS",
     "ShiftDetectorParameters",
@@ -50,129 +53,6 @@ __all__ = [
     "guarantee",
     "regret_bound",
 ]
-
-# Largest change of a test statistic, and its largest rise plus largest fall.
-QUERY_SENSITIVITY = QUERY_SPREAD = 2.0
-# What the thresholds of an endless stream are made for.
-NOMINAL_HORIZON = 10**6
-
-
-def calibrate(
-    experts: int,
-    *,
-    horizon: int | None,
-    budget: Budget | None,
-    calibration: str = "tight",
-    false_alarm: float = 0.05,
-    select_share: float = 0.5,
-    windows: str = "tangent",
-    expected_shifts: int | None = None,
-    threshold_scale: float = 1.0,
-    nominal_horizon: int | None = None,
-    first: int | None = None,
-) -> ShiftDetectorParameters:
-    """Return noises that keep to `budget`, and thresholds that keep false alarms rare.
-
-    Parameters
-    ----------
-    experts : int
-        N.
-    horizon : int or None
-        Rounds; None: any number, up to 10^12, with the same noise.
-    budget : Budget or None
-        None adds no noise and promises nothing. Its delta is not needed.
-    calibration : {"tight", "corrected", "paper"}
-        "tight": one-sided exponential noises. "corrected": the published Laplace noises with the
-        scales that keep to the budget. "paper": as printed, which spends 1.25 times the budget
-        (for equal shares); the guarantee says so.
-    false_alarm : float
-        Probability of an alarm without a change, in (0, 1).
-    select_share : float
-        Part of the budget for selection, in (0, 1]; the detector has the rest. 1: no detector.
-    windows : {"tangent", "dyadic", "naive"}
-        Tested windows: all, by the tangents of the square root; aligned blocks; all, by brute force
-        (up to 4096 rounds).
-    expected_shifts : int, optional
-        Shifts S to plan for: then `false_alarm` holds for the whole stream, and the regret bound is
-        against sequences with S switches. Default: for each instance; the bound is for S = 0.
-    threshold_scale : float
-        In (0, 1]; below 1 alarms come earlier, and false ones oftener.
-    nominal_horizon : int, optional
-        Rounds that thresholds are made for; default: the horizon, 10^6 without one.
-    first : int, optional
-        Expert of the first round; None draws it uniformly.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For bad or contradictory arguments.
-    """
-    n = positive_int("experts", experts, maximum=LARGEST_EXPERTS)
-    rounds = None if horizon is None else positive_int("horizon", horizon)
-    nominal = rounds or NOMINAL_HORIZON
-    if nominal_horizon is not None:
-        nominal = positive_int("nominal_horizon", nominal_horizon)
-    choice("calibration", calibration, CALIBRATIONS)
-    choice("windows", windows, WINDOWS)
-    probability("false_alarm", false_alarm)
-    share = in_unit_interval("select_share", select_share)
-    if share == 0.0:
-        raise ValueError("select_share must be positive")
-    check_count("expected_shifts", expected_shifts)
-    check_first(first, n)
-    if windows == "naive" and (rounds is None or rounds > NAIVE_LIMIT):
-        raise ValueError(f"windows 'naive' are limited to {NAIVE_LIMIT} rounds")
-    shifts = _planned_shifts(expected_shifts, rounds)
-    detects = share < 1.0 and (rounds is None or rounds >= SHORTEST_HORIZON)
-    published = calibration != "tight"
-    b = 0.25 * false_alarm
-    epsilon = math.inf if budget is None else budget.epsilon
-    select = epsilon * share if detects else epsilon
-    selection_scale = 0.0 if budget is None else scale_for(LOSS_RANGE, select)
-    b1 = b2 = 0.0
-    if budget is not None and detects:
-        b1, b2 = _detector_scales(calibration, epsilon - select, math.log(nominal / b))
-        while calibration != "paper" and not 2.0 / selection_scale + 2.0 / b1 + 2.0 / b2 <= epsilon:
-            b2 = math.nextafter(b2, math.inf)
-    if calibration == "paper":
-        # Reg_w and alpha as printed: no allowance for the bias, and everything in the threshold.
-        log_queries = math.log(n * nominal / false_alarm)
-        log_windows, log_selection = 40.5 * log_queries, None
-        alpha = 16.0 * (2.0 * math.log(nominal) + math.log(2.0 / false_alarm)) / epsilon
-        threshold = 16.0 * log_queries / epsilon + alpha + 1.0
-    else:
-        per_round = 2.0 if windows == "dyadic" else float(tangents(nominal))
-        log_windows = math.log(nominal * n * per_round / b)
-        log_selection = math.log(n * (shifts + 1) * max(1, (nominal - 1).bit_length()) / b)
-        threshold = b2 * math.log(nominal / b)
-        if published:  # Laplace noise also lowers the threshold
-            threshold += b1 * math.log((shifts + 1) / b)
-    parameters = ShiftDetectorParameters(
-        experts=n,
-        horizon=rounds,
-        calibration=calibration,
-        selection="laplace" if published else "exponential",
-        selection_scale=selection_scale,
-        detects=detects,
-        noise="laplace" if published else "exponential",
-        threshold_noise_scale=b1,
-        query_noise_scale=b2,
-        threshold=threshold,
-        windows=windows,
-        log_windows=log_windows,
-        log_selection=log_selection,
-        threshold_scale=threshold_scale,
-        nominal_horizon=nominal,
-        select_share=share,
-        false_alarm=false_alarm,
-        expected_shifts=None if expected_shifts is None else int(expected_shifts),
-        first=None if first is None else int(first),
-        regret_bound=math.inf,
-        regret_terms={},
-        regret_scope="stationary" if expected_shifts is None else "shifting",
-    )
-    bound, terms = _regret(parameters, shifts)
-    return replace(parameters, regret_bound=bound, regret_terms=terms)
 
 
 def guarantee(
@@ -205,15 +85,15 @@ def guarantee(
         raise ValueError(f"parameters are for {p.experts} experts; got {experts}")
     horizon = LARGEST_HORIZON if p.horizon is None else p.horizon
     what = f"the decisions and alarms of the shift detector among {experts} experts"
-    shifts = _planned_shifts(p.expected_shifts, p.horizon, quiet=True)
-    bound, terms = _regret(p, shifts)
+    shifts = planned_shifts(p.expected_shifts, p.horizon, quiet=True)
+    bound, terms = regret_of(p, bounded_rounds(p), shifts)
     scope = "stationary" if p.expected_shifts is None else "shifting"
     details: dict[str, float | str | None] = {
         "threshold noise scale": p.threshold_noise_scale,
         "query noise scale": p.query_noise_scale,
         "threshold": p.threshold * p.threshold_scale,
-        "false alarms of an instance, at most": false_alarm_probability(p, _bounded_rounds(p)),
-        "regret bound, rounds": float(_bounded_rounds(p)),
+        "false alarms of an instance, at most": false_alarm_probability(p, bounded_rounds(p)),
+        "regret bound, rounds": float(bounded_rounds(p)),
         "regret bound, shifts": float(shifts),
         **{f"regret: {name}": value for name, value in terms.items()},
     }
@@ -223,7 +103,8 @@ def guarantee(
         return replace(Guarantee.none(horizon, what), regret_bound=stated, details=details)
     trivial = experts == 1 or p.horizon == 1
     epsilon = 0.0 if trivial else _epsilon(p)
-    claimed, conditions = None, ("losses are clipped to their declared range, enforced",)
+    claimed = None
+    conditions: tuple[str, ...] = ("losses are clipped to their declared range, enforced",)
     if p.calibration == "paper" and p.detects and not trivial:
         # As if one round moved a statistic by at most 1.
         printed = selection_epsilon(p.selection_scale, LOSS_RANGE) + above_threshold_epsilon(
@@ -231,8 +112,8 @@ def guarantee(
         )
         claimed = (printed, 0.0)
         conditions += (
-            f"the claim in print is false: a round moves the test statistics by up to 2, not 1, and "
-            f"spends {epsilon / printed:.4g} times the printed budget",
+            "the claim in print is false: a round moves the test statistics by up to 2, not 1; as "
+            f"printed the budget is spent {epsilon / printed:.4g} times",
         )
     return statement_of(
         mechanism=what,
@@ -264,7 +145,7 @@ def regret_bound(
 
     In expectation over the learner's noise and losses that are drawn independently, from a law on
     [0, 1]^N that changes at most `switches` times; against the sequence of experts with at most
-    `switches` switches that turns out best. Never above the number of rounds where there is a claim.
+    `switches` switches that turns out best. Where there is a claim, never above the rounds.
 
     Parameters
     ----------
@@ -280,22 +161,8 @@ def regret_bound(
     if parameters.experts != experts:
         raise ValueError(f"parameters are for {parameters.experts} experts; got {experts}")
     check_count("switches", switches)
-    length = _bounded_rounds(parameters) if rounds is None else positive_int("rounds", rounds)
+    length = bounded_rounds(parameters) if rounds is None else positive_int("rounds", rounds)
     return regret_of(parameters, length, switches)[0]
-
-
-def _detector_scales(calibration: str, epsilon: float, log_queries: float) -> tuple[float, float]:
-    if calibration == "paper":
-        return 2.0 / epsilon, 4.0 / epsilon
-    if calibration == "corrected":
-        return 4.0 / epsilon, 4.0 / epsilon
-    return split_scales(
-        epsilon,
-        sensitivity=QUERY_SENSITIVITY,
-        spread=QUERY_SPREAD,
-        alarms=1,
-        log_queries=log_queries,
-    )
 
 
 def _epsilon(p: ShiftDetectorParameters) -> float:
@@ -308,26 +175,3 @@ def _epsilon(p: ShiftDetectorParameters) -> float:
             spread=QUERY_SPREAD,
         )
     return epsilon
-
-
-def _planned_shifts(expected: int | None, horizon: int | None, quiet: bool = False) -> int:
-    """Return the number of shifts to plan for; there are fewer than rounds."""
-    shifts = expected or 0
-    if horizon is not None and shifts > horizon - 1:
-        if not quiet:
-            warnings.warn(
-                f"expected_shifts={shifts} is taken as {horizon - 1}: a law of {horizon} rounds "
-                "does not change more often",
-                UserWarning,
-                stacklevel=3,
-            )
-        return horizon - 1
-    return shifts
-
-
-def _bounded_rounds(p: ShiftDetectorParameters) -> int:
-    return p.nominal_horizon if p.horizon is None else p.horizon
-
-
-def _regret(p: ShiftDetectorParameters, shifts: int) -> tuple[float, dict[str, float]]:
-    return regret_of(p, _bounded_rounds(p), shifts)

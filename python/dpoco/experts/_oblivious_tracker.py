@@ -17,7 +17,7 @@ from dpoco.random import Source
 
 __all__ = ["ObliviousTracker", "ObliviousTrackerParameters"]
 
-# Whose loss is tracked: sequences of experts, held in rows of N weights.
+# Doubles that the prior "at_most" may hold, S + 1 rows of N.
 _LARGEST_STATE = 2**33
 
 

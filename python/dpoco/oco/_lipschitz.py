@@ -57,8 +57,8 @@ class LipschitzLearner(OnlineLearner):
     calibration : {"tight", "paper"}
         "paper": the published transform and a binary tree, with noise by corrected constants.
     resolution : int or tuple of int, optional
-        Net points an axis, at least 2. Default: the least regret bound, at most 2^16 points on an
-        interval and 2^8 an axis in the plane.
+        Net points, at least 2, along every axis or along each one of positive length. Default: the
+        least regret bound, at most 2^16 points on an interval and 2^8 an axis in the plane.
     transform : {"auto", "increments", "grid_laplacian", "parent"}
         What is summed. "auto" (default): "increments" of neighbours in one dimension,
         "grid_laplacian" (white coefficients of the field of differences) in two. "parent":

@@ -8,12 +8,12 @@ namespace dpoco::noise {
 
 using random::Source;
 
-// Standard exponential variates whose law has both tails: 64 random bits leave the outermost
-// 2^-64 of either end in one value, which is replaced here by a draw from that end, as often as it
-// happens (X given X >= a is a + X, and given X <= 2^-64 it is uniform to double precision). So
-// mechanisms that need them have no truncated tail to pay for: docs/privacy/noise.md.
+// Standard exponential variates whose law has both tails. 64 random bits become coarse at the ends
+// and stop there; the outer 2^-32 of the law on either side is therefore drawn once more, from the
+// word variates of the source, to relative 2^-32 however far out it goes. So mechanisms that need
+// them have no truncated tail to pay for: docs/privacy/noise.md.
 double exponential(Source& source);
-// x, a value of the plain sampler, or what replaces it if it stands for an outermost cell.
+// x, a value of the plain sampler, or what replaces it if it lies in an outer end.
 double mend(Source& source, double x);
 void exponentials(Source& source, std::size_t n, double* out);
 

@@ -1,0 +1,123 @@
+"""Pure privacy: its profile against brute force, its inverse, and what it says of a guarantee."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.accounting import pure
+from dpoco.accounting._experts.statement import statement_of
+
+LEVELS = [1e-9, 1e-3, 0.3, 1.0, 4.0, 30.0, 800.0]
+
+
+def hockey_stick(p, q, epsilon):
+    return float(np.sum(np.maximum(0.0, np.asarray(p) - math.exp(epsilon) * np.asarray(q))))
+
+
+@pytest.mark.parametrize("level", [0.1, 0.7, 1.5, 3.0])
+def test_randomised_response_attains_the_profile(level):
+    keep = 1.0 / (1.0 + math.exp(-level))
+    p, q = [keep, 1.0 - keep], [1.0 - keep, keep]
+    for epsilon in np.linspace(0.0, 1.2 * level, 50):
+        exact = hockey_stick(p, q, epsilon)
+        assert math.isclose(pure.pure_delta(epsilon, level), exact, rel_tol=1e-12, abs_tol=1e-15)
+
+
+@pytest.mark.parametrize("level", [0.5, 2.0])
+def test_no_other_pair_of_laws_exceeds_it(level):
+    """Pairs on three outcomes, log-ratios from a grid on [-level, level]."""
+    rng = np.random.default_rng(0)
+    grid = np.linspace(-level, level, 9)
+    worst = 0.0
+    for ratios in itertools.product(grid, repeat=3):
+        for _ in range(3):
+            # Mix the three so that both sides are laws: sum q = sum q e^ratio = 1.
+            r = np.exp(np.array(ratios))
+            if not r.min() < 1.0 < r.max():
+                continue
+            high, low = int(r.argmax()), int(r.argmin())
+            other = 3 - high - low
+            q = np.zeros(3)
+            q[other] = 0.99 * rng.random()
+            rest, need = 1.0 - q[other], 1.0 - q[other] * r[other]
+            q[high] = (need - rest * r[low]) / (r[high] - r[low])
+            q[low] = rest - q[high]
+            if q.min() < 0.0:
+                continue
+            for epsilon in (0.0, 0.3 * level, 0.8 * level):
+                delta = hockey_stick(q * r, q, epsilon)
+                bound = pure.pure_delta(epsilon, level)
+                assert delta <= bound + 1e-12
+                worst = max(worst, delta / bound)
+    assert worst > 0.999
+
+
+def test_noisy_selections_lie_below_it():
+    """The exponential mechanism with two candidates, all epsilons."""
+    for gap in (0.0, 1.0, 3.0):
+        p = 1.0 / (1.0 + np.exp(np.array([gap, -gap]) / 2.0))
+        q = 1.0 / (1.0 + np.exp(np.array([gap - 2.0, 2.0 - gap]) / 2.0))
+        for epsilon in np.linspace(0.0, 1.0, 21):
+            assert hockey_stick(p, q, epsilon) <= pure.pure_delta(epsilon, 1.0) + 1e-15
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_inverse(level):
+    for delta in (0.0, 1e-300, 1e-12, 1e-6, 0.01, 0.3, 0.9, 1.0):
+        epsilon = pure.pure_epsilon_at(delta, level)
+        assert 0.0 <= epsilon <= level
+        assert pure.pure_delta(epsilon, level) <= delta
+        if epsilon > 0.0:  # and no smaller one would do
+            assert pure.pure_delta(epsilon * (1.0 - 1e-9), level) >= delta * (1.0 - 1e-6)
+    assert pure.pure_epsilon_at(0.0, level) == level
+    curve = [pure.pure_delta(e, level) for e in np.linspace(0.0, 1.1 * level, 200)]
+    assert all(a >= b for a, b in itertools.pairwise(curve))
+    assert curve[0] == pytest.approx(math.tanh(0.5 * level), rel=1e-12)
+    assert curve[-1] == 0.0
+
+
+def test_nothing_at_all():
+    assert pure.pure_delta(0.0, 0.0) == 0.0
+    assert pure.pure_epsilon_at(0.0, 0.0) == 0.0
+    for wrong in (-1.0, math.nan):
+        with pytest.raises(ValueError, match="epsilon"):
+            pure.pure_delta(wrong, 1.0)
+        with pytest.raises(ValueError, match="epsilon"):
+            pure.pure_delta(1.0, wrong)
+        with pytest.raises(ValueError, match="delta"):
+            pure.pure_epsilon_at(wrong, 1.0)
+
+
+def test_records():
+    record = pure.pure_profile(0.5)
+    assert pure.checked(record) == record
+    assert pure.pure_epsilon(record) == 0.5
+    assert pure.profile_delta(record, 0.2) == pure.pure_delta(0.2, 0.5)
+    assert pure.profile_epsilon(record, 0.01) == pure.pure_epsilon_at(0.01, 0.5)
+    assert "e^0.5" in pure.describe(record)
+    for wrong in ({"epsilon": -1.0}, {"epsilon": math.inf}, {"other": 1}):
+        with pytest.raises(ValueError, match=r"epsilon|field"):
+            pure.checked({**record, **wrong})
+    with pytest.raises(ValueError, match="dp_accounting"):
+        pure.event(record)
+
+
+def test_a_pure_guarantee():
+    g = statement_of(
+        mechanism="a test", horizon=3, delta=1e-6, calibration="tight", reference="none",
+        seeded=False, pure=0.5,
+    )  # fmt: skip
+    assert (g.epsilon, g.delta, g.certified) == (0.5, 0.0, True)
+    assert g.epsilon_at(0.0) == 0.5
+    assert g.epsilon_at(0.1) < 0.5
+    assert g.delta_at(0.5) == 0.0
+    assert g.delta_at(0.2) == pure.pure_delta(0.2, 0.5)
+    g.require(dpoco.Budget(0.5, 0.0))
+    with pytest.raises(dpoco.BudgetExceeded):
+        g.require(dpoco.Budget(0.49, 1e-6))
+    assert dpoco.Guarantee.from_json(g.to_json()) == g

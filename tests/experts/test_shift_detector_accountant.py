@@ -1,0 +1,113 @@
+"""Accounting of the shift detector: constants, guarantees, thresholds, false alarms."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+import dpoco
+from dpoco.accounting import shift_detector as accountant
+from dpoco.accounting._experts.detector_regret import false_alarm_probability
+from dpoco.experts import ShiftDetector, ShiftDetectorParameters
+
+PURE = dpoco.Budget(1.0, 0.0)
+
+
+def test_constants():
+    p = accountant.calibrate(10, horizon=10**5, budget=PURE)
+    want = {
+        "threshold_noise_scale": 19.94739,
+        "query_noise_scale": 5.003299,
+        "threshold": 79.52720,
+        "log_windows": 20.50012,
+        "log_selection": 9.517825,
+        "selection_scale": 4.0,
+    }
+    for name, value in want.items():
+        assert math.isclose(getattr(p, name), value, rel_tol=1e-6)
+    assert math.isclose(2.0 / p.threshold_noise_scale, 0.1002637, rel_tol=1e-6)
+    assert math.isclose(2.0 / p.query_noise_scale, 0.3997363, rel_tol=1e-6)
+    offsets, slopes = p.window_lines()
+    assert len(offsets) == len(slopes) == 10
+    assert math.isclose(offsets[0], 3.2015717, rel_tol=1e-6)
+    assert math.isclose(slopes[0], 3.2015717, rel_tol=1e-6)
+    assert math.isclose(p.bias(1024), 0.1735223, rel_tol=1e-6)
+    assert math.isclose(p.bias(16384), 0.0364095, rel_tol=1e-6)
+    assert p.bias(0) == 1.0
+
+
+def test_guarantees():
+    for calibration in ("tight", "corrected"):
+        for share in (0.2, 0.5, 0.9, 1.0):
+            p = accountant.calibrate(
+                5, horizon=1000, budget=PURE, calibration=calibration, select_share=share
+            )
+            g = accountant.guarantee(5, p, budget=PURE)
+            assert 1.0 - 1e-12 < g.epsilon <= 1.0
+            assert g.delta == 0.0
+            assert g.certified
+            assert p.detects == (share < 1.0)
+            assert math.isclose(2.0 / p.selection_scale, share, rel_tol=1e-12)
+    paper = accountant.calibrate(5, horizon=1000, budget=PURE, calibration="paper")
+    g = accountant.guarantee(5, paper)
+    assert math.isclose(g.epsilon, 1.25, rel_tol=1e-12)
+    assert math.isclose(g.claimed[0], 1.0, rel_tol=1e-12)
+    assert "spent 1.25 times" in " ".join(g.conditions)
+    assert math.isclose(paper.threshold_noise_scale, 4.0)
+    assert math.isclose(paper.query_noise_scale, 8.0)
+    assert g.regret_bound is None
+    learner = ShiftDetector(5, horizon=1000, budget=PURE, calibration="paper")
+    assert math.isclose(learner.guarantee.epsilon, 1.25, rel_tol=1e-12)
+    with pytest.raises(dpoco.BudgetExceeded):
+        ShiftDetector(5, horizon=1000, budget=PURE, parameters=paper)
+    with pytest.raises(ValueError, match="experts"):
+        accountant.guarantee(6, paper)
+
+
+def test_published_thresholds():
+    beta = 1e-5
+    p = accountant.calibrate(10, horizon=10**5, budget=PURE, calibration="paper", false_alarm=beta)
+    log_queries = math.log(10 * 10**5 / beta)
+    alpha = 16.0 * (2.0 * math.log(10**5) + math.log(2.0 / beta))
+    assert abs(16.0 * log_queries - 405.0) < 1.0
+    assert abs(alpha - 563.0) < 1.0
+    assert math.isclose(p.threshold, 16.0 * log_queries + alpha + 1.0)
+    offsets, slopes = p.window_lines()
+    for w in (1.0, 16.0, 4.0**5):
+        allowed = min(a + s * w for a, s in zip(offsets, slopes, strict=True))
+        assert math.isclose(allowed, 9.0 * math.sqrt(w * log_queries))
+    assert p.bias(0) == p.bias(64) == 0.0
+
+
+def test_the_guarantee_trusts_no_derived_field():
+    p = accountant.calibrate(5, horizon=1000, budget=PURE)
+    lying = dataclasses.replace(p, selection_scale=1.0, regret_bound=0.0, regret_terms={})
+    g = accountant.guarantee(5, lying)
+    assert math.isclose(g.epsilon, 2.5)
+    assert g.regret_bound > 100.0
+    eager = dataclasses.replace(p, threshold=0.0, regret_bound=0.0)
+    assert accountant.guarantee(5, eager).regret_bound is None
+    assert math.isclose(accountant.guarantee(5, eager).epsilon, 1.0)
+    assert ShiftDetectorParameters.from_dict(p.to_dict()) == p
+    endless = accountant.calibrate(5, horizon=None, budget=PURE, calibration="paper")
+    assert ShiftDetectorParameters.from_dict(endless.to_dict()) == endless  # an infinite bound
+    for wrong in ({"windows": "all"}, {"detects": 1}, {"first": 5}, {"threshold_scale": 0.0}):
+        with pytest.raises(dpoco.StateError):
+            ShiftDetectorParameters.from_dict({**p.to_dict(), **wrong})
+
+
+def test_false_alarm_claims_are_computed_from_what_is_in_use():
+    for calibration in ("tight", "corrected"):
+        for windows in ("tangent", "dyadic"):
+            p = accountant.calibrate(
+                7, horizon=5000, budget=PURE, calibration=calibration, windows=windows
+            )
+            assert 0.02 < false_alarm_probability(p, 5000) <= 0.05 * (1.0 + 1e-9)
+            eager = dataclasses.replace(p, threshold_scale=0.7)
+            assert false_alarm_probability(eager, 5000) > 0.2
+            assert accountant.regret_bound(7, eager) == math.inf
+    slow = accountant.calibrate(7, horizon=5000, budget=PURE, expected_shifts=9)
+    assert slow.log_selection > p.log_selection
+    assert math.isclose(slow.log_selection - p.log_selection, math.log(10.0))
