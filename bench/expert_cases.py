@@ -94,7 +94,7 @@ def hedge_rows(pairs: int, shrink: int) -> Iterator[Row]:
                     units=rounds,
                     pairs=pairs,
                     instruction_set=name,
-                    target=target,
+                    target=target if name == sets[0] else None,
                 )
         worst = scale * continual_sum.worst_row_norm("tree", ROUNDS - 1)
         own = p.noise_scale * continual_sum.worst_row_norm(p.sum_method, ROUNDS - 1)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dpoco
+from dpoco import _core
 from dpoco.accounting import shift_detector as accountant
 from dpoco.experts import EpochSelector, ShiftDetector
 from dpoco.random import Source
@@ -266,3 +267,14 @@ def test_protocol_and_copies():
     assert np.array_equal(make(3).run(messy).decisions, make(3).run(clean).decisions)
     with pytest.raises(ValueError, match="round"):
         make(3, on_violation="raise").run(messy)
+
+
+def test_the_same_decisions_on_every_instruction_set():
+    rows, _ = shifting(13, 3000, 2, 0.4, 0)
+    runs = []
+    for name in ("baseline", "auto"):
+        _core.select_instruction_set(name)
+        learner = make(13, horizon=3000, threshold_scale=0.5)
+        runs.append((learner.run(rows).decisions.tolist(), learner.alarms.tolist()))
+    assert runs[0] == runs[1]
+    assert len(runs[0][1]) > 0

@@ -38,8 +38,8 @@ std::size_t NoisyMax::select(const double* scores, random::Source& source) {
   std::size_t chosen = 0;
   double best = -std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < n; ++i) {
-    const double score = scores[i] - scores[i] == 0.0 ? sign * scores[i] : 0.0;
-    const double height = score + scale * noise[i];
+    const double score = scores[i];  // the caller's memory is read once
+    const double height = (score - score == 0.0 ? sign * score : 0.0) + scale * noise[i];
     if (height > best) {
       best = height;
       chosen = i;

@@ -7,7 +7,8 @@ law give an expected regret, against the best expert in hindsight, of at most
 
     1 + sum over epochs of n min(1, sqrt(log N / (2 m)) + b c_N / m) + sqrt(T log N / 2)
 
-with n the rounds played, m those selected from, and c_N the mean excess of the noise (H_N - 1 if exponential).
+with n the rounds played, m those selected from, and c_N the mean excess of the noise, H_N - 1 if
+exponential.
 
 Proof: ``docs/privacy/epoch_selector.md``. Source: Asi, Koren, Liu and Talwar, "Tracking the best
 expert privately", algorithm 1 (an argmin where it prints an argmax) and theorem 3.1.

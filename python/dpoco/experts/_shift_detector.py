@@ -95,7 +95,7 @@ class ShiftDetector(ExpertLearner):
     >>> losses = np.tile([0.0, 1.0], (4000, 1))
     >>> losses[2000:] = [1.0, 0.0]
     >>> trace = learner.run(losses)
-    >>> len(learner.alarms), 2000 < learner.alarms[0] < 2500
+    >>> len(learner.alarms), bool(2000 < learner.alarms[0] < 2500)
     (1, True)
     """
 
