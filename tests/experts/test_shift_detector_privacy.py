@@ -96,10 +96,11 @@ def transcripts(p, losses, runs):
     return seen
 
 
-def test_the_compiled_detector_has_the_enumerated_law():
+@pytest.mark.parametrize("level", [0.02, None])
+def test_the_compiled_detector_has_the_enumerated_law(level):
     losses = np.array([[1.0, 0.0], [0.3, 1.0], [0.0, 0.6], [1.0, 0.0], [0.2, 0.1]])
-    p = with_scales((1.0, 1.0, 0.7), rounds=5, threshold=1.0, log_windows=0.02, log_selection=0.02)
-    runs = 15_000
+    p = with_scales((1.0, 1.0, 0.7), rounds=5, threshold=1.0, log_windows=0.02, log_selection=level)
+    runs = 12_000
     seen = transcripts(p, losses, runs)
 
     def pvalue(law):

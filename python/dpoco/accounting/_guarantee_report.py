@@ -76,15 +76,17 @@ def statement(guarantee: Guarantee) -> str:
 def _utility(guarantee: Guarantee) -> list[str]:
     """Return the lines on regret and on the parameters behind the numbers."""
     lines = []
+    details = dict(guarantee.details)
     if guarantee.regret_bound is not None:
+        scope = details.pop("regret bound holds for", "data that do not depend on the decisions")
         per_round = guarantee.regret_bound / max(guarantee.horizon, 1)
         lines.append(
             f"  Regret:     at most {guarantee.regret_bound:.6g} in expectation "
-            f"({per_round:.6g} a round), for data that do not depend on the decisions"
+            f"({per_round:.6g} a round), for {scope}"
         )
-    if guarantee.details:
+    if details:
         lines.append("  Details:")
-        lines += [f"    {name}: {_plain(value)}" for name, value in guarantee.details.items()]
+        lines += [f"    {name}: {_plain(value)}" for name, value in details.items()]
     return lines
 
 

@@ -34,10 +34,9 @@ from dpoco.accounting._experts.batch_share_parameters import (
     CALIBRATIONS,
     NOISES,
     BatchShareParameters,
-    count_of,
 )
 from dpoco.accounting._experts.batch_share_regret import Plan, plan
-from dpoco.accounting._experts.parameters import in_unit_interval
+from dpoco.accounting._experts.parameters import count_of, in_unit_interval
 from dpoco.accounting._experts.statement import stated_delta, statement_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
@@ -251,6 +250,7 @@ def guarantee(
             f"round releases {experts} losses, each with noise for one",
         )
     return statement_of(
+        sums=True,
         mechanism=what,
         horizon=p.horizon,
         delta=stated_delta(budget, p.horizon),

@@ -233,7 +233,11 @@ class Guarantee:
 
     def require(self, budget: Budget) -> None:
         """Raise `BudgetExceeded` unless the guarantee is at least as strong as `budget`."""
-        if not self.private or not self.delta_at(budget.epsilon) <= budget.delta * (1.0 + 1e-9):
+        if budget.delta == 0.0:  # a delta may underflow to 0 where the ratio is not bounded
+            kept = self.epsilon_at(0.0) <= budget.epsilon
+        else:
+            kept = self.delta_at(budget.epsilon) <= budget.delta * (1.0 + 1e-9)
+        if not self.private or not kept:
             raise BudgetExceeded(
                 f"the parameters give epsilon = {self.epsilon_at(budget.delta):.6g} at delta = "
                 f"{budget.delta:.6g}, over the budget's {budget.epsilon:.6g}"

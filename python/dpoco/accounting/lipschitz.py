@@ -274,6 +274,7 @@ def guarantee(
             paper_epsilon = charged_gaussian_epsilon(believed, delta, mass)
             claimed = (paper_epsilon, delta) if p.calibration == "paper" else None
     result = statement_of(
+        sums=True,
         mechanism=what,
         horizon=p.horizon,
         delta=delta,

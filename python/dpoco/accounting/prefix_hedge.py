@@ -260,6 +260,7 @@ def guarantee(
         mu = sensitivity(n) * _ROUNDING * column / p.noise_scale
         mass = _mass(p.sum_method, p.pushes, n)
     return statement_of(
+        sums=True,
         mechanism=what,
         horizon=p.horizon,
         delta=stated_delta(budget, p.horizon),

@@ -150,8 +150,8 @@ def gdp_guarantee(
     )
 
 
-def common_conditions(mass: float, seeded: bool) -> tuple[str, ...]:
-    """Return the conditions every guarantee over a continual sum shares."""
+def common_conditions(mass: float, seeded: bool, *, sums: bool = True) -> tuple[str, ...]:
+    """Return the conditions all guarantees share; `sums`: of sums with added noise."""
     source = (
         "SEEDED SOURCE: the noise is reproducible; void outside tests"
         if seeded
@@ -162,6 +162,12 @@ def common_conditions(mass: float, seeded: bool) -> tuple[str, ...]:
         if mass > 0.0
         else "the noise has its full tails"
     )
+    rounded = (
+        ": sums with added noise are rounded to a coarse grid that hides it from known attacks, "
+        "without proof"
+        if sums
+        else ""
+    )
     return (
         "the bounds, the horizon and all parameters were fixed without looking at the data",
         "the stream may react to everything released; one person's data in several rounds are "
@@ -169,8 +175,7 @@ def common_conditions(mass: float, seeded: bool) -> tuple[str, ...]:
         "a saved state is continued on one stream only, and is itself kept secret",
         "only released values are covered: not traces, diagnostics, timing or memory",
         source,
-        f"{tails}; that noise is computed in double precision is not accounted for: sums with "
-        "added noise are rounded to a coarse grid that hides it from known attacks, without proof",
+        f"{tails}; that noise is computed in double precision is not accounted for" + rounded,
     )
 
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting._experts.parameters import (
     StoredParameters,
     at_least_zero,
     check_terms,
+    count_of,
     in_unit_interval,
 )
 
@@ -28,20 +27,12 @@ __all__ = [
     "LARGEST_RESPONSE",
     "NOISES",
     "BatchShareParameters",
-    "count_of",
 ]
 
 CALIBRATIONS = ("tight", "paper")
 NOISES = ("knorm", "gaussian", "laplace", "coordinate_rr", "none")
 ADVERSARIES = ("oblivious", "adaptive")
 LARGEST_RESPONSE = 700.0  # epsilon of one randomised response: e^-epsilon must be a double
-
-
-def count_of(name: str, value: Any) -> int:
-    """Return `value` as an int of at least 0, or raise naming the argument."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 0:
-        return 0
-    return positive_int(name, value)
 
 
 @dataclass(frozen=True)

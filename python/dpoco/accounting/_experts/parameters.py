@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, ClassVar, TypeVar
 
-from dpoco._validation import real_float
+import numpy as np
+
+from dpoco._validation import positive_int, real_float
 from dpoco.accounting._records import plain_float, read_record
 from dpoco.errors import StateError
 
-__all__ = ["StoredParameters", "at_least_zero", "check_terms", "in_unit_interval"]
+__all__ = ["StoredParameters", "at_least_zero", "check_terms", "count_of", "in_unit_interval"]
 
 Self = TypeVar("Self", bound="StoredParameters")
 
@@ -63,3 +65,10 @@ def check_terms(name: str, value: Any) -> dict[str, float]:
     if not isinstance(value, Mapping):
         raise TypeError(f"{name} must be a mapping of names to floats")
     return {str(key): at_least_zero(name, number) for key, number in value.items()}
+
+
+def count_of(name: str, value: Any) -> int:
+    """Return an int in [0, 10^12], or raise naming the argument."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 0:
+        return 0
+    return positive_int(name, value)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting._experts.parameters import in_unit_interval
+from dpoco.accounting._experts.parameters import count_of, in_unit_interval
 from dpoco.accounting._experts.share_prior import best_share_rate
 from dpoco.accounting._experts.tracker_moments import Tracker
 from dpoco.accounting._experts.tracker_parameters import (
     PRIORS,
     SMALLEST_FORCED_SWITCH,
     check_share_rate,
-    count_of,
 )
 from dpoco.accounting._experts.tracker_regret import Comparison
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int
+from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting._experts.parameters import (
     StoredParameters,
     at_least_zero,
     check_terms,
+    count_of,
     in_unit_interval,
 )
 
@@ -141,10 +142,3 @@ def check_share_rate(value: Any, prior: str, experts: int) -> float | None:
 def largest_share_rate(experts: int) -> float:
     """Return 1 - 1/N: there, the next expert is uniform whatever the last one."""
     return (experts - 1.0) / experts
-
-
-def count_of(name: str, value: Any) -> int:
-    """Return an int in [0, 10^12], or raise naming the argument."""
-    if value is not None and not isinstance(value, bool) and value == 0:
-        return 0
-    return positive_int(name, value, maximum=LARGEST_HORIZON)

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import choice, positive_float, positive_int, real_float
+from dpoco.accounting._experts.parameters import count_of
 from dpoco.accounting._experts.tracker_moments import Tracker, pure_bound, tracker_moments
-from dpoco.accounting._experts.tracker_parameters import PRIORS, check_share_rate, count_of
+from dpoco.accounting._experts.tracker_parameters import PRIORS, check_share_rate
 from dpoco.accounting.pure import pure_delta, pure_epsilon_at
 from dpoco.accounting.rdp import DEFAULT_ORDERS, rdp_delta, rdp_epsilon
 
