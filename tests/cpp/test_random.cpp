@@ -116,9 +116,11 @@ TEST_CASE("every kernel gives the same bits on every instruction set") {
       std::vector<double> sum(n, 0.5);
       k.extend(nullptr, x.data(), 1.3, n, sum.data(), out.data());
       k.extend(out.data(), x.data() + 10, 1.3, n, sum.data(), out.data());
-      k.release(0.7, x.data() + 5, x.data(), 0.0, n, sum.data(), out.data());
+      std::vector<double> rest(n, 0x1p-60);
+      k.release(0.7, x.data() + 5, x.data(), 0.0, n, sum.data(), rest.data(), out.data());
       all.insert(all.end(), out.begin(), out.end());
-      k.release(0.7, x.data() + 5, x.data(), 0.125, n, sum.data(), out.data());
+      k.release(0.7, x.data() + 5, x.data(), 0.125, n, sum.data(), rest.data(), out.data());
+      all.insert(all.end(), rest.begin(), rest.end());
       all.insert(all.end(), sum.begin(), sum.end());
       all.insert(all.end(), out.begin(), out.end());
       const double keep[5] = {0.9, 0.99, 0.5, 0.7, 0.999};

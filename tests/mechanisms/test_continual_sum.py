@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import pickle
 import struct
 import threading
@@ -292,6 +293,33 @@ def test_a_long_run_keeps_other_threads_out():
     total.run(np.zeros((3, 2)))
     assert total.round == 3
     assert not total._sole.locked()
+
+
+def play_up(first, height, rounds):
+    """Climb to about `height`, then push what rounds up above it and down below."""
+    total = make(d=1, horizon=height + rounds + 1, budget=None)
+    total.push([first])
+    start = total.run(np.ones((height, 1)))[-1, 0]
+    tiny = 0.6 * 2.0**-52 * height
+    for _ in range(rounds // 2**18):
+        last = total.run(np.full((2**18, 1), -tiny))
+    return start, last[-1, 0], rounds * tiny
+
+
+def test_neighbouring_sums_do_not_drift_apart_by_rounding():
+    # Sums just below and just above a power of two: in plain double precision equal summands would
+    # round to different multiples of their last digits, in every round anew.
+    height, rounds = 2**16, 2**20
+    unit = 2.0**-52 * height
+    (_, low, _), (start, high, fall) = (play_up(x, height, rounds) for x in (-0.5, 0.5))
+    assert high - low == pytest.approx(1.0, abs=2.0 * unit)  # not 0.4 units a round
+    assert start - high == pytest.approx(fall, abs=2.0 * unit)
+
+
+def test_sums_are_exact_to_the_last_digit():
+    values = np.random.default_rng(0).uniform(-1.0, 1.0, (100_000, 1)) * 0.1  # not clipped
+    total = make(d=1, horizon=len(values), budget=None)
+    assert total.run(values)[-1, 0] == math.fsum(values[:, 0].tolist())
 
 
 def test_states_are_bytes_and_never_quoted():

@@ -1,6 +1,7 @@
 #include "dpoco/experts/batch_share.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
@@ -43,6 +44,8 @@ BatchShare::BatchShare(BatchShareSettings settings,
   // The decisions of a single expert say nothing, and the last batch's losses would be used by
   // nobody.
   releases_ = experts() == 1 ? 0 : (horizon() - 1) / settings_.batch;
+  // Adding 1.5 2^52 q rounds to multiples of q = 2^-52 times the first power of two from B on.
+  shift_ = 1.5 * static_cast<double>(std::bit_ceil(settings_.batch));
   sums_.assign(experts(), 0.0);
   input_ = released_ = scratch_ = table_ = sums_;
   state_.assign(experts(), is_shared() ? 1.0 / n : 0.0);
@@ -70,7 +73,13 @@ void BatchShare::weights(double* out) const {
 void BatchShare::learn(const double* losses) {
   const std::uint64_t over = round() + 1;
   if (round() / settings_.batch < releases_) {
-    simd::kernels().axpy(1.0, losses, sums_.size(), sums_.data());
+    // Losses on a grid so fine that no digit of a batch's sum is lost: the sums of neighbouring
+    // batches then differ by what the changed round differs by, exactly. 0 and 1 are on the grid.
+    const simd::Kernels& k = simd::kernels();
+    const std::size_t n = sums_.size();
+    k.affine(1.0, losses, shift_, n, scratch_.data());
+    k.affine(1.0, scratch_.data(), -shift_, n, scratch_.data());
+    k.axpy(1.0, scratch_.data(), n, sums_.data());
     if (over % settings_.batch == 0) close_batch();
   }
   if (!ends_last_round()) draw();
@@ -79,7 +88,10 @@ void BatchShare::learn(const double* losses) {
 void BatchShare::close_batch() {
   const std::size_t n = sums_.size();
   double mean = 0.0;
-  if (settings_.centered) mean = simd::kernels().sum(sums_.data(), n) / static_cast<double>(n);
+  if (settings_.centered) {
+    mean = simd::kernels().sum(sums_.data(), n) / static_cast<double>(n);
+    mean = (mean + shift_) - shift_;  // on the grid, too: the differences are exact
+  }
   for (std::size_t i = 0; i < n; ++i) input_[i] = sums_[i] - mean;
   std::fill(sums_.begin(), sums_.end(), 0.0);
   release_->release(input_.data(), source(), released_.data());

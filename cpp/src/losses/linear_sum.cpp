@@ -30,6 +30,7 @@ class LinearSum final : public LossSum {
         clipper_(std::move(clipper)),
         row_(static_cast<std::size_t>(this->body().ambient()), 0.0),
         sum_(static_cast<std::size_t>(dimension()), 0.0),
+        rest_(sum_),
         staged_(sum_) {
     if (clipper_.dimension() != this->body().ambient()) {
       throw std::invalid_argument("clipper and domain differ in dimension");
@@ -78,24 +79,40 @@ class LinearSum final : public LossSum {
   }
 
   void commit() override {
-    for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] += staged_[i];
-    offset_ += staged_offset_;
+    for (std::size_t i = 0; i < sum_.size(); ++i) add(staged_[i], sum_[i], rest_[i]);
+    add(staged_offset_, offset_, offset_rest_);
   }
 
   void write(Archive& archive) const override {
     archive.reals(sum_.data(), sum_.size());
     archive.real(offset_);
+    archive.reals(rest_.data(), rest_.size());
+    archive.real(offset_rest_);
   }
   void read(ArchiveReader& archive) override {
     archive.reals(sum_.data(), sum_.size());
     offset_ = archive.real();
+    archive.reals(rest_.data(), rest_.size());
+    offset_rest_ = archive.real();
     const auto finite = [](double x) { return std::isfinite(x); };
-    if (!finite(offset_) || !std::all_of(sum_.begin(), sum_.end(), finite)) {
-      throw StateError("state holds no sum");
+    bool sound = finite(offset_) && std::fabs(offset_rest_) <= std::fabs(offset_) * 0x1p-52;
+    for (std::size_t i = 0; i < sum_.size(); ++i) {
+      sound = sound && finite(sum_[i]) && std::fabs(rest_[i]) <= std::fabs(sum_[i]) * 0x1p-52;
     }
+    if (!sound) throw StateError("state holds no sum");
   }
 
  private:
+  // sum += x, compensated: rest is what rounding has lost. Over many rounds plain rounding would
+  // drift apart in two streams that differ in one round only.
+  static void add(double x, double& sum, double& rest) {
+    const double y = x + rest;
+    const double total = sum + y;
+    const double added = total - sum;
+    rest = (sum - (total - added)) + (y - added);
+    sum = total;
+  }
+
   double dot(const std::vector<double>& a, const double* b) const {
     return simd::kernels().dot(a.data(), b, a.size());
   }
@@ -103,7 +120,9 @@ class LinearSum final : public LossSum {
   RecordClipper clipper_;
   std::vector<double> row_;  // private copy of the record
   std::vector<double> sum_;
+  std::vector<double> rest_;
   double offset_ = 0.0;  // the losses' value at the centre
+  double offset_rest_ = 0.0;
   std::vector<double> staged_;
   double staged_offset_ = 0.0;
   mutable double line_at_ = 0.0;

@@ -33,6 +33,7 @@ ContinualSum::ContinualSum(Index dimension, std::uint64_t horizon,
       source_(std::move(source)),
       clipper_(std::move(clipper)),
       sum_(dimension < 1 ? 0 : static_cast<std::size_t>(dimension), 0.0),
+      rest_(sum_),
       noise_(sum_),
       rows_(sum_) {
   if (dimension < 1) throw std::invalid_argument("dimension must be at least 1");
@@ -78,7 +79,7 @@ void ContinualSum::add(const double* g, std::uint64_t rounds, double* out) {
   for (std::uint64_t r = 0; r < rounds; ++r, row += d, noise += d, out += d) {
     const double multiplier = clipper_ ? clipper_->multiplier(row) : 1.0;
     if (multiplier == 0.0) std::fill(row, row + d, 0.0);  // it may hold a NaN
-    release(multiplier, row, noise, grid_, d, sum_.data(), out);
+    release(multiplier, row, noise, grid_, d, sum_.data(), rest_.data(), out);
   }
 }
 
@@ -86,6 +87,7 @@ void ContinualSum::write(Archive& archive) const {
   const auto entry = exclusive_.enter();
   archive.word(round_);
   archive.reals(sum_.data(), sum_.size());
+  archive.reals(rest_.data(), rest_.size());
   archive.real(noise_scale_);
   process_->write(archive);
   source_->write(archive);
@@ -94,11 +96,18 @@ void ContinualSum::write(Archive& archive) const {
 void ContinualSum::read(ArchiveReader& archive) {
   const std::uint64_t round = archive.word_below(horizon_ + 1);
   archive.reals(sum_.data(), sum_.size());
+  archive.reals(rest_.data(), rest_.size());
   if (archive.real() != noise_scale_) throw StateError("state has noise of another scale");
   process_->read(archive, round);
   source_->read(archive);
   const auto finite = [](double value) { return std::isfinite(value); };
   if (!std::all_of(sum_.begin(), sum_.end(), finite)) throw StateError("state holds no sum");
+  for (std::size_t i = 0; i < sum_.size(); ++i) {
+    // What rounding loses is less than the last digit of the sum.
+    if (!(std::fabs(rest_[i]) <= std::fabs(sum_[i]) * 0x1p-52)) {
+      throw StateError("state holds no sum");
+    }
+  }
   // A generator behind its round would draw noise again that was already used.
   if (!process_->matches(round, *source_)) {
     throw StateError("state holds a generator at another round");

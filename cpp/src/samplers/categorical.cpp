@@ -52,15 +52,15 @@ std::size_t draw_by_scan(double uniform, const double* weights, double total, st
     left -= block;
     i += kBlock;
   }
-  std::size_t last = i;  // the last one that has any weight
   for (; i < n; ++i) {
     if (weights[i] > 0.0) {
-      last = i;
       left -= weights[i];
       if (left <= 0.0) return i;
     }
   }
-  return last;
+  // Sums in different orders differ by roundings: the last one that has any weight.
+  while (i > 1 && !(weights[i - 1] > 0.0)) --i;
+  return i - 1;
 }
 
 }  // namespace dpoco::samplers

@@ -198,28 +198,42 @@ DPOCO_INLINE double nearest_multiple(double x, double grid, double inverse) {
   return (__builtin_fabs(scaled) < 2251799813685248.0 ? rounded : scaled) * grid;
 }
 
+// sum <- sum + x, rest <- what rounding loses of it: exact (Knuth's two-sum). The sum stays within
+// one rounding of the true one, however many summands there are.
+template <class V>
+DPOCO_INLINE void add_compensated(V x, V& sum, V& rest) {
+  const V y = x + rest;
+  const V total = sum + y;
+  const V added = total - sum;
+  rest = (sum - (total - added)) + (y - added);
+  sum = total;
+}
+
 template <class Round>
 DPOCO_INLINE void release_rounded(double a, const double* g, const double* noise, std::size_t n,
-                                  double* sum, double* out, Round round) {
+                                  double* sum, double* rest, double* out, Round round) {
   std::size_t i = 0;
   for (; i + kWidth <= n; i += kWidth) {
-    const Doubles s = load(sum + i) + a * load(g + i);
+    Doubles s = load(sum + i);
+    Doubles r = load(rest + i);
+    add_compensated(a * load(g + i), s, r);
     store(sum + i, s);
+    store(rest + i, r);
     store(out + i, round(s + load(noise + i)));
   }
   remaining(i, n, [=](std::size_t at) {
-    sum[at] += a * g[at];
+    add_compensated(a * g[at], sum[at], rest[at]);
     out[at] = round(sum[at] + noise[at]);
   });
 }
 
 void release(double a, const double* g, const double* noise, double grid, std::size_t n,
-             double* sum, double* out) {
+             double* sum, double* rest, double* out) {
   if (grid == 0.0) {
-    return release_rounded(a, g, noise, n, sum, out, [](auto x) { return x; });
+    return release_rounded(a, g, noise, n, sum, rest, out, [](auto x) { return x; });
   }
   const double inverse = 1.0 / grid;  // a power of two: exact
-  release_rounded(a, g, noise, n, sum, out,
+  release_rounded(a, g, noise, n, sum, rest, out,
                   [=](auto x) { return nearest_multiple(x, grid, inverse); });
 }
 

@@ -243,14 +243,14 @@ def guarantee(
         "losses are clipped to their declared range, enforced; each round enters one sum",
     )
     claimed = None
-    if p.calibration == "paper":
+    if p.calibration == "paper" and p.releases != 0:
         claimed = (1.0 / p.noise_scale, 0.0)
         conditions += (
             f"AS PRINTED the budget of {claimed[0]:.6g} would be spent {experts} times: every "
             f"round releases {experts} losses, each with noise for one",
         )
     return statement_of(
-        sums=True,
+        sums=p.noise != "coordinate_rr",
         mechanism=what,
         horizon=p.horizon,
         delta=stated_delta(budget, p.horizon),

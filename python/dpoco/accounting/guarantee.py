@@ -83,8 +83,8 @@ class Guarantee:
     truncation_mass : float
         Total variation between real and ideal noise over the horizon; charged to delta.
     profile : dict or None
-        Parameters of the privacy profile, where it is of none of these kinds; key "kind" says of
-        which. "pure": `epsilon`. "gaussian" and "renyi": draws composed with bits, see
+        Parameters of a privacy profile that says more than `mu` and `rho`; key "kind" says of which
+        kind it is. "pure": `epsilon`. "gaussian" and "renyi": draws composed with bits, see
         ``dpoco.accounting.coupling``. Others: see the page named in `reference`.
     regret_bound : float or None
         Bound on the expected regret over the horizon, in units of the loss, for data that do not
@@ -184,7 +184,7 @@ class Guarantee:
         elif self.rho is not None:
             rho = self.rho
             candidates.append(charged_delta(lambda e: zcdp_delta(e, rho), epsilon, mass))
-        elif self.profile is not None:
+        if self.profile is not None:
             kind, profile = _profiles.kind_of(self.profile), self.profile
             candidates.append(
                 charged_delta(lambda e: kind.profile_delta(profile, e), epsilon, mass)
@@ -219,7 +219,7 @@ class Guarantee:
                     mass,
                 )
             )
-        elif self.profile is not None:
+        if self.profile is not None:
             kind, profile = _profiles.kind_of(self.profile), self.profile
             candidates.append(
                 charged_epsilon(

@@ -27,7 +27,7 @@ from dpoco.accounting._experts.lipschitz_regret import (
     growing_bound,
     regret_of,
 )
-from dpoco.accounting._experts.net_shape import NetShape, checked_counts, shape_of
+from dpoco.accounting._experts.net_shape import NetShape, checked_counts, checked_slope, shape_of
 from dpoco.accounting._experts.nets import (
     TRANSFORMS,
     NoiseField,
@@ -46,6 +46,7 @@ from dpoco.accounting.truncation import (
     truncation_mass,
 )
 from dpoco.domains import Domain
+from dpoco.errors import CalibrationError
 
 __all__ = ["CALIBRATIONS", "LipschitzParameters", "calibrate", "guarantee"]
 
@@ -121,7 +122,8 @@ def calibrate(
         "paper": the published transform and a binary tree, with noise by corrected constants.
     resolution : int or tuple of int, optional
         Points an axis, at least 2; None balances what the net misses against noise, up to 2^16
-        points on an interval and 2^8 an axis in the plane.
+        points on an interval and 2^8 an axis in the plane, where spacings are kept nearly equal.
+        At most 2^24 points, in the plane 2^12 an axis.
     transform : {"auto", "increments", "grid_laplacian", "parent"}
         "auto": increments on one axis, grid_laplacian on two; parent for ``calibration="paper"``.
     sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
@@ -142,7 +144,7 @@ def calibrate(
         If no noise scale meets the budget, as for delta = 0.
     """
     shape = shape_of(domain)
-    slope = positive_float("lipschitz", lipschitz)
+    slope = checked_slope(shape, lipschitz)
     if horizon is None:
         raise ValueError("horizon must be an int: the noise depends on the number of rounds")
     rounds = positive_int("horizon", horizon)
@@ -159,7 +161,13 @@ def calibrate(
     if budget is not None and not setting.trivial(nets[0]):
         budget.require_delta()
     first, *others = _methods(sum_method, published, budget)
-    plans = [_plan(setting, net, first, budget, learning_rate, published, enforce) for net in nets]
+    plans = []
+    for net in nets:
+        try:
+            plans.append(_plan(setting, net, first, budget, learning_rate, published, enforce))
+        except CalibrationError:  # the tails of so many variates cost more than delta
+            if not plans and net == nets[-1]:
+                raise
     best, _ = min(plans, key=lambda plan: plan[1])
     entries = max(best.experts - 1, 1)
     for method in others:
@@ -242,6 +250,7 @@ def guarantee(
         If net or transform do not fit the domain.
     """
     p, shape = parameters, shape_of(domain)
+    checked_slope(shape, p.lipschitz)
     counts = checked_counts(shape, p.resolution)
     checked_transform(p.transform, shape, counts)
     setting = _Setting(shape, p.lipschitz, p.horizon, p.transform)

@@ -175,7 +175,8 @@ def common_conditions(mass: float, seeded: bool, *, sums: bool = True) -> tuple[
         "a saved state is continued on one stream only, and is itself kept secret",
         "only released values are covered: not traces, diagnostics, timing or memory",
         source,
-        f"{tails}; that noise is computed in double precision is not accounted for" + rounded,
+        f"{tails}; that sums and noise are computed in double precision is not accounted for"
+        + rounded,
     )
 
 

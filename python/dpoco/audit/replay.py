@@ -156,6 +156,7 @@ def _play(
     engine = learner._engine
     decisions, leaves, variates = [], [], []
     total = np.zeros_like(engine.nonprivate_sum())
+    rest = np.zeros_like(total)
     previous = learner.decide()
     for t, row in enumerate(rows):
         decision = learner.decide()
@@ -164,12 +165,20 @@ def _play(
         leaves.append(leaf)
         learner.observe(row, None if targets is None else float(targets[t]))
         previous = decision
-        total = total + leaf
+        total, rest = _add(leaf, total, rest)
         if not np.array_equal(total, engine.nonprivate_sum()):
             findings.append("what enters the sum is not a function of record and decisions alone")
             total = np.array(engine.nonprivate_sum())
         variates.append(engine.variates_drawn())
     return _Play(np.array(decisions), np.array(leaves), np.array(variates, dtype=np.uint64))
+
+
+def _add(leaf: FloatArray, total: FloatArray, rest: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the sum with a leaf added and what rounding lost of it, as the engine adds."""
+    own = leaf + rest
+    after = total + own
+    added = after - total
+    return after, (total - (after - added)) + (own - added)
 
 
 def _leaf(

@@ -17,11 +17,12 @@ IntArray = NDArray[np.int64]
 class BurnAfterPlay(Environment):
     """An expert that is played loses in every later round of the phase.
 
-    There are S + 1 phases of L = ceil(T / (S + 1)) rounds (the last may be shorter). At the start
-    of a phase every expert gets a hidden bias, 1/4 or 3/4 with equal probability. In a round an
-    expert that was played before in this phase loses 1; any other loses 1 with the probability of
-    its bias and 0 otherwise, independently. A learner does well only by finding ever new experts
-    of low bias, that is by asking L adaptively chosen questions of at most L samples.
+    There are at most S + 1 phases of L = ceil(T / (S + 1)) rounds (the last may be shorter). At
+    the start of a phase every expert gets a hidden bias, 1/4 or 3/4 with equal probability. In a
+    round an expert that was played before in this phase loses 1; any other loses 1 with the
+    probability of its bias and 0 otherwise, independently. A learner does well only by finding
+    ever new experts of low bias, that is by asking L adaptively chosen questions of at most L
+    samples.
 
     It is in the spirit of the lower bound that Asi, Koren, Liu and Talwar ("Tracking the Best
     Expert Privately") prove for adaptive losses, and not a transcription of it: here **nothing is

@@ -51,7 +51,7 @@ class BestSequence:
         The expert of each round.
     total_loss : float
         Sum of its losses, clipped as a learner clips them.
-    costs : ndarray of float64, shape (S + 1,), read-only
+    costs : ndarray of float64, shape (min(S, T - 1) + 1,), read-only
         Entry c is the least total loss with at most c switches; never increasing.
     """
 
@@ -61,7 +61,7 @@ class BestSequence:
 
     @property
     def limit(self) -> int:
-        """Number of switches that were allowed, S."""
+        """Number of switches that were allowed and possible: S, at most T - 1."""
         return len(self.costs) - 1
 
     @property
@@ -128,7 +128,7 @@ def best_switching_sequence(
     -----
     Dynamic programming over (switches so far, expert): O(N S T) time and O(S (N + T)) memory at
     the worst. The costs of all limits come together, since they are not convex in the limit and no
-    penalty per switch finds them all. From T - 1 switches on they are constant.
+    penalty per switch finds them all.
     """
     if isinstance(switches, (bool, np.bool_)) or not isinstance(switches, (int, np.integer)):
         raise TypeError(f"switches must be an int; got {type(switches).__name__}")
@@ -137,7 +137,6 @@ def best_switching_sequence(
     rows = _admitted_table(losses, loss_range)
     useful = min(int(switches), len(rows) - 1)
     costs, decisions = _core.best_switching_sequence(rows, useful)
-    costs = np.concatenate([costs, np.full(int(switches) - useful, costs[-1])])
     for array in (costs, decisions):
         array.flags.writeable = False
     return BestSequence(decisions, float(costs[-1]), costs)

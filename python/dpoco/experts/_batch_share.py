@@ -174,6 +174,8 @@ class BatchShare(ExpertLearner):
         Post-processing of released sums, hence covered by the guarantee: it may be published. After
         the last round, the weights of that round.
         """
+        self._check_active()
+        self._check_alone()
         weights: FloatArray = self._engine.weights()
         return weights
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpoco._learner import OnlineLearner, Progress
 from dpoco._validation import float_array, positive_int
-from dpoco.accounting import Budget
+from dpoco.accounting import Budget, Guarantee
 from dpoco.experts._trace import ExpertTrace, checked_range
 
 __all__ = ["DECODERS", "ExpertLearner"]
@@ -21,6 +21,19 @@ FloatArray = NDArray[np.float64]
 
 # N weights and a few rows of them must fit into memory.
 LARGEST_EXPERTS = 2**32
+
+
+def _rescaled(guarantee: Guarantee, width: float) -> Guarantee:
+    """Return the guarantee with regret, which accountants state for losses in [0, 1], in units."""
+    bound = guarantee.regret_bound
+    details = {
+        name: value * width if isinstance(value, float) and name.startswith("regret") else value
+        for name, value in guarantee.details.items()
+    }
+    return replace(
+        guarantee, regret_bound=None if bound is None else bound * width, details=details
+    )
+
 
 DECODERS: dict[str, Callable[[Any], Any]] = {"budget": Budget.from_dict, "loss_range": tuple}
 
@@ -45,9 +58,7 @@ class ExpertLearner(OnlineLearner):
         self._experts = int(arguments["experts"])
         self._loss_range = low, high = checked_range(arguments["loss_range"])
         super()._set_up(arguments, parameters, seeded, claim)
-        bound = self._guarantee.regret_bound
-        if bound is not None:  # accountants know losses in [0, 1]
-            self._guarantee = replace(self._guarantee, regret_bound=bound * (high - low))
+        self._guarantee = _rescaled(self._guarantee, high - low)
 
     def _shared_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
         """Return what every engine of experts is built from."""

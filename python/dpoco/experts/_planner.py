@@ -123,7 +123,9 @@ def plan_experts(
         candidates.append(("EpochSelector", epoch_selector, {}))
         if budget.delta > 0.0:
             candidates.append(("PrefixHedge", prefix_hedge, {}))
-    candidates.append(("ShiftDetector", shift_detector, {"expected_shifts": switches}))
+    candidates.append(
+        ("ShiftDetector", shift_detector, {"expected_shifts": min(switches, horizon - 1)})
+    )
     candidates.append(("ObliviousTracker", oblivious_tracker, {"switches": switches}))
     attack = "adaptive" if adversary == "adaptive" else "oblivious"
     for noise in ("knorm", "gaussian") if budget.delta > 0.0 else ("knorm",):

@@ -24,6 +24,8 @@ def admitted_losses(losses: FloatArray, low: float, high: float) -> FloatArray:
 class ExpertTrace(Trace):
     """Losses and decisions of a run with experts. **Not private**: losses are raw data.
 
+    Comparisons read the losses that were given to ``run``: leave that array as it is.
+
     Attributes
     ----------
     losses : ndarray of float64, shape (T,)

@@ -182,6 +182,9 @@ class LipschitzLearner(OnlineLearner):
         cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
     ) -> None:
         super()._check_restated(arguments, parameters, defaults)
+        if arguments["enforce"] and not parameters.enforce:
+            # Left at its default it asks for protection, too.
+            raise ValueError("enforce=True contradicts parameters, which have False")
         resolution = arguments["resolution"]
         if resolution is None:
             return
@@ -309,15 +312,16 @@ class LipschitzLearner(OnlineLearner):
         values = loss(self._points) if callable(loss) else loss
         return float_array("losses", values, (len(self._points),))
 
-    def _refuse_violations(self, rows: FloatArray) -> None:
+    def _refuse_violations(self, rows: FloatArray, first: int = 0) -> None:
         if self._checker is None:
             bad = np.flatnonzero(~np.isfinite(rows[:, 0]))
         else:
             out = np.empty(self._checker.outputs)
             bad = np.flatnonzero([self._checker.apply(row, out) > 0 for row in rows])
         if bad.size:
+            row = first + int(bad[0])
             raise ValueError(
-                f"losses of round {int(bad[0])} are not finite or steeper than the declared bound"
+                f"losses of round {row} are not finite or steeper than the declared bound"
             )
 
     def run(
@@ -374,7 +378,7 @@ class LipschitzLearner(OnlineLearner):
             for part in self._chunks(rounds, width, progress, checkpoint, checkpoint_every):
                 chunk = rows.values(part)
                 if self._raises and rows.array is None:
-                    self._refuse_violations(chunk)
+                    self._refuse_violations(chunk, part.start)
                 self._engine.run(chunk, own[part], played[part])
                 own[part] = chunk[np.arange(len(chunk)), played[part]]
         own[~np.isfinite(own)] = 0.0

@@ -45,11 +45,11 @@ class NetLosses:
         if self.array is not None:
             return self.array[part]
         shape = (len(self.points),)
-        rows = [
-            float_array("losses", loss(self.points) if callable(loss) else loss, shape)
-            for loss in self.each[part]
-        ]
-        return np.stack(rows)
+        out = np.empty((len(self.each[part]), *shape))
+        for row, loss in zip(out, self.each[part], strict=True):
+            # Copied before the next one is asked: a callable may return the same array each time.
+            row[:] = float_array("losses", loss(self.points) if callable(loss) else loss, shape)
+        return out
 
     def at(self, decision: FloatArray) -> FloatArray:
         """Return the losses of one decision, shape (T,): 0 where not finite."""

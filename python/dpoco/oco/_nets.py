@@ -18,7 +18,7 @@ __all__ = ["net_of", "net_transform"]
 FloatArray = NDArray[np.float64]
 
 # Without enforcement differences are bounded only so far that no sum of them can overflow.
-_NO_LIMIT = 1e150
+_NO_LIMIT = 1e140
 
 
 def net_of(domain: Domain, resolution: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:

@@ -58,6 +58,7 @@ class BatchShare final : public ExpertLearner {
   BatchShareSettings settings_;
   std::unique_ptr<mechanisms::VectorRelease> release_;
   std::uint64_t releases_;        // over the whole horizon
+  double shift_ = 0.0;            // rounds losses to a grid on which sums are exact
   std::vector<double> sums_;      // of the batch in work
   std::vector<double> input_;     // of the last release
   std::vector<double> released_;  // the last release

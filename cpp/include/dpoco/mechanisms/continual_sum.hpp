@@ -62,6 +62,7 @@ class ContinualSum {
   std::unique_ptr<random::Source> source_;
   std::optional<losses::RecordClipper> clipper_;
   std::vector<double> sum_;
+  std::vector<double> rest_;   // what rounding has lost of it
   std::vector<double> noise_;  // of the rounds in work
   std::vector<double> rows_;   // private copies of their summands: the caller's memory is read once
   Exclusive exclusive_;

@@ -31,8 +31,12 @@ __all__ = [
 
 
 def centered_sensitivity(experts: int) -> float:
-    """Return the largest l2 norm of a change in [-1, 1]^N less its mean."""
-    return math.sqrt(experts - (experts % 2) / experts)
+    """Return the largest l2 norm of a change in [-1, 1]^N less its mean, as computed.
+
+    The computed mean is off along the common shift, orthogonal to the change: a second-order
+    effect, below 1e-9 while N B is below 1e13.
+    """
+    return math.sqrt(experts - (experts % 2) / experts) * (1.0 + 1e-9)
 
 
 def noise_scale(experts: int, noise: str, budget: Budget) -> float:
@@ -48,6 +52,8 @@ def noise_scale(experts: int, noise: str, budget: Budget) -> float:
     if noise == "gaussian":
         mu = charged_gaussian_mu(budget, truncation_mass(float(experts)))
         return max(centered_sensitivity(experts), 1e-3) / mu
+    if not 1e-90 <= budget.epsilon <= 1e90:
+        raise CalibrationError("noise can be scaled for epsilon in [1e-90, 1e90] only")
     factor = float(experts) if noise == "laplace" else 1.0
     epsilon = min(budget.epsilon, LARGEST_RESPONSE) if noise == "coordinate_rr" else budget.epsilon
     scale = factor / epsilon

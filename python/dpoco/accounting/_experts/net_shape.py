@@ -14,12 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from dpoco._validation import FloatArray, positive_int
+from dpoco._validation import FloatArray, positive_float, positive_int
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 
-__all__ = ["NetShape", "bounding_box", "checked_counts", "shape_of", "spacings"]
+__all__ = [
+    "NetShape",
+    "bounding_box",
+    "checked_counts",
+    "checked_slope",
+    "shape_of",
+    "spacings",
+]
 
 LARGEST_NET = 2**24
+LARGEST_SIDE = 2**12  # of a net in the plane, whose constants take matrices of its size
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +88,23 @@ def checked_counts(shape: NetShape, resolution: Any) -> tuple[int, ...]:
     counts = tuple(positive_int("resolution", value, maximum=LARGEST_NET) for value in values)
     if any(count < 2 for count in counts):
         raise ValueError("resolution must be at least 2 points an axis")
+    if axes == 2 and max(counts) > LARGEST_SIDE:
+        raise ValueError(f"resolution must be at most {LARGEST_SIDE} points an axis in the plane")
     if math.prod(counts) > LARGEST_NET:
         raise ValueError(f"resolution must give at most {LARGEST_NET} points")
     return counts
+
+
+def checked_slope(shape: NetShape, lipschitz: Any) -> float:
+    """Return G, or raise if no loss of that slope over the shape can be computed with."""
+    slope = positive_float("lipschitz", lipschitz)
+    if shape.sides:
+        for side in (min(shape.sides), shape.diameter):
+            if not 1e-90 <= slope * side <= 1e90:
+                raise ValueError(
+                    "lipschitz times every side of the domain must be in [1e-90, 1e90]"
+                )
+    return slope
 
 
 def spacings(shape: NetShape, counts: tuple[int, ...]) -> tuple[float, ...]:

@@ -90,18 +90,19 @@ def sensitivity(
 ) -> float:
     """Return the largest l2 distance of two transformed rounds."""
     h = spacings(shape, counts)
+    # No bare squares of lengths: they underflow for tiny domains.
     if transform == "parent":
         k = levels_of(counts)
-        if len(counts) == 1:
-            squares = shape.sides[0] ** 2 * (1.5 - 0.5 ** (k + 1))
-        else:
-            squares = math.fsum(side**2 for side in shape.sides) * 0.5 * (k + 5.0 - 0.5**k)
+        constant = 1.5 - 0.5 ** (k + 1) if len(counts) == 1 else 0.5 * (k + 5.0 - 0.5**k)
+        reach = math.hypot(*shape.sides) * math.sqrt(constant)
     elif transform == "increments":
-        squares = (counts[0] - 1) * h[0] ** 2
+        reach = h[0] * math.sqrt(counts[0] - 1)
     else:
         down, across = counts
-        squares = (down - 1) * across * h[0] ** 2 + down * (across - 1) * h[1] ** 2
-    return 2.0 * lipschitz * math.sqrt(squares) * _ROUNDING
+        reach = math.hypot(
+            h[0] * math.sqrt((down - 1) * across), h[1] * math.sqrt(down * (across - 1))
+        )
+    return 2.0 * lipschitz * reach * _ROUNDING
 
 
 def published_sensitivity(shape: NetShape, counts: tuple[int, ...], lipschitz: float) -> float:
