@@ -123,6 +123,17 @@ TEST_CASE("every kernel gives the same bits on every instruction set") {
       all.insert(all.end(), rest.begin(), rest.end());
       all.insert(all.end(), sum.begin(), sum.end());
       all.insert(all.end(), out.begin(), out.end());
+      all.push_back(
+          static_cast<double>(k.admit_losses(x.data(), n, -0.7, 0.9, 1.0 / 1.6, out.data())));
+      all.insert(all.end(), out.begin(), out.end());
+      all.push_back(k.smallest(x.data(), n));
+      all.push_back(k.tilt(nullptr, x.data(), -3.0, 0.3, n, out.data()));
+      all.push_back(k.tilt(out.data(), x.data(), 0.1, 1.3, n, out.data()));
+      all.insert(all.end(), out.begin(), out.end());
+      k.affine(0.3, out.data(), 0.7, n, out.data());
+      all.insert(all.end(), out.begin(), out.end());
+      all.push_back(k.cusum(0.2, x.data(), n, sum.data()));
+      all.insert(all.end(), sum.begin(), sum.end());
       const double keep[5] = {0.9, 0.99, 0.5, 0.7, 0.999};
       const double omega[5] = {0.1, 0.02, 0.3, 0.2, 0.01};
       for (std::size_t buffers : {3U, 5U}) {

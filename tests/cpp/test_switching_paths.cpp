@@ -2,10 +2,12 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "dpoco/core/errors.hpp"
@@ -180,6 +182,55 @@ TEST_CASE("messages are restored bit for bit; foreign ones are refused") {
       CHECK_THROWS_AS((target->read(reader), reader.finish()), StateError);
     }
   }
+}
+
+// The state after `rounds` rounds with the double at `place` replaced; places from the end count
+// down.
+std::string spoiled(const Maker& make, std::size_t rounds, std::ptrdiff_t place, double value) {
+  const auto paths = make();
+  for (std::size_t t = 0; t < rounds; ++t) paths->learn(row_at(t, 3).data());
+  Archive archive;
+  paths->write(archive);
+  std::string bytes = archive.take();
+  const auto size = static_cast<std::ptrdiff_t>(bytes.size());
+  std::memcpy(bytes.data() + (place < 0 ? size + 8 * place : 8 * place), &value, sizeof value);
+  return bytes;
+}
+
+bool restores(const Maker& make, const std::string& bytes) {
+  const auto target = make();
+  ArchiveReader reader(bytes);
+  try {
+    target->read(reader);
+  } catch (const StateError&) {
+    return false;
+  }
+  for (std::size_t t = 0; t < 60; ++t) target->learn(row_at(t, 3).data());
+  for (const double chance : law_of(*target)) CHECK(chance >= 0.0);
+  return true;
+}
+
+TEST_CASE("weights and costs that no run reaches are refused") {
+  const Maker at_most = [] { return make_at_most_paths(3, 200, 2, 0.5); };
+  // From the end: two levels of three costs, their number, three offsets.
+  for (const double value : {1.7e308, -1.7e308, 1e150, -2e3, std::nan("")}) {
+    for (const std::ptrdiff_t row : {-1, -3, -4, -6}) {
+      CHECK_FALSE(restores(at_most, spoiled(at_most, 20, row, value)));
+    }
+    if (value == -2e3) continue;  // may be an offset
+    for (const std::ptrdiff_t offset : {-8, -9}) {
+      CHECK_FALSE(restores(at_most, spoiled(at_most, 20, offset, value)));
+    }
+  }
+  CHECK_FALSE(restores(at_most, spoiled(at_most, 20, -10, 1.0)));  // of level 0
+  CHECK(restores(at_most, spoiled(at_most, 20, -1, 1e149)));
+  CHECK(restores(at_most, spoiled(at_most, 20, -8, -1e149)));
+
+  const Maker share = [] { return make_share_paths(3, 0.1, 0.5); };
+  for (const double value : {5e-324, 1e-300, 0.02, 2.1, -1.0, std::nan("")}) {
+    CHECK_FALSE(restores(share, spoiled(share, 20, -2, value)));
+  }
+  CHECK(restores(share, spoiled(share, 20, -2, 0.05)));  // the least that rounds leave
 }
 
 TEST_CASE("losses are rounded to a grid on which their sums are exact") {

@@ -39,6 +39,7 @@ void ObliviousTracker::learn(const double* losses) {
     paths_->skip();
   }
   const bool fresh = coins_.advance(log_factor, source());
+  resamples_ = coins_.switches();
   if (ends_last_round()) return;
   move_to(fresh ? paths_->draw(source()) : paths_->follow(state_, source()));
 }
@@ -85,6 +86,7 @@ void ObliviousTracker::read_own(ArchiveReader& archive) {
   if (coins_.round() != played || paths_->round() != played + 1) {
     throw StateError("state holds parts of different rounds");
   }
+  resamples_ = coins_.switches();
 }
 
 }  // namespace dpoco::experts

@@ -12,13 +12,13 @@
 #include "dpoco/samplers/switching_paths.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "dpoco/simd/kernels.hpp"
-#include "exact_sums.hpp"
 
 namespace dpoco::samplers {
 
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kLargestCost = 1e150;
 
 // A cost is -log of a weight. The cost of the sum of two weights:
 double merge(double a, double b) {
@@ -161,11 +161,14 @@ class AtMostPaths final : public SwitchingPaths {
     sums_.read(archive);
     archive.reals(offsets_.data(), offsets_.size());
     archive.reals(rows_.data(), rows_.size());
-    const bool possible =
-        std::all_of(offsets_.begin(), offsets_.end(), [](double x) { return std::isfinite(x); }) &&
-        // A cost exceeds its level's reference by -log(e^600 + N + 1) or more.
-        std::all_of(rows_.begin(), rows_.end(),
-                    [](double x) { return std::isfinite(x) && x > -1e3; });
+    // Costs and offsets that runs reach are below 1e120, rates being at most 1e100; from 1e150 on
+    // sums of a few of them could overflow. A cost exceeds its level's reference by
+    // -log(e^600 + N + 1) or more. Level 0 has no offset.
+    const bool possible = std::all_of(offsets_.begin(), offsets_.end(),
+                                      [](double x) { return std::abs(x) < kLargestCost; }) &&
+                          offsets_[0] == 0.0 &&
+                          std::all_of(rows_.begin(), rows_.end(),
+                                      [](double x) { return x > -1e3 && x < kLargestCost; });
     if (!possible || filled_ < 1 || filled_ > round() || round() > rounds_ + 1) {
       throw StateError("state holds impossible weights");
     }
@@ -218,8 +221,9 @@ class AtMostPaths final : public SwitchingPaths {
     const bool is_new = c >= filled_;
     const double reference_below = offsets_[c - 1] + minima_[c - 1];
     const double gap = is_new ? kInfinity : offsets_[c] + minima_[c] - reference_below;
-    const auto best =
-        static_cast<std::size_t>(std::find(below_.begin(), below_.end(), 1.0) - below_.begin());
+    // A 1 is always there, costs being finite; that nothing else is written to does not rest on it.
+    const auto found = std::find(below_.begin(), below_.end() - 1, 1.0);
+    const auto best = static_cast<std::size_t>(found - below_.begin());
     const double rest = cost_of_the_rest(c - 1, best, below_.data());
     const double own = is_new ? kInfinity : cost_above_least(c, best);
     double* to = row(c);

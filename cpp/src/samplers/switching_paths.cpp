@@ -67,7 +67,10 @@ class SharePaths final : public SwitchingPaths {
   void read_messages(ArchiveReader& archive) override {
     archive.reals(weights_.data(), weights_.size());
     for (const double weight : weights_) {
-      if (!(weight > 0.0 && weight <= 2.0)) throw StateError("state holds impossible weights");
+      // None that a round leaves behind is below `move`, and 1/N is not either.
+      if (!(weight >= 0.5 * move_ && weight <= 2.0)) {
+        throw StateError("state holds impossible weights");
+      }
     }
   }
 

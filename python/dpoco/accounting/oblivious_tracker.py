@@ -57,7 +57,8 @@ def calibrate(
     experts : int
         N, at least 1.
     horizon : int or None
-        Rounds T. None is an endless stream: prior "share", and `share_rate` is needed.
+        Rounds T. None is an endless stream: prior "share", and `share_rate` is needed, positive
+        with a budget.
     budget : Budget or None
         None is the baseline without privacy: B = 1, p = 0 and the best eta. With delta = 0 the
         largest log-likelihood ratio must not exceed epsilon.
@@ -69,10 +70,13 @@ def calibrate(
     prior : {"share", "at_most"}
         Prior over sequences of experts.
     learning_rate, forced_switch, batch, share_rate : optional
-        eta, p, B and sigma; those given are kept, the others are searched for.
+        eta, p, B and sigma; those given are kept, the others are searched for. sigma is 0 or at
+        least 1e-100. Without a budget, on an endless stream with sigma = 0, eta is 1 unless given:
+        the fewer rounds follow, the larger the best one is.
     max_resamples : int, optional
         Cap on the fresh draws. The search minimises the bound that holds until it is hit, with p
-        so small that draws that losses do not cause take at most half of it in expectation.
+        so small that draws that losses do not cause take at most half of it in expectation, as far
+        as p >= 1e-9 allows. On an endless stream every cap is used up sooner or later.
 
     Returns
     -------

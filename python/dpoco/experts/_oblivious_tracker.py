@@ -36,8 +36,8 @@ class ObliviousTracker(ExpertLearner):
     experts : int
         Number of experts N, at most 2^32.
     horizon : int or None
-        Number of rounds T, at most 1e12. None: unknown, with the prior "share" and, if private, a
-        positive `share_rate`, which must be given. Keyword-only, as all that follow.
+        Number of rounds T, at most 1e12. None: unknown, with the prior "share" and a `share_rate`,
+        which must be given and, if private, be positive. Keyword-only, as all that follow.
     budget : Budget or None
         The target guarantee, pure for delta = 0; None switches privacy off (baselines).
     parameters : ObliviousTrackerParameters, optional
@@ -53,7 +53,7 @@ class ObliviousTracker(ExpertLearner):
         switches; needs a horizon and costs S + 1 times as much.
     learning_rate : float, optional
         eta, per unit of losses in [0, 1]; this and the next three by default those of the least
-        regret bound.
+        regret bound (on an endless stream that never switches none is best: eta = 1).
     forced_switch : float, optional
         p, probability of a fresh draw whatever the losses: costs switches, saves privacy.
     batch : int, optional
@@ -62,7 +62,7 @@ class ObliviousTracker(ExpertLearner):
         sigma in [0, 1 - 1/N], 0 or at least 1e-100; for the prior "share" only.
     max_resamples : int, optional
         Cap on fresh draws, after which the last one is followed to the end. The regret bound then
-        holds no more.
+        holds no more. On an endless stream every cap is used up sooner or later.
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
     on_violation : {"clip", "raise"}
@@ -174,6 +174,14 @@ class ObliviousTracker(ExpertLearner):
                 }
             )
         )
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        experts = super()._header_dimension(header)
+        parameters = header["parameters"]
+        if experts == 1 or parameters["prior"] != "at_most":
+            return experts
+        return experts * (min(int(parameters["switches"]), int(parameters["horizon"]) - 1) + 1)
 
     @property
     def parameters(self) -> ObliviousTrackerParameters:

@@ -27,7 +27,7 @@ class ObliviousTracker final : public ExpertLearner {
                    mechanisms::SwitchSettings coins, double learning_rate,
                    std::unique_ptr<random::Source> source);
 
-  std::uint64_t resamples() const noexcept { return coins_.switches(); }
+  std::uint64_t resamples() const noexcept { return resamples_; }  // any thread may ask
   std::size_t levels() const noexcept { return paths_->levels(); }
 
   samplers::PathState nonprivate_state() const noexcept { return state_; }
@@ -48,6 +48,7 @@ class ObliviousTracker final : public ExpertLearner {
   mechanisms::SwitchRule coins_;
   double rate_;
   samplers::PathState state_;
+  SharedCount resamples_;  // copy of the coins' count
 };
 
 }  // namespace dpoco::experts

@@ -67,8 +67,10 @@ def checked_request(
             raise ValueError("an endless stream needs the prior 'share'")
         if n == 1:
             rate = 0.0
-        elif not rate:
-            raise ValueError("an endless stream needs share_rate > 0")
+        elif rate is None:
+            raise ValueError("an endless stream needs share_rate")
+        elif private and rate == 0.0:
+            raise ValueError("an endless private stream needs share_rate > 0")
     elif rate == 0.0 and moves and n > 1 and rounds > 1:
         raise ValueError("share_rate 0 never switches, but switches is positive")
     return Request(

@@ -26,6 +26,8 @@ CALIBRATIONS = ("tight",)
 PRIORS = ("share", "at_most")
 # Below, coins computed in double precision would not be covered by the proof.
 SMALLEST_FORCED_SWITCH = 1e-9
+# Below, weights would leave the range of doubles.
+SMALLEST_SHARE_RATE = 1e-100
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class ObliviousTrackerParameters(StoredParameters):
     batch : int
         B, rounds per decision to keep or to draw afresh.
     share_rate : float or None
-        sigma in [0, 1 - 1/N]; None with the prior "at_most".
+        sigma in [0, 1 - 1/N], 0 or at least 1e-100; None with the prior "at_most".
     max_resamples : int or None
         Fresh draws after which the learner follows the prior and neither tosses coins nor draws;
         None is no such cap.
@@ -136,6 +138,8 @@ def check_share_rate(value: Any, prior: str, experts: int) -> float | None:
     largest = largest_share_rate(experts)
     if rate > largest * (1.0 + 1e-12):
         raise ValueError(f"share_rate must be at most 1 - 1/experts = {largest:.6g}; got {rate!r}")
+    if 0.0 < rate < SMALLEST_SHARE_RATE:
+        raise ValueError(f"share_rate must be 0 or at least {SMALLEST_SHARE_RATE:g}; got {rate!r}")
     return min(rate, largest)
 
 

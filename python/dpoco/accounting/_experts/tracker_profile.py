@@ -1,8 +1,8 @@
 """The privacy profile of the oblivious tracker, as a record of plain numbers.
 
 Claim: the curve is at most the minimum of what the Renyi divergences prove at the orders of
-``rdp.DEFAULT_ORDERS`` and of the curve of pure privacy with the tracker's largest log-likelihood
-ratio.
+``tracker_moments.ORDERS`` and of the curve of pure privacy with the tracker's largest
+log-likelihood ratio.
 
 Proof: ``docs/privacy/tracker_accounting.md``.
 """
@@ -19,10 +19,15 @@ from numpy.typing import NDArray
 
 from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting._experts.parameters import count_of
-from dpoco.accounting._experts.tracker_moments import Tracker, pure_bound, tracker_moments
+from dpoco.accounting._experts.tracker_moments import (
+    ORDERS,
+    Tracker,
+    pure_bound,
+    tracker_moments,
+)
 from dpoco.accounting._experts.tracker_parameters import PRIORS, check_share_rate
 from dpoco.accounting.pure import pure_delta, pure_epsilon_at
-from dpoco.accounting.rdp import DEFAULT_ORDERS, rdp_delta, rdp_epsilon
+from dpoco.accounting.rdp import rdp_delta, rdp_epsilon
 
 __all__ = [
     "checked",
@@ -73,7 +78,7 @@ def profile_delta(record: Mapping[str, Any], epsilon: float) -> float:
     pure = pure_bound(tracker)
     if epsilon >= pure:
         return 0.0
-    best = rdp_delta(DEFAULT_ORDERS, _divergences(tracker), epsilon)
+    best = rdp_delta(ORDERS, _divergences(tracker), epsilon)
     return best if pure == math.inf else min(best, pure_delta(epsilon, pure))
 
 
@@ -81,7 +86,7 @@ def profile_epsilon(record: Mapping[str, Any], delta: float) -> float:
     """Return the smallest epsilon >= 0 known at `delta` in (0, 1)."""
     tracker = _tracker(record)
     pure = pure_bound(tracker)
-    best = rdp_epsilon(DEFAULT_ORDERS, _divergences(tracker), delta)
+    best = rdp_epsilon(ORDERS, _divergences(tracker), delta)
     return best if pure == math.inf else min(best, pure_epsilon_at(delta, pure))
 
 
@@ -117,7 +122,7 @@ def _tracker(record: Mapping[str, Any]) -> Tracker:
 
 @lru_cache(maxsize=64)
 def _divergences(tracker: Tracker) -> FloatArray:
-    orders = np.array(DEFAULT_ORDERS)
+    orders = np.array(ORDERS)
     result = tracker_moments(tracker, orders) / (orders - 1.0)
     result.flags.writeable = False
     return result

@@ -33,7 +33,7 @@ class Comparison(NamedTuple):
             return 0.0
         if rounds is None:
             assert share_rate is not None
-            stay = -(1.0 - share_rate) * math.log1p(-share_rate)
+            stay = (share_rate - 1.0) * math.log1p(-share_rate)
             return stay + (share_rate * math.log((n - 1.0) / share_rate) if share_rate else 0.0)
         switches = min(self.switches, rounds - 1)
         if self.prior == "at_most":
@@ -49,7 +49,7 @@ class Comparison(NamedTuple):
         return float(full) * batch * batch + float(rest) * rest
 
     def best_learning_rate(self, batch: int, share_rate: float | None) -> float:
-        """Return the eta of the least bound, 1 where every eta is as good."""
+        """Return the eta of the least bound; 1 if none is, for a cost of 0."""
         cost = self.prior_cost(share_rate)
         return math.sqrt(8.0 * cost / self.squares(batch)) if 0.0 < cost < math.inf else 1.0
 

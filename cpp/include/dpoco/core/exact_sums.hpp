@@ -1,0 +1,109 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "dpoco/core/archive.hpp"
+#include "dpoco/core/errors.hpp"
+#include "dpoco/simd/elementary.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco {
+
+// Sums of losses in [0, 1], exact for 2^53 rounds: losses are rounded to multiples of 2^-46, and
+// whole numbers move from the recent part, below 128, to a part of their own.
+class ExactSums {
+ public:
+  explicit ExactSums(std::size_t n) : whole_(n, 0.0), recent_(n, 0.0) {}
+
+  void clear() noexcept {
+    std::fill(whole_.begin(), whole_.end(), 0.0);
+    std::fill(recent_.begin(), recent_.end(), 0.0);
+    offset_ = 0.0;
+    since_carry_ = 0;
+  }
+
+  static void round(const double* losses, std::size_t n, double* out) {
+    constexpr double kShift = 96.0;  // 1.5 * 2^52 * 2^-46
+    const simd::Kernels& k = simd::kernels();
+    k.affine(1.0, losses, kShift, n, out);
+    k.affine(1.0, out, -kShift, n, out);
+  }
+
+  void add(const double* rounded) {
+    const simd::Kernels& k = simd::kernels();
+    k.axpy(1.0, rounded, recent_.size(), recent_.data());
+    if (++since_carry_ == 64) carry();
+  }
+
+  // Sums less the whole number `offset`.
+  double offset() const noexcept { return offset_; }
+  void relative(double* out) const {
+    const simd::Kernels& k = simd::kernels();
+    k.affine(1.0, whole_.data(), -offset_, whole_.size(), out);
+    k.axpy(1.0, recent_.data(), recent_.size(), out);
+  }
+  // The same of at most `rounds` <= 2^50 losses each, rounded to multiples of a grid that depends on
+  // `rounds` alone: sums that differ by at most 1 do so afterwards, too.
+  void relative_on_grid(std::uint64_t rounds, double* out) const {
+    const simd::Kernels& k = simd::kernels();
+    // Added to all sums it leaves them within one binade.
+    const double shift = 3.0 * static_cast<double>(std::bit_ceil(rounds));
+    k.affine(1.0, whole_.data(), shift - offset_, whole_.size(), out);
+    k.axpy(1.0, recent_.data(), recent_.size(), out);
+    k.affine(1.0, out, -shift, whole_.size(), out);
+  }
+
+  void write(Archive& archive) const {
+    archive.word(since_carry_);
+    archive.reals(whole_.data(), whole_.size());
+    archive.reals(recent_.data(), recent_.size());
+  }
+  void read(ArchiveReader& archive) {
+    since_carry_ = archive.word_below(64);
+    archive.reals(whole_.data(), whole_.size());
+    archive.reals(recent_.data(), recent_.size());
+    const double most = 0.5 + static_cast<double>(since_carry_);
+    for (std::size_t i = 0; i < whole_.size(); ++i) {
+      // Rounding to the nearest whole number may leave half of one below it.
+      const double recent = recent_[i] * 0x1p46;
+      if (!(whole_[i] >= 0.0 && whole_[i] <= 0x1p53 && recent_[i] >= -0.5 && recent_[i] <= most) ||
+          whole_[i] != std::floor(whole_[i]) || recent != std::floor(recent)) {
+        throw StateError("state holds impossible sums");
+      }
+    }
+    offset_ = simd::kernels().smallest(whole_.data(), whole_.size());
+  }
+  // For whoever reads a state: throws StateError unless these can be sums of so many losses.
+  void require(std::uint64_t rounds) const {
+    const auto most = static_cast<double>(rounds);
+    bool possible = since_carry_ == rounds % 64;
+    for (std::size_t i = 0; i < whole_.size(); ++i) {
+      const double sum = whole_[i] + recent_[i];
+      possible = possible && sum >= 0.0 && sum <= most && (rounds >= 64 || whole_[i] == 0.0);
+    }
+    if (!possible) throw StateError("state holds impossible sums of losses");
+  }
+
+ private:
+  void carry() {
+    for (std::size_t i = 0; i < whole_.size(); ++i) {
+      const double whole = (recent_[i] + elementary::kRoundMagic) - elementary::kRoundMagic;
+      whole_[i] += whole;
+      recent_[i] -= whole;
+    }
+    offset_ = simd::kernels().smallest(whole_.data(), whole_.size());
+    since_carry_ = 0;
+  }
+
+  std::vector<double> whole_;
+  std::vector<double> recent_;
+  double offset_ = 0.0;
+  std::uint64_t since_carry_ = 0;
+};
+
+}  // namespace dpoco
