@@ -32,7 +32,8 @@ experts::ShiftStatisticSettings statistic_settings(const py::dict& settings) {
   return {.experts = settings["experts"].cast<std::uint64_t>(),
           .windows = windows,
           .offsets = settings["offsets"].cast<std::vector<double>>(),
-          .slopes = settings["slopes"].cast<std::vector<double>>()};
+          .slopes = settings["slopes"].cast<std::vector<double>>(),
+          .reach = settings["reach"].cast<std::uint64_t>()};
 }
 
 experts::ShiftDetectorSettings detector_settings(const py::dict& settings) {

@@ -18,17 +18,6 @@ std::unique_ptr<random::Source> source_of(const py::dict& settings) {
   return make_source(settings["key"].cast<py::bytes>(), settings["stream"].cast<std::uint64_t>());
 }
 
-// The threshold is armed when the first question comes, and once: the proof lets one threshold
-// noise serve all alarms.
-bool test(AboveThreshold& law, double excess, random::Source& source, bool first) {
-  if (first) {
-    law.arm(source);
-  } else if (!law.armed()) {
-    throw HorizonExceeded("the declared number of alarms is used up");
-  }
-  return law.test(excess, source);
-}
-
 template <class Mechanism>
 py::class_<Mechanism>& add_common(py::class_<Mechanism>& c) {
   return c.def_property_readonly("round", &Mechanism::round)
@@ -51,9 +40,9 @@ void register_selection(py::module_& m) {
   noisy_max.def(
       "select",
       [](NoisyMaxAnswers& self, const Array& scores) {
-        expect_size(scores, self.law().settings().candidates, "scores");
+        expect_size(scores, self.settings().candidates, "scores");
         const double* from = data(scores);
-        return self.answer([from](NoisyMax& law, random::Source& source) {
+        return self.answer([from](NoisyMax& law, random::Source& source, bool) {
           return static_cast<std::uint64_t>(law.select(from, source));
         });
       },
@@ -70,15 +59,14 @@ void register_selection(py::module_& m) {
   above.def(
       "test",
       [](AboveThresholdAnswers& self, double excess) {
-        const bool first = self.round() == 0;
-        return self.answer([excess, first](AboveThreshold& law, random::Source& source) {
-          return test(law, excess, source, first);
+        return self.answer([excess](AboveThreshold& law, random::Source& source, bool first) {
+          return law.test_armed_once(excess, source, first);
         });
       },
       "excess"_a);
   above.def_property_readonly("alarms", [](const AboveThresholdAnswers& self) {
-    if (self.round() == 0) return std::uint64_t{0};
-    return self.law().settings().alarms - self.law().alarms_left();
+    return self.inspect(
+        [](const AboveThreshold& law, std::uint64_t tests) { return law.alarms_raised(tests); });
   });
   add_common(above);
 }

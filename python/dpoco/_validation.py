@@ -36,6 +36,8 @@ def real_float(name: str, value: Any) -> float:
         number = float(value)
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a real number; got {type(value).__name__}") from None
+    except OverflowError:
+        raise ValueError(f"{name} must be finite; got more than a float holds") from None
     if not math.isfinite(number):
         raise ValueError(f"{name} must be finite; got {number!r}")
     return number

@@ -1,10 +1,9 @@
-"""The tracker's accountant: oracles, limits, monotonicity, sums against long arithmetic."""
+"""The tracker's accountant: oracles, limits, monotonicity."""
 
 from __future__ import annotations
 
 import math
 
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,7 +23,7 @@ from dpoco.accounting._experts.tracker_profile import (
     pure_epsilon,
     tracker_profile,
 )
-from dpoco.accounting._experts.tracker_series import RangeSeries, flagged
+from dpoco.accounting._experts.tracker_series import RangeSeries
 from dpoco.accounting.bounded_range import bounded_range_epsilon, bounded_range_moment
 from dpoco.accounting.pure import pure_delta
 from dpoco.accounting.rdp import DEFAULT_ORDERS
@@ -60,75 +59,6 @@ def test_epsilon_oracles(arguments, value):
 def test_pure_oracles():
     assert pure_bound(tracker(0.01, 0.2, 10, 1000, 0.0, 5)) == pytest.approx(2.01903, abs=6e-6)
     assert pure_bound(tracker(0.5, 0.3, 1, 6, 0.1, 2)) == pytest.approx(3.34061, abs=6e-6)
-
-
-def exact_sum(t, order):
-    """The sum of the claim, term by term, in long arithmetic."""
-    with mpmath.workdps(40):
-        eta, p, a = mpmath.mpf(t.learning_rate), mpmath.mpf(t.forced_switch), mpmath.mpf(order)
-        sigma, others = mpmath.mpf(t.share_rate or 0), t.experts - 1
-        stay, move = 1 - sigma, sigma / others
-        tau = (stay - move) / (stay + move)
-
-        def moment(r):
-            s = mpmath.log(a * mpmath.expm1(-(a - 1) * r) / ((a - 1) * mpmath.expm1(-a * r)))
-            one = mpmath.expm1(-s) / mpmath.expm1(-r)
-            up = mpmath.exp((a - 1) * (r - s))
-            return mpmath.log(one * up + (1 - one) * mpmath.exp(-(a - 1) * s))
-
-        first = moment(2 * eta * tau)
-        if t.forced_switch < 1.0:
-            low, high = p, 1 - (1 - p) * mpmath.exp(-eta)
-            first = max(
-                [first]
-                + [
-                    mpmath.log(x**a * y ** (1 - a) * mpmath.exp(first)
-                               + (1 - x) ** a * (1 - y) ** (1 - a))
-                    for x, y in ((high, low), (low, high))
-                ]
-            )  # fmt: skip
-        q = 1 - (1 - p) * mpmath.exp(-eta * t.batch)
-        batches = -(-t.horizon // t.batch)
-        ranges = [2 * eta * tau ** (t.batch * k + 1) for k in range(1, batches - 1)]
-        return first + mpmath.fsum(mpmath.log(1 - q + q * mpmath.exp(moment(r))) for r in ranges)
-
-
-@pytest.mark.parametrize("order", [1.05, 3.0, 24.0, 300.0])
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        (0.05, 0.2, 4, 1000, 0.02, 2),
-        (0.02, 0.1, 8, 2000, 0.001, 10),
-        (0.5, 0.3, 1, 120, 0.003, 3),
-        (0.03, 1.0, 2, 300, 0.05, 4),
-        (1.5, 0.4, 3, 90, 0.01, 5),
-    ],
-)
-def test_sum_is_never_below_and_hardly_above_the_exact_one(arguments, order):
-    t = tracker(*arguments)
-    exact = exact_sum(t, order)
-    small = order * t.learning_rate < 1.5
-    for ratio, slack in ((0.9, 0.01 if small else 0.06), (0.999, 1e-3), (0.5, 0.5)):
-        value = float(tracker_moments(t, np.array([order]), group_ratio=ratio)[0])
-        assert value >= exact
-        assert value <= exact * (1 + slack) + 1e-12
-
-
-def test_series_never_below_term_by_term_sums():
-    """Long series in doubles: slow decay, groups of many terms, cut and tail."""
-    for decay, stop in ((-1e-4, 30_000), (-3e-3, 40_000), (-0.2, 500), (-1e-9, 1000)):
-        series = RangeSeries(0.05, decay)
-        k = np.arange(1, stop + 1.0)
-        for q in (0.01, 0.3, 1.0):
-            for order in (1.1, 20.0, 500.0):
-                a = np.array([order])
-                exact = float(flagged(q, bounded_range_moment(series.at(k), order)).sum())
-                value = float(series.flagged_moments(1, float(stop), q, a, 0.9)[0])
-                # The moments themselves are rounded up, by a relative 1e-7 for tiny orders.
-                assert value >= exact * (1 - 3e-7)
-                assert value <= exact * (1.01 if order < 100 else 1.08)
-                endless = float(series.flagged_moments(1, math.inf, q, a, 0.9)[0])
-                assert endless >= value * (1 - 1e-12)
 
 
 def test_series_totals():
@@ -173,7 +103,7 @@ def test_limits():
     # A rate too small for doubles is none.
     none, tiny = (tracker(0.1, 0.5, 1, 30, rate, 2) for rate in (0.0, 5e-324))
     assert pure_bound(tiny) == pure_bound(none)
-    assert epsilon(tracker(0.1, 0.5, 1, 30, 1e-280, 2)) == pytest.approx(epsilon(none))
+    assert epsilon(tracker(0.1, 0.5, 1, 30, 1e-100, 2)) == pytest.approx(epsilon(none))
     # No forgetting: an endless stream has no guarantee.
     t = tracker(0.1, 0.5, 1, None, 0.0, 2)
     assert pure_bound(t) == math.inf
@@ -220,7 +150,7 @@ def test_coin_dominates_every_pair_of_coins():
     p=st.floats(1e-3, 1.0),
     batch=st.integers(1, 40),
     horizon=st.integers(2, 10**6),
-    rate=st.floats(0.0, 0.45),
+    rate=st.just(0.0) | st.floats(1e-100, 0.45),
 )
 def test_monotone(eta, p, batch, horizon, rate):
     t = tracker(eta, p, batch, horizon, rate, 2)
@@ -287,6 +217,7 @@ def test_profile_record():
         {"horizon": 0},
         {"share_rate": 0.95},
         {"share_rate": None},
+        {"share_rate": 1e-101},
         {"experts": 0},
         {"prior": "other"},
         {"prior": "at_most"},

@@ -148,6 +148,7 @@ def test_endless_streams():
     for call in (
         lambda: calibrate(10, horizon=None, budget=budget),
         lambda: calibrate(10, horizon=None, budget=budget, share_rate=0.0),
+        lambda: calibrate(10, horizon=None, budget=None),
         lambda: calibrate(10, horizon=None, budget=budget, prior="at_most"),
         lambda: dataclasses.replace(p, share_rate=0.0),
     ):
@@ -166,23 +167,23 @@ def test_nothing_to_protect():
     p = calibrate(4, horizon=100, budget=Budget(0.1, DELTA), batch=100)
     assert guarantee(4, p, budget=DELTA).epsilon == 0.0
     # Unless asked for, a single batch is no answer to a small budget.
-    p = calibrate(4, horizon=100, budget=Budget(1e-5, DELTA), switches=1)
+    p = calibrate(10, horizon=100, budget=Budget(1e-5, DELTA), switches=1)
     assert p.batch < 100
     assert p.noise_dominates
 
 
 def test_infeasible_budgets_name_the_smallest_epsilon():
     budget = Budget(0.1, DELTA)
+    fixed = {"learning_rate": 0.5, "batch": 1, "share_rate": 0.001}
     with pytest.raises(CalibrationError, match="smallest epsilon") as caught:
-        calibrate(10, horizon=10**4, budget=budget, learning_rate=0.5, batch=1)
+        calibrate(10, horizon=10**4, budget=budget, **fixed)
     smallest = float(re.search(r"reach is ([0-9.e+-]+)", str(caught.value)).group(1))
     assert smallest > 10.0
     p = calibrate(
         10,
         horizon=10**4,
         budget=Budget(1.001 * smallest, DELTA),
-        learning_rate=0.5,
-        batch=1,
+        **fixed,
     )
     assert p.learning_rate == 0.5
 
@@ -204,6 +205,26 @@ def test_caps():
     assert loose.regret_bound == free.regret_bound
     none = calibrate(10, horizon=10**4, budget=budget, switches=2, max_resamples=0)
     assert guarantee(10, none, budget=budget).epsilon == 0.0
+
+
+def test_a_cap_lowers_p_as_far_as_it_may():
+    arguments = {"horizon": 10**9, "budget": Budget(1.0, DELTA), "switches": 5, "batch": 1}
+    p = calibrate(10, **arguments, max_resamples=100)
+    assert p.forced_switch * (10**9 - 1) <= 50.001
+    p = calibrate(10, **{**arguments, "horizon": 10**12}, max_resamples=100)
+    assert p.forced_switch == 1e-9
+    # Whatever p is, an endless stream uses every cap up: the one without is taken.
+    arguments = {"horizon": None, "budget": Budget(1.0, DELTA), "share_rate": 0.01}
+    p, free = (calibrate(10, **arguments, max_resamples=cap) for cap in (100, None))
+    assert p.forced_switch > 0.01
+    assert sum(p.regret_terms.values()) <= sum(free.regret_terms.values()) * (1 + 1e-9)
+
+
+def test_an_endless_stream_without_privacy_need_not_forget():
+    p = calibrate(3, horizon=None, budget=None, share_rate=0.0)
+    assert p.share_rate == 0.0
+    assert p.regret_terms == {"prior, a round": 0.0, "learning, a round": 0.125}
+    assert guarantee(3, p).regret_bound is None
 
 
 def test_switches_beyond_the_stream_mean_all_rounds():
@@ -259,6 +280,7 @@ def test_guarantee_trusts_no_derived_field():
         {"batch": 0},
         {"share_rate": 0.95},
         {"share_rate": -0.1},
+        {"share_rate": 1e-101},
         {"share_rate": 0.1, "prior": "at_most"},
         {"share_rate": 0.0, "switches": 1},
         {"max_resamples": -1},

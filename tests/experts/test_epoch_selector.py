@@ -236,8 +236,11 @@ def test_impossible_states_are_refused():
     learner.run(np.full((20, 3), 0.5))
     state = learner._engine.state()
     make(3, horizon=100)._engine.restore(state)
-    sums = len(state) - 3 * 8
+    sums = len(state) - 3 * 8  # the recent parts, after their number; whole ones before
     for at, value in (
+        (sums - 8 * 5, (5).to_bytes(8, "little")),  # rounds summed up
+        (sums - 8 * 4, np.float64(1.0).tobytes()),  # a whole part before there can be one
+        (sums, np.float64(2.5 + 2.0**-47).tobytes()),
         (0, (19).to_bytes(8, "little")),
         (8, (3).to_bytes(8, "little")),
         (sums - 16, (21).to_bytes(8, "little")),

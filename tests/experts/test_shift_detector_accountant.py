@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
 import dpoco
 from dpoco.accounting import shift_detector as accountant
-from dpoco.accounting._experts.detector_regret import false_alarm_probability
+from dpoco.accounting._experts.detector_regret import _long_windows, false_alarm_probability
 from dpoco.experts import ShiftDetector, ShiftDetectorParameters
+from dpoco.random import Source
 
 PURE = dpoco.Budget(1.0, 0.0)
 
@@ -111,3 +113,56 @@ def test_false_alarm_claims_are_computed_from_what_is_in_use():
     slow = accountant.calibrate(7, horizon=5000, budget=PURE, expected_shifts=9)
     assert slow.log_selection > p.log_selection
     assert math.isclose(slow.log_selection - p.log_selection, math.log(10.0))
+
+
+@pytest.mark.parametrize("nominal", [2, 8, 100, 512])
+def test_regret_of_blocks_far_shorter_than_the_horizon(nominal):
+    """Blocks shorter than the threshold see nothing: the bound must not claim that they do."""
+    rounds = 2**17 - 1
+    options = {"windows": "dyadic", "nominal_horizon": nominal, "expected_shifts": 1}
+    losses = np.tile([0.0, 1.0], (rounds, 1))
+    losses[rounds // 2 :] = [1.0, 0.0]
+    learner = ShiftDetector(
+        2,
+        horizon=rounds,
+        budget=PURE,
+        false_alarm=1e-6,
+        first=0,
+        source=Source.seeded(0),
+        **options,
+    )
+    regret = learner.run(losses).losses.sum()  # the best sequence loses nothing
+    assert regret <= learner.guarantee.regret_bound <= rounds
+    assert regret > 0.4 * rounds or nominal > 100
+    endless = accountant.calibrate(2, horizon=None, budget=PURE, false_alarm=1e-6, **options)
+    assert regret <= accountant.regret_bound(2, endless, switches=1, rounds=rounds)
+
+
+def test_aligned_blocks_that_cover_a_piece():
+    """At most two of each length, and of the longest two or as many as fit in."""
+    for longest in (1, 2, 8):
+        p = accountant.calibrate(
+            2, horizon=100, budget=PURE, windows="dyadic", nominal_horizon=longest
+        )
+        for start in range(20):
+            for end in range(start + 1, 100):
+                counts, at = {}, start
+                while at < end:
+                    size = longest
+                    while at % size or at + size > end:
+                        size //= 2
+                    counts[size] = counts.get(size, 0) + 1
+                    at += size
+                more, _ = _long_windows(p, end - start)
+                assert all(counts[size] <= 2 for size in counts if size < longest)
+                assert counts.get(longest, 0) <= 2 + more
+
+
+def test_bounds_do_not_depend_on_the_reach_where_it_suffices():
+    p = accountant.calibrate(5, horizon=10**5, budget=PURE)
+    assert _long_windows(p, 10**5)[0] == 0
+    assert 0.0 < p.regret_terms["rounding"] < 1e-3
+    short = accountant.calibrate(5, horizon=10**9, budget=PURE, nominal_horizon=10**4)
+    assert _long_windows(short, 10**9)[0] == 10**9 // 2**26
+    endless = accountant.calibrate(5, horizon=None, budget=PURE)
+    assert endless.regret_terms["rounding"] < 1.0

@@ -162,3 +162,69 @@ def test_bad_settings_are_refused():
         engine.update(3, np.zeros(3), 0.0)
     with pytest.raises(ValueError, match="losses"):
         engine.update(0, np.zeros(2), 0.0)
+
+
+@pytest.mark.parametrize("windows", ["tangent", "dyadic"])
+def test_errors_of_rounding_do_not_add_up(windows):
+    """Sums cross a power of two in one world only, then grow by about half their last digit."""
+    rounds = 2**17 - 1
+    p = dataclasses.replace(parameters(2, 2 * rounds, windows), log_windows=0.0)
+    high, low, tiny = np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([0.6 * 2.0**-36, 0.0])
+    a = 1.0  # the own loss rises from 0 to 1
+    engines = [_core.ShiftStatistic(statistic_settings(p)) for _ in range(2)]
+    for t in range(rounds):
+        if t == 5:
+            moved = engines[1].update(0, high, 0.0) - engines[0].update(0, low, 0.0)
+        else:
+            row = high if t <= 2**16 else tiny
+            moved = engines[1].update(0, row, 0.0) - engines[0].update(0, row, 0.0)
+        if t >= 5:
+            assert a - 1.0 <= moved <= a + 1.0  # no tolerance
+    if windows == "tangent":
+        assert moved == 2.0
+
+
+def test_sums_beyond_the_reach_are_cut_off_within_the_same_interval():
+    settings = {"experts": 3, "windows": "tangent", "offsets": [0.0, 1.0], "slopes": [0.5, 0.0]}
+    rng = np.random.default_rng(3)
+    saturated = 0
+    for _ in range(30):
+        losses = rng.integers(0, 2, size=(60, 3)).astype(float)
+        losses[:, 0] = rng.random(60) < 0.9
+        at, row = int(rng.integers(60)), rng.integers(0, 2, size=3).astype(float)
+        a = row[0] - losses[at, 0]
+        worlds = []
+        for changed in (False, True):
+            engine = _core.ShiftStatistic({**settings, "reach": 8})
+            worlds.append([
+                engine.update(0, row if changed and t == at else losses[t], 0.0)
+                for t in range(60)
+            ])  # fmt: skip
+        moved = np.subtract(worlds[1], worlds[0])
+        assert np.all((moved >= a - 1.0) & (moved <= a + 1.0))
+        assert max(worlds[0]) <= 8.0
+        saturated += max(worlds[0]) == 8.0 - 1.0
+        # Windows of up to 8 rounds are seen in full.
+        lost = losses[:, [0]] - losses
+        for t in range(60):
+            for w in range(1, min(8, t + 1) + 1):
+                allowed = min(0.5 * w, 1.0)
+                assert worlds[0][t] >= lost[t + 1 - w : t + 1].sum(axis=0).max() - allowed
+    assert saturated > 10
+
+
+def test_values_are_multiples_of_the_grid():
+    for horizon in (40, 10**4, None):
+        p = parameters(3, horizon)
+        losses, own, allowances = random_stream(3, 40, 5)
+        scaled = values(p, losses, own, allowances) / p.rounding()
+        assert np.array_equal(scaled, np.round(scaled))
+        assert p.reach() >= min(horizon or 2**26, 2**26)
+    assert parameters(3, 10**12).rounding() == 2.0**-11
+
+
+def test_a_reach_is_a_power_of_two():
+    good = statistic_settings(parameters(3, 40))
+    for wrong in (0, 3, 2**51):
+        with pytest.raises(ValueError, match="reach"):
+            _core.ShiftStatistic({**good, "reach": wrong})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -182,6 +183,30 @@ def test_an_endless_stream():
     for wrong in ({"prior": "at_most"}, {"share_rate": 0.0}, {}):
         with pytest.raises(ValueError, match="endless"):
             make(None, horizon=None, budget=dpoco.Budget(1.0, 1e-6), **wrong)
+    # Without privacy nothing has to be forgotten.
+    options = {"share_rate": 0.0, "learning_rate": 0.5}
+    static = make(None, horizon=None, **options).run(LOSSES).decisions
+    assert np.array_equal(static, make(None, **options).run(LOSSES).decisions)
+
+
+def test_fresh_draws_can_be_counted_from_another_thread():
+    """A count of its own for readers; `_engine.resamples` is read while rounds are played."""
+    learner = make("always", horizon=10**6)
+    losses = np.tile(LOSSES, (5000, 1))
+    counts, over = [0], threading.Event()
+
+    def watch():
+        while not over.is_set():
+            counts.append(learner.resamples)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    learner.run(losses)
+    over.set()
+    watcher.join()
+    assert counts == sorted(counts)
+    assert counts[-1] <= learner.resamples == len(losses)
+    assert ObliviousTracker._from_bytes(learner._to_bytes()).resamples == len(losses)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +221,7 @@ def test_an_endless_stream():
         ({"forced_switch": 1.5}, "forced_switch"),
         ({"batch": 0}, "batch"),
         ({"share_rate": 0.81}, "share_rate"),
-        ({"share_rate": 1e-200}, "share rate"),
+        ({"share_rate": 1e-200}, "share_rate"),
         ({"share_rate": 0.1, "prior": "at_most"}, "share_rate"),
         ({"max_resamples": -1}, "max_resamples"),
         ({"loss_range": (1.0, 1.0)}, "loss_range"),

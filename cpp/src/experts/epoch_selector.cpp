@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "dpoco/core/errors.hpp"
-#include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::experts {
 
@@ -18,11 +17,11 @@ double BiasAllowance::after(std::uint64_t m) const noexcept {
 }
 
 EpochInstance::EpochInstance(mechanisms::NoisyMaxSettings selection)
-    : selector_(selection), sums_(selection.candidates, 0.0) {}
+    : selector_(selection), sums_(selection.candidates), scores_(selection.candidates, 0.0) {}
 
 void EpochInstance::restart() noexcept {
   rounds_ = 0;
-  std::fill(sums_.begin(), sums_.end(), 0.0);
+  sums_.clear();
 }
 
 std::uint64_t EpochInstance::selected_from() const noexcept {
@@ -31,27 +30,28 @@ std::uint64_t EpochInstance::selected_from() const noexcept {
 
 std::optional<std::uint64_t> EpochInstance::learn(const double* losses, bool last,
                                                   random::Source& source) {
-  simd::kernels().axpy(1.0, losses, sums_.size(), sums_.data());
+  ExactSums::round(losses, scores_.size(), scores_.data());
+  sums_.add(scores_.data());
   ++rounds_;
   if (!std::has_single_bit(rounds_ + 1)) return std::nullopt;
   std::optional<std::uint64_t> selected;
-  if (!last) selected = selector_.select(sums_.data(), source);
-  std::fill(sums_.begin(), sums_.end(), 0.0);
+  if (!last) {
+    sums_.relative_on_grid((rounds_ + 1) / 2, scores_.data());
+    selected = selector_.select(scores_.data(), source);
+  }
+  sums_.clear();
   return selected;
 }
 
 void EpochInstance::write(Archive& archive) const {
   archive.word(rounds_);
-  archive.reals(sums_.data(), sums_.size());
+  sums_.write(archive);
 }
 
 void EpochInstance::read(ArchiveReader& archive) {
   const std::uint64_t rounds = archive.word_below(~0ULL);
-  archive.reals(sums_.data(), sums_.size());
-  const auto most = static_cast<double>(rounds + 1 - std::bit_floor(rounds + 1));
-  for (const double sum : sums_) {
-    if (!(sum >= 0.0 && sum <= most)) throw StateError("state holds impossible sums of losses");
-  }
+  sums_.read(archive);
+  sums_.require(rounds + 1 - std::bit_floor(rounds + 1));
   rounds_ = rounds;
 }
 

@@ -1,11 +1,13 @@
 #include "dpoco/experts/shift_statistic.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 
 #include "dpoco/core/errors.hpp"
+#include "dpoco/core/grid.hpp"
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::experts {
@@ -13,6 +15,9 @@ namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostLines = 64;
+constexpr std::uint64_t kLongestReach = 1ULL << 50;
+// A steeper line is never above zero, and would spoil the last bits of losses.
+constexpr double kSteepest = 4.0;
 
 bool all_finite(const std::vector<double>& values) {
   return std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); });
@@ -28,11 +33,23 @@ ShiftStatistic::ShiftStatistic(ShiftStatisticSettings settings) : settings_(std:
       !all_finite(settings_.offsets) || !all_finite(settings_.slopes)) {
     throw std::invalid_argument("the allowance must be 1 to 64 finite lines");
   }
+  const std::uint64_t reach = settings_.reach;
+  if (!std::has_single_bit(reach) || reach > kLongestReach) {
+    throw std::invalid_argument("reach must be a power of two of at most 2^50");
+  }
+  grid_ = std::max(0x1p-46, std::ldexp(static_cast<double>(reach), -51));
+  for (double& offset : settings_.offsets) offset = nearest_multiple(offset, grid_);
+  for (double& slope : settings_.slopes) {
+    slope = nearest_multiple(std::clamp(slope, 0.0, kSteepest), grid_);
+  }
   const std::size_t n = settings_.experts;
+  losses_.assign(n, 0.0);
   if (settings_.windows == Windows::tangent) rows_.assign(lines * n, kNever);
   if (dyadic) {
-    rows_.assign((lines + 1) * n, 0.0);
-    allowances_.assign(lines, 0.0);
+    const auto blocks = static_cast<std::size_t>(std::bit_width(reach));
+    settings_.offsets.resize(std::min(lines, blocks));
+    rows_.assign((settings_.offsets.size() + 1) * n, 0.0);
+    allowances_.assign(settings_.offsets.size(), 0.0);
   }
   reset();
 }
@@ -52,24 +69,34 @@ void ShiftStatistic::reset() noexcept {
 
 double ShiftStatistic::update(std::uint64_t own, const double* losses, double allowance) {
   ++round_;
-  const double own_loss = losses[own];
+  // Adding and taking away 1.5 * 2^52 multiples rounds to the nearest one.
+  const double shift = elementary::kRoundMagic * grid_;
+  const simd::Kernels& k = simd::kernels();
+  k.affine(1.0, losses, shift, losses_.size(), losses_.data());
+  k.affine(1.0, losses_.data(), -shift, losses_.size(), losses_.data());
+  const double own_loss = losses_[own];
+  const double allowed = nearest_multiple(allowance, grid_);
   switch (settings_.windows) {
     case Windows::tangent:
-      return update_tangent(own_loss - allowance, losses);
+      return update_tangent(own_loss - allowed, losses_.data());
     case Windows::dyadic:
-      return update_dyadic(own_loss, losses, allowance);
+      return update_dyadic(own_loss, losses_.data(), allowed);
     default:
-      return update_naive(own_loss, losses, allowance);
+      return update_naive(own_loss, losses_.data(), allowed);
   }
 }
 
 double ShiftStatistic::update_tangent(double gain, const double* losses) {
   const auto cusum = simd::kernels().cusum;
   const std::size_t n = settings_.experts;
+  const auto reach = static_cast<double>(settings_.reach);
   double most = kNever;
   for (std::size_t k = 0; k < settings_.offsets.size(); ++k) {
     const double row = cusum(gain - settings_.slopes[k], losses, n, rows_.data() + k * n);
-    most = std::max(most, row - settings_.offsets[k]);
+    most = std::max(most, std::min(row, reach) - settings_.offsets[k]);
+  }
+  if (round_ > settings_.reach) {  // no sum exceeds the number of its rounds
+    for (double& row : rows_) row = std::min(row, reach);
   }
   return most;
 }
@@ -150,14 +177,18 @@ void ShiftStatistic::read(ArchiveReader& archive) {
 }
 
 bool ShiftStatistic::is_plausible() const {
-  // Sums of differences of losses and of allowances in [0, 1]; cut off from below, if tangents.
-  const auto most = static_cast<double>(round_);
+  // Sums of differences of losses and of allowances in [0, 1], multiples of the grid; cut off, if
+  // tangents.
+  const bool cut_off = settings_.windows == Windows::tangent;
+  const auto most = static_cast<double>(cut_off ? std::min(round_, settings_.reach) : round_);
+  const auto on_grid = [this](double x) { return nearest_multiple(x, grid_) == x; };
   const bool fresh = settings_.windows == Windows::tangent && round_ == 0;
-  return std::all_of(
-             rows_.begin(), rows_.end(),
-             [&](double x) { return fresh ? x == kNever : std::isfinite(x) && x <= most; }) &&
+  return std::all_of(rows_.begin(), rows_.end(),
+                     [&](double x) {
+                       return fresh ? x == kNever : std::isfinite(x) && x <= most && on_grid(x);
+                     }) &&
          std::all_of(allowances_.begin(), allowances_.end(),
-                     [&](double x) { return x >= 0.0 && x <= most; });
+                     [&](double x) { return x >= 0.0 && x <= most && on_grid(x); });
 }
 
 }  // namespace dpoco::experts

@@ -42,6 +42,15 @@ bool AboveThreshold::test(double excess, random::Source& source) {
   return alarm;
 }
 
+bool AboveThreshold::test_armed_once(double excess, random::Source& source, bool first) {
+  if (first) {
+    arm(source);
+  } else if (!armed()) {
+    throw HorizonExceeded("the declared number of alarms is used up");
+  }
+  return test(excess, source);
+}
+
 void AboveThreshold::write(Archive& archive) const {
   archive.word(left_);
   archive.real(threshold_noise_);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dpoco/core/errors.hpp"
+#include "dpoco/core/exact_sums.hpp"
 #include "dpoco/samplers/categorical.hpp"
 #include "dpoco/samplers/switching_paths.hpp"
 #include "dpoco/simd/elementary.hpp"
@@ -221,7 +222,7 @@ class AtMostPaths final : public SwitchingPaths {
     const bool is_new = c >= filled_;
     const double reference_below = offsets_[c - 1] + minima_[c - 1];
     const double gap = is_new ? kInfinity : offsets_[c] + minima_[c] - reference_below;
-    // A 1 is always there, costs being finite; that nothing else is written to does not rest on it.
+    // One entry is 1, as costs are finite; should none be, nothing past the end may be written.
     const auto found = std::find(below_.begin(), below_.end() - 1, 1.0);
     const auto best = static_cast<std::size_t>(found - below_.begin());
     const double rest = cost_of_the_rest(c - 1, best, below_.data());

@@ -8,7 +8,7 @@ together epsilon-private with
     epsilon = D / b_1 + k s / b_2,
 
 for adaptively chosen queries and any public thresholds, with one-sided exponential noises as well
-as with Laplace noises. For k = 1 it is attained.
+as with Laplace noises. It is attained for every k, in the limit of many silent queries.
 
 Proof: ``docs/privacy/shift_detector.md``. Sources: Dwork, Naor, Reingold, Rothblum and Vadhan
 (2009); Lyu, Su and Li, "Understanding the sparse vector technique" (2017).
@@ -20,12 +20,18 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dpoco._validation import LARGEST_HORIZON, positive_float, positive_int, real_float
+from dpoco._validation import (
+    LARGEST_HORIZON,
+    SMALLEST_SCALE,
+    positive_float,
+    positive_int,
+    real_float,
+)
 from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero
+from dpoco.accounting._experts.selection_scales import raised_until, scale_for, store, zero_or_more
 from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.noisy_max import scale_for
 
 __all__ = [
     "AboveThresholdParameters",
@@ -74,17 +80,21 @@ class AboveThresholdParameters(StoredParameters):
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Validate the ranges; `epsilon` is not trusted."""
-        if self.horizon is not None:
-            positive_int("horizon", self.horizon)
+        """Validate the ranges and convert; `epsilon` is not trusted."""
+        store(
+            self,
+            horizon=None if self.horizon is None else positive_int("horizon", self.horizon),
+            sensitivity=positive_float("sensitivity", self.sensitivity),
+            spread=positive_float("spread", self.spread),
+            alarms=positive_int("alarms", self.alarms),
+            false_alarm=probability("false_alarm", self.false_alarm),
+            margin=real_float("margin", self.margin),
+            epsilon=zero_or_more("epsilon", self.epsilon),
+        )
         for name in ("threshold_noise_scale", "query_noise_scale"):
-            at_least_zero(name, getattr(self, name))
-        sensitivity = positive_float("sensitivity", self.sensitivity)
-        if not sensitivity <= positive_float("spread", self.spread) <= 2.0 * sensitivity:
+            store(self, **{name: at_least_zero(name, getattr(self, name))})
+        if not self.sensitivity <= self.spread <= 2.0 * self.sensitivity:
             raise ValueError("spread must lie between the sensitivity and twice the sensitivity")
-        positive_int("alarms", self.alarms)
-        probability("false_alarm", self.false_alarm)
-        real_float("margin", self.margin)
 
     @property
     def private(self) -> bool:
@@ -100,10 +110,12 @@ class AboveThresholdParameters(StoredParameters):
 
 
 def probability(name: str, value: float) -> float:
-    """Return `value` as a float strictly between 0 and 1, or raise naming the argument."""
+    """Return `value` as a float in [1e-100, 1), or raise naming the argument."""
     number = real_float(name, value)
-    if not 0.0 < number < 1.0:
-        raise ValueError(f"{name} must be strictly between 0 and 1; got {number!r}")
+    if not SMALLEST_SCALE <= number < 1.0:
+        raise ValueError(
+            f"{name} must be strictly between 0 and 1, at least 1e-100; got {number!r}"
+        )
     return number
 
 
@@ -132,8 +144,9 @@ def split_scales(
     first = epsilon / (1.0 + ratio)
     threshold_scale = scale_for(sensitivity, first)
     query_scale = scale_for(alarms * spread, epsilon - first)
-    while not sensitivity / threshold_scale + alarms * spread / query_scale <= epsilon:
-        query_scale = math.nextafter(query_scale, math.inf)
+    query_scale = raised_until(
+        query_scale, lambda b: sensitivity / threshold_scale + alarms * spread / b <= epsilon
+    )
     return threshold_scale, query_scale
 
 

@@ -49,7 +49,7 @@ FloatArray = NDArray[np.float64]
 
 # Below this value of order * range the quadratic bound exceeds the moment by less than 1e-7 of it;
 # shorter ranges leave the stationary point without digits.
-_QUADRATIC, _SHORT = 1e-3, 1e-6
+_QUADRATIC, _SHORT = 1e-3, 1e-9
 # Relative error of a moment, added to round upwards.
 _ROUNDING = 2e-11
 

@@ -23,6 +23,7 @@ from typing import ClassVar
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int
 from dpoco.accounting._experts.detector_parameters import check_first
 from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero, check_terms
+from dpoco.accounting._experts.selection_scales import scale_for, store
 from dpoco.accounting._experts.statement import (
     SCOPES_IN_WORDS,
     stated_delta,
@@ -33,7 +34,6 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.noisy_max import (
     mean_excess,
-    scale_for,
     selection_budget,
     selection_epsilon,
 )
@@ -55,6 +55,8 @@ SELECTIONS = ("exponential", "gumbel", "laplace")
 # Replacing a round moves a sum of losses in [0, 1] by an amount in [-1, 1].
 LOSS_RANGE = 2.0
 LARGEST_EXPERTS = 2**32
+# What rounding of losses and sums adds to the difference of two mean losses.
+ROUNDING = 2.0**-45
 
 
 @dataclass(frozen=True)
@@ -97,16 +99,18 @@ class EpochSelectorParameters(StoredParameters):
     regret_scope: str
 
     def __post_init__(self) -> None:
-        """Validate; derived quantities are only checked for form."""
-        positive_int("experts", self.experts, maximum=LARGEST_EXPERTS)
-        if self.horizon is not None:
-            positive_int("horizon", self.horizon)
+        """Validate and convert; derived quantities are only checked for form."""
+        store(
+            self,
+            experts=positive_int("experts", self.experts, maximum=LARGEST_EXPERTS),
+            horizon=None if self.horizon is None else positive_int("horizon", self.horizon),
+            scale=at_least_zero("scale", self.scale),
+            first=check_first(self.first, self.experts),
+            regret_bound=at_least_zero("regret_bound", self.regret_bound),
+            regret_terms=check_terms("regret_terms", self.regret_terms),
+        )
         choice("calibration", self.calibration, CALIBRATIONS)
         choice("selection", self.selection, SELECTIONS)
-        at_least_zero("scale", self.scale)
-        check_first(self.first, self.experts)
-        at_least_zero("regret_bound", self.regret_bound)
-        object.__setattr__(self, "regret_terms", check_terms("regret_terms", self.regret_terms))
         choice("regret_scope", self.regret_scope, ("stationary",))
 
     @property
@@ -274,7 +278,7 @@ def regret_terms(experts: int, rounds: int, scale: float, selection: str) -> dic
     m = 1
     while 2 * m <= rounds:
         played = min(2 * m, rounds - 2 * m + 1)
-        per_round = math.sqrt(0.5 * log_n / m)
+        per_round = math.sqrt(0.5 * log_n / m) + ROUNDING
         sampling += played * min(1.0, per_round)
         total += played * min(1.0, per_round + excess / m)
         m *= 2

@@ -20,6 +20,7 @@ from typing import ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero
+from dpoco.accounting._experts.selection_scales import raised_until, scale_for, store, zero_or_more
 from dpoco.accounting._experts.statement import stated_delta, statement_of
 from dpoco.accounting.bounded_range import bounded_range_profile, profile_delta
 from dpoco.accounting.budget import Budget
@@ -80,12 +81,16 @@ class NoisyMaxParameters(StoredParameters):
     epsilon_each: float
 
     def __post_init__(self) -> None:
-        """Validate the ranges; `epsilon_each` is not trusted."""
-        positive_int("candidates", self.candidates, maximum=LARGEST_CANDIDATES)
-        positive_int("horizon", self.horizon)
-        choice("noise", self.noise, NOISES)
-        at_least_zero("scale", self.scale)
-        positive_float("sensitivity", self.sensitivity)
+        """Validate the ranges and convert; `epsilon_each` is not trusted."""
+        store(
+            self,
+            candidates=positive_int("candidates", self.candidates, maximum=LARGEST_CANDIDATES),
+            horizon=positive_int("horizon", self.horizon),
+            noise=choice("noise", self.noise, NOISES),
+            scale=at_least_zero("scale", self.scale),
+            sensitivity=positive_float("sensitivity", self.sensitivity),
+            epsilon_each=zero_or_more("epsilon_each", self.epsilon_each),
+        )
         for name in ("one_directional", "largest"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be a bool")
@@ -111,14 +116,6 @@ def selection_epsilon(scale: float, score_range: float) -> float:
     return score_range / scale if scale > 0.0 else math.inf
 
 
-def scale_for(reach: float, epsilon: float) -> float:
-    """Return the smallest scale b, a double, with ``reach / b <= epsilon``."""
-    scale = reach / epsilon
-    while not reach / scale <= epsilon:
-        scale = math.nextafter(scale, math.inf)
-    return scale
-
-
 def mean_excess(candidates: int, noise: str) -> float:
     """Return a bound on how much worse than the best the selected score is on average.
 
@@ -140,6 +137,8 @@ def selection_budget(budget: Budget, noise: str, count: int = 1) -> float:
     if budget.delta == 0.0:
         return each
     if law_of(noise) != "gumbel":
+        if count == 1:  # nothing to compose
+            return each
         try:
             return max(each, math.sqrt(2.0 * zcdp_rho(budget.epsilon, budget.delta) / count))
         except CalibrationError:
@@ -209,7 +208,14 @@ def calibrate(
     if budget is None:
         return parameters
     reach = parameters.score_range
-    scale = scale_for(reach, selection_budget(budget, noise, selections))
+    each = selection_budget(budget, noise, selections)
+    scale = scale_for(reach, each)
+    # Where epsilons add up, their sum, too, has to keep to the budget to the last bit.
+    adds_up = each == budget.epsilon / selections
+    if adds_up:
+        scale = raised_until(
+            scale, lambda b: selections * selection_epsilon(b, reach) <= budget.epsilon
+        )
     return replace(parameters, scale=scale, epsilon_each=selection_epsilon(scale, reach))
 
 
@@ -266,7 +272,8 @@ def guarantee(
     concentrated = zcdp_epsilon(rho, delta)
     if concentrated >= result.epsilon:
         return result
-    return replace(result, epsilon=concentrated, delta=delta, rho=rho, profile=None)
+    # Both hold: the pure profile stays.
+    return replace(result, epsilon=concentrated, delta=delta, rho=rho)
 
 
 def _harmonic(n: int) -> float:

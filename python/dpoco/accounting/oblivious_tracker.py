@@ -71,12 +71,13 @@ def calibrate(
         Prior over sequences of experts.
     learning_rate, forced_switch, batch, share_rate : optional
         eta, p, B and sigma; those given are kept, the others are searched for. sigma is 0 or at
-        least 1e-100. Without a budget, on an endless stream with sigma = 0, eta is 1 unless given:
-        the fewer rounds follow, the larger the best one is.
+        least 1e-100. Without a budget, on an endless stream with sigma = 0, no eta is best: 1
+        unless given.
     max_resamples : int, optional
         Cap on the fresh draws. The search minimises the bound that holds until it is hit, with p
         so small that draws that losses do not cause take at most half of it in expectation, as far
-        as p >= 1e-9 allows. On an endless stream every cap is used up sooner or later.
+        as p >= 1e-9 allows. On an endless stream every cap is used up sooner or later, and p is
+        chosen as if there were none.
 
     Returns
     -------

@@ -185,9 +185,14 @@ class ShiftDetector(ExpertLearner):
 def statistic_settings(parameters: ShiftDetectorParameters) -> dict[str, Any]:
     """Return what the compiled test statistic is built from."""
     offsets, slopes = parameters.window_lines()
+    # The engine rounds losses, allowances and lines: that must not look like a change.
+    spare = parameters.rounding()
+    dyadic = parameters.windows == "dyadic"
+    per_round = [4.0 * spare * (2.0**k if dyadic else 0.0) for k in range(len(offsets))]
     return {
         "experts": parameters.experts,
         "windows": parameters.windows,
-        "offsets": offsets,
-        "slopes": slopes,
+        "offsets": [a + more + spare for a, more in zip(offsets, per_round, strict=True)],
+        "slopes": [s + 4.0 * spare for s in slopes],
+        "reach": parameters.reach(),
     }

@@ -47,8 +47,8 @@ class ExactSums {
     k.affine(1.0, whole_.data(), -offset_, whole_.size(), out);
     k.axpy(1.0, recent_.data(), recent_.size(), out);
   }
-  // The same of at most `rounds` <= 2^50 losses each, rounded to multiples of a grid that depends on
-  // `rounds` alone: sums that differ by at most 1 do so afterwards, too.
+  // The same of at most `rounds` <= 2^50 losses each, rounded to multiples of a grid that depends
+  // on `rounds` alone: sums that differ by at most 1 do so afterwards, too.
   void relative_on_grid(std::uint64_t rounds, double* out) const {
     const simd::Kernels& k = simd::kernels();
     // Added to all sums it leaves them within one binade.

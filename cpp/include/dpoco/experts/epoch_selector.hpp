@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "dpoco/core/exact_sums.hpp"
 #include "dpoco/experts/expert_learner.hpp"
 #include "dpoco/mechanisms/noisy_max.hpp"
 
@@ -24,6 +25,8 @@ struct BiasAllowance {
 // Selection on dyadic epochs, from a first round on that its owner chooses: with local time n = 1,
 // 2, ..., the expert of the rounds 2^l..2^(l+1) - 1 is a noisy argmin of the sums of losses over
 // 2^(l-1)..2^l - 1. Every round feeds one selection (docs/privacy/epoch_selector.md). O(N) a round.
+// Losses are rounded to multiples of 2^-46 and summed without error: a round moves each of the sums
+// that the argmin sees by at most 1, whatever the losses.
 class EpochInstance {
  public:
   explicit EpochInstance(mechanisms::NoisyMaxSettings selection);
@@ -46,7 +49,8 @@ class EpochInstance {
  private:
   mechanisms::NoisyMax selector_;
   std::uint64_t rounds_ = 0;
-  std::vector<double> sums_;  // of losses since the last selection
+  ExactSums sums_;  // of losses since the last selection
+  std::vector<double> scores_;
 };
 
 struct EpochSelectorSettings {

@@ -17,17 +17,22 @@ struct ShiftStatisticSettings {
   // dyadic: offsets_k is allowed for a block of 2^k rounds; no slopes.
   std::vector<double> offsets;
   std::vector<double> slopes;
+  // Losses and allowances are rounded to multiples of max(2^-46, reach 2^-51), reach a power of two
+  // of at most 2^50: sums of up to so many rounds have no other error.
+  std::uint64_t reach = 1 << 20;
 };
 
 // How much the decisions lost against the best expert in the worst window that ends now, less an
 // allowance: the largest, over windows and experts j, of
 //   sum over the window of (l_i(J_i) - l_i(j) - allowance_i) - what the window's length is allowed.
 // A round's losses l move it by at most l'(J) - l(J) + [-1, 1], whatever the window
-// (docs/privacy/shift_detector.md): one noise draw protects all windows at once.
+// (docs/privacy/shift_detector.md): one noise draw protects all windows at once. That holds to the
+// last bit, l being the rounded losses: no error of rounding could add up over the rounds.
 //
 // tangent: all windows, as one sum per line and expert that is cut off at zero (CUSUM): O(N K) a
-// round. dyadic: aligned blocks of 2^k rounds, tested when they end: O(N) a round, amortised.
-// naive: as tangent, from stored prefix sums: O(N n) in the n-th round and as much memory.
+// round. A sum beyond `reach` is cut off there. dyadic: aligned blocks of 2^k rounds, tested when
+// they end: O(N) a round, amortised. None is longer than `reach`. naive: as tangent, from stored
+// prefix sums: O(N n) in the n-th round and as much memory.
 class ShiftStatistic {
  public:
   // Throws std::invalid_argument for settings out of range.
@@ -44,12 +49,14 @@ class ShiftStatistic {
   void read(ArchiveReader& archive);  // throws StateError
 
  private:
-  double update_tangent(double own_loss, const double* losses);
+  double update_tangent(double gain, const double* losses);
   double update_dyadic(double own_loss, const double* losses, double allowance);
   double update_naive(double own_loss, const double* losses, double allowance);
   bool is_plausible() const;
 
   ShiftStatisticSettings settings_;
+  double grid_;
+  std::vector<double> losses_;  // of a round, rounded
   std::uint64_t round_ = 0;
   // tangent: a row of sums per line. dyadic: per level the last block that ended as a left half,
   // and one more row for the block in work. naive: prefix sums of l_i(J_i) - l_i(j).

@@ -35,6 +35,13 @@ class AboveThreshold {
   // Whether a query that exceeds its public threshold by `excess` raises an alarm; one variate. NaN
   // never does. Needs armed(): throws RoundOrderError otherwise, before any draw.
   bool test(double excess, random::Source& source);
+  // As `test`, for a stream whose threshold is armed once, before its `first` query, so that one
+  // threshold noise serves all alarms, as the proof lets it. Throws HorizonExceeded after the last.
+  bool test_armed_once(double excess, random::Source& source, bool first);
+  // Alarms of such a stream after `tests` queries.
+  std::uint64_t alarms_raised(std::uint64_t tests) const noexcept {
+    return tests == 0 ? 0 : settings_.alarms - left_;
+  }
 
   void write(Archive& archive) const;
   void read(ArchiveReader& archive);  // throws StateError

@@ -19,19 +19,28 @@ class Answers {
   Answers(Law law, std::uint64_t horizon, std::unique_ptr<random::Source> source)
       : law_(std::move(law)), horizon_(horizon), source_(std::move(source)) {}
 
-  // What `ask(law, source)` returns. Throws HorizonExceeded after `horizon` answers and StateError
-  // in a forked child, before any draw, state unchanged.
+  // What `ask(law, source, first)` returns, `first` saying whether it is the first answer of all.
+  // Throws HorizonExceeded after `horizon` answers and StateError in a forked child, before any
+  // draw, state unchanged; RoundOrderError while another thread asks.
   template <class Ask>
   auto answer(Ask ask) {
     const auto entry = exclusive_.enter();
     if (round_ >= horizon_) throw HorizonExceeded("the declared number of answers is used up");
     source_->check_process();
-    const auto result = ask(law_, *source_);
+    // Decided here, where one thread is: outside, two could both be the first.
+    const auto result = ask(law_, *source_, round_ == 0);
     round_ = round_ + 1;
     return result;
   }
 
-  const Law& law() const noexcept { return law_; }
+  // What `look(law, answers so far)` returns. Throws RoundOrderError while another thread asks.
+  template <class Look>
+  auto inspect(Look look) const {
+    const auto entry = exclusive_.enter();
+    return look(law_, static_cast<std::uint64_t>(round_));
+  }
+
+  const auto& settings() const noexcept { return law_.settings(); }
   std::uint64_t round() const noexcept { return round_; }
   random::Source& source() noexcept { return *source_; }
   const random::Source& source() const noexcept { return *source_; }

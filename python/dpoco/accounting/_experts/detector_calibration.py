@@ -27,10 +27,15 @@ from dpoco.accounting._experts.detector_parameters import (
 )
 from dpoco.accounting._experts.detector_regret import regret_of
 from dpoco.accounting._experts.parameters import in_unit_interval
-from dpoco.accounting.above_threshold import probability, split_scales
+from dpoco.accounting._experts.selection_scales import raised_until, scale_for
+from dpoco.accounting.above_threshold import (
+    above_threshold_epsilon,
+    probability,
+    split_scales,
+)
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.epoch_selector import LOSS_RANGE
-from dpoco.accounting.noisy_max import scale_for
+from dpoco.accounting.noisy_max import selection_epsilon
 
 __all__ = [
     "NOMINAL_HORIZON",
@@ -122,8 +127,8 @@ def calibrate(
     b1 = b2 = 0.0
     if budget is not None and detects:
         b1, b2 = _detector_scales(calibration, epsilon - select, math.log(nominal / b))
-        while calibration != "paper" and not 2.0 / selection_scale + 2.0 / b1 + 2.0 / b2 <= epsilon:
-            b2 = math.nextafter(b2, math.inf)
+        if calibration != "paper":
+            b2 = raised_until(b2, lambda b: _spent(selection_scale, b1, b) <= epsilon)
     if calibration == "paper":
         # Reg_w and alpha as printed: no allowance for the bias, and everything in the threshold.
         log_queries = math.log(n * nominal / false_alarm)
@@ -167,15 +172,22 @@ def calibrate(
 
 def _detector_scales(calibration: str, epsilon: float, log_queries: float) -> tuple[float, float]:
     if calibration == "paper":
-        return 2.0 / epsilon, 4.0 / epsilon
+        return scale_for(2.0, epsilon), scale_for(4.0, epsilon)
     if calibration == "corrected":
-        return 4.0 / epsilon, 4.0 / epsilon
+        return scale_for(4.0, epsilon), scale_for(4.0, epsilon)
     return split_scales(
         epsilon,
         sensitivity=QUERY_SENSITIVITY,
         spread=QUERY_SPREAD,
         alarms=1,
         log_queries=log_queries,
+    )
+
+
+def _spent(selection_scale: float, b1: float, b2: float) -> float:
+    """Return epsilon, its parts added up in the order in which the guarantee adds them up."""
+    return selection_epsilon(selection_scale, LOSS_RANGE) + above_threshold_epsilon(
+        b1, b2, sensitivity=QUERY_SENSITIVITY, spread=QUERY_SPREAD
     )
 
 

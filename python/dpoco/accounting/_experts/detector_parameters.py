@@ -21,6 +21,7 @@ from dpoco.accounting._experts.parameters import (
     check_terms,
     in_unit_interval,
 )
+from dpoco.accounting._experts.selection_scales import store, zero_or_more
 from dpoco.accounting.above_threshold import probability
 
 __all__ = ["CALIBRATIONS", "SHORTEST_HORIZON", "WINDOWS", "ShiftDetectorParameters"]
@@ -30,6 +31,8 @@ WINDOWS = ("tangent", "dyadic", "naive")
 LARGEST_EXPERTS = 2**32
 # The naive windows keep all rounds: O(N T) memory, O(N T) time a round. For tests.
 NAIVE_LIMIT = 4096
+# Sums of as many rounds are resolved, at no more than 2^-25 a round, where that is not too few.
+SHORTEST_REACH = 2**26
 # With fewer rounds there is nothing to detect.
 SHORTEST_HORIZON = 4
 
@@ -114,11 +117,20 @@ class ShiftDetectorParameters(StoredParameters):
     regret_scope: str
 
     def __post_init__(self) -> None:
-        """Validate; derived quantities are only checked for form."""
-        positive_int("experts", self.experts, maximum=LARGEST_EXPERTS)
-        if self.horizon is not None:
-            positive_int("horizon", self.horizon)
-        positive_int("nominal_horizon", self.nominal_horizon)
+        """Validate and convert; derived quantities are only checked for form."""
+        store(
+            self,
+            experts=positive_int("experts", self.experts, maximum=LARGEST_EXPERTS),
+            horizon=None if self.horizon is None else positive_int("horizon", self.horizon),
+            nominal_horizon=positive_int("nominal_horizon", self.nominal_horizon),
+            threshold=real_float("threshold", self.threshold),
+            log_windows=at_least_zero("log_windows", self.log_windows),
+            false_alarm=probability("false_alarm", self.false_alarm),
+            expected_shifts=check_count("expected_shifts", self.expected_shifts),
+            first=check_first(self.first, self.experts),
+            regret_bound=zero_or_more("regret_bound", self.regret_bound),
+            regret_terms=check_terms("regret_terms", self.regret_terms),
+        )
         choice("calibration", self.calibration, CALIBRATIONS)
         choice("selection", self.selection, ("exponential", "laplace"))
         choice("noise", self.noise, ("exponential", "laplace"))
@@ -130,20 +142,14 @@ class ShiftDetectorParameters(StoredParameters):
         if self.windows == "naive" and (self.horizon or NAIVE_LIMIT + 1) > NAIVE_LIMIT:
             raise ValueError(f"windows 'naive' are limited to {NAIVE_LIMIT} rounds")
         for name in ("selection_scale", "threshold_noise_scale", "query_noise_scale"):
-            at_least_zero(name, getattr(self, name))
-        real_float("threshold", self.threshold)
-        at_least_zero("log_windows", self.log_windows)
+            store(self, **{name: at_least_zero(name, getattr(self, name))})
         if self.log_selection is not None:
-            at_least_zero("log_selection", self.log_selection)
+            store(self, log_selection=at_least_zero("log_selection", self.log_selection))
         for name in ("threshold_scale", "select_share"):
-            if in_unit_interval(name, getattr(self, name)) == 0.0:
+            part = in_unit_interval(name, getattr(self, name))
+            if part == 0.0:
                 raise ValueError(f"{name} must be positive")
-        probability("false_alarm", self.false_alarm)
-        check_count("expected_shifts", self.expected_shifts)
-        check_first(self.first, self.experts)
-        if self.regret_bound != math.inf:
-            at_least_zero("regret_bound", self.regret_bound)
-        object.__setattr__(self, "regret_terms", check_terms("regret_terms", self.regret_terms))
+            store(self, **{name: part})
         choice("regret_scope", self.regret_scope, ("shifting", "stationary"))
 
     @property
@@ -165,6 +171,17 @@ class ShiftDetectorParameters(StoredParameters):
         lengths = [4.0**k for k in range(tangents(self.nominal_horizon))]
         offsets = [factor * math.sqrt(0.5 * level * w) for w in lengths]
         return offsets, [factor * math.sqrt(0.5 * level / w) for w in lengths]
+
+    def reach(self) -> int:
+        """Return the power of two up to which sums of the test statistic are resolved."""
+        wanted = max(self.nominal_horizon, SHORTEST_REACH)
+        if self.horizon is not None:
+            wanted = min(wanted, self.horizon)
+        return int(1 << (wanted - 1).bit_length())
+
+    def rounding(self) -> float:
+        """Return the grid that the statistic's losses and allowances are rounded to."""
+        return max(2.0**-46, self.reach() * 2.0**-51)
 
     def bias_noise(self) -> float:
         """Return what log_selection is multiplied by in the part of the bias that noise causes."""
@@ -188,18 +205,20 @@ def tangents(horizon: int) -> int:
     return k + 1
 
 
-def check_count(name: str, value: Any) -> None:
-    """Raise unless `value` is None or an int of at least 0."""
+def check_count(name: str, value: Any) -> int | None:
+    """Return None or an int of at least 0, or raise naming the argument."""
     if value is None:
-        return
+        return None
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an int or None; got {type(value).__name__}")
     if value < 0:
         raise ValueError(f"{name} must be at least 0; got {value}")
+    return int(value)
 
 
-def check_first(first: Any, experts: int) -> None:
-    """Raise unless `first` is None or the index of an expert."""
-    check_count("first", first)
-    if first is not None and first >= experts:
-        raise ValueError(f"first must be below the number of experts, {experts}; got {first}")
+def check_first(first: Any, experts: int) -> int | None:
+    """Return None or the index of an expert, or raise."""
+    index = check_count("first", first)
+    if index is not None and index >= experts:
+        raise ValueError(f"first must be below the number of experts, {experts}; got {index}")
+    return index

@@ -5,11 +5,13 @@ beta < 1 bound the probability that an instance raises an alarm before it has se
 the expected regret over T rounds, against the best sequence of experts that switches at most S
 times, is at most
 
-    I G(T/I) + P B (phi + theta) + b_1 B (I + S (1 + log I)) + A + 1,
+    I G(T/I) + P (B theta + phi) + b_1 B (I + S (1 + log I)) + A + 1
+        + X (phi(M) + theta + b_1 (1 + log I)),
 
 A = S + (S + 1) beta / (1 - beta) alarms, I = A + 1 instances and P = I + S pieces in expectation,
 G(n) the bias allowed in the first n rounds of an instance, phi = phi(T/P) what a window is allowed
-for chance, B = 1 (dyadic windows: blocks per window, phi for all of them together).
+for chance, B = 1 (dyadic windows: blocks per window, phi for all of them together), X the windows
+of M rounds, the longest that is tested, that long pieces need besides; and the errors of rounding.
 
 Proof: ``docs/privacy/shift_detector.md``, section "Regret".
 """
@@ -82,17 +84,21 @@ def regret_of(
     instances = alarms + 1.0
     pieces = instances + changes
     blocks, chance = _chance(p, rounds, rounds / pieces)
+    more, longest = _long_windows(p, rounds)
     laplace = p.noise == "laplace"
-    noise = instances * (0.5 if laplace else 1.0) + changes * (1.0 + math.log(instances))
+    largest_noise = 1.0 + math.log(instances)  # of all instances, in units of its scale
+    noise = instances * (0.5 if laplace else 1.0) + changes * largest_noise
+    tests = pieces * blocks + more
     terms = {
         "bias of selections": instances * _bias_sum(p, rounds / instances),
-        "windows": pieces * chance,
-        "threshold": pieces * blocks * p.threshold * p.threshold_scale,
-        "threshold noise": blocks * p.threshold_noise_scale * noise,
+        "windows": pieces * chance + more * longest,
+        "threshold": tests * p.threshold * p.threshold_scale,
+        "threshold noise": p.threshold_noise_scale * (blocks * noise + more * largest_noise),
         "alarms": alarms + 1.0,
+        "rounding": p.rounding() * (6.0 * rounds + 2.0 * tests),
     }
     if laplace:
-        largest = pieces * blocks * math.log(rounds) + 0.5
+        largest = tests * math.log(rounds) + 0.5
         terms["query noise"] = p.query_noise_scale * largest
     return min(float(rounds), math.fsum(terms.values())), terms
 
@@ -101,10 +107,30 @@ def _chance(p: ShiftDetectorParameters, rounds: int, length: float) -> tuple[int
     """Return the tests that cover a piece, and what they allow for chance in all."""
     if p.windows == "dyadic":
         # At most two blocks of each length; the sum of the square roots is geometric.
+        lengths = min(rounds.bit_length(), p.nominal_horizon.bit_length())
+        length = min(length, 2.0 ** (lengths - 1))
         root = p.threshold_scale * math.sqrt(2.0 * p.log_windows * length)
-        return 2 * rounds.bit_length(), 2.0 / (1.0 - math.sqrt(0.5)) * root
+        return 2 * lengths, 2.0 / (1.0 - math.sqrt(0.5)) * root
+    return 1, _allowed(p, length)
+
+
+def _long_windows(p: ShiftDetectorParameters, rounds: int) -> tuple[int, float]:
+    """Return how many tests of the longest windows come on top, and what each allows for chance.
+
+    Pieces of w rounds together hold at most T/M windows of the largest length M. Each piece has one
+    for rounds that are left over; blocks: two of them are among those of each length.
+    """
+    if p.windows == "dyadic":
+        longest = 1 << (p.nominal_horizon.bit_length() - 1)
+        level = p.threshold_scale * math.sqrt(2.0 * p.log_windows * longest)
+        return max(0, rounds // longest - 2), level
+    return (rounds // p.reach() if rounds > p.reach() else 0), _allowed(p, float(p.reach()))
+
+
+def _allowed(p: ShiftDetectorParameters, length: float) -> float:
+    """Return what a window is allowed for chance by the lowest of the tangents."""
     offsets, slopes = p.window_lines()
-    return 1, min(a + s * length for a, s in zip(offsets, slopes, strict=True))
+    return min(a + s * length for a, s in zip(offsets, slopes, strict=True))
 
 
 def _bias_sum(p: ShiftDetectorParameters, length: float) -> float:

@@ -122,7 +122,8 @@ def tracker_moments(
     -------
     ndarray of shape (k,)
         Never below the exact sum; above it by less than 2 % at orders below 1.5 / eta, 10 % at any
-        other. Infinite where nothing is known. O(k) times at most 70 groups, about 3 ms for all
+        other (more where the order exceeds 5e5 and ranges are below 1e-6, which have a simple
+        bound). Infinite where nothing is known. O(k) times at most 70 groups, about 3 ms for all
         of `ORDERS`.
     """
     if tracker.constant:

@@ -69,10 +69,10 @@ class Search:
     def limited(self, batch: int, forced: float) -> float:
         """Return p, lowered so that forced draws alone use at most half of a cap on draws.
 
-        As far as the smallest p allows.
+        As far as the smallest p allows, and not on an endless stream: there no p could do it.
         """
         cap = self.max_resamples
-        if cap is None or self.forced_fixed:
+        if cap is None or self.forced_fixed or self.comparison.horizon is None:
             return forced
         boundaries = self.tracker(1.0, batch, forced, None).boundaries
         if cap >= boundaries:

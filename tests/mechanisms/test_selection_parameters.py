@@ -1,0 +1,193 @@
+"""Calibrated selections keep to their budgets to the last bit; parameters are plain and checked."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco._validation import real_float
+from dpoco.accounting import above_threshold, epoch_selector, noisy_max, shift_detector
+from dpoco.experts import EpochSelector, ShiftDetector
+from dpoco.mechanisms import AboveThreshold, NoisyMax
+
+PURE = dpoco.Budget(1.0, 0.0)
+
+
+def budgets(count, seed, deltas=(0.0,)):
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        yield dpoco.Budget(math.exp(rng.uniform(-7.0, 4.0)), float(rng.choice(deltas))), rng
+
+
+def keeps(guarantee, budget):
+    guarantee.require(budget)
+    if budget.delta == 0.0:
+        assert budget.epsilon * (1.0 - 1e-12) <= guarantee.epsilon <= budget.epsilon
+
+
+def test_noisy_max_keeps_to_any_pure_budget():
+    for index, (budget, rng) in enumerate(budgets(6000, 0)):
+        options = {"horizon": int(rng.choice([1, 3, 5, 7, 10, 49, 100, 1000]))}
+        options["noise"] = str(rng.choice(["exponential", "gumbel", "laplace"]))
+        options["sensitivity"] = float(rng.choice([1.0, rng.uniform(0.1, 3.0)]))
+        p = noisy_max.calibrate(5, budget=budget, **options)
+        keeps(noisy_max.guarantee(p, budget=budget), budget)
+        if index % 50 == 0:
+            NoisyMax(5, budget=budget, parameters=p, **options)
+
+
+@pytest.mark.parametrize("noise", ["exponential", "gumbel"])
+def test_noisy_max_keeps_to_any_budget_with_delta(noise):
+    for budget, rng in budgets(60, 1, deltas=(1e-30, 1e-20, 1e-6, 1e-3, 0.5, 0.9)):
+        for horizon in (1, int(rng.choice([2, 49, 300]))):
+            p = noisy_max.calibrate(5, horizon=horizon, budget=budget, noise=noise)
+            g = noisy_max.guarantee(p, budget=budget)
+            keeps(g, budget)
+            assert g.epsilon <= budget.epsilon * (1.0 + 1e-9)
+
+
+def test_thresholds_keep_to_any_budget():
+    for index, (budget, rng) in enumerate(budgets(4000, 2)):
+        options = {
+            "horizon": int(rng.choice([1, 10, 1000])),
+            "alarms": int(rng.choice([1, 2, 3, 7, 50])),
+            "sensitivity": float(rng.uniform(0.1, 3.0)),
+            "false_alarm": float(rng.choice([0.05, 0.999])),
+        }
+        p = above_threshold.calibrate(budget=budget, **options)
+        keeps(above_threshold.guarantee(p, budget=budget), budget)
+        if index % 50 == 0:
+            AboveThreshold(budget=budget, parameters=p, **options)
+
+
+def test_learners_keep_to_any_budget():
+    for index, (budget, rng) in enumerate(budgets(3000, 3)):
+        options = {
+            "horizon": int(rng.choice([4, 100, 10**6])),
+            "calibration": str(rng.choice(["tight", "corrected"])),
+            "select_share": float(
+                rng.choice([0.1, 0.3, 0.999, 1.0 - 1e-13, 1.0 - 1e-15, rng.random()])
+            ),
+        }
+        p = shift_detector.calibrate(5, budget=budget, **options)
+        keeps(shift_detector.guarantee(5, p, budget=budget), budget)
+        q = epoch_selector.calibrate(5, horizon=None, budget=budget)
+        keeps(epoch_selector.guarantee(5, q, budget=budget), budget)
+        if index % 50 == 0:
+            ShiftDetector(5, budget=budget, parameters=p, **options)
+            EpochSelector(5, horizon=None, budget=budget, parameters=q)
+
+
+def test_pure_privacy_is_not_forgotten_beside_concentration():
+    budget = dpoco.Budget(1.0, 1e-6)
+    p = noisy_max.calibrate(5, horizon=200, budget=budget)
+    g = noisy_max.guarantee(p, budget=budget)
+    assert g.rho is not None
+    assert math.isclose(g.epsilon_at(0.0), 200 * p.epsilon_each)
+    assert g.epsilon_at(1e-60) <= 200 * p.epsilon_each
+    assert dpoco.Guarantee.from_json(g.to_json()) == g
+    NoisyMax(5, horizon=200, budget=dpoco.Budget(3.2, 0.0), parameters=p)
+
+
+def test_numpy_scalars_are_stored_as_plain_numbers():
+    i, f = np.int64, np.float32
+    every = (
+        noisy_max.calibrate(i(5), horizon=i(3), budget=PURE, sensitivity=f(2.0)),
+        above_threshold.calibrate(
+            horizon=i(100), budget=PURE, sensitivity=f(1.0), spread=f(1.5), alarms=i(2),
+            false_alarm=f(0.05),
+        ),
+        epoch_selector.calibrate(i(3), horizon=i(100), budget=PURE, first=i(1)),
+        shift_detector.calibrate(
+            i(3), horizon=i(100), budget=PURE, false_alarm=f(0.05), select_share=f(0.5),
+            threshold_scale=f(1.0), nominal_horizon=i(7), expected_shifts=i(2), first=i(1),
+        ),
+    )  # fmt: skip
+    for p in every:
+        text = json.dumps(p.to_dict())
+        assert type(p).from_dict(json.loads(text)) == p
+        # The user's own parameters, too.
+        odd = {k: i(v) if type(v) is int else v for k, v in vars(p).items()}
+        odd = {k: np.float64(v) if type(v) is float else v for k, v in odd.items()}
+        again = type(p)(**odd)
+        assert again == p
+        assert {k: type(v) for k, v in vars(again).items()} == {
+            k: type(v) for k, v in vars(p).items()
+        }
+    for g in (
+        noisy_max.guarantee(every[0]),
+        above_threshold.guarantee(every[1]),
+        epoch_selector.guarantee(3, every[2]),
+        shift_detector.guarantee(3, every[3]),
+    ):
+        assert dpoco.Guarantee.from_json(g.to_json()) == g
+
+
+def test_numpy_scalars_as_arguments_survive_saving(tmp_path):
+    i = np.int64
+    for built in (
+        NoisyMax(i(5), horizon=i(3), budget=PURE),
+        AboveThreshold(horizon=i(10), budget=PURE, alarms=i(2)),
+        EpochSelector(i(3), horizon=i(10), budget=PURE, first=i(1)),
+        ShiftDetector(i(3), horizon=i(10), budget=PURE, first=i(1)),
+    ):
+        built.save(tmp_path / "s")
+        assert dpoco.load(tmp_path / "s").parameters == built.parameters
+
+
+def test_extreme_budgets_are_refused_in_words_or_met():
+    for refused in (
+        lambda b: noisy_max.calibrate(5, budget=b),
+        lambda b: above_threshold.calibrate(horizon=10, budget=b),
+        lambda b: epoch_selector.calibrate(5, horizon=10, budget=b),
+        lambda b: shift_detector.calibrate(5, horizon=10, budget=b),
+        lambda b: shift_detector.calibrate(5, horizon=10, budget=b, calibration="paper"),
+    ):
+        for epsilon in (5e-324, 1e-306, 1e-203):
+            with pytest.raises(dpoco.CalibrationError, match="smallest epsilon"):
+                refused(dpoco.Budget(epsilon, 0.0))
+        for epsilon in (1e-150, 1e150, 1e306):
+            refused(dpoco.Budget(epsilon, 0.0))
+    huge = dpoco.Budget(1e300, 0.0)
+    p = noisy_max.calibrate(5, budget=huge, sensitivity=1e-100)  # their quotient is 0
+    assert p.scale > 0.0
+    assert noisy_max.guarantee(p, budget=huge).epsilon <= 1e300
+
+
+def test_probabilities_have_a_smallest_value():
+    for smallest in (1e-320, 1e-101, 0.0, 1.0):
+        with pytest.raises(ValueError, match="false_alarm"):
+            shift_detector.calibrate(5, horizon=10, budget=PURE, false_alarm=smallest)
+        with pytest.raises(ValueError, match="false_alarm"):
+            above_threshold.calibrate(horizon=10, budget=PURE, false_alarm=smallest)
+    assert math.isfinite(
+        shift_detector.calibrate(5, horizon=10, budget=PURE, false_alarm=1e-100).threshold
+    )
+
+
+def test_derived_fields_have_to_be_numbers():
+    for p, name in (
+        (noisy_max.calibrate(5, budget=PURE), "epsilon_each"),
+        (above_threshold.calibrate(horizon=5, budget=PURE), "epsilon"),
+    ):
+        for wrong in ("hello", None, -1.0, math.nan, -math.inf, [1.0]):
+            with pytest.raises(dpoco.StateError):
+                type(p).from_dict({**p.to_dict(), name: wrong})
+    for p in (
+        noisy_max.calibrate(5, budget=None),
+        above_threshold.calibrate(horizon=5, budget=None),
+    ):
+        assert type(p).from_dict(json.loads(json.dumps(p.to_dict()))) == p  # infinite
+
+
+def test_numbers_beyond_floats():
+    with pytest.raises(ValueError, match="x must be finite"):
+        real_float("x", 10**400)
+    with pytest.raises(ValueError, match="epsilon"):
+        dpoco.Budget(10**400, 0.0)
+    with pytest.raises(ValueError, match="threshold"):
+        AboveThreshold(horizon=5, budget=PURE).test(0.0, 10**400)
