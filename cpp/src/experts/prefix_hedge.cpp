@@ -165,7 +165,8 @@ void PrefixHedge::read_own(ArchiveReader& archive) {
   if (!possible) throw StateError("state holds impossible scores");
   weigh();
   // Differences of absurd scores may overflow.
-  if (!std::isfinite(total_) || !(weights_[current()] > 0.0)) throw StateError("state holds an impossible decision");
+  if (!std::isfinite(total_) || !(weights_[current()] > 0.0))
+    throw StateError("state holds an impossible decision");
 }
 
 }  // namespace dpoco::experts
