@@ -1,15 +1,22 @@
 """Worlds that learners are played against: oblivious and adaptive sequences of losses.
 
 They see decisions and nothing else, and keep random numbers of their own. Oblivious worlds fix all
-losses in advance; an adaptive one answers to the decisions it has seen.
+losses in advance; an adaptive one answers to the decisions it has seen. Contextual worlds are for
+bandits: a context a round, and rewards whose means it determines.
 """
 
 from __future__ import annotations
 
 from dpoco.environments._adaptive import BurnAfterPlay
 from dpoco.environments._base import Environment, Oblivious
+from dpoco.environments._contextual import (
+    ContextualWorld,
+    LinearWorld,
+    LogisticWorld,
+)
 from dpoco.environments._packing import Packing
 from dpoco.environments._play import play
+from dpoco.environments._play_bandit import play_bandit
 from dpoco.environments._recorded import Recorded
 from dpoco.environments._switching import (
     AdversarialBlocks,
@@ -20,11 +27,15 @@ from dpoco.environments._switching import (
 __all__ = [
     "AdversarialBlocks",
     "BurnAfterPlay",
+    "ContextualWorld",
     "Environment",
+    "LinearWorld",
+    "LogisticWorld",
     "Oblivious",
     "ObliviousSwitching",
     "Packing",
     "Recorded",
     "SwitchingStochastic",
     "play",
+    "play_bandit",
 ]

@@ -13,6 +13,13 @@ from dpoco.evaluation._comparators import (
     best_fixed_decision,
     suboptimality,
 )
+from dpoco.evaluation._logged_bandit import LoggedBandit, load_logged_bandit
+from dpoco.evaluation._offline import (
+    OffPolicyEstimate,
+    ReplayResult,
+    off_policy_value,
+    replay_log,
+)
 from dpoco.evaluation._report import SCHEMA, Curves, PlayedRuns, RunReport
 from dpoco.evaluation._runs import compare_private, repeat_runs
 from dpoco.evaluation._sequences import (
@@ -30,7 +37,10 @@ __all__ = [
     "Curves",
     "FixedDecision",
     "FixedExpert",
+    "LoggedBandit",
+    "OffPolicyEstimate",
     "PlayedRuns",
+    "ReplayResult",
     "RunReport",
     "best_constant_prediction",
     "best_expert",
@@ -38,6 +48,9 @@ __all__ = [
     "best_switching_sequence",
     "compare_private",
     "interval_regret",
+    "load_logged_bandit",
+    "off_policy_value",
     "repeat_runs",
+    "replay_log",
     "suboptimality",
 ]

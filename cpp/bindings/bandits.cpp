@@ -1,0 +1,154 @@
+#include "dpoco/bandits/bandit_learner.hpp"
+
+#include <vector>
+
+#include "common.hpp"
+#include "dpoco/bandits/linucb.hpp"
+#include "registrars.hpp"
+
+namespace dpoco::bindings {
+
+using bandits::BanditLearner;
+using bandits::LinUcb;
+using Arms = py::array_t<std::int64_t, py::array::c_style>;
+
+namespace {
+
+// What the Python layer passes for every bandit.
+bandits::BanditSettings bandit_settings(const py::dict& settings) {
+  return {.arms = settings["arms"].cast<std::uint64_t>(),
+          .horizon = settings["rounds"].cast<std::uint64_t>(),
+          .reward_low = settings["reward_low"].cast<double>(),
+          .reward_high = settings["reward_high"].cast<double>()};
+}
+
+std::unique_ptr<LinUcb> make_linucb(const py::dict& settings,
+                                    const losses::RecordClipper& clipper) {
+  const auto batch = settings["batch"].cast<std::uint64_t>();
+  const auto sum = settings["sum"].cast<py::dict>();
+  const bandits::LinUcbSettings own{.batch = batch,
+                                    .exact = batch == 1 && sum["scale"].cast<double>() == 0.0,
+                                    .reward_weight = settings["reward_weight"].cast<double>(),
+                                    .shift = settings["shift"].cast<double>(),
+                                    .exploration = settings["exploration"].cast<double>(),
+                                    .spread = settings["spread"].cast<double>(),
+                                    .log_term = settings["log_term"].cast<double>(),
+                                    .growth = settings["growth"].cast<double>(),
+                                    .bias = settings["bias"].cast<double>()};
+  // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
+  return std::make_unique<LinUcb>(bandit_settings(settings), clipper, own,
+                                  make_continual_sum(sum, std::nullopt));
+}
+
+void expect_arms(const Arms& array, std::size_t size, const char* name) {
+  if (static_cast<std::size_t>(array.size()) != size) {
+    throw std::invalid_argument(std::string(name) + " has the wrong number of entries");
+  }
+}
+
+// The interpreter lock is released while the rounds are played.
+void run_bandit(BanditLearner& self, const Array& contexts, const Array& rewards, Arms& chosen,
+                Array& own_rewards) {
+  const auto rounds = static_cast<std::size_t>(own_rewards.size());
+  expect_size(contexts, rounds * self.dimension(), "contexts");
+  expect_size(rewards, rounds * self.arms(), "rewards");
+  expect_arms(chosen, rounds, "chosen");
+  const double* context_data = data(contexts);
+  const double* reward_data = data(rewards);
+  std::int64_t* played = chosen.mutable_data();
+  double* own = own_rewards.mutable_data();
+  const auto entered = self.enter();   // while the interpreter lock still orders the threads
+  const py::gil_scoped_release nogil;  // no Python object is touched below
+  self.run(entered, context_data, reward_data, rounds, played, own);
+}
+
+std::uint64_t replay_bandit(BanditLearner& self, const Array& contexts, const Arms& actions,
+                            const Array& rewards, Arms& chosen) {
+  const auto events = static_cast<std::size_t>(rewards.size());
+  expect_size(contexts, events * self.dimension(), "contexts");
+  expect_arms(actions, events, "actions");
+  expect_arms(chosen, events, "chosen");
+  const double* context_data = data(contexts);
+  const std::int64_t* action_data = actions.data();
+  const double* reward_data = data(rewards);
+  std::int64_t* played = chosen.mutable_data();
+  const auto entered = self.enter();
+  const py::gil_scoped_release nogil;
+  return self.replay(entered, context_data, action_data, reward_data, events, played);
+}
+
+void recommend_bandit(BanditLearner& self, const Array& contexts, Arms& chosen) {
+  const auto count = static_cast<std::size_t>(chosen.size());
+  expect_size(contexts, count * self.dimension(), "contexts");
+  const double* context_data = data(contexts);
+  std::int64_t* played = chosen.mutable_data();
+  const auto entered = self.enter();
+  const py::gil_scoped_release nogil;
+  self.recommend(entered, context_data, count, played);
+}
+
+std::vector<std::uint64_t> variates_drawn(const BanditLearner& self) {
+  std::vector<std::uint64_t> positions(random::kVariates, 0);
+  for (std::size_t i = 0; i < self.sources(); ++i) {
+    for (unsigned kind = 0; kind < random::kVariates; ++kind) {
+      positions[kind] += self.source(i).position(static_cast<random::Variate>(kind));
+    }
+  }
+  return positions;
+}
+
+}  // namespace
+
+void register_bandits(py::module_& m) {
+  py::class_<BanditLearner>(m, "BanditLearner")
+      .def_property_readonly("arms", &BanditLearner::arms)
+      .def_property_readonly("round", &BanditLearner::round)
+      .def(
+          "decide",
+          [](BanditLearner& self, std::uint64_t decided, const Array& context) {
+            expect_size(context, self.dimension(), "context");
+            return self.decide(decided, data(context));
+          },
+          "decided"_a, "context"_a.noconvert())
+      .def("observe", &BanditLearner::observe, "decided"_a, "reward"_a)
+      .def("recommend", &recommend_bandit, "contexts"_a.noconvert(), "chosen"_a.noconvert())
+      .def("run", &run_bandit, "contexts"_a.noconvert(), "rewards"_a.noconvert(),
+           "chosen"_a.noconvert(), "own_rewards"_a.noconvert())
+      .def("replay", &replay_bandit, "contexts"_a.noconvert(), "actions"_a.noconvert(),
+           "rewards"_a.noconvert(), "chosen"_a.noconvert())
+      .def("nonprivate_violations", &BanditLearner::nonprivate_violations)
+      .def("variates_drawn", &variates_drawn)
+      .def("check_process", &BanditLearner::check_process)
+      .def("adopt", &BanditLearner::adopt)
+      .def("state", &state_of<BanditLearner>)
+      .def("restore", &restore<BanditLearner>, "state"_a);
+  py::class_<LinUcb, BanditLearner>(m, "LinUcb")
+      .def(py::init(&make_linucb), "settings"_a, "clipper"_a)
+      .def("coefficients",
+           [](const LinUcb& self) {
+             const auto entries = static_cast<std::size_t>(self.arms()) * self.dimension();
+             return read_only(static_cast<py::ssize_t>(entries),
+                              [&](double* out) { self.coefficients(out); });
+           })
+      .def("released",
+           [](const LinUcb& self) {
+             return read_only(self.sum().dimension(), [&](double* out) { self.released(out); });
+           })
+      .def(
+          "leaf",
+          [](const LinUcb& self, std::uint64_t arm, const Array& context, double reward) {
+            expect_size(context, self.dimension(), "context");
+            if (arm >= self.arms()) throw std::invalid_argument("arm does not exist");
+            Array out(self.sum().dimension());
+            self.leaf(arm, data(context), reward, out.mutable_data());
+            return out;
+          },
+          "arm"_a, "context"_a.noconvert(), "reward"_a)
+      .def("nonprivate_sum", [](const LinUcb& self) {
+        const std::vector<double>& sum = self.sum().nonprivate_sum();
+        return read_only(self.sum().dimension(),
+                         [&](double* out) { std::copy(sum.begin(), sum.end(), out); });
+      });
+}
+
+}  // namespace dpoco::bindings

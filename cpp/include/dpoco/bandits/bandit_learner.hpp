@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "dpoco/core/archive.hpp"
+#include "dpoco/core/exclusive.hpp"
+#include "dpoco/losses/record.hpp"
+#include "dpoco/random/source.hpp"
+
+namespace dpoco::bandits {
+
+struct BanditSettings {
+  std::uint64_t arms = 1;
+  std::uint64_t horizon = 1;  // rounds
+  double reward_low = -1.0;   // rewards are clipped to [reward_low, reward_high]
+  double reward_high = 1.0;
+};
+
+// What all contextual bandits share: a round's decision is an arm for the round's context, the
+// round ends with the reward of that arm, one thread at a time, no round past the horizon.
+//
+// A record is a context and a reward. The context is clipped into its bounds; one that is not
+// finite acts as zero, and then, or if the reward is not finite, the round adds a zero record: the
+// clocks of all arms advance as in every other round.
+class BanditLearner {
+ public:
+  virtual ~BanditLearner() = default;
+  BanditLearner(const BanditLearner&) = delete;
+  BanditLearner& operator=(const BanditLearner&) = delete;
+
+  std::uint64_t arms() const noexcept { return settings_.arms; }
+  std::uint64_t horizon() const noexcept { return settings_.horizon; }
+  std::uint64_t round() const noexcept { return round_; }
+  std::size_t dimension() const noexcept { return raw_.size(); }
+
+  // Generators of the noise: one for each private sum or selection the learner is made of.
+  virtual std::size_t sources() const noexcept = 0;
+  virtual random::Source& source(std::size_t index) noexcept = 0;
+  const random::Source& source(std::size_t index) const noexcept {
+    return const_cast<BanditLearner*>(this)->source(index);
+  }
+  void check_process() const;  // throws StateError in a forked child
+  void adopt() noexcept;
+
+  // Keeps other threads out for as long as it lives; throws RoundOrderError if one is in.
+  [[nodiscard]] Exclusive::Entry enter() const { return exclusive_.enter(); }
+
+  // The arm of round `decided`, the current one. Asked again in the same round with the same
+  // context (bit for bit) it is the same; with another it throws RoundOrderError: a round has one
+  // user. HorizonExceeded past the horizon. Draws nothing.
+  std::uint64_t decide(std::uint64_t decided, const double* context);
+  // Ends the round with the reward of the arm decided on. Throws RoundOrderError unless `decide`
+  // was called in this round, HorizonExceeded past the horizon and StateError in a forked child,
+  // before any draw, state unchanged.
+  void observe(std::uint64_t decided, double reward);
+
+  // The arms that the current estimates choose for `count` contexts; no round is begun.
+  void recommend(const Exclusive::Entry& entered, const double* contexts, std::uint64_t count,
+                 std::int64_t* chosen);
+
+  // Many rounds whose contexts and rewards of all arms (rows of arms() entries) were fixed
+  // beforehand. chosen, own_rewards: of `rounds` entries, not null; a reward that is missing is
+  // reported as 0. Throws RoundOrderError while a decision waits for its reward.
+  void run(const Exclusive::Entry& entered, const double* contexts, const double* rewards,
+           std::uint64_t rounds, std::int64_t* chosen, double* own_rewards);
+
+  // Plays a log of (context, action, reward): an event whose action is the one chosen for its
+  // context is a round, any other is passed over without one. Stops when the horizon is used up;
+  // returns how many events were read. chosen: of `events` entries, not null. Which events count
+  // depends on the data: for evaluation, not private.
+  std::uint64_t replay(const Exclusive::Entry& entered, const double* contexts,
+                       const std::int64_t* actions, const double* rewards, std::uint64_t events,
+                       std::int64_t* chosen);
+
+  // Contexts and rewards clipped or not finite so far: depends on raw data, not private.
+  std::uint64_t nonprivate_violations() const noexcept { return violations_; }
+
+  void write(Archive& archive) const;
+  void read(ArchiveReader& archive);
+
+ protected:
+  // Throws std::invalid_argument for settings out of range.
+  BanditLearner(BanditSettings settings, losses::RecordClipper clipper);
+
+  // The arm for a context within its bounds, from released values and public quantities only.
+  virtual std::uint64_t choose(const double* context) = 0;
+  // Ends a round in which `arm` was chosen for a context within its bounds. null: a zero record.
+  // round() still counts the rounds before it.
+  virtual void learn(std::uint64_t arm, const double* context, double reward) = 0;
+  // Everything but the round and the count of violations.
+  virtual void write_own(Archive& archive) const = 0;
+  // Called after those are restored; throws StateError for an impossible state.
+  virtual void read_own(ArchiveReader& archive) = 0;
+
+  const BanditSettings& settings() const noexcept { return settings_; }
+
+ private:
+  void require(std::uint64_t rounds) const;
+  void require_no_decision() const;
+  void admit(const double* context);
+  double finish(std::uint64_t arm, double reward);
+
+  BanditSettings settings_;
+  losses::RecordClipper clipper_;
+  SharedCount round_;
+  std::uint64_t violations_ = 0;
+  bool waiting_ = false;  // a decision of this round waits for its reward
+  std::uint64_t arm_ = 0;
+  // Private copy of the round's context, as given and within its bounds: the caller's memory is
+  // read once.
+  std::vector<double> raw_;
+  std::vector<double> admitted_;
+  bool finite_ = true;    // whether the context counts
+  bool clipped_ = false;  // whether it was changed
+  Exclusive exclusive_;
+};
+
+}  // namespace dpoco::bandits

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dpoco/bandits/bandit_learner.hpp"
+#include "dpoco/mechanisms/continual_sum.hpp"
+#include "dpoco/oco/newton.hpp"
+
+namespace dpoco::bandits {
+
+struct LinUcbSettings {
+  std::uint64_t batch = 1;  // rounds per release
+  // Only for a sum WITHOUT noise and batches of one round: V then changes by x x', and its factor
+  // is updated with the raw context, in O(d^2), instead of being computed from what was released.
+  bool exact = false;
+  double reward_weight = 1.0;  // a in the statistics (x x', a r x)
+  double shift = 1.0;          // V = noisy sum of x x' + shift I
+  // The confidence width behind the release of t rounds is
+  //   exploration (spread sqrt(log_term + d log(1 + t growth)) + bias).
+  double exploration = 1.0;
+  double spread = 1.0;
+  double log_term = 0.0;
+  double growth = 0.0;
+  double bias = 0.0;
+};
+
+// Upper confidence bounds on private statistics, one linear model an arm (Shariff and Sheffet,
+// "Differentially private contextual linear bandits", with disjoint arms). One continual sum holds
+// the statistics of all arms, an arm not chosen adding zeros; every `batch` rounds it is released,
+// and each arm's V is factored. The arm chosen is argmax <x, V^-1 u> + width sqrt(x' V^-1 x), the
+// lowest index on ties. Only the sum touches data: docs/privacy/linucb.md.
+// A round: O(K d^2); a release: one push of K (d (d + 3) / 2) entries and, unless exact,
+// O(K d^3 / 3). Nothing is allocated.
+class LinUcb final : public BanditLearner {
+ public:
+  // The sum has the dimension `sum_dimension` and a horizon of at least (horizon - 1) / batch: what
+  // the last round adds decides nothing. It has no clipper. Throws std::invalid_argument for sizes
+  // that do not fit.
+  LinUcb(BanditSettings settings, losses::RecordClipper clipper, LinUcbSettings own,
+         mechanisms::ContinualSum sum);
+
+  static std::size_t sum_dimension(std::uint64_t arms, std::size_t dimension) noexcept;
+
+  std::size_t sources() const noexcept override { return 1; }
+  random::Source& source(std::size_t) noexcept override { return sum_.source(); }
+  const mechanisms::ContinualSum& sum() const noexcept { return sum_; }
+
+  // V^-1 u of all arms, arms() rows. A function of what the sum released: it may be published.
+  // Throws RoundOrderError while another thread runs the learner.
+  void coefficients(double* out) const;
+  // The statistics they were computed from, sum().dimension() entries: what the sum last released,
+  // zeros before. It may be published.
+  void released(double* out) const;
+
+  // What a record adds to the sum when `arm` was chosen, sum().dimension() entries: what an audit
+  // compares between neighbouring streams. Reads private data; not a release.
+  void leaf(std::uint64_t arm, const double* context, double reward, double* out) const;
+
+ protected:
+  std::uint64_t choose(const double* context) override;
+  void learn(std::uint64_t arm, const double* context, double reward) override;
+  void write_own(Archive& archive) const override;
+  void read_own(ArchiveReader& archive) override;
+
+ private:
+  void statistics(const double* context, double reward, double* to) const;
+  void estimate();
+  void factor(std::uint64_t arm);
+  void solve(std::uint64_t arm);
+  void widen();
+  std::uint64_t releases_after(std::uint64_t rounds) const noexcept;
+
+  LinUcbSettings own_;
+  mechanisms::ContinualSum sum_;
+  std::size_t entries_;  // of one arm
+  double width_ = 0.0;
+  std::vector<double> leaf_;      // of the current batch, all arms
+  std::vector<double> rest_;      // what rounding has lost of it
+  std::vector<double> released_;  // all arms
+  std::vector<double> row_;       // statistics of one record
+  std::vector<double> matrix_;
+  std::vector<double> coefficients_;
+  std::vector<double> white_;
+  std::vector<oco::CholeskyFactor> factors_;
+};
+
+}  // namespace dpoco::bandits

@@ -1,0 +1,141 @@
+#include "dpoco/bandits/bandit_learner.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "dpoco/core/errors.hpp"
+
+namespace dpoco::bandits {
+
+BanditLearner::BanditLearner(BanditSettings settings, losses::RecordClipper clipper)
+    : settings_(settings),
+      clipper_(std::move(clipper)),
+      raw_(static_cast<std::size_t>(clipper_.dimension()), 0.0),
+      admitted_(raw_) {
+  if (settings_.arms < 1 || settings_.horizon < 1) {
+    throw std::invalid_argument("arms and horizon must be at least 1");
+  }
+  if (!(settings_.reward_low < settings_.reward_high) || !std::isfinite(settings_.reward_low) ||
+      !std::isfinite(settings_.reward_high)) {
+    throw std::invalid_argument("the range of rewards must have positive, finite width");
+  }
+}
+
+void BanditLearner::check_process() const {
+  for (std::size_t i = 0; i < sources(); ++i) source(i).check_process();
+}
+
+void BanditLearner::adopt() noexcept {
+  for (std::size_t i = 0; i < sources(); ++i) source(i).adopt();
+}
+
+void BanditLearner::require(std::uint64_t rounds) const {
+  if (rounds > settings_.horizon - round_) {
+    throw HorizonExceeded("the declared horizon is used up");
+  }
+  check_process();
+}
+
+void BanditLearner::require_no_decision() const {
+  if (waiting_) throw RoundOrderError("a decision waits for its reward: observe() or skip() first");
+}
+
+void BanditLearner::admit(const double* context) {
+  std::copy(context, context + raw_.size(), raw_.data());
+  const double multiplier = clipper_.multiplier(raw_.data());
+  finite_ = multiplier != 0.0;
+  clipped_ = multiplier != 1.0;
+  for (std::size_t i = 0; i < raw_.size(); ++i) {
+    admitted_[i] = finite_ ? multiplier * raw_[i] : 0.0;  // an entry may be NaN
+  }
+}
+
+// Returns the reward as the learner reads it.
+double BanditLearner::finish(std::uint64_t arm, double reward) {
+  const bool given = std::isfinite(reward);
+  const double own = given ? std::clamp(reward, settings_.reward_low, settings_.reward_high) : 0.0;
+  violations_ += (clipped_ ? 1U : 0U) + (given && own == reward ? 0U : 1U);
+  learn(arm, finite_ && given ? admitted_.data() : nullptr, own);
+  round_ = round_ + 1;
+  return own;
+}
+
+std::uint64_t BanditLearner::decide(std::uint64_t decided, const double* context) {
+  const auto entry = exclusive_.enter();
+  require(1);
+  if (decided != round_) throw RoundOrderError("decide() and observe() alternate");
+  if (waiting_) {
+    if (std::memcmp(context, raw_.data(), raw_.size() * sizeof(double)) != 0) {
+      throw RoundOrderError("this round's decision was asked for with another context");
+    }
+    return arm_;
+  }
+  admit(context);
+  arm_ = choose(admitted_.data());
+  waiting_ = true;
+  return arm_;
+}
+
+void BanditLearner::observe(std::uint64_t decided, double reward) {
+  const auto entry = exclusive_.enter();
+  require(1);
+  if (decided != round_ || !waiting_) throw RoundOrderError("decide() and observe() alternate");
+  waiting_ = false;
+  finish(arm_, reward);
+}
+
+void BanditLearner::recommend(const Exclusive::Entry&, const double* contexts, std::uint64_t count,
+                              std::int64_t* chosen) {
+  require_no_decision();  // its context would be overwritten
+  for (std::uint64_t i = 0; i < count; ++i, contexts += raw_.size()) {
+    admit(contexts);
+    chosen[i] = static_cast<std::int64_t>(choose(admitted_.data()));
+  }
+}
+
+void BanditLearner::run(const Exclusive::Entry&, const double* contexts, const double* rewards,
+                        std::uint64_t rounds, std::int64_t* chosen, double* own_rewards) {
+  require(rounds);
+  require_no_decision();
+  for (std::uint64_t t = 0; t < rounds; ++t, contexts += raw_.size(), rewards += settings_.arms) {
+    admit(contexts);
+    const std::uint64_t arm = choose(admitted_.data());
+    chosen[t] = static_cast<std::int64_t>(arm);
+    own_rewards[t] = finish(arm, rewards[arm]);
+  }
+}
+
+std::uint64_t BanditLearner::replay(const Exclusive::Entry&, const double* contexts,
+                                    const std::int64_t* actions, const double* rewards,
+                                    std::uint64_t events, std::int64_t* chosen) {
+  check_process();
+  require_no_decision();
+  std::uint64_t read = 0;
+  for (; read < events && round_ < settings_.horizon; ++read, contexts += raw_.size()) {
+    admit(contexts);
+    const std::uint64_t arm = choose(admitted_.data());
+    chosen[read] = static_cast<std::int64_t>(arm);
+    if (actions[read] == chosen[read]) finish(arm, rewards[read]);
+  }
+  return read;
+}
+
+void BanditLearner::write(Archive& archive) const {
+  const auto entry = exclusive_.enter();
+  archive.word(round_);
+  archive.word(violations_);
+  write_own(archive);
+}
+
+void BanditLearner::read(ArchiveReader& archive) {
+  const std::uint64_t round = archive.word_below(settings_.horizon + 1);
+  violations_ = archive.word();
+  round_ = round;
+  waiting_ = false;
+  read_own(archive);
+}
+
+}  // namespace dpoco::bandits

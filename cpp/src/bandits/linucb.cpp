@@ -1,0 +1,229 @@
+#include "dpoco/bandits/linucb.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "dpoco/core/errors.hpp"
+#include "dpoco/oco/quadratic_leader.hpp"
+#include "dpoco/simd/elementary.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco::bandits {
+namespace {
+
+constexpr double kSqrtTwo = 1.41421356237309504880;
+
+// Products of the clipped contexts round a few times more than the contexts themselves; this keeps
+// the exact norm of the statistics inside the declared one.
+constexpr double kShrink = 1.0 - 16.0 * std::numeric_limits<double>::epsilon();
+
+// sum += g, compensated by rest: the rounding of a batch must not depend on how many records it
+// has, or neighbouring streams would drift apart.
+void add_compensated(const double* g, std::size_t n, double* sum, double* rest) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const double own = g[i] + rest[i];
+    const double after = sum[i] + own;
+    const double added = after - sum[i];
+    rest[i] = (sum[i] - (after - added)) + (own - added);
+    sum[i] = after;
+  }
+}
+
+}  // namespace
+
+std::size_t LinUcb::sum_dimension(std::uint64_t arms, std::size_t dimension) noexcept {
+  return static_cast<std::size_t>(arms) * (oco::packed_size(dimension) + dimension);
+}
+
+LinUcb::LinUcb(BanditSettings settings, losses::RecordClipper clipper, LinUcbSettings own,
+               mechanisms::ContinualSum sum)
+    : BanditLearner(settings, std::move(clipper)),
+      own_(own),
+      sum_(std::move(sum)),
+      entries_(oco::packed_size(dimension()) + dimension()) {
+  const std::size_t d = dimension();
+  if (own_.batch < 1) throw std::invalid_argument("batch must be at least 1");
+  if (own_.exact && own_.batch != 1) throw std::invalid_argument("exact needs batch 1");
+  if (!(own_.reward_weight > 0.0) || !(own_.shift > 0.0) || !std::isfinite(own_.shift)) {
+    throw std::invalid_argument("reward_weight and shift must be positive");
+  }
+  if (static_cast<std::size_t>(sum_.dimension()) != sum_dimension(arms(), d)) {
+    throw std::invalid_argument("the sum must have the dimension of the statistics");
+  }
+  if (sum_.horizon() < releases_after(horizon())) {
+    throw std::invalid_argument("the sum must have room for all releases");
+  }
+  const std::size_t all = static_cast<std::size_t>(arms()) * entries_;
+  leaf_.assign(all, 0.0);
+  rest_.assign(all, 0.0);
+  released_.assign(all, 0.0);
+  row_.assign(entries_, 0.0);
+  matrix_.assign(d * d, 0.0);
+  coefficients_.assign(static_cast<std::size_t>(arms()) * d, 0.0);
+  white_.assign(d, 0.0);
+  factors_.assign(static_cast<std::size_t>(arms()), oco::CholeskyFactor(static_cast<Index>(d)));
+  estimate();
+}
+
+// What the last round adds decides nothing: it is not pushed.
+std::uint64_t LinUcb::releases_after(std::uint64_t rounds) const noexcept {
+  return std::min(rounds, horizon() - 1) / own_.batch;
+}
+
+// Products of clipped entries only: a product of bounds first would lose its precision where the
+// clipping factor is tiny. Off-diagonal entries times sqrt(2): the packed norm is Frobenius'.
+void LinUcb::statistics(const double* context, double reward, double* to) const {
+  const std::size_t d = dimension();
+  for (std::size_t i = 0; i < d; ++i) {
+    const double own = context[i] * kShrink;
+    *to++ = own * own;
+    const double factor = (kSqrtTwo * own) * kShrink;
+    for (std::size_t j = i + 1; j < d; ++j) *to++ = factor * context[j];
+  }
+  const double factor = (own_.reward_weight * reward) * kShrink;
+  for (std::size_t i = 0; i < d; ++i) *to++ = factor * context[i];
+}
+
+void LinUcb::leaf(std::uint64_t arm, const double* context, double reward, double* out) const {
+  std::fill(out, out + leaf_.size(), 0.0);
+  statistics(context, reward, out + static_cast<std::size_t>(arm) * entries_);
+}
+
+// All that is read here is released, so running time and failures may depend on it.
+void LinUcb::factor(std::uint64_t arm) {
+  const std::size_t d = dimension();
+  const auto index = static_cast<std::size_t>(arm);
+  const double* packed = released_.data() + index * entries_;
+  oco::CholeskyFactor& cholesky = factors_[index];
+  constexpr double kHalfRoot = 0.70710678118654752440;
+  // With the confidence of the guarantee on regret the first shift suffices.
+  double shift = own_.shift;
+  for (;;) {
+    const double* from = packed;
+    for (std::size_t i = 0; i < d; ++i) {
+      double* row = matrix_.data() + i * d;
+      row[i] = *from++ + shift;
+      for (std::size_t j = i + 1; j < d; ++j) row[j] = *from++ * kHalfRoot;
+    }
+    if (cholesky.compute(matrix_.data())) break;
+    shift *= 2.0;  // the sums are finite, so this ends
+  }
+  solve(arm);
+}
+
+void LinUcb::solve(std::uint64_t arm) {
+  const std::size_t d = dimension();
+  const auto index = static_cast<std::size_t>(arm);
+  const double* vector = released_.data() + index * entries_ + oco::packed_size(d);
+  const double inverse = 1.0 / own_.reward_weight;
+  for (std::size_t i = 0; i < d; ++i) white_[i] = vector[i] * inverse;
+  factors_[index].solve(white_.data(), coefficients_.data() + index * d);
+}
+
+void LinUcb::widen() {
+  const auto count = static_cast<double>(sum_.round() * own_.batch);
+  const double information =
+      own_.log_term + static_cast<double>(dimension()) * elementary::log(1.0 + count * own_.growth);
+  width_ = own_.exploration * (own_.spread * std::sqrt(information) + own_.bias);
+}
+
+void LinUcb::estimate() {
+  widen();
+  for (std::uint64_t arm = 0; arm < arms(); ++arm) factor(arm);
+}
+
+std::uint64_t LinUcb::choose(const double* context) {
+  const simd::Kernels& k = simd::kernels();
+  const std::size_t d = dimension();
+  std::uint64_t best = 0;
+  double highest = -std::numeric_limits<double>::infinity();
+  for (std::uint64_t arm = 0; arm < arms(); ++arm) {
+    const auto index = static_cast<std::size_t>(arm);
+    factors_[index].whiten(context, white_.data());
+    const double spread = std::sqrt(k.dot(white_.data(), white_.data(), d));
+    const double score = k.dot(coefficients_.data() + index * d, context, d) + width_ * spread;
+    if (score > highest) {
+      highest = score;
+      best = arm;
+    }
+  }
+  return best;
+}
+
+void LinUcb::learn(std::uint64_t arm, const double* context, double reward) {
+  if (context != nullptr) {
+    statistics(context, reward, row_.data());
+    const std::size_t at = static_cast<std::size_t>(arm) * entries_;
+    add_compensated(row_.data(), entries_, leaf_.data() + at, rest_.data() + at);
+  }
+  if (releases_after(round() + 1) == sum_.round()) return;
+  sum_.push(leaf_.data(), released_.data());
+  std::fill(leaf_.begin(), leaf_.end(), 0.0);
+  std::fill(rest_.begin(), rest_.end(), 0.0);
+  if (!own_.exact) return estimate();
+  widen();
+  if (context == nullptr) return;
+  for (std::size_t i = 0; i < dimension(); ++i) white_[i] = context[i] * kShrink;
+  factors_[static_cast<std::size_t>(arm)].update(1.0, white_.data());
+  solve(arm);
+}
+
+void LinUcb::coefficients(double* out) const {
+  const auto entry = enter();
+  std::copy(coefficients_.begin(), coefficients_.end(), out);
+}
+
+void LinUcb::released(double* out) const {
+  const auto entry = enter();
+  std::copy(released_.begin(), released_.end(), out);
+}
+
+void LinUcb::write_own(Archive& archive) const {
+  archive.reals(leaf_.data(), leaf_.size());
+  archive.reals(rest_.data(), rest_.size());
+  archive.reals(released_.data(), released_.size());
+  sum_.write(archive);
+  if (!own_.exact) return;
+  for (const oco::CholeskyFactor& cholesky : factors_) {
+    archive.reals(cholesky.entries().data(), cholesky.entries().size());
+  }
+}
+
+void LinUcb::read_own(ArchiveReader& archive) {
+  archive.reals(leaf_.data(), leaf_.size());
+  archive.reals(rest_.data(), rest_.size());
+  archive.reals(released_.data(), released_.size());
+  sum_.read(archive);
+  const std::uint64_t releases = releases_after(round());
+  if (sum_.round() != releases) throw StateError("state holds an impossible round");
+  const auto zero = [](double value) { return value == 0.0; };
+  const auto finite = [](double value) { return std::isfinite(value); };
+  const bool fresh = round() == releases * own_.batch;
+  bool possible = std::all_of(released_.begin(), released_.end(), finite) &&
+                  std::all_of(leaf_.begin(), leaf_.end(), finite) &&
+                  (releases > 0 || std::all_of(released_.begin(), released_.end(), zero)) &&
+                  (!fresh || std::all_of(leaf_.begin(), leaf_.end(), zero));
+  for (std::size_t i = 0; i < rest_.size(); ++i) {
+    // What rounding loses is less than the last digit of the sum.
+    possible = possible && std::fabs(rest_[i]) <= std::fabs(leaf_[i]) * 0x1p-52;
+  }
+  if (!possible) throw StateError("state holds impossible statistics");
+  if (!own_.exact) return estimate();
+  widen();
+  for (std::uint64_t arm = 0; arm < arms(); ++arm) {
+    std::vector<double>& entries = factors_[static_cast<std::size_t>(arm)].entries();
+    archive.reals(entries.data(), entries.size());
+    for (std::size_t i = 0; i < dimension(); ++i) {
+      if (!(entries[i * dimension() + i] > 0.0)) possible = false;
+    }
+    if (!possible || !std::all_of(entries.begin(), entries.end(), finite)) {
+      throw StateError("state holds impossible factors");
+    }
+    solve(arm);
+  }
+}
+
+}  // namespace dpoco::bandits

@@ -1,0 +1,12 @@
+"""Private contextual bandits: a user's context in, one of K arms out, and that arm's reward.
+
+The guarantee is joint differential privacy: what all other users see together says almost nothing
+about one user's context and rewards. A user's own action may, and has to, depend on the context.
+"""
+
+from __future__ import annotations
+
+from dpoco.bandits._linucb import LinUCB, LinUCBParameters
+from dpoco.bandits._trace import BanditTrace
+
+__all__ = ["BanditTrace", "LinUCB", "LinUCBParameters"]

@@ -1,0 +1,236 @@
+"""What contextual bandits share: a context in, an arm out, and the reward of that arm."""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._learner import OnlineLearner, Progress
+from dpoco._validation import float_array, number
+from dpoco.accounting import Budget
+from dpoco.bandits._trace import BanditTrace
+from dpoco.errors import HorizonExceeded
+
+__all__ = ["DECODERS", "BanditLearner"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+DECODERS: dict[str, Callable[[Any], Any]] = {"budget": Budget.from_dict}
+
+
+class BanditLearner(OnlineLearner):
+    """Base of the bandits: `decide` for a context and `observe` its reward, in alternation.
+
+    Subclasses take ``arms`` and ``dimension`` first, their engine is a ``_core.BanditLearner``, and
+    they name the bounds that clipping enforces.
+    """
+
+    _arms: int
+    _dimension: int
+
+    @abstractmethod
+    def _reward_range(self) -> tuple[float, float]:
+        """Return the range that rewards are clipped to."""
+
+    @abstractmethod
+    def _context_norms(self, rows: FloatArray) -> FloatArray:
+        """Return the norms of contexts in units of their bound, shape (T,)."""
+
+    @property
+    def arms(self) -> int:
+        """Number of arms K; actions are below it."""
+        return self._arms
+
+    @property
+    def dimension(self) -> int:
+        """Length d of a context."""
+        return self._dimension
+
+    def decide(self, context: Any) -> int:  # type: ignore[override]
+        """Return the arm for the round's user, in 0..K-1; the same one until `observe`.
+
+        Parameters
+        ----------
+        context : array_like of shape (d,)
+            Clipped into its bound; one that is not finite acts as zero. Nothing is drawn, and the
+            context leaves a trace only once its reward is observed.
+
+        Raises
+        ------
+        RoundOrderError
+            If this round's decision was asked for with another context: a round has one user.
+        HorizonExceeded
+            After `horizon` rounds.
+        StateError
+            For a suspended copy.
+        ValueError, TypeError
+            Wrong shape or dtype: nothing changed. With ``on_violation="raise"`` also for a context
+            out of its bound.
+        """
+        self._check_alone()
+        turn = self._engine.round
+        if turn != self._asked[0]:
+            self._check_active()
+            if turn >= self._horizon:
+                raise HorizonExceeded(f"the horizon of {self._horizon} rounds is used up")
+        row = float_array("context", context, (self._dimension,))
+        if self._raises:
+            self._refuse_contexts(row[None, :])
+        arm = int(self._engine.decide(turn, row))
+        self._asked = (turn, arm)
+        return arm
+
+    def observe(self, reward: Any) -> None:
+        """End the round with the reward of the arm decided on.
+
+        Parameters
+        ----------
+        reward : float
+            Clipped into its range. NaN: the reward never came; see `skip`.
+
+        Raises
+        ------
+        RoundOrderError
+            If `decide` was not called in this round.
+        HorizonExceeded
+            Past the horizon: nothing drawn, nothing changed.
+        TypeError
+            If it is no number: nothing changed.
+        ValueError
+            With ``on_violation="raise"``, for a reward out of its range or not finite.
+        """
+        turn, _ = self._check_turn()
+        value = number("reward", reward)
+        if self._raises:
+            self._refuse_rewards(np.array([[value]]))
+        self._engine.observe(turn, value)
+
+    def skip(self) -> None:
+        """End a round whose reward never came: the record counts as zero for every arm.
+
+        The noise advances as in any other round, so that nobody can tell.
+        """
+        turn, _ = self._check_turn()
+        self._engine.observe(turn, math.nan)
+
+    def recommend(self, contexts: Any) -> IntArray:
+        """Return what the learner would choose for each context, without beginning a round.
+
+        Parameters
+        ----------
+        contexts : array_like of shape (n, d)
+
+        Returns
+        -------
+        ndarray of int64, shape (n,)
+            Arms. Each is a function of the published estimates and of its own context; to be shown
+            to that context's user only.
+
+        Raises
+        ------
+        RoundOrderError
+            While a decision waits for its reward.
+        """
+        self._check_active()
+        rows = float_array("contexts", contexts, (None, self._dimension))
+        chosen = np.empty(rows.shape[0], dtype=np.int64)
+        with self._alone():
+            self._engine.recommend(rows, chosen)
+        return chosen
+
+    def run(
+        self,
+        contexts: Any,
+        rewards: Any,
+        *,
+        progress: Progress | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 100_000,
+    ) -> BanditTrace:
+        """Play many rounds of a simulated world in compiled code, interpreter lock released.
+
+        Parameters
+        ----------
+        contexts : array_like of shape (T, d)
+            One context a round.
+        rewards : array_like of shape (T, K)
+            Rewards of all arms; the learner reads that of its own action only.
+        progress : callable, optional
+            Called as ``progress(done, total)`` between chunks of rounds.
+        checkpoint : path-like, optional
+            State file, rewritten atomically every `checkpoint_every` rounds and at the end.
+        checkpoint_every : int, default 100000
+            Rounds between checkpoints.
+
+        Returns
+        -------
+        BanditTrace
+            Actions and rewards of these rounds; not private.
+
+        Raises
+        ------
+        HorizonExceeded
+            If fewer than T rounds are left: no round is played.
+        RoundOrderError
+            While a decision waits for its reward.
+        ValueError, TypeError
+            Wrong shape or dtype: no round is played.
+
+        Notes
+        -----
+        The same actions, bit for bit, as calling `decide` and `observe` T times. An interrupt
+        (Ctrl-C) stops between rounds: `round` tells how many were played.
+        """
+        rows = float_array("contexts", contexts, (None, self._dimension))
+        rounds = rows.shape[0]
+        table = float_array("rewards", rewards, (rounds, self._arms))
+        self._check_rounds(rounds)
+        if self._raises:
+            self._refuse_contexts(rows)
+            self._refuse_rewards(table)
+        own = np.empty(rounds)
+        actions = np.empty(rounds, dtype=np.int64)
+        width = self._dimension + self._arms
+        with self._alone():
+            self._check_rounds(rounds)  # again, now that nobody else can play
+            first_round = self.round
+            for part in self._chunks(rounds, width, progress, checkpoint, checkpoint_every):
+                self._engine.run(rows[part], table[part], actions[part], own[part])
+        for array in (actions, own):
+            array.flags.writeable = False
+        return BanditTrace(actions, own, first_round, rows, table, self._reward_range())
+
+    def _replay(
+        self, contexts: FloatArray, actions: IntArray, rewards: FloatArray
+    ) -> tuple[int, IntArray]:
+        """Play a log: return the events read and the arms chosen in them (-1: not read)."""
+        self._check_active()
+        chosen = np.full(actions.shape[0], -1, dtype=np.int64)
+        with self._alone():
+            read = self._engine.replay(contexts, actions, rewards, chosen)
+        return int(read), chosen
+
+    def _refuse_contexts(self, rows: FloatArray) -> None:
+        good = self._context_norms(rows) <= 1.0  # false for NaN, too
+        if not good.all():
+            row = int(np.argmin(good))
+            raise ValueError(f"the context of round {row} is out of its bound or not finite")
+
+    def _refuse_rewards(self, table: FloatArray) -> None:
+        low, high = self._reward_range()
+        good = np.all((table >= low) & (table <= high), axis=1)
+        if not good.all():
+            row = int(np.argmin(good))
+            raise ValueError(f"rewards of round {row} are out of their range or not finite")
+
+    @property
+    def nonprivate_violations(self) -> int:
+        """Contexts and rewards clipped or missing so far. **Not private**: publishing it leaks."""
+        return int(self._engine.nonprivate_violations())

@@ -1,0 +1,249 @@
+"""Upper confidence bounds on private linear statistics."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _core
+from dpoco._validation import positive_int
+from dpoco.accounting import Budget
+from dpoco.accounting import linucb as accountant
+from dpoco.accounting._bandits.linucb_parameters import (
+    LARGEST_ARMS,
+    LARGEST_DIMENSION,
+    sum_dimension,
+)
+from dpoco.accounting._bandits.linucb_regret import confidence_of
+from dpoco.accounting.linucb import LinUCBParameters
+from dpoco.bandits._bandit import DECODERS, BanditLearner
+from dpoco.errors import NoiseDominatesWarning
+from dpoco.mechanisms import continual_sum_settings
+from dpoco.random import Source
+
+__all__ = ["LinUCB", "LinUCBParameters"]
+
+FloatArray = NDArray[np.float64]
+
+
+class LinUCB(BanditLearner):
+    """LinUCB on privately summed statistics: a linear model an arm, joint differential privacy.
+
+    Arm a's rewards are modelled as <x, theta_a>. Every `batch` rounds the noisy sums of x x' and
+    r x of all arms are released; in between, a user with context x gets the arm with the largest
+    upper confidence bound. What all other users see together, and the estimates of all arms, are
+    (epsilon, delta)-private for replacing one user's record.
+
+    Parameters
+    ----------
+    arms : int
+        Number of arms K.
+    dimension : int
+        Length d of a context.
+    horizon : int
+        Number of rounds T. Keyword-only, as all that follow.
+    budget : Budget or None
+        The target guarantee; None switches privacy off (plain LinUCB, a baseline).
+    parameters : LinUCBParameters, optional
+        Overrides calibration; the guarantee is computed from them. They must keep to `budget`, if
+        one is given, and to every other argument that is.
+    calibration : {"tight"}
+        Exact Gaussian accounting.
+    context_bound : float, default 1.0
+        Contexts are clipped to this l2 norm.
+    reward_bound : float, default 1.0
+        Rewards are clipped to [-reward_bound, reward_bound].
+    parameter_bound : float, default 1.0
+        Largest l2 norm of an arm's theta. Widens the confidence intervals; privacy does not need
+        it.
+    reward_noise : float, optional
+        The rewards are subgaussian with this constant; default `reward_bound`, always true.
+    failure : float, optional
+        Probability that a confidence interval is wrong; default 1/T.
+    exploration : float, default 1.0
+        Factor on the width of the intervals. The proven widths are wide: less than 1 explores less
+        and often earns more, without a bound on the regret.
+    batch : int, optional
+        Rounds between releases. More: less noise, less time, older estimates. Default: as many as
+        cost next to no regret.
+    regularization : float, optional
+        rho, added to the diagonal on top of the noise margin; default: as much again.
+    reward_weight : float, optional
+        Weight a of r x beside x x' in the sums; default: the narrowest intervals.
+    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
+        The continual sum.
+    relation : {"replace", "zero_out"}
+        Whether one user's record is replaced or emptied between neighbours.
+    on_violation : {"clip", "raise"}
+        What happens to contexts and rewards out of their bounds: clipped silently, or
+        ``ValueError`` (for trusted data: the exception depends on them).
+    source : Source, optional
+        Randomness; None is the operating system's entropy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad or contradictory arguments; ``horizon=None`` is one.
+    CalibrationError
+        If no noise meets the budget, as for delta = 0.
+    BudgetExceeded
+        If `parameters` spend more than `budget`.
+
+    Warns
+    -----
+    NoiseDominatesWarning
+        If the noise in an arm's sums exceeds what its share of the rounds can gather.
+
+    Notes
+    -----
+    Source: Shariff and Sheffet, "Differentially private contextual linear bandits" (2018), with
+    disjoint arms, noise from a factorised sum and exact accounting.
+    O(K d^2) time a round; a release takes K d^2/2 noise variates and O(K d^3). O(K d^2) memory with
+    "blt", O(K d^2 log T) with trees. A state is saved between rounds: a decision that waits for its
+    reward is asked for again after a load.
+    Proof of privacy and of `parameters.regret_bound`: ``docs/privacy/linucb.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> learner = dpoco.bandits.LinUCB(
+    ...     2, 3, horizon=100_000, budget=dpoco.Budget(epsilon=1.0, delta=1e-6))
+    >>> learner.decide([0.6, 0.0, 0.8])
+    0
+    >>> learner.observe(1.0)
+    >>> learner.coefficients.shape
+    (2, 3)
+    """
+
+    _parameters: LinUCBParameters
+    _accountant: ClassVar[ModuleType] = accountant
+    _parameters_class = LinUCBParameters
+    _options = (
+        "calibration",
+        "context_bound",
+        "reward_bound",
+        "parameter_bound",
+        "reward_noise",
+        "failure",
+        "exploration",
+        "batch",
+        "regularization",
+        "reward_weight",
+        "sum_method",
+        "relation",
+    )
+    _restated = ("arms", "dimension", "horizon", *_options)
+    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        **DECODERS,
+        "parameters": LinUCBParameters.from_dict,
+    }
+
+    def __init__(
+        self,
+        arms: int,
+        dimension: int,
+        *,
+        horizon: int,
+        budget: Budget | None,
+        parameters: LinUCBParameters | None = None,
+        calibration: str = "tight",
+        context_bound: float = 1.0,
+        reward_bound: float = 1.0,
+        parameter_bound: float = 1.0,
+        reward_noise: float | None = None,
+        failure: float | None = None,
+        exploration: float = 1.0,
+        batch: int | None = None,
+        regularization: float | None = None,
+        reward_weight: float | None = None,
+        sum_method: str | None = None,
+        relation: str = "replace",
+        on_violation: str = "clip",
+        source: Source | None = None,
+    ) -> None:
+        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        self._begin(LinUCB, arguments)
+        if self._parameters.noise_dominates:
+            warnings.warn(
+                "noise dominates: at this budget, horizon and number of arms hardly any learning "
+                "is expected",
+                NoiseDominatesWarning,
+                stacklevel=2,
+            )
+
+    @classmethod
+    def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+        return (
+            positive_int("arms", arguments["arms"], maximum=LARGEST_ARMS),
+            positive_int("dimension", arguments["dimension"], maximum=LARGEST_DIMENSION),
+        )
+
+    def _set_up(
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+    ) -> None:
+        self._arms, self._dimension = int(arguments["arms"]), int(arguments["dimension"])
+        super()._set_up(arguments, parameters, seeded, claim)
+
+    def _build_engine(self, claim: dict[str, Any]) -> _core.LinUcb:
+        p = self._parameters
+        confidence = confidence_of(p.setting)
+        return _core.LinUcb(
+            {
+                "arms": self._arms,
+                "rounds": self._horizon,
+                "reward_low": -p.reward_bound,
+                "reward_high": p.reward_bound,
+                "batch": p.batch,
+                "reward_weight": p.reward_weight,
+                "shift": p.regularization + confidence.margin,
+                "exploration": p.exploration,
+                "spread": confidence.spread,
+                "log_term": confidence.log_term,
+                "growth": confidence.growth,
+                "bias": confidence.bias,
+                "sum": continual_sum_settings(
+                    dimension=sum_dimension(self._arms, self._dimension),
+                    horizon=p.pushes,
+                    method=p.sum_method,
+                    order=2.0,
+                    scale=p.noise_scale,
+                    claim=claim,
+                ),
+            },
+            _core.RecordClipper(self._dimension, p.context_bound, 2.0, np.inf),
+        )
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        return sum_dimension(
+            int(header["arguments"]["arms"]), int(header["arguments"]["dimension"])
+        )
+
+    def _reward_range(self) -> tuple[float, float]:
+        return -self._parameters.reward_bound, self._parameters.reward_bound
+
+    def _context_norms(self, rows: FloatArray) -> FloatArray:
+        with np.errstate(all="ignore"):  # what overflows is out of the bound
+            norms: FloatArray = np.linalg.norm(rows / self._parameters.context_bound, axis=1)
+        return norms
+
+    @property
+    def parameters(self) -> LinUCBParameters:
+        """Everything calibration fixed: noise scale, sum, batch, widths, regret bound."""
+        return self._parameters
+
+    @property
+    def coefficients(self) -> FloatArray:
+        """Estimates of all arms, shape (K, d), read-only.
+
+        Computed from what the private sum released: covered by the guarantee, to be published.
+        """
+        self._check_active()
+        self._check_alone()
+        flat: FloatArray = self._engine.coefficients()
+        return flat.reshape(self._arms, self._dimension)

@@ -1,0 +1,251 @@
+"""Contextual worlds: a context a round, and a reward for every arm whose mean it determines."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._validation import positive_float, positive_int, real_float
+from dpoco.errors import HorizonExceeded
+
+__all__ = ["ContextualWorld", "LinearWorld", "LogisticWorld"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_LARGEST = 2**31
+
+
+class ContextualWorld(ABC):
+    """Base of the contextual worlds: everything is drawn before the first round.
+
+    A round: `context` is shown, the learner chooses an arm, `reward` of that arm ends the round.
+    The rewards of the other arms exist, but only `rewards`, for evaluation, shows them.
+
+    Parameters
+    ----------
+    arms, dimension, horizon : int
+        K, d and T.
+    norm : {2, inf}
+        2: contexts are uniform on the sphere, coefficients bounded in l2. inf: contexts are uniform
+        in the cube, coefficients bounded in l1.
+    context_bound : float, default 1.0
+        Radius of that sphere, or half the side of that cube.
+    parameter_bound : float, default 1.0
+        Norm of every arm's coefficients; their direction is uniform.
+    sparsity : int, optional
+        Coefficients that are not zero, for each arm; default all.
+    seed : int, optional
+        Seed of the world. None takes one from the operating system.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+    """
+
+    def __init__(
+        self,
+        arms: int,
+        dimension: int,
+        horizon: int,
+        *,
+        norm: float = 2.0,
+        context_bound: float = 1.0,
+        parameter_bound: float = 1.0,
+        sparsity: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self._arms = positive_int("arms", arms, maximum=_LARGEST)
+        self._dimension = positive_int("dimension", dimension, maximum=_LARGEST)
+        self._horizon = positive_int("horizon", horizon, maximum=_LARGEST)
+        if norm not in (2.0, np.inf):
+            raise ValueError(f"norm must be 2 or inf; got {norm!r}")
+        self._norm = float(norm)
+        self._context_bound = positive_float("context_bound", context_bound)
+        self._parameter_bound = positive_float("parameter_bound", parameter_bound)
+        self._sparsity = (
+            self._dimension
+            if sparsity is None
+            else positive_int("sparsity", sparsity, maximum=self._dimension)
+        )
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
+            raise TypeError(f"seed must be an int; got {type(seed).__name__}")
+        if seed is not None and seed < 0:
+            raise ValueError(f"seed must not be negative; got {seed}")
+        generator = np.random.default_rng(None if seed is None else int(seed))
+        self._round = 0
+        self._coefficients = self._draw_coefficients(generator)
+        self._contexts = self._draw_contexts(generator)
+        self._means = self._mean_rewards(self._contexts @ self._coefficients.T)
+        self._rewards = self._draw_rewards(generator, self._means)
+        for array in (self._coefficients, self._contexts, self._means, self._rewards):
+            array.flags.writeable = False
+
+    def _draw_coefficients(self, generator: np.random.Generator) -> FloatArray:
+        drawn = generator.standard_normal((self._arms, self._dimension))
+        order = np.argsort(generator.random(drawn.shape), axis=1)
+        drawn[np.argsort(order, axis=1) >= self._sparsity] = 0.0
+        size = np.linalg.norm(drawn, ord=2.0 if self._norm == 2.0 else 1.0, axis=1)
+        coefficients: FloatArray = drawn * (self._parameter_bound / size)[:, None]
+        return coefficients
+
+    def _draw_contexts(self, generator: np.random.Generator) -> FloatArray:
+        shape = self._horizon, self._dimension
+        if self._norm == 2.0:
+            drawn = generator.standard_normal(shape)
+            # A little inside the sphere, so that rounding leaves nothing to clip.
+            drawn *= (self._context_bound * (1.0 - 1e-12) / np.linalg.norm(drawn, axis=1))[:, None]
+            return drawn
+        return generator.uniform(-self._context_bound, self._context_bound, shape)
+
+    @abstractmethod
+    def _mean_rewards(self, margins: FloatArray) -> FloatArray:
+        """Return the expected rewards for <x, theta_a>."""
+
+    @abstractmethod
+    def _draw_rewards(self, generator: np.random.Generator, means: FloatArray) -> FloatArray:
+        """Return rewards with these means."""
+
+    @property
+    @abstractmethod
+    def reward_bound(self) -> float:
+        """No reward is larger in absolute value."""
+
+    @property
+    def arms(self) -> int:
+        """Number of arms K."""
+        return self._arms
+
+    @property
+    def dimension(self) -> int:
+        """Length d of a context."""
+        return self._dimension
+
+    @property
+    def horizon(self) -> int:
+        """Number of rounds T."""
+        return self._horizon
+
+    @property
+    def round(self) -> int:
+        """Rounds that are over."""
+        return self._round
+
+    @property
+    def coefficients(self) -> FloatArray:
+        """The truth: coefficients of all arms, shape (K, d), read-only."""
+        return self._coefficients
+
+    @property
+    def contexts(self) -> FloatArray:
+        """Contexts of all rounds, shape (T, d), read-only."""
+        return self._contexts
+
+    @property
+    def means(self) -> FloatArray:
+        """Expected rewards of all arms in all rounds, shape (T, K), read-only."""
+        return self._means
+
+    @property
+    def rewards(self) -> FloatArray:
+        """Rewards of all arms in all rounds, shape (T, K), read-only."""
+        return self._rewards
+
+    def context(self) -> FloatArray:
+        """Return the context of the current round, shape (d,), read-only.
+
+        Raises
+        ------
+        HorizonExceeded
+            After the last round.
+        """
+        if self._round >= self._horizon:
+            raise HorizonExceeded("the world has no more rounds")
+        row: FloatArray = self._contexts[self._round]
+        return row
+
+    def reward(self, action: int) -> float:
+        """End the round with an action, an arm in 0..K-1, and return its reward.
+
+        Raises
+        ------
+        HorizonExceeded
+            After the last round.
+        ValueError, TypeError
+            If that is no arm: nothing changed.
+        """
+        if isinstance(action, (bool, np.bool_)) or not isinstance(action, (int, np.integer)):
+            raise TypeError(f"action must be an int; got {type(action).__name__}")
+        if not 0 <= action < self._arms:
+            raise ValueError(f"action must be below the number of arms, {self._arms}")
+        if self._round >= self._horizon:
+            raise HorizonExceeded("the world has no more rounds")
+        self._round += 1
+        return float(self._rewards[self._round - 1, action])
+
+    def reset(self) -> None:
+        """Go back to the first round of the same world."""
+        self._round = 0
+
+
+class LinearWorld(ContextualWorld):
+    """Rewards <x, theta_a> plus uniform noise.
+
+    Parameters
+    ----------
+    arms, dimension, horizon, norm, context_bound, parameter_bound, sparsity, seed
+        As for `ContextualWorld`.
+    reward_noise : float, default 0.1
+        Largest deviation of a reward from its mean.
+
+    Examples
+    --------
+    >>> world = LinearWorld(2, 3, 100, seed=0)
+    >>> world.contexts.shape, world.rewards.shape
+    ((100, 3), (100, 2))
+    """
+
+    def __init__(
+        self, arms: int, dimension: int, horizon: int, *, reward_noise: float = 0.1, **options: Any
+    ) -> None:
+        self._reward_noise = real_float("reward_noise", reward_noise)
+        if self._reward_noise < 0.0:
+            raise ValueError(f"reward_noise must be at least 0; got {reward_noise!r}")
+        super().__init__(arms, dimension, horizon, **options)
+
+    def _mean_rewards(self, margins: FloatArray) -> FloatArray:
+        return margins
+
+    def _draw_rewards(self, generator: np.random.Generator, means: FloatArray) -> FloatArray:
+        return means + self._reward_noise * generator.uniform(-1.0, 1.0, means.shape)
+
+    @property
+    def reward_bound(self) -> float:
+        """No reward is larger in absolute value."""
+        return self._context_bound * self._parameter_bound + self._reward_noise
+
+
+class LogisticWorld(ContextualWorld):
+    """Rewards 1 with probability 1/(1 + exp(-<x, theta_a>)), else 0.
+
+    Parameters
+    ----------
+    arms, dimension, horizon, norm, context_bound, parameter_bound, sparsity, seed
+        As for `ContextualWorld`.
+    """
+
+    def _mean_rewards(self, margins: FloatArray) -> FloatArray:
+        means: FloatArray = 0.5 * (1.0 + np.tanh(0.5 * margins))
+        return means
+
+    def _draw_rewards(self, generator: np.random.Generator, means: FloatArray) -> FloatArray:
+        return (generator.random(means.shape) < means).astype(np.float64)
+
+    @property
+    def reward_bound(self) -> float:
+        """No reward is larger in absolute value."""
+        return 1.0

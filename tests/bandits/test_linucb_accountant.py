@@ -1,0 +1,195 @@
+"""Accounting of private LinUCB: closed forms, a second accountant, confidence, regret."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.accounting import continual_sum
+from dpoco.accounting._bandits.linucb_regret import confidence_of, leading_term
+from dpoco.accounting.gaussian import gaussian_mu, gaussian_sigma
+from dpoco.accounting.linucb import LinUCBParameters, calibrate, guarantee, sensitivity
+from dpoco.bandits import LinUCB
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
+BUDGET = dpoco.Budget(1.0, 1e-6)
+
+
+@pytest.mark.parametrize("method", ["blt", "tree", "honaker", "toeplitz"])
+@pytest.mark.parametrize(("reach", "top"), [(1.0, 1.0), (2.0, 0.5), (1.0, 3.0)])
+def test_noise_is_the_analytic_gaussian_one(method, reach, top):
+    # As printed: the matrix z z', z = (x, r), off-diagonal deviation L^2 column / mu.
+    p = calibrate(
+        3, 4, horizon=1001, budget=BUDGET, context_bound=reach, reward_bound=top, batch=2,
+        reward_weight=math.sqrt(2.0), sum_method=method,
+    )  # fmt: skip
+    column = continual_sum.column_norm(method, 500)
+    moved = (
+        math.sqrt(2.0) * (reach**2 + top**2) if top <= reach else 2.0 * math.sqrt(2.0) * reach * top
+    )
+    assert moved <= math.sqrt(2.0) * (reach**2 + top**2)
+    assert p.sensitivity == pytest.approx(moved, rel=1e-12)
+    assert p.noise_scale == pytest.approx(column * gaussian_sigma(BUDGET, moved), rel=1e-6)
+    if top <= reach:
+        printed = (reach**2 + top**2) * column / gaussian_mu(1.0, 1e-6)
+        assert p.noise_scale / math.sqrt(2.0) == pytest.approx(printed, rel=1e-6)
+    g = guarantee(3, 4, p, budget=BUDGET)
+    assert g.relation == "joint"
+    assert g.unit == "one user's record"
+    assert g.certified
+    assert g.epsilon == pytest.approx(1.0, rel=1e-9)
+    assert g.epsilon <= 1.0
+    assert g.delta == 1e-6
+    assert "all OTHER users" in str(g)
+    assert dpoco.Guarantee.from_json(g.to_json()) == g
+    cheat = dataclasses.replace(p, noise_scale=0.5 * p.noise_scale)
+    assert guarantee(3, 4, cheat).mu == pytest.approx(2.0 * g.mu, rel=1e-12)
+
+
+def test_an_emptied_record_moves_less():
+    # Without r^2 in the sums by more than the factor sqrt(2) of z z'.
+    both = [sensitivity(1.0, 1.0, math.sqrt(2.0), r) for r in ("replace", "zero_out")]
+    assert both == pytest.approx([2.0 * math.sqrt(2.0), math.sqrt(3.0)])
+    noise = [
+        calibrate(
+            2, 3, horizon=100, budget=BUDGET, reward_weight=math.sqrt(2.0), batch=1, relation=r
+        ).noise_scale
+        for r in ("replace", "zero_out")
+    ]
+    assert noise[0] / noise[1] == pytest.approx(both[0] / both[1], rel=1e-12)
+
+
+def test_a_second_accountant_agrees():
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import PLDAccountant
+
+    p = calibrate(4, 5, horizon=1000, budget=BUDGET)
+    g = guarantee(4, 5, p, budget=BUDGET)
+    accountant = PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
+    accountant.compose(g.event)
+    assert accountant.get_epsilon(1e-6) == pytest.approx(1.0, rel=1e-3)
+    worse = guarantee(4, 5, dataclasses.replace(p, noise_scale=0.9 * p.noise_scale))
+    accountant = PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
+    accountant.compose(worse.event)
+    assert accountant.get_epsilon(1e-6) > 1.05
+
+
+def test_extremes():
+    for arms, d in ((1, 1), (3, 2)):
+        p = calibrate(arms, d, horizon=1, budget=dpoco.Budget(0.1, 0.0))
+        g = guarantee(arms, d, p)
+        assert (g.epsilon, g.delta, p.noise_scale) == (0.0, 0.0, 0.0)
+    with pytest.raises(dpoco.CalibrationError):
+        calibrate(2, 2, horizon=10, budget=dpoco.Budget(1.0, 0.0))
+    none = guarantee(2, 2, calibrate(2, 2, horizon=10, budget=None))
+    assert not none.private
+    assert none.regret_bound is not None
+    assert calibrate(2, 2, horizon=10, budget=None).batch == 1
+    assert calibrate(1, 2, horizon=10, budget=BUDGET).regret_bound == 0.0
+    for bad in (
+        {"horizon": None}, {"failure": 1.0}, {"failure": 0.0}, {"batch": 0}, {"exploration": -1.0},
+        {"context_bound": 0.0}, {"reward_weight": math.inf}, {"sum_method": "magic"},
+        {"relation": "joint"},
+        {"context_bound": 1e40},
+        {"parameter_bound": 1e-40}, {"calibration": "paper"}, {"regularization": -1.0},
+    ):  # fmt: skip
+        with pytest.raises((ValueError, TypeError)):
+            calibrate(2, 2, **{"horizon": 10, "budget": BUDGET, **bad})
+    for sizes in ((0, 2), (2, 0), (2.5, 2), (2, True), (2**30, 2)):
+        with pytest.raises((ValueError, TypeError)):
+            calibrate(*sizes, horizon=10, budget=BUDGET)
+
+
+def test_parameters_survive_json_and_are_checked():
+    p = calibrate(4, 5, horizon=1000, budget=BUDGET)
+    record = json.loads(json.dumps(p.to_dict()))
+    assert LinUCBParameters.from_dict(record) == p
+    for name in ("noise_scale", "arms", "regularization", "mu", "failure"):
+        with pytest.raises(dpoco.StateError):
+            LinUCBParameters.from_dict({**record, name: -1})
+    with pytest.raises(ValueError, match="parameters are for 4 arms"):
+        guarantee(3, 5, p)
+    with pytest.raises(dpoco.BudgetExceeded):
+        LinUCB(4, 5, horizon=1000, budget=dpoco.Budget(0.5, 1e-6), parameters=p)
+    with pytest.raises(ValueError, match="contradicts"):
+        LinUCB(4, 5, horizon=1000, budget=BUDGET, parameters=p, context_bound=2.0)
+    assert LinUCB(4, 5, horizon=1000, budget=BUDGET, parameters=p).parameters == p
+
+
+def test_calibration_prefers_batches_that_cost_nothing():
+    p = calibrate(3, 10, horizon=100_000, budget=BUDGET)
+    q = p.context_bound**2 / p.regularization
+    assert p.batch >= 8
+    assert (p.batch - 1) * q <= 0.1
+    single = calibrate(3, 10, horizon=100_000, budget=BUDGET, batch=1)
+    assert p.noise_margin < single.noise_margin
+    assert p.noise_margin == p.regularization
+    assert leading_term(p.setting) < leading_term(single.setting)
+
+
+def test_scales_of_rewards_do_not_matter():
+    # Rewards in other units are the same problem: weight, noise and margin follow.
+    one = calibrate(3, 4, horizon=5000, budget=BUDGET, parameter_bound=1.0)
+    cents = calibrate(3, 4, horizon=5000, budget=BUDGET, reward_bound=100.0, parameter_bound=100.0)
+    assert cents.reward_weight == pytest.approx(one.reward_weight / 100.0)
+    assert cents.noise_scale == pytest.approx(one.noise_scale)
+    assert cents.regret_bound == pytest.approx(100.0 * one.regret_bound)
+
+
+def test_confidence_by_closed_form():
+    p = calibrate(
+        2, 3, horizon=65, budget=BUDGET, batch=1, failure=0.01, regularization=50.0,
+        reward_weight=1.3, reward_noise=0.4, parameter_bound=2.0, context_bound=1.5,
+    )  # fmt: skip
+    tau = p.noise_scale * float(continual_sum.row_norm(p.sum_method, np.arange(1, 65), 64).max())
+    grid = continual_sum.release_grid(p.noise_scale)
+    u = math.sqrt(2.0 * math.log(6.0 * 64 * 2 / 0.01))
+    s = tau / math.sqrt(2.0)
+    margin = s * (2.0 * math.sqrt(3.0) + math.sqrt(2.0) * u) + 0.5 * grid * math.sqrt(6.0)
+    gamma = (tau / 1.3 * (math.sqrt(3.0) + u) + 0.5 * grid * math.sqrt(3.0) / 1.3) / math.sqrt(50.0)
+    width = 0.4 * math.sqrt(2.0 * math.log(4 / 0.01) + 3 * math.log(1 + 20 * 2.25 / (3 * 50.0)))
+    width += 2.0 * math.sqrt(50.0 + 2.0 * margin) + gamma
+    confidence = confidence_of(p.setting)
+    assert confidence.margin == pytest.approx(margin, rel=1e-12)
+    assert confidence.width(20) == pytest.approx(width, rel=1e-12)
+
+
+@pytest.mark.parametrize("budget", [dpoco.Budget(2.0, 1e-4), None])
+def test_confidence_intervals_cover(budget):
+    arms, d, rounds, failure = 3, 4, 400, 0.05
+    misses, tightest = 0, 0.0
+    for seed in range(60):
+        world = dpoco.environments.LinearWorld(arms, d, rounds, reward_noise=0.5, seed=seed)
+        learner = LinUCB(
+            arms, d, horizon=rounds, budget=budget, failure=failure, batch=5, reward_noise=0.5,
+            reward_bound=1.5, regularization=None if budget else 1.0,
+            source=dpoco.random.Source.seeded(seed),
+        )  # fmt: skip
+        p = learner.parameters
+        shift = p.regularization + p.noise_margin
+        width = confidence_of(p.setting)
+        rows, columns = np.triu_indices(d)
+        missed = False
+        for start in range(0, rounds, 50):
+            learner.run(world.contexts[start : start + 50], world.rewards[start : start + 50])
+            count = min(learner.round, rounds - 1) // 5 * 5
+            statistics = learner._engine.released().reshape(arms, -1)
+            for arm in range(arms):
+                matrix = np.zeros((d, d))
+                matrix[rows, columns] = matrix[columns, rows] = statistics[
+                    arm, : len(rows)
+                ] * np.where(rows == columns, 1.0, np.sqrt(0.5))
+                off = learner.coefficients[arm] - world.coefficients[arm]
+                size = math.sqrt(off @ (matrix + shift * np.eye(d)) @ off)
+                missed |= size > width.width(count)
+                tightest = max(tightest, size / width.width(count))
+        misses += missed
+    # P(Binomial(60, 0.05) >= 16) < 1e-7; the widths are not absurdly wide either.
+    assert misses < 16
+    assert tightest > 0.1
