@@ -1,0 +1,1 @@
+"""Parts of `dpoco.accounting.batch_baselines`: one module per learner."""

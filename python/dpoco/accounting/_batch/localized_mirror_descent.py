@@ -1,0 +1,148 @@
+"""Accounting of `LocalizedMirrorDescent`.
+
+Claim: every record lies in one phase, whose T steps each release the mean gradient of the phase's
+n_i records, which a replaced record moves by at most 2 L / n_i in l2. With noise z 2 L / n_i on
+each the model is sqrt(T)/z-GDP, hence T/(2 z^2)-zCDP.
+
+Proof: ``docs/privacy/batch_baselines.md``. Source: Asi, Feldman, Koren and Talwar, "Private
+stochastic convex optimization: optimal rates in l1 geometry" (2021); other constants.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dpoco._validation import choice, positive_float, positive_int
+from dpoco.accounting._batch.bounds import (
+    BatchDomain,
+    batch_bounds,
+    batch_guarantee,
+    checked_budget,
+    clipping,
+    gaussian_target,
+    phase_sizes,
+    stated_at,
+)
+from dpoco.accounting._batch.parameters import LocalizedMirrorDescentParameters
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.generalized_gaussian import expected_norm_bound
+from dpoco.accounting.guarantee import Guarantee
+
+WHAT = "the model of localised mirror descent"
+_STEPS = 100
+
+
+def calibrate(
+    domain: BatchDomain,
+    loss: Any,
+    *,
+    records: int,
+    budget: Budget | None,
+    calibration: str = "tight",
+    steps: int = _STEPS,
+    step_scale: float = 1.0,
+) -> LocalizedMirrorDescentParameters:
+    """Return the least noise with which one fit keeps to `budget`.
+
+    Parameters
+    ----------
+    domain, loss
+        The problem: an l_p ball with 1 < p <= 2, and a generalised linear loss.
+    records : int
+        n.
+    budget : Budget or None
+        Target; None for no noise.
+    calibration : {"tight"}
+        The published constants do not converge; there is no other calibration.
+    steps : int
+        T, mirror steps per phase.
+    step_scale : float
+        Factor on the step size, which sets how far a phase may go.
+
+    Raises
+    ------
+    CalibrationError
+        If no noise scale keeps to the budget.
+    """
+    choice("calibration", calibration, ("tight",))
+    check_ball(domain)
+    n = positive_int("records", records)
+    count = positive_int("steps", steps, maximum=10**6)
+    scale = positive_float("step_scale", step_scale)
+    budget = checked_budget(budget)
+    found = batch_bounds(domain, loss)
+    sizes, d = phase_sizes(n), domain.dimension
+    multiplier, strength = 0.0, math.inf
+    if budget is not None:
+        mu = gaussian_target(budget, "tight", float(len(sizes) * count * d))
+        multiplier = math.sqrt(count) / mu
+        # Size of the noise of a mean over n records, in l_q and in units of the gradient's bound.
+        inflation = found.feature_l2 / found.feature
+        strength = mu / (inflation * expected_norm_bound(2.0, domain.dual_exponent, d))
+    lipschitz = found.derivative * found.feature
+    step = domain.diameter() / lipschitz * min(4.0 / math.sqrt(n), strength)
+    return LocalizedMirrorDescentParameters(
+        records=n,
+        phases=len(sizes),
+        steps=count,
+        step_size=max(scale * step, 1e-90),
+        derivative_bound=found.derivative,
+        noise_multiplier=multiplier,
+        calibration=calibration,
+    )
+
+
+def guarantee(
+    domain: BatchDomain,
+    loss: Any,
+    parameters: LocalizedMirrorDescentParameters,
+    *,
+    budget: Budget | float | None = None,
+    seeded: bool = False,
+) -> Guarantee:
+    """Return what any parameters guarantee, from noise multiplier and enforced bounds alone."""
+    p = parameters
+    check_ball(domain)
+    found = batch_bounds(domain, loss)
+    if not p.private:
+        return Guarantee.none(1, WHAT)
+    delta = stated_at(budget, p.records)
+    reach = 2.0 * p.derivative_bound * found.feature_l2 / phase_sizes(p.records, p.phases)[0]
+    return batch_guarantee(
+        what=f"{WHAT} (dimension {domain.dimension}, p = {domain.p:g}, {p.phases} phases of "
+        f"{p.steps} steps)",
+        records=p.records,
+        delta=delta,
+        calibration=p.calibration,
+        seeded=seeded,
+        variates=float(p.phases * p.steps * domain.dimension),
+        sensitivity=reach,
+        noise_scale=p.noise_multiplier * reach,
+        bound=clipping(loss, domain, p.derivative_bound, found.derivative),
+        claimed_epsilon=math.nan,
+        mu=math.sqrt(p.steps) / p.noise_multiplier,
+        details={"phases": float(p.phases), "steps per phase": float(p.steps)},
+    )
+
+
+def phases_of(
+    domain: BatchDomain, loss: Any, parameters: LocalizedMirrorDescentParameters
+) -> list[tuple[int, float, float, float]]:
+    """Return records, regularisation, radius and noise scale of every phase."""
+    p = parameters
+    found = batch_bounds(domain, loss)
+    lipschitz = p.derivative_bound * found.feature
+    l2 = p.derivative_bound * found.feature_l2
+    rows = []
+    for i, size in enumerate(phase_sizes(p.records, p.phases), start=1):
+        reach = math.ldexp(p.step_size, -2 * i) * size
+        radius = min(domain.diameter(), 2.0 * lipschitz * (domain.p - 1.0) * reach)
+        rows.append((size, 1.0 / reach, max(radius, 1e-300), p.noise_multiplier * 2.0 * l2 / size))
+    return rows
+
+
+def check_ball(domain: BatchDomain) -> None:
+    """Raise `ValueError` unless mirror steps have a closed form."""
+    if not (hasattr(domain, "radius") and 1.0 < domain.p <= 2.0):
+        raise ValueError("localised mirror descent needs an l_p ball with 1 < p <= 2")

@@ -1,0 +1,158 @@
+"""Accounting of `NoisySGD`.
+
+Claim: every step releases the gradient of a record drawn uniformly with replacement, of l2 norm at
+most L = c X, plus N(0, sigma^2 I). Replacing one record of n: the profile of
+`dpoco.accounting.sampled_gaussian` with noise multiplier sigma / (2 L) and K steps.
+
+Proof: ``docs/privacy/batch_baselines.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dpoco._validation import choice, positive_float, positive_int
+from dpoco.accounting._batch.bounds import (
+    BatchDomain,
+    batch_bounds,
+    batch_guarantee,
+    checked_budget,
+    clipping,
+    require_published,
+    stated_at,
+)
+from dpoco.accounting._batch.parameters import CALIBRATIONS, NoisySGDParameters
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.sampled_gaussian import (
+    LARGEST_STEPS,
+    sampled_gaussian_delta,
+    sampled_gaussian_multiplier,
+    sampled_gaussian_profile,
+)
+from dpoco.accounting.truncation import charged_delta, reserve, truncation_mass
+
+WHAT = "the model of noisy stochastic gradient descent"
+# More steps than these no longer change the error much.
+_MOST_STEPS = 10**7
+
+
+def default_steps(records: int) -> int:
+    """Return n^2 as published, at most 10^7 or ten passes."""
+    return min(records * records, max(_MOST_STEPS, 10 * records))
+
+
+def calibrate(
+    domain: BatchDomain,
+    loss: Any,
+    *,
+    records: int,
+    budget: Budget | None,
+    calibration: str = "tight",
+    steps: int | None = None,
+    step_scale: float = 1.0,
+) -> NoisySGDParameters:
+    """Return the least noise with which one fit keeps to `budget`.
+
+    Parameters
+    ----------
+    domain, loss
+        The problem; a generalised linear loss.
+    records : int
+        n.
+    budget : Budget or None
+        Target; None for no noise.
+    calibration : {"tight", "paper"}
+        Exact composition, or sigma^2 = 8 L^2 ln(1/delta) / epsilon^2 and the published step size.
+    steps : int, optional
+        K; default n^2 ("paper"), for "tight" at most 10^7 or ten passes.
+    step_scale : float
+        Factor on the step size.
+
+    Raises
+    ------
+    CalibrationError
+        If no noise scale keeps to the budget, or the published one does not.
+    """
+    choice("calibration", calibration, CALIBRATIONS)
+    n = positive_int("records", records)
+    scale = positive_float("step_scale", step_scale)
+    budget = checked_budget(budget)
+    if steps is None:
+        steps = n * n if calibration == "paper" else default_steps(n)
+    k = positive_int("steps", steps, maximum=LARGEST_STEPS)
+    found = batch_bounds(domain, loss)
+    lipschitz = found.derivative * found.feature_l2
+    radius, d = float(domain.radius_from_center()), domain.dimension
+    sigma = 0.0
+    if budget is not None:
+        variates = float(k) * d
+        if calibration == "tight":
+            rest = reserve(budget, variates)
+            sigma = (
+                2.0
+                * lipschitz
+                * sampled_gaussian_multiplier(rest.epsilon, rest.delta, records=n, steps=k)
+            )
+        else:
+            sigma = lipschitz * math.sqrt(8.0 * math.log(1.0 / budget.delta)) / budget.epsilon
+            factor = sigma / (2.0 * lipschitz)
+            exact = charged_delta(
+                lambda e: sampled_gaussian_delta(e, records=n, multiplier=factor, steps=k),
+                budget.epsilon,
+                truncation_mass(variates),
+            )
+            require_published(exact, budget)
+    if calibration == "paper":
+        noise = 0.0
+        if budget is not None:
+            noise = math.sqrt(d * math.log(1.0 / budget.delta)) / budget.epsilon
+        step_size = radius / (lipschitz * n * max(math.sqrt(n), noise))
+    else:
+        # Squared length of a step, and what passing over the same records again and again costs
+        # (a sixteenth of the worst case, which is rarely met).
+        cost = lipschitz**2 * (1.0 + k / (16.0 * n)) + d * sigma**2
+        step_size = radius / math.sqrt(k * cost)
+    return NoisySGDParameters(
+        records=n,
+        steps=k,
+        step_size=max(scale * step_size, 1e-100),
+        derivative_bound=found.derivative,
+        noise_scale=sigma,
+        calibration=calibration,
+    )
+
+
+def guarantee(
+    domain: BatchDomain,
+    loss: Any,
+    parameters: NoisySGDParameters,
+    *,
+    budget: Budget | float | None = None,
+    seeded: bool = False,
+) -> Guarantee:
+    """Return what any parameters guarantee, from noise scale and enforced bounds alone."""
+    p = parameters
+    found = batch_bounds(domain, loss)
+    if not p.private:
+        return Guarantee.none(1, WHAT)
+    delta = stated_at(budget, p.records)
+    lipschitz = p.derivative_bound * found.feature_l2
+    multiplier = p.noise_scale / (2.0 * lipschitz)
+    return batch_guarantee(
+        what=f"{WHAT} (dimension {domain.dimension}, {p.steps} steps)",
+        records=p.records,
+        delta=delta,
+        calibration=p.calibration,
+        seeded=seeded,
+        variates=float(p.steps) * domain.dimension,
+        sensitivity=2.0 * lipschitz,
+        noise_scale=p.noise_scale,
+        bound=clipping(loss, domain, p.derivative_bound, found.derivative),
+        claimed_epsilon=math.sqrt(8.0 * math.log(1.0 / delta)) * lipschitz / p.noise_scale
+        if p.steps <= p.records**2
+        else math.nan,
+        profile=sampled_gaussian_profile(p.records, multiplier, p.steps),
+        details={"steps": float(p.steps), "noise multiplier": multiplier},
+    )

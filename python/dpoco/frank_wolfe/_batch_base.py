@@ -1,0 +1,287 @@
+"""What the batch baselines share: one private fit to a data set."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from inspect import signature
+from types import ModuleType
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from dpoco import _core, domains, losses
+from dpoco._learner import Progress
+from dpoco._validation import (
+    FloatArray,
+    choice,
+    float_array,
+    positive_int,
+    refuse_contradictions,
+)
+from dpoco.accounting import Budget, Guarantee
+from dpoco.errors import BudgetExceeded, RoundOrderError
+from dpoco.random import Source
+
+__all__ = ["BatchLearner"]
+
+Self = TypeVar("Self", bound="BatchLearner")
+
+# Gradient entries per compiled call: signals are answered between two of them.
+_CHUNK_ENTRIES = 2**21
+
+# Only one thread may start the one fit; a lock of each learner could not be pickled with it.
+_STARTING = threading.Lock()
+
+
+class BatchLearner(ABC):
+    """Base of the batch baselines: built once, fitted once, then a released value.
+
+    Subclasses name their compiled method, their accountant (a module with ``calibrate`` and
+    ``guarantee``), their parameters' class and the arguments that calibration takes.
+    """
+
+    _method: ClassVar[str]
+    _accountant: ClassVar[ModuleType]
+    _parameters_class: ClassVar[type]
+    _options: ClassVar[tuple[str, ...]]
+
+    _parameters: Any = None
+    _guarantee: Guarantee | None = None
+    _theta: FloatArray | None = None
+    _fitted: bool = False
+
+    def _begin(self, constructed: type, arguments: dict[str, Any]) -> None:
+        """Check a constructor's arguments, and calibrate if the number of records is known."""
+        domain, loss, budget = (arguments[name] for name in ("domain", "loss", "budget"))
+        if not isinstance(domain, domains.Domain):
+            raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
+        if not isinstance(loss, losses.GlmLoss):
+            raise TypeError(
+                "loss must be a squared, logistic or Huber loss of dpoco.losses; got "
+                f"{type(loss).__name__}"
+            )
+        if budget is not None and not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
+        source = arguments["source"]
+        if source is not None and not isinstance(source, Source):
+            raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
+        choice("on_violation", arguments["on_violation"], ("clip", "raise"))
+        start = arguments["start"]
+        self._start = np.array(
+            domain.center if start is None else float_array("start", start, (domain.dimension,))
+        )
+        if not domain.contains(self._start):
+            raise ValueError("start must lie in the domain")
+        self._domain: domains.Domain = domain
+        self._loss: losses.GlmLoss = loss
+        self._arguments = arguments
+        self._source: Source | None = source
+        self._is_seeded = source is not None and source.is_seeded
+        parameters, records = arguments["parameters"], arguments["records"]
+        if parameters is not None:
+            if not isinstance(parameters, self._parameters_class):
+                raise TypeError(f"parameters must be {self._parameters_class.__name__}")
+            restated = [name for name in ("records", "calibration", "steps") if name in arguments]
+            defaults = signature(constructed).parameters
+            refuse_contradictions(arguments, parameters, restated, defaults)
+            self._settle(parameters)
+        else:
+            if budget is not None:
+                budget.require_delta()
+            # Bad options are refused now, even if the number of records is not yet known.
+            self._calibrated(1000, None)
+            if records is not None:
+                self._settle(self._calibrated(positive_int("records", records), budget))
+
+    def _calibrated(self, records: int, budget: Budget | None) -> Any:
+        options = {name: self._arguments[name] for name in self._options}
+        return self._accountant.calibrate(
+            self._domain, self._loss, records=records, budget=budget, **options
+        )
+
+    def _settle(self, parameters: Any) -> None:
+        """Take parameters, once they are known to keep to the budget."""
+        budget = self._arguments["budget"]
+        guarantee = self._accountant.guarantee(
+            self._domain, self._loss, parameters, budget=budget, seeded=self._is_seeded
+        )
+        if budget is not None:
+            guarantee.require(budget)
+        self._parameters, self._guarantee = parameters, guarantee
+
+    @abstractmethod
+    def _settings(self) -> dict[str, Any]:
+        """Return what the compiled fit takes besides the data, from the parameters."""
+
+    def fit(self: Self, X: Any, y: Any, *, progress: Progress | None = None) -> Self:
+        """Fit the model to a data set, once.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            One record a row. The number of rows n is taken to be public.
+        y : array_like of shape (n,)
+            Labels.
+        progress : callable, optional
+            Called as ``progress(done, total)``, in gradients, between chunks of work.
+
+        Returns
+        -------
+        self
+            Fitted: a released value, with `theta` and `predict`.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the learner has been fitted: a second fit is a second release. `clone` makes another
+            learner, with a budget of its own.
+        ValueError, TypeError
+            For a wrong shape or dtype: nothing is drawn, nothing released. With
+            ``on_violation="raise"`` also for records over the bounds.
+        CalibrationError
+            If the budget cannot be kept to with n records.
+
+        Notes
+        -----
+        Records over the bounds are clipped and non-finite ones count as zero, silently. The
+        interpreter lock is released. A fit that is interrupted (Ctrl-C) releases nothing, and may
+        be tried again. Time: see the class; one copy of the data is made.
+        """
+        d = self._domain.dimension
+        features = float_array("X", X, (None, d))
+        labels = float_array("y", y, (features.shape[0],))
+        if features.shape[0] < 1:
+            raise ValueError("X must have at least one row")
+        with _STARTING:
+            if self._fitted:
+                raise BudgetExceeded(
+                    "the model has been fitted: a second fit is a second release; use clone()"
+                )
+            self._fitted = True
+        before = self._parameters, self._guarantee
+        try:
+            self._theta = self._run(features, labels, progress)
+        except BaseException:
+            self._parameters, self._guarantee = before
+            self._fitted = False  # nothing was released
+            raise
+        self._source = None  # a fitted model holds no randomness
+        self._arguments = {**self._arguments, "source": None}
+        return self
+
+    def _run(
+        self, features: FloatArray, labels: FloatArray, progress: Progress | None
+    ) -> FloatArray:
+        n, d = features.shape
+        if self._parameters is None:
+            self._settle(self._calibrated(n, self._arguments["budget"]))
+        elif self._parameters.records != n:
+            raise ValueError(f"X must have {self._parameters.records} rows; got {n}")
+        if self._arguments["on_violation"] == "raise":
+            row = self._loss._first_violation(self._domain, features, labels)
+            if row is not None:
+                raise ValueError(f"record {row} is outside the declared bounds or not finite")
+        engine = self._engine(features, labels)
+        chunk = max(1, _CHUNK_ENTRIES // max(16, d))
+        while engine.completed < engine.units:
+            engine.advance(chunk)
+            if progress is not None:
+                progress(engine.completed, engine.units)
+        theta: FloatArray = engine.result()
+        return theta
+
+    def _engine(self, features: FloatArray, labels: FloatArray) -> _core.BatchFit:
+        """Return a compiled fit on a stream of the source that nothing else gets."""
+        loss, domain = self._loss, self._domain
+        claim = (Source() if self._source is None else self._source)._claim()
+        clipper = _core.RecordClipper(
+            domain.dimension,
+            loss.feature_bound,
+            domain.dual_exponent,
+            np.inf if loss._l2 is None else loss._l2,
+        )
+        settings = {
+            "derivative_bound": self._parameters.derivative_bound,
+            "start": np.array(self._start),
+            **claim,
+            **self._settings(),
+        }
+        return _core.BatchFit(
+            self._method, domain._engine, loss._glm_engine, clipper, features, labels, settings
+        )
+
+    def clone(self: Self, *, source: Source | None = None) -> Self:
+        """Return an unfitted learner of the same arguments: its fit is another release.
+
+        Parameters
+        ----------
+        source : Source, optional
+            Randomness of the new learner; None is the operating system's entropy.
+
+        Notes
+        -----
+        Two fits to the same data compose: their budgets add up.
+        """
+        return type(self)(**{**self._arguments, "source": source})
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the margins ``<theta, x>`` of records, shape (T,): predictions of a regression.
+
+        For a logistic loss these are log-odds. Post-processing of `theta`: free for any X that is
+        not itself private.
+
+        Parameters
+        ----------
+        X : array_like of shape (T, d)
+            Records as they are, not clipped.
+        """
+        margins: FloatArray = float_array("X", X, (None, self._domain.dimension)) @ self.theta
+        return margins
+
+    @property
+    def theta(self) -> FloatArray:
+        """The fitted model, shape (d,), in the domain, read-only.
+
+        Raises
+        ------
+        RoundOrderError
+            Before `fit`.
+        """
+        if self._theta is None:
+            raise RoundOrderError("fit() comes first")
+        return self._theta
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of the one fit; known before it if the number of records is."""
+        if self._guarantee is None:
+            raise RoundOrderError("fit() comes first, or the number of `records`")
+        return self._guarantee
+
+    @property
+    def parameters(self) -> Any:
+        """Everything calibration fixed; known before the fit if the number of records is."""
+        if self._parameters is None:
+            raise RoundOrderError("fit() comes first, or the number of `records`")
+        return self._parameters
+
+    @property
+    def domain(self) -> domains.Domain:
+        """The decision set."""
+        return self._domain
+
+    @property
+    def loss(self) -> losses.GlmLoss:
+        """The loss family with its public bounds."""
+        return self._loss
+
+    def __repr__(self) -> str:
+        # Parameters and guarantee only: nothing that depends on data.
+        arguments = ", ".join(
+            f"{name}={value!r}"
+            for name, value in self._arguments.items()
+            if name != "source" and (value is not None or name == "budget")
+        )
+        known = "" if self._guarantee is None else f"\n  {self._guarantee!r}"
+        return f"{type(self).__name__}({arguments}){known}"

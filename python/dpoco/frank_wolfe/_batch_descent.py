@@ -1,0 +1,194 @@
+"""Stochastic gradient descent on a data set: noise at every step, or once a phase."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, ClassVar
+
+from dpoco import domains, losses
+from dpoco.accounting import Budget
+from dpoco.accounting._batch import noisy_sgd, phased_sgd
+from dpoco.accounting._batch.parameters import NoisySGDParameters, PhasedSGDParameters
+from dpoco.frank_wolfe._batch_base import BatchLearner
+from dpoco.random import Source
+
+__all__ = ["NoisySGD", "PhasedSGD"]
+
+
+class NoisySGD(BatchLearner):
+    """Private stochastic gradient descent on a whole data set, noise at every step.
+
+    K times: the gradient of a record drawn uniformly with replacement, Gaussian noise, a step, the
+    Euclidean projection; the average of all iterates is released. The secrecy of the draws is what
+    makes K = n^2 steps affordable.
+
+    Parameters
+    ----------
+    domain : LpBall, Box, Simplex or Polytope
+        The decision set.
+    loss : SquaredLoss, LogisticLoss or HuberLoss
+        The family of losses and the public bounds of its data, enforced by clipping.
+    budget : Budget or None
+        The target guarantee of one fit; None switches privacy off. Keyword-only, as all that
+        follow.
+    parameters : NoisySGDParameters, optional
+        Overrides calibration; the guarantee is computed from them and must keep to `budget`, if
+        one is given.
+    records : int, optional
+        Number of records n, if known beforehand: the guarantee is then known, too, and `fit` takes
+        just so many. None (default): whatever `fit` is given; n counts as public.
+    calibration : {"tight", "paper"}
+        "tight" (default): numerical composition of the sampled Gaussian mechanism. "paper":
+        sigma^2 = 8 L^2 ln(1/delta) / epsilon^2 with n^2 steps, which spends about 0.7 of epsilon.
+    steps : int, optional
+        K; default n^2, and for "tight" at most 10^7 or ten passes.
+    step_scale : float, default 1.0
+        Factor on the step size; it affects neither privacy nor noise.
+    start : array_like of shape (d,), optional
+        Public first iterate; default the domain's centre.
+    on_violation : {"clip", "raise"}
+        "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
+        silently. "raise" is for trusted experiments: whether it raises depends on the data.
+    source : Source, optional
+        Randomness of draws and noise; None is the operating system's entropy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+    CalibrationError
+        If no noise scale meets the budget.
+    BudgetExceeded
+        If `parameters` give less than `budget` asks for.
+
+    Notes
+    -----
+    Time O(K d), O(K d log d) for projections that sort. Proof: ``docs/privacy/batch_baselines.md``
+    (after Bassily, Feldman, Guzman and Talwar, as run by Han et al., section 5).
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> stream = dpoco.datasets.linear_regression_stream(300, 2, seed=1)
+    >>> model = dpoco.frank_wolfe.NoisySGD(
+    ...     dpoco.domains.LpBall(2), dpoco.losses.SquaredLoss(1.0, 1.0), steps=10_000,
+    ...     budget=dpoco.Budget(epsilon=1.0, delta=1e-4)).fit(stream.features, stream.labels)
+    >>> model.predict(stream.features[:5]).shape
+    (5,)
+    """
+
+    _method = "noisy_sgd"
+    _accountant: ClassVar[ModuleType] = noisy_sgd
+    _parameters_class = NoisySGDParameters
+    _options = ("calibration", "steps", "step_scale")
+
+    def __init__(
+        self,
+        domain: domains.Domain,
+        loss: losses.GlmLoss,
+        *,
+        budget: Budget | None,
+        parameters: NoisySGDParameters | None = None,
+        records: int | None = None,
+        calibration: str = "tight",
+        steps: int | None = None,
+        step_scale: float = 1.0,
+        start: Any = None,
+        on_violation: str = "clip",
+        source: Source | None = None,
+    ) -> None:
+        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        self._begin(NoisySGD, arguments)
+
+    def _settings(self) -> dict[str, Any]:
+        p: NoisySGDParameters = self._parameters
+        return {name: getattr(p, name) for name in ("steps", "step_size", "noise_scale")}
+
+
+class PhasedSGD(BatchLearner):
+    """Private stochastic gradient descent in phases, noise once a phase.
+
+    Phase i walks once over n/2^i fresh records with step size 4^-i eta and releases its average
+    iterate with noise; the next phase starts there. Every record is used once, in linear time.
+
+    Parameters
+    ----------
+    domain : LpBall, Box, Simplex or Polytope
+        The decision set.
+    loss : SquaredLoss, LogisticLoss or HuberLoss
+        The family of losses and the public bounds of its data, enforced by clipping. Derivatives
+        are clipped, not gradients: the loss stays convex and smooth, which the guarantee needs.
+    budget : Budget or None
+        The target guarantee of one fit; None switches privacy off. Keyword-only, as all that
+        follow.
+    parameters : PhasedSGDParameters, optional
+        Overrides calibration; the guarantee is computed from them and must keep to `budget`, if
+        one is given. Steps beyond 2 / smoothness are refused.
+    records : int, optional
+        Number of records n, if known beforehand: the guarantee is then known, too, and `fit` takes
+        just so many. None (default): whatever `fit` is given; n counts as public.
+    calibration : {"tight", "paper"}
+        "tight" (default): exact Gaussian accounting. "paper": sigma_i = 4 L eta_i / rho with
+        rho = epsilon / (2 sqrt(ln(1/delta))), 2.8 times the noise or so.
+    step_scale : float, default 1.0
+        Factor on the step size. Noise is proportional to it.
+    start : array_like of shape (d,), optional
+        Public first iterate; default the domain's centre.
+    on_violation : {"clip", "raise"}
+        "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
+        silently. "raise" is for trusted experiments: whether it raises depends on the data.
+    source : Source, optional
+        Randomness; None is the operating system's entropy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+    CalibrationError
+        If no noise scale meets the budget.
+    BudgetExceeded
+        If `parameters` give less than `budget` asks for.
+
+    Notes
+    -----
+    Time O(n d), O(n d log d) for projections that sort. Proof: ``docs/privacy/batch_baselines.md``
+    (after Feldman, Koren and Talwar, "Private stochastic convex optimization: optimal rates in
+    linear time").
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> stream = dpoco.datasets.linear_regression_stream(2000, 3, seed=1)
+    >>> learner = dpoco.frank_wolfe.PhasedSGD(
+    ...     dpoco.domains.LpBall(3), dpoco.losses.SquaredLoss(1.0, 1.0), records=2000,
+    ...     budget=dpoco.Budget(epsilon=1.0, delta=1e-5))
+    >>> round(learner.guarantee.epsilon, 6)
+    1.0
+    >>> learner.fit(stream.features, stream.labels).theta.shape
+    (3,)
+    """
+
+    _method = "phased_sgd"
+    _accountant: ClassVar[ModuleType] = phased_sgd
+    _parameters_class = PhasedSGDParameters
+    _options = ("calibration", "step_scale")
+
+    def __init__(
+        self,
+        domain: domains.Domain,
+        loss: losses.GlmLoss,
+        *,
+        budget: Budget | None,
+        parameters: PhasedSGDParameters | None = None,
+        records: int | None = None,
+        calibration: str = "tight",
+        step_scale: float = 1.0,
+        start: Any = None,
+        on_violation: str = "clip",
+        source: Source | None = None,
+    ) -> None:
+        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        self._begin(PhasedSGD, arguments)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"phases": phased_sgd.phases_of(self._domain, self._loss, self._parameters)}
