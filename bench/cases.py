@@ -7,12 +7,15 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 
+import bandit_cases
+import batch_cases
 import comw_cases
 import ctrl_cases
 import expert_cases
 import noisy_ftrl_cases
 import numpy as np
 import numpy_loops
+import polyhedral_cases
 import sampler_cases
 from measurement import Row, available_sets, compare, rate
 from numpy.typing import NDArray
@@ -42,11 +45,14 @@ def run(*, quick: bool, pairs: int) -> list[Row]:
         compiled_sum_rows(pairs, ENTRIES // shrink) if numba_tree is not None else (),
         loop_sum_rows(pairs, ENTRIES // (4 * shrink)),
         learner_rows(pairs, shrink),
+        polyhedral_cases.rows(pairs, shrink),
         noisy_ftrl_cases.rows(pairs, shrink),
         ctrl_cases.rows(pairs, shrink),
         comw_cases.rows(pairs, shrink),
         sampler_cases.sampler_rows(pairs, shrink),
         expert_cases.rows(pairs, shrink),
+        batch_cases.rows(pairs, shrink),
+        bandit_cases.rows(pairs, shrink),
         memory_rows(),
     ):
         rows.extend(part)

@@ -25,8 +25,11 @@ void register_batch_share(py::module_& m);
 void register_prefix_hedge(py::module_& m);
 void register_nets(py::module_& m);
 void register_frank_wolfe(py::module_& m);
+void register_batch_fits(py::module_& m);
+void register_polyhedral_frank_wolfe(py::module_& m);
 void register_noisy_ftrl(py::module_& m);
 void register_coupled_regularized_leader(py::module_& m);
+void register_bandits(py::module_& m);
 void register_continuous_multiplicative_weights(py::module_& m);
 
 // Shared by the rooms above: a generator from its key, and a continual sum from the dictionary

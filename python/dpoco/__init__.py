@@ -31,6 +31,7 @@ from dpoco.errors import (
 if TYPE_CHECKING:
     from dpoco import (
         audit,
+        bandits,
         datasets,
         domains,
         environments,
@@ -52,6 +53,7 @@ __version__: str = _core.__version__
 _SUBMODULES = frozenset(
     {
         "audit",
+        "bandits",
         "datasets",
         "domains",
         "environments",
@@ -83,6 +85,7 @@ __all__ = [
     "__version__",
     "accounting",
     "audit",
+    "bandits",
     "datasets",
     "domains",
     "environments",

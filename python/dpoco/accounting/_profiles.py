@@ -20,7 +20,9 @@ _KINDS = {
     "renyi": "dpoco.accounting._coupling.profile",
     "pure": "dpoco.accounting.pure",
     "bounded_range": "dpoco.accounting.bounded_range",
+    "selections": "dpoco.accounting.selections",
     "tracker": "dpoco.accounting._experts.tracker_profile",
+    "sampled_gaussian": "dpoco.accounting.sampled_gaussian",
 }
 
 

@@ -1,6 +1,6 @@
 """Replay audit: the same random tape on two neighbouring streams.
 
-The proof of a learner on a continual sum has three facts about the code as premises, and each is
+The proof of a learner on a sum has three facts about the code as premises, and each is
 measured here on real runs with one and the same noise:
 
 1. what enters the sum in a round is a function of that round's record and of the decisions
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dpoco._validation import float_array
 from dpoco.domains._base import lp_norm
-from dpoco.frank_wolfe import TreeFrankWolfe
+from dpoco.frank_wolfe import PolyhedralFrankWolfe, TreeFrankWolfe
 from dpoco.losses import GlmLoss, LinearLoss
 from dpoco.losses._base import record_multipliers
 from dpoco.oco import NoisyFTRL
@@ -32,7 +32,8 @@ from dpoco.random import Source
 __all__ = ["ReplayReport", "replay_audit"]
 
 FloatArray = NDArray[np.float64]
-Audited = TreeFrankWolfe | NoisyFTRL  # learners that see the data through one continual sum
+# Learners that see the data through one sum.
+Audited = TreeFrankWolfe | PolyhedralFrankWolfe | NoisyFTRL
 
 # Rounding of the leaf's own arithmetic, relative to the bound.
 _ROUNDING = 1e-9
@@ -95,8 +96,8 @@ def replay_audit(
     Parameters
     ----------
     make_learner : callable
-        ``Source -> TreeFrankWolfe`` or ``NoisyFTRL``; called with an equal seeded source for every
-        run. The learner must have ``batch=1``.
+        ``Source -> TreeFrankWolfe``, ``PolyhedralFrankWolfe`` or ``NoisyFTRL``; called with an
+        equal seeded source for every run. The learner must have ``batch=1``.
     features : array_like of shape (T, d)
         Records; gradients for a `LinearLoss`.
     labels : array_like of shape (T,) or None
@@ -146,7 +147,10 @@ def replay_audit(
 
 def _sensitivity(learner: Audited, change: FloatArray) -> float:
     """Return the size of the change, in the norm the sensitivity is stated in."""
-    order = 2.0 if learner.parameters.noise == "gaussian" else learner.domain.dual_exponent
+    if isinstance(learner, PolyhedralFrankWolfe):
+        order = np.inf
+    else:
+        order = 2.0 if learner.parameters.noise == "gaussian" else learner.domain.dual_exponent
     return lp_norm(np.ascontiguousarray(change), order)
 
 
@@ -194,5 +198,5 @@ def _leaf(
         leaf: FloatArray = learner._engine.leaf(decision, previous, row, label)
         return leaf
     bounds = loss.gradient_bound, loss.gradient_bound_l2
-    multiplier = record_multipliers(learner.domain, row[None, :], *bounds)[0]
+    multiplier = record_multipliers(learner._domain, row[None, :], *bounds)[0]
     return multiplier * row if multiplier > 0 else np.zeros_like(row)

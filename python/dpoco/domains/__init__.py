@@ -1,4 +1,4 @@
-"""Sets of decisions: l_p balls, boxes, simplices and polytopes.
+"""Sets of decisions: l_p balls, boxes, simplices, polytopes and hulls of listed vertices.
 
 Each set knows its geometry (the exponent ``p`` of the norm its learners work in), its diameter
 and largest norm in every ``l_q`` norm, and answers membership, Euclidean projection and linear
@@ -14,14 +14,16 @@ from typing import Any
 from dpoco.domains._base import Domain
 from dpoco.domains._polytope import Polytope
 from dpoco.domains._sets import Box, LpBall, Simplex
+from dpoco.domains._vertex_set import VertexSet
 
-__all__ = ["Box", "Domain", "LpBall", "Polytope", "Simplex", "from_dict"]
+__all__ = ["Box", "Domain", "LpBall", "Polytope", "Simplex", "VertexSet", "from_dict"]
 
 _KINDS: dict[str, type[Domain]] = {
     "LpBall": LpBall,
     "Box": Box,
     "Simplex": Simplex,
     "Polytope": Polytope,
+    "VertexSet": VertexSet,
 }
 
 

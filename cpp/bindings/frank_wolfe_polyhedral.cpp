@@ -1,0 +1,106 @@
+#include "dpoco/frank_wolfe/polyhedral_frank_wolfe.hpp"
+
+#include "dpoco/domains/vertex_set.hpp"
+#include "record_learner.hpp"
+#include "registrars.hpp"
+
+namespace dpoco::bindings {
+
+using frank_wolfe::LeafRule;
+using frank_wolfe::PolyhedralFrankWolfe;
+using frank_wolfe::PolyhedralFrankWolfeSettings;
+using mechanisms::SelectionNoise;
+using mechanisms::VertexSelection;
+
+namespace {
+
+SelectionNoise selection_noise(const std::string& name) {
+  if (name == "gumbel") return SelectionNoise::gumbel;
+  if (name == "laplace") return SelectionNoise::laplace;
+  throw std::invalid_argument("unknown selector");
+}
+
+std::unique_ptr<PolyhedralFrankWolfe> make_learner(std::shared_ptr<const domains::Domain> domain,
+                                                   const losses::GlmLoss& loss,
+                                                   const losses::RecordClipper& clipper,
+                                                   const py::dict& settings, const Array& start) {
+  expect_size(start, static_cast<std::size_t>(domain->dimension()), "start");
+  const PolyhedralFrankWolfeSettings own{
+      .horizon = settings["rounds"].cast<std::uint64_t>(),
+      .batch = settings["batch"].cast<std::uint64_t>(),
+      .published_weights = settings["published_weights"].cast<bool>(),
+      .noise = selection_noise(settings["selector"].cast<std::string>()),
+      .scale = settings["scale"].cast<double>(),
+      .exponent = settings["exponent"].cast<double>()};
+  return std::make_unique<PolyhedralFrankWolfe>(
+      std::move(domain), LeafRule(loss, clipper, settings["leaf_scalar_bound"].cast<double>()), own,
+      make_source(settings["key"].cast<py::bytes>(), settings["stream"].cast<std::uint64_t>()),
+      data(start));
+}
+
+Array select(VertexSelection& self, const Array& direction, double rate, random::Source& source) {
+  expect_size(direction, static_cast<std::size_t>(self.dimension()), "direction");
+  Array out(self.dimension());
+  self.select(data(direction), rate, source, out.mutable_data());
+  return out;
+}
+
+std::shared_ptr<domains::VertexSet> make_vertex_set(const Array& vertices) {
+  if (vertices.ndim() != 2) throw std::invalid_argument("vertices must be a matrix");
+  return std::make_shared<domains::VertexSet>(
+      Eigen::Map<const RowMatrix>(data(vertices), vertices.shape(0), vertices.shape(1)));
+}
+
+}  // namespace
+
+void register_polyhedral_frank_wolfe(py::module_& m) {
+  py::class_<domains::VertexSet, domains::Domain, std::shared_ptr<domains::VertexSet>>(
+      m, "VertexSet", py::is_final())
+      .def(py::init(&make_vertex_set), "vertices"_a.noconvert());
+  py::class_<VertexSelection>(m, "VertexSelection")
+      .def(py::init([](std::shared_ptr<const domains::Domain> domain, const std::string& selector) {
+             return mechanisms::make_vertex_selection(std::move(domain), selection_noise(selector));
+           }),
+           "domain"_a, "selector"_a)
+      .def("select", &select, "direction"_a.noconvert(), "rate"_a, "source"_a);
+
+  py::class_<PolyhedralFrankWolfe> learner(m, "PolyhedralFrankWolfe");
+  learner
+      .def(py::init(&make_learner), "domain"_a, "loss"_a, "clipper"_a, "settings"_a,
+           "start"_a.noconvert())
+      .def("previous_decision",
+           [](const PolyhedralFrankWolfe& self) {
+             return read_only(self.dimension(), [&](double* out) { self.previous_decision(out); });
+           })
+      .def(
+          "observe_gradients",
+          [](PolyhedralFrankWolfe& self, std::uint64_t decided, const Array& at_decision,
+             const Array& at_previous) {
+            const auto d = static_cast<std::size_t>(self.dimension());
+            expect_size(at_decision, d, "gradient at the decision");
+            expect_size(at_previous, d, "gradient at the previous decision");
+            self.observe_gradients(decided, data(at_decision), data(at_previous));
+          },
+          "decided"_a, "at_decision"_a.noconvert(), "at_previous"_a.noconvert())
+      .def(
+          "leaf",
+          [](const PolyhedralFrankWolfe& self, const Array& at, const Array& previous,
+             const Array& features, double label) {
+            const auto d = static_cast<std::size_t>(self.dimension());
+            expect_size(at, d, "at");
+            expect_size(previous, d, "previous");
+            expect_size(features, d, "features");
+            Array out(self.dimension());
+            self.leaf(data(at), data(previous), data(features), label, out.mutable_data());
+            return out;
+          },
+          "at"_a.noconvert(), "previous"_a.noconvert(), "features"_a.noconvert(), "label"_a)
+      .def("nonprivate_sum", [](const PolyhedralFrankWolfe& self) {
+        const std::vector<double>& sum = self.nonprivate_sum();
+        return read_only(self.dimension(),
+                         [&](double* out) { std::copy(sum.begin(), sum.end(), out); });
+      });
+  bind_record_learner(learner);
+}
+
+}  // namespace dpoco::bindings

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "dpoco/domains/domain.hpp"
+
+namespace dpoco::domains {
+
+// The convex hull of finitely many points, the rows of a matrix. Points inside the hull are allowed
+// and harmless. A linear minimisation is one pass over the rows, a projection is Wolfe's method.
+class VertexSet final : public Domain {
+ public:
+  // Throws std::invalid_argument unless there is a row and every entry is finite.
+  explicit VertexSet(RowMatrix vertices);
+
+  Index count() const noexcept { return vertices_.rows(); }
+  const double* vertex(Index i) const noexcept { return vertices_.row(i).data(); }
+  // out_i = <g, row i>
+  void scores(const double* g, double* out) const noexcept;
+
+  void minimize_linear(const double* g, double* v) const noexcept override;
+  void project(const double* x, double* out) const override;
+  bool contains(const double* x, double tolerance) const noexcept override;
+  void center(double* out) const override;
+
+ private:
+  RowMatrix vertices_;
+  Vector center_;
+  double size_ = 0.0;  // largest entry in magnitude
+};
+
+}  // namespace dpoco::domains

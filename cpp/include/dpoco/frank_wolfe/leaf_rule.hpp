@@ -1,0 +1,29 @@
+#pragma once
+
+#include "dpoco/losses/glm.hpp"
+#include "dpoco/losses/record.hpp"
+
+namespace dpoco::frank_wolfe {
+
+// What one round adds to a gradient sum, its leaf w grad(theta) - (w - 1) grad(previous theta),
+// clipped so that no record exceeds the declared bounds. Pointers are to dimension() doubles.
+class LeafRule {
+ public:
+  // scalar_bound: |leaf scalar| <= this, for generalised linear losses.
+  LeafRule(losses::GlmLoss loss, losses::RecordClipper clipper, double scalar_bound);
+
+  Index dimension() const noexcept { return clipper_.dimension(); }
+
+  // Each adds a leaf to `to` and returns the loss at `at`; 0, and nothing added, if the record is
+  // not finite. For a linear loss the leaf is the gradient itself, whatever w.
+  double add(double weight, const double* at, const double* previous, const double* features,
+             double label, double* to) const;
+  double add_gradient(const double* at, const double* gradient, double* to) const;
+
+ private:
+  losses::GlmLoss loss_;
+  losses::RecordClipper clipper_;
+  double scalar_bound_;
+};
+
+}  // namespace dpoco::frank_wolfe

@@ -1,0 +1,174 @@
+// Selection of vertices and the learner on them: no allocation per round, exact state, projections.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "dpoco/core/errors.hpp"
+#include "dpoco/domains/vertex_set.hpp"
+#include "dpoco/frank_wolfe/polyhedral_frank_wolfe.hpp"
+
+using namespace dpoco;
+using domains::Box;
+using domains::Domain;
+using domains::LpBall;
+using domains::Simplex;
+using domains::VertexSet;
+using frank_wolfe::PolyhedralFrankWolfe;
+using mechanisms::SelectionNoise;
+using random::Key;
+using random::Source;
+using random::Variate;
+
+namespace {
+
+constexpr Index kDimension = 70;
+constexpr std::uint64_t kRounds = 60;
+
+std::vector<std::shared_ptr<const Domain>> polytopes(Index d) {
+  RowMatrix vertices(2 * d + 5, d);
+  Source source(Key{8}, 0);
+  source.fill(Variate::gaussian, vertices.data(), static_cast<std::size_t>(vertices.size()));
+  return {std::make_shared<LpBall>(d, 1.0, 2.0), std::make_shared<Simplex>(d, 0.5),
+          std::make_shared<Box>(Vector::Constant(d, -1.0), Vector::Constant(d, 0.5)),
+          std::make_shared<VertexSet>(vertices)};
+}
+
+std::unique_ptr<PolyhedralFrankWolfe> make(const std::shared_ptr<const Domain>& domain,
+                                           SelectionNoise noise, double scale,
+                                           std::uint64_t batch = 1) {
+  const auto d = domain->dimension();
+  std::vector<double> start(static_cast<std::size_t>(d));
+  domain->center(start.data());
+  const double infinity = std::numeric_limits<double>::infinity();
+  return std::make_unique<PolyhedralFrankWolfe>(
+      domain,
+      frank_wolfe::LeafRule(losses::GlmLoss{}, losses::RecordClipper(d, 1.0, infinity), 4.0),
+      frank_wolfe::PolyhedralFrankWolfeSettings{.horizon = kRounds,
+                                                .batch = batch,
+                                                .noise = noise,
+                                                .scale = scale,
+                                                .exponent = 2.0 / 3.0},
+      std::make_unique<Source>(Key{1, 2, 3}, 4), start.data());
+}
+
+struct Stream {
+  std::vector<double> features = std::vector<double>(kRounds * kDimension);
+  std::vector<double> labels = std::vector<double>(kRounds);
+  Stream() {
+    Source source(Key{9}, 0);
+    source.fill(Variate::gaussian, features.data(), features.size());
+    source.fill(Variate::gaussian, labels.data(), labels.size());
+    features[3] = std::numeric_limits<double>::quiet_NaN();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("run equals observe, also through a saved state, on every polytope") {
+  const Stream stream;
+  for (const auto& domain : polytopes(kDimension)) {
+    for (const SelectionNoise noise : {SelectionNoise::gumbel, SelectionNoise::laplace}) {
+      for (const double scale : {0.0, 1.0}) {
+        auto whole = make(domain, noise, scale, 7);
+        std::vector<double> decisions(kRounds * kDimension);
+        whole->run(whole->enter(), stream.features.data(), stream.labels.data(), kRounds, nullptr,
+                   decisions.data(), nullptr);
+        auto single = make(domain, noise, scale, 7);
+        std::vector<double> theta(static_cast<std::size_t>(kDimension));
+        for (std::uint64_t t = 0; t < kRounds; ++t) {
+          single->decision(theta.data());
+          CHECK(std::memcmp(theta.data(), decisions.data() + t * kDimension,
+                            theta.size() * sizeof(double)) == 0);
+          CHECK(domain->contains(theta.data(), 1e-9));
+          single->observe(t, stream.features.data() + t * kDimension, stream.labels[t]);
+          Archive archive;
+          single->write(archive);
+          const std::string bytes = archive.take();
+          auto restored = make(domain, noise, scale, 7);
+          ArchiveReader reader(bytes);
+          restored->read(reader);
+          reader.finish();
+          single = std::move(restored);
+        }
+        CHECK(single->round() == kRounds);
+      }
+    }
+  }
+}
+
+TEST_CASE("a state is refused by a learner of other noise") {
+  const auto domain = polytopes(5)[0];
+  auto learner = make(domain, SelectionNoise::gumbel, 1.0);
+  const std::vector<double> row(5, 0.5);
+  learner->observe(0, row.data(), 0.0);
+  Archive archive;
+  learner->write(archive);
+  const std::string bytes = archive.take();
+  for (const double scale : {0.0, 2.0}) {
+    ArchiveReader reader(bytes);
+    CHECK_THROWS_AS(make(domain, SelectionNoise::gumbel, scale)->read(reader), StateError);
+  }
+  ArchiveReader reader(bytes);
+  CHECK_THROWS_AS(make(domain, SelectionNoise::laplace, 1.0)->read(reader), StateError);
+}
+
+TEST_CASE("a round that was not decided, or is past the horizon, is refused") {
+  const Stream stream;
+  auto learner = make(polytopes(kDimension)[0], SelectionNoise::gumbel, 1.0);
+  CHECK_THROWS_AS(learner->observe(1, stream.features.data(), 0.0), RoundOrderError);
+  learner->observe(0, stream.features.data(), 0.0);
+  CHECK_THROWS_AS(learner->observe(0, stream.features.data(), 0.0), RoundOrderError);
+  CHECK_THROWS_AS(learner->run(learner->enter(), stream.features.data(), stream.labels.data(),
+                               kRounds, nullptr, nullptr, nullptr),
+                  HorizonExceeded);
+  CHECK(learner->round() == 1);
+}
+
+TEST_CASE("selections draw the same number of variates whatever the direction") {
+  for (const auto& domain : polytopes(kDimension)) {
+    for (const SelectionNoise noise : {SelectionNoise::gumbel, SelectionNoise::laplace}) {
+      auto selection = mechanisms::make_vertex_selection(domain, noise);
+      Source source(Key{5}, 0);
+      CHECK(selection->accounts_for(source, 0));
+      std::vector<double> direction(static_cast<std::size_t>(kDimension), 0.0);
+      std::vector<double> vertex(direction.size());
+      for (std::uint64_t k = 1; k <= 20; ++k) {
+        selection->select(direction.data(), 1.0, source, vertex.data());
+        CHECK(selection->accounts_for(source, k));
+        CHECK_FALSE(selection->accounts_for(source, k + 1));
+        CHECK(domain->contains(vertex.data(), 1e-9));
+        for (std::size_t i = 0; i < direction.size(); ++i) {
+          direction[i] = std::ldexp(i % 3 == 0 ? 1.0 : -1.0, static_cast<int>(30 * k) - 300);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("weights that underflow still have their place in the race") {
+  // All but one weight are 0 in double precision; without a floor, no exponential would reach them.
+  const auto domain = std::make_shared<Simplex>(200, 1.0);
+  auto selection = mechanisms::make_vertex_selection(domain, SelectionNoise::gumbel);
+  std::vector<double> direction(200, 1e6);
+  direction[133] = 0.0;
+  std::vector<double> vertex(200);
+  Source source(Key{5}, 0);
+  for (int k = 0; k < 100; ++k) {
+    selection->select(direction.data(), 1.0, source, vertex.data());
+    CHECK(vertex[133] == 1.0);
+  }
+}
+
+TEST_CASE("only polytopes with known vertices are taken") {
+  CHECK_THROWS_AS(mechanisms::make_vertex_selection(std::make_shared<LpBall>(3, 2.0, 1.0),
+                                                    SelectionNoise::gumbel),
+                  std::invalid_argument);
+  CHECK_THROWS_AS(mechanisms::make_vertex_selection(polytopes(3)[0], SelectionNoise::exponential),
+                  std::invalid_argument);
+  CHECK_THROWS_AS(make(polytopes(3)[0], SelectionNoise::gumbel, -1.0), std::invalid_argument);
+  CHECK_THROWS_AS(VertexSet(RowMatrix(0, 3)), std::invalid_argument);
+}

@@ -1,0 +1,287 @@
+"""Accounting of DP-POFW: published numbers, brute force, least noise, stored values."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.accounting import polyhedral_frank_wolfe as accountant
+from dpoco.accounting import selections
+from dpoco.accounting.bounded_range import moment
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.leaf_bounds import lossless_leaf_bounds
+from dpoco.accounting.polyhedral_geometry import L1Geometry, reach_of
+from dpoco.accounting.polyhedral_parameters import PolyhedralFrankWolfeParameters
+from dpoco.accounting.polyhedral_scales import smallest_scale
+from dpoco.accounting.rdp import DEFAULT_ORDERS
+from dpoco.accounting.selections import Decay
+from dpoco.accounting.zcdp import zcdp_epsilon, zcdp_rho
+from dpoco.domains import Box, LpBall, Polytope, Simplex, VertexSet
+from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, SquaredLoss
+
+BALL = LpBall(50, 1.0)
+HALF = SquaredLoss(1.0, 1.25, weight=0.5)
+BUDGET = dpoco.Budget(1.0, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "budget", "radius", "labels", "alpha", "leaf", "first", "last"),
+    [
+        (10_000, 1, (1.0, 1e-4), 1.0, 1.25, 2 / 3, 2.25, 124.48229833, 0.26818898),
+        (10_000, 1, (1.0, 1e-4), 1.0, 1.25, 0.5, 2.25, 49.38529487, 0.49385295),
+        (62 * 163, 163, (1.0, 1e-4), 1.0, 1.25, 2 / 3, 2.25, 0.29783137, 0.01901265),
+        (62 * 163, 163, (1.0, 1e-4), 1.0, 1.25, 0.5, 2.25, 0.21022897, 0.02669911),
+        (1000, 10, (4.0, 1e-5), 2.0, 1.0, 2 / 3, 3.0, 4.71068316, 0.21865054),
+    ],
+)
+def test_scales_of_zcdp_composition(n, m, budget, radius, labels, alpha, leaf, first, last):
+    budget, view = dpoco.Budget(*budget), L1Geometry(LpBall(7, 1.0, radius))
+    bounds = lossless_leaf_bounds(
+        view, SquaredLoss(1.0, labels, weight=0.5), "unbiased", "tight", 1.0
+    )
+    assert bounds.dual == pytest.approx(leaf, rel=1e-12)
+    reach, decay = reach_of(view, bounds, m, "replace"), Decay(alpha, 0, n // m)
+    scale = smallest_scale(budget, reach, "bounded_range", decay, tight=False)
+    assert scale == pytest.approx(first, rel=3e-7)
+    assert scale * decay.terms**-alpha == pytest.approx(last, rel=3e-7)
+    tight = smallest_scale(budget, reach, "bounded_range", decay, tight=True)
+    assert 0.9 * scale < tight <= scale
+    # Laplace selection: twice the noise at equal rho, not the same (8 rho for 2 rho).
+    laplace = smallest_scale(budget, reach, "pure", decay, tight=False)
+    assert laplace == pytest.approx(2.0 * scale, rel=1e-9)
+
+
+def test_batch_and_bounds():
+    parameters = accountant.calibrate(BALL, HALF, horizon=10_000, budget=BUDGET)
+    assert parameters.batch == 568
+    assert parameters.updates == 17  # the incomplete last batch is none
+    assert zcdp_rho(1.0, 1e-4) == pytest.approx(0.04063275, rel=1e-6)
+    few = accountant.calibrate(BALL, HALF, horizon=9, budget=BUDGET)
+    assert (few.batch, few.updates) == (1, 9)
+    for margin, bound in ((0.5, 0.625), (1.0, 0.75), (2.0, 1.0), (4.0, 1.5)):
+        ball = LpBall(3, 1.0, margin)
+        p = accountant.calibrate(ball, LogisticLoss(1.0), horizon=10, budget=None)
+        assert p.leaf_bound == pytest.approx(bound, rel=1e-12)
+    assert accountant.calibrate(BALL, HALF, horizon=100, budget=None).batch == 1
+
+
+@pytest.mark.parametrize(
+    ("n", "laplace", "gumbel"), [(1000, 0.45, 0.20), (10_000, 0.51, 0.24), (10**6, 0.56, 0.27)]
+)
+def test_what_the_published_scale_really_spends(n, laplace, gumbel):
+    budget = dpoco.Budget(1.0, 1.0 / n)
+    p = accountant.calibrate(BALL, HALF, horizon=n, budget=budget, calibration="paper")
+    factor = 4.0 * 2.0 * (2.0 + 2.25)
+    assert p.scale == pytest.approx(factor * math.sqrt(math.log(n) * math.log(n)), rel=1e-12)
+    assert zcdp_epsilon(p.rho, 1.0 / n) == pytest.approx(laplace, abs=0.006)
+    assert zcdp_epsilon(p.rho / 4.0, 1.0 / n) == pytest.approx(gumbel, abs=0.006)
+    g = accountant.guarantee(BALL, HALF, p, budget=budget)
+    assert g.claimed == pytest.approx((1.0, 1.0 / n))
+    assert 0.98 * laplace <= g.epsilon <= laplace + 0.006
+    corrected = accountant.calibrate(BALL, HALF, horizon=n, budget=budget, calibration="corrected")
+    assert corrected.scale < p.scale
+    own = accountant.guarantee(BALL, HALF, corrected, budget=budget)
+    assert own.epsilon <= 1.0
+    assert own.claimed[0] == pytest.approx(1.0, rel=1e-6)
+
+
+def test_published_scale_fails_for_one_round_only():
+    for n, fails in ((1, True), (2, False), (3, False)):
+        budget = dpoco.Budget(1.0, 1e-3)
+        arguments = {"horizon": n, "budget": budget, "calibration": "paper"}
+        if fails:
+            with pytest.raises(dpoco.CalibrationError):
+                accountant.calibrate(BALL, HALF, **arguments)
+        else:
+            p = accountant.calibrate(BALL, HALF, **arguments)
+            g = accountant.guarantee(BALL, HALF, p, budget=budget)
+            assert g.epsilon < 1.0
+            if n == 2:
+                assert g.epsilon == pytest.approx(0.22, abs=0.003)
+
+
+@pytest.mark.parametrize("law", ["bounded_range", "pure"])
+@pytest.mark.parametrize("offset", [0, 1])
+@pytest.mark.parametrize("terms", [1, 2, 128, 129, 5000])
+def test_sums_and_divergences_against_brute_force(terms, offset, law):
+    decay = Decay(2.0 / 3.0, offset, terms)
+    j = np.arange(1.0, terms + 1.0)
+    f = j ** (2.0 / 3.0) / (j + offset)
+    for start in (1, terms // 2 + 1):
+        assert decay.total(start) == pytest.approx(f[start - 1 :].sum(), rel=1e-9)
+        assert decay.squares(start) == pytest.approx((f[start - 1 :] ** 2).sum(), rel=1e-9)
+        assert decay.squares(start) >= (f[start - 1 :] ** 2).sum()
+    assert decay.mean_scale() == pytest.approx(np.mean(j ** (-2.0 / 3.0)), rel=1e-9)
+    a = np.array(DEFAULT_ORDERS)[:, None]
+    for reach in (1e-3, 0.3, 5.0):
+        if law == "pure":
+            r = reach * f
+            exact = (np.logaddexp(a * r, (1 - a) * r) - np.logaddexp(r, 0.0)).sum(axis=1)
+        else:
+            exact = moment(reach * f, a).sum(axis=1)
+        bound = selections._divergences(law, reach, reach, decay) * (a[:, 0] - 1.0)
+        assert np.all(bound >= exact - 1e-12 * (terms + np.abs(exact)))
+        clear = exact > 1e-10 * terms
+        assert np.all(bound[clear] <= 1.006 * exact[clear] + 1e-13 * terms)
+
+
+def test_sums_of_long_streams():
+    for offset, exponent in ((0, 2.0 / 3.0), (1, 0.5), (0, 0.5), (0, 0.0)):
+        decay, j = Decay(exponent, offset, 10**6), np.arange(1.0, 10**6 + 1.0)
+        f = j**exponent / (j + offset)
+        assert 0 <= decay.squares() / (f**2).sum() - 1 < 1e-6
+        assert 0 <= decay.total() / f.sum() - 1 < 1e-6
+    assert Decay(2.0 / 3.0, 0, 10**12).total() == pytest.approx(1.5e8, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "domain", [BALL, Simplex(9), Box([0.0] * 4, [1.0, 2.0, 3.0, 0.0]), VertexSet(np.eye(3))]
+)
+@pytest.mark.parametrize("selector", ["gumbel", "laplace"])
+@pytest.mark.parametrize("budget", [(1.0, 1e-5), (0.1, 1e-7), (6.0, 1e-3), (2.0, 0.0)])
+def test_noise_is_the_least_that_keeps_to_the_budget(domain, selector, budget):
+    budget = dpoco.Budget(*budget)
+    p = accountant.calibrate(domain, HALF, horizon=300, budget=budget, selector=selector)
+    g = accountant.guarantee(domain, HALF, p, budget=budget)
+    g.require(budget)
+    assert g.rho == pytest.approx(p.rho)
+    less = accountant.guarantee(domain, HALF, replace(p, scale=p.scale * (1 - 1e-6)), budget=budget)
+    with pytest.raises(dpoco.BudgetExceeded):
+        less.require(budget)
+    halved = accountant.calibrate(
+        domain, HALF, horizon=300, budget=budget, selector=selector, relation="zero_out",
+        batch=p.batch,
+    )  # fmt: skip
+    assert halved.scale == pytest.approx(p.scale / 2.0, rel=1e-6)
+    assert accountant.guarantee(domain, HALF, halved, budget=budget).relation == "zero_out"
+    assert Guarantee.from_json(g.to_json()) == g
+
+
+def test_two_thirds_is_the_best_exponent_and_one_half_for_pure_privacy():
+    def noise(exponent, delta):
+        p = accountant.calibrate(
+            BALL, HALF, horizon=5000, budget=dpoco.Budget(1.0, delta), exponent=exponent, batch=1
+        )
+        return p.predicted_error
+
+    grid = np.linspace(0.3, 0.85, 12)
+    best = grid[np.argmin([noise(float(e), 1e-5) for e in grid])]
+    assert abs(best - 2.0 / 3.0) < 0.06
+    best = grid[np.argmin([noise(float(e), 0.0) for e in grid])]
+    assert abs(best - 0.5) < 0.06
+
+
+def test_later_users_are_cheaper():
+    p = accountant.calibrate(BALL, HALF, horizon=1003, budget=BUDGET, batch=10)
+    rhos = [accountant.user_rho(BALL, HALF, p, t) for t in range(1003)]
+    assert rhos[0] == pytest.approx(p.rho, rel=1e-12)
+    assert rhos[:10] == [rhos[0]] * 10
+    assert all(a >= b for a, b in itertools.pairwise(rhos))
+    last = (p.score_range / (100 * p.noise_scale_at(100))) ** 2 / 8.0
+    assert rhos[999] == pytest.approx(last, rel=1e-9)
+    assert rhos[1000:] == [0.0] * 3  # never used
+    with pytest.raises(ValueError, match="round"):
+        accountant.user_rho(BALL, HALF, p, 1003)
+
+
+def test_declared_l2_bounds_save_noise_where_they_can():
+    box = Box([-1.0] * 100, [1.0] * 100)
+    options = {"horizon": 1000, "budget": BUDGET, "batch": 10}
+    plain = accountant.calibrate(box, SquaredLoss(1.0, 1.0), **options)
+    declared = accountant.calibrate(box, SquaredLoss(1.0, 1.0, feature_bound_l2=2.0), **options)
+    assert declared.scale < 0.05 * plain.scale
+    ball = accountant.calibrate(BALL, SquaredLoss(1.0, 1.0, feature_bound_l2=0.5), **options)
+    assert ball.leaf_bound_l2 < ball.leaf_bound
+
+
+def test_a_single_point_tells_nothing():
+    for domain in (VertexSet([[1.0, 2.0]]), Simplex(1), Box([1.0], [1.0])):
+        p = accountant.calibrate(domain, HALF, horizon=5, budget=BUDGET)
+        g = accountant.guarantee(domain, HALF, p, budget=BUDGET)
+        assert (p.scale, p.rho, g.epsilon, g.delta) == (0.0, 0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"domain": LpBall(3, 2.0)}, "p = 1"),
+        ({"domain": Polytope([[1.0], [-1.0]], [1.0, 1.0])}, "VertexSet"),
+        ({"horizon": None}, "horizon"),
+        ({"horizon": 0}, "horizon"),
+        ({"batch": 11}, "batch"),
+        ({"batch": "some"}, "batch"),
+        ({"exponent": 1.0}, "exponent"),
+        ({"exponent": -0.1}, "exponent"),
+        ({"selector": "exponential"}, "selector"),
+        ({"weights": "k"}, "weights"),
+        ({"relation": "swap"}, "relation"),
+        ({"calibration": "loose"}, "calibration"),
+        ({"calibration": "paper", "selector": "gumbel"}, "selector"),
+        ({"calibration": "paper", "batch": 2}, "batch"),
+        ({"calibration": "corrected", "exponent": 0.6}, "exponent"),
+        ({"budget": (1.0, 1e-5)}, "budget"),
+    ],
+)
+def test_bad_arguments(arguments, text):
+    full = {"domain": BALL, "loss": HALF, "horizon": 10, "budget": BUDGET, **arguments}
+    with pytest.raises((ValueError, TypeError), match=text):
+        accountant.calibrate(full.pop("domain"), full.pop("loss"), **full)
+
+
+def test_the_published_scale_needs_a_delta():
+    with pytest.raises(dpoco.CalibrationError):
+        accountant.calibrate(
+            BALL, HALF, horizon=10, budget=dpoco.Budget(1.0, 0.0), calibration="paper"
+        )
+
+
+@pytest.mark.parametrize(
+    "loss", [HALF, LinearLoss(2.0), CustomLoss(1.0, 0.5), CustomLoss(1.0, 0.0, leaf_bound_l2=2.0)]
+)
+def test_parameters_survive_storage_and_refuse_nonsense(loss):
+    p = accountant.calibrate(BALL, loss, horizon=100, budget=BUDGET)
+    text = json.dumps(p.to_dict(), allow_nan=False)
+    assert PolyhedralFrankWolfeParameters.from_dict(json.loads(text)) == p
+    none = accountant.calibrate(BALL, loss, horizon=100, budget=None)
+    assert PolyhedralFrankWolfeParameters.from_dict(json.loads(json.dumps(none.to_dict()))) == none
+    assert not accountant.guarantee(BALL, loss, none).private
+    record = p.to_dict()
+    for name, value in (("scale", -1.0), ("updates", 3), ("rho", None), ("selector", "x"),
+                        ("exponent", 2.0), ("batch", 0)):  # fmt: skip
+        with pytest.raises(dpoco.StateError):
+            PolyhedralFrankWolfeParameters.from_dict({**record, name: value})
+    if not isinstance(loss, CustomLoss):  # whose bound is the parameters' own
+        with pytest.raises(ValueError, match="leaf"):
+            accountant.guarantee(BALL, loss, replace(p, leaf_bound=7.0, leaf_bound_l2=9.0))
+
+
+def test_profile_records_are_checked():
+    decay = Decay(0.5, 0, 10)
+    record = selections.selections_profile("pure", 1.0, 0.5, decay)
+    assert selections.checked(record) == record
+    for name, value in (("law", "x"), ("range", -1.0), ("spread", 2.0), ("exponent", 0.95),
+                        ("offset", 2), ("terms", 0), ("extra", 1)):  # fmt: skip
+        with pytest.raises((ValueError, TypeError)):
+            selections.checked({**record, name: value})
+    epsilon = selections.profile_epsilon(record, 1e-5)
+    assert selections.profile_delta(record, epsilon * (1 + 1e-9)) <= 1e-5
+    assert selections.profile_delta(record, selections.pure_epsilon(record)) == 0.0
+    assert "10 selections" in selections.describe(record)
+
+
+def test_the_event_of_dp_accounting_is_not_stronger():
+    from dp_accounting.rdp import RdpAccountant
+
+    p = accountant.calibrate(BALL, HALF, horizon=100, budget=BUDGET)
+    g = accountant.guarantee(BALL, HALF, p, budget=BUDGET)
+    from dp_accounting import NeighboringRelation
+
+    other = RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_SPECIAL)
+    other.compose(g.event)
+    assert g.epsilon <= other.get_epsilon(1e-4) * (1 + 1e-6)

@@ -1,0 +1,308 @@
+"""DP-POFW: order of calls, batches, bad input, bounds, saved states, copies."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import os
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.domains import Box, LpBall, Polytope, Simplex, VertexSet
+from dpoco.frank_wolfe import PolyhedralFrankWolfe
+from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.random import Source
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
+BUDGET = dpoco.Budget(1.0, 1e-5)
+T, D = 24, 4
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(T, D)), RNG.normal(size=T)
+CONFIGURATIONS = [
+    {"domain": LpBall(D, 1.0, 2.0), "batch": 1},
+    {"domain": LpBall(D, 1.0), "selector": "laplace", "batch": 5},
+    {"domain": Simplex(D), "loss": LogisticLoss(1.0), "weights": "paper"},
+    {"domain": Box([-1.0] * D, [1.0] * D), "loss": LinearLoss(1.0), "batch": 2},
+    {"domain": Box([-1.0] * D, [1.0] * D), "selector": "laplace", "batch": 2},
+    {"domain": VertexSet(RNG.normal(size=(90, D))), "loss": HuberLoss(1.0, 1.0), "exponent": 0.4},
+    {"domain": LpBall(D, 1.0), "calibration": "paper"},
+    {"domain": LpBall(D, 1.0), "calibration": "corrected", "start": [0.1] * D},
+    {"domain": LpBall(D, 1.0), "budget": None, "batch": 3},
+    {"domain": Simplex(D), "budget": dpoco.Budget(2.0, 0.0), "relation": "zero_out"},
+]
+
+
+def make(domain=None, loss=None, *, seed=1, horizon=T, budget=BUDGET, **options):
+    return PolyhedralFrankWolfe(
+        LpBall(D, 1.0) if domain is None else domain,
+        loss or SquaredLoss(1.0, 1.0),
+        horizon=horizon,
+        budget=budget,
+        source=Source.seeded(seed),
+        **options,
+    )
+
+
+def play(learner, start=0, stop=T):
+    if isinstance(learner.loss, LinearLoss):
+        return learner.run(X[start:stop]).decisions
+    return learner.run(X[start:stop], Y[start:stop]).decisions
+
+
+def observe(learner, t):
+    learner.observe(X[t]) if isinstance(learner.loss, LinearLoss) else learner.observe(X[t], Y[t])
+
+
+@pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
+def test_run_equals_round_by_round(index):
+    whole, single = (make(**CONFIGURATIONS[index]) for _ in range(2))
+    trace = play(whole)
+    for t in range(T):
+        decision = single.decide()
+        assert single.decide() is decision
+        assert np.array_equal(decision, trace[t])
+        assert single.domain.contains(decision)
+        observe(single, t)
+    assert np.array_equal(single.last_decision, whole.last_decision)
+    assert single._engine.state() == whole._engine.state()
+    for breach in (single.decide, lambda: play(single, 0, 1), lambda: observe(single, 0)):
+        with pytest.raises(dpoco.HorizonExceeded):
+            breach()
+    assert single._engine.state() == whole._engine.state()
+
+
+@pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
+def test_resume_is_exact_at_every_round(index, tmp_path):
+    whole = make(**CONFIGURATIONS[index])
+    want = play(whole)
+    learner, path = make(**CONFIGURATIONS[index]), tmp_path / "state.dpoco"
+    for t in range(T):
+        learner.save(path)
+        loaded = dpoco.load(path)
+        assert loaded.round == t
+        assert loaded.parameters == learner.parameters
+        assert loaded.guarantee == learner.guarantee
+        assert repr(loaded) == repr(learner)
+        assert loaded.domain == learner.domain
+        assert np.array_equal(play(loaded, t, t + 1)[0], want[t])
+        learner = loaded
+    assert learner._engine.state() == whole._engine.state()
+
+
+def test_checkpoints_pickles_and_clones(tmp_path):
+    learner = make()
+    learner.run(X[:10], Y[:10], checkpoint=tmp_path / "c", checkpoint_every=4)
+    assert np.array_equal(play(dpoco.load(tmp_path / "c"), 10), play(copy_of(learner), 10))
+    suspended = pickle.loads(pickle.dumps(learner))
+    with pytest.raises(dpoco.StateError, match="suspended"):
+        suspended.decide()
+    with pytest.raises(dpoco.StateError, match="copied"):
+        copy.deepcopy(learner)
+    fresh = learner.clone()
+    assert (fresh.round, fresh.parameters) == (0, learner.parameters)
+
+
+def copy_of(learner):
+    return PolyhedralFrankWolfe._from_bytes(learner._to_bytes())
+
+
+def test_states_that_no_learner_wrote_are_refused():
+    learner = make(batch=3)
+    play(learner, 0, 10)
+    state = learner._engine.state()
+    fresh = make(batch=3)._engine
+    words = np.frombuffer(state, dtype=np.uint64).copy()
+    reals = words.view(np.float64)
+    d = D
+
+    def broken(change):
+        twin = words.copy()
+        change(twin, twin.view(np.float64))
+        with pytest.raises(dpoco.StateError):
+            make(batch=3)._engine.restore(twin.tobytes())
+
+    broken(lambda w, r: w.__setitem__(0, T + 1))  # past the horizon
+    broken(lambda w, r: w.__setitem__(0, 13))  # the generator is behind
+    broken(lambda w, r: w.__setitem__(0, 7))
+    broken(lambda w, r: r.__setitem__(2, 5.0))  # outside the domain
+    broken(lambda w, r: r.__setitem__(2 + (d + 1), np.nan))
+    broken(lambda w, r: r.__setitem__(2 + 2 * (d + 1), np.inf))
+    broken(lambda w, r: r.__setitem__(2 + 3 * (d + 1), np.nan))
+    broken(lambda w, r: r.__setitem__(2 + 4 * (d + 1), 1e300))
+    broken(lambda w, r: r.__setitem__(1 + 5 * (d + 1), 1.0))  # noise of another scale
+    for cut in (0, 8, len(state) - 8):
+        with pytest.raises(dpoco.StateError):
+            make(batch=3)._engine.restore(state[:cut])
+    with pytest.raises(dpoco.StateError):
+        make(batch=3)._engine.restore(state + bytes(8))
+    assert reals[1 + 5 * (d + 1)] == learner.parameters.scale
+    fresh.restore(state)
+    assert fresh.state() == state
+
+
+def test_incomplete_last_batch_is_never_used():
+    learner = make(horizon=11, batch=4)
+    trace = learner.run(X[:11], Y[:11])
+    assert list(trace.switches) == [3, 7]
+    assert learner.parameters.updates == 2
+    other = make(horizon=11, batch=4)
+    other.run(np.vstack([X[:8], -X[8:11]]), Y[:11])
+    assert np.array_equal(other.last_decision, learner.last_decision)
+    assert learner.user_rho(9) == 0.0 < learner.user_rho(7) < learner.user_rho(0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_record_that_is_not_finite_is_a_zero_record(bad):
+    for batch in (1, 4):
+        rows, labels = X.copy(), Y.copy()
+        rows[3, 1], labels[9] = bad, bad
+        zero, zeros = X.copy(), Y.copy()
+        zero[[3, 9]], zeros[9] = 0.0, 0.0
+        a, b = make(batch=batch), make(batch=batch)
+        assert np.array_equal(a.run(rows, labels).decisions, b.run(zero, zeros).decisions)
+        assert a._engine.variates_drawn() == b._engine.variates_drawn()
+
+
+def test_records_are_clipped_in_the_maximum_norm_also_on_a_box():
+    box = Box([-1.0] * D, [1.0] * D)
+    inside = np.full(D, 1.0)  # l_1 norm 4, maximum norm 1
+    for domain in (LpBall(D, 1.0), box):
+        a, b, c = (make(domain, batch=1, horizon=1) for _ in range(3))
+        for learner, row in ((a, inside), (b, 3.0 * inside), (c, 0.5 * inside)):
+            learner.run(row[None, :], [0.5])
+        sums = [learner._engine.nonprivate_sum() for learner in (a, b, c)]
+        np.testing.assert_allclose(sums[0], sums[1], rtol=1e-12)
+        assert np.abs(sums[0]).max() == pytest.approx(1.0)
+        assert np.abs(sums[2]).max() == pytest.approx(0.5)
+    strict = make(box, on_violation="raise")
+    strict.decide()
+    strict.observe(inside, 0.5)
+    strict.decide()
+    with pytest.raises(ValueError, match="outside"):
+        strict.observe(1.1 * inside, 0.5)
+    assert strict.round == 1
+
+
+def test_custom_losses_are_clipped_as_leaves():
+    class Wild:
+        def __init__(self, size):
+            self.size = size
+
+        def gradient(self, theta):
+            return np.full(D, self.size)
+
+    for size in (1e9, np.nan, np.inf):
+        learner = make(loss=CustomLoss(1.0, 0.5), batch=1)
+        for _ in range(4):
+            learner.decide()
+            learner.observe(Wild(size))
+        bound = learner.parameters.leaf_bound
+        assert bound == pytest.approx(0.5 * 2.0 + 1.0)
+        total = learner._engine.nonprivate_sum()
+        assert np.abs(total).max() == pytest.approx(4 * bound if size == 1e9 else 0.0)
+    calls = []
+
+    class Counted(Wild):
+        def gradient(self, theta):
+            calls.append(theta)
+            return super().gradient(theta)
+
+    learner = make(loss=CustomLoss(1.0, 0.5), batch=2)
+    for _ in range(3):
+        learner.decide()
+        learner.observe(Counted(0.1))
+    assert len(calls) == 4  # twice from the second batch on
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"domain": LpBall(D, 2.0)}, "p = 1"),
+        ({"domain": Polytope([[1.0], [-1.0]], [1.0, 1.0])}, "VertexSet"),
+        ({"domain": "ball"}, "domain"),
+        ({"loss": "squared"}, "loss"),
+        ({"horizon": 0}, "horizon"),
+        ({"horizon": None}, "horizon"),
+        ({"budget": 1.0}, "budget"),
+        ({"batch": 0}, "batch"),
+        ({"batch": 1.5}, "batch"),
+        ({"selector": "softmax"}, "selector"),
+        ({"start": [2.0] * D}, "start"),
+        ({"start": [0.0]}, "start"),
+        ({"on_violation": "ignore"}, "on_violation"),
+        ({"parameters": {}}, "parameters"),
+    ],
+)
+def test_bad_arguments(options, text):
+    with pytest.raises((ValueError, TypeError), match=text):
+        make(**options)
+
+
+def test_bad_records_change_nothing():
+    learner = make()
+    learner.decide()
+    state = learner._engine.state()
+    for record, label in ((X[0][:2], 0.0), ("x", 0.0), (X[0], None), (X[0] + 1j, 0.0)):
+        with pytest.raises((ValueError, TypeError)):
+            learner.observe(record, label)
+    with pytest.raises(dpoco.RoundOrderError):
+        make().observe(X[0], 0.0)
+    with pytest.raises(ValueError, match="shape"):
+        learner.run(X[:, :2], Y)
+    assert learner._engine.state() == state
+
+
+def test_parameters_override_calibration_and_must_agree():
+    source = make(batch=2)
+    same = make(batch=2, parameters=source.parameters)
+    assert np.array_equal(play(same), play(source))
+    with pytest.raises(ValueError, match="batch"):
+        make(batch=3, parameters=source.parameters)
+    with pytest.raises(ValueError, match="horizon"):
+        make(horizon=T + 1, parameters=source.parameters)
+    loud = replace(source.parameters, scale=2.0 * source.parameters.scale)
+    assert make(parameters=loud, budget=BUDGET).guarantee.epsilon < 1.0
+
+
+def test_guarantee_is_honest_about_seeds_and_missing_noise():
+    assert not make().guarantee.certified
+    free = PolyhedralFrankWolfe(LpBall(D, 1.0), SquaredLoss(), horizon=T, budget=BUDGET)
+    assert free.guarantee.certified
+    assert free.guarantee.epsilon <= 1.0
+    assert "exponential mechanism" in str(free.guarantee)
+    assert not make(budget=None).guarantee.private
+    assert make(budget=dpoco.Budget(2.0, 0.0)).guarantee.epsilon_at(0.0) <= 2.0
+
+
+def test_hopeless_budgets_warn():
+    with pytest.warns(dpoco.NoiseDominatesWarning):
+        make(horizon=20, budget=dpoco.Budget(0.01, 1e-6))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_draws_nothing():
+    learner = make()
+    learner.decide()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            learner.observe(X[0], 0.0)
+            os.write(write, b"drew")
+        except dpoco.StateError:
+            os.write(write, b"refused")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 10) == b"refused"
+
+
+def test_arguments_are_those_of_the_docstring():
+    names = inspect.signature(PolyhedralFrankWolfe).parameters
+    for name in names:
+        assert f"    {name} : " in PolyhedralFrankWolfe.__doc__
