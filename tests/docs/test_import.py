@@ -13,7 +13,7 @@ import dpoco
 loaded = {name.partition(".")[0] for name in sys.modules} - before
 print(sorted(name for name in loaded - {"dpoco"} if name not in sys.stdlib_module_names))
 dpoco.frank_wolfe, dpoco.mechanisms, dpoco.domains, dpoco.losses, dpoco.noise, dpoco.random
-dpoco.experts, dpoco.environments, dpoco.oco, dpoco.samplers
+dpoco.bandits, dpoco.experts, dpoco.environments, dpoco.oco, dpoco.samplers
 dpoco.datasets, dpoco.evaluation, dpoco.audit, dpoco.plotting
 heavy = {"scipy", "pandas", "matplotlib", "dp_accounting", "typer", "rich", "river", "pyarrow"}
 print(sorted(heavy & {name.partition(".")[0] for name in sys.modules}))

@@ -15,6 +15,7 @@ from dpoco.accounting.guarantee import Guarantee
 if TYPE_CHECKING:
     from dpoco.accounting import (
         above_threshold,
+        batch_baselines,
         batch_share,
         blt,
         bounded_range,
@@ -29,18 +30,22 @@ if TYPE_CHECKING:
         generalized_gaussian,
         gibbs_draws,
         lazy_oco,
+        linucb,
         lipschitz,
         noisy_ftrl,
         noisy_max,
         objective_perturbation,
         oblivious_tracker,
         oco_published,
+        polyhedral_frank_wolfe,
         prefix_hedge,
         published,
         pure,
         rdp,
         regret_bounds,
         release,
+        sampled_gaussian,
+        selections,
         shift_detector,
         sum_release,
         tables,
@@ -49,16 +54,24 @@ if TYPE_CHECKING:
         zcdp,
     )
     from dpoco.accounting.above_threshold import AboveThresholdParameters
+    from dpoco.accounting.batch_baselines import (
+        LocalizedMirrorDescentParameters,
+        NoisyFrankWolfeParameters,
+        NoisySGDParameters,
+        PhasedSGDParameters,
+    )
     from dpoco.accounting.batch_share import BatchShareParameters
     from dpoco.accounting.continuous_multiplicative_weights import (
         ContinuousMultiplicativeWeightsParameters,
     )
     from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
     from dpoco.accounting.epoch_selector import EpochSelectorParameters
+    from dpoco.accounting.linucb import LinUCBParameters
     from dpoco.accounting.lipschitz import LipschitzParameters
     from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
     from dpoco.accounting.noisy_max import NoisyMaxParameters
     from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
+    from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
     from dpoco.accounting.prefix_hedge import PrefixHedgeParameters
     from dpoco.accounting.shift_detector import ShiftDetectorParameters
     from dpoco.accounting.sum_release import ContinualSumParameters
@@ -67,6 +80,7 @@ if TYPE_CHECKING:
 _MODULES = frozenset(
     {
         "above_threshold",
+        "batch_baselines",
         "batch_share",
         "blt",
         "bounded_range",
@@ -81,18 +95,22 @@ _MODULES = frozenset(
         "generalized_gaussian",
         "gibbs_draws",
         "lazy_oco",
+        "linucb",
         "lipschitz",
         "noisy_ftrl",
         "noisy_max",
         "objective_perturbation",
         "oblivious_tracker",
         "oco_published",
+        "polyhedral_frank_wolfe",
         "prefix_hedge",
         "published",
         "pure",
         "rdp",
         "regret_bounds",
         "release",
+        "sampled_gaussian",
+        "selections",
         "shift_detector",
         "sum_release",
         "tables",
@@ -108,10 +126,16 @@ _CLASSES = {
     "ContinuousMultiplicativeWeightsParameters": "continuous_multiplicative_weights",
     "CoupledRegularizedLeaderParameters": "coupled_regularized_leader",
     "EpochSelectorParameters": "epoch_selector",
+    "LinUCBParameters": "linucb",
     "LipschitzParameters": "lipschitz",
+    "LocalizedMirrorDescentParameters": "batch_baselines",
     "NoisyFTRLParameters": "noisy_ftrl",
+    "NoisyFrankWolfeParameters": "batch_baselines",
     "NoisyMaxParameters": "noisy_max",
+    "NoisySGDParameters": "batch_baselines",
     "ObliviousTrackerParameters": "oblivious_tracker",
+    "PhasedSGDParameters": "batch_baselines",
+    "PolyhedralFrankWolfeParameters": "polyhedral_frank_wolfe",
     "PrefixHedgeParameters": "prefix_hedge",
     "ShiftDetectorParameters": "shift_detector",
     "TreeFrankWolfeParameters": "tree_frank_wolfe",
@@ -126,14 +150,21 @@ __all__ = [
     "CoupledRegularizedLeaderParameters",
     "EpochSelectorParameters",
     "Guarantee",
+    "LinUCBParameters",
     "LipschitzParameters",
+    "LocalizedMirrorDescentParameters",
     "NoisyFTRLParameters",
+    "NoisyFrankWolfeParameters",
     "NoisyMaxParameters",
+    "NoisySGDParameters",
     "ObliviousTrackerParameters",
+    "PhasedSGDParameters",
+    "PolyhedralFrankWolfeParameters",
     "PrefixHedgeParameters",
     "ShiftDetectorParameters",
     "TreeFrankWolfeParameters",
     "above_threshold",
+    "batch_baselines",
     "batch_share",
     "blt",
     "bounded_range",
@@ -148,18 +179,22 @@ __all__ = [
     "generalized_gaussian",
     "gibbs_draws",
     "lazy_oco",
+    "linucb",
     "lipschitz",
     "noisy_ftrl",
     "noisy_max",
     "objective_perturbation",
     "oblivious_tracker",
     "oco_published",
+    "polyhedral_frank_wolfe",
     "prefix_hedge",
     "published",
     "pure",
     "rdp",
     "regret_bounds",
     "release",
+    "sampled_gaussian",
+    "selections",
     "shift_detector",
     "sum_release",
     "tables",
