@@ -94,8 +94,8 @@ def test_bad_files_and_logs(tmp_path):
         ({"arm": np.full(50, 0.5)}, {}, "integers from 0"),
         ({"arm": np.full(50, np.nan)}, {}, "integers from 0"),
         ({"arm": np.full(50, -1)}, {}, "integers from 0"),
-        ({"p": np.zeros(50)}, {}, r"\(0, 1\]"),
-        ({"p": np.full(50, 1.5)}, {}, r"\(0, 1\]"),
+        ({"p": np.zeros(50)}, {}, r"\[1e-100, 1]"),
+        ({"p": np.full(50, 1.5)}, {}, r"\[1e-100, 1]"),
         ({}, {"arms": 1}, "actions must be in"),
     ):
         with pytest.raises(ValueError, match=match):

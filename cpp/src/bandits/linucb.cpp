@@ -109,7 +109,8 @@ void LinUcb::factor(std::uint64_t arm) {
       for (std::size_t j = i + 1; j < d; ++j) row[j] = *from++ * kHalfRoot;
     }
     if (cholesky.compute(matrix_.data())) break;
-    shift *= 2.0;  // the sums are finite, so this ends
+    shift *= 2.0;  // ends soon: sums stay far below the largest double, see `read_own`
+    if (!std::isfinite(shift)) throw StateError("the released statistics cannot be solved");
   }
   solve(arm);
 }
@@ -200,7 +201,8 @@ void LinUcb::read_own(ArchiveReader& archive) {
   const std::uint64_t releases = releases_after(round());
   if (sum_.round() != releases) throw StateError("state holds an impossible round");
   const auto zero = [](double value) { return value == 0.0; };
-  const auto finite = [](double value) { return std::isfinite(value); };
+  // Bounds on contexts and rewards, at most 1e30, and on rounds keep all sums far below this.
+  const auto finite = [](double value) { return std::fabs(value) < 1e200; };
   const bool fresh = round() == releases * own_.batch;
   bool possible = std::all_of(released_.begin(), released_.end(), finite) &&
                   std::all_of(leaf_.begin(), leaf_.end(), finite) &&

@@ -39,6 +39,7 @@ from dpoco.accounting._experts.statement import stated_delta, statement_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.release import RELATIONS
+from dpoco.errors import CalibrationError
 
 __all__ = ["CALIBRATIONS", "LinUCBParameters", "calibrate", "guarantee", "sensitivity"]
 
@@ -150,15 +151,39 @@ def calibrate(
         best = tuned(plain, batch, budget, sum_method, regularization, reward_weight)
     else:
         # Doubled while statistics that are a batch old cost little, in the bound and at the start.
-        best = tuned(plain, 1, budget, sum_method, regularization, reward_weight)
-        for b in (1 << bit for bit in range(1, _LARGEST_BATCH_BITS + 1)):
-            following = tuned(plain, b, budget, sum_method, regularization, reward_weight)
-            stale = (b - 1) * following.context_bound**2 / following.regularization
-            if stale > _STALE or b * k > _START * rounds:
-                break
-            best = following
+        best = _doubled(plain, budget, sum_method, regularization, reward_weight)
     total, terms = regret_of(best.setting)
     return replace(best, regret_bound=total, regret_terms=terms)
+
+
+def _doubled(
+    plain: LinUCBParameters,
+    budget: Budget | None,
+    sum_method: str | None,
+    regularization: float | None,
+    reward_weight: float | None,
+) -> LinUCBParameters:
+    """Return the parameters of the largest batch by which little is lost; of the first that fits.
+
+    The tails of many releases may cost more than delta: then no small batch meets the budget.
+    """
+    best: LinUCBParameters | None = None
+    for b in (1 << bit for bit in range(_LARGEST_BATCH_BITS + 1)):
+        try:
+            following = tuned(plain, b, budget, sum_method, regularization, reward_weight)
+        except CalibrationError:
+            if b == 1 << _LARGEST_BATCH_BITS or 2 * b >= plain.horizon:
+                raise  # a batch as long as the horizon would learn nothing
+            continue
+        stale = (b - 1) * following.context_bound**2 / following.regularization
+        costly = stale > _STALE or b * plain.arms > _START * plain.horizon
+        if best is not None and costly:
+            break
+        best = following
+        if costly and b > 1:
+            break
+    assert best is not None
+    return best
 
 
 def guarantee(
@@ -201,7 +226,8 @@ def guarantee(
     details: dict[str, float | str | None] = {
         "regret bound holds for": (
             "rewards in their range that arrive in every round, with means <x, theta_a>, "
-            f"||theta_a|| <= {p.parameter_bound:g}, contexts that do not see the round's rewards"
+            f"||theta_a|| <= {p.parameter_bound:g}, deviations from them that are "
+            f"{p.reward_noise:g}-subgaussian, contexts that do not see the round's rewards"
         ),
         "neighbours": (
             "a user's record is replaced" if p.relation == "replace" else "a record is emptied"

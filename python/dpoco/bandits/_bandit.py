@@ -212,6 +212,9 @@ class BanditLearner(OnlineLearner):
     ) -> tuple[int, IntArray]:
         """Play a log: return the events read and the arms chosen in them (-1: not read)."""
         self._check_active()
+        if self._raises:
+            self._refuse_contexts(contexts)
+            self._refuse_rewards(rewards[:, None])
         chosen = np.full(actions.shape[0], -1, dtype=np.int64)
         with self._alone():
             read = self._engine.replay(contexts, actions, rewards, chosen)

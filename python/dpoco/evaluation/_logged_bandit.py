@@ -31,7 +31,7 @@ class LoggedBandit:
     rewards : ndarray of float64, shape (n,)
         Rewards of those arms; NaN where one never came.
     propensities : ndarray of float64, shape (n,), or None
-        Probabilities in (0, 1] with which the logging policy chose those arms.
+        Probabilities in [1e-100, 1] with which the logging policy chose those arms.
     arms : int
         Number of arms K.
     context_names : tuple of str
@@ -67,8 +67,8 @@ class LoggedBandit:
         }
         if self.propensities is not None:
             known = float_array("propensities", self.propensities, (n,))
-            if not np.all((known > 0.0) & (known <= 1.0)):
-                raise ValueError("propensities must be in (0, 1]")
+            if not np.all((known >= 1e-100) & (known <= 1.0)):
+                raise ValueError("propensities must be in [1e-100, 1]")
             values["propensities"] = known
         for name, value in values.items():
             object.__setattr__(self, name, value)

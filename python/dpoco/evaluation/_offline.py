@@ -161,9 +161,10 @@ def off_policy_value(
     spread = math.sqrt(float(np.sum((weights * (log.rewards - snips)) ** 2)))
     return OffPolicyEstimate(
         ips=float(terms.mean()),
-        ips_error=float(terms.std(ddof=1)) / math.sqrt(n),
+        ips_error=float(terms.std(ddof=1)) / math.sqrt(n) if total > 0.0 else math.nan,
         snips=snips,
-        snips_error=spread / total if total > 0.0 else math.nan,
+        # One event has no spread about its own mean.
+        snips_error=spread / total if np.count_nonzero(weights) > 1 else math.nan,
         effective_events=total**2 / float(np.sum(weights**2)) if total > 0.0 else 0.0,
         clipped=clipped,
     )

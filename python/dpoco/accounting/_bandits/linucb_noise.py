@@ -38,6 +38,8 @@ def sensitivity(
     relation : {"replace", "zero_out"}
         Whether the record is replaced or emptied.
     """
+    if not 1e-50 <= reward_weight * reward_bound / context_bound <= 1e50:
+        raise ValueError("reward_weight * reward_bound / context_bound must be in [1e-50, 1e50]")
     return quadratic_sensitivity(context_bound, reward_bound, reward_weight, relation)
 
 
