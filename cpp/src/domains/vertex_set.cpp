@@ -131,6 +131,9 @@ VertexSet::VertexSet(RowMatrix vertices) : Domain(vertices.cols()), vertices_(st
   }
   size_ = vertices_.cwiseAbs().maxCoeff();
   center_ = vertices_.colwise().mean().transpose();
+  // The mean of equal points may be a rounding away from them.
+  const bool one_point = (vertices_.rowwise() - vertices_.row(0)).cwiseAbs().maxCoeff() == 0.0;
+  if (one_point) center_ = vertices_.row(0).transpose();
 }
 
 void VertexSet::scores(const double* g, double* out) const noexcept {

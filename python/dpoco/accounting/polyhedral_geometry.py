@@ -89,6 +89,9 @@ def reach_of(view: L1Geometry, leaf: LeafBounds, batch: int, relation: str) -> R
         return sides * bound
 
     length = least(1.0, 2.0)
+    if view.diameter(1.0) > 0.0 and not 1e-140 <= length <= 1e140:
+        # A range that underflows would pass for that of a single point, where nothing is private.
+        raise ValueError("the domain's size times the loss's bounds must be in [1e-140, 1e140]")
     return Reach(length, min(length, least(2.0, math.inf)) if view.is_box else length)
 
 

@@ -33,6 +33,7 @@ from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian
 from dpoco.errors import CalibrationError
 
 __all__ = [
+    "ROUNDING_PER_STEP",
     "checked",
     "describe",
     "event",
@@ -51,12 +52,12 @@ LARGEST_STEPS = 10**10
 # Below this the loss of a step may exceed what exp can represent; secrecy hides nothing there.
 _LEAST_MULTIPLIER = 0.04
 # Powers of a transform carry a relative error of about one rounding per step.
-_ROUNDING_PER_STEP = 2.0**-49
+ROUNDING_PER_STEP = 2.0**-49
 _TRUNCATION = 1e-16
 _TAILS = 1e-18
 _CELLS_PER_DEVIATION = 8.0  # of one step's loss: inflates its variance by at most 0.4 %
 _CELLS_IN_ALL = 1000.0  # per deviation of the sum's loss, at least
-_MOST_CELLS = 2.0**23
+_MOST_CELLS = 2.0**20
 
 
 def sampled_gaussian_delta(epsilon: float, *, records: int, multiplier: float, steps: int) -> float:
@@ -84,7 +85,7 @@ def _delta(epsilon: float, n: int, factor: float, k: int) -> float:
     if n == 1 or epsilon == math.inf or factor < _LEAST_MULTIPLIER:
         return direct
     composed = float(_composed(n, factor, k).get_delta_for_epsilon(epsilon))
-    return min(direct, max(composed, 0.0) + k * _ROUNDING_PER_STEP)
+    return min(direct, max(composed, 0.0) + k * ROUNDING_PER_STEP)
 
 
 def sampled_gaussian_epsilon(delta: float, *, records: int, multiplier: float, steps: int) -> float:

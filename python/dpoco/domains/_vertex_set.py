@@ -40,7 +40,7 @@ class VertexSet(Domain):
     Notes
     -----
     Linear minimisation takes O(N d). Projection and membership use Wolfe's method ("Finding the
-    nearest point in a polytope", 1976): about d steps of O(N d + d^3), to about 1e-14 of the size
+    nearest point in a polytope", 1976): about d steps of O(N d + d^3), to about 1e-8 of the size
     of the set. The centre is the mean of the points.
 
     `diameter` goes through all pairs, O(N^2 d); beyond 3000 points it is an upper bound, by the

@@ -152,7 +152,7 @@ class PolyhedralFrankWolfe(RecordLearner):
         self._start = np.array(
             domain.center if start is None else float_array("start", start, (domain.dimension,))
         )
-        if not domain.contains(self._start):
+        if start is not None and not domain.contains(self._start):
             raise ValueError("start must lie in the domain")
         super()._set_up(arguments, parameters, seeded, claim)
         # Losses and bounds are those of the l_1 geometry, in which records are clipped.

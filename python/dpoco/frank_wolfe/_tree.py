@@ -167,7 +167,7 @@ class TreeFrankWolfe(RecordLearner):
         self._start = np.array(
             domain.center if start is None else float_array("start", start, (domain.dimension,))
         )
-        if not domain.contains(self._start):
+        if start is not None and not domain.contains(self._start):
             raise ValueError("start must lie in the domain")
         super()._set_up(arguments, parameters, seeded, claim)
 

@@ -31,6 +31,7 @@ from dpoco.accounting._batch.parameters import CALIBRATIONS, PhasedSGDParameters
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.truncation import charged_gaussian_delta, truncation_mass
+from dpoco.errors import CalibrationError
 
 WHAT = "the model of phased stochastic gradient descent"
 
@@ -84,6 +85,14 @@ def calibrate(
             require_published(charged_gaussian_delta(budget.epsilon, 0.5 * strength, mass), budget)
     lipschitz = found.derivative * found.feature_l2
     step = domain.diameter(2.0) / lipschitz * min(4.0 / math.sqrt(n), strength / math.sqrt(d))
+    if budget is not None:
+        # Iterates are averaged in double precision: steps must stand out of their rounding.
+        last = 2.0 * min(scale * step * 4.0 ** -len(sizes), _limit(found)) * lipschitz
+        if last < 2.0**-46 * sizes[-1] * float(domain.max_norm(2.0)):
+            raise CalibrationError(
+                "the last phase's steps vanish in the rounding of the iterates: fewer records, "
+                "a larger step_scale or a domain nearer to 0"
+            )
     return PhasedSGDParameters(
         records=n,
         phases=len(sizes),
