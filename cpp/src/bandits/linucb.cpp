@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "dpoco/core/compensated.hpp"
 #include "dpoco/core/errors.hpp"
 #include "dpoco/oco/quadratic_leader.hpp"
 #include "dpoco/simd/elementary.hpp"
@@ -19,18 +20,6 @@ constexpr double kSqrtTwo = 1.41421356237309504880;
 // Products of the clipped contexts round a few times more than the contexts themselves; this keeps
 // the exact norm of the statistics inside the declared one.
 constexpr double kShrink = 1.0 - 16.0 * std::numeric_limits<double>::epsilon();
-
-// sum += g, compensated by rest: the rounding of a batch must not depend on how many records it
-// has, or neighbouring streams would drift apart.
-void add_compensated(const double* g, std::size_t n, double* sum, double* rest) {
-  for (std::size_t i = 0; i < n; ++i) {
-    const double own = g[i] + rest[i];
-    const double after = sum[i] + own;
-    const double added = after - sum[i];
-    rest[i] = (sum[i] - (after - added)) + (own - added);
-    sum[i] = after;
-  }
-}
 
 }  // namespace
 
@@ -158,7 +147,9 @@ void LinUcb::learn(std::uint64_t arm, const double* context, double reward) {
   if (context != nullptr) {
     statistics(context, reward, row_.data());
     const std::size_t at = static_cast<std::size_t>(arm) * entries_;
-    add_compensated(row_.data(), entries_, leaf_.data() + at, rest_.data() + at);
+    for (std::size_t i = 0; i < entries_; ++i) {
+      add_compensated(row_[i], leaf_[at + i], rest_[at + i]);
+    }
   }
   if (releases_after(round() + 1) == sum_.round()) return;
   sum_.push(leaf_.data(), released_.data());

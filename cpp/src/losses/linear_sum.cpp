@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "dpoco/core/compensated.hpp"
 #include "dpoco/core/errors.hpp"
 #include "dpoco/losses/loss_sum.hpp"
 #include "dpoco/simd/kernels.hpp"
@@ -79,8 +80,10 @@ class LinearSum final : public LossSum {
   }
 
   void commit() override {
-    for (std::size_t i = 0; i < sum_.size(); ++i) add(staged_[i], sum_[i], rest_[i]);
-    add(staged_offset_, offset_, offset_rest_);
+    for (std::size_t i = 0; i < sum_.size(); ++i) {
+      add_compensated(staged_[i], sum_[i], rest_[i]);
+    }
+    add_compensated(staged_offset_, offset_, offset_rest_);
   }
 
   void write(Archive& archive) const override {
@@ -103,16 +106,6 @@ class LinearSum final : public LossSum {
   }
 
  private:
-  // sum += x, compensated: rest is what rounding has lost. Over many rounds plain rounding would
-  // drift apart in two streams that differ in one round only.
-  static void add(double x, double& sum, double& rest) {
-    const double y = x + rest;
-    const double total = sum + y;
-    const double added = total - sum;
-    rest = (sum - (total - added)) + (y - added);
-    sum = total;
-  }
-
   double dot(const std::vector<double>& a, const double* b) const {
     return simd::kernels().dot(a.data(), b, a.size());
   }

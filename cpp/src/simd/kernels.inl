@@ -3,6 +3,7 @@
 // an out-of-line copy built for a wide instruction set must not be shared with other files, so
 // only headers without out-of-line functions are included.
 
+#include "dpoco/core/compensated.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "variants.hpp"
 
@@ -196,17 +197,6 @@ DPOCO_INLINE double nearest_multiple(double x, double grid, double inverse) {
   const double scaled = x * inverse;
   const double rounded = (scaled + el::kRoundMagic) - el::kRoundMagic;
   return (__builtin_fabs(scaled) < 2251799813685248.0 ? rounded : scaled) * grid;
-}
-
-// sum <- sum + x, rest <- what rounding loses of it: exact (Knuth's two-sum). The sum stays within
-// one rounding of the true one, however many summands there are.
-template <class V>
-DPOCO_INLINE void add_compensated(V x, V& sum, V& rest) {
-  const V y = x + rest;
-  const V total = sum + y;
-  const V added = total - sum;
-  rest = (sum - (total - added)) + (y - added);
-  sum = total;
 }
 
 template <class Round>

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar, cast
@@ -10,18 +9,16 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from dpoco import _core, domains, losses
-from dpoco._record_learner import RecordLearner
-from dpoco._validation import float_array
 from dpoco.accounting import Budget
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
 from dpoco.accounting.polyhedral_frank_wolfe import L1Geometry, PolyhedralFrankWolfeParameters
-from dpoco.errors import NoiseDominatesWarning
+from dpoco.frank_wolfe._leaf_learner import LeafLearner
 from dpoco.random import Source
 
 __all__ = ["PolyhedralFrankWolfe", "PolyhedralFrankWolfeParameters"]
 
 
-class PolyhedralFrankWolfe(RecordLearner):
+class PolyhedralFrankWolfe(LeafLearner):
     """Private online Frank-Wolfe on a polytope: DP-POFW, corrected and in batches.
 
     The tool for many dimensions with bounded features: its error grows with the logarithm of the
@@ -137,26 +134,14 @@ class PolyhedralFrankWolfe(RecordLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(PolyhedralFrankWolfe, arguments)
-        if self.parameters.noise_dominates:
-            warnings.warn(
-                "noise dominates: at this budget and horizon no learning is expected "
-                f"(predicted error {self.parameters.predicted_error:.3g})",
-                NoiseDominatesWarning,
-                stacklevel=2,
-            )
+        self._warn_if_noise_dominates()
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
     ) -> None:
-        domain, start = arguments["domain"], arguments["start"]
-        self._start = np.array(
-            domain.center if start is None else float_array("start", start, (domain.dimension,))
-        )
-        if start is not None and not domain.contains(self._start):
-            raise ValueError("start must lie in the domain")
         super()._set_up(arguments, parameters, seeded, claim)
         # Losses and bounds are those of the l_1 geometry, in which records are clipped.
-        self._domain = cast(domains.Domain, L1Geometry(domain))
+        self._domain = cast(domains.Domain, L1Geometry(arguments["domain"]))
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.PolyhedralFrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
@@ -164,7 +149,7 @@ class PolyhedralFrankWolfe(RecordLearner):
         return _core.PolyhedralFrankWolfe(
             self._arguments["domain"]._engine,
             self._loss._glm_engine,
-            _clipper(self._domain.dimension, self._loss, parameters),
+            self._clipper(np.inf),
             {
                 "rounds": parameters.horizon,
                 "batch": parameters.batch,
@@ -184,18 +169,6 @@ class PolyhedralFrankWolfe(RecordLearner):
         domain: domains.Domain = self._arguments["domain"]
         return domain
 
-    def _saved_arguments(self) -> dict[str, Any]:
-        arguments = super()._saved_arguments()
-        if arguments["start"] is not None:
-            # As it was at construction: the caller's array may have changed.
-            arguments["start"] = self._start.tolist()
-        return arguments
-
-    @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
-        # A box has its dimension in its bounds, which are in the file already.
-        return int(header["arguments"]["domain"].get("dimension", 1))
-
     @property
     def parameters(self) -> PolyhedralFrankWolfeParameters:
         """Everything calibration fixed: selector, noise scales, batch, leaf bound."""
@@ -210,18 +183,3 @@ class PolyhedralFrankWolfe(RecordLearner):
             Counted from 0, below the horizon.
         """
         return accountant.user_rho(self.domain, self._loss, self._parameters, round)
-
-
-def _clipper(
-    dimension: int, loss: losses.Loss, parameters: PolyhedralFrankWolfeParameters
-) -> _core.RecordClipper:
-    """Bounds on what a record adds: features for GLM losses, the leaf itself for the others."""
-    bound: float
-    bound_l2: float | None
-    if isinstance(loss, losses.GlmLoss):
-        bound, bound_l2 = loss.feature_bound, loss._l2
-    elif isinstance(loss, losses.LinearLoss):
-        bound, bound_l2 = loss.gradient_bound, loss.gradient_bound_l2
-    else:
-        bound, bound_l2 = parameters.leaf_bound, parameters.leaf_bound_l2
-    return _core.RecordClipper(dimension, bound, np.inf, np.inf if bound_l2 is None else bound_l2)

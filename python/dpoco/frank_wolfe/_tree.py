@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
@@ -10,19 +9,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco import _core, domains, losses
-from dpoco._record_learner import RecordLearner
-from dpoco._validation import float_array
 from dpoco.accounting import Budget
 from dpoco.accounting import tree_frank_wolfe as accountant
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
-from dpoco.errors import NoiseDominatesWarning
+from dpoco.frank_wolfe._leaf_learner import LeafLearner
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
 
 __all__ = ["TreeFrankWolfe", "TreeFrankWolfeParameters"]
 
 
-class TreeFrankWolfe(RecordLearner):
+class TreeFrankWolfe(LeafLearner):
     """Private online Frank-Wolfe on a continual sum: DP-TOFW, corrected.
 
     Every round publishes a decision in `domain`; the whole sequence of decisions is
@@ -152,24 +149,7 @@ class TreeFrankWolfe(RecordLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(TreeFrankWolfe, arguments)
-        if self.parameters.noise_dominates:
-            warnings.warn(
-                "noise dominates: at this budget and horizon no learning is expected "
-                f"(predicted error {self.parameters.predicted_error:.3g})",
-                NoiseDominatesWarning,
-                stacklevel=2,
-            )
-
-    def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
-    ) -> None:
-        domain, start = arguments["domain"], arguments["start"]
-        self._start = np.array(
-            domain.center if start is None else float_array("start", start, (domain.dimension,))
-        )
-        if start is not None and not domain.contains(self._start):
-            raise ValueError("start must lie in the domain")
-        super()._set_up(arguments, parameters, seeded, claim)
+        self._warn_if_noise_dominates()
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.TreeFrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
@@ -177,7 +157,7 @@ class TreeFrankWolfe(RecordLearner):
         return _core.TreeFrankWolfe(
             self._domain._engine,
             self._loss._glm_engine,
-            _clipper(self._domain, self._loss, parameters),
+            self._clipper(self._domain.dual_exponent),
             {
                 "rounds": parameters.horizon,
                 "batch": parameters.batch,
@@ -196,36 +176,7 @@ class TreeFrankWolfe(RecordLearner):
             np.array(self._start),
         )
 
-    def _saved_arguments(self) -> dict[str, Any]:
-        arguments = super()._saved_arguments()
-        if arguments["start"] is not None:
-            # As it was at construction: the caller's array may have changed.
-            arguments["start"] = self._start.tolist()
-        return arguments
-
-    @classmethod
-    def _header_dimension(cls, header: dict[str, Any]) -> int:
-        # A box has its dimension in its bounds, which are in the file already.
-        return int(header["arguments"]["domain"].get("dimension", 1))
-
     @property
     def parameters(self) -> TreeFrankWolfeParameters:
         """Everything calibration fixed: noise scale, sum, leaf bound, steps."""
         return self._parameters
-
-
-def _clipper(
-    domain: domains.Domain, loss: losses.Loss, parameters: TreeFrankWolfeParameters
-) -> _core.RecordClipper:
-    """Bounds on what a record adds: features for GLM losses, the leaf itself for the others."""
-    bound: float
-    bound_l2: float | None
-    if isinstance(loss, losses.GlmLoss):
-        bound, bound_l2 = loss.feature_bound, loss._l2
-    elif isinstance(loss, losses.LinearLoss):
-        bound, bound_l2 = loss.gradient_bound, loss.gradient_bound_l2
-    else:
-        bound, bound_l2 = parameters.leaf_bound, parameters.leaf_bound_l2
-    return _core.RecordClipper(
-        domain.dimension, bound, domain.dual_exponent, np.inf if bound_l2 is None else bound_l2
-    )

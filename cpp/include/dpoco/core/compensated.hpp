@@ -1,0 +1,22 @@
+#pragma once
+
+#include "dpoco/simd/elementary.hpp"
+
+namespace dpoco {
+
+// sum <- sum + x, rest <- what rounding loses of it: exact (Knuth's two-sum). The sum stays within
+// one rounding of the true one, however many summands there are. Plain rounding would let two
+// streams that differ in one round drift apart: docs/privacy/continual_sum.md.
+//
+// V is double or a vector of doubles. Forced inline, since kernels of several instruction sets
+// include it.
+template <class V>
+DPOCO_INLINE void add_compensated(V x, V& sum, V& rest) {
+  const V y = x + rest;
+  const V total = sum + y;
+  const V added = total - sum;
+  rest = (sum - (total - added)) + (y - added);
+  sum = total;
+}
+
+}  // namespace dpoco

@@ -1,0 +1,67 @@
+"""What the online Frank-Wolfe learners share: a start, and bounds on what a record adds."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from dpoco import _core, losses
+from dpoco._record_learner import RecordLearner
+from dpoco._validation import float_array
+from dpoco.errors import NoiseDominatesWarning
+
+__all__ = ["LeafLearner"]
+
+
+class LeafLearner(RecordLearner):
+    """Base of the learners that move from a start towards vertices, by clipped gradient leaves."""
+
+    def _warn_if_noise_dominates(self) -> None:
+        """Warn the caller of the constructor."""
+        if self._parameters.noise_dominates:
+            warnings.warn(
+                "noise dominates: at this budget and horizon no learning is expected "
+                f"(predicted error {self._parameters.predicted_error:.3g})",
+                NoiseDominatesWarning,
+                stacklevel=3,
+            )
+
+    def _set_up(
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+    ) -> None:
+        domain, start = arguments["domain"], arguments["start"]
+        self._start = np.array(
+            domain.center if start is None else float_array("start", start, (domain.dimension,))
+        )
+        if start is not None and not domain.contains(self._start):
+            raise ValueError("start must lie in the domain")
+        super()._set_up(arguments, parameters, seeded, claim)
+
+    def _clipper(self, order: float) -> _core.RecordClipper:
+        """Return the bounds in l_order on features for GLM losses, else on the leaf itself."""
+        loss, parameters = self._loss, self._parameters
+        bound: float
+        bound_l2: float | None
+        if isinstance(loss, losses.GlmLoss):
+            bound, bound_l2 = loss.feature_bound, loss._l2
+        elif isinstance(loss, losses.LinearLoss):
+            bound, bound_l2 = loss.gradient_bound, loss.gradient_bound_l2
+        else:
+            bound, bound_l2 = parameters.leaf_bound, parameters.leaf_bound_l2
+        return _core.RecordClipper(
+            self._domain.dimension, bound, order, np.inf if bound_l2 is None else bound_l2
+        )
+
+    def _saved_arguments(self) -> dict[str, Any]:
+        arguments = super()._saved_arguments()
+        if arguments["start"] is not None:
+            # As it was at construction: the caller's array may have changed.
+            arguments["start"] = self._start.tolist()
+        return arguments
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        # A box has its dimension in its bounds, which are in the file already.
+        return int(header["arguments"]["domain"].get("dimension", 1))
