@@ -331,3 +331,8 @@ def test_states_are_bytes_and_never_quoted():
         assert np.array_equal(Source.from_bytes(moved).words(3), Source.seeded(1).words(3))
     with pytest.raises(TypeError, match="got str"):
         Source.from_bytes("dpocosrc")
+
+
+def test_budget_of_another_type_is_named():
+    with pytest.raises(TypeError, match=r"budget must be a dpoco\.Budget"):
+        make(budget=1.0)

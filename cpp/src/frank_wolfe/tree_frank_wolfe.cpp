@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <stdexcept>
 #include <utility>
 
 #include "dpoco/core/errors.hpp"
-#include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::frank_wolfe {
 
@@ -16,16 +14,15 @@ TreeFrankWolfe::TreeFrankWolfe(std::shared_ptr<const domains::Domain> domain, lo
                                losses::RecordClipper clipper, TreeFrankWolfeSettings settings,
                                mechanisms::ContinualSum sum, const double* start)
     : domain_(std::move(domain)),
-      loss_(loss),
-      clipper_(std::move(clipper)),
+      leaves_(loss, std::move(clipper), settings.leaf_scalar_bound),
       settings_(settings),
       sum_(std::move(sum)) {
   if (settings_.horizon < 1 || settings_.batch < 1) {
     throw std::invalid_argument("horizon and batch must be at least 1");
   }
   if (!(settings_.step_scale > 0.0)) throw std::invalid_argument("step_scale must be positive");
-  if (sum_.dimension() != domain_->dimension()) {
-    throw std::invalid_argument("the sum must have the domain's dimension");
+  if (sum_.dimension() != domain_->dimension() || leaves_.dimension() != domain_->dimension()) {
+    throw std::invalid_argument("the sum and the clipper must have the domain's dimension");
   }
   const auto d = static_cast<std::size_t>(domain_->dimension());
   theta_.assign(start, start + d);
@@ -57,42 +54,10 @@ double TreeFrankWolfe::weight() const noexcept {
   return settings_.weights == Weights::unbiased ? k : k + 1.0;
 }
 
-double TreeFrankWolfe::leaf_scalar(double margin, double previous_margin, double y) const {
-  const double w = weight();
-  const double scalar =
-      w * loss_.derivative(margin, y) - (w - 1.0) * loss_.derivative(previous_margin, y);
-  if (!std::isfinite(scalar)) return 0.0;
-  return std::clamp(scalar, -settings_.leaf_scalar_bound, settings_.leaf_scalar_bound);
-}
-
-double TreeFrankWolfe::add_leaf(const double* at, const double* previous, const double* features,
-                                double label, double* to) const {
-  const simd::Kernels& k = simd::kernels();
-  const auto d = static_cast<std::size_t>(dimension());
-  const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier(features);
-  if (multiplier == 0.0) return 0.0;  // features may be NaN, so they are not multiplied by zero
-  const double y = loss_.clip_label(label);
-  const double margin = multiplier * k.dot(at, features, d);
-  const double previous_margin = multiplier * k.dot(previous, features, d);
-  const double factor = leaf_scalar(margin, previous_margin, y) * multiplier;
-  // A subnormal factor is too coarse: rounding up could carry the leaf over its bound.
-  if (std::fabs(factor) >= std::numeric_limits<double>::min()) k.axpy(factor, features, d, to);
-  return loss_.value(margin, y);
-}
-
-// For f(theta) = <g, theta> the leaf w g - (w - 1) g is g itself.
-double TreeFrankWolfe::add_gradient(const double* gradient) {
-  const simd::Kernels& k = simd::kernels();
-  const double multiplier = clipper_.multiplier(gradient);
-  if (multiplier == 0.0) return 0.0;
-  k.axpy(multiplier, gradient, leaf_.size(), leaf_.data());
-  return multiplier * k.dot(theta_.data(), gradient, theta_.size());
-}
-
 void TreeFrankWolfe::leaf(const double* at, const double* previous, const double* features,
                           double label, double* out) const {
   std::fill(out, out + theta_.size(), 0.0);
-  add_leaf(at, previous, features, label, out);
+  leaves_.add(weight(), at, previous, features, label, out);
 }
 
 void TreeFrankWolfe::finish_round() {
@@ -132,14 +97,14 @@ void TreeFrankWolfe::require_turn(std::uint64_t decided) const {
 void TreeFrankWolfe::observe(std::uint64_t decided, const double* features, double label) {
   const auto entry = exclusive_.enter();
   require_turn(decided);
-  add_leaf(theta_.data(), previous_.data(), own_copy(features), label, leaf_.data());
+  leaves_.add(weight(), theta_.data(), previous_.data(), own_copy(features), label, leaf_.data());
   finish_round();
 }
 
 void TreeFrankWolfe::observe_gradient(std::uint64_t decided, const double* gradient) {
   const auto entry = exclusive_.enter();
   require_turn(decided);
-  add_gradient(own_copy(gradient));
+  leaves_.add_gradient(theta_.data(), own_copy(gradient), leaf_.data());
   finish_round();
 }
 
@@ -153,7 +118,13 @@ void TreeFrankWolfe::observe_gradients(std::uint64_t decided, const double* at_d
   for (std::size_t i = 0; i < row_.size(); ++i) {
     row_[i] = w * at_decision[i] - (w - 1.0) * at_previous[i];
   }
-  add_gradient(row_.data());
+  leaves_.add_gradient(theta_.data(), row_.data(), leaf_.data());
+  finish_round();
+}
+
+void TreeFrankWolfe::skip(std::uint64_t decided) {
+  const auto entry = exclusive_.enter();
+  require_turn(decided);
   finish_round();
 }
 
@@ -166,9 +137,9 @@ void TreeFrankWolfe::run(const Exclusive::Entry&, const double* features, const 
   for (std::uint64_t t = 0; t < rounds; ++t, features += d) {
     if (decisions != nullptr) std::copy(theta_.begin(), theta_.end(), decisions + t * d);
     const double* record = own_copy(features);
-    const double loss =
-        linear ? add_gradient(record)
-               : add_leaf(theta_.data(), previous_.data(), record, labels[t], leaf_.data());
+    const double loss = linear ? leaves_.add_gradient(theta_.data(), record, leaf_.data())
+                               : leaves_.add(weight(), theta_.data(), previous_.data(), record,
+                                             labels[t], leaf_.data());
     if (losses != nullptr) losses[t] = loss;
     finish_round();
     if (changed != nullptr) changed[t] = moved_ ? 1 : 0;

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from inspect import signature
+from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core
-from dpoco._state import Stateful
 from dpoco._validation import LARGEST_HORIZON, number, real_float
-from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting import Budget
 from dpoco.accounting import above_threshold as accountant
 from dpoco.accounting.above_threshold import AboveThresholdParameters
 from dpoco.errors import HorizonExceeded
-from dpoco.mechanisms._noisy_max import check_common
+from dpoco.mechanisms._mechanism import Mechanism
 from dpoco.random import Source
 
 __all__ = ["AboveThreshold", "AboveThresholdParameters"]
 
 
-class AboveThreshold(Stateful):
+class AboveThreshold(Mechanism):
     """AboveThreshold: alarms when a query exceeds its threshold; silence costs nothing.
 
     Parameters
@@ -67,6 +66,8 @@ class AboveThreshold(Stateful):
     """
 
     _parameters: AboveThresholdParameters
+    _accountant: ClassVar[ModuleType] = accountant
+    _parameters_class = AboveThresholdParameters
     _restated = ("horizon", "sensitivity", "spread", "alarms", "false_alarm")
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "budget": Budget.from_dict,
@@ -86,33 +87,11 @@ class AboveThreshold(Stateful):
         source: Source | None = None,
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        check_common(budget, source)
-        if parameters is None:
-            options = {name: arguments[name] for name in ("budget", *self._restated)}
-            parameters = accountant.calibrate(**options)
-        elif not isinstance(parameters, AboveThresholdParameters):
-            raise TypeError("parameters must be AboveThresholdParameters")
-        else:
-            self._check_restated(arguments, parameters, signature(AboveThreshold).parameters)
-            if budget is not None:
-                accountant.guarantee(parameters, budget=budget).require(budget)
-        origin = Source() if source is None else source
-        self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
+        self._begin(AboveThreshold, arguments)
 
-    def _set_up(
-        self,
-        arguments: dict[str, Any],
-        parameters: AboveThresholdParameters,
-        seeded: bool,
-        claim: dict[str, Any],
-    ) -> None:
-        self._arguments = arguments
-        self._parameters = parameters
-        self._is_seeded = seeded
-        self._guarantee = accountant.guarantee(
-            parameters, budget=arguments["budget"], seeded=seeded
-        )
-        self._engine = _core.AboveThreshold(
+    def _build_engine(self, claim: dict[str, Any]) -> _core.AboveThreshold:
+        parameters = self._parameters
+        return _core.AboveThreshold(
             {
                 "threshold_scale": parameters.threshold_noise_scale,
                 "query_scale": parameters.query_noise_scale,
@@ -131,16 +110,6 @@ class AboveThreshold(Stateful):
     def parameters(self) -> AboveThresholdParameters:
         """Scales of the noises, margin: everything calibration fixed."""
         return self._parameters
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of all answers up to the last alarm together."""
-        return self._guarantee
-
-    @property
-    def round(self) -> int:
-        """Queries tested so far."""
-        return int(self._engine.round)
 
     @property
     def horizon(self) -> int:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import signature
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._state import Stateful
 from dpoco._validation import (
     choice,
     exponent,
@@ -18,12 +17,13 @@ from dpoco._validation import (
     positive_float,
     positive_int,
 )
-from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting import Budget
 from dpoco.accounting import continual_sum as norms
 from dpoco.accounting import sum_release as accountant
 from dpoco.accounting.blt import blt_parameters
 from dpoco.accounting.sum_release import ContinualSumParameters
 from dpoco.errors import HorizonExceeded
+from dpoco.mechanisms._mechanism import Mechanism
 from dpoco.random import Source
 
 __all__ = ["ContinualSum", "ContinualSumParameters", "continual_sum_settings"]
@@ -59,7 +59,7 @@ def continual_sum_settings(
     return settings
 
 
-class ContinualSum(Stateful):
+class ContinualSum(Mechanism):
     """Running sums of a stream of vectors, all released under one guarantee.
 
     Parameters
@@ -110,6 +110,8 @@ class ContinualSum(Stateful):
     """
 
     _parameters: ContinualSumParameters
+    _accountant: ClassVar[ModuleType] = accountant
+    _parameters_class = ContinualSumParameters
     _restated = (
         "dimension",
         "horizon",
@@ -141,44 +143,21 @@ class ContinualSum(Stateful):
         source: Source | None = None,
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        if source is not None and not isinstance(source, Source):
-            raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
-        if parameters is None:
-            parameters = accountant.calibrate(
-                positive_int("dimension", dimension, maximum=2**40),
-                horizon=horizon,
-                budget=budget,
-                bound=positive_float("bound", bound),
-                norm=exponent("norm", norm),
-                method=choice("method", method, ("auto", *norms.METHODS)),
-                noise=noise,
-                norm_order=norm_order,
-                relation=relation,
-            )
-        elif not isinstance(parameters, ContinualSumParameters):
-            raise TypeError("parameters must be ContinualSumParameters")
-        else:
-            defaults = signature(ContinualSum).parameters
-            self._check_restated(arguments, parameters, defaults)
-            if budget is not None:
-                accountant.guarantee(parameters, budget=budget).require(budget)
-        origin = Source() if source is None else source
-        self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
+        self._begin(ContinualSum, arguments)
 
-    def _set_up(
-        self,
-        arguments: dict[str, Any],
-        parameters: ContinualSumParameters,
-        seeded: bool,
-        claim: dict[str, Any],
-    ) -> None:
-        self._arguments = arguments
-        self._parameters = parameters
-        self._is_seeded = seeded
-        self._guarantee = accountant.guarantee(
-            parameters, budget=arguments["budget"], seeded=seeded
-        )
-        self._engine = _core.ContinualSum(
+    def _calibrated(self, arguments: dict[str, Any]) -> ContinualSumParameters:
+        checked = {
+            "dimension": positive_int("dimension", arguments["dimension"], maximum=2**40),
+            "bound": positive_float("bound", arguments["bound"]),
+            "norm": exponent("norm", arguments["norm"]),
+            "method": choice("method", arguments["method"], ("auto", *norms.METHODS)),
+        }
+        parameters: ContinualSumParameters = super()._calibrated({**arguments, **checked})
+        return parameters
+
+    def _build_engine(self, claim: dict[str, Any]) -> _core.ContinualSum:
+        parameters = self._parameters
+        return _core.ContinualSum(
             continual_sum_settings(
                 dimension=parameters.dimension,
                 horizon=parameters.horizon,
@@ -200,16 +179,6 @@ class ContinualSum(Stateful):
     def parameters(self) -> ContinualSumParameters:
         """Method taken, noise scale, sensitivity: everything calibration fixed."""
         return self._parameters
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of all sums up to the horizon together."""
-        return self._guarantee
-
-    @property
-    def round(self) -> int:
-        """Vectors pushed so far."""
-        return int(self._engine.round)
 
     @property
     def horizon(self) -> int:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import signature
+from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core
-from dpoco._state import Stateful
 from dpoco._validation import float_array
-from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting import Budget
 from dpoco.accounting import noisy_max as accountant
 from dpoco.accounting.noisy_max import NoisyMaxParameters
 from dpoco.errors import HorizonExceeded
+from dpoco.mechanisms._mechanism import Mechanism
 from dpoco.random import Source
 
 __all__ = ["NoisyMax", "NoisyMaxParameters"]
 
 
-class NoisyMax(Stateful):
+class NoisyMax(Mechanism):
     """Report noisy max: the index of the best of many scores, and nothing else about them.
 
     Parameters
@@ -64,6 +64,8 @@ class NoisyMax(Stateful):
     """
 
     _parameters: NoisyMaxParameters
+    _accountant: ClassVar[ModuleType] = accountant
+    _parameters_class = NoisyMaxParameters
     _restated = ("candidates", "horizon", "sensitivity", "noise", "one_directional", "largest")
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "budget": Budget.from_dict,
@@ -84,33 +86,11 @@ class NoisyMax(Stateful):
         source: Source | None = None,
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        check_common(budget, source)
-        if parameters is None:
-            options = {name: arguments[name] for name in ("budget", *self._restated)}
-            parameters = accountant.calibrate(**options)
-        elif not isinstance(parameters, NoisyMaxParameters):
-            raise TypeError("parameters must be NoisyMaxParameters")
-        else:
-            self._check_restated(arguments, parameters, signature(NoisyMax).parameters)
-            if budget is not None:
-                accountant.guarantee(parameters, budget=budget).require(budget)
-        origin = Source() if source is None else source
-        self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
+        self._begin(NoisyMax, arguments)
 
-    def _set_up(
-        self,
-        arguments: dict[str, Any],
-        parameters: NoisyMaxParameters,
-        seeded: bool,
-        claim: dict[str, Any],
-    ) -> None:
-        self._arguments = arguments
-        self._parameters = parameters
-        self._is_seeded = seeded
-        self._guarantee = accountant.guarantee(
-            parameters, budget=arguments["budget"], seeded=seeded
-        )
-        self._engine = _core.NoisyMax(
+    def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyMax:
+        parameters = self._parameters
+        return _core.NoisyMax(
             {
                 "candidates": parameters.candidates,
                 "noise": accountant.law_of(parameters.noise),
@@ -129,16 +109,6 @@ class NoisyMax(Stateful):
     def parameters(self) -> NoisyMaxParameters:
         """Law and scale of the noise: everything calibration fixed."""
         return self._parameters
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of all selections up to the horizon together."""
-        return self._guarantee
-
-    @property
-    def round(self) -> int:
-        """Selections made so far."""
-        return int(self._engine.round)
 
     @property
     def horizon(self) -> int:
@@ -172,11 +142,3 @@ class NoisyMax(Stateful):
             f"NoisyMax(candidates={p.candidates}, horizon={p.horizon}, noise={p.noise!r}, "
             f"sensitivity={p.sensitivity!r})\n  {self._guarantee!r}"
         )
-
-
-def check_common(budget: Any, source: Any) -> None:
-    """Raise unless budget and source are of the classes of this library, or None."""
-    if budget is not None and not isinstance(budget, Budget):
-        raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
-    if source is not None and not isinstance(source, Source):
-        raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")

@@ -8,6 +8,7 @@
 #include "dpoco/core/exclusive.hpp"
 #include "dpoco/core/types.hpp"
 #include "dpoco/domains/domain.hpp"
+#include "dpoco/frank_wolfe/leaf_rule.hpp"
 #include "dpoco/losses/glm.hpp"
 #include "dpoco/losses/record.hpp"
 #include "dpoco/mechanisms/continual_sum.hpp"
@@ -60,6 +61,7 @@ class TreeFrankWolfe {
   void observe_gradient(std::uint64_t decided, const double* gradient);  // linear loss
   void observe_gradients(std::uint64_t decided, const double* at_decision,
                          const double* at_previous);
+  void skip(std::uint64_t decided);  // a round without a record: its leaf is exactly 0
 
   // Many rounds of generalised linear (labels given) or linear (labels null) losses; rows are
   // contiguous. decisions (rounds x d) and changed (rounds) may be null. losses are evaluated on
@@ -78,19 +80,13 @@ class TreeFrankWolfe {
 
  private:
   double weight() const noexcept;
-  double leaf_scalar(double margin, double previous_margin, double y) const;
-  // Adds the record's leaf at the given decisions to `to`; returns the loss at `at`.
-  double add_leaf(const double* at, const double* previous, const double* features, double label,
-                  double* to) const;
-  double add_gradient(const double* gradient);
   void require(std::uint64_t rounds) const;
   void require_turn(std::uint64_t decided) const;
   const double* own_copy(const double* record);
   void finish_round();
 
   std::shared_ptr<const domains::Domain> domain_;
-  losses::GlmLoss loss_;
-  losses::RecordClipper clipper_;
+  LeafRule leaves_;
   TreeFrankWolfeSettings settings_;
   mechanisms::ContinualSum sum_;
   SharedCount round_;          // rounds observed
