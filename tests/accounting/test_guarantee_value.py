@@ -97,6 +97,24 @@ def test_the_text_names_what_who_when_and_where():
     assert "No differential privacy" in str(seeded)
 
 
+def test_the_text_speaks_of_the_unit():
+    records = dataclasses.replace(BASE, unit="one record", horizon=1)
+    text = " ".join(str(records).split())
+    assert "round" not in text.split("Conditions:")[0]
+    assert "two data sets that differ in the contents of one record, replaced by any others" in text
+    assert "released once" in text
+    assert repr(records).endswith("replace one record, 1 release>")
+    several = dataclasses.replace(records, horizon=5, relation="zero_out")
+    assert "over at most 5 releases" in str(several)
+    assert "two data sets, one of which" in str(several)
+    user = dataclasses.replace(BASE, unit="one user's record", relation="joint")
+    assert "one user's record, seen by all other users" in str(user)
+    assert "1000 rounds" in str(user)
+    assert repr(dataclasses.replace(BASE, horizon=1)).endswith("1 round>")
+    assert repr(Guarantee.none(1, unit="one record")).startswith("<Guarantee: none, 1 release ")
+    assert "what is released may reveal" in str(Guarantee.none(1, unit="one record"))
+
+
 def test_seeded_noise_is_not_certified():
     parameters = sum_release.calibrate(2, horizon=9, budget=Budget(1.0, 1e-5))
     seeded = sum_release.guarantee(parameters, seeded=True)

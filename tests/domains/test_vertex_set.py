@@ -3,6 +3,8 @@
 import json
 import math
 import pickle
+from fractions import Fraction
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -163,3 +165,78 @@ def test_other_learners_take_it() -> None:
     rng = np.random.default_rng(0)
     trace = learner.run(rng.normal(size=(20, 4)), rng.normal(size=20))
     assert all(domain.contains(theta) for theta in trace.decisions)
+
+
+def exact_projection(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Nearest point of a hull, in rational numbers, by going through all its faces."""
+    points = [[Fraction(v) - Fraction(t) for v, t in zip(row, x, strict=True)] for row in rows]
+
+    def inner(a: list[Fraction], b: list[Fraction]) -> Fraction:
+        return sum((s * t for s, t in zip(a, b, strict=True)), Fraction(0))
+
+    d = len(x)
+    for size in range(1, d + 2):
+        for face in combinations(range(len(points)), size):
+            edges = [[a - b for a, b in zip(points[i], points[face[0]], strict=True)]
+                     for i in face[1:]]  # fmt: skip
+            system = [[inner(a, b) for b in edges] + [-inner(a, points[face[0]])] for a in edges]
+            weights = solve(system)
+            if weights is None:
+                continue
+            weights = [1 - sum(weights), *weights]
+            if min(weights) < 0:
+                continue
+            y = [sum(w * points[i][j] for w, i in zip(weights, face, strict=True))
+                 for j in range(d)]  # fmt: skip
+            if all(inner(p, y) >= inner(y, y) for p in points):
+                return np.array([float(y[j] + Fraction(x[j])) for j in range(d)])
+    raise AssertionError("a hull has a nearest point")
+
+
+def solve(system: list[list[Fraction]]) -> list[Fraction] | None:
+    rows = [list(row) for row in system]
+    n = len(rows)
+    for k in range(n):
+        at = next((i for i in range(k, n) if rows[i][k] != 0), None)
+        if at is None:
+            return None
+        rows[k], rows[at] = rows[at], rows[k]
+        rows[k] = [v / rows[k][k] for v in rows[k]]
+        for i in range(n):
+            if i != k:
+                rows[i] = [v - rows[i][k] * w for v, w in zip(rows[i], rows[k], strict=True)]
+    return [row[n] for row in rows]
+
+
+def test_columns_of_any_scale_are_projected_to_rounding() -> None:
+    rng = np.random.default_rng(8)
+    for trial in range(12):
+        scales = 10.0 ** rng.permutation([-6.0, 0.0, 6.0])
+        rows = rng.normal(size=(6, 3)) * scales
+        x = rng.normal(size=3) * scales * (0.5 if trial % 2 else 3.0)
+        exact = exact_projection(rows, x)
+        assert (np.abs(VertexSet(rows).project(x) - exact) <= 1e-12 * scales).all()
+
+
+@pytest.mark.parametrize(("n", "d"), [(20, 5), (8, 8), (40, 6), (6, 12), (200, 10)])
+def test_inner_points_are_kept_in_columns_of_any_scale(n: int, d: int) -> None:
+    rng = np.random.default_rng(n)
+    for _ in range(20):
+        scales = 10.0 ** rng.uniform(-6.0, 6.0, size=d)
+        rows = (rng.normal(size=(n, d)) + rng.normal(size=d)) * scales
+        domain = VertexSet(rows)
+        inner = rng.dirichlet(np.ones(n)) @ rows
+        assert (np.abs(domain.project(inner) - inner) <= 1e-12 * scales).all()
+        outer = domain.project(inner + rng.normal(size=d) * scales)
+        assert (np.abs(domain.project(outer) - outer) <= 1e-12 * scales).all()
+
+
+def test_a_box_of_any_scales_is_clipped_to() -> None:
+    rng = np.random.default_rng(9)
+    corners = np.array(list(product([-1.0, 1.0], repeat=5)))
+    scales = 10.0 ** np.array([-6.0, -3.0, 0.0, 3.0, 6.0])
+    domain = VertexSet(corners * scales)
+    for _ in range(40):
+        x = 2.0 * rng.normal(size=5) * scales
+        y = domain.project(x)
+        assert (np.abs(y - np.clip(x, -scales, scales)) <= 1e-12 * scales).all()

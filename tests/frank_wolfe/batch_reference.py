@@ -102,7 +102,12 @@ def phased_sgd(domain, loss, p, rows, labels, start, tape):
             s = slopes(loss, p, theta, rows[j : j + 1], labels[j : j + 1])[0]
             theta = domain.project(theta - eta * s * rows[j])
             total += theta
-        scale = p.noise_multiplier * 2 * p.derivative_bound * x2 * eta
+        slope, norm = p.derivative_bound * x2, domain.max_norm(2.0)
+        d = len(start)
+        units = 4 * d + 64 if domain.p in (2.0, np.inf) else max(4 * d**1.5 + 64, 4096)
+        rounding = 2 * size * units * 2.0**-52 * (norm + eta * slope)
+        scale = max(p.noise_multiplier * (2 * slope * eta + rounding), 2.0**-38 * norm)
+        scale *= p.noise_multiplier > 0
         theta = domain.project(tape.release(total / size, scale))
         first += size
     return theta

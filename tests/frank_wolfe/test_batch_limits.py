@@ -51,17 +51,65 @@ def test_points_of_different_scales_have_a_centre_to_start_from():
         PolyhedralFrankWolfe(VertexSet(rows), LinearLoss(1.0), horizon=20, budget=BUDGET)
 
 
-@pytest.mark.parametrize(("records", "delta"), [(1000, 1.5e-9), (3163, 1e-9)])
-def test_steps_are_no_more_than_delta_can_account_for(records, delta):
+@pytest.mark.parametrize(("records", "delta"), [(1000, 1.5e-9), (3163, 1e-9), (10**5, 1e-8)])
+def test_small_deltas_pay_for_all_steps(records, delta):
+    # Two roundings a step, K 2^-49, would be more than these deltas.
     budget = dpoco.Budget(1.0, delta)
-    learner = NoisySGD(LpBall(2), SquaredLoss(1.0, 1.0), records=records, budget=budget)
+    learner = NoisySGD(
+        LpBall(2), SquaredLoss(1.0, 1.0), records=records, budget=budget, steps=records**2
+    )
     p = learner.parameters
-    assert p.steps < min(records**2, 10**7)
-    lipschitz = p.derivative_bound
-    # Sampling still helps: far less noise than for steps that all see the same record.
-    assert p.noise_scale / (2.0 * lipschitz) < 0.2 * np.sqrt(p.steps)
-    with pytest.raises(dpoco.CalibrationError, match="steps"):
-        NoisySGD(LpBall(2), SquaredLoss(1.0, 1.0), records=records, budget=budget, steps=records**2)
+    assert p.steps * 2.0**-49 > delta
+    assert 0.999 < learner.guarantee.epsilon_at(delta) <= 1.0 + 1e-8
+    # The secrecy of the draws helps: noise for steps that all see the same record is n times it.
+    assert p.noise_scale / (2.0 * p.derivative_bound) < 10.0
+
+
+def test_a_million_records_in_phases():
+    learner = PhasedSGD(LpBall(3), LogisticLoss(1.0), records=10**6, budget=BUDGET,
+                        source=Source.seeded(2))  # fmt: skip
+    p = learner.parameters
+    assert p.phases == 19
+    phases = learner._settings()["phases"]
+    for size, step, scale in phases:
+        # Noise for what a record moves, and for what rounding parts two walks.
+        rounding = 2.0 * size * 76 * 2.0**-52
+        assert scale >= p.noise_multiplier * (2.0 * p.derivative_bound * step + rounding)
+        assert scale >= 2.0**-38
+    assert phases[0][2] < 1.01 * p.noise_multiplier * 2.0 * p.derivative_bound * phases[0][1]
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(10**6, 3)) / 3.0
+    labels = (rng.random(10**6) < 1.0 / (1.0 + np.exp(-rows @ [2.0, -1.0, 0.0]))) * 1.0
+    theta = learner.fit(rows, labels).theta
+    assert theta[0] > 0.3
+    assert theta[1] < -0.1
+
+
+def test_rounding_does_not_part_two_walks_by_more_than_is_accounted_for():
+    # Far from 0 iterates are coarse, and two walks differ by rounding alone, once they differ.
+    from dpoco.accounting._batch.phased_sgd import rounding
+
+    box = Box([1000.0] * 4, [1001.0] * 4)
+    loss = SquaredLoss(1.0, 2001.0)
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(4096, 4))
+    rows /= np.abs(rows).sum(axis=1, keepdims=True)
+    labels = rng.uniform(-1.0, 1.0, size=4096)
+    learner = PhasedSGD(box, loss, records=4096, budget=BUDGET, step_scale=1e-3)
+    lipschitz = learner.parameters.derivative_bound * np.sqrt(4.0)
+    averages = []
+    for change in (0.0, 1.0):
+        changed = rows.copy()
+        changed[5] += change * (0.1 - changed[5])
+        source = Source.seeded(1)
+        fresh = learner.clone(source=source)
+        fresh._settle(fresh._calibrated(4096, BUDGET))
+        engine = fresh._engine(changed, labels)
+        averages.append(engine.nonprivate_release(0, box.center, box.center))
+    gap = np.linalg.norm(averages[0] - averages[1])
+    size, step, _ = fresh._settings()["phases"][0]
+    assert 0.0 < gap <= 2.0 * lipschitz * step + rounding(box, lipschitz, size, step)
+    assert rounding(box, lipschitz, size, step) > 2000 * 2048 * 2.0**-52
 
 
 def test_steps_below_the_rounding_of_iterates_are_refused():

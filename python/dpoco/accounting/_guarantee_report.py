@@ -10,7 +10,7 @@ from dpoco.accounting import _profiles
 if TYPE_CHECKING:
     from dpoco.accounting.guarantee import Guarantee
 
-__all__ = ["RELATIONS", "one_line", "statement"]
+__all__ = ["RELATIONS", "neighbours", "one_line", "statement"]
 
 RELATIONS = {
     "replace": "two streams that differ in the data of one round, replaced by any other data",
@@ -19,17 +19,36 @@ RELATIONS = {
     "joint": "two streams that differ in one user's record, seen by all other users together",
 }
 
+# What the units other than a round call their data and count over the horizon.
+_OF_RECORDS = {
+    "replace": "two data sets that differ in the contents of one record, replaced by any others",
+    "zero_out": "two data sets, one of which has no contents in one record of the other",
+}
+
+
+def neighbours(guarantee: Guarantee) -> str:
+    """Return what cannot be told apart, in words of the guarantee's unit."""
+    if guarantee.unit == "one record" and guarantee.relation in _OF_RECORDS:
+        return _OF_RECORDS[guarantee.relation]
+    return RELATIONS[guarantee.relation]
+
+
+def _span(guarantee: Guarantee) -> str:
+    """Return "1000 rounds", or "1 release" of a data set of records."""
+    noun = "release" if guarantee.unit == "one record" else "round"
+    return f"{guarantee.horizon} {noun}" + ("" if guarantee.horizon == 1 else "s")
+
 
 def one_line(guarantee: Guarantee) -> str:
     """Return the guarantee in one line."""
     if not guarantee.private:
         noisy = guarantee.noise_scale > 0.0
         doubt = "beyond what is accounted for" if noisy else "without privacy"
-        return f"<Guarantee: none, {guarantee.horizon} rounds {doubt}>"
+        return f"<Guarantee: none, {_span(guarantee)} {doubt}>"
     doubt = "" if guarantee.certified else ", not certified"
     return (
         f"<Guarantee: epsilon={guarantee.epsilon:.6g}, delta={guarantee.delta:.6g}, "
-        f"{guarantee.relation} {guarantee.unit}, {guarantee.horizon} rounds{doubt}>"
+        f"{guarantee.relation} {guarantee.unit}, {_span(guarantee)}{doubt}>"
     )
 
 
@@ -44,10 +63,9 @@ def statement(guarantee: Guarantee) -> str:
     lines = [
         f"Differential privacy: epsilon = {guarantee.epsilon:.6g}, delta = {guarantee.delta:.6g}"
         + ("" if guarantee.certified else "  [NOT CERTIFIED, see conditions]"),
-        f"  Released:   {guarantee.mechanism}, over at most {guarantee.horizon} rounds, "
-        "taken together",
+        f"  Released:   {guarantee.mechanism}, {_extent(guarantee)}",
         f"  Protected:  {guarantee.unit}: no observer of the releases can tell apart",
-        f"              {RELATIONS[guarantee.relation]},",
+        f"              {neighbours(guarantee)},",
         "              beyond a factor e^epsilon in probability, up to delta",
     ]
     if native:
@@ -71,6 +89,12 @@ def statement(guarantee: Guarantee) -> str:
     lines += ["  Conditions:"] + [f"    - {text}" for text in guarantee.conditions]
     lines.append(f"  Proof:      {guarantee.reference}")
     return "\n".join(lines)
+
+
+def _extent(guarantee: Guarantee) -> str:
+    if guarantee.unit == "one record" and guarantee.horizon == 1:
+        return "released once"
+    return f"over at most {_span(guarantee)}, taken together"
 
 
 def _utility(guarantee: Guarantee) -> list[str]:

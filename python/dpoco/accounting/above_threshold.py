@@ -238,7 +238,7 @@ def guarantee(
     what = f"the answers of AboveThreshold up to its alarm number {p.alarms}"
     horizon = LARGEST_HORIZON if p.horizon is None else p.horizon
     if not p.private:
-        return Guarantee.none(horizon, what)
+        return Guarantee.none(horizon, what, unit="one record")
     result = statement_of(
         mechanism=what,
         horizon=horizon,

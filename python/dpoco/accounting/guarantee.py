@@ -48,9 +48,10 @@ class Guarantee:
     relation : {"replace", "zero_out", "local", "joint"}
         Which streams are indistinguishable.
     unit : str
-        What one change of the data is: "one round".
+        What one change of the data is: "one round" of a stream, "one record" of a data set, "one
+        user's record". The report speaks of it.
     horizon : int
-        Rounds covered.
+        Rounds covered; for records, releases.
     mechanism : str
         What is released, in words.
     sensitivity : float or None
@@ -138,13 +139,16 @@ class Guarantee:
             object.__setattr__(self, "claimed", tuple(self.claimed))
 
     @classmethod
-    def none(cls, horizon: int, mechanism: str = "a learner without noise") -> Guarantee:
+    def none(
+        cls, horizon: int, mechanism: str = "a learner without noise", *, unit: str = "one round"
+    ) -> Guarantee:
         """Return the statement that nothing is promised."""
+        released = "the decisions" if unit == "one round" else "what is released"
         return cls(
             epsilon=math.inf,
             delta=1.0,
             relation="replace",
-            unit="one round",
+            unit=unit,
             horizon=horizon,
             mechanism=mechanism,
             sensitivity=None,
@@ -159,7 +163,7 @@ class Guarantee:
             claimed=None,
             paper_epsilon=None,
             reference="",
-            conditions=("no noise is added: the decisions may reveal the data",),
+            conditions=(f"no noise is added: {released} may reveal the data",),
         )
 
     @property

@@ -243,7 +243,7 @@ def guarantee(
     )
     trivial = p.candidates == 1
     if not p.private and not trivial:
-        return Guarantee.none(p.horizon, what)
+        return Guarantee.none(p.horizon, what, unit="one record")
     each = 0.0 if trivial else selection_epsilon(p.scale, p.score_range)
     delta = stated_delta(budget, p.horizon)
     gumbel = law_of(p.noise) == "gumbel" and not trivial

@@ -14,8 +14,10 @@ to the right of 0, adding to the left, and both count in every step. They are sq
 
 Proof: ``docs/privacy/batch_baselines.md``. Sources: Balle, Barthe and Gaboardi, "Privacy
 amplification by subsampling" (2018); Zhu, Dong and Wang, "Optimal accounting of differential
-privacy via characteristic function" (2022). Composition: connect-the-dots discretisation, and the
-fast Fourier transforms of ``dp_accounting``, whose rounding is charged to delta.
+privacy via characteristic function" (2022); Mironov, "Renyi differential privacy" (2017).
+Numerics: the least of a Fourier sum (`_batch.sampled_composition`), Renyi divergences
+(`_batch.sampled_step`), fast Fourier transforms for few steps (`_batch.sampled_transform`) and the
+composition without secrecy. Each is an upper bound, its rounding included.
 """
 
 from __future__ import annotations
@@ -26,14 +28,23 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from dpoco._validation import positive_float, positive_int, real_float
+from dpoco._validation import float_array, positive_float, positive_int, real_float
+from dpoco.accounting._batch.sampled_composition import composed_delta
+from dpoco.accounting._batch.sampled_step import LARGEST_MU, sampled_step, step_divergences
+from dpoco.accounting._batch.sampled_transform import (
+    FEW_STEPS,
+    MOST_TRANSFORMED,
+    ROUNDING_PER_STEP,
+    transformed_delta,
+)
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
+from dpoco.accounting.rdp import DEFAULT_ORDERS, rdp_delta, rdp_epsilon
 from dpoco.errors import CalibrationError
 
 __all__ = [
-    "ROUNDING_PER_STEP",
+    "LARGEST_STEPS",
     "checked",
     "describe",
     "event",
@@ -44,20 +55,16 @@ __all__ = [
     "sampled_gaussian_epsilon",
     "sampled_gaussian_multiplier",
     "sampled_gaussian_profile",
+    "sampled_gaussian_rdp",
 ]
 
 FloatArray = NDArray[np.float64]
 
-LARGEST_STEPS = 10**10
+LARGEST_STEPS = 10**13
 # Below this the loss of a step may exceed what exp can represent; secrecy hides nothing there.
 _LEAST_MULTIPLIER = 0.04
-# Powers of a transform carry a relative error of about one rounding per step.
-ROUNDING_PER_STEP = 2.0**-49
-_TRUNCATION = 1e-16
-_TAILS = 1e-18
-_CELLS_PER_DEVIATION = 8.0  # of one step's loss: inflates its variance by at most 0.4 %
-_CELLS_IN_ALL = 1000.0  # per deviation of the sum's loss, at least
-_MOST_CELLS = 2.0**20
+# What is unknown of a Fourier sum may be this share of it before others are asked.
+_UNKNOWN = 2e-3
 
 
 def sampled_gaussian_delta(epsilon: float, *, records: int, multiplier: float, steps: int) -> float:
@@ -72,7 +79,7 @@ def sampled_gaussian_delta(epsilon: float, *, records: int, multiplier: float, s
     multiplier : float
         Noise standard deviation over the largest distance of two vectors (2 L), positive.
     steps : int
-        K, at most 1e10.
+        K, at most 1e13.
     """
     if not epsilon >= 0.0:
         raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
@@ -81,11 +88,21 @@ def sampled_gaussian_delta(epsilon: float, *, records: int, multiplier: float, s
 
 @lru_cache(maxsize=4096)
 def _delta(epsilon: float, n: int, factor: float, k: int) -> float:
-    direct = gaussian_delta(epsilon, math.sqrt(k) / factor)
-    if n == 1 or epsilon == math.inf or factor < _LEAST_MULTIPLIER:
-        return direct
-    composed = float(_composed(n, factor, k).get_delta_for_epsilon(epsilon))
-    return min(direct, max(composed, 0.0) + k * ROUNDING_PER_STEP)
+    """Return the least of the bounds that hold."""
+    best = gaussian_delta(epsilon, math.sqrt(k) / factor)
+    if n == 1 or epsilon == math.inf or factor < _LEAST_MULTIPLIER or best == 0.0:
+        return best
+    mu, rounding, unknown = 1.0 / factor, k * ROUNDING_PER_STEP, math.inf
+    best = min(best, rdp_delta(DEFAULT_ORDERS, k * step_divergences(n, mu), epsilon))
+    # Transforms first where they are quick; a sum where their rounding, or its own, would show.
+    if k <= FEW_STEPS:
+        best = min(best, transformed_delta(epsilon, n, factor, k))
+    if mu <= LARGEST_MU and (k > FEW_STEPS or rounding > _UNKNOWN * best):
+        bound, unknown = composed_delta(epsilon, sampled_step(n, mu, k), k)
+        best = min(best, bound)
+    if FEW_STEPS < k <= MOST_TRANSFORMED and unknown > max(_UNKNOWN * best, rounding):
+        best = min(best, transformed_delta(epsilon, n, factor, k))
+    return best
 
 
 def sampled_gaussian_epsilon(delta: float, *, records: int, multiplier: float, steps: int) -> float:
@@ -105,22 +122,24 @@ def sampled_gaussian_epsilon(delta: float, *, records: int, multiplier: float, s
 
 @lru_cache(maxsize=256)
 def _epsilon(delta: float, n: int, factor: float, k: int) -> float:
-    high = gaussian_epsilon(math.sqrt(k) / factor, delta)
-    if not math.isfinite(high):
-        high = 1e9
+    from scipy.optimize import brentq
 
-    def holds(epsilon: float) -> bool:
-        return _delta(epsilon, n, factor, k) <= delta
+    high = min(1e9, gaussian_epsilon(math.sqrt(k) / factor, delta))
+    divergences = k * step_divergences(n, 1.0 / factor)
+    high = min(high, rdp_epsilon(DEFAULT_ORDERS, divergences, delta) * (1.0 + 1e-9))
 
-    if holds(0.0):
+    def excess(epsilon: float) -> float:
+        return math.log(max(_delta(epsilon, n, factor, k), 1e-300) / delta)
+
+    if excess(0.0) <= 0.0:
         return 0.0
-    if not holds(high):
+    if excess(high) > 0.0:
         return math.inf
-    low = 0.0
-    while high - low > 1e-9 * max(1.0, high):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    step = 1e-9 * max(1.0, high)
+    root = float(brentq(excess, 0.0, high, xtol=0.25 * step))
+    while excess(root) > 0.0:
+        root, step = min(root + 0.25 * step, high), 2.0 * step
+    return root
 
 
 def sampled_gaussian_multiplier(epsilon: float, delta: float, *, records: int, steps: int) -> float:
@@ -179,6 +198,28 @@ def _least_multiplier(epsilon: float, delta: float, n: int, k: int) -> float:
         if root == high:
             break
     return min(math.exp(root), least)
+
+
+def sampled_gaussian_rdp(orders: ArrayLike, *, records: int, multiplier: float) -> FloatArray:
+    """Return bounds on the Renyi divergences of one step, replacing a record either way.
+
+    Parameters
+    ----------
+    orders : array_like of shape (k,)
+        Above 1, integer or not.
+    records, multiplier
+        As for `sampled_gaussian_delta`.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        Tight to a fraction of a percent where secrecy helps; they add up over the steps.
+    """
+    a = float_array("orders", orders, (None,))
+    if not bool(np.all((a > 1.0) & np.isfinite(a))):
+        raise ValueError("orders must be finite and above 1")
+    n, factor, _ = _arguments(records, multiplier, 1)
+    return step_divergences(n, 1.0 / factor, tuple(a))
 
 
 def sampled_gaussian_profile(records: int, multiplier: float, steps: int) -> dict[str, Any]:
@@ -240,58 +281,3 @@ def _arguments(records: Any, multiplier: Any, steps: Any) -> tuple[int, float, i
         real_float("multiplier", factor),
         positive_int("steps", steps, maximum=LARGEST_STEPS),
     )
-
-
-def step_delta(epsilons: FloatArray, rate: float, mu: float) -> FloatArray:
-    """Return the profile of one step at all `epsilons` >= 0."""
-    from scipy.special import log_ndtr, ndtr
-
-    # The Gaussian curve's own epsilon, log(1 + (e^epsilon - 1) / rate), without overflow.
-    near = np.log1p(np.expm1(np.minimum(epsilons, 1.0)) / rate)
-    far = epsilons - math.log(rate) + np.log1p((rate - 1.0) * np.exp(-np.maximum(epsilons, 1.0)))
-    inner = np.where(epsilons <= 1.0, near, far)
-    above = ndtr(0.5 * mu - inner / mu) - np.exp(inner + log_ndtr(-0.5 * mu - inner / mu))
-    result: FloatArray = rate * np.maximum(above, 0.0)
-    return result
-
-
-def step_masses(width: float, half: int, rate: float, mu: float) -> tuple[FloatArray, float]:
-    """Return the masses at losses -half, ..., half times `width`, and the one at infinity.
-
-    Connect-the-dots (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, 2022): the distribution whose
-    profile is the step's at the grid and above it in between. It is symmetric, mass(-l) = e^-l
-    mass(l), so only the right side is taken from differences of the profile: those of the left
-    would round to a mass that a million steps can see.
-    """
-    losses = np.arange(1, half + 1) * width
-    deltas = step_delta(np.concatenate([[0.0], losses]), rate, mu)
-    deltas = np.maximum.accumulate(deltas[::-1])[::-1]
-    drops = -np.diff(deltas)
-    right = drops / -math.expm1(-width)
-    right[:-1] -= drops[1:] / math.expm1(width)
-    right = np.maximum(right, 0.0)
-    left = np.exp(-losses) * right
-    middle = max(0.0, 1.0 - float(np.sum(right + left)) - float(deltas[-1]))
-    return np.concatenate([left[::-1], [middle], right]), float(deltas[-1])
-
-
-@lru_cache(maxsize=8)
-def _composed(records: int, multiplier: float, steps: int) -> Any:
-    """Return the privacy loss distribution of all steps, as ``dp_accounting`` has it."""
-    from dp_accounting.pld import pld_pmf
-
-    rate, mu = 1.0 / records, 1.0 / multiplier
-    # Beyond this loss a step has less mass than the tails may have in all.
-    reach = 0.5 * mu * mu + mu * math.sqrt(2.0 * max(1.0, math.log(rate * steps / _TAILS)))
-    largest = float(np.logaddexp(math.log1p(-rate), math.log(rate) + reach))
-    deviation = min(largest, rate * math.sqrt(math.expm1(min(mu * mu, 600.0))))
-    total = deviation * math.sqrt(steps)
-    width = min(deviation / _CELLS_PER_DEVIATION, total / _CELLS_IN_ALL)
-    # Wider cells are a worse bound, not a wrong one.
-    width = max(width, (total * total + 16.0 * total) / _MOST_CELLS, 4.0 * largest / _MOST_CELLS)
-    # A long grid keeps the package's search for the truncated range near the optimum.
-    half = math.ceil(max(largest, total / 8.0) / width) + 1
-    masses, beyond = step_masses(width, half, rate, mu)
-    step = pld_pmf.DensePLDPmf(width, -half, masses, beyond, True)
-    with np.errstate(all="ignore"):  # the package's search tries orders that overflow
-        return step.self_compose(steps, tail_mass_truncation=_TRUNCATION)

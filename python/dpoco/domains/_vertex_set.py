@@ -40,8 +40,9 @@ class VertexSet(Domain):
     Notes
     -----
     Linear minimisation takes O(N d). Projection and membership use Wolfe's method ("Finding the
-    nearest point in a polytope", 1976): about d steps of O(N d + d^3), to about 1e-8 of the size
-    of the set. The centre is the mean of the points.
+    nearest point in a polytope", 1976): about d steps of O(N d + d^3), the last of them in
+    double-double arithmetic, to about 1e-12 of the size of each column, whose scales may be a
+    factor of 1e12 apart. The centre is the mean of the points.
 
     `diameter` goes through all pairs, O(N^2 d); beyond 3000 points it is an upper bound, by the
     distances from the centre and the bounding box.

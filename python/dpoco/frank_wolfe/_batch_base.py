@@ -51,8 +51,37 @@ class BatchLearner(ABC):
     _theta: FloatArray | None = None
     _fitted: bool = False
 
-    def _begin(self, constructed: type, arguments: dict[str, Any]) -> None:
-        """Check a constructor's arguments, and calibrate if the number of records is known."""
+    def _begin(self, constructed: type, given: dict[str, Any]) -> None:
+        """Take a constructor's arguments, and calibrate if the number of records is known.
+
+        Parameters
+        ----------
+        constructed : type
+            The class whose constructor it is: its defaults are what "not given" means.
+        given : dict
+            The constructor's ``locals()``.
+        """
+        arguments = {name: given[name] for name in signature(constructed).parameters}
+        self._check(arguments)
+        self._arguments = arguments
+        parameters, records, budget = (arguments[k] for k in ("parameters", "records", "budget"))
+        if parameters is not None:
+            if not isinstance(parameters, self._parameters_class):
+                raise TypeError(f"parameters must be {self._parameters_class.__name__}")
+            restated = [name for name in ("records", "calibration", "steps") if name in arguments]
+            defaults = signature(constructed).parameters
+            refuse_contradictions(arguments, parameters, restated, defaults)
+            self._settle(parameters)
+            return
+        if budget is not None:
+            budget.require_delta()
+        # Bad options are refused now, even if the number of records is not yet known.
+        self._calibrated(1000, None)
+        if records is not None:
+            self._settle(self._calibrated(positive_int("records", records), budget))
+
+    def _check(self, arguments: dict[str, Any]) -> None:
+        """Check the arguments that all batch learners take, and keep the problem."""
         domain, loss, budget = (arguments[name] for name in ("domain", "loss", "budget"))
         if not isinstance(domain, domains.Domain):
             raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
@@ -75,24 +104,8 @@ class BatchLearner(ABC):
             raise ValueError("start must lie in the domain")
         self._domain: domains.Domain = domain
         self._loss: losses.GlmLoss = loss
-        self._arguments = arguments
         self._source: Source | None = source
         self._is_seeded = source is not None and source.is_seeded
-        parameters, records = arguments["parameters"], arguments["records"]
-        if parameters is not None:
-            if not isinstance(parameters, self._parameters_class):
-                raise TypeError(f"parameters must be {self._parameters_class.__name__}")
-            restated = [name for name in ("records", "calibration", "steps") if name in arguments]
-            defaults = signature(constructed).parameters
-            refuse_contradictions(arguments, parameters, restated, defaults)
-            self._settle(parameters)
-        else:
-            if budget is not None:
-                budget.require_delta()
-            # Bad options are refused now, even if the number of records is not yet known.
-            self._calibrated(1000, None)
-            if records is not None:
-                self._settle(self._calibrated(positive_int("records", records), budget))
 
     def _calibrated(self, records: int, budget: Budget | None) -> Any:
         options = {name: self._arguments[name] for name in self._options}

@@ -97,8 +97,7 @@ class NoisySGD(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(NoisySGD, arguments)
+        self._begin(NoisySGD, locals())
 
     def _settings(self) -> dict[str, Any]:
         p: NoisySGDParameters = self._parameters
@@ -187,8 +186,7 @@ class PhasedSGD(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(PhasedSGD, arguments)
+        self._begin(PhasedSGD, locals())
 
     def _settings(self) -> dict[str, Any]:
         return {"phases": phased_sgd.phases_of(self._domain, self._loss, self._parameters)}

@@ -97,8 +97,7 @@ class NoisyFrankWolfe(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(NoisyFrankWolfe, arguments)
+        self._begin(NoisyFrankWolfe, locals())
 
     def _settings(self) -> dict[str, Any]:
         p: NoisyFrankWolfeParameters = self._parameters

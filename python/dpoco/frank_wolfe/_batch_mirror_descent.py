@@ -97,8 +97,7 @@ class LocalizedMirrorDescent(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(LocalizedMirrorDescent, arguments)
+        self._begin(LocalizedMirrorDescent, locals())
 
     def _settings(self) -> dict[str, Any]:
         ball = self._domain

@@ -5,7 +5,8 @@
 namespace dpoco::domains {
 
 // The convex hull of finitely many points, the rows of a matrix. Points inside the hull are allowed
-// and harmless. A linear minimisation is one pass over the rows, a projection is Wolfe's method.
+// and harmless. A linear minimisation is one pass over the rows, a projection is Wolfe's method,
+// finished in double-double arithmetic.
 class VertexSet final : public Domain {
  public:
   // Throws std::invalid_argument unless there is a row and every entry is finite.

@@ -106,7 +106,7 @@ def guarantee(
     check_ball(domain)
     found = batch_bounds(domain, loss)
     if not p.private:
-        return Guarantee.none(1, WHAT)
+        return Guarantee.none(1, WHAT, unit="one record")
     delta = stated_at(budget, p.records)
     reach = 2.0 * p.derivative_bound * found.feature_l2 / phase_sizes(p.records, p.phases)[0]
     return batch_guarantee(

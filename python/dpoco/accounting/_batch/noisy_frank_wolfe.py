@@ -106,7 +106,7 @@ def guarantee(
     p = parameters
     found = batch_bounds(domain, loss)
     if not p.private:
-        return Guarantee.none(1, WHAT)
+        return Guarantee.none(1, WHAT, unit="one record")
     delta = stated_at(budget, p.records)
     movements = _movements(
         found, p.derivative_bound, p.difference_bound, p.first_batch, max(p.batch, 1)

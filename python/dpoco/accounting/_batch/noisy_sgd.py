@@ -27,25 +27,20 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.sampled_gaussian import (
     LARGEST_STEPS,
-    ROUNDING_PER_STEP,
     sampled_gaussian_delta,
     sampled_gaussian_multiplier,
     sampled_gaussian_profile,
 )
 from dpoco.accounting.truncation import charged_delta, reserve, truncation_mass
-from dpoco.errors import CalibrationError
 
 WHAT = "the model of noisy stochastic gradient descent"
 # More steps than these no longer change the error much.
 _MOST_STEPS = 10**7
 
 
-def default_steps(records: int, budget: Budget | None = None) -> int:
-    """Return n^2 as published, at most 10^7 or ten passes, and what delta pays the rounding of."""
-    steps = min(records * records, max(_MOST_STEPS, 10 * records))
-    if budget is not None:
-        steps = min(steps, max(1, int(0.1 * budget.delta / ROUNDING_PER_STEP)))
-    return steps
+def default_steps(records: int) -> int:
+    """Return n^2 as published, at most 10^7 or ten passes."""
+    return min(records * records, max(_MOST_STEPS, 10 * records))
 
 
 def calibrate(
@@ -85,7 +80,7 @@ def calibrate(
     scale = positive_float("step_scale", step_scale)
     budget = checked_budget(budget)
     if steps is None:
-        steps = n * n if calibration == "paper" else default_steps(n, budget)
+        steps = n * n if calibration == "paper" else default_steps(n)
     k = positive_int("steps", steps, maximum=LARGEST_STEPS)
     found = batch_bounds(domain, loss)
     lipschitz = found.derivative * found.feature_l2
@@ -94,12 +89,6 @@ def calibrate(
     if budget is not None:
         variates = float(k) * d
         if calibration == "tight":
-            if n > 1 and k * ROUNDING_PER_STEP > 0.5 * budget.delta:
-                most = int(0.5 * budget.delta / ROUNDING_PER_STEP)
-                raise CalibrationError(
-                    f"the rounding of composing {k} steps costs more than half of delta; "
-                    f"at most {most} steps can be accounted for"
-                )
             rest = reserve(budget, variates)
             sigma = (
                 2.0
@@ -147,7 +136,7 @@ def guarantee(
     p = parameters
     found = batch_bounds(domain, loss)
     if not p.private:
-        return Guarantee.none(1, WHAT)
+        return Guarantee.none(1, WHAT, unit="one record")
     delta = stated_at(budget, p.records)
     lipschitz = p.derivative_bound * found.feature_l2
     multiplier = p.noise_scale / (2.0 * lipschitz)

@@ -2,8 +2,8 @@
 
 Claim: every record lies in one phase. Gradient steps of size eta <= 2 / smoothness on a convex
 loss, followed by Euclidean projection, do not expand, so replacing a record moves the phase's
-average iterate by at most 2 eta L. Noise of standard deviation z 2 eta L on it makes the model
-1/z-GDP.
+average iterate by at most 2 eta L, and by what `rounding` bounds. Noise of z times as much standard
+deviation makes the model 1/z-GDP.
 
 Proof: ``docs/privacy/batch_baselines.md``. Source: Feldman, Koren and Talwar, "Private stochastic
 convex optimization: optimal rates in linear time" (2020).
@@ -31,6 +31,7 @@ from dpoco.accounting._batch.parameters import CALIBRATIONS, PhasedSGDParameters
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.truncation import charged_gaussian_delta, truncation_mass
+from dpoco.domains import Box, LpBall
 from dpoco.errors import CalibrationError
 
 WHAT = "the model of phased stochastic gradient descent"
@@ -86,11 +87,10 @@ def calibrate(
     lipschitz = found.derivative * found.feature_l2
     step = domain.diameter(2.0) / lipschitz * min(4.0 / math.sqrt(n), strength / math.sqrt(d))
     if budget is not None:
-        # Iterates are averaged in double precision: steps must stand out of their rounding.
-        last = 2.0 * min(scale * step * 4.0 ** -len(sizes), _limit(found)) * lipschitz
-        if last < 2.0**-46 * sizes[-1] * float(domain.max_norm(2.0)):
+        size, first = sizes[0], min(0.25 * scale * step, _limit(found))
+        if rounding(domain, lipschitz, size, first) > 2.0 * lipschitz * first:
             raise CalibrationError(
-                "the last phase's steps vanish in the rounding of the iterates: fewer records, "
+                "the first phase's steps vanish in the rounding of the iterates: fewer records, "
                 "a larger step_scale or a domain nearer to 0"
             )
     return PhasedSGDParameters(
@@ -122,13 +122,14 @@ def guarantee(
     p = parameters
     found = batch_bounds(domain, loss)
     if not p.private:
-        return Guarantee.none(1, WHAT)
-    if max(p.step_sizes) > _limit(found) * (1.0 + 1e-9):
+        return Guarantee.none(1, WHAT, unit="one record")
+    if max(p.step_sizes) > _limit(found) * (1.0 + 2.0**-50):
         raise ValueError(
             f"step sizes beyond 2 / smoothness = {_limit(found):.6g} may expand: no guarantee"
         )
     delta = stated_at(budget, p.records)
-    reach = 2.0 * p.derivative_bound * found.feature_l2 * max(p.step_sizes)
+    lipschitz = p.derivative_bound * found.feature_l2
+    reach = max(_reaches(domain, lipschitz, p))
     mu = 1.0 / p.noise_multiplier
     return batch_guarantee(
         what=f"{WHAT} (dimension {domain.dimension}, {p.phases} phases)",
@@ -158,8 +159,38 @@ def phases_of(
     """Return records, step size and noise scale of every phase."""
     p = parameters
     lipschitz = p.derivative_bound * batch_bounds(domain, loss).feature_l2
+    # The noise's grid, 2^-12 of its scale or less, is no finer than the doubles it is added to.
+    least = 2.0**-38 * float(domain.max_norm(2.0)) if p.private else 0.0
     return [
-        (size, step, p.noise_multiplier * 2.0 * lipschitz * step)
+        (size, step, max(p.noise_multiplier * reach, least))
+        for size, step, reach in zip(
+            phase_sizes(p.records, p.phases),
+            p.step_sizes,
+            _reaches(domain, lipschitz, p),
+            strict=True,
+        )
+    ]
+
+
+def rounding(domain: BatchDomain, lipschitz: float, size: int, step: float) -> float:
+    """Return how far rounding may part two averages of `size` iterates, in l2.
+
+    Each step of both walks is off by some units of the last place of its largest point, and so are
+    their sums.
+    """
+    d = float(domain.dimension)
+    # Boxes and Euclidean balls clip or scale. Other projections sort, add up or iterate.
+    if type(domain) is Box or (type(domain) is LpBall and domain.p in (2.0, math.inf)):
+        units = 4.0 * d + 64.0
+    else:
+        units = max(4.0 * d**1.5 + 64.0, 2.0**12)
+    return 2.0 * size * units * 2.0**-52 * (float(domain.max_norm(2.0)) + step * lipschitz)
+
+
+def _reaches(domain: BatchDomain, lipschitz: float, p: PhasedSGDParameters) -> list[float]:
+    """Return how far a record may move each phase's average."""
+    return [
+        2.0 * lipschitz * step + rounding(domain, lipschitz, size, step)
         for size, step in zip(phase_sizes(p.records, p.phases), p.step_sizes, strict=True)
     ]
 
