@@ -1,4 +1,4 @@
-"""Rows of the table for `bandits.LinUCB`, and the NumPy loop they are measured against."""
+"""Rows of the table for `dpoco.bandits`, and the NumPy loop LinUCB is measured against."""
 
 from __future__ import annotations
 
@@ -52,6 +52,17 @@ def learner(
     return dpoco.bandits.LinUCB(arms, d, horizon=HORIZON, budget=budget, batch=batch)
 
 
+def high_dimensional(arms: int, d: int, kind: str) -> dpoco.bandits.HighDimensionalBandit:
+    return dpoco.bandits.HighDimensionalBandit(
+        arms,
+        dpoco.domains.LpBall(d, p=1.0, radius=1.0),
+        horizon=HORIZON,
+        budget=BUDGET,
+        arm_learner=kind,
+        forced_rounds=0,
+    )
+
+
 def records(arms: int, d: int, rounds: int) -> tuple[FloatArray, FloatArray]:
     """Contexts on the unit sphere, rewards in [-1, 1]."""
     world = dpoco.environments.LinearWorld(
@@ -73,6 +84,20 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
             "LinUCB: rounds per second of CPU time",
             f"run, d = {d}, {arms} arms, {name}",
             partial(learner(arms, d, batch=batch).run, *data),
+            units=len(data[0]),
+            repetitions=pairs,
+            target=target,
+        )
+    for d, kind, rounds, target in (
+        (50, "polyhedral", 100_000, 1_000_000.0),
+        (50, "tree", 20_000, 200_000.0),
+        (1000, "polyhedral", 20_000, None),
+    ):
+        data = records(5, d, max(rounds // shrink, 200))
+        yield rate(
+            "HighDimensionalBandit: rounds per second of CPU time",
+            f"run, d = {d}, 5 arms, {kind}",
+            partial(high_dimensional(5, d, kind).run, *data),
             units=len(data[0]),
             repetitions=pairs,
             target=target,

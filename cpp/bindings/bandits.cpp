@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "common.hpp"
+#include "bandit_settings.hpp"
 #include "dpoco/bandits/linucb.hpp"
 #include "registrars.hpp"
 
@@ -13,14 +13,6 @@ using bandits::LinUcb;
 using Arms = py::array_t<std::int64_t, py::array::c_style>;
 
 namespace {
-
-// What the Python layer passes for every bandit.
-bandits::BanditSettings bandit_settings(const py::dict& settings) {
-  return {.arms = settings["arms"].cast<std::uint64_t>(),
-          .horizon = settings["rounds"].cast<std::uint64_t>(),
-          .reward_low = settings["reward_low"].cast<double>(),
-          .reward_high = settings["reward_high"].cast<double>()};
-}
 
 std::unique_ptr<LinUcb> make_linucb(const py::dict& settings,
                                     const losses::RecordClipper& clipper) {

@@ -9,8 +9,6 @@ using frank_wolfe::TreeFrankWolfe;
 using frank_wolfe::TreeFrankWolfeSettings;
 using frank_wolfe::Weights;
 
-namespace {
-
 std::unique_ptr<TreeFrankWolfe> make_tree_frank_wolfe(std::shared_ptr<const domains::Domain> domain,
                                                       const losses::GlmLoss& loss,
                                                       const losses::RecordClipper& clipper,
@@ -29,8 +27,6 @@ std::unique_ptr<TreeFrankWolfe> make_tree_frank_wolfe(std::shared_ptr<const doma
                                           make_continual_sum(settings["sum"], std::nullopt),
                                           data(start));
 }
-
-}  // namespace
 
 void register_frank_wolfe(py::module_& m) {
   py::class_<TreeFrankWolfe> learner(m, "TreeFrankWolfe");

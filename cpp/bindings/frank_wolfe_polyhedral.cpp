@@ -20,24 +20,6 @@ SelectionNoise selection_noise(const std::string& name) {
   throw std::invalid_argument("unknown selector");
 }
 
-std::unique_ptr<PolyhedralFrankWolfe> make_learner(std::shared_ptr<const domains::Domain> domain,
-                                                   const losses::GlmLoss& loss,
-                                                   const losses::RecordClipper& clipper,
-                                                   const py::dict& settings, const Array& start) {
-  expect_size(start, static_cast<std::size_t>(domain->dimension()), "start");
-  const PolyhedralFrankWolfeSettings own{
-      .horizon = settings["rounds"].cast<std::uint64_t>(),
-      .batch = settings["batch"].cast<std::uint64_t>(),
-      .published_weights = settings["published_weights"].cast<bool>(),
-      .noise = selection_noise(settings["selector"].cast<std::string>()),
-      .scale = settings["scale"].cast<double>(),
-      .exponent = settings["exponent"].cast<double>()};
-  return std::make_unique<PolyhedralFrankWolfe>(
-      std::move(domain), LeafRule(loss, clipper, settings["leaf_scalar_bound"].cast<double>()), own,
-      make_source(settings["key"].cast<py::bytes>(), settings["stream"].cast<std::uint64_t>()),
-      data(start));
-}
-
 Array select(VertexSelection& self, const Array& direction, double rate, random::Source& source) {
   expect_size(direction, static_cast<std::size_t>(self.dimension()), "direction");
   Array out(self.dimension());
@@ -53,6 +35,23 @@ std::shared_ptr<domains::VertexSet> make_vertex_set(const Array& vertices) {
 
 }  // namespace
 
+std::unique_ptr<PolyhedralFrankWolfe> make_polyhedral_frank_wolfe(
+    std::shared_ptr<const domains::Domain> domain, const losses::GlmLoss& loss,
+    const losses::RecordClipper& clipper, const py::dict& settings, const Array& start) {
+  expect_size(start, static_cast<std::size_t>(domain->dimension()), "start");
+  const PolyhedralFrankWolfeSettings own{
+      .horizon = settings["rounds"].cast<std::uint64_t>(),
+      .batch = settings["batch"].cast<std::uint64_t>(),
+      .published_weights = settings["published_weights"].cast<bool>(),
+      .noise = selection_noise(settings["selector"].cast<std::string>()),
+      .scale = settings["scale"].cast<double>(),
+      .exponent = settings["exponent"].cast<double>()};
+  return std::make_unique<PolyhedralFrankWolfe>(
+      std::move(domain), LeafRule(loss, clipper, settings["leaf_scalar_bound"].cast<double>()), own,
+      make_source(settings["key"].cast<py::bytes>(), settings["stream"].cast<std::uint64_t>()),
+      data(start));
+}
+
 void register_polyhedral_frank_wolfe(py::module_& m) {
   py::class_<domains::VertexSet, domains::Domain, std::shared_ptr<domains::VertexSet>>(
       m, "VertexSet", py::is_final())
@@ -66,7 +65,7 @@ void register_polyhedral_frank_wolfe(py::module_& m) {
 
   py::class_<PolyhedralFrankWolfe> learner(m, "PolyhedralFrankWolfe");
   learner
-      .def(py::init(&make_learner), "domain"_a, "loss"_a, "clipper"_a, "settings"_a,
+      .def(py::init(&make_polyhedral_frank_wolfe), "domain"_a, "loss"_a, "clipper"_a, "settings"_a,
            "start"_a.noconvert())
       .def("previous_decision",
            [](const PolyhedralFrankWolfe& self) {

@@ -52,4 +52,5 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   register_coupled_regularized_leader(m);
   register_continuous_multiplicative_weights(m);
   register_bandits(m);
+  register_high_dimensional_bandit(m);
 }

@@ -37,6 +37,7 @@ _KINDS = {
     "AboveThreshold": "dpoco.mechanisms._above_threshold",
     "ContinualSum": "dpoco.mechanisms._continual_sum",
     "EpochSelector": "dpoco.experts._epoch_selector",
+    "HighDimensionalBandit": "dpoco.bandits._high_dimensional",
     "LinUCB": "dpoco.bandits._linucb",
     "NoisyMax": "dpoco.mechanisms._noisy_max",
     "ShiftDetector": "dpoco.experts._shift_detector",

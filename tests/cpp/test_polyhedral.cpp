@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "dpoco/core/double_double.hpp"
 #include "dpoco/core/errors.hpp"
 #include "dpoco/domains/vertex_set.hpp"
 #include "dpoco/frank_wolfe/polyhedral_frank_wolfe.hpp"
@@ -171,4 +172,23 @@ TEST_CASE("only polytopes with known vertices are taken") {
                   std::invalid_argument);
   CHECK_THROWS_AS(make(polytopes(3)[0], SelectionNoise::gumbel, -1.0), std::invalid_argument);
   CHECK_THROWS_AS(VertexSet(RowMatrix(0, 3)), std::invalid_argument);
+}
+
+TEST_CASE("double-doubles keep 30 digits, and projections of columns of any scale need them") {
+  const DoubleDouble third = DoubleDouble(1.0) / DoubleDouble(3.0);
+  const DoubleDouble rest = DoubleDouble(1.0) - (third + third + third);
+  CHECK(std::fabs(rest.high) < 0x1p-100);
+  CHECK(third.low != 0.0);
+  const DoubleDouble square = exact_product(1.0 + 0x1p-40, 1.0 + 0x1p-40);
+  CHECK(static_cast<double>(square - DoubleDouble(1.0) - DoubleDouble(0x1p-39)) == 0x1p-80);
+  CHECK(exact_sum(1.0, 0x1p-70).low == 0x1p-70);
+
+  RowMatrix corners(4, 2);
+  corners << -1e6, -1e-6, 1e6, -1e-6, -1e6, 1e-6, 1e6, 1e-6;
+  const VertexSet box(corners);
+  const std::vector<double> x = {3e5, 4e-7};
+  std::vector<double> y(2);
+  box.project(x.data(), y.data());
+  CHECK(std::fabs(y[0] - x[0]) < 1e-6);
+  CHECK(std::fabs(y[1] - x[1]) < 1e-18);
 }

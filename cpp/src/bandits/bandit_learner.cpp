@@ -92,7 +92,7 @@ void BanditLearner::recommend(const Exclusive::Entry&, const double* contexts, s
   require_no_decision();  // its context would be overwritten
   for (std::uint64_t i = 0; i < count; ++i, contexts += raw_.size()) {
     admit(contexts);
-    chosen[i] = static_cast<std::int64_t>(choose(admitted_.data()));
+    chosen[i] = static_cast<std::int64_t>(advise(admitted_.data()));
   }
 }
 

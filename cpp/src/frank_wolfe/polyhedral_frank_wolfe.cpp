@@ -137,6 +137,12 @@ void PolyhedralFrankWolfe::observe_gradients(std::uint64_t decided, const double
   finish_round();
 }
 
+void PolyhedralFrankWolfe::skip(std::uint64_t decided) {
+  const auto entry = exclusive_.enter();
+  require_turn(decided);
+  finish_round();
+}
+
 void PolyhedralFrankWolfe::run(const Exclusive::Entry&, const double* features,
                                const double* labels, std::uint64_t rounds, double* losses,
                                double* decisions, std::uint8_t* changed) {

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         gaussian,
         generalized_gaussian,
         gibbs_draws,
+        high_dimensional_bandit,
         lazy_oco,
         linucb,
         lipschitz,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     )
     from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
     from dpoco.accounting.epoch_selector import EpochSelectorParameters
+    from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
     from dpoco.accounting.linucb import LinUCBParameters
     from dpoco.accounting.lipschitz import LipschitzParameters
     from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
@@ -95,6 +97,7 @@ _MODULES = frozenset(
         "generalized_gaussian",
         "gibbs_draws",
         "lazy_oco",
+        "high_dimensional_bandit",
         "linucb",
         "lipschitz",
         "noisy_ftrl",
@@ -126,6 +129,7 @@ _CLASSES = {
     "ContinuousMultiplicativeWeightsParameters": "continuous_multiplicative_weights",
     "CoupledRegularizedLeaderParameters": "coupled_regularized_leader",
     "EpochSelectorParameters": "epoch_selector",
+    "HighDimensionalBanditParameters": "high_dimensional_bandit",
     "LinUCBParameters": "linucb",
     "LipschitzParameters": "lipschitz",
     "LocalizedMirrorDescentParameters": "batch_baselines",
@@ -150,6 +154,7 @@ __all__ = [
     "CoupledRegularizedLeaderParameters",
     "EpochSelectorParameters",
     "Guarantee",
+    "HighDimensionalBanditParameters",
     "LinUCBParameters",
     "LipschitzParameters",
     "LocalizedMirrorDescentParameters",
@@ -178,6 +183,7 @@ __all__ = [
     "gaussian",
     "generalized_gaussian",
     "gibbs_draws",
+    "high_dimensional_bandit",
     "lazy_oco",
     "linucb",
     "lipschitz",

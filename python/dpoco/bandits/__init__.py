@@ -6,7 +6,17 @@ about one user's context and rewards. A user's own action may, and has to, depen
 
 from __future__ import annotations
 
+from dpoco.bandits._high_dimensional import (
+    HighDimensionalBandit,
+    HighDimensionalBanditParameters,
+)
 from dpoco.bandits._linucb import LinUCB, LinUCBParameters
 from dpoco.bandits._trace import BanditTrace
 
-__all__ = ["BanditTrace", "LinUCB", "LinUCBParameters"]
+__all__ = [
+    "BanditTrace",
+    "HighDimensionalBandit",
+    "HighDimensionalBanditParameters",
+    "LinUCB",
+    "LinUCBParameters",
+]

@@ -51,7 +51,7 @@ def replay_log(learner: Any, log: LoggedBandit) -> ReplayResult:
 
     Parameters
     ----------
-    learner : LinUCB
+    learner : LinUCB or HighDimensionalBandit
         Any bandit of `dpoco.bandits`; continued from its current round.
     log : LoggedBandit
         About K events are needed for a round.

@@ -86,6 +86,8 @@ class BanditLearner {
 
   // The arm for a context within its bounds, from released values and public quantities only.
   virtual std::uint64_t choose(const double* context) = 0;
+  // The same outside of any round, for `recommend`: what the estimates alone would choose.
+  virtual std::uint64_t advise(const double* context) { return choose(context); }
   // Ends a round in which `arm` was chosen for a context within its bounds. null: a zero record.
   // round() still counts the rounds before it.
   virtual void learn(std::uint64_t arm, const double* context, double reward) = 0;

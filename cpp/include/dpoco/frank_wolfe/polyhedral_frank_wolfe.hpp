@@ -57,6 +57,7 @@ class PolyhedralFrankWolfe {
   void observe_gradient(std::uint64_t decided, const double* gradient);  // linear loss
   void observe_gradients(std::uint64_t decided, const double* at_decision,
                          const double* at_previous);
+  void skip(std::uint64_t decided);  // a round without a record: its leaf is exactly 0
 
   // Many rounds of generalised linear (labels given) or linear (labels null) losses, as for
   // TreeFrankWolfe::run: decisions (rounds x d), losses and changed (rounds each) may be null;

@@ -1,0 +1,86 @@
+#include "bandit_settings.hpp"
+#include "dpoco/bandits/high_dimensional_bandit.hpp"
+#include "registrars.hpp"
+
+namespace dpoco::bindings {
+
+using bandits::ArmLearner;
+using bandits::BanditLearner;
+using bandits::FrankWolfeArm;
+using bandits::HighDimensionalBandit;
+
+namespace {
+
+template <class Engine>
+std::unique_ptr<ArmLearner> as_arm(std::unique_ptr<Engine> engine) {
+  return std::make_unique<FrankWolfeArm<Engine>>(std::move(engine));
+}
+
+std::unique_ptr<HighDimensionalBandit> make_bandit(
+    const std::shared_ptr<const domains::Domain>& domain, const losses::GlmLoss& loss,
+    const losses::RecordClipper& clipper, const py::dict& settings, const Array& start) {
+  const bool polyhedral = settings["arm_learner"].cast<std::string>() == "polyhedral";
+  std::vector<std::unique_ptr<ArmLearner>> models;
+  for (const auto item : settings["models"]) {
+    const auto own = py::reinterpret_borrow<py::dict>(item);
+    models.push_back(polyhedral
+                         ? as_arm(make_polyhedral_frank_wolfe(domain, loss, clipper, own, start))
+                         : as_arm(make_tree_frank_wolfe(domain, loss, clipper, own, start)));
+  }
+  return std::make_unique<HighDimensionalBandit>(
+      bandit_settings(settings), clipper,
+      bandits::HighDimensionalBanditSettings{.forced = settings["forced"].cast<std::uint64_t>(),
+                                             .batch = settings["batch"].cast<std::uint64_t>(),
+                                             .gap = settings["gap"].cast<double>(),
+                                             .logistic = settings["logistic"].cast<bool>()},
+      domain, std::move(models));
+}
+
+template <class Fill>
+Array table(const HighDimensionalBandit& self, Fill fill) {
+  return read_only(static_cast<py::ssize_t>(self.sources() * self.dimension()), fill);
+}
+
+Array leaf(const HighDimensionalBandit& self, std::uint64_t arm, const Array& context,
+           double reward) {
+  expect_size(context, self.dimension(), "context");
+  if (arm >= self.arms()) throw std::invalid_argument("arm does not exist");
+  return read_only(static_cast<py::ssize_t>(self.dimension()),
+                   [&](double* out) { self.model(arm).leaf(data(context), reward, out); });
+}
+
+Array nonprivate_sums(const HighDimensionalBandit& self) {
+  return table(self, [&](double* out) {
+    for (std::uint64_t arm = 0; arm < self.arms(); ++arm) {
+      const std::vector<double>& sum = self.model(arm).nonprivate_sum();
+      out = std::copy(sum.begin(), sum.end(), out);
+    }
+  });
+}
+
+std::vector<std::uint64_t> clocks(const HighDimensionalBandit& self) {
+  std::vector<std::uint64_t> rounds;
+  for (std::uint64_t arm = 0; arm < self.arms(); ++arm) rounds.push_back(self.model(arm).round());
+  return rounds;
+}
+
+}  // namespace
+
+void register_high_dimensional_bandit(py::module_& m) {
+  py::class_<HighDimensionalBandit, BanditLearner>(m, "HighDimensionalBandit")
+      .def(py::init(&make_bandit), "domain"_a, "loss"_a, "clipper"_a, "settings"_a,
+           "start"_a.noconvert())
+      .def("coefficients",
+           [](const HighDimensionalBandit& self) {
+             return table(self, [&](double* out) { self.coefficients(out); });
+           })
+      .def("frozen",
+           [](const HighDimensionalBandit& self) {
+             return table(self, [&](double* out) { self.frozen(out); });
+           })
+      .def("leaf", &leaf, "arm"_a, "context"_a.noconvert(), "reward"_a)
+      .def("nonprivate_sums", &nonprivate_sums)
+      .def("clocks", &clocks);
+}
+
+}  // namespace dpoco::bindings

@@ -1,0 +1,165 @@
+#include "dpoco/bandits/high_dimensional_bandit.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "dpoco/core/errors.hpp"
+#include "dpoco/simd/elementary.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco::bandits {
+namespace {
+
+// Products of arms and rounds stay below 2^63.
+constexpr std::uint64_t kMostArms = 1ULL << 20;
+constexpr std::uint64_t kMostRounds = 1ULL << 42;
+
+}  // namespace
+
+HighDimensionalBandit::HighDimensionalBandit(BanditSettings settings, losses::RecordClipper clipper,
+                                             HighDimensionalBanditSettings own,
+                                             std::shared_ptr<const domains::Domain> domain,
+                                             std::vector<std::unique_ptr<ArmLearner>> models)
+    : BanditLearner(settings, std::move(clipper)),
+      own_(own),
+      domain_(std::move(domain)),
+      models_(std::move(models)) {
+  if (arms() > kMostArms || horizon() > kMostRounds || own_.forced > horizon()) {
+    throw std::invalid_argument("too many arms or rounds");
+  }
+  if (own_.batch < 1) throw std::invalid_argument("batch must be at least 1");
+  if (!(own_.gap >= 0.0)) throw std::invalid_argument("gap must be at least 0");
+  const auto fits = [&](const auto& model) { return model && model->dimension() == dimension(); };
+  if (models_.size() != arms() || !std::all_of(models_.begin(), models_.end(), fits) ||
+      static_cast<std::size_t>(domain_->dimension()) != dimension()) {
+    throw std::invalid_argument("every arm must have a model of the context's dimension");
+  }
+  forced_end_ = std::min(arms() * own_.forced, horizon());
+  coefficients_.assign(models_.size() * dimension(), 0.0);
+  frozen_ = coefficients_;
+  early_.assign(models_.size(), 0.0);
+  for (std::size_t arm = 0; arm < models_.size(); ++arm) {
+    models_[arm]->estimate(coefficients_.data() + arm * dimension());
+  }
+  if (is_frozen(0)) frozen_ = coefficients_;
+}
+
+std::uint64_t HighDimensionalBandit::clock(std::uint64_t arm, std::uint64_t rounds) const noexcept {
+  const std::uint64_t begin = arm * own_.forced;
+  const std::uint64_t own = rounds > begin ? std::min(rounds - begin, own_.forced) : 0;
+  return own + (rounds > forced_end_ ? rounds - forced_end_ : 0);
+}
+
+// Whether all forced rounds are over: never, if the horizon ends before them.
+bool HighDimensionalBandit::is_frozen(std::uint64_t rounds) const noexcept {
+  return rounds >= arms() * own_.forced;
+}
+
+double HighDimensionalBandit::margin_of(const std::vector<double>& coefficients, std::uint64_t arm,
+                                        const double* context) const {
+  const std::size_t d = dimension();
+  return simd::kernels().dot(coefficients.data() + static_cast<std::size_t>(arm) * d, context, d);
+}
+
+std::uint64_t HighDimensionalBandit::choose(const double* context) {
+  return round() < forced_end_ ? round() / own_.forced : advise(context);
+}
+
+std::uint64_t HighDimensionalBandit::advise(const double* context) {
+  constexpr double kLowest = -std::numeric_limits<double>::infinity();
+  const bool all = std::isinf(own_.gap) || !is_frozen(round());
+  double top = kLowest;
+  if (!all) {
+    for (std::uint64_t arm = 0; arm < arms(); ++arm) {
+      const double margin = margin_of(frozen_, arm, context);
+      early_[static_cast<std::size_t>(arm)] = own_.logistic ? elementary::sigmoid(margin) : margin;
+      top = std::max(top, early_[static_cast<std::size_t>(arm)]);
+    }
+  }
+  // Means grow with margins, so that these are compared: means close to 1 round to ties.
+  std::uint64_t best = 0;
+  double highest = kLowest;
+  for (std::uint64_t arm = 0; arm < arms(); ++arm) {
+    const double early = early_[static_cast<std::size_t>(arm)];
+    // The first in the early estimates is in, however small the gap.
+    if (!all && early != top && !(early > top - 0.5 * own_.gap)) continue;
+    const double margin = margin_of(coefficients_, arm, context);
+    if (margin > highest) {
+      highest = margin;
+      best = arm;
+    }
+  }
+  return best;
+}
+
+void HighDimensionalBandit::learn(std::uint64_t arm, const double* context, double reward) {
+  const std::uint64_t now = round();
+  const bool forced = now < forced_end_;
+  for (std::uint64_t other = 0; other < arms(); ++other) {
+    if (forced && other != arm) continue;
+    const auto index = static_cast<std::size_t>(other);
+    ArmLearner& model = *models_[index];
+    if (other == arm && context != nullptr) {
+      model.observe(context, reward);
+    } else {
+      model.skip();
+    }
+    if (model.round() % own_.batch == 0) {
+      model.estimate(coefficients_.data() + index * dimension());
+    }
+  }
+  if (forced && is_frozen(now + 1)) frozen_ = coefficients_;
+}
+
+void HighDimensionalBandit::coefficients(double* out) const {
+  const auto entry = enter();
+  std::copy(coefficients_.begin(), coefficients_.end(), out);
+}
+
+void HighDimensionalBandit::frozen(double* out) const {
+  const auto entry = enter();
+  std::copy(frozen_.begin(), frozen_.end(), out);
+}
+
+void HighDimensionalBandit::write_own(Archive& archive) const {
+  archive.reals(frozen_.data(), frozen_.size());
+  for (const auto& model : models_) model->write(archive);
+}
+
+void HighDimensionalBandit::read_own(ArchiveReader& archive) {
+  const std::vector<double> start = coefficients_;
+  archive.reals(frozen_.data(), frozen_.size());
+  for (std::uint64_t arm = 0; arm < arms(); ++arm) {
+    const auto index = static_cast<std::size_t>(arm);
+    ArmLearner& model = *models_[index];
+    model.read(archive);
+    if (model.round() != clock(arm, round())) throw StateError("state holds an impossible clock");
+    // Two arms on one stream would share their noise.
+    if (model.source().stream() != arm) throw StateError("state holds a shared generator");
+    model.estimate(coefficients_.data() + index * dimension());
+  }
+  // What the frozen estimates must be while nothing else can be known of them.
+  const std::vector<double> zeros(frozen_.size(), 0.0);
+  const std::vector<double>* known = nullptr;
+  if (!is_frozen(round())) {
+    known = &zeros;
+  } else if (own_.forced == 0) {
+    known = &start;
+  } else if (round() == forced_end_) {
+    known = &coefficients_;
+  }
+  constexpr double kTolerance = 1e-6;
+  bool possible = known == nullptr ||
+                  std::memcmp(frozen_.data(), known->data(), frozen_.size() * sizeof(double)) == 0;
+  if (known == nullptr) {
+    for (std::size_t arm = 0; arm < models_.size(); ++arm) {
+      possible = possible && domain_->contains(frozen_.data() + arm * dimension(), kTolerance);
+    }
+  }
+  if (!possible) throw StateError("state holds impossible estimates");
+}
+
+}  // namespace dpoco::bandits

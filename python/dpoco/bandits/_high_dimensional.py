@@ -1,0 +1,284 @@
+"""Greedy choice between private Frank-Wolfe estimates, one an arm (Han et al., DP-HDB)."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _core, domains
+from dpoco._validation import positive_int
+from dpoco.accounting import Budget
+from dpoco.accounting import high_dimensional_bandit as accountant
+from dpoco.accounting._bandits.high_dimensional_parameters import LARGEST_ARMS
+from dpoco.accounting.frank_wolfe_parameters import TreeFrankWolfeParameters
+from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
+from dpoco.bandits._bandit import DECODERS, BanditLearner
+from dpoco.errors import NoiseDominatesWarning
+from dpoco.mechanisms import continual_sum_settings
+from dpoco.random import Source
+
+__all__ = ["HighDimensionalBandit", "HighDimensionalBanditParameters"]
+
+FloatArray = NDArray[np.float64]
+
+
+class HighDimensionalBandit(BanditLearner):
+    """A sparse or bounded linear model an arm, learned by private Frank-Wolfe steps: DP-HDB.
+
+    For contexts with many bounded entries and coefficients of bounded l1 norm. Each arm in turn is
+    pulled `forced_rounds` times; then a user with context x gets the arm with the largest
+    <x, theta_a>. Every arm's theta_a is learned by a private Frank-Wolfe learner of its own, which
+    gets the records of its arm and, for every other round, one that adds nothing. What all other
+    users see together, and the estimates of all arms, are (epsilon, delta)-private for replacing
+    one user's record.
+
+    Parameters
+    ----------
+    arms : int
+        Number of arms K, at most 4096.
+    domain : LpBall with p = 1, Simplex, VertexSet, or Box
+        Where the coefficients of an arm lie; its dimension is that of contexts. A box is for
+        polyhedral arms only.
+    horizon : int
+        Number of rounds T. Keyword-only, as all that follow.
+    budget : Budget or None
+        The target guarantee; None switches privacy off (a baseline).
+    parameters : HighDimensionalBanditParameters, optional
+        Overrides calibration; the guarantee is computed from them. They must keep to `budget`, if
+        one is given, and to every other argument that is.
+    calibration : {"tight", "corrected", "paper"}
+        Of the arms' learners, as for `frank_wolfe.PolyhedralFrankWolfe` and
+        `frank_wolfe.TreeFrankWolfe`. Whichever it is, `guarantee` states what is proved for the
+        noise that results; `guarantee.claimed` is what the calibration itself claims.
+    link : {"identity", "logistic"}
+        An arm's mean reward is <x, theta>, learned with half the squared loss, or
+        1/(1 + exp(-<x, theta>)), learned with the logistic loss.
+    context_bound : float, default 1.0
+        Contexts are clipped to this maximum norm.
+    reward_bound : float, default 1.0
+        Rewards are clipped to [-reward_bound, reward_bound]; with "logistic" to [0, 1].
+    arm_learner : {"auto", "polyhedral", "tree"}
+        "polyhedral" selects vertices privately, "tree" adds noise to gradient sums. "auto" takes
+        the one with the smaller predicted error; it is "polyhedral" if the budget has delta = 0,
+        without a budget, on a box, or for another `calibration` than "tight".
+    selector : {"gumbel", "laplace"}, optional
+        How polyhedral arms choose a vertex.
+    batch : int, optional
+        Rounds of an arm's clock per update of its estimate. None: chosen for T rounds.
+    forced_rounds : int or "paper", optional
+        Rounds in which each arm is pulled before there is a choice; 0 is allowed. Default: the
+        first multiple of `batch` that is at least 50, at most T/(2 K). "paper":
+        log(d T) log(T) / epsilon^2.
+    gap : float, default inf
+        How far the best arm's mean reward is known to be ahead: arms that trail by half of it in
+        the estimates behind the forced rounds are out from then on. inf: no arm is.
+    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
+        The continual sum of tree arms.
+    relation : {"replace", "zero_out"}
+        Whether one user's record is replaced or emptied between neighbours.
+    on_violation : {"clip", "raise"}
+        What happens to contexts and rewards out of their bounds: clipped silently, or
+        ``ValueError`` (for trusted data: the exception depends on them).
+    source : Source, optional
+        Randomness; None is the operating system's entropy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad or contradictory arguments; ``horizon=None`` is one.
+    CalibrationError
+        If no noise meets the budget, as for delta = 0 with tree arms.
+    BudgetExceeded
+        If `parameters` spend more than `budget`.
+
+    Warns
+    -----
+    NoiseDominatesWarning
+        If noise is predicted to hide what there is to learn, or if all rounds are forced.
+
+    Notes
+    -----
+    Source: Han, Liang, Liang, Wang, Yao, Zhang, "On Private Online Convex Optimization", Algorithm
+    3, with a clock for every arm and zero records for all arms that are not chosen. No bound on
+    regret is claimed: measured regret is in ``docs/bandits.md``.
+    O(K d) time a round, plus O(K d) an update. Memory about 9 K d doubles (12 K d for tree arms). A
+    state is saved between rounds: a decision that waits for its reward is asked for again after a
+    load.
+    Proof of privacy: ``docs/privacy/high_dimensional_bandit.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> learner = dpoco.bandits.HighDimensionalBandit(
+    ...     2, dpoco.domains.LpBall(dimension=3, p=1.0, radius=1.0), horizon=100_000,
+    ...     budget=dpoco.Budget(epsilon=4.0, delta=1e-6))
+    >>> learner.decide([0.6, -1.0, 0.8])
+    0
+    >>> learner.observe(1.0)
+    >>> learner.coefficients.shape
+    (2, 3)
+    """
+
+    _parameters: HighDimensionalBanditParameters
+    _accountant: ClassVar[ModuleType] = accountant
+    _parameters_class = HighDimensionalBanditParameters
+    _options = (
+        "calibration",
+        "link",
+        "context_bound",
+        "reward_bound",
+        "arm_learner",
+        "selector",
+        "batch",
+        "forced_rounds",
+        "gap",
+        "sum_method",
+        "relation",
+    )
+    _restated = ("arms", "horizon", *_options)
+    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        **DECODERS,
+        "domain": domains.from_dict,
+        "parameters": HighDimensionalBanditParameters.from_dict,
+    }
+
+    def __init__(
+        self,
+        arms: int,
+        domain: domains.Domain,
+        *,
+        horizon: int,
+        budget: Budget | None,
+        parameters: HighDimensionalBanditParameters | None = None,
+        calibration: str = "tight",
+        link: str = "identity",
+        context_bound: float = 1.0,
+        reward_bound: float = 1.0,
+        arm_learner: str = "auto",
+        selector: str | None = None,
+        batch: int | None = None,
+        forced_rounds: int | str | None = None,
+        gap: float = math.inf,
+        sum_method: str | None = None,
+        relation: str = "replace",
+        on_violation: str = "clip",
+        source: Source | None = None,
+    ) -> None:
+        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        self._begin(HighDimensionalBandit, arguments)
+        p = self._parameters
+        if p.noise_dominates or p.forced_only:
+            warnings.warn(
+                "all rounds are forced: there is no choice before the horizon"
+                if p.forced_only
+                else "noise dominates: at this budget, horizon and number of arms little learning "
+                f"is expected (predicted error {p.predicted_error:.3g} of an attainable "
+                f"{p.attainable:.3g})",
+                NoiseDominatesWarning,
+                stacklevel=2,
+            )
+
+    @classmethod
+    def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+        domain = arguments["domain"]
+        if not isinstance(domain, domains.Domain):
+            raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
+        return positive_int("arms", arguments["arms"], maximum=LARGEST_ARMS), domain
+
+    def _set_up(
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+    ) -> None:
+        self._arms, self._dimension = int(arguments["arms"]), arguments["domain"].dimension
+        super()._set_up(arguments, parameters, seeded, claim)
+
+    def _build_engine(self, claim: dict[str, Any]) -> _core.HighDimensionalBandit:
+        p, domain = self._parameters, self.domain
+        low, high = self._reward_range()
+        # One key for this learner alone; the arms' generators are its streams.
+        message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
+        key = hashlib.sha256(message).digest()
+        return _core.HighDimensionalBandit(
+            domain._engine,
+            p.loss._glm_engine,
+            _core.RecordClipper(self._dimension, p.context_bound, np.inf, np.inf),
+            {
+                "arms": self._arms,
+                "rounds": self._horizon,
+                "reward_low": low,
+                "reward_high": high,
+                "forced": p.forced_rounds,
+                "batch": p.batch,
+                "gap": p.gap,
+                "logistic": p.link == "logistic",
+                "arm_learner": p.arm_learner,
+                "models": [
+                    self._arm_settings({"key": key, "stream": arm}) for arm in range(self._arms)
+                ],
+            },
+            np.array(domain.center),
+        )
+
+    def _arm_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
+        """Return what the compiled learner of one arm is built from."""
+        own = self._parameters.arm
+        settings: dict[str, Any] = {
+            "rounds": own.horizon,
+            "batch": own.batch,
+            "leaf_scalar_bound": own.leaf_scalar_bound or 0.0,
+            "published_weights": own.weights == "paper",
+        }
+        if not isinstance(own, TreeFrankWolfeParameters):
+            scale = {"selector": own.selector, "scale": own.scale, "exponent": own.exponent}
+            return {**settings, **scale, **claim}
+        total = continual_sum_settings(
+            dimension=self._dimension,
+            horizon=own.pushes,
+            method=own.sum_method,
+            order=own.norm_order,
+            scale=own.noise_scale,
+            claim=claim,
+        )
+        return {**settings, "step_scale": own.step_scale, "sum": total}
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        # A box has its dimension in its bounds, which are in the file already.
+        dimension = int(header["arguments"]["domain"].get("dimension", 1))
+        return int(header["arguments"]["arms"]) * dimension
+
+    def _reward_range(self) -> tuple[float, float]:
+        p = self._parameters
+        return (0.0, 1.0) if p.link == "logistic" else (-p.reward_bound, p.reward_bound)
+
+    def _context_norms(self, rows: FloatArray) -> FloatArray:
+        norms: FloatArray = np.abs(rows / self._parameters.context_bound).max(axis=1, initial=0.0)
+        return norms
+
+    @property
+    def domain(self) -> domains.Domain:
+        """Where the coefficients of an arm lie."""
+        domain: domains.Domain = self._arguments["domain"]
+        return domain
+
+    @property
+    def parameters(self) -> HighDimensionalBanditParameters:
+        """Everything calibration fixed: schedule, arms' learners, noise scales."""
+        return self._parameters
+
+    @property
+    def coefficients(self) -> FloatArray:
+        """Estimates of all arms, shape (K, d), read-only.
+
+        Decisions of the arms' private learners: covered by the guarantee, to be published.
+        """
+        self._check_active()
+        self._check_alone()
+        flat: FloatArray = self._engine.coefficients()
+        return flat.reshape(self._arms, self._dimension)

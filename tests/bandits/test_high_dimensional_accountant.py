@@ -1,0 +1,181 @@
+"""The accountant of the high-dimensional bandit: one arm's stream, schedules, choices, texts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.accounting import high_dimensional_bandit as accountant
+from dpoco.accounting import polyhedral_frank_wolfe, tree_frank_wolfe
+from dpoco.accounting.bounded_range import moment
+from dpoco.accounting.truncation import truncation_mass
+from dpoco.bandits import HighDimensionalBandit
+from dpoco.domains import Box, LpBall
+from dpoco.losses import LogisticLoss, SquaredLoss
+
+BUDGET = dpoco.Budget(1.0, 1e-5)
+BALL = LpBall(10, 1.0)
+
+
+def calibrate(arms=3, domain=BALL, horizon=5000, budget=BUDGET, **options):
+    return accountant.calibrate(arms, domain, horizon=horizon, budget=budget, **options)
+
+
+@pytest.mark.parametrize("relation", ["replace", "zero_out"])
+@pytest.mark.parametrize("link", ["identity", "logistic"])
+def test_the_price_is_that_of_one_learner_over_an_arms_clock(link, relation):
+    loss = LogisticLoss(1.0) if link == "logistic" else SquaredLoss(1.0, 1.0, weight=0.5)
+    for arms, forced in ((1, 70), (3, 0), (3, 70), (60, 70)):
+        clock = forced + 5000 - arms * forced
+        options = {"relation": relation, "batch": 20}
+        p = calibrate(arms, arm_learner="polyhedral", forced_rounds=forced, link=link, **options)
+        own = polyhedral_frank_wolfe.calibrate(BALL, loss, horizon=clock, budget=BUDGET, **options)
+        assert p.arm_horizon == clock
+        assert p.arm == own
+        guarantee = accountant.guarantee(arms, BALL, p, budget=BUDGET)
+        one = polyhedral_frank_wolfe.guarantee(BALL, loss, own, budget=BUDGET)
+        for name in ("epsilon", "delta", "rho", "profile", "noise_scale", "sensitivity"):
+            assert getattr(guarantee, name) == getattr(one, name)
+        assert guarantee.relation == "joint"
+        assert guarantee.horizon == 5000
+        p = calibrate(arms, arm_learner="tree", forced_rounds=forced, link=link, relation=relation)
+        own = tree_frank_wolfe.calibrate(
+            BALL, loss, horizon=clock, budget=BUDGET, relation=relation
+        )
+        # The tails of all arms' noise are charged to delta, which needs next to no noise.
+        assert own.noise_scale <= p.arm.noise_scale <= own.noise_scale * (1.0 + 1e-6)
+        guarantee = accountant.guarantee(arms, BALL, p, budget=BUDGET)
+        assert guarantee.mu == pytest.approx(p.arm.sensitivity * p.arm.column_norm
+                                             / p.arm.noise_scale, rel=1e-12)  # fmt: skip
+        one = tree_frank_wolfe.guarantee(BALL, loss, own, budget=BUDGET)
+        assert guarantee.truncation_mass == pytest.approx(arms * one.truncation_mass)
+        assert guarantee.delta_at(1.0) <= 1e-5 * (1.0 + 1e-9)
+
+
+def test_tails_of_many_arms_can_cost_the_budget():
+    few, many = dpoco.Budget(1.0, 1e-12), {"arm_learner": "tree", "forced_rounds": 0}
+    assert calibrate(2, budget=few, **many).private
+    with pytest.raises(dpoco.CalibrationError):
+        calibrate(4096, LpBall(50, 1.0), 10**6, few, **many)
+    assert truncation_mass(4096 * 50 * 10**6) > 1e-12
+    for learner in ("polyhedral", "auto"):
+        p = calibrate(4096, LpBall(50, 1.0), 10**6, few, arm_learner=learner, batch=5000)
+        assert p.private
+        assert p.arm_learner == "polyhedral"
+
+
+def test_two_arms_cost_no_more_than_one():
+    """Two selections of half the range, or two Gaussian sums moved by half, against one."""
+    ranges = np.geomspace(1e-3, 30.0, 40)
+    for order in (1.5, 2.0, 4.0, 16.0, 64.0):
+        whole, half = moment(ranges, order), moment(0.5 * ranges, order)
+        assert np.all(2.0 * half <= whole * (1.0 + 1e-9))
+    assert math.hypot(0.5, 0.5) < 1.0
+
+
+def test_schedules():
+    for arms, horizon, forced, clock in (
+        (2, 100, 0, 100), (2, 100, 10, 90), (2, 100, 50, 50), (2, 100, 70, 70), (1, 9, 5, 9),
+        (200, 100, 1, 1),
+    ):  # fmt: skip
+        p = calibrate(arms, horizon=horizon, forced_rounds=forced, batch=1)
+        assert (p.forced_rounds, p.arm_horizon) == (forced, clock)
+        assert p.forced_only == (arms * forced >= horizon)
+    p = calibrate(2, horizon=10_000, arm_learner="tree")
+    assert (p.batch, p.forced_rounds) == (1, 50)
+    p = calibrate(2, horizon=10_000, arm_learner="polyhedral")
+    whole = polyhedral_frank_wolfe.calibrate(BALL, p.loss, horizon=10_000, budget=BUDGET)
+    assert p.batch == p.forced_rounds == whole.batch > 50  # frozen at the end of a batch
+    p = calibrate(2, horizon=10_000, arm_learner="polyhedral", batch=20)
+    assert p.forced_rounds == 60
+    for horizon in (1, 2, 7, 100, 300):
+        p = calibrate(3, horizon=horizon)
+        assert 3 * p.forced_rounds <= horizon / 2
+        assert p.batch <= p.arm_horizon
+    paper = calibrate(2, horizon=1000, forced_rounds="paper", budget=dpoco.Budget(3.0, 1e-5))
+    assert paper.forced_rounds == int(math.log(10 * 1000) * math.log(1000) / 9.0)
+    assert calibrate(2, horizon=1000, forced_rounds="paper").arm_horizon > 0
+    assert calibrate(2, forced_rounds="paper", budget=dpoco.Budget(0.01, 1e-5)).forced_only
+
+
+def test_automatic_arms():
+    def kind(**options):
+        return calibrate(2, **options).arm_learner
+
+    assert kind(domain=LpBall(5, 1.0), horizon=200_000) == "tree"
+    assert kind(domain=LpBall(500, 1.0), horizon=40_000) == "polyhedral"
+    assert kind(sum_method="blt") == kind(sum_method="tree", horizon=99) == "tree"
+    for options in (
+        {"selector": "gumbel"}, {"budget": None}, {"budget": dpoco.Budget(1.0, 0.0)},
+        {"calibration": "paper"}, {"domain": Box([-1.0] * 5, [1.0] * 5), "horizon": 200_000},
+    ):  # fmt: skip
+        assert kind(**options) == "polyhedral"
+
+
+@pytest.mark.parametrize("learner", ["polyhedral", "tree"])
+@pytest.mark.parametrize("calibration", ["corrected", "paper"])
+def test_other_calibrations_state_what_is_proved(learner, calibration):
+    p = calibrate(calibration=calibration, arm_learner=learner)
+    g = accountant.guarantee(3, BALL, p, budget=BUDGET)
+    assert g.claimed == pytest.approx((1.0, 1e-5), rel=1e-9)
+    assert g.epsilon < 1.0
+    assert g.certified
+    tight = calibrate(arm_learner=learner, batch=1).arm
+    own = p.arm
+    name = "scale" if learner == "polyhedral" else "noise_scale"
+    assert getattr(own, name) > getattr(tight, name)
+
+
+def test_nothing_is_trusted_but_noise_and_bounds():
+    p = calibrate()
+    lie = dataclasses.replace(p, predicted_error=0.0, attainable=9.0)
+    lie = dataclasses.replace(lie, arm=dataclasses.replace(p.arm, rho=1e-9, score_range=1e-9))
+    assert accountant.guarantee(3, BALL, lie, budget=BUDGET) == accountant.guarantee(
+        3, BALL, p, budget=BUDGET
+    )
+    for arms, domain in ((2, BALL), (3, LpBall(11, 1.0))):
+        with pytest.raises(ValueError, match="parameters are for"):
+            accountant.guarantee(arms, domain, p)
+    with pytest.raises(ValueError, match="leaf_bound"):
+        accountant.guarantee(3, BALL, dataclasses.replace(p, reward_bound=1.0, context_bound=2.0))
+    with pytest.raises(ValueError, match="horizon"):
+        dataclasses.replace(p, forced_rounds=p.forced_rounds + 1)
+    none = accountant.guarantee(3, BALL, calibrate(budget=None))
+    assert not none.private
+
+
+def test_records_and_texts():
+    for learner in ("polyhedral", "tree"):
+        for gap in (math.inf, 0.25):
+            p = calibrate(arm_learner=learner, gap=gap)
+            text = json.dumps(p.to_dict(), allow_nan=False)
+            assert type(p).from_dict(json.loads(text)) == p
+    g = accountant.guarantee(3, BALL, p, budget=BUDGET)
+    assert dpoco.Guarantee.from_json(g.to_json()) == g
+    text = str(g)
+    for words in ("a log of all actions is not covered", "OTHER users", "no bound is claimed"):
+        assert words in text
+    assert g.regret_bound is None
+    assert not accountant.guarantee(3, BALL, p, seeded=True).certified
+
+
+def test_warnings_for_the_hopeless_only():
+    def make(**options):
+        options = {"horizon": 50_000, "budget": dpoco.Budget(4.0, 1e-6), **options}
+        return HighDimensionalBandit(2, LpBall(10, 1.0), **options)
+
+    with pytest.warns(dpoco.NoiseDominatesWarning, match="noise dominates"):
+        make(horizon=500)
+    with pytest.warns(dpoco.NoiseDominatesWarning, match="forced"):
+        make(forced_rounds=25_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make()
+        make(arm_learner="tree")
+        make(horizon=500, budget=None)

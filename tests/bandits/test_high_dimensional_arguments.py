@@ -1,0 +1,91 @@
+"""The high-dimensional bandit: arguments that are refused, and parameters that are reused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.bandits import HighDimensionalBandit
+from dpoco.domains import LpBall, Simplex
+from dpoco.random import Source
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
+BUDGET = dpoco.Budget(1.0, 1e-5)
+
+
+def make(*, arms=3, dimension=4, **options):
+    options = {"budget": BUDGET, "horizon": 30, "source": Source.seeded(1), **options}
+    return HighDimensionalBandit(arms, LpBall(dimension, 1.0), **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error"),
+    [
+        ((0, 2), {}, ValueError),
+        ((2.0, 2), {}, TypeError),
+        (("2", 2), {}, TypeError),
+        ((-1, 2), {}, ValueError),
+        ((5000, 2), {}, ValueError),
+        ((2, 2), {"horizon": 0}, ValueError),
+        ((2, 2), {"horizon": None}, ValueError),
+        ((2, 2), {"budget": 1.0}, TypeError),
+        ((2, 2), {"link": "probit"}, ValueError),
+        ((2, 2), {"link": "logistic", "reward_bound": 2.0}, ValueError),
+        ((2, 2), {"context_bound": 0.0}, ValueError),
+        ((2, 2), {"reward_bound": np.inf}, ValueError),
+        ((2, 2), {"arm_learner": "linear"}, ValueError),
+        ((2, 2), {"selector": "max"}, ValueError),
+        ((2, 2), {"arm_learner": "tree", "selector": "gumbel"}, ValueError),
+        ((2, 2), {"arm_learner": "polyhedral", "sum_method": "blt"}, ValueError),
+        ((2, 2), {"selector": "gumbel", "sum_method": "blt"}, ValueError),
+        ((2, 2), {"batch": 0}, ValueError),
+        ((2, 2), {"batch": 1.5}, TypeError),
+        ((2, 2), {"forced_rounds": -1}, ValueError),
+        ((2, 2), {"forced_rounds": 31}, ValueError),
+        ((2, 2), {"forced_rounds": 1.5}, TypeError),
+        ((2, 2), {"forced_rounds": "paper", "budget": None}, ValueError),
+        ((2, 2), {"gap": -0.1}, ValueError),
+        ((2, 2), {"gap": np.nan}, ValueError),
+        ((2, 2), {"gap": "wide"}, TypeError),
+        ((2, 2), {"calibration": "loose"}, ValueError),
+        ((2, 2), {"calibration": "paper", "relation": "zero_out"}, ValueError),
+        ((2, 2), {"relation": "add"}, ValueError),
+        ((2, 2), {"on_violation": "warn"}, ValueError),
+        ((2, 2), {"parameters": 3}, TypeError),
+    ],
+)
+def test_bad_arguments(arguments, options, error):
+    with pytest.raises(error):
+        make(arms=arguments[0], dimension=arguments[1], **options)
+
+
+def test_bad_domains():
+    for domain, kind, error in (
+        (LpBall(3, 2.0), "polyhedral", TypeError),
+        (LpBall(3, 2.0), "tree", TypeError),
+        (dpoco.domains.Box([0.0] * 3, [1.0] * 3), "tree", ValueError),
+        (3, "auto", TypeError),
+    ):
+        with pytest.raises(error):
+            HighDimensionalBandit(2, domain, horizon=9, budget=BUDGET, arm_learner=kind)
+    with pytest.raises(dpoco.CalibrationError):
+        make(budget=dpoco.Budget(1.0, 0.0), arm_learner="tree")
+    pure = HighDimensionalBandit(2, Simplex(3), horizon=40, budget=dpoco.Budget(1.0, 0.0))
+    assert pure.guarantee.epsilon <= 1.0
+    assert pure.guarantee.delta == 0.0
+
+
+def test_parameters_are_reused_and_contradictions_refused():
+    p = make(forced_rounds=3).parameters
+    again = make(parameters=p, forced_rounds=3)
+    assert again.parameters == p
+    assert type(p).from_dict(p.to_dict()) == p
+    for name, value in (("forced_rounds", 4), ("gap", 0.5), ("link", "logistic"), ("arms", 4)):
+        with pytest.raises(ValueError, match=name):
+            make(parameters=p, **{name: value})
+    with pytest.raises(dpoco.StateError):
+        type(p).from_dict({**p.to_dict(), "arm": {"kind": "other"}})
+    with pytest.raises(dpoco.StateError):
+        type(p).from_dict({**p.to_dict(), "forced_rounds": 4})

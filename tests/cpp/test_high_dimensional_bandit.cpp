@@ -1,0 +1,146 @@
+// The high-dimensional bandit: schedule, zero records, clocks, exact state, long runs.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "dpoco/bandits/high_dimensional_bandit.hpp"
+#include "dpoco/core/errors.hpp"
+#include "dpoco/frank_wolfe/polyhedral_frank_wolfe.hpp"
+#include "dpoco/frank_wolfe/tree_frank_wolfe.hpp"
+
+using namespace dpoco;
+using bandits::FrankWolfeArm;
+using bandits::HighDimensionalBandit;
+using frank_wolfe::PolyhedralFrankWolfe;
+using frank_wolfe::TreeFrankWolfe;
+using random::Key;
+using random::Source;
+using random::Variate;
+
+namespace {
+
+constexpr std::uint64_t kRounds = 31;
+constexpr std::size_t kDimension = 3;
+constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+
+std::unique_ptr<HighDimensionalBandit> make(bool tree, std::uint64_t arms, std::uint64_t forced,
+                                            std::uint64_t batch,
+                                            double gap = std::numeric_limits<double>::infinity()) {
+  const auto d = static_cast<Index>(kDimension);
+  const auto ball = std::make_shared<domains::LpBall>(d, 1.0, 1.0);
+  const losses::RecordClipper clipper(d, 1.0, std::numeric_limits<double>::infinity());
+  const losses::GlmLoss loss{.weight = 0.5};
+  const std::vector<double> start(kDimension, 0.0);
+  std::vector<std::unique_ptr<bandits::ArmLearner>> models;
+  for (std::uint64_t arm = 0; arm < arms; ++arm) {
+    auto source = std::make_unique<Source>(Key{1, 2}, arm);
+    if (tree) {
+      auto noise = mechanisms::make_blt(d, {2.0, 0.5}, {{0.99, 0.8}, {0.03, 0.1}});
+      models.push_back(
+          std::make_unique<FrankWolfeArm<TreeFrankWolfe>>(std::make_unique<TreeFrankWolfe>(
+              ball, loss, clipper,
+              frank_wolfe::TreeFrankWolfeSettings{
+                  .horizon = kRounds, .batch = batch, .leaf_scalar_bound = 2.0},
+              mechanisms::ContinualSum(d, kRounds, std::move(noise), 0.5, std::move(source)),
+              start.data())));
+      continue;
+    }
+    models.push_back(std::make_unique<FrankWolfeArm<PolyhedralFrankWolfe>>(
+        std::make_unique<PolyhedralFrankWolfe>(
+            ball, frank_wolfe::LeafRule(loss, clipper, 2.0),
+            frank_wolfe::PolyhedralFrankWolfeSettings{
+                .horizon = kRounds, .batch = batch, .scale = 0.3, .exponent = 0.5},
+            std::move(source), start.data())));
+  }
+  return std::make_unique<HighDimensionalBandit>(
+      bandits::BanditSettings{arms, kRounds, -1.0, 1.0}, clipper,
+      bandits::HighDimensionalBanditSettings{.forced = forced, .batch = batch, .gap = gap}, ball,
+      std::move(models));
+}
+
+std::vector<double> drawn(std::size_t n, std::uint64_t stream) {
+  std::vector<double> values(n);
+  Source source(Key{9}, stream);
+  source.fill(Variate::gaussian, values.data(), n);
+  return values;
+}
+
+std::string state_of(const HighDimensionalBandit& learner) {
+  Archive archive;
+  learner.write(archive);
+  return archive.take();
+}
+
+}  // namespace
+
+TEST_CASE("high-dimensional bandit: a long run equals single rounds, also through a saved state") {
+  for (const bool tree : {false, true}) {
+    for (const std::uint64_t forced : {0U, 4U, 20U}) {
+      for (const std::uint64_t batch : {1U, 3U}) {
+        constexpr std::uint64_t kArms = 3;
+        std::vector<double> contexts = drawn(kRounds * kDimension, 1);
+        std::vector<double> rewards = drawn(kRounds * kArms, 2);
+        contexts[5 * kDimension] = kMissing;
+        std::fill_n(rewards.begin() + 17 * kArms, kArms, kMissing);
+        auto whole = make(tree, kArms, forced, batch, 0.5);
+        std::vector<std::int64_t> chosen(kRounds);
+        std::vector<double> own(kRounds);
+        whole->run(whole->enter(), contexts.data(), rewards.data(), kRounds, chosen.data(),
+                   own.data());
+        auto single = make(tree, kArms, forced, batch, 0.5);
+        for (std::uint64_t t = 0; t < kRounds; ++t) {
+          const std::uint64_t arm = single->decide(t, contexts.data() + t * kDimension);
+          CHECK(static_cast<std::int64_t>(arm) == chosen[t]);
+          if (t < kArms * forced) CHECK(arm == t / forced);
+          single->observe(t, rewards[t * kArms + arm]);
+          for (std::uint64_t i = 0; i < kArms; ++i) {
+            CHECK(single->model(i).round() == single->clock(i, t + 1));
+          }
+          const std::string bytes = state_of(*single);
+          auto restored = make(tree, kArms, forced, batch, 0.5);
+          ArchiveReader reader(bytes);
+          restored->read(reader);
+          reader.finish();
+          CHECK(state_of(*restored) == bytes);
+          single = std::move(restored);
+        }
+        CHECK(state_of(*single) == state_of(*whole));
+      }
+    }
+  }
+}
+
+TEST_CASE("high-dimensional bandit: other arms get exactly nothing, and their clocks run") {
+  for (const bool tree : {false, true}) {
+    auto learner = make(tree, 3, 2, 1);
+    const std::vector<double> contexts = drawn(kRounds * kDimension, 3);
+    for (std::uint64_t t = 0; t < kRounds; ++t) {
+      std::vector<std::vector<double>> before;
+      for (std::uint64_t i = 0; i < 3; ++i) before.push_back(learner->model(i).nonprivate_sum());
+      const std::uint64_t arm = learner->decide(t, contexts.data() + t * kDimension);
+      learner->observe(t, t == 9 ? kMissing : 0.7);
+      for (std::uint64_t i = 0; i < 3; ++i) {
+        if (i != arm || t == 9) CHECK(learner->model(i).nonprivate_sum() == before[i]);
+      }
+    }
+    std::vector<std::uint64_t> draws;
+    for (std::size_t i = 0; i < 3; ++i) {
+      draws.push_back(learner->source(i).position(Variate::exponential) +
+                      learner->source(i).position(Variate::gaussian));
+    }
+    CHECK(draws[0] > 0);
+    CHECK(draws == std::vector<std::uint64_t>(3, draws[0]));
+  }
+}
+
+TEST_CASE("high-dimensional bandit: settings that do not fit are refused") {
+  CHECK_THROWS_AS(make(false, 2, kRounds + 1, 1), std::invalid_argument);
+  CHECK_THROWS_AS(make(false, 2, 1, 1, -1.0), std::invalid_argument);
+  CHECK_THROWS_AS(make(false, 2, 1, 1, kMissing), std::invalid_argument);
+  auto learner = make(false, 2, 20, 1);  // never a choice
+  CHECK(learner->clock(0, kRounds) == 20);
+  CHECK(learner->clock(1, kRounds) == 11);
+}
