@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         oco,
         plotting,
         random,
+        reproduce,
         samplers,
     )
     from dpoco.trace import Trace
@@ -66,6 +67,7 @@ _SUBMODULES = frozenset(
         "oco",
         "plotting",
         "random",
+        "reproduce",
         "samplers",
     }
 )
@@ -100,6 +102,7 @@ __all__ = [
     "oco",
     "plotting",
     "random",
+    "reproduce",
     "samplers",
 ]
 

@@ -13,6 +13,7 @@ import dpoco
 from dpoco.cli._plan import plan_app
 from dpoco.cli._problem import build_problem, load_stream
 from dpoco.cli._render import print_report
+from dpoco.cli._reproduce import reproduce_app
 from dpoco.cli._support import errors_in_one_line, notes, progress
 from dpoco.cli._tables import table_app
 
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 app.add_typer(table_app, name="table")
 app.add_typer(plan_app, name="plan")
+app.add_typer(reproduce_app, name="reproduce")
 
 
 @app.callback(invoke_without_command=True)

@@ -1,0 +1,34 @@
+"""Published experiments, rerun honestly: at the budget they state, with what they really spend.
+
+`table_5_1` is the comparison in l_p geometry of Han et al., "On Private Online Convex Optimization:
+Optimal Algorithms in l_p-Geometry and High Dimensional Contextual Bandits"; `figure_5_1` is its
+comparison of private bandits. Findings: ``docs/reproduce.md``.
+"""
+
+from __future__ import annotations
+
+from dpoco.reproduce._baselines import BaselineRow
+from dpoco.reproduce._cell import Outcome
+from dpoco.reproduce._figure import Figure51, RegretCurve, figure_5_1
+from dpoco.reproduce._learning import LearningHorizon
+from dpoco.reproduce._markdown import format_markdown
+from dpoco.reproduce._printed import PrintedCell, printed_table_5_1
+from dpoco.reproduce._result import Table51, TableRow
+from dpoco.reproduce._table import table_5_1
+from dpoco.reproduce._verdict import Verdict
+
+__all__ = [
+    "BaselineRow",
+    "Figure51",
+    "LearningHorizon",
+    "Outcome",
+    "PrintedCell",
+    "RegretCurve",
+    "Table51",
+    "TableRow",
+    "Verdict",
+    "figure_5_1",
+    "format_markdown",
+    "printed_table_5_1",
+    "table_5_1",
+]

@@ -1,0 +1,80 @@
+"""``dpoco reproduce``: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("typer")
+
+from dpoco import reproduce
+from dpoco.cli import main
+
+TABLE = ("reproduce", "table-5.1", "--horizon", "1000", "--dimension", "5", "--seeds", "2")
+
+
+def test_table_as_text_with_a_figure(capfd, tmp_path):
+    pytest.importorskip("matplotlib")
+    image = tmp_path / "table.png"
+    assert main([*TABLE, "--learning-runs", "0", "--p", "inf", "--figure", str(image)]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    assert "| inf | 5 | 1000 |" in out
+    assert "not private" not in out.splitlines()[0]
+    assert out.rstrip().splitlines()[-1].startswith("Cells in which tight with the paper's tree")
+    assert image.stat().st_size > 10_000
+
+
+def test_table_as_json(capfd):
+    assert main([*TABLE, "--quick", "--json", "--target", "gaussian"]) == 0
+    result = reproduce.Table51.from_dict(json.loads(capfd.readouterr().out))
+    assert result.settings["target"] == "gaussian"
+    assert len(result.rows) == 2
+    assert result.learning == ()
+
+
+def test_figure_quick(capfd, tmp_path):
+    pytest.importorskip("matplotlib")
+    image = tmp_path / "figure.svg"
+    arguments = ["reproduce", "figure-5.1", "--quick", "--arms", "2", "--dimension", "10"]
+    assert main([*arguments, "--horizon", "1000", "--figure", str(image)]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    assert "| 2 | HDB | yes |" in out
+    assert image.read_text(encoding="utf-8").startswith("<?xml")
+    assert main([*arguments, "--horizon", "1000", "--json"]) == 0
+    assert reproduce.Figure51.from_dict(json.loads(capfd.readouterr().out)).settings["runs"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["table-5.1", "--horizon", "1500"], "horizon must be among"),
+        (["table-5.1", "--horizon", "ten"], "--horizon must be numbers"),
+        (["table-5.1", "--horizon", "1000.5"], "--horizon must be whole numbers"),
+        (["table-5.1", "--p", "2"], "p must be among"),
+        (["table-5.1", "--seeds", "1"], "seeds must be in"),
+        (["table-5.1", "--target", "x"], "target must be one of"),
+        (["table-5.1", "--figure", "no/such/dir.png"], "no such directory"),
+        (["table-5.1", "--figure", "table.txt"], ".png, .pdf or .svg"),
+        (["figure-5.1", "--arms", "1"], "arms must be in"),
+        (["figure-5.1", "--arms", "x"], "--arms must be numbers"),
+        (["figure-5.1", "--epsilon", "0"], "epsilon"),
+        (["figure-5.2"], "figure-5.2"),
+    ],
+)
+def test_one_clear_line(capfd, arguments, message):
+    assert main(["reproduce", *arguments]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_help(capfd):
+    assert main(["reproduce", "--help"]) == 0
+    out = capfd.readouterr().out
+    assert "table-5.1" in out
+    assert "figure-5.1" in out

@@ -1,0 +1,71 @@
+"""The page about reruns: what can be computed at once is what it says."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from dpoco import reproduce
+from dpoco.reproduce._cell import Cell
+from dpoco.reproduce._spent import DirectionLaw, repaired_epsilon
+from dpoco.reproduce._table import _spread
+
+PAGE = Path(__file__).parents[2] / "docs" / "reproduce.md"
+CELLS = {
+    (cell.p, cell.dimension, cell.horizon): cell
+    for cell in reproduce.printed_table_5_1()
+    if cell.algorithm == "OFW"
+}
+
+
+def rows(title):
+    """The rows of the table that has a column of this title, as dictionaries by cell."""
+    for block in PAGE.read_text(encoding="utf-8").split("\n\n"):
+        lines = [
+            [entry.strip() for entry in line.strip("| ").split("|")]
+            for line in block.splitlines()
+            if line.startswith("|")
+        ]
+        if lines and title in lines[0]:
+            return {
+                (float(line[0]), int(line[1]), int(line[2])): dict(zip(lines[0], line, strict=True))
+                for line in lines[2:]
+            }
+    raise AssertionError(f"no table with a column {title!r}")
+
+
+def test_every_cell_is_there_with_the_printed_numbers():
+    for title in ("tight, tree", "noise, worst sum", "needs epsilon"):
+        table = rows(title)
+        assert set(table) == set(CELLS)
+        for key, row in table.items():
+            if "printed" in row:
+                value, deviation = (float(part) for part in row["printed"].split(" ± "))
+                assert value == pytest.approx(CELLS[key].suboptimality, rel=0.05)
+                assert deviation == pytest.approx(CELLS[key].suboptimality_sd, rel=0.6)
+
+
+def test_noise_ratios():
+    for key, row in rows("noise, worst sum").items():
+        cell = Cell(key[2], key[1], key[0], [0], "dense", 10)
+        paper, tight, tree = (
+            _spread(cell, cell.learner(0, **options).parameters)
+            for options in ({"calibration": "paper"}, {}, {"sum_method": "tree"})
+        )
+        assert row["noise, tree / tree"] == f"{paper[0] / tree[0]:.1f}"
+        assert row["noise, worst sum"] == f"{paper[1] / tight[1]:.1f}"
+
+
+def test_what_the_printed_noise_spends():
+    for (p, dimension, horizon), row in rows("needs epsilon").items():
+        exact = repaired_epsilon(horizon, dimension, p)
+        assert row["order repaired, spends"] == f"{exact:.2g}"
+        if math.isinf(p):
+            law = DirectionLaw(dimension, p)
+            least, here = law.least_epsilon(horizon, 8.0), law.least_epsilon(horizon, 2.5)
+            assert row["as printed, spends at least"] == f"{least:.2g}"
+            assert row["this regression, at least"] == f"{here:.2g}"
+        assert row["at (1, 1/T)"] in ("not attained", "no better than predicting zero")
+        assert float(row["needs epsilon"]) > 1.0
