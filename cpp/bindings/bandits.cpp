@@ -80,6 +80,7 @@ void recommend_bandit(BanditLearner& self, const Array& contexts, Arms& chosen) 
 }
 
 std::vector<std::uint64_t> variates_drawn(const BanditLearner& self) {
+  const auto entered = self.enter();
   std::vector<std::uint64_t> positions(random::kVariates, 0);
   for (std::size_t i = 0; i < self.sources(); ++i) {
     for (unsigned kind = 0; kind < random::kVariates; ++kind) {
@@ -137,6 +138,7 @@ void register_bandits(py::module_& m) {
           },
           "arm"_a, "context"_a.noconvert(), "reward"_a)
       .def("nonprivate_sum", [](const LinUcb& self) {
+        const auto entered = self.enter();
         const std::vector<double>& sum = self.sum().nonprivate_sum();
         return read_only(self.sum().dimension(),
                          [&](double* out) { std::copy(sum.begin(), sum.end(), out); });

@@ -45,11 +45,14 @@ Array leaf(const HighDimensionalBandit& self, std::uint64_t arm, const Array& co
            double reward) {
   expect_size(context, self.dimension(), "context");
   if (arm >= self.arms()) throw std::invalid_argument("arm does not exist");
+  // The guard of the bandit: with that of one model alone, a running round would fail midway.
+  const auto entered = self.enter();
   return read_only(static_cast<py::ssize_t>(self.dimension()),
                    [&](double* out) { self.model(arm).leaf(data(context), reward, out); });
 }
 
 Array nonprivate_sums(const HighDimensionalBandit& self) {
+  const auto entered = self.enter();
   return table(self, [&](double* out) {
     for (std::uint64_t arm = 0; arm < self.arms(); ++arm) {
       const std::vector<double>& sum = self.model(arm).nonprivate_sum();
@@ -59,6 +62,7 @@ Array nonprivate_sums(const HighDimensionalBandit& self) {
 }
 
 std::vector<std::uint64_t> clocks(const HighDimensionalBandit& self) {
+  const auto entered = self.enter();
   std::vector<std::uint64_t> rounds;
   for (std::uint64_t arm = 0; arm < self.arms(); ++arm) rounds.push_back(self.model(arm).round());
   return rounds;

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <vector>
 
+#include "dpoco/core/compensated.hpp"
+
 namespace dpoco::bindings {
 
 using domains::Body;
@@ -22,13 +24,15 @@ class ObjectSum final : public LossSum {
   double value(const double* u) const override {
     const py::object x = point(u);
     double sum = 0.0;
-    for (const py::object& each : losses_) sum += value_of(each, x);
+    double rest = 0.0;
+    for (const py::object& each : losses_) add_compensated(value_of(each, x), sum, rest);
     return sum;
   }
   void gradient(const double* u, double* out) const override {
     const py::object x = point(u);
     Vector sum = Vector::Zero(body().ambient());
-    for (const py::object& each : losses_) add_gradient(each, x, sum);
+    Vector rest = sum;
+    for (const py::object& each : losses_) add_gradient(each, x, sum, rest);
     body().pull_back(sum.data(), out);
   }
   void hessian(const double* u, double* out) const override {
@@ -59,7 +63,8 @@ class ObjectSum final : public LossSum {
   double staged_value(const double* u) const override { return value_of(staged_, point(u)); }
   void staged_gradient(const double* u, double* out) const override {
     Vector full = Vector::Zero(body().ambient());
-    add_gradient(staged_, point(u), full);
+    Vector rest = full;
+    add_gradient(staged_, point(u), full, rest);
     body().pull_back(full.data(), out);
   }
   double staged_curvature(const double* u) const override {
@@ -133,10 +138,13 @@ class ObjectSum final : public LossSum {
     std::copy(array.data(), array.data() + array.size(), out.begin());
     return std::all_of(out.begin(), out.end(), [](double each) { return std::isfinite(each); });
   }
-  void add_gradient(const py::object& loss, const py::object& x, Vector& to) const {
+  // Compensated: sums of neighbouring streams must not drift apart by rounding.
+  void add_gradient(const py::object& loss, const py::object& x, Vector& to, Vector& rest) const {
     std::vector<double> part(static_cast<std::size_t>(to.size()));
     if (!read_array(loss.attr("gradient")(x), part, "a loss's gradient")) return;
-    to += Eigen::Map<const Vector>(part.data(), to.size());
+    for (Index i = 0; i < to.size(); ++i) {
+      add_compensated(part[static_cast<std::size_t>(i)], to[i], rest[i]);
+    }
   }
   void add_hessian(const py::object& loss, const py::object& x, RowMatrix& to) const {
     std::vector<double> part(static_cast<std::size_t>(to.size()));

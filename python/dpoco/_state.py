@@ -25,7 +25,7 @@ import numpy as np
 from dpoco._validation import refuse_contradictions
 from dpoco.errors import RoundOrderError, StateError
 
-__all__ = ["Stateful", "load"]
+__all__ = ["Stateful", "load", "stated_dimension"]
 
 _MAGIC = b"dpocost\n"
 _VERSION = 1
@@ -93,6 +93,14 @@ def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
     if version < 1 or not isinstance(header, dict):
         raise StateError("state is corrupt: header is not an object")
     return header, body[_FRAME.size + header_length :]
+
+
+def stated_dimension(domain: Mapping[str, Any]) -> int:
+    """Return the dimension that a domain's record states, without building the domain."""
+    if "dimension" in domain:
+        return int(domain["dimension"])
+    lower = domain["lower"]  # of a box: a list, or doubles in base64, 3 bytes of 4 letters
+    return 3 * len(lower["float64"]) // 32 if isinstance(lower, Mapping) else len(lower)
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

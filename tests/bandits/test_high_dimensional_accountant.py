@@ -179,3 +179,25 @@ def test_warnings_for_the_hopeless_only():
         make()
         make(arm_learner="tree")
         make(horizon=500, budget=None)
+
+
+# (K, d, T, epsilon, delta) and regret over that of uniform play: docs/bandits.md, reproduce.md.
+MEASURED = [
+    (2, 10, 10_000, 1.0, 1e-6, 0.47),
+    (2, 50, 10_000, 1.0, 1e-6, 0.88),
+    (2, 50, 10_000, 8.0, 1e-6, 0.62),
+    (2, 50, 100_000, 1.0, 1e-6, 0.52),
+    (5, 50, 100_000, 1.0, 1e-6, 0.27),
+    (2, 50, 10_000, 1.0, 1e-4, 0.86),
+    (5, 50, 10_000, 1.0, 1e-4, 0.95),
+    (5, 50, 10_000, 8.0, 1e-4, 0.75),
+]
+
+
+@pytest.mark.parametrize(("arms", "d", "rounds", "epsilon", "delta", "share"), MEASURED)
+def test_the_warning_is_for_what_measured_next_to_random_play(
+    arms, d, rounds, epsilon, delta, share
+):
+    budget = dpoco.Budget(epsilon, delta)
+    p = accountant.calibrate(arms, LpBall(d, 1.0), horizon=rounds, budget=budget)
+    assert p.noise_dominates == (share > 0.85)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,7 @@ def make(*, arms=3, dimension=4, **options):
         ((2, 2), {"selector": "gumbel", "sum_method": "blt"}, ValueError),
         ((2, 2), {"batch": 0}, ValueError),
         ((2, 2), {"batch": 1.5}, TypeError),
+        ((3, 2), {"batch": 21, "forced_rounds": 5}, ValueError),  # of the 20 on an arm's clock
         ((2, 2), {"forced_rounds": -1}, ValueError),
         ((2, 2), {"forced_rounds": 31}, ValueError),
         ((2, 2), {"forced_rounds": 1.5}, TypeError),
@@ -89,3 +92,26 @@ def test_parameters_are_reused_and_contradictions_refused():
         type(p).from_dict({**p.to_dict(), "arm": {"kind": "other"}})
     with pytest.raises(dpoco.StateError):
         type(p).from_dict({**p.to_dict(), "forced_rounds": 4})
+
+
+def test_options_that_calibration_resolves_may_be_restated():
+    p = make(forced_rounds="paper", budget=dpoco.Budget(3.0, 1e-5)).parameters
+    assert p.forced_rounds == int(np.log(4 * 30) * np.log(30) / 9)
+    again = make(parameters=p, forced_rounds="paper", budget=dpoco.Budget(3.0, 1e-5), batch="auto")
+    assert again.parameters == p
+    with pytest.raises(ValueError, match="forced_rounds"):  # more rounds at a smaller epsilon
+        make(parameters=replace(p, gap=0.1), forced_rounds="paper", budget=dpoco.Budget(2.0, 1e-5))
+
+
+def test_a_single_round_takes_every_batch_there_is():
+    for options in ({}, {"batch": 1}, {"batch": "auto"}, {"forced_rounds": 1, "batch": 1}):
+        learner = make(horizon=1, **options)
+        assert learner.parameters.batch == 1
+        assert type(learner)._from_bytes(learner._to_bytes()).parameters == learner.parameters
+    with pytest.raises(ValueError, match="batch"):
+        make(horizon=1, batch=2)
+
+
+def test_a_batch_no_clock_can_count_is_named():
+    with pytest.raises(ValueError, match="batch must be at most the 20 rounds of an arm's clock"):
+        make(forced_rounds=5, batch=21)

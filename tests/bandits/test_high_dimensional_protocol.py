@@ -168,9 +168,11 @@ def test_violations_are_clipped_or_refused():
         assert "5.0" not in str(error.value)
     assert strict._engine.state() == before
     strict.skip()
-    with pytest.raises(ValueError, match="context of round 0"):
+    with pytest.raises(ValueError, match="context of round 1"):
+        strict.decide(rows[0])
+    with pytest.raises(ValueError, match="context of round 1"):
         strict.run(rows, table)
-    with pytest.raises(ValueError, match="rewards of round 1"):
+    with pytest.raises(ValueError, match="rewards of round 2"):
         strict.run(tame_rows[:2], np.array([[0.5] * K, [1.5] * K]))
 
 

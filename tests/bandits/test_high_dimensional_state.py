@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import dpoco
 from dpoco import _state
+from dpoco.accounting import high_dimensional_bandit as accountant
 from dpoco.bandits import HighDimensionalBandit
-from dpoco.domains import LpBall
+from dpoco.domains import Box, LpBall
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -28,6 +29,8 @@ CONFIGURATIONS = [
     {"arm_learner": "tree", "sum_method": "honaker", "batch": 2, "forced_rounds": 0, "gap": 0.1},
     {"arm_learner": "polyhedral", "selector": "laplace", "forced_rounds": 12},
     {"budget": None, "link": "logistic", "forced_rounds": 2},
+    {"arm_learner": "polyhedral", "forced_rounds": "paper", "budget": dpoco.Budget(2.0, 1e-5)},
+    {"arm_learner": "polyhedral", "forced_rounds": 5, "batch": 20},  # all the clock can count
 ]
 
 
@@ -161,3 +164,22 @@ def test_random_payloads_never_crash(data):
     except dpoco.StateError:
         return
     learner.run(X[learner.round :], R[learner.round :])
+
+
+@pytest.mark.parametrize("dimension", [3, 2000])  # bounds are a list, or encoded
+def test_a_box_is_not_built_for_arms_the_file_does_not_hold(dimension, monkeypatch):
+    box = Box([-1.0] * dimension, [1.0] * dimension)
+    learner = HighDimensionalBandit(2, box, horizon=50, budget=dpoco.Budget(1.0, 1e-5),
+                                    forced_rounds=0, batch=2)  # fmt: skip
+    header, payload = _state.unpack(learner._to_bytes())
+    assert HighDimensionalBandit._header_dimension(header["object"]) == 2 * dimension
+    assert HighDimensionalBandit._from_bytes(framed(header, payload)).arms == 2
+    many = 4 * len(payload) // (8 * dimension)
+    parameters = accountant.calibrate(many, box, horizon=50, budget=dpoco.Budget(1.0, 1e-5),
+                                      forced_rounds=0, batch=2)  # fmt: skip
+    header["object"]["arguments"]["arms"] = many
+    header["object"]["parameters"] = parameters.to_dict()
+    # Nothing of the size the header claims may be built before the file is found to be short.
+    monkeypatch.setattr(HighDimensionalBandit, "_set_up", None)
+    with pytest.raises(dpoco.StateError, match="differ in size"):
+        HighDimensionalBandit._from_bytes(framed(header, payload))

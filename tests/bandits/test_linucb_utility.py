@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dpoco
+from dpoco.accounting import linucb as accountant
 from dpoco.bandits import LinUCB
 from dpoco.environments import LinearWorld
 from dpoco.random import Source
@@ -69,3 +70,25 @@ def test_hopeless_settings_warn():
         warnings.simplefilter("error")
         LinUCB(2, 5, horizon=100_000, budget=dpoco.Budget(1.0, 1e-6))
         LinUCB(5, 50, horizon=1000, budget=None)
+
+
+# (K, d, T, epsilon, delta, X) and regret over that of uniform play: docs/bandits.md, reproduce.md.
+MEASURED = [
+    (2, 50, 10_000, 1.0, 1e-6, 50**0.5, 1.0),
+    (2, 50, 10_000, 8.0, 1e-6, 50**0.5, 0.86),
+    (5, 50, 100_000, 1.0, 1e-6, 50**0.5, 0.73),
+    (2, 50, 10_000, 1.0, 1e-4, 50**0.5, 0.96),
+    (5, 50, 10_000, 1.0, 1e-4, 50**0.5, 0.99),
+    (2, 10, 10_000, 1.0, 1e-6, 1.0, 0.2),
+    (5, 10, 10_000, 1.0, 1e-6, 1.0, 0.42),
+    (5, 50, 100_000, 1.0, 1e-6, 1.0, 0.52),
+]
+
+
+@pytest.mark.parametrize(("arms", "d", "rounds", "epsilon", "delta", "length", "share"), MEASURED)
+def test_the_warning_is_for_what_measured_like_random_play(
+    arms, d, rounds, epsilon, delta, length, share
+):
+    budget = dpoco.Budget(epsilon, delta)
+    p = accountant.calibrate(arms, d, horizon=rounds, budget=budget, context_bound=length)
+    assert p.noise_dominates == (share > 0.95)

@@ -28,7 +28,8 @@ constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
 std::unique_ptr<HighDimensionalBandit> make(bool tree, std::uint64_t arms, std::uint64_t forced,
                                             std::uint64_t batch,
-                                            double gap = std::numeric_limits<double>::infinity()) {
+                                            double gap = std::numeric_limits<double>::infinity(),
+                                            std::uint64_t model_rounds = kRounds) {
   const auto d = static_cast<Index>(kDimension);
   const auto ball = std::make_shared<domains::LpBall>(d, 1.0, 1.0);
   const losses::RecordClipper clipper(d, 1.0, std::numeric_limits<double>::infinity());
@@ -43,8 +44,8 @@ std::unique_ptr<HighDimensionalBandit> make(bool tree, std::uint64_t arms, std::
           std::make_unique<FrankWolfeArm<TreeFrankWolfe>>(std::make_unique<TreeFrankWolfe>(
               ball, loss, clipper,
               frank_wolfe::TreeFrankWolfeSettings{
-                  .horizon = kRounds, .batch = batch, .leaf_scalar_bound = 2.0},
-              mechanisms::ContinualSum(d, kRounds, std::move(noise), 0.5, std::move(source)),
+                  .horizon = model_rounds, .batch = batch, .leaf_scalar_bound = 2.0},
+              mechanisms::ContinualSum(d, model_rounds, std::move(noise), 0.5, std::move(source)),
               start.data())));
       continue;
     }
@@ -52,7 +53,7 @@ std::unique_ptr<HighDimensionalBandit> make(bool tree, std::uint64_t arms, std::
         std::make_unique<PolyhedralFrankWolfe>(
             ball, frank_wolfe::LeafRule(loss, clipper, 2.0),
             frank_wolfe::PolyhedralFrankWolfeSettings{
-                .horizon = kRounds, .batch = batch, .scale = 0.3, .exponent = 0.5},
+                .horizon = model_rounds, .batch = batch, .scale = 0.3, .exponent = 0.5},
             std::move(source), start.data())));
   }
   return std::make_unique<HighDimensionalBandit>(
@@ -60,6 +61,33 @@ std::unique_ptr<HighDimensionalBandit> make(bool tree, std::uint64_t arms, std::
       bandits::HighDimensionalBanditSettings{.forced = forced, .batch = batch, .gap = gap}, ball,
       std::move(models));
 }
+
+// A model that fails in one round of its clock, and counts the calls.
+class FailingArm final : public bandits::ArmLearner {
+ public:
+  FailingArm(std::uint64_t arm, std::uint64_t fails) : source_(Key{1, 2}, arm), fails_(fails) {}
+
+  std::size_t dimension() const noexcept override { return kDimension; }
+  std::uint64_t round() const noexcept override { return round_; }
+  std::uint64_t horizon() const noexcept override { return kRounds; }
+  Source& source() noexcept override { return source_; }
+  void observe(const double*, double) override { skip(); }
+  void skip() override {
+    if (round_ == fails_) throw RoundOrderError("planted");
+    ++round_;
+  }
+  void estimate(double* out) const override { std::fill_n(out, kDimension, 0.0); }
+  void leaf(const double*, double, double* out) const override { estimate(out); }
+  const std::vector<double>& nonprivate_sum() const noexcept override { return sum_; }
+  void write(Archive& archive) const override { archive.word(round_); }
+  void read(ArchiveReader& archive) override { round_ = archive.word(); }
+
+ private:
+  Source source_;
+  std::uint64_t fails_;
+  std::uint64_t round_ = 0;
+  std::vector<double> sum_ = std::vector<double>(kDimension, 0.0);
+};
 
 std::vector<double> drawn(std::size_t n, std::uint64_t stream) {
   std::vector<double> values(n);
@@ -143,4 +171,55 @@ TEST_CASE("high-dimensional bandit: settings that do not fit are refused") {
   auto learner = make(false, 2, 20, 1);  // never a choice
   CHECK(learner->clock(0, kRounds) == 20);
   CHECK(learner->clock(1, kRounds) == 11);
+}
+
+TEST_CASE("high-dimensional bandit: models must be able to count all rounds of their clocks") {
+  for (const bool tree : {false, true}) {
+    const double wide = std::numeric_limits<double>::infinity();
+    CHECK_NOTHROW(make(tree, 2, 4, 1, wide, kRounds - 4));
+    CHECK_THROWS_AS(make(tree, 2, 4, 1, wide, kRounds - 5), std::invalid_argument);
+  }
+}
+
+TEST_CASE("high-dimensional bandit: a round that fails midway is the last one") {
+  constexpr std::uint64_t kFails = 5;
+  const auto d = static_cast<Index>(kDimension);
+  const auto ball = std::make_shared<domains::LpBall>(d, 1.0, 1.0);
+  const losses::RecordClipper clipper(d, 1.0, std::numeric_limits<double>::infinity());
+  const auto fresh = [&](std::uint64_t fails) {
+    std::vector<std::unique_ptr<bandits::ArmLearner>> models;
+    for (std::uint64_t arm = 0; arm < 3; ++arm) {
+      models.push_back(std::make_unique<FailingArm>(arm, arm == 1 ? fails : kRounds));
+    }
+    return std::make_unique<HighDimensionalBandit>(
+        bandits::BanditSettings{3, kRounds, -1.0, 1.0}, clipper,
+        bandits::HighDimensionalBanditSettings{.forced = 0, .batch = 1}, ball, std::move(models));
+  };
+  auto learner = fresh(kFails);
+  const std::vector<double> contexts(kRounds * kDimension, 0.5);
+  const std::vector<double> rewards(kRounds * 3, 0.5);
+  std::vector<std::int64_t> chosen(kRounds);
+  std::vector<double> own(kRounds);
+  CHECK_THROWS_AS(learner->run(learner->enter(), contexts.data(), rewards.data(), kRounds,
+                               chosen.data(), own.data()),
+                  RoundOrderError);
+  CHECK(learner->round() == kFails);
+  CHECK(learner->model(0).round() == kFails + 1);  // torn: the round was begun
+  CHECK_THROWS_AS(learner->decide(kFails, contexts.data()), StateError);
+  CHECK_THROWS_AS(learner->observe(kFails, 0.5), StateError);
+  CHECK_THROWS_AS(
+      learner->run(learner->enter(), contexts.data(), rewards.data(), 1, chosen.data(), own.data()),
+      StateError);
+  CHECK_THROWS_AS(learner->replay(learner->enter(), contexts.data(), chosen.data(), rewards.data(),
+                                  1, chosen.data()),
+                  StateError);
+  CHECK_THROWS_AS(state_of(*learner), StateError);
+  // What was released before stays readable, and a whole state makes the learner whole.
+  std::vector<double> released(3 * kDimension);
+  learner->coefficients(released.data());
+  const std::string bytes = state_of(*fresh(kRounds));
+  ArchiveReader reader(bytes);
+  learner->read(reader);
+  CHECK(state_of(*learner) == bytes);
+  CHECK(learner->decide(0, contexts.data()) == 0);
 }

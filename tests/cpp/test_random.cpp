@@ -117,6 +117,7 @@ TEST_CASE("every kernel gives the same bits on every instruction set") {
       k.extend(nullptr, x.data(), 1.3, n, sum.data(), out.data());
       k.extend(out.data(), x.data() + 10, 1.3, n, sum.data(), out.data());
       std::vector<double> rest(n, 0x1p-60);
+      k.accumulate(0.7, x.data() + 3, n, sum.data(), rest.data());
       k.release(0.7, x.data() + 5, x.data(), 0.0, n, sum.data(), rest.data(), out.data());
       all.insert(all.end(), out.begin(), out.end());
       k.release(0.7, x.data() + 5, x.data(), 0.125, n, sum.data(), rest.data(), out.data());

@@ -240,3 +240,15 @@ def test_a_box_of_any_scales_is_clipped_to() -> None:
         x = 2.0 * rng.normal(size=5) * scales
         y = domain.project(x)
         assert (np.abs(y - np.clip(x, -scales, scales)) <= 1e-12 * scales).all()
+
+
+@pytest.mark.parametrize("exponent", [-100, -160, -215, -250, -300, -305, 0, 99])
+def test_projections_keep_their_accuracy_at_every_scale(exponent: int) -> None:
+    unit = 10.0**exponent
+    pair = VertexSet(np.array([[unit], [3.0 * unit]]))
+    assert pair.project([2.2 * unit])[0] / unit == pytest.approx(2.2, rel=1e-12)
+    assert pair.contains([2.2 * unit])
+    corners = unit * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    np.testing.assert_allclose(
+        VertexSet(corners).project([0.9 * unit, 0.5 * unit]) / unit, [0.7, 0.3], rtol=1e-12
+    )

@@ -215,3 +215,13 @@ def test_numpy_arguments_can_be_saved():
     loaded = NoisyFTRL._from_bytes(learner._to_bytes())
     assert loaded.parameters == learner.parameters
     assert np.array_equal(loaded.decide(), learner.decide())
+
+
+@pytest.mark.parametrize("dimension", [3, 2000])  # bounds are a list, or encoded
+def test_the_size_of_statistics_over_a_box_is_known_before_they_are_built(dimension):
+    box = Box([-1.0] * dimension, [1.0] * dimension)
+    learner = make({"domain": box, "loss": SquaredLoss(1.0, 1.0)})
+    header, _ = _state.unpack(learner._to_bytes())
+    assert NoisyFTRL._header_dimension(header["object"]) == dimension
+    header["object"]["parameters"]["statistics"] = "quadratic"  # d (d + 3)/2 sums: a lie
+    assert NoisyFTRL._header_dimension(header["object"]) == dimension * (dimension + 3) // 2

@@ -32,7 +32,12 @@ void BanditLearner::adopt() noexcept {
   for (std::size_t i = 0; i < sources(); ++i) source(i).adopt();
 }
 
+void BanditLearner::require_whole() const {
+  if (torn_) throw StateError("a round failed midway: its noise may be spent, no other may follow");
+}
+
 void BanditLearner::require(std::uint64_t rounds) const {
+  require_whole();
   if (rounds > settings_.horizon - round_) {
     throw HorizonExceeded("the declared horizon is used up");
   }
@@ -58,7 +63,9 @@ double BanditLearner::finish(std::uint64_t arm, double reward) {
   const bool given = std::isfinite(reward);
   const double own = given ? std::clamp(reward, settings_.reward_low, settings_.reward_high) : 0.0;
   violations_ += (clipped_ ? 1U : 0U) + (given && own == reward ? 0U : 1U);
+  torn_ = true;  // unless learn() returns
   learn(arm, finite_ && given ? admitted_.data() : nullptr, own);
+  torn_ = false;
   round_ = round_ + 1;
   return own;
 }
@@ -111,7 +118,7 @@ void BanditLearner::run(const Exclusive::Entry&, const double* contexts, const d
 std::uint64_t BanditLearner::replay(const Exclusive::Entry&, const double* contexts,
                                     const std::int64_t* actions, const double* rewards,
                                     std::uint64_t events, std::int64_t* chosen) {
-  check_process();
+  require(0);
   require_no_decision();
   std::uint64_t read = 0;
   for (; read < events && round_ < settings_.horizon; ++read, contexts += raw_.size()) {
@@ -125,6 +132,7 @@ std::uint64_t BanditLearner::replay(const Exclusive::Entry&, const double* conte
 
 void BanditLearner::write(Archive& archive) const {
   const auto entry = exclusive_.enter();
+  require_whole();
   archive.word(round_);
   archive.word(violations_);
   write_own(archive);
@@ -135,7 +143,9 @@ void BanditLearner::read(ArchiveReader& archive) {
   violations_ = archive.word();
   round_ = round;
   waiting_ = false;
+  torn_ = true;  // unless all of it can be read
   read_own(archive);
+  torn_ = false;
 }
 
 }  // namespace dpoco::bandits

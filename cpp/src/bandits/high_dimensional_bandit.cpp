@@ -38,6 +38,12 @@ HighDimensionalBandit::HighDimensionalBandit(BanditSettings settings, losses::Re
     throw std::invalid_argument("every arm must have a model of the context's dimension");
   }
   forced_end_ = std::min(arms() * own_.forced, horizon());
+  for (std::uint64_t arm = 0; arm < arms(); ++arm) {
+    // No round may fail midway for a clock that has run out.
+    if (models_[static_cast<std::size_t>(arm)]->horizon() < clock(arm, horizon())) {
+      throw std::invalid_argument("the clock of an arm runs past its model's horizon");
+    }
+  }
   coefficients_.assign(models_.size() * dimension(), 0.0);
   frozen_ = coefficients_;
   early_.assign(models_.size(), 0.0);

@@ -198,11 +198,8 @@ void LinUcb::read_own(ArchiveReader& archive) {
   bool possible = std::all_of(released_.begin(), released_.end(), finite) &&
                   std::all_of(leaf_.begin(), leaf_.end(), finite) &&
                   (releases > 0 || std::all_of(released_.begin(), released_.end(), zero)) &&
-                  (!fresh || std::all_of(leaf_.begin(), leaf_.end(), zero));
-  for (std::size_t i = 0; i < rest_.size(); ++i) {
-    // What rounding loses is less than the last digit of the sum.
-    possible = possible && std::fabs(rest_[i]) <= std::fabs(leaf_[i]) * 0x1p-52;
-  }
+                  (!fresh || std::all_of(leaf_.begin(), leaf_.end(), zero)) &&
+                  are_rests(leaf_.data(), rest_.data(), leaf_.size());
   if (!possible) throw StateError("state holds impossible statistics");
   if (!own_.exact) return estimate();
   widen();

@@ -48,7 +48,8 @@ void VertexSet::project(const double* x, double* out) const {
   const Eigen::Map<const Vector> target(x, dimension());
   if (!target.allFinite()) return center(out);
   // In units of the larger of both sizes, so that no square over- or underflows; a power of 2.
-  const double size = std::max({size_, target.cwiseAbs().maxCoeff(), 1e-150});
+  constexpr double kLeast = std::numeric_limits<double>::min();
+  const double size = std::max({size_, target.cwiseAbs().maxCoeff(), kLeast});
   int exponent = 0;
   std::frexp(size, &exponent);
   const auto n = static_cast<std::size_t>(count());

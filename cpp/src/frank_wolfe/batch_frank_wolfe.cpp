@@ -20,6 +20,7 @@ class NoisyFrankWolfe final : public BatchFit {
         settings_(settings),
         previous_(theta_),
         sum_(dimension(), 0.0),
+        rest_(dimension(), 0.0),
         direction_(dimension(), 0.0),
         vertex_(dimension(), 0.0) {
     if (settings.first_batch < 1 || settings.steps < 1 ||
@@ -45,14 +46,15 @@ class NoisyFrankWolfe final : public BatchFit {
                           double* out) const override {
     if (k >= settings_.steps) throw std::invalid_argument("no such batch");
     std::fill(out, out + dimension(), 0.0);
+    std::vector<double> rest(dimension(), 0.0);
     const std::uint64_t first = k == 0 ? 0 : settings_.first_batch + (k - 1) * settings_.batch;
-    for (std::uint64_t i = 0; i < size(k); ++i) add(first + i, k, at, previous, out);
+    for (std::uint64_t i = 0; i < size(k); ++i) add(first + i, k, at, previous, out, rest.data());
     for (std::size_t j = 0; j < dimension(); ++j) out[j] /= static_cast<double>(size(k));
   }
 
  protected:
   void step() override {
-    add(record_++, batch_, theta_.data(), previous_.data(), sum_.data());
+    add(record_++, batch_, theta_.data(), previous_.data(), sum_.data(), rest_.data());
     if (++seen_ < size(batch_)) return;
     const std::size_t d = theta_.size();
     for (std::size_t j = 0; j < d; ++j) sum_[j] /= static_cast<double>(seen_);
@@ -63,6 +65,7 @@ class NoisyFrankWolfe final : public BatchFit {
     const double eta = settings_.step_size;
     for (std::size_t j = 0; j < d; ++j) theta_[j] += eta * (vertex_[j] - theta_[j]);
     std::fill(sum_.begin(), sum_.end(), 0.0);
+    std::fill(rest_.begin(), rest_.end(), 0.0);
     seen_ = 0;
     ++batch_;
   }
@@ -72,19 +75,21 @@ class NoisyFrankWolfe final : public BatchFit {
     return k == 0 ? settings_.first_batch : settings_.batch;
   }
 
-  void add(std::uint64_t i, std::uint64_t k, const double* at, const double* previous,
-           double* to) const {
+  // Compensated: plain sums of two data sets that differ in one record could drift apart.
+  void add(std::uint64_t i, std::uint64_t k, const double* at, const double* previous, double* to,
+           double* rest) const {
     double scalar = records_.derivative(i, at);
     if (k > 0) {
       const double bound = settings_.difference_bound;
       scalar = std::clamp(scalar - records_.derivative(i, previous), -bound, bound);
     }
-    simd::kernels().axpy(scalar, records_.row(i), theta_.size(), to);
+    simd::kernels().accumulate(scalar, records_.row(i), theta_.size(), to, rest);
   }
 
   NoisyFrankWolfeSettings settings_;
   std::vector<double> previous_;
   std::vector<double> sum_;
+  std::vector<double> rest_;  // what rounding has lost of it
   std::vector<double> direction_;
   std::vector<double> vertex_;
   std::vector<std::unique_ptr<mechanisms::VectorRelease>> noise_;

@@ -28,6 +28,7 @@ class LocalizedMirrorDescent final : public BatchFit {
         phases_(std::move(phases)),
         anchor_(theta_),
         sum_(dimension(), 0.0),
+        rest_(dimension(), 0.0),
         dual_(dimension(), 0.0),
         mean_(dimension(), 0.0) {
     if (!(p > 1.0 && p <= 2.0)) throw std::invalid_argument("p must be in (1, 2]");
@@ -54,27 +55,33 @@ class LocalizedMirrorDescent final : public BatchFit {
     std::uint64_t first = 0;
     for (std::uint64_t i = 0; i < k; ++i) first += phases_[i].records;
     std::fill(out, out + dimension(), 0.0);
-    for (std::uint64_t i = 0; i < phases_[k].records; ++i) add(first + i, at, out);
+    std::vector<double> rest(dimension(), 0.0);
+    for (std::uint64_t i = 0; i < phases_[k].records; ++i) {
+      add(first + i, at, out, rest.data());
+    }
     for (std::size_t j = 0; j < dimension(); ++j) out[j] /= static_cast<double>(phases_[k].records);
   }
 
  protected:
   void step() override {
     const MirrorPhase& phase = phases_[phase_];
-    add(first_ + seen_, theta_.data(), sum_.data());
+    add(first_ + seen_, theta_.data(), sum_.data(), rest_.data());
     if (++seen_ < phase.records) return;
     const std::size_t d = theta_.size();
     for (std::size_t j = 0; j < d; ++j) sum_[j] /= static_cast<double>(seen_);
     noise_[phase_]->release(sum_.data(), *source_, sum_.data());
     move(phase);
     std::fill(sum_.begin(), sum_.end(), 0.0);
+    std::fill(rest_.begin(), rest_.end(), 0.0);
     seen_ = 0;
     if (++taken_ == steps_) finish_phase(phase);
   }
 
  private:
-  void add(std::uint64_t i, const double* at, double* to) const {
-    simd::kernels().axpy(records_.derivative(i, at), records_.row(i), theta_.size(), to);
+  // Compensated: plain sums of two data sets that differ in one record could drift apart.
+  void add(std::uint64_t i, const double* at, double* to, double* rest) const {
+    simd::kernels().accumulate(records_.derivative(i, at), records_.row(i), theta_.size(), to,
+                               rest);
   }
 
   // With step sizes 2 / (lambda (t + 1)): dual <- ((t + 1) dual - (2 / lambda) g) / (t + 3), then
@@ -127,6 +134,7 @@ class LocalizedMirrorDescent final : public BatchFit {
   std::vector<MirrorPhase> phases_;
   std::vector<double> anchor_;
   std::vector<double> sum_;
+  std::vector<double> rest_;  // what rounding has lost of it
   std::vector<double> dual_;
   std::vector<double> mean_;
   std::vector<std::unique_ptr<mechanisms::VectorRelease>> noise_;

@@ -15,8 +15,18 @@ LeafRule::LeafRule(losses::GlmLoss loss, losses::RecordClipper clipper, double s
   if (!(scalar_bound >= 0.0)) throw std::invalid_argument("scalar_bound must be at least 0");
 }
 
+void LeafRule::add_scaled(double factor, const double* x, double* to, double* rest) const {
+  const simd::Kernels& k = simd::kernels();
+  const auto d = static_cast<std::size_t>(dimension());
+  if (rest == nullptr) {
+    k.axpy(factor, x, d, to);
+  } else {
+    k.accumulate(factor, x, d, to, rest);
+  }
+}
+
 double LeafRule::add(double weight, const double* at, const double* previous,
-                     const double* features, double label, double* to) const {
+                     const double* features, double label, double* to, double* rest) const {
   const simd::Kernels& k = simd::kernels();
   const auto d = static_cast<std::size_t>(dimension());
   const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier(features);
@@ -29,17 +39,20 @@ double LeafRule::add(double weight, const double* at, const double* previous,
   if (std::isfinite(wanted)) {
     const double factor = std::clamp(wanted, -scalar_bound_, scalar_bound_) * multiplier;
     // A subnormal factor is too coarse: rounding up could carry the leaf over its bound.
-    if (std::fabs(factor) >= std::numeric_limits<double>::min()) k.axpy(factor, features, d, to);
+    if (std::fabs(factor) >= std::numeric_limits<double>::min()) {
+      add_scaled(factor, features, to, rest);
+    }
   }
   return loss_.value(margin, y);
 }
 
-double LeafRule::add_gradient(const double* at, const double* gradient, double* to) const {
+double LeafRule::add_gradient(const double* at, const double* gradient, double* to,
+                              double* rest) const {
   const simd::Kernels& k = simd::kernels();
   const auto d = static_cast<std::size_t>(dimension());
   const double multiplier = clipper_.multiplier(gradient);
   if (multiplier == 0.0) return 0.0;
-  k.axpy(multiplier, gradient, d, to);
+  add_scaled(multiplier, gradient, to, rest);
   return multiplier * k.dot(at, gradient, d);
 }
 

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "dpoco/core/compensated.hpp"
 #include "dpoco/core/errors.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "dpoco/simd/kernels.hpp"
@@ -34,7 +35,7 @@ PolyhedralFrankWolfe::PolyhedralFrankWolfe(std::shared_ptr<const domains::Domain
   const auto d = static_cast<std::size_t>(domain_->dimension());
   theta_.assign(start, start + d);
   previous_ = theta_;
-  for (auto* buffer : {&row_, &leaf_, &sum_, &rest_, &zero_, &direction_, &vertex_}) {
+  for (auto* buffer : {&row_, &leaf_, &leaf_rest_, &sum_, &rest_, &zero_, &direction_, &vertex_}) {
     buffer->assign(d, 0.0);
   }
 }
@@ -55,6 +56,11 @@ const double* PolyhedralFrankWolfe::own_copy(const double* record) {
   return row_.data();
 }
 
+// A batch of one round is its leaf: no sum, nothing to lose.
+double* PolyhedralFrankWolfe::rest() noexcept {
+  return settings_.batch > 1 ? leaf_rest_.data() : nullptr;
+}
+
 double PolyhedralFrankWolfe::weight() const noexcept {
   return static_cast<double>(step_) + (settings_.published_weights ? 1.0 : 0.0);
 }
@@ -62,7 +68,7 @@ double PolyhedralFrankWolfe::weight() const noexcept {
 void PolyhedralFrankWolfe::leaf(const double* at, const double* previous, const double* features,
                                 double label, double* out) const {
   std::fill(out, out + theta_.size(), 0.0);
-  leaves_.add(weight(), at, previous, features, label, out);
+  leaves_.add(weight(), at, previous, features, label, out, nullptr);
 }
 
 // The vertex for the sum: the minimiser without noise, which no positive factor changes.
@@ -86,6 +92,7 @@ void PolyhedralFrankWolfe::finish_round() {
   simd::kernels().release(1.0, leaf_.data(), zero_.data(), 0.0, d, sum_.data(), rest_.data(),
                           direction_.data());
   std::fill(leaf_.begin(), leaf_.end(), 0.0);
+  if (settings_.batch > 1) std::fill(leaf_rest_.begin(), leaf_rest_.end(), 0.0);
   select_vertex();
   const double eta = 1.0 / (static_cast<double>(step_) + 1.0);
   previous_.swap(theta_);
@@ -112,14 +119,15 @@ void PolyhedralFrankWolfe::require_turn(std::uint64_t decided) const {
 void PolyhedralFrankWolfe::observe(std::uint64_t decided, const double* features, double label) {
   const auto entry = exclusive_.enter();
   require_turn(decided);
-  leaves_.add(weight(), theta_.data(), previous_.data(), own_copy(features), label, leaf_.data());
+  leaves_.add(weight(), theta_.data(), previous_.data(), own_copy(features), label, leaf_.data(),
+              rest());
   finish_round();
 }
 
 void PolyhedralFrankWolfe::observe_gradient(std::uint64_t decided, const double* gradient) {
   const auto entry = exclusive_.enter();
   require_turn(decided);
-  leaves_.add_gradient(theta_.data(), own_copy(gradient), leaf_.data());
+  leaves_.add_gradient(theta_.data(), own_copy(gradient), leaf_.data(), rest());
   finish_round();
 }
 
@@ -133,7 +141,7 @@ void PolyhedralFrankWolfe::observe_gradients(std::uint64_t decided, const double
   for (std::size_t i = 0; i < row_.size(); ++i) {
     row_[i] = w * at_decision[i] - (w - 1.0) * at_previous[i];
   }
-  leaves_.add_gradient(theta_.data(), row_.data(), leaf_.data());
+  leaves_.add_gradient(theta_.data(), row_.data(), leaf_.data(), rest());
   finish_round();
 }
 
@@ -152,9 +160,9 @@ void PolyhedralFrankWolfe::run(const Exclusive::Entry&, const double* features,
     if (decisions != nullptr) std::copy(theta_.begin(), theta_.end(), decisions + t * d);
     const double* record = own_copy(features);
     const double loss = labels == nullptr
-                            ? leaves_.add_gradient(theta_.data(), record, leaf_.data())
+                            ? leaves_.add_gradient(theta_.data(), record, leaf_.data(), rest())
                             : leaves_.add(weight(), theta_.data(), previous_.data(), record,
-                                          labels[t], leaf_.data());
+                                          labels[t], leaf_.data(), rest());
     if (losses != nullptr) losses[t] = loss;
     finish_round();
     if (changed != nullptr) changed[t] = moved_ ? 1 : 0;
@@ -167,6 +175,7 @@ void PolyhedralFrankWolfe::write(Archive& archive) const {
   for (const auto* values : {&theta_, &previous_, &leaf_, &sum_, &rest_}) {
     archive.reals(values->data(), values->size());
   }
+  if (settings_.batch > 1) archive.reals(leaf_rest_.data(), leaf_rest_.size());
   archive.real(settings_.scale);
   source_->write(archive);
 }
@@ -178,20 +187,19 @@ void PolyhedralFrankWolfe::read(ArchiveReader& archive) {
   for (auto* values : {&theta_, &previous_, &leaf_, &sum_, &rest_}) {
     archive.reals(values->data(), values->size());
   }
+  if (settings_.batch > 1) archive.reals(leaf_rest_.data(), leaf_rest_.size());
   if (archive.real() != settings_.scale) throw StateError("state has noise of another scale");
   source_->read(archive);
   constexpr double kTolerance = 1e-6;
-  const auto finite = [](double value) { return std::isfinite(value); };
   if (!domain_->contains(theta_.data(), kTolerance) ||
       !domain_->contains(previous_.data(), kTolerance) ||
-      !std::all_of(leaf_.begin(), leaf_.end(), finite)) {
+      !are_rests(leaf_.data(), leaf_rest_.data(), leaf_.size())) {
     throw StateError("state holds a decision outside the domain");
   }
+  if (!are_rests(sum_.data(), rest_.data(), sum_.size())) throw StateError("state holds no sum");
   for (std::size_t i = 0; i < sum_.size(); ++i) {
-    // What rounding loses is less than the last digit of the sum; before the first update and in a
-    // batch's first round there is nothing.
-    if (!std::isfinite(sum_[i]) || !(std::fabs(rest_[i]) <= std::fabs(sum_[i]) * 0x1p-52) ||
-        (step_ == 1 && sum_[i] != 0.0) || (pending_ == 0 && leaf_[i] != 0.0)) {
+    // Before the first update and in a batch's first round there is nothing.
+    if ((step_ == 1 && sum_[i] != 0.0) || (pending_ == 0 && leaf_[i] != 0.0)) {
       throw StateError("state holds no sum");
     }
   }

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "dpoco/core/compensated.hpp"
 #include "dpoco/core/errors.hpp"
 
 namespace dpoco::frank_wolfe {
@@ -29,6 +30,7 @@ TreeFrankWolfe::TreeFrankWolfe(std::shared_ptr<const domains::Domain> domain, lo
   previous_ = theta_;
   row_.assign(d, 0.0);
   leaf_.assign(d, 0.0);
+  leaf_rest_.assign(d, 0.0);
   direction_.assign(d, 0.0);
   vertex_.assign(d, 0.0);
 }
@@ -49,6 +51,11 @@ const double* TreeFrankWolfe::own_copy(const double* record) {
   return row_.data();
 }
 
+// A batch of one round is its leaf: no sum, nothing to lose.
+double* TreeFrankWolfe::rest() noexcept {
+  return settings_.batch > 1 ? leaf_rest_.data() : nullptr;
+}
+
 double TreeFrankWolfe::weight() const noexcept {
   const auto k = static_cast<double>(step_);
   return settings_.weights == Weights::unbiased ? k : k + 1.0;
@@ -57,7 +64,7 @@ double TreeFrankWolfe::weight() const noexcept {
 void TreeFrankWolfe::leaf(const double* at, const double* previous, const double* features,
                           double label, double* out) const {
   std::fill(out, out + theta_.size(), 0.0);
-  leaves_.add(weight(), at, previous, features, label, out);
+  leaves_.add(weight(), at, previous, features, label, out, nullptr);
 }
 
 void TreeFrankWolfe::finish_round() {
@@ -67,6 +74,7 @@ void TreeFrankWolfe::finish_round() {
   pending_ = 0;
   sum_.push(leaf_.data(), direction_.data());
   std::fill(leaf_.begin(), leaf_.end(), 0.0);
+  if (settings_.batch > 1) std::fill(leaf_rest_.begin(), leaf_rest_.end(), 0.0);
   // The minimiser is the same for any positive multiple of the direction, so 1 / (w_k batch) is
   // left out.
   domain_->minimize_linear(direction_.data(), vertex_.data());
@@ -97,14 +105,15 @@ void TreeFrankWolfe::require_turn(std::uint64_t decided) const {
 void TreeFrankWolfe::observe(std::uint64_t decided, const double* features, double label) {
   const auto entry = exclusive_.enter();
   require_turn(decided);
-  leaves_.add(weight(), theta_.data(), previous_.data(), own_copy(features), label, leaf_.data());
+  leaves_.add(weight(), theta_.data(), previous_.data(), own_copy(features), label, leaf_.data(),
+              rest());
   finish_round();
 }
 
 void TreeFrankWolfe::observe_gradient(std::uint64_t decided, const double* gradient) {
   const auto entry = exclusive_.enter();
   require_turn(decided);
-  leaves_.add_gradient(theta_.data(), own_copy(gradient), leaf_.data());
+  leaves_.add_gradient(theta_.data(), own_copy(gradient), leaf_.data(), rest());
   finish_round();
 }
 
@@ -118,7 +127,7 @@ void TreeFrankWolfe::observe_gradients(std::uint64_t decided, const double* at_d
   for (std::size_t i = 0; i < row_.size(); ++i) {
     row_[i] = w * at_decision[i] - (w - 1.0) * at_previous[i];
   }
-  leaves_.add_gradient(theta_.data(), row_.data(), leaf_.data());
+  leaves_.add_gradient(theta_.data(), row_.data(), leaf_.data(), rest());
   finish_round();
 }
 
@@ -137,9 +146,9 @@ void TreeFrankWolfe::run(const Exclusive::Entry&, const double* features, const 
   for (std::uint64_t t = 0; t < rounds; ++t, features += d) {
     if (decisions != nullptr) std::copy(theta_.begin(), theta_.end(), decisions + t * d);
     const double* record = own_copy(features);
-    const double loss = linear ? leaves_.add_gradient(theta_.data(), record, leaf_.data())
+    const double loss = linear ? leaves_.add_gradient(theta_.data(), record, leaf_.data(), rest())
                                : leaves_.add(weight(), theta_.data(), previous_.data(), record,
-                                             labels[t], leaf_.data());
+                                             labels[t], leaf_.data(), rest());
     if (losses != nullptr) losses[t] = loss;
     finish_round();
     if (changed != nullptr) changed[t] = moved_ ? 1 : 0;
@@ -152,6 +161,7 @@ void TreeFrankWolfe::write(Archive& archive) const {
   archive.reals(theta_.data(), theta_.size());
   archive.reals(previous_.data(), previous_.size());
   archive.reals(leaf_.data(), leaf_.size());
+  if (settings_.batch > 1) archive.reals(leaf_rest_.data(), leaf_rest_.size());
   sum_.write(archive);
 }
 
@@ -162,14 +172,14 @@ void TreeFrankWolfe::read(ArchiveReader& archive) {
   archive.reals(theta_.data(), theta_.size());
   archive.reals(previous_.data(), previous_.size());
   archive.reals(leaf_.data(), leaf_.size());
+  if (settings_.batch > 1) archive.reals(leaf_rest_.data(), leaf_rest_.size());
   sum_.read(archive);
   round_ = round;
   constexpr double kTolerance = 1e-6;
-  const auto finite = [](double value) { return std::isfinite(value); };
   if (sum_.round() != step_ - 1) throw StateError("state holds an impossible round");
   if (!domain_->contains(theta_.data(), kTolerance) ||
       !domain_->contains(previous_.data(), kTolerance) ||
-      !std::all_of(leaf_.begin(), leaf_.end(), finite)) {
+      !are_rests(leaf_.data(), leaf_rest_.data(), leaf_.size())) {
     throw StateError("state holds a decision outside the domain");
   }
 }

@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "dpoco/core/compensated.hpp"
 #include "dpoco/losses/loss_sum.hpp"
 #include "dpoco/simd/kernels.hpp"
 #include "rows.hpp"
@@ -12,6 +13,8 @@ namespace {
 
 // Entries worked on together stay in the first cache.
 constexpr std::size_t kBlockEntries = 3072;
+// Rows whose terms are added plainly; sums of such parts are compensated, or those of neighbouring
+// streams could drift apart: docs/privacy/continual_sum.md.
 constexpr std::size_t kMostGroups = 32;
 
 class GlmSum final : public LossSum {
@@ -29,12 +32,15 @@ class GlmSum final : public LossSum {
 
   double value(const double* u) const override {
     double sum = 0.0;
+    double rest = 0.0;
     for_blocks(u, [&](std::size_t first, std::size_t groups, const double* margins) {
       const std::size_t end = std::min(groups * kLanes, rows_.size() - first * kLanes);
+      double part = 0.0;
       for (std::size_t i = 0; i < end; ++i) {
         const std::size_t row = first * kLanes + i;
-        sum += rows_.count(row) * loss_.value(margins[i], rows_.label(row));
+        part += rows_.count(row) * loss_.value(margins[i], rows_.label(row));
       }
+      add_compensated(part, sum, rest);
     });
     return sum;
   }
@@ -42,25 +48,23 @@ class GlmSum final : public LossSum {
   void gradient(const double* u, double* out) const override {
     const simd::Kernels& k = simd::kernels();
     const std::size_t n = rows_.dimension();
-    lanes_.assign(kLanes * n, 0.0);
-    for_blocks(u, [&](std::size_t first, std::size_t groups, double* margins) {
+    lane_totals(u, n, [&](std::size_t first, std::size_t groups, double* margins) {
       derivatives(first, groups, margins);
       k.lane_sums(rows_.group(first), groups, rows_.stride(), margins, n, lanes_.data());
     });
-    for (std::size_t j = 0; j < n; ++j) out[j] = k.sum(lanes_.data() + kLanes * j, kLanes);
+    for (std::size_t j = 0; j < n; ++j) out[j] = k.sum(totals_.data() + kLanes * j, kLanes);
   }
 
   void hessian(const double* u, double* out) const override {
     const simd::Kernels& k = simd::kernels();
     const std::size_t n = rows_.dimension();
-    lanes_.assign(kLanes * n * n, 0.0);
-    for_blocks(u, [&](std::size_t first, std::size_t groups, double* margins) {
+    lane_totals(u, n * n, [&](std::size_t first, std::size_t groups, double* margins) {
       curvatures(first, groups, margins);
       k.lane_grams(rows_.group(first), groups, rows_.stride(), margins, n, lanes_.data());
     });
     for (std::size_t i = 0; i < n; ++i) {
       for (std::size_t j = i; j < n; ++j) {
-        out[i * n + j] = k.sum(lanes_.data() + kLanes * (i * n + j), kLanes);
+        out[i * n + j] = k.sum(totals_.data() + kLanes * (i * n + j), kLanes);
       }
     }
     mirror(out);
@@ -96,19 +100,15 @@ class GlmSum final : public LossSum {
     line_along_.resize(rows_.size());
   }
   double line_value(double t) const override {
-    double sum = 0.0;
-    for (std::size_t i = 0; i < line_at_.size(); ++i) {
-      sum += rows_.count(i) * loss_.value(line_at_[i] + t * line_along_[i], rows_.label(i));
-    }
-    return sum;
+    return line_sum([&](std::size_t i) {
+      return rows_.count(i) * loss_.value(line_at_[i] + t * line_along_[i], rows_.label(i));
+    });
   }
   double line_slope(double t) const override {
-    double sum = 0.0;
-    for (std::size_t i = 0; i < line_at_.size(); ++i) {
+    return line_sum([&](std::size_t i) {
       const double slope = loss_.derivative(line_at_[i] + t * line_along_[i], rows_.label(i));
-      sum += rows_.count(i) * slope * line_along_[i];
-    }
-    return sum;
+      return rows_.count(i) * slope * line_along_[i];
+    });
   }
 
   void stage_record(const double* features, double label) override {
@@ -203,6 +203,42 @@ class GlmSum final : public LossSum {
     }
   }
 
+  // totals_ = sums over all rows, in eight lanes, of what visit(first group, groups, margins) adds
+  // to lanes_: `entries` of them.
+  template <class Visit>
+  void lane_totals(const double* u, std::size_t entries, Visit visit) const {
+    const std::size_t size = kLanes * entries;
+    lanes_.assign(size, 0.0);
+    totals_.assign(size, 0.0);
+    rests_.assign(size, 0.0);
+    std::size_t pending = 0;  // groups in lanes_
+    const auto carry = [&] {
+      simd::kernels().accumulate(1.0, lanes_.data(), size, totals_.data(), rests_.data());
+      std::fill(lanes_.begin(), lanes_.end(), 0.0);
+      pending = 0;
+    };
+    for_blocks(u, [&](std::size_t first, std::size_t groups, double* margins) {
+      if (pending + groups > kMostGroups) carry();
+      pending += groups;
+      visit(first, groups, margins);
+    });
+    carry();
+  }
+
+  // The sum of term(row) over all rows.
+  template <class Term>
+  double line_sum(Term term) const {
+    double sum = 0.0;
+    double rest = 0.0;
+    for (std::size_t first = 0; first < line_at_.size(); first += kLanes * kMostGroups) {
+      const std::size_t end = std::min(first + kLanes * kMostGroups, line_at_.size());
+      double part = 0.0;
+      for (std::size_t i = first; i < end; ++i) part += term(i);
+      add_compensated(part, sum, rest);
+    }
+    return sum;
+  }
+
   // Margins to count * dl/dz and count * d^2l/dz^2.
   void derivatives(std::size_t first, std::size_t groups, double* margins) const {
     const bool logistic = loss_.kind == GlmKind::logistic;
@@ -257,6 +293,8 @@ class GlmSum final : public LossSum {
   Rows rows_;
   mutable std::vector<double> extended_;  // u, 1
   mutable std::vector<double> lanes_;     // partial sums
+  mutable std::vector<double> totals_;    // of many
+  mutable std::vector<double> rests_;     // what rounding has lost of those
   mutable std::vector<double> line_at_;
   mutable std::vector<double> line_along_;
 };

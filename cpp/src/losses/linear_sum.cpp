@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
 #include <utility>
 
@@ -97,11 +96,8 @@ class LinearSum final : public LossSum {
     offset_ = archive.real();
     archive.reals(rest_.data(), rest_.size());
     offset_rest_ = archive.real();
-    const auto finite = [](double x) { return std::isfinite(x); };
-    bool sound = finite(offset_) && std::fabs(offset_rest_) <= std::fabs(offset_) * 0x1p-52;
-    for (std::size_t i = 0; i < sum_.size(); ++i) {
-      sound = sound && finite(sum_[i]) && std::fabs(rest_[i]) <= std::fabs(sum_[i]) * 0x1p-52;
-    }
+    const bool sound =
+        are_rests(&offset_, &offset_rest_, 1) && are_rests(sum_.data(), rest_.data(), sum_.size());
     if (!sound) throw StateError("state holds no sum");
   }
 

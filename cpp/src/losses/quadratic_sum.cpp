@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "dpoco/core/compensated.hpp"
 #include "dpoco/core/errors.hpp"
 #include "dpoco/losses/loss_sum.hpp"
 #include "dpoco/simd/kernels.hpp"
@@ -72,13 +73,22 @@ class QuadraticSum : public LossSum {
     archive.reals(sum_.matrix.data(), static_cast<std::size_t>(sum_.matrix.size()));
     archive.reals(sum_.slope.data(), static_cast<std::size_t>(sum_.slope.size()));
     archive.real(sum_.constant);
+    archive.reals(rest_.matrix.data(), static_cast<std::size_t>(rest_.matrix.size()));
+    archive.reals(rest_.slope.data(), static_cast<std::size_t>(rest_.slope.size()));
+    archive.real(rest_.constant);
   }
   void read(ArchiveReader& archive) override {
-    archive.reals(sum_.matrix.data(), static_cast<std::size_t>(sum_.matrix.size()));
-    archive.reals(sum_.slope.data(), static_cast<std::size_t>(sum_.slope.size()));
-    sum_.constant = archive.real();
-    if (!sum_.matrix.allFinite() || !sum_.slope.allFinite() || !std::isfinite(sum_.constant) ||
+    for (Quadratic* part : {&sum_, &rest_}) {
+      archive.reals(part->matrix.data(), static_cast<std::size_t>(part->matrix.size()));
+      archive.reals(part->slope.data(), static_cast<std::size_t>(part->slope.size()));
+      part->constant = archive.real();
+    }
+    const auto n = static_cast<std::size_t>(dimension());
+    if (!are_rests(sum_.matrix.data(), rest_.matrix.data(), n * n) ||
+        !are_rests(sum_.slope.data(), rest_.slope.data(), n) ||
+        !are_rests(&sum_.constant, &rest_.constant, 1) ||
         sum_.matrix != sum_.matrix.transpose().eval() ||
+        rest_.matrix != rest_.matrix.transpose().eval() ||
         !(sum_.matrix.diagonal().minCoeff() >= 0)) {
       throw StateError("state holds no sum of quadratic losses");
     }
@@ -87,11 +97,19 @@ class QuadraticSum : public LossSum {
  protected:
   // rank 0 stands for the full dimension.
   QuadraticSum(const domains::Body& body, Index rank)
-      : LossSum(Kind::quadratic, body, rank == 0 ? body.dimension() : rank), sum_(dimension()) {}
+      : LossSum(Kind::quadratic, body, rank == 0 ? body.dimension() : rank),
+        sum_(dimension()),
+        rest_(sum_) {}
 
-  Quadratic sum_;
+  void add_to_matrix(Index i, Index j, double x) {
+    add_compensated(x, sum_.matrix(i, j), rest_.matrix(i, j));
+  }
+  void add_to_slope(Index i, double x) { add_compensated(x, sum_.slope[i], rest_.slope[i]); }
+  void add_to_constant(double x) { add_compensated(x, sum_.constant, rest_.constant); }
 
  private:
+  Quadratic sum_;
+  Quadratic rest_;  // what rounding has lost of the sum, entry by entry
   mutable double line_[3] = {0.0, 0.0, 0.0};
 };
 
@@ -138,11 +156,11 @@ class SquaredSum final : public QuadraticSum {
     for (Index i = 0; i < dimension(); ++i) {
       for (Index j = 0; j < dimension(); ++j) {
         // This order of factors is symmetric to the last bit.
-        sum_.matrix(i, j) += factor * (direction_[i] * direction_[j]);
+        add_to_matrix(i, j, factor * (direction_[i] * direction_[j]));
       }
+      add_to_slope(i, factor * residual * direction_[i]);
     }
-    sum_.slope += factor * residual * direction_;
-    sum_.constant += loss_.weight * residual * residual;
+    add_to_constant(loss_.weight * residual * residual);
   }
 
  private:
@@ -223,9 +241,11 @@ class MatrixSum final : public QuadraticSum {
   }
 
   void commit() override {
-    sum_.matrix += staged_.matrix;
-    sum_.slope += staged_.slope;
-    sum_.constant += staged_.constant;
+    for (Index i = 0; i < dimension(); ++i) {
+      for (Index j = 0; j < dimension(); ++j) add_to_matrix(i, j, staged_.matrix(i, j));
+      add_to_slope(i, staged_.slope[i]);
+    }
+    add_to_constant(staged_.constant);
   }
 
  private:

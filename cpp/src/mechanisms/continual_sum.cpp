@@ -1,10 +1,10 @@
 #include "dpoco/mechanisms/continual_sum.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
 #include <utility>
 
+#include "dpoco/core/compensated.hpp"
 #include "dpoco/core/errors.hpp"
 #include "dpoco/core/grid.hpp"
 #include "dpoco/simd/kernels.hpp"
@@ -100,14 +100,7 @@ void ContinualSum::read(ArchiveReader& archive) {
   if (archive.real() != noise_scale_) throw StateError("state has noise of another scale");
   process_->read(archive, round);
   source_->read(archive);
-  const auto finite = [](double value) { return std::isfinite(value); };
-  if (!std::all_of(sum_.begin(), sum_.end(), finite)) throw StateError("state holds no sum");
-  for (std::size_t i = 0; i < sum_.size(); ++i) {
-    // What rounding loses is less than the last digit of the sum.
-    if (!(std::fabs(rest_[i]) <= std::fabs(sum_[i]) * 0x1p-52)) {
-      throw StateError("state holds no sum");
-    }
-  }
+  if (!are_rests(sum_.data(), rest_.data(), sum_.size())) throw StateError("state holds no sum");
   // A generator behind its round would draw noise again that was already used.
   if (!process_->matches(round, *source_)) {
     throw StateError("state holds a generator at another round");

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "dpoco/core/compensated.hpp"
 #include "dpoco/core/errors.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "dpoco/simd/kernels.hpp"
@@ -121,6 +122,8 @@ class RegularizedLeader final : public LeaderLaw {
         solver_(with_walls(std::move(regularizer), sum.body())),
         // In one dimension a Hessian is its own direction and need not be split.
         rank_one_(sum.rank() == 1 && n_ > 1),
+        slope_rest_(n_, 0.0),
+        curvature_rest_(n_ * n_, 0.0),
         pull_(n_, 0.0),
         white_(n_, 0.0),
         factor_(sum.dimension()),
@@ -184,17 +187,22 @@ class RegularizedLeader final : public LeaderLaw {
   }
 
   void absorb(bool density) override {
-    for (std::size_t i = 0; i < n_; ++i) at_.slope[i] += staged_[i];
+    for (std::size_t i = 0; i < n_; ++i) {
+      add_compensated(staged_[i], at_.slope[i], slope_rest_[i]);
+    }
     if (!rank_one_) {
-      for (std::size_t i = 0; i < n_ * n_; ++i) at_.curvature[i] += staged_hessian_[i];
+      for (std::size_t i = 0; i < n_ * n_; ++i) {
+        add_compensated(staged_hessian_[i], at_.curvature[i], curvature_rest_[i]);
+      }
       if (density) std::swap(factor_, next_factor_);
       return;
     }
     const double* v = sum_.staged_direction();
     for (std::size_t i = 0; i < n_; ++i) {
       const double weight = bend_ * v[i];
-      double* row = at_.curvature.data() + i * n_;
-      for (std::size_t j = 0; j < n_; ++j) row[j] += weight * v[j];
+      for (std::size_t j = 0; j < n_; ++j) {
+        add_compensated(weight * v[j], at_.curvature[i * n_ + j], curvature_rest_[i * n_ + j]);
+      }
     }
     if (!density) return;
     if (++updates_ >= kMostUpdates) {
@@ -221,6 +229,8 @@ class RegularizedLeader final : public LeaderLaw {
     LeaderLaw::write(archive);
     archive.reals(at_.curvature.data(), at_.curvature.size());
     archive.reals(factor_.entries().data(), factor_.entries().size());
+    archive.reals(slope_rest_.data(), n_);
+    archive.reals(curvature_rest_.data(), n_ * n_);
     archive.word(updates_);
     archive.real(residual_);
   }
@@ -228,11 +238,15 @@ class RegularizedLeader final : public LeaderLaw {
     LeaderLaw::read(archive);
     archive.reals(at_.curvature.data(), at_.curvature.size());
     archive.reals(factor_.entries().data(), factor_.entries().size());
+    archive.reals(slope_rest_.data(), n_);
+    archive.reals(curvature_rest_.data(), n_ * n_);
     updates_ = archive.word_below(kMostUpdates);
     residual_ = archive.real();
     regularizer().gradient(at_.u.data(), pull_.data());
     const bool inside = !regularizer().barrier || std::isfinite(regularizer().value(at_.u.data()));
-    if (!inside || !finite(at_.curvature) || !finite(factor_.entries()) || !finite(pull_)) {
+    if (!inside || !are_rests(at_.slope.data(), slope_rest_.data(), n_) ||
+        !are_rests(at_.curvature.data(), curvature_rest_.data(), n_ * n_) ||
+        !finite(factor_.entries()) || !finite(pull_)) {
       throw StateError("state holds no decision");
     }
     for (std::size_t k = 0; k < n_; ++k) {
@@ -271,6 +285,8 @@ class RegularizedLeader final : public LeaderLaw {
 
   // After a move: all that hangs on the point.
   void settle(bool density) {
+    std::fill(slope_rest_.begin(), slope_rest_.end(), 0.0);
+    std::fill(curvature_rest_.begin(), curvature_rest_.end(), 0.0);
     regularizer().gradient(at_.u.data(), pull_.data());
     if (!density) return;
     sum_.hessian(at_.u.data(), at_.curvature.data());
@@ -280,6 +296,9 @@ class RegularizedLeader final : public LeaderLaw {
   LeaderSolver solver_;
   bool rank_one_;
   double residual_ = 0.0;
+  // What rounding has lost of the point's slope and curvature since the last move.
+  std::vector<double> slope_rest_;
+  std::vector<double> curvature_rest_;
   std::vector<double> pull_;  // the regularizer's gradient at the point
   double bend_ = 0.0;         // staged Hessian = bend_ * direction direction'
   std::vector<double> white_;

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "dpoco/core/compensated.hpp"
 #include "dpoco/core/errors.hpp"
 #include "dpoco/simd/kernels.hpp"
 
@@ -23,14 +24,25 @@ constexpr std::size_t kBlockEntries = 2048;
 
 // x: the clipped features. Products of clipped entries only: a product of bounds first would lose
 // its precision where the clipping factor is tiny.
-void add_quadratic(const double* x, double y, double vector_scale, std::size_t n, double* to) {
+// add(entry) takes them in their order.
+template <class Add>
+void add_quadratic(const double* x, double y, double vector_scale, std::size_t n, Add add) {
   for (std::size_t i = 0; i < n; ++i) {
-    *to++ += x[i] * x[i];
+    add(x[i] * x[i]);
     const double factor = kSqrtTwo * x[i];
-    for (std::size_t j = i + 1; j < n; ++j) *to++ += factor * x[j];
+    for (std::size_t j = i + 1; j < n; ++j) add(factor * x[j]);
   }
   const double factor = vector_scale * y;
-  for (std::size_t i = 0; i < n; ++i) *to++ += factor * x[i];
+  for (std::size_t i = 0; i < n; ++i) add(factor * x[i]);
+}
+
+void add_scaled(double factor, const double* x, std::size_t n, double* to, double* rest) {
+  const simd::Kernels& k = simd::kernels();
+  if (rest == nullptr) {
+    k.axpy(factor, x, n, to);
+  } else {
+    k.accumulate(factor, x, n, to, rest);
+  }
 }
 
 }  // namespace
@@ -73,6 +85,7 @@ NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmL
   row_.assign(d, 0.0);
   clipped_.assign(d, 0.0);
   leaf_.assign(entries, 0.0);
+  leaf_rest_.assign(entries, 0.0);
   released_.assign(entries, 0.0);
 }
 
@@ -87,8 +100,11 @@ const double* NoisyFtrl::own_copy(const double* record) {
   return row_.data();
 }
 
-double NoisyFtrl::add_leaf(const double* at, const double* features, double label,
-                           double* to) const {
+// A batch of one round is its leaf: no sum, nothing to lose.
+double* NoisyFtrl::rest() noexcept { return settings_.batch > 1 ? leaf_rest_.data() : nullptr; }
+
+double NoisyFtrl::add_leaf(const double* at, const double* features, double label, double* to,
+                           double* rest) const {
   const simd::Kernels& k = simd::kernels();
   const auto d = static_cast<std::size_t>(dimension());
   const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier(features);
@@ -98,7 +114,12 @@ double NoisyFtrl::add_leaf(const double* at, const double* features, double labe
   if (leader_) {
     double* clipped = clipped_.data();
     for (std::size_t i = 0; i < d; ++i) clipped[i] = (multiplier * features[i]) * kShrink;
-    add_quadratic(clipped, y, settings_.vector_scale, d, to);
+    if (rest == nullptr) {
+      add_quadratic(clipped, y, settings_.vector_scale, d, [&](double entry) { *to++ += entry; });
+    } else {
+      add_quadratic(clipped, y, settings_.vector_scale, d,
+                    [&](double entry) { add_compensated(entry, *to++, *rest++); });
+    }
     return loss_.value(margin, y);
   }
   const double bound = settings_.scalar_bound;
@@ -106,7 +127,9 @@ double NoisyFtrl::add_leaf(const double* at, const double* features, double labe
   const double scalar = std::isfinite(slope) ? std::clamp(slope, -bound, bound) : 0.0;
   const double factor = scalar * multiplier;
   // A subnormal factor is too coarse: rounding up could carry the leaf over its bound.
-  if (std::fabs(factor) >= std::numeric_limits<double>::min()) k.axpy(factor, features, d, to);
+  if (std::fabs(factor) >= std::numeric_limits<double>::min()) {
+    add_scaled(factor, features, d, to, rest);
+  }
   return loss_.value(margin, y);
 }
 
@@ -125,13 +148,13 @@ double NoisyFtrl::add_gradient(const double* gradient) {
   const simd::Kernels& k = simd::kernels();
   own_copy(gradient);
   clip(row_.data());
-  k.axpy(1.0, row_.data(), leaf_.size(), leaf_.data());
+  add_scaled(1.0, row_.data(), leaf_.size(), leaf_.data(), rest());
   return k.dot(theta_.data(), row_.data(), theta_.size());
 }
 
 void NoisyFtrl::leaf(const double* at, const double* features, double label, double* out) const {
   std::fill(out, out + leaf_.size(), 0.0);
-  add_leaf(at, features, label, out);
+  add_leaf(at, features, label, out, nullptr);
 }
 
 void NoisyFtrl::lead(const double* released) {
@@ -154,6 +177,7 @@ void NoisyFtrl::finish_round() {
   pending_ = 0;
   sum_.push(leaf_.data(), released_.data());
   std::fill(leaf_.begin(), leaf_.end(), 0.0);
+  if (settings_.batch > 1) std::fill(leaf_rest_.begin(), leaf_rest_.end(), 0.0);
   lead(released_.data());
 }
 
@@ -172,7 +196,7 @@ void NoisyFtrl::require_turn(std::uint64_t decided) const {
 void NoisyFtrl::observe(std::uint64_t decided, const double* features, double label) {
   const auto entry = exclusive_.enter();
   require_turn(decided);
-  add_leaf(theta_.data(), own_copy(features), label, leaf_.data());
+  add_leaf(theta_.data(), own_copy(features), label, leaf_.data(), rest());
   finish_round();
 }
 
@@ -221,9 +245,9 @@ void NoisyFtrl::run(const Exclusive::Entry&, const double* features, const doubl
   }
   for (std::uint64_t t = 0; t < rounds; ++t, features += d) {
     if (decisions != nullptr) std::copy(theta_.begin(), theta_.end(), decisions + t * d);
-    const double loss = linear
-                            ? add_gradient(features)
-                            : add_leaf(theta_.data(), own_copy(features), labels[t], leaf_.data());
+    const double loss =
+        linear ? add_gradient(features)
+               : add_leaf(theta_.data(), own_copy(features), labels[t], leaf_.data(), rest());
     if (losses != nullptr) losses[t] = loss;
     finish_round();
     if (changed != nullptr) changed[t] = moved_ ? 1 : 0;
@@ -235,6 +259,7 @@ void NoisyFtrl::write(Archive& archive) const {
   archive.word(round_);
   archive.reals(theta_.data(), theta_.size());
   archive.reals(leaf_.data(), leaf_.size());
+  if (settings_.batch > 1) archive.reals(leaf_rest_.data(), leaf_rest_.size());
   sum_.write(archive);
 }
 
@@ -243,13 +268,13 @@ void NoisyFtrl::read(ArchiveReader& archive) {
   pending_ = round % settings_.batch;
   archive.reals(theta_.data(), theta_.size());
   archive.reals(leaf_.data(), leaf_.size());
+  if (settings_.batch > 1) archive.reals(leaf_rest_.data(), leaf_rest_.size());
   sum_.read(archive);
   round_ = round;
   constexpr double kTolerance = 1e-6;
-  const auto finite = [](double value) { return std::isfinite(value); };
   if (sum_.round() != round / settings_.batch) throw StateError("state holds an impossible round");
   if (!domain_->contains(theta_.data(), kTolerance) ||
-      !std::all_of(leaf_.begin(), leaf_.end(), finite)) {
+      !are_rests(leaf_.data(), leaf_rest_.data(), leaf_.size())) {
     throw StateError("state holds a decision outside the domain");
   }
 }

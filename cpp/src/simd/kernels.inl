@@ -169,6 +169,18 @@ DPOCO_INLINE void remaining(std::size_t i, std::size_t n, Entry entry) {
   }
 }
 
+void accumulate(double a, const double* x, std::size_t n, double* sum, double* rest) {
+  std::size_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) {
+    Doubles s = load(sum + i);
+    Doubles r = load(rest + i);
+    add_compensated(a * load(x + i), s, r);
+    store(sum + i, s);
+    store(rest + i, r);
+  }
+  remaining(i, n, [=](std::size_t at) { add_compensated(a * x[at], sum[at], rest[at]); });
+}
+
 void extend(const double* base, const double* z, double scale, std::size_t n, double* prefix,
             double* out) {
   std::size_t i = 0;
@@ -301,6 +313,7 @@ const Kernels DPOCO_VARIANT = {DPOCO_VARIANT_NAME,
                                exp,
                                log,
                                axpy,
+                               accumulate,
                                extend,
                                release,
                                blt,

@@ -11,7 +11,7 @@ max-norm, N in l1 and, the common shift taken off, sqrt(N - (N mod 2) / N) in l2
 
 As printed the algorithm adds Laplace noise of scale 1/epsilon and claims epsilon; N epsilon holds.
 
-Proof: ``docs/privacy/batch_share.md``. Source: Asi, Koren, Liu and Talwar, "Tracking the best
+Proof: ``docs/privacy/batch_share.md``. Source: Asi, Raman and Saha, "Tracking the best
 expert privately", algorithm 3, corrected.
 """
 

@@ -10,7 +10,7 @@ law give an expected regret, against the best expert in hindsight, of at most
 with n the rounds played, m those selected from, and c_N the mean excess of the noise, H_N - 1 if
 exponential.
 
-Proof: ``docs/privacy/epoch_selector.md``. Source: Asi, Koren, Liu and Talwar, "Tracking the best
+Proof: ``docs/privacy/epoch_selector.md``. Source: Asi, Raman and Saha, "Tracking the best
 expert privately", algorithm 1 (an argmin where it prints an argmax) and theorem 3.1.
 """
 

@@ -106,6 +106,8 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
         return 0.0
     if mu == math.inf:
         return 1.0
+    if 0.5 * mu - epsilon / mu < -40.0:  # below exp(-800)
+        return 0.0
     return min(1.0, math.exp(log_gaussian_delta(epsilon, mu)))
 
 

@@ -92,8 +92,9 @@ def calibrate(
         "auto" takes the one with the smaller predicted error of those that the other options allow.
     selector : {"gumbel", "laplace"}, optional
         For polyhedral arms.
-    batch : int, optional
-        Rounds of an arm's clock per update; None and "auto" choose it.
+    batch : int or "auto", optional
+        Rounds of an arm's clock per update, at most those the clock can count; None and "auto"
+        choose it.
     forced_rounds : int or "paper", optional
         Of each arm.
     gap : float
@@ -140,7 +141,12 @@ def calibrate(
         if not isinstance(size, int):
             size = automatic_batch(k, rounds, learner, domain, loss, options)
         forced = forced_of(forced_rounds, k, d, rounds, size, budget)
-        own = arm_of(learner, k, arm_horizon(k, rounds, forced), domain, loss, size, options)
+        clock = arm_horizon(k, rounds, forced)
+        if size == batch and size > clock:
+            raise ValueError(
+                f"batch must be at most the {clock} rounds of an arm's clock; got {size}"
+            )
+        own = arm_of(learner, k, clock, domain, loss, size, options)
         return HighDimensionalBanditParameters(
             arms=k,
             dimension=d,

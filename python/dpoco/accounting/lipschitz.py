@@ -6,8 +6,8 @@ hence all decisions together are mu-GDP with mu = D column_norm / sigma, also wh
 to the decisions, and whether or not the losses are Lipschitz as declared. With one net point or one
 round they do not depend on the data at all. D of each transform: `_experts/nets.py`.
 
-Proof: ``docs/privacy/lipschitz.md``. Source: Agarwal, Kale, Singh and Thakurta, "Improved
-Differentially Private and Lazy Online Convex Optimization", Lipschitz losses in one or two
+Proof: ``docs/privacy/lipschitz.md``. Source: Agarwal, Kale, Singh and Thakurta,
+"Differentially Private and Lazy Online Convex Optimization", Lipschitz losses in one or two
 dimensions, with corrected constants, exact Gaussian accounting, better sums and better transforms.
 """
 

@@ -6,7 +6,7 @@ of these add up to those of the played path with flags that tell the fresh draws
 losses react to the path. The expected regret against losses fixed in advance is that of
 exponential weights in batches, whatever the coins.
 
-Proof: ``docs/privacy/tracker_accounting.md``. Source: Asi, Koren, Liu and Talwar, "Tracking the
+Proof: ``docs/privacy/tracker_accounting.md``. Source: Asi, Raman and Saha, "Tracking the
 best expert privately" (2025), Section 4, whose reduction this learner runs without its exponential
 number of experts; coin and accounting are ours.
 """

@@ -10,7 +10,7 @@ test statistic by an amount in [a - 1, a + 1] for one a in [-1, 1], so that sens
 of the queries are both 2. The published scales, made for a sensitivity of 1, spend 1.25 times the
 budget; threshold, allowances and windows have no influence on privacy.
 
-Proof: ``docs/privacy/shift_detector.md``. Source: Asi, Koren, Liu and Talwar, "Tracking the best
+Proof: ``docs/privacy/shift_detector.md``. Source: Asi, Raman and Saha, "Tracking the best
 expert privately", algorithm 2 and theorem 3.6, corrected.
 """
 

@@ -82,7 +82,7 @@ class BanditLearner(OnlineLearner):
                 raise HorizonExceeded(f"the horizon of {self._horizon} rounds is used up")
         row = float_array("context", context, (self._dimension,))
         if self._raises:
-            self._refuse_contexts(row[None, :])
+            self._refuse_contexts(row[None, :], turn)
         arm = int(self._engine.decide(turn, row))
         self._asked = (turn, arm)
         return arm
@@ -109,7 +109,7 @@ class BanditLearner(OnlineLearner):
         turn, _ = self._check_turn()
         value = number("reward", reward)
         if self._raises:
-            self._refuse_rewards(np.array([[value]]))
+            self._refuse_rewards(np.array([[value]]), turn)
         self._engine.observe(turn, value)
 
     def skip(self) -> None:
@@ -193,8 +193,8 @@ class BanditLearner(OnlineLearner):
         table = float_array("rewards", rewards, (rounds, self._arms))
         self._check_rounds(rounds)
         if self._raises:
-            self._refuse_contexts(rows)
-            self._refuse_rewards(table)
+            self._refuse_contexts(rows, self.round)
+            self._refuse_rewards(table, self.round)
         own = np.empty(rounds)
         actions = np.empty(rounds, dtype=np.int64)
         width = self._dimension + self._arms
@@ -213,25 +213,29 @@ class BanditLearner(OnlineLearner):
         """Play a log: return the events read and the arms chosen in them (-1: not read)."""
         self._check_active()
         if self._raises:
-            self._refuse_contexts(contexts)
-            self._refuse_rewards(rewards[:, None])
+            self._refuse_contexts(contexts, 0, "event")
+            self._refuse_rewards(rewards[:, None], 0, "event")
         chosen = np.full(actions.shape[0], -1, dtype=np.int64)
         with self._alone():
             read = self._engine.replay(contexts, actions, rewards, chosen)
         return int(read), chosen
 
-    def _refuse_contexts(self, rows: FloatArray) -> None:
+    def _refuse_contexts(self, rows: FloatArray, first: int, unit: str = "round") -> None:
         good = self._context_norms(rows) <= 1.0  # false for NaN, too
         if not good.all():
             row = int(np.argmin(good))
-            raise ValueError(f"the context of round {row} is out of its bound or not finite")
+            raise ValueError(
+                f"the context of {unit} {first + row} is out of its bound or not finite"
+            )
 
-    def _refuse_rewards(self, table: FloatArray) -> None:
+    def _refuse_rewards(self, table: FloatArray, first: int, unit: str = "round") -> None:
         low, high = self._reward_range()
         good = np.all((table >= low) & (table <= high), axis=1)
         if not good.all():
             row = int(np.argmin(good))
-            raise ValueError(f"rewards of round {row} are out of their range or not finite")
+            raise ValueError(
+                f"rewards of {unit} {first + row} are out of their range or not finite"
+            )
 
     @property
     def nonprivate_violations(self) -> int:

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core, domains
-from dpoco._validation import positive_int
+from dpoco._state import stated_dimension
+from dpoco._validation import positive_int, refuse_contradictions
 from dpoco.accounting import Budget
 from dpoco.accounting import high_dimensional_bandit as accountant
+from dpoco.accounting._bandits.high_dimensional_arms import forced_of
 from dpoco.accounting._bandits.high_dimensional_parameters import LARGEST_ARMS
 from dpoco.accounting.frank_wolfe_parameters import TreeFrankWolfeParameters
 from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
@@ -70,8 +72,9 @@ class HighDimensionalBandit(BanditLearner):
         without a budget, on a box, or for another `calibration` than "tight".
     selector : {"gumbel", "laplace"}, optional
         How polyhedral arms choose a vertex.
-    batch : int, optional
-        Rounds of an arm's clock per update of its estimate. None: chosen for T rounds.
+    batch : int or "auto", optional
+        Rounds of an arm's clock per update of its estimate, at most those the clock can count:
+        `forced_rounds` and all T - K `forced_rounds` with a choice. None, "auto": chosen for T.
     forced_rounds : int or "paper", optional
         Rounds in which each arm is pulled before there is a choice; 0 is allowed. Default: the
         first multiple of `batch` that is at least 50, at most T/(2 K). "paper":
@@ -108,9 +111,10 @@ class HighDimensionalBandit(BanditLearner):
     Source: Han, Liang, Liang, Wang, Yao, Zhang, "On Private Online Convex Optimization", Algorithm
     3, with a clock for every arm and zero records for all arms that are not chosen. No bound on
     regret is claimed: measured regret is in ``docs/bandits.md``.
-    O(K d) time a round, plus O(K d) an update. Memory about 9 K d doubles (12 K d for tree arms). A
-    state is saved between rounds: a decision that waits for its reward is asked for again after a
-    load.
+    O(K d) time a round, plus O(K d) an update. Memory about 9 K d doubles; of tree
+    arms 12 K d with "blt" sums, some log2(N) K d more with "tree" and "honaker", and all draws of
+    the noise, N K d, with "toeplitz", N the updates of an arm. A state is saved between rounds: a
+    decision that waits for its reward is asked for again after a load.
     Proof of privacy: ``docs/privacy/high_dimensional_bandit.md``.
 
     Examples
@@ -163,7 +167,7 @@ class HighDimensionalBandit(BanditLearner):
         reward_bound: float = 1.0,
         arm_learner: str = "auto",
         selector: str | None = None,
-        batch: int | None = None,
+        batch: int | str | None = None,
         forced_rounds: int | str | None = None,
         gap: float = math.inf,
         sum_method: str | None = None,
@@ -191,6 +195,18 @@ class HighDimensionalBandit(BanditLearner):
         if not isinstance(domain, domains.Domain):
             raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
         return positive_int("arms", arguments["arms"], maximum=LARGEST_ARMS), domain
+
+    @classmethod
+    def _check_restated(
+        cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
+    ) -> None:
+        restated = dict(arguments)
+        if arguments["forced_rounds"] == "paper":  # as calibration resolved it
+            p = parameters
+            restated["forced_rounds"] = forced_of(
+                "paper", p.arms, p.dimension, p.horizon, p.batch, arguments["budget"]
+            )
+        refuse_contradictions(restated, parameters, cls._restated, defaults)
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
@@ -249,9 +265,8 @@ class HighDimensionalBandit(BanditLearner):
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
-        # A box has its dimension in its bounds, which are in the file already.
-        dimension = int(header["arguments"]["domain"].get("dimension", 1))
-        return int(header["arguments"]["arms"]) * dimension
+        arguments = header["arguments"]
+        return int(arguments["arms"]) * stated_dimension(arguments["domain"])
 
     def _reward_range(self) -> tuple[float, float]:
         p = self._parameters

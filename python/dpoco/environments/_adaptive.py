@@ -24,7 +24,7 @@ class BurnAfterPlay(Environment):
     ever new experts of low bias, that is by asking L adaptively chosen questions of at most L
     samples.
 
-    It is in the spirit of the lower bound that Asi, Koren, Liu and Talwar ("Tracking the Best
+    It is in the spirit of the lower bound that Asi, Raman and Saha ("Tracking the Best
     Expert Privately") prove for adaptive losses, and not a transcription of it: here **nothing is
     proven**. What to expect: decisions that ignore the losses lose about 1/2 a round, the best
     expert that is never played about 1/4.

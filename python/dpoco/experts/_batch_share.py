@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._validation import refuse_contradictions
 from dpoco.accounting import Budget
 from dpoco.accounting import batch_share as accountant
 from dpoco.accounting.batch_share import BatchShareParameters
@@ -84,7 +85,7 @@ class BatchShare(ExpertLearner):
     Notes
     -----
     Time O(N) a round, memory about 7 N doubles.
-    Source: Asi, Koren, Liu and Talwar, "Tracking the best expert privately", algorithm 3,
+    Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 3,
     corrected.
     Proof of privacy and of `parameters.regret_bound`: ``docs/privacy/batch_share.md``.
 
@@ -151,6 +152,15 @@ class BatchShare(ExpertLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(BatchShare, arguments)
+
+    @classmethod
+    def _check_restated(
+        cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
+    ) -> None:
+        # Without a budget there is no noise, whatever law was asked for.
+        free = ("noise",) if parameters.noise == "none" else ()
+        names = tuple(name for name in cls._restated if name not in free)
+        refuse_contradictions(arguments, parameters, names, defaults)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.BatchShare:
         """Return a compiled learner in round 0 on the stream of `claim`."""

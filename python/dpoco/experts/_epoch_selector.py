@@ -59,7 +59,7 @@ class EpochSelector(ExpertLearner):
 
     Notes
     -----
-    Source: Asi, Koren, Liu and Talwar, "Tracking the best expert privately", algorithm 1.
+    Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 1.
     O(N) time a round and O(N) memory; log2 T draws of N variates in all. The losses of an epoch
     that is not complete at the end are never used.
     `parameters.regret_bound` holds in expectation, against the best expert in hindsight, for losses

@@ -118,7 +118,7 @@ class ExpertLearner(OnlineLearner):
         turn, _ = self._check_turn()
         row = self._row(losses)
         if self._raises:
-            self._refuse_violations(row[None, :])
+            self._refuse_violations(row[None, :], turn)
         self._engine.observe(turn, row)
 
     def _row(self, losses: Any) -> FloatArray:
@@ -132,11 +132,11 @@ class ExpertLearner(OnlineLearner):
             return losses
         return float_array("losses", losses, (self._experts,))
 
-    def _refuse_violations(self, rows: FloatArray) -> None:
+    def _refuse_violations(self, rows: FloatArray, first: int) -> None:
         low, high = self._loss_range
         good = np.all((rows >= low) & (rows <= high), axis=1)  # false for NaN, too
         if not good.all():
-            row = int(np.argmin(good))
+            row = first + int(np.argmin(good))
             raise ValueError(f"losses of round {row} are outside the declared range or not finite")
 
     def run(
@@ -181,7 +181,7 @@ class ExpertLearner(OnlineLearner):
         rounds = rows.shape[0]
         self._check_rounds(rounds)
         if self._raises:
-            self._refuse_violations(rows)
+            self._refuse_violations(rows, self.round)
         own = np.empty(rounds)
         decisions = np.empty(rounds, dtype=np.int64)
         with self._alone():

@@ -87,7 +87,7 @@ class ObliviousTracker(ExpertLearner):
 
     Notes
     -----
-    Source: Asi, Koren, Liu and Talwar, "Tracking the best expert privately" (2025), Section 4,
+    Source: Asi, Raman and Saha, "Tracking the best expert privately" (2025), Section 4,
     there with one meta-expert per sequence; the law of the decisions is the same here.
     Per round: one exponential per expert and O(N) time (S + 1 times that with "at_most", and a
     logarithm); O(N) memory (times S + 1). A fresh draw costs N exponential variates.

@@ -78,7 +78,7 @@ class ShiftDetector(ExpertLearner):
 
     Notes
     -----
-    Source: Asi, Koren, Liu and Talwar, "Tracking the best expert privately", algorithm 2, with the
+    Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 2, with the
     sensitivity, the restart and the thresholds corrected.
     K = ceil(log4 T) + 1 tangents: O(N K) time a round and memory ("dyadic": O(N) and O(N log T)).
     With fewer than four rounds there is no detector, and the whole budget goes into selection.

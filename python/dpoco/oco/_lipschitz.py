@@ -95,7 +95,7 @@ class LipschitzLearner(OnlineLearner):
 
     Notes
     -----
-    Source: Agarwal, Kale, Singh and Thakurta, "Improved Differentially Private and Lazy Online
+    Source: Agarwal, Kale, Singh and Thakurta, "Differentially Private and Lazy Online
     Convex Optimization", Lipschitz losses in one or two dimensions, with corrected constants and
     better transforms. N net points: O(N) a round on an interval, O(N log N) in the plane, and a
     dozen numbers a point of memory. Proof of privacy and of `parameters.regret_bound`, which
@@ -305,14 +305,14 @@ class LipschitzLearner(OnlineLearner):
         turn, _ = self._check_turn()
         row = self._row(loss)
         if self._raises:
-            self._refuse_violations(row[None, :])
+            self._refuse_violations(row[None, :], turn)
         self._engine.observe(turn, row)
 
     def _row(self, loss: Any) -> FloatArray:
         values = loss(self._points) if callable(loss) else loss
         return float_array("losses", values, (len(self._points),))
 
-    def _refuse_violations(self, rows: FloatArray, first: int = 0) -> None:
+    def _refuse_violations(self, rows: FloatArray, first: int) -> None:
         if self._checker is None:
             bad = np.flatnonzero(~np.isfinite(rows[:, 0]))
         else:
@@ -368,7 +368,7 @@ class LipschitzLearner(OnlineLearner):
         rounds = len(rows)
         self._check_rounds(rounds)
         if self._raises and rows.array is not None:
-            self._refuse_violations(rows.array)
+            self._refuse_violations(rows.array, self.round)
         own = np.empty(rounds)
         played = np.empty(rounds, dtype=np.int64)
         width = len(self._points)
@@ -378,7 +378,7 @@ class LipschitzLearner(OnlineLearner):
             for part in self._chunks(rounds, width, progress, checkpoint, checkpoint_every):
                 chunk = rows.values(part)
                 if self._raises and rows.array is None:
-                    self._refuse_violations(chunk, part.start)
+                    self._refuse_violations(chunk, first_round + part.start)
                 self._engine.run(chunk, own[part], played[part])
                 own[part] = chunk[np.arange(len(chunk)), played[part]]
         own[~np.isfinite(own)] = 0.0

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpoco import _core, domains, losses
 from dpoco._record_learner import RecordLearner
+from dpoco._state import stated_dimension
 from dpoco.accounting import Budget
 from dpoco.accounting import noisy_ftrl as accountant
 from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
@@ -189,8 +190,7 @@ class NoisyFTRL(RecordLearner):
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
-        # A box has its dimension in its bounds, which are in the file already.
-        dimension = int(header["arguments"]["domain"].get("dimension", 1))
+        dimension = stated_dimension(header["arguments"]["domain"])
         return accountant.sum_dimension(dimension, header["parameters"]["statistics"])
 
     @property

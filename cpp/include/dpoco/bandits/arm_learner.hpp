@@ -18,7 +18,8 @@ class ArmLearner {
   virtual ~ArmLearner() = default;
 
   virtual std::size_t dimension() const noexcept = 0;
-  virtual std::uint64_t round() const noexcept = 0;  // of the arm's clock
+  virtual std::uint64_t round() const noexcept = 0;    // of the arm's clock
+  virtual std::uint64_t horizon() const noexcept = 0;  // rounds that clock can count
   virtual random::Source& source() noexcept = 0;
 
   // Each ends a round of the arm's clock: with a record, or with one that adds exactly nothing.
@@ -45,6 +46,7 @@ class FrankWolfeArm final : public ArmLearner {
     return static_cast<std::size_t>(engine_->dimension());
   }
   std::uint64_t round() const noexcept override { return engine_->round(); }
+  std::uint64_t horizon() const noexcept override { return engine_->horizon(); }
   random::Source& source() noexcept override {
     if constexpr (requires(Engine& engine) { engine.source(); }) {
       return engine_->source();

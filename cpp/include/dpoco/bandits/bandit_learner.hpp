@@ -47,6 +47,9 @@ class BanditLearner {
   // Keeps other threads out for as long as it lives; throws RoundOrderError if one is in.
   [[nodiscard]] Exclusive::Entry enter() const { return exclusive_.enter(); }
 
+  // If learn() throws, the exception passes on, and no round is played and no state written ever
+  // after: StateError. The round cannot be repeated: its noise may be spent.
+
   // The arm of round `decided`, the current one. Asked again in the same round with the same
   // context (bit for bit) it is the same; with another it throws RoundOrderError: a round has one
   // user. HorizonExceeded past the horizon. Draws nothing.
@@ -77,6 +80,7 @@ class BanditLearner {
   // Contexts and rewards clipped or not finite so far: depends on raw data, not private.
   std::uint64_t nonprivate_violations() const noexcept { return violations_; }
 
+  // Throws StateError after a round that failed midway.
   void write(Archive& archive) const;
   void read(ArchiveReader& archive);
 
@@ -99,6 +103,7 @@ class BanditLearner {
   const BanditSettings& settings() const noexcept { return settings_; }
 
  private:
+  void require_whole() const;
   void require(std::uint64_t rounds) const;
   void require_no_decision() const;
   void admit(const double* context);
@@ -109,6 +114,8 @@ class BanditLearner {
   SharedCount round_;
   std::uint64_t violations_ = 0;
   bool waiting_ = false;  // a decision of this round waits for its reward
+  // A round failed midway: some of its noise may be spent, some of its record may be in the sums.
+  bool torn_ = false;
   std::uint64_t arm_ = 0;
   // Private copy of the round's context, as given and within its bounds: the caller's memory is
   // read once.

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cmath>
+#include <cstddef>
+
 #include "dpoco/simd/elementary.hpp"
 
 namespace dpoco {
@@ -17,6 +20,17 @@ DPOCO_INLINE void add_compensated(V x, V& sum, V& rest) {
   const V added = total - sum;
   rest = (sum - (total - added)) + (y - added);
   sum = total;
+}
+
+// Whether each of n sums can have been left with such a rest: what rounding loses is less than the
+// last digit of the sum. For the checks of restored states.
+inline bool are_rests(const double* sums, const double* rests, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const bool possible =
+        std::isfinite(sums[i]) && std::fabs(rests[i]) <= std::fabs(sums[i]) * 0x1p-52;
+    if (!possible) return false;
+  }
+  return true;
 }
 
 }  // namespace dpoco

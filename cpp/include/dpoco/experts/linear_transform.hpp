@@ -6,8 +6,8 @@ namespace dpoco::experts {
 
 // A linear map M of loss vectors with a left inverse up to a common shift, which no choice among
 // experts can see. Noise is added to sums of M l and reaches the losses through the inverse: for
-// smooth losses far less of it than noise on the losses themselves (Agarwal et al., "Improved
-// Differentially Private and Lazy Online Convex Optimization", on Lipschitz losses).
+// smooth losses far less of it than noise on the losses themselves (Agarwal et al.,
+// "Differentially Private and Lazy Online Convex Optimization", on Lipschitz losses).
 class LinearTransform {
  public:
   virtual ~LinearTransform() = default;

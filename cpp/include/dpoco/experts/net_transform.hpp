@@ -28,7 +28,7 @@ std::shared_ptr<NetTransform> make_grid_laplacian(std::size_t rows, std::size_t 
 
 // Differences to the parent of a point on 2^levels + 1 points an axis, one or two axes: the point
 // with the lowest bit set in any of its indices cleared in all; the origin is left out. Agarwal et
-// al., "Improved Differentially Private and Lazy Online Convex Optimization". O(points).
+// al., "Differentially Private and Lazy Online Convex Optimization". O(points).
 std::shared_ptr<NetTransform> make_parent(unsigned levels, const std::vector<double>& limits);
 
 }  // namespace dpoco::experts

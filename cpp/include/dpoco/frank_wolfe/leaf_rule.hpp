@@ -15,12 +15,16 @@ class LeafRule {
   Index dimension() const noexcept { return clipper_.dimension(); }
 
   // Each adds a leaf to `to` and returns the loss at `at`; 0, and nothing added, if the record is
-  // not finite. For a linear loss the leaf is the gradient itself, whatever w.
+  // not finite. For a linear loss the leaf is the gradient itself, whatever w. `rest` keeps what
+  // rounding loses of a sum of several leaves, without which neighbouring streams drift apart; null
+  // where `to` is zero before.
   double add(double weight, const double* at, const double* previous, const double* features,
-             double label, double* to) const;
-  double add_gradient(const double* at, const double* gradient, double* to) const;
+             double label, double* to, double* rest) const;
+  double add_gradient(const double* at, const double* gradient, double* to, double* rest) const;
 
  private:
+  void add_scaled(double factor, const double* x, double* to, double* rest) const;
+
   losses::GlmLoss loss_;
   losses::RecordClipper clipper_;
   double scalar_bound_;

@@ -39,6 +39,7 @@ class PolyhedralFrankWolfe {
 
   Index dimension() const noexcept { return domain_->dimension(); }
   std::uint64_t round() const noexcept { return round_; }
+  std::uint64_t horizon() const noexcept { return settings_.horizon; }
   // theta_k, and theta_{k-1}, the other point where a custom loss is differentiated (theta_1 in
   // the first batch). Throws RoundOrderError while another thread runs the learner.
   void decision(double* out) const;
@@ -77,6 +78,7 @@ class PolyhedralFrankWolfe {
 
  private:
   double weight() const noexcept;
+  double* rest() noexcept;  // of a batch of several rounds, else null
   void require(std::uint64_t rounds) const;
   void require_turn(std::uint64_t decided) const;
   const double* own_copy(const double* record);
@@ -94,8 +96,9 @@ class PolyhedralFrankWolfe {
   bool moved_ = false;         // whether the last round changed the decision
   std::vector<double> theta_;
   std::vector<double> previous_;
-  std::vector<double> row_;   // private copy of a record: the caller's memory is read once
-  std::vector<double> leaf_;  // of the current batch
+  std::vector<double> row_;        // private copy of a record: the caller's memory is read once
+  std::vector<double> leaf_;       // of the current batch
+  std::vector<double> leaf_rest_;  // what rounding has lost of it
   std::vector<double> sum_;
   std::vector<double> rest_;  // what rounding has lost of the sum
   std::vector<double> zero_;

@@ -27,7 +27,7 @@ struct TreeFrankWolfeSettings {
   Weights weights = Weights::unbiased;
 };
 
-// Private online Frank-Wolfe (Han et al., DP-TOFW, Algorithm 2, with corrected weights and leaf
+// Private online Frank-Wolfe (Han et al., DP-TOFW, Algorithm 1, with corrected weights and leaf
 // clipping). Round k publishes theta_k; the round's leaf
 //   g_k = w_k grad_k(theta_k) - (w_k - 1) grad_k(theta_{k-1})
 // enters a private continual sum, whose output divided by w_k is the direction of the next step.
@@ -80,6 +80,7 @@ class TreeFrankWolfe {
 
  private:
   double weight() const noexcept;
+  double* rest() noexcept;  // of a batch of several rounds, else null
   void require(std::uint64_t rounds) const;
   void require_turn(std::uint64_t decided) const;
   const double* own_copy(const double* record);
@@ -97,6 +98,7 @@ class TreeFrankWolfe {
   std::vector<double> previous_;
   std::vector<double> row_;        // private copy of a record: the caller's memory is read once
   std::vector<double> leaf_;       // of the current batch
+  std::vector<double> leaf_rest_;  // what rounding has lost of it
   std::vector<double> direction_;  // noisy sum
   std::vector<double> vertex_;
   Exclusive exclusive_;

@@ -78,7 +78,11 @@ class NoisyFtrl {
 
  private:
   // Adds the record's leaf at the given decision to `to`; returns the loss there.
-  double add_leaf(const double* at, const double* features, double label, double* to) const;
+  // `rest`: what rounding has lost of a sum of several leaves, without which neighbouring streams
+  // drift apart; null where `to` is zero before.
+  double add_leaf(const double* at, const double* features, double label, double* to,
+                  double* rest) const;
+  double* rest() noexcept;  // of a batch of several rounds, else null
   double add_gradient(const double* gradient);
   double clip(double* row) const;  // in place; returns the factor
   void require(std::uint64_t rounds) const;
@@ -102,8 +106,9 @@ class NoisyFtrl {
   std::vector<double> target_;           // what is projected
   std::vector<double> previous_;         // decision before the last update
   mutable std::vector<double> clipped_;  // of a record's features
-  std::vector<double> row_;   // private copy of a record: the caller's memory is read once
-  std::vector<double> leaf_;  // of the current batch
+  std::vector<double> row_;        // private copy of a record: the caller's memory is read once
+  std::vector<double> leaf_;       // of the current batch
+  std::vector<double> leaf_rest_;  // what rounding has lost of it
   std::vector<double> released_;
   // Rows and sums of a block of a long run on linear losses, whose gradients need no decision.
   std::vector<double> rows_;

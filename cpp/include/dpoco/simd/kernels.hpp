@@ -45,11 +45,13 @@ struct Kernels {
   void (*log)(const double* x, std::size_t n, double* out);
   // y += a x
   void (*axpy)(double a, const double* x, std::size_t n, double* y);
+  // sum += a x, compensated by rest, which holds what rounding has lost.
+  void (*accumulate)(double a, const double* x, std::size_t n, double* sum, double* rest);
   // prefix_i = out_i = base_i + scale z_i; base null counts as zero; out may be z.
   void (*extend)(const double* base, const double* z, double scale, std::size_t n, double* prefix,
                  double* out);
-  // sum += a g, compensated by rest, which holds what rounding has lost; then out = sum + noise
-  // rounded to the nearest multiple of grid, a power of two or 0 for no rounding.
+  // As `accumulate`; then out = sum + noise rounded to the nearest multiple of grid, a power of two
+  // or 0 for no rounding.
   void (*release)(double a, const double* g, const double* noise, double grid, std::size_t n,
                   double* sum, double* rest, double* out);
   // Buffered linear Toeplitz noise (see mechanisms/noise_process.hpp), for each row z of length n:

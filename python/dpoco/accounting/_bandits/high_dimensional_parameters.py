@@ -28,6 +28,7 @@ __all__ = [
 
 LINKS = ("identity", "logistic")
 LARGEST_ARMS = 2**12
+_DOMINATES = 0.9  # measured: see `noise_dominates`
 
 ArmParameters: TypeAlias = PolyhedralFrankWolfeParameters | TreeFrankWolfeParameters
 
@@ -179,8 +180,12 @@ class HighDimensionalBanditParameters(StoredParameters):
 
     @property
     def noise_dominates(self) -> bool:
-        """Whether the predicted error exceeds what there is to gain."""
-        return self.arm.private and self.predicted_error > self.attainable
+        """Whether the predicted error is close to what there is to gain, or above it.
+
+        In all worlds of ``docs/bandits.md`` and ``docs/reproduce.md`` where it is, regret is more
+        than 85 % of that of uniform play; where it is not, less.
+        """
+        return self.arm.private and self.predicted_error > _DOMINATES * self.attainable
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry and `from_dict` restores exactly."""

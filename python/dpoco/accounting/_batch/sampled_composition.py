@@ -19,9 +19,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.accounting._batch.sampled_step import SampledStep
+from dpoco.accounting._batch.sampled_step import REACHES, SampledStep, sampled_step
 
-__all__ = ["composed_delta"]
+__all__ = ["composed_delta", "least_composed_delta"]
 
 FloatArray = NDArray[np.float64]
 
@@ -43,14 +43,15 @@ def composed_delta(epsilon: float, step: SampledStep, steps: int) -> tuple[float
     tilted = _Tilted(step, steps, theta)
     period = 9.0 * tilted.deviation + 20.0 / theta
     log_size = steps * math.log1p(tilted.excess) - theta * epsilon
+    plain = _chernoff(log_size, epsilon, step, steps, theta)
     if log_size > 30.0 or tilted.excess > 1e100:  # the tilt would have to be larger than it may be
-        return math.inf, math.inf
+        return plain, plain
     size = math.exp(log_size)
     first = tilted.negligible_from()
     count = min(_MOST_TERMS, math.ceil(first * period / (2.0 * math.pi)))
     slack = tilted.tail(2.0 * math.pi * (count + 1) / period, period) * size
     if slack * (period * theta * (theta + 1.0)) > 0.1 * size:  # too little would be known
-        return math.inf, math.inf
+        return plain, plain
     s = np.asarray(theta + (2.0j * math.pi / period) * np.arange(count + 1), dtype=np.complex128)
     excess = np.asarray(step.moment_excess(s))
     # Real and imaginary part of log(1 + excess), accurate near 0.
@@ -72,6 +73,41 @@ def composed_delta(epsilon: float, step: SampledStep, steps: int) -> tuple[float
     slack += steps * step.beyond
     bound = max(value, 0.0) + slack
     return (bound, slack) if bound < 1.0 else (1.0, 1.0)  # NaN counts as not known
+
+
+def least_composed_delta(
+    epsilon: float, records: int, mu: float, steps: int, known: float = math.inf
+) -> tuple[float, float]:
+    """Return the least of `composed_delta` over grids of a step that reach less or more far.
+
+    Mass beyond a grid is charged; but the farther it reaches, the less it may be tilted, and deltas
+    of 1e-9 that a few rare steps decide need a tilt. Any reach is valid. `known`: a bound that
+    holds, grids that charge more are passed over.
+    """
+    best = (math.inf, math.inf)
+    for reach in REACHES:
+        step = sampled_step(records, mu, steps, reach)
+        charge = steps * step.beyond
+        if charge < min(known, best[0]):
+            best = min(best, composed_delta(epsilon, step, steps))
+        if charge <= 1e-4 * best[0] < math.inf:  # all that another grid could save
+            break
+    return best
+
+
+def _chernoff(
+    log_size: float, epsilon: float, step: SampledStep, steps: int, theta: float
+) -> float:
+    """Return what Markov's inequality says of exp(theta (S - epsilon)): h is at most its maximum.
+
+    All terms of a real moment are positive: its logarithm has the relative rounding of their sum.
+    """
+    rounding = (len(step.losses) + 64.0) * _UNIT * (abs(log_size) + 2.0 * theta * epsilon + 1.0)
+    log_height = -theta * math.log1p(1.0 / theta) - math.log1p(theta)
+    log_bound = log_size + log_height + rounding
+    if not log_bound < 0.0:  # or NaN
+        return math.inf
+    return math.exp(log_bound) * (1.0 + 2.0**-40) + steps * step.beyond
 
 
 def _tilt(epsilon: float, step: SampledStep, steps: int) -> float:

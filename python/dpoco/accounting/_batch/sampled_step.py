@@ -27,7 +27,9 @@ ComplexArray = NDArray[np.complex128]
 LARGEST_MU = 8.0
 _CELLS = 64.0  # per deviation of X, near 0: inflates the loss's variance by about 1e-4
 _BULK = 3.0  # deviations from where cells widen in proportion
-_BEYOND = 140.0  # logarithm of the inverse mass that all steps may have beyond the grid
+# Logarithms of the inverse mass that all steps may have beyond the grid, which is charged to delta:
+# a grid that reaches far bounds how much it may be tilted.
+REACHES = (36.0, 45.0, 60.0, 80.0, 140.0)
 # Inflates masses to cover their rounding: symmetric pairs taken from the loss 0, a worse law.
 _MASS_ROUNDING = 2.0**-40
 _POINTS_AT_ONCE = 2**19
@@ -64,7 +66,7 @@ class SampledStep:
 
 
 @lru_cache(maxsize=64)
-def sampled_step(records: int, mu: float, steps: int) -> SampledStep:
+def sampled_step(records: int, mu: float, steps: int, reach: float = REACHES[-1]) -> SampledStep:
     """Return the grid of a step that is taken `steps` times, for mu <= 8.
 
     Parameters
@@ -75,11 +77,13 @@ def sampled_step(records: int, mu: float, steps: int) -> SampledStep:
         Largest distance of two vectors over the noise's standard deviation.
     steps : int
         K, which says how far out a step's mass counts.
+    reach : float
+        Logarithm of the inverse mass that all steps may have beyond the grid.
     """
     from scipy.special import ndtr
 
     rate = 1.0 / records
-    top = 0.5 * mu + math.sqrt(2.0 * (_BEYOND + max(0.0, math.log(steps * rate))))
+    top = 0.5 * mu + math.sqrt(2.0 * (reach + max(0.0, math.log(steps * rate))))
     cells = math.ceil(_CELLS * _BULK * math.asinh(top / _BULK))
     grid = _BULK * np.sinh(np.arange(cells + 1) / (_CELLS * _BULK))
     # Gauss-Legendre with 8 points a cell: the error is far below rounding, and no term is negative.

@@ -12,8 +12,8 @@ The engine enforces them. White noise z of scale 1 on M l comes back as noise M^
 regret needs two numbers of this Gaussian field: the radius of the smallest ball around its points
 (in mean square distance), from above, and E max of it.
 
-Proofs: ``docs/privacy/lipschitz.md``. Source: Agarwal, Kale, Singh and Thakurta, "Improved
-Differentially Private and Lazy Online Convex Optimization", Lipschitz losses, for the parent
+Proofs: ``docs/privacy/lipschitz.md``. Source: Agarwal, Kale, Singh and Thakurta,
+"Differentially Private and Lazy Online Convex Optimization", Lipschitz losses, for the parent
 transform, with its constants corrected.
 """
 

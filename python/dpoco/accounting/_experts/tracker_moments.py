@@ -5,7 +5,7 @@ followed by a draw of range 2 eta tau, plus one flagged draw of range r_k = 2 et
 each later end of a batch, k = 1, ..., ceil(T / B) - 2, made with probability at most q. tau is how
 much of a log-likelihood ratio survives one round of the prior.
 
-Proof: ``docs/privacy/tracker_accounting.md``. Source: Asi, Koren, Liu and Talwar, "Tracking the
+Proof: ``docs/privacy/tracker_accounting.md``. Source: Asi, Raman and Saha, "Tracking the
 best expert privately" (the learner); the accounting is ours.
 """
 
