@@ -52,4 +52,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   register_coupled_regularized_leader(m);
   register_continuous_multiplicative_weights(m);
   register_bandits(m);
+  register_local_client(m);
+  register_local_server(m);
+  register_local_simulate(m);
 }

@@ -36,6 +36,7 @@ _CHECKSUM = 32
 _KINDS = {
     "AboveThreshold": "dpoco.mechanisms._above_threshold",
     "ContinualSum": "dpoco.mechanisms._continual_sum",
+    "DistributionLearner": "dpoco.local._learner",
     "EpochSelector": "dpoco.experts._epoch_selector",
     "LinUCB": "dpoco.bandits._linucb",
     "NoisyMax": "dpoco.mechanisms._noisy_max",
