@@ -15,6 +15,7 @@ from dpoco.accounting.guarantee import Guarantee
 if TYPE_CHECKING:
     from dpoco.accounting import (
         above_threshold,
+        attack_power,
         batch_baselines,
         batch_share,
         blt,
@@ -26,12 +27,16 @@ if TYPE_CHECKING:
         epoch_selector,
         euclidean,
         events,
+        explanation,
         gaussian,
         generalized_gaussian,
         gibbs_draws,
         lazy_oco,
+        ledger,
         linucb,
         lipschitz,
+        local_reports,
+        local_vector,
         noisy_ftrl,
         noisy_max,
         objective_perturbation,
@@ -66,6 +71,8 @@ if TYPE_CHECKING:
     )
     from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
     from dpoco.accounting.epoch_selector import EpochSelectorParameters
+    from dpoco.accounting.explanation import explain
+    from dpoco.accounting.ledger import Ledger
     from dpoco.accounting.linucb import LinUCBParameters
     from dpoco.accounting.lipschitz import LipschitzParameters
     from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
@@ -80,6 +87,11 @@ if TYPE_CHECKING:
 _MODULES = frozenset(
     {
         "above_threshold",
+        "attack_power",
+        "explanation",
+        "ledger",
+        "local_reports",
+        "local_vector",
         "batch_baselines",
         "batch_share",
         "blt",
@@ -126,7 +138,9 @@ _CLASSES = {
     "ContinuousMultiplicativeWeightsParameters": "continuous_multiplicative_weights",
     "CoupledRegularizedLeaderParameters": "coupled_regularized_leader",
     "EpochSelectorParameters": "epoch_selector",
+    "Ledger": "ledger",
     "LinUCBParameters": "linucb",
+    "explain": "explanation",
     "LipschitzParameters": "lipschitz",
     "LocalizedMirrorDescentParameters": "batch_baselines",
     "NoisyFTRLParameters": "noisy_ftrl",
@@ -150,6 +164,7 @@ __all__ = [
     "CoupledRegularizedLeaderParameters",
     "EpochSelectorParameters",
     "Guarantee",
+    "Ledger",
     "LinUCBParameters",
     "LipschitzParameters",
     "LocalizedMirrorDescentParameters",
@@ -164,6 +179,7 @@ __all__ = [
     "ShiftDetectorParameters",
     "TreeFrankWolfeParameters",
     "above_threshold",
+    "attack_power",
     "batch_baselines",
     "batch_share",
     "blt",
@@ -175,12 +191,17 @@ __all__ = [
     "epoch_selector",
     "euclidean",
     "events",
+    "explain",
+    "explanation",
     "gaussian",
     "generalized_gaussian",
     "gibbs_draws",
     "lazy_oco",
+    "ledger",
     "linucb",
     "lipschitz",
+    "local_reports",
+    "local_vector",
     "noisy_ftrl",
     "noisy_max",
     "objective_perturbation",
