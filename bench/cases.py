@@ -11,7 +11,10 @@ import bandit_cases
 import batch_cases
 import comw_cases
 import ctrl_cases
+import discrete_cases
 import expert_cases
+import local_cases
+import local_server_cases
 import noisy_ftrl_cases
 import numpy as np
 import numpy_loops
@@ -50,9 +53,12 @@ def run(*, quick: bool, pairs: int) -> list[Row]:
         ctrl_cases.rows(pairs, shrink),
         comw_cases.rows(pairs, shrink),
         sampler_cases.sampler_rows(pairs, shrink),
+        discrete_cases.rows(pairs, shrink),
         expert_cases.rows(pairs, shrink),
         batch_cases.rows(pairs, shrink),
         bandit_cases.rows(pairs, shrink),
+        local_cases.rows(pairs, shrink),
+        local_server_cases.rows(pairs, shrink),
         memory_rows(),
     ):
         rows.extend(part)

@@ -53,4 +53,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   register_continuous_multiplicative_weights(m);
   register_bandits(m);
   register_high_dimensional_bandit(m);
+  register_local_client(m);
+  register_local_server(m);
+  register_local_simulate(m);
 }

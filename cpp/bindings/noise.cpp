@@ -1,11 +1,29 @@
 #include "common.hpp"
+#include "dpoco/noise/discrete.hpp"
 #include "dpoco/noise/exponential.hpp"
 #include "dpoco/noise/samplers.hpp"
 
 namespace dpoco::bindings {
 
+using noise::Decisions;
+using noise::DiscreteGaussian;
+using noise::DiscreteLaplace;
 using noise::GeneralizedGaussian;
 using random::Source;
+
+using Integers = py::array_t<std::int64_t, py::array::c_style>;
+using Words = py::array_t<std::uint64_t, py::array::c_style>;
+
+namespace {
+
+template <class From>
+void fill_discrete(From& words, const std::string& law, noise::Ratio scale, Decisions decisions,
+                   std::size_t n, std::int64_t* out) {
+  if (law == "laplace") return noise::fill(DiscreteLaplace(scale, decisions), words, n, out);
+  noise::fill(DiscreteGaussian(scale, decisions), words, n, out);
+}
+
+}  // namespace
 
 void register_noise(py::module_& m) {
   m.def(
@@ -28,6 +46,30 @@ void register_noise(py::module_& m) {
         for (py::ssize_t i = 0; i < rows; ++i) sampler.sample(source, to + i * d);
       },
       "source"_a, "order"_a, "scale"_a, "out"_a.noconvert());
+  m.def(
+      "fill_discrete",
+      [](Source& source, const std::string& law, double numerator, double denominator, bool exact,
+         Integers& out) {
+        std::int64_t* to = out.mutable_data();
+        const auto n = static_cast<std::size_t>(out.size());
+        const py::gil_scoped_release nogil;
+        fill_discrete(source, law, {numerator, denominator},
+                      exact ? Decisions::exact : Decisions::fast, n, to);
+      },
+      "source"_a, "law"_a, "numerator"_a, "denominator"_a, "exact"_a, "out"_a.noconvert());
+  // For tests: decisions on given words. Returns how many were used.
+  m.def(
+      "decide_discrete",
+      [](const Words& words, const std::string& law, double numerator, double denominator,
+         bool exact, Integers& out) {
+        noise::WordTape tape({words.data(), static_cast<std::size_t>(words.size())});
+        fill_discrete(tape, law, {numerator, denominator},
+                      exact ? Decisions::exact : Decisions::fast,
+                      static_cast<std::size_t>(out.size()), out.mutable_data());
+        return tape.used();
+      },
+      "words"_a.noconvert(), "law"_a, "numerator"_a, "denominator"_a, "exact"_a,
+      "out"_a.noconvert());
   // The laws with both tails, for tests: "cube" fills one vector.
   m.def(
       "fill_exact",

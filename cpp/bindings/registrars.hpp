@@ -33,6 +33,9 @@ void register_noisy_ftrl(py::module_& m);
 void register_coupled_regularized_leader(py::module_& m);
 void register_bandits(py::module_& m);
 void register_high_dimensional_bandit(py::module_& m);
+void register_local_client(py::module_& m);
+void register_local_server(py::module_& m);
+void register_local_simulate(py::module_& m);
 void register_continuous_multiplicative_weights(py::module_& m);
 
 // Shared by the rooms above: a generator from its key, a continual sum from the dictionary that

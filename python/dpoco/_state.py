@@ -36,9 +36,11 @@ _CHECKSUM = 32
 _KINDS = {
     "AboveThreshold": "dpoco.mechanisms._above_threshold",
     "ContinualSum": "dpoco.mechanisms._continual_sum",
+    "DistributionLearner": "dpoco.local._learner",
     "EpochSelector": "dpoco.experts._epoch_selector",
     "HighDimensionalBandit": "dpoco.bandits._high_dimensional",
     "LinUCB": "dpoco.bandits._linucb",
+    "LocalHypothesisSelector": "dpoco.local._selector",
     "NoisyMax": "dpoco.mechanisms._noisy_max",
     "ShiftDetector": "dpoco.experts._shift_detector",
     "PolyhedralFrankWolfe": "dpoco.frank_wolfe._polyhedral",

@@ -2,7 +2,8 @@
 
 Every law is exact up to the truncation of its tails by 64-bit uniforms: total variation at most
 ``TAIL_MASS_PER_VARIATE`` per elementary variate, which the guarantees charge to delta. Doubles are
-not the real line: values are not protected against attacks on the floating-point grid.
+not the real line: values are not protected against attacks on the floating-point grid. The
+discrete laws, on the integers, are free of both: ``docs/privacy/discrete_noise.md``.
 Laws, truncation and tests: ``docs/privacy/noise.md``.
 """
 
@@ -14,12 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._discrete_noise import discrete_gaussian, discrete_laplace
 from dpoco._validation import exponent, positive_float, positive_int
 from dpoco.accounting.truncation import TAIL_MASS_PER_VARIATE
 from dpoco.random import Source
 
 __all__ = [
     "TAIL_MASS_PER_VARIATE",
+    "discrete_gaussian",
+    "discrete_laplace",
     "exponential",
     "gamma",
     "gaussian",

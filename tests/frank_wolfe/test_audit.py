@@ -64,7 +64,7 @@ def maker(horizon=T, **options):
 @pytest.mark.parametrize("case", CASES)
 def test_replay_audit_finds_no_violation(case):
     labels = None if isinstance(CASES[case]["loss"], LinearLoss) else Y
-    report = replay_audit(maker(**CASES[case]), X, labels, replacements())
+    report = replay_audit(maker(**CASES[case]), (X, labels), replacements())
     assert report.passed, str(report)
     assert report.pairs == 18
     # The neighbours really exercise the bound (a vacuous audit would pass anything).
@@ -83,7 +83,7 @@ def replay_with(claimed):
     pair = [(5, [1.0, 0.0, 0.0], 1.0), (5, [-1.0, 0.0, 0.0], 1.0)]
     base_x, base_y = X.copy(), Y.copy()
     base_x[5], base_y[5] = [1.0, 0.0, 0.0], -1.0
-    return replay_audit(make, base_x, base_y, pair)
+    return replay_audit(make, (base_x, base_y), pair)
 
 
 def test_replay_audit_catches_an_understated_sensitivity():
@@ -106,7 +106,7 @@ def test_replay_audit_catches_a_missing_clip():
             true = maker(domain=LpBall(D, 2.0), loss=SquaredLoss(1.0, 1.0))(Source.seeded(1))
             self._parameters = true.parameters
 
-    report = replay_audit(Unclipped, X, Y, [(3, [50.0, 0.0, 0.0], 1.0)])
+    report = replay_audit(Unclipped, (X, Y), [(3, [50.0, 0.0, 0.0], 1.0)])
     assert not report.passed
 
 
@@ -121,16 +121,16 @@ def test_replay_audit_catches_state_that_leaks_between_rounds():
         return Sticky(LpBall(D, 2.0), SquaredLoss(1.0, 1.0), horizon=T,
                       budget=dpoco.Budget(1.0, 1e-4), source=source)  # fmt: skip
 
-    report = replay_audit(make, X, Y, [(3, [0.5, 0.0, 0.0], 1.0)])
+    report = replay_audit(make, (X, Y), [(3, [0.5, 0.0, 0.0], 1.0)])
     assert not report.passed
     assert "function of record and decisions" in str(report)
 
 
-def test_replay_audit_refuses_what_it_cannot_audit():
-    with pytest.raises(ValueError, match="batch"):
-        replay_audit(
-            maker(domain=LpBall(D, 2.0), loss=SquaredLoss(1.0, 1.0), batch=2), X, Y, replacements()
-        )
+@pytest.mark.parametrize("batch", [2, 7, 30])
+def test_replay_audit_takes_batches(batch):
+    make = maker(domain=LpBall(D, 2.0), loss=SquaredLoss(1.0, 1.0), batch=batch)
+    report = replay_audit(make, (X, Y), replacements())
+    assert report.passed, str(report)
 
 
 @pytest.mark.parametrize("noise_factor", [1.0, 0.25])

@@ -247,7 +247,7 @@ def test_the_public_replay_audit_takes_the_learner(domain, loss):
     if loss.glm:
         y = rng.choice([-1.0, 1.0], size=8)
     pairs = [(t, -X[t] if y is None else X[t], 0.0 if y is None else -y[t]) for t in range(8)]
-    report = replay_audit(learner, X, y, [*pairs, (2, np.full(3, np.inf), 0.0)])
+    report = replay_audit(learner, (X, y), [*pairs, (2, np.full(3, np.inf), 0.0)])
     assert report.passed, str(report)
     assert report.declared == pytest.approx(2.0 * learner(Source.seeded(0)).parameters.leaf_bound)
     assert report.measured > 0.2 * report.declared

@@ -59,7 +59,7 @@ def maker(horizon=T, **options):
 def test_replay_audit_finds_no_violation(case):
     labels = None if isinstance(CASES[case]["loss"], LinearLoss) else Y
     replaced = [(t, *NASTY[k % len(NASTY)]) for k, t in enumerate([0, 1, 2, 7, 15, T - 1] * 3)]
-    report = replay_audit(maker(**CASES[case]), X, labels, replaced)
+    report = replay_audit(maker(**CASES[case]), (X, labels), replaced)
     assert report.passed, str(report)
     assert report.pairs == 18
     assert report.measured > 0.15 * report.declared  # the neighbours do exercise the bound
@@ -84,7 +84,7 @@ def test_the_sensitivity_is_reached_and_an_understated_one_is_caught(statistics)
         cosine = honest.parameters.vector_scale**2 / 2
         base[0][5], other = [1, 0, 0], ([cosine, np.sqrt(1 - cosine**2), 0], 1.0)
     base[1][5] = -1.0
-    report = replay_audit(maker(**options), *base, [(5, *other)])
+    report = replay_audit(maker(**options), base, [(5, *other)])
     assert report.passed
     assert report.measured > (0.999 if statistics == "quadratic" else 0.55) * report.declared
 
@@ -94,7 +94,7 @@ def test_the_sensitivity_is_reached_and_an_understated_one_is_caught(statistics)
         learner._parameters = claimed
         return learner
 
-    caught = replay_audit(liar, *base, [(5, *other)])
+    caught = replay_audit(liar, base, [(5, *other)])
     assert not caught.passed
     assert "moved the sum" in str(caught)
 
@@ -110,7 +110,7 @@ def test_replay_audit_catches_state_that_leaks_between_rounds():
         return Sticky(LpBall(D, 2.0), SquaredLoss(1.0, 1.0), horizon=T,
                       budget=dpoco.Budget(1.0, 1e-4), source=source)  # fmt: skip
 
-    report = replay_audit(make, X, Y, [(3, [0.5, 0.0, 0.0], 1.0)])
+    report = replay_audit(make, (X, Y), [(3, [0.5, 0.0, 0.0], 1.0)])
     assert not report.passed
     assert "function of record and decisions" in str(report)
 

@@ -15,6 +15,7 @@ from dpoco.accounting.guarantee import Guarantee
 if TYPE_CHECKING:
     from dpoco.accounting import (
         above_threshold,
+        attack_power,
         batch_baselines,
         batch_share,
         blt,
@@ -26,13 +27,17 @@ if TYPE_CHECKING:
         epoch_selector,
         euclidean,
         events,
+        explanation,
         gaussian,
         generalized_gaussian,
         gibbs_draws,
         high_dimensional_bandit,
         lazy_oco,
+        ledger,
         linucb,
         lipschitz,
+        local_reports,
+        local_vector,
         noisy_ftrl,
         noisy_max,
         objective_perturbation,
@@ -67,7 +72,9 @@ if TYPE_CHECKING:
     )
     from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
     from dpoco.accounting.epoch_selector import EpochSelectorParameters
+    from dpoco.accounting.explanation import explain
     from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
+    from dpoco.accounting.ledger import Ledger
     from dpoco.accounting.linucb import LinUCBParameters
     from dpoco.accounting.lipschitz import LipschitzParameters
     from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
@@ -82,6 +89,11 @@ if TYPE_CHECKING:
 _MODULES = frozenset(
     {
         "above_threshold",
+        "attack_power",
+        "explanation",
+        "ledger",
+        "local_reports",
+        "local_vector",
         "batch_baselines",
         "batch_share",
         "blt",
@@ -130,7 +142,9 @@ _CLASSES = {
     "CoupledRegularizedLeaderParameters": "coupled_regularized_leader",
     "EpochSelectorParameters": "epoch_selector",
     "HighDimensionalBanditParameters": "high_dimensional_bandit",
+    "Ledger": "ledger",
     "LinUCBParameters": "linucb",
+    "explain": "explanation",
     "LipschitzParameters": "lipschitz",
     "LocalizedMirrorDescentParameters": "batch_baselines",
     "NoisyFTRLParameters": "noisy_ftrl",
@@ -155,6 +169,7 @@ __all__ = [
     "EpochSelectorParameters",
     "Guarantee",
     "HighDimensionalBanditParameters",
+    "Ledger",
     "LinUCBParameters",
     "LipschitzParameters",
     "LocalizedMirrorDescentParameters",
@@ -169,6 +184,7 @@ __all__ = [
     "ShiftDetectorParameters",
     "TreeFrankWolfeParameters",
     "above_threshold",
+    "attack_power",
     "batch_baselines",
     "batch_share",
     "blt",
@@ -180,13 +196,18 @@ __all__ = [
     "epoch_selector",
     "euclidean",
     "events",
+    "explain",
+    "explanation",
     "gaussian",
     "generalized_gaussian",
     "gibbs_draws",
     "high_dimensional_bandit",
     "lazy_oco",
+    "ledger",
     "linucb",
     "lipschitz",
+    "local_reports",
+    "local_vector",
     "noisy_ftrl",
     "noisy_max",
     "objective_perturbation",

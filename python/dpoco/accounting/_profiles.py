@@ -17,6 +17,7 @@ __all__ = ["checked", "kind_of", "pure_epsilon"]
 
 _KINDS = {
     "gaussian": "dpoco.accounting._coupling.profile",
+    "local_reports": "dpoco.accounting.local_reports",
     "renyi": "dpoco.accounting._coupling.profile",
     "pure": "dpoco.accounting.pure",
     "bounded_range": "dpoco.accounting.bounded_range",

@@ -1,42 +1,31 @@
 """Replay audit: the same random tape on two neighbouring streams.
 
-The proof of a learner on a sum has three facts about the code as premises, and each is
-measured here on real runs with one and the same noise:
+The proof of a learner has facts about the code as premises, and each is measured here on real runs
+with one and the same noise:
 
-1. what enters the sum in a round is a function of that round's record and of the decisions
-   published so far, nothing else (otherwise a record could act in later rounds, too);
+1. what enters a release in a round is a function of that round's record and of what was published
+   so far, nothing else (otherwise a record could act in later rounds, too);
 2. replacing a record changes that value by at most the declared sensitivity;
-3. neither the number of random variates drawn nor any decision up to the changed round depends on
-   the record.
+3. neither the number of random variates drawn nor anything published up to the changed round
+   depends on the record, and every release draws noise of its own.
 
-No statistics are involved: a single violation is a proof that the claim is wrong.
+No statistics are involved: a single violation is a proof that the claim is wrong. What each family
+of learners is asked, and what this cannot see: ``docs/privacy/replay_and_likelihood.md``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpoco._validation import float_array
-from dpoco.domains._base import lp_norm
-from dpoco.frank_wolfe import PolyhedralFrankWolfe, TreeFrankWolfe
-from dpoco.losses import GlmLoss, LinearLoss
-from dpoco.losses._base import record_multipliers
-from dpoco.oco import NoisyFTRL
+from dpoco.audit._replay_base import ROUNDING, Family, Play, Rounds
+from dpoco.audit._replay_families import family_of
 from dpoco.random import Source
 
-__all__ = ["ReplayReport", "replay_audit"]
-
-FloatArray = NDArray[np.float64]
-# Learners that see the data through one sum.
-Audited = TreeFrankWolfe | PolyhedralFrankWolfe | NoisyFTRL
-
-# Rounding of the leaf's own arithmetic, relative to the bound.
-_ROUNDING = 1e-9
+__all__ = ["ReplayReport", "made", "replay_audit"]
 
 
 @dataclass(frozen=True)
@@ -46,19 +35,22 @@ class ReplayReport:
     Attributes
     ----------
     declared : float
-        Sensitivity the guarantee is calibrated for, in its norm.
+        Bound that the guarantee is calibrated for, of the quantity that came nearest to its own.
     measured : float
-        Largest change found over all pairs played.
+        Largest change of that quantity over all pairs played.
     pairs : int
         Neighbouring pairs played.
     findings : tuple of str
         Violations, in words; empty if none was found.
+    changes : dict of str to (float, float)
+        Of each quantity that was compared: largest change and bound.
     """
 
     declared: float
     measured: float
     pairs: int
     findings: tuple[str, ...]
+    changes: dict[str, tuple[float, float]] = field(default_factory=dict, hash=False)
 
     @property
     def passed(self) -> bool:
@@ -67,27 +59,20 @@ class ReplayReport:
 
     def __str__(self) -> str:
         verdict = "no violation found" if self.passed else "VIOLATED"
-        lines = [
-            f"Replay audit: {verdict} in {self.pairs} neighbouring pairs",
-            f"  sensitivity: declared {self.declared:.6g}, largest measured {self.measured:.6g}",
+        lines = [f"Replay audit: {verdict} in {self.pairs} neighbouring pairs"]
+        lines += [
+            f"  {name}: declared {declared:.6g}, largest measured {measured:.6g}"
+            for name, (measured, declared) in self.changes.items()
         ]
+        if not any(measured > 0.0 for measured, _ in self.changes.values()):
+            lines.append("  no replaced record reached any release: sensitivities were not tested")
         return "\n".join(lines + [f"  - {text}" for text in self.findings])
 
 
-@dataclass(frozen=True)
-class _Play:
-    """One run, round by round: decisions, what entered the sum, variates drawn so far."""
-
-    decisions: FloatArray
-    leaves: FloatArray
-    variates: NDArray[np.uint64]
-
-
 def replay_audit(
-    make_learner: Callable[[Source], Audited],
-    features: Any,
-    labels: Any,
-    replacements: list[tuple[int, Any, float]],
+    make_learner: Callable[[Source], Any],
+    stream: Any,
+    replacements: Sequence[Sequence[Any]],
     *,
     seed: int = 0,
 ) -> ReplayReport:
@@ -96,107 +81,139 @@ def replay_audit(
     Parameters
     ----------
     make_learner : callable
-        ``Source -> TreeFrankWolfe``, ``PolyhedralFrankWolfe`` or ``NoisyFTRL``; called with an
-        equal seeded source for every run. The learner must have ``batch=1``.
-    features : array_like of shape (T, d)
-        Records; gradients for a `LinearLoss`.
-    labels : array_like of shape (T,) or None
-        Labels of generalised linear losses.
-    replacements : list of (round index, features, label)
-        Each gives a neighbour: that round's record replaced (label ignored for linear losses).
-    seed : int
+        ``Source -> learner``: a new, unstarted learner or mechanism of this library on that source,
+        called with an equal seeded source for every run. All of them are known: see
+        ``docs/privacy/replay_and_likelihood.md``.
+    stream : array or tuple of arrays
+        What is observed, one row a round: ``(features, labels)``, shapes (T, d) and (T,), for
+        generalised linear losses; gradients, shape (T, d), for a `LinearLoss`; ``(matrices,
+        vectors)`` for a `QuadraticLoss`; losses of all experts or points, shape (T, N);
+        ``(contexts, rewards)``, shapes (T, d) and (T, K), for bandits, rewards of all arms;
+        vectors, scores or excesses over a threshold for a mechanism.
+    replacements : sequence of tuples (round, ...)
+        Each gives a neighbour: the record of that round, counted from 0, replaced by the parts that
+        follow, one for each part of the stream.
+    seed : int, default 0
         Seed of the tape.
 
     Returns
     -------
     ReplayReport
 
+    Raises
+    ------
+    TypeError
+        For a learner that no family knows, or that is not made anew.
+    ValueError
+        For a learner that does not use the source it is given or does not repeat itself on one
+        tape; for a stream of another shape; for a replacement that is no neighbour.
+
     Notes
     -----
-    T rounds in Python per pair.
+    T rounds in Python per pair, and twice for the stream itself.
     """
+    pairs = _checked_replacements(replacements)
+    learner = made(make_learner, seed)
+    family = family_of(learner)
+    rounds = family.rounds(stream)
+    _check_length(learner, rounds)
+    neighbours = [_neighbour(family, rounds, *pair) for pair in pairs]
+    base = family.play(learner, rounds)
+    again = family.play(made(make_learner, seed, learner), rounds)
+    if again.published != base.published or again.variates != base.variates:
+        raise ValueError("make_learner must give learners that repeat themselves on one tape")
+    findings = [*base.findings, *_reuse(base)]
+    changes: dict[str, tuple[float, float]] = {}
+    for at, other_rounds in neighbours:
+        other = family.play(made(make_learner, seed, learner), other_rounds)
+        findings += [*other.findings, *_reuse(other)]
+        findings += _control_flow(family, base, other, at)
+        findings += (f"round {at}: {text}" for text in family.compare(base, other, at))
+        for name, measured, declared in family.changes(base, other, at):
+            if not measured <= declared * (1.0 + ROUNDING):
+                findings.append(f"round {at}: a replaced record moved {name} by {measured:.6g}")
+            most, _ = changes.get(name, (0.0, declared))
+            changes[name] = (_larger(most, measured), declared)
+    measured, declared = max(
+        changes.values(),
+        key=lambda pair: pair[0] / pair[1] if pair[1] > 0.0 else pair[0],
+        default=(0.0, 0.0),
+    )
+    return ReplayReport(declared, measured, len(pairs), tuple(dict.fromkeys(findings)), changes)
+
+
+def _larger(a: float, b: float) -> float:
+    return b if not b <= a else a  # NaN, too, is a finding
+
+
+def _checked_replacements(replacements: Sequence[Sequence[Any]]) -> list[tuple[int, Any]]:
+    pairs = []
+    for each in replacements:
+        if isinstance(each, np.ndarray) or not isinstance(each, Sequence) or len(each) < 2:
+            raise TypeError("every replacement must be a tuple (round, parts of the record)")
+        at, *record = each
+        if isinstance(at, (bool, np.bool_)) or not isinstance(at, (int, np.integer)):
+            raise TypeError("the round of a replacement must be an int")
+        pairs.append((int(at), record))
+    if not pairs:
+        raise ValueError("replacements must name at least one neighbour")
+    return pairs
+
+
+def made(make_learner: Callable[[Source], Any], seed: int, before: Any = None) -> Any:
+    """Return a new learner on a fresh copy of the tape, or raise naming what it is not."""
     learner = make_learner(Source.seeded(seed))
-    if not isinstance(learner.loss, (GlmLoss, LinearLoss)):
-        raise TypeError("a custom loss has no records to replace")
-    if learner.parameters.batch != 1:
-        raise ValueError("the audit needs batch=1")
-    d = learner.domain.dimension
-    rows = float_array("features", features, (None, d))
-    targets = None if labels is None else float_array("labels", labels, (rows.shape[0],))
-    declared = learner.parameters.sensitivity
-    findings: list[str] = []
-    base = _play(learner, rows, targets, findings)
-    measured = 0.0
-    for index, record, label in replacements:
-        other_rows = rows.copy()
-        other_rows[index] = float_array("replacement", record, (d,))
-        other_targets = None if targets is None else targets.copy()
-        if other_targets is not None:
-            other_targets[index] = label
-        other = _play(make_learner(Source.seeded(seed)), other_rows, other_targets, findings)
-        change = _sensitivity(learner, base.leaves[index] - other.leaves[index])
-        measured = max(measured, change)
-        if not change <= declared * (1 + _ROUNDING):
-            findings.append(f"round {index}: a replaced record moved the sum by {change:.6g}")
-        if not np.array_equal(base.variates, other.variates):
-            findings.append(f"round {index}: the number of variates drawn depends on the record")
-        if not np.array_equal(base.decisions[: index + 1], other.decisions[: index + 1]):
-            findings.append(f"round {index}: an earlier decision depends on a later record")
-    return ReplayReport(declared, measured, len(replacements), tuple(dict.fromkeys(findings)))
+    if before is not None and (learner is before or type(learner) is not type(before)):
+        raise TypeError("make_learner must return a new learner of one class at every call")
+    if getattr(learner, "round", 0) != 0 or getattr(learner, "_fitted", False):
+        raise ValueError("make_learner must return learners that have not played yet")
+    if getattr(learner, "_is_seeded", None) is False:
+        raise ValueError("make_learner must give the learner the source it is called with")
+    return learner
 
 
-def _sensitivity(learner: Audited, change: FloatArray) -> float:
-    """Return the size of the change, in the norm the sensitivity is stated in."""
-    if isinstance(learner, PolyhedralFrankWolfe):
-        order = np.inf
-    else:
-        order = 2.0 if learner.parameters.noise == "gaussian" else learner.domain.dual_exponent
-    return lp_norm(np.ascontiguousarray(change), order)
+def _check_length(learner: Any, rounds: Rounds) -> None:
+    if len(rounds) < 1:
+        raise ValueError("stream must have at least one round")
+    if any(len(part) != len(rounds) for part in rounds.parts):
+        raise ValueError("all parts of the stream must have one entry a round")
+    horizon = getattr(learner, "horizon", None)
+    if horizon is not None and len(rounds) > horizon:
+        raise ValueError(f"stream has {len(rounds)} rounds, over the learner's {horizon}")
 
 
-def _play(
-    learner: Audited, rows: FloatArray, targets: FloatArray | None, findings: list[str]
-) -> _Play:
-    engine = learner._engine
-    decisions, leaves, variates = [], [], []
-    total = np.zeros_like(engine.nonprivate_sum())
-    rest = np.zeros_like(total)
-    previous = learner.decide()
-    for t, row in enumerate(rows):
-        decision = learner.decide()
-        decisions.append(decision)
-        leaf = _leaf(learner, decision, previous, row, None if targets is None else targets[t])
-        leaves.append(leaf)
-        learner.observe(row, None if targets is None else float(targets[t]))
-        previous = decision
-        total, rest = _add(leaf, total, rest)
-        if not np.array_equal(total, engine.nonprivate_sum()):
-            findings.append("what enters the sum is not a function of record and decisions alone")
-            total = np.array(engine.nonprivate_sum())
-        variates.append(engine.variates_drawn())
-    return _Play(np.array(decisions), np.array(leaves), np.array(variates, dtype=np.uint64))
+def _neighbour(
+    family: Family, rounds: Rounds, at: int, replacement: Sequence[Any]
+) -> tuple[int, Rounds]:
+    if not 0 <= at < len(rounds):
+        raise ValueError(f"no neighbour: round {at} of a replacement is not in the stream")
+    record = family.record(rounds, replacement)
+    family.check_neighbours(rounds.record(at), record)
+    return at, rounds.replaced(at, record)
 
 
-def _add(leaf: FloatArray, total: FloatArray, rest: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the sum with a leaf added and what rounding lost of it, as the engine adds."""
-    own = leaf + rest
-    after = total + own
-    added = after - total
-    return after, (total - (after - added)) + (own - added)
+def _reuse(play: Play) -> Iterator[str]:
+    """Yield where a release drew no noise."""
+    for t, wanted in enumerate(play.fresh):
+        if wanted and sum(play.variates[t + 1]) <= sum(play.variates[t]):
+            yield f"round {t}: a release drew no noise of its own"
+            return
 
 
-def _leaf(
-    learner: Audited,
-    decision: FloatArray,
-    previous: FloatArray,
-    row: FloatArray,
-    label: float | None,
-) -> FloatArray:
-    """Return what the record adds at the given decisions: the learner's rule, without state."""
-    loss = learner.loss
-    if not isinstance(loss, LinearLoss):
-        leaf: FloatArray = learner._engine.leaf(decision, previous, row, label)
-        return leaf
-    bounds = loss.gradient_bound, loss.gradient_bound_l2
-    multiplier = record_multipliers(learner._domain, row[None, :], *bounds)[0]
-    return multiplier * row if multiplier > 0 else np.zeros_like(row)
+def _control_flow(family: Family, base: Play, other: Play, at: int) -> Iterator[str]:
+    for t in range(min(at + family.first_affected, len(base.published))):
+        if base.published[t] != other.published[t]:
+            yield f"round {at}: an earlier decision depends on a later record"
+            break
+    apart = False
+    for t, (ours, theirs) in enumerate(zip(base.variates, other.variates, strict=False)):
+        # These were drawn with what this round publishes: a decision made before its record, or
+        # the answer to it.
+        k = t - 1 + family.first_affected
+        if 0 <= k < min(len(base.published), len(other.published)):
+            apart = apart or base.published[k] != other.published[k]
+        if apart and family.schedule == "published":
+            return
+        if ours != theirs:
+            yield f"round {at}: the number of variates drawn depends on the record"
+            return

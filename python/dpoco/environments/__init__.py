@@ -2,7 +2,8 @@
 
 They see decisions and nothing else, and keep random numbers of their own. Oblivious worlds fix all
 losses in advance; an adaptive one answers to the decisions it has seen. Contextual worlds are for
-bandits: a context a round, and rewards whose means it determines.
+bandits: a context a round, and rewards whose means it determines. Classes of distributions are for
+learning from locally private reports.
 """
 
 from __future__ import annotations
@@ -14,6 +15,14 @@ from dpoco.environments._contextual import (
     LinearWorld,
     LogisticWorld,
 )
+from dpoco.environments._distributions import (
+    dirichlet_class,
+    draw_labels,
+    misspecified,
+    near_duplicates,
+    softmax_class,
+)
+from dpoco.environments._hadamard import HadamardClass, hadamard_class
 from dpoco.environments._packing import Packing
 from dpoco.environments._play import play
 from dpoco.environments._play_bandit import play_bandit
@@ -29,6 +38,7 @@ __all__ = [
     "BurnAfterPlay",
     "ContextualWorld",
     "Environment",
+    "HadamardClass",
     "LinearWorld",
     "LogisticWorld",
     "Oblivious",
@@ -36,6 +46,12 @@ __all__ = [
     "Packing",
     "Recorded",
     "SwitchingStochastic",
+    "dirichlet_class",
+    "draw_labels",
+    "hadamard_class",
+    "misspecified",
+    "near_duplicates",
     "play",
     "play_bandit",
+    "softmax_class",
 ]

@@ -29,6 +29,7 @@ from dpoco.evaluation._sequences import (
     best_switching_sequence,
     interval_regret,
 )
+from dpoco.local._divergences import kl_divergence, total_variation
 
 __all__ = [
     "SCHEMA",
@@ -48,9 +49,11 @@ __all__ = [
     "best_switching_sequence",
     "compare_private",
     "interval_regret",
+    "kl_divergence",
     "load_logged_bandit",
     "off_policy_value",
     "repeat_runs",
     "replay_log",
     "suboptimality",
+    "total_variation",
 ]

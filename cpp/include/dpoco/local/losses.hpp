@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+
+namespace dpoco::local {
+
+// Below this share of the mixture a label counts as impossible: every loss on it is 0.
+inline constexpr double kSmallestMixed = 1e-300;
+// No half range is smaller. Losses that never leave it say nothing about hypotheses.
+inline constexpr double kSmallestHalfRange = 1e-12;
+
+// Centred mixed log-losses (docs/privacy/local_learning.md). With the mixture
+// p_j = (1 - mixing) f_j + mixing * mean of the f_i, the loss of hypothesis j on label y is
+// u_j(y) = -log p_j(y), less the mid-point of the largest and smallest over j. Labels impossible
+// under every hypothesis have u = 0. The same bits on every machine.
+
+// Of `labels` labels; matrix and out hold `hypotheses` rows `stride` apart. O(K M), no allocation.
+void centred_losses(const double* matrix, std::size_t hypotheses, std::size_t labels,
+                    std::size_t stride, double mixing, double* out) noexcept;
+
+// Mid-points and half ranges (at least 1e-12) of each hypothesis' loss over the possible labels;
+// `means`, if not null, gets the sums of u_j over all labels.
+void loss_ranges(const double* matrix, std::size_t hypotheses, std::size_t labels, double mixing,
+                 double* middle, double* half_range, double* sums);
+
+// out_y = sum_j coefficients_j matrix[j, y], added in the order of j, plus share * background_y
+// (background may be null).
+void mixture(const double* matrix, const double* coefficients, std::size_t hypotheses,
+             std::size_t labels, double share, const double* background, double* out) noexcept;
+
+}  // namespace dpoco::local

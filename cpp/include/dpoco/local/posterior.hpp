@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "dpoco/core/archive.hpp"
+
+namespace dpoco::local {
+
+// phi_y = +1 if sum_j c_j F[j, y] > 0 (added in the order of j), else -1, and
+// means_j = sum_y F[j, y] phi_y clamped to [-1, 1]. `phi` may be null. One pass over F; the same
+// bits on every machine.
+void threshold_means(const double* matrix, const double* coefficients, std::size_t hypotheses,
+                     std::size_t labels, double* phi, double* means) noexcept;
+
+// The means of many questions, rows of `coefficients`: the same bits as one after the other.
+void threshold_means_many(const double* matrix, const double* coefficients, std::size_t hypotheses,
+                          std::size_t labels, std::size_t questions, double* means) noexcept;
+
+// means_j = sum_y F[j, y] phi_y, clamped to [-1, 1].
+void query_means(const double* matrix, const double* phi, std::size_t hypotheses,
+                 std::size_t labels, double* means) noexcept;
+
+// Tempered Bayes on the messages themselves: L_j = sum of log-likelihoods of all reports under
+// hypothesis j, the largest subtracted after each; weights proportional to exp(temperature L_j).
+class Posterior {
+ public:
+  // Throws std::invalid_argument unless K >= 1 and temperature is in (0, 1].
+  Posterior(std::size_t hypotheses, double temperature);
+
+  std::size_t hypotheses() const noexcept { return logs_.size(); }
+  std::uint64_t reports() const noexcept { return reports_; }
+  const double* log_likelihoods() const noexcept { return logs_.data(); }
+
+  // Reports of `bits` bits each to one specification: means has `bits` rows of K expectations of
+  // the public questions, in [-1, 1]; contrast c0: Pr[b = 1 | y] = (1 + c0 phi(y)) / 2.
+  // O(bits K) once and O(bits K) a report.
+  void add_bits(const double* means, double contrast, std::size_t bits, const std::int64_t* values,
+                std::size_t reports);
+  // The same for reports to one specification each: means has `bits` rows a report.
+  void add_rounds(const double* means, double contrast, std::size_t bits,
+                  const std::int64_t* values, std::size_t reports);
+  // Reports of subsets of `size` labels each: Pr[Z | y] is 1 + excess times larger if y is in Z.
+  // matrix is (K, labels). Throws std::invalid_argument for a label out of range, before any
+  // change. O(size K) a report.
+  void add_subsets(const double* matrix, std::size_t labels, double excess, std::size_t size,
+                   const std::int64_t* values, std::size_t reports);
+
+  // Weights at another temperature than its own are post-processing, too.
+  void weights(double temperature, double* out) const noexcept;
+  double temperature() const noexcept { return temperature_; }
+
+  void write(Archive& archive) const;
+  void read(ArchiveReader& archive);
+
+ private:
+  void add(const double* increments) noexcept;
+
+  double temperature_;
+  std::uint64_t reports_ = 0;
+  std::vector<double> logs_;
+  std::vector<double> table_;  // log-likelihoods of both answers, per bit
+};
+
+}  // namespace dpoco::local

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "dpoco/local/public_coins.hpp"
+
+namespace dpoco::local {
+
+// Values phi(y) of public queries, in [-1, 1]: 0 for whatever is not a number or infinite, so that
+// no public number can take a report's law out of its bounds. Row j of `matrix` starts at
+// matrix + j stride and holds F[j, y] for y < labels. One label alone (labels = 1) gives the same
+// bits as among many: devices and server agree. No allocation.
+
+// +1 where sum_j c_j F[j, y] > 0, added in the order of j, else -1; all 0 if all c_j are.
+void threshold_values(const double* coefficients, std::size_t hypotheses, const double* matrix,
+                      std::size_t stride, std::size_t labels, double* phi) noexcept;
+
+// Families of public questions.
+enum class Family { bisection, scheffe, mean_test, hadamard, adaptive };
+
+// Throws std::invalid_argument for another name.
+Family family_from(const std::string& name);
+
+// Coefficients of a threshold question of the first three families, from public coins alone; zeros
+// for a single hypothesis, which is asked nothing. members: hypotheses integers, overwritten.
+void threshold_question(Family family, PublicCoins coins, std::size_t hypotheses,
+                        std::uint32_t* members, double* coefficients) noexcept;
+// Where one random hypothesis exceeds another; at least two hypotheses.
+void pair_question(PublicCoins& coins, std::size_t hypotheses, double* coefficients) noexcept;
+
+// One loss of those in losses.hpp, scaled: (u_index(y) - midpoint) / half_range.
+struct LossScale {
+  std::size_t index;
+  double midpoint;
+  double half_range;
+  double mixing;
+};
+void loss_values(const LossScale& scale, std::size_t hypotheses, const double* matrix,
+                 std::size_t stride, std::size_t labels, double* phi) noexcept;
+
+}  // namespace dpoco::local

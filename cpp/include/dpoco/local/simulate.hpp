@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "dpoco/local/hedge.hpp"
+#include "dpoco/local/posterior.hpp"
+#include "dpoco/local/queries.hpp"
+#include "dpoco/random/source.hpp"
+
+namespace dpoco::local {
+
+// Server and devices in one process, one report a round: for experiments. The noise of all devices
+// comes from one source.
+
+// What is played, and what is to be measured. Pointers are not owned; those that may be null say
+// so.
+struct Play {
+  const double* tables;  // contexts x K x M
+  std::size_t contexts;
+  std::size_t hypotheses;
+  std::size_t labels;
+  const std::int64_t* context;  // of each round; null: the first
+  const std::int64_t* label;    // of each round; out of range: no event
+  std::size_t rounds;
+  std::uint64_t first;               // number of the first round, from 1
+  double mixing;                     // of predictions; negative: 1 / (t + 1) in round t
+  const double* truth;               // contexts x M; null: no risk
+  std::int64_t named;                // hypothesis whose confidence is watched; negative: none
+  double confidence;                 // beta
+  const std::uint64_t* checkpoints;  // ascending round numbers after which weights are kept
+  std::size_t checkpoint_count;
+};
+
+// What comes out; the caller's buffers.
+struct Measured {
+  double* kl;                    // per round, if there is a truth
+  double* tv;                    // total variation, half the l1 distance
+  double* weights;               // checkpoint_count x K
+  std::uint64_t misses = 0;      // rounds after which the named hypothesis is outside the set
+  std::uint64_t first_miss = 0;  // 0: never
+  std::uint64_t subsets = 0;     // rounds that asked for a subset
+};
+
+enum class Channel { bits, subset, automatic };
+
+struct PosteriorPlan {
+  std::uint64_t seed;
+  Family family;
+  Channel channel;
+  bool interactive;
+  double epsilon;
+  std::size_t bits;
+  std::size_t subset_size;  // 0: subsets are not among the choices
+  double response_gain;     // excess likelihood of randomized response, as sampled
+  double subset_gain;       // and of subsets of subset_size
+  double contraction;       // c of randomized response
+  double signal;            // kappa of subsets
+};
+
+struct HedgePlan {
+  std::uint64_t seed;
+  double epsilon;
+  double mixing;  // of the losses
+  bool exact_range;
+  double half_range;  // else
+  bool adaptive_rate;
+};
+
+// Throws std::invalid_argument for plans that make no sense, before any draw.
+void simulate(const Play& play, const PosteriorPlan& plan, Posterior& learner,
+              random::Source& source, Measured& out);
+void simulate(const Play& play, const HedgePlan& plan, Hedge& learner, random::Source& source,
+              Measured& out);
+
+}  // namespace dpoco::local

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "dpoco/random/source.hpp"
+
+namespace dpoco::noise {
+
+using random::Source;
+
+// A given sequence of words in place of a source, so that tests can steer every decision. Throws
+// std::out_of_range at its end.
+class WordTape {
+ public:
+  explicit WordTape(std::span<const std::uint64_t> words) : words_(words) {}
+  std::uint64_t word();
+  std::size_t used() const noexcept { return used_; }
+
+ private:
+  std::span<const std::uint64_t> words_;
+  std::size_t used_ = 0;
+};
+
+// numerator / denominator, exactly, for two doubles: a scale S / epsilon needs no rounding.
+struct Ratio {
+  double numerator;
+  double denominator = 1.0;
+  double value() const noexcept { return numerator / denominator; }
+};
+
+inline constexpr double kSmallestScale = 0x1p-10;
+inline constexpr double kLargestScale = 0x1p50;
+
+// Whether a comparison may be decided in double arithmetic where that is certain (always right,
+// and the same values either way); `exact` never does, for tests.
+enum class Decisions { fast, exact };
+
+// Integer noise with Pr[n] proportional to exp(-|n| / scale). The words are the binary digits of
+// uniforms that are compared with the law's own thresholds, as many digits as the comparison needs:
+// no probability is rounded. Values beyond 2^62 (probability below exp(-4000)) become 2^62.
+// Source or WordTape. Expected O(1).
+class DiscreteLaplace {
+ public:
+  // Throws std::invalid_argument unless the scale lies in [kSmallestScale, kLargestScale].
+  explicit DiscreteLaplace(Ratio scale, Decisions decisions = Decisions::fast);
+
+  template <class Words>
+  std::int64_t draw(Words& words) const;
+
+  Ratio scale() const noexcept { return scale_; }
+
+ private:
+  template <class Words>
+  std::int64_t whole_blocks(Words& words, std::uint64_t digits) const;
+  template <class Words>
+  std::int64_t whole_blocks_exactly(Words& words, std::uint64_t digits) const;
+  template <class Words>
+  bool keeps(Words& words, std::uint64_t offset, std::uint64_t digits) const;
+
+  Ratio scale_;
+  bool exact_;
+  unsigned block_bits_;  // values are block 2^block_bits + offset
+  double blocks_;        // scale / 2^block_bits
+  double origin_;        // what -log of 63 random bits, as an integer, is counted from
+  double margin_;
+  double inverse_;  // 1 / scale
+};
+
+// Integer noise with Pr[n] proportional to exp(-n^2 / (2 scale^2)), as exactly: discrete Laplace
+// values of a scale t, kept with probability exp(-(|n| / scale - 1)^2 / 2) for t = scale; for small
+// scales exp(|n| / t - n^2 / (2 scale^2)) for a t just above 2 scale^2. At least 0.66 on average.
+class DiscreteGaussian {
+ public:
+  explicit DiscreteGaussian(Ratio scale, Decisions decisions = Decisions::fast);
+
+  template <class Words>
+  std::int64_t draw(Words& words) const;
+
+ private:
+  template <class Words>
+  bool keeps(Words& words, std::uint64_t magnitude) const;
+  template <class Words>
+  bool keeps_exactly(Words& words, std::uint64_t magnitude, std::uint64_t word) const;
+
+  Ratio scale_;
+  bool small_;
+  DiscreteLaplace proposal_;
+  bool exact_;
+  double inverse_;
+  double proposal_rate_;  // 1 / t
+};
+
+extern template std::int64_t DiscreteLaplace::draw(Source&) const;
+extern template std::int64_t DiscreteLaplace::draw(WordTape&) const;
+extern template std::int64_t DiscreteGaussian::draw(Source&) const;
+extern template std::int64_t DiscreteGaussian::draw(WordTape&) const;
+
+// The next n values: equal however the draws are split.
+template <class Law, class Words>
+void fill(const Law& law, Words& words, std::size_t n, std::int64_t* out) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = law.draw(words);
+}
+
+}  // namespace dpoco::noise

@@ -1,0 +1,106 @@
+#include "dpoco/local/losses.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "dpoco/simd/elementary.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+namespace dpoco::local {
+namespace {
+
+constexpr std::size_t kBlock = 128;  // labels worked on at once: K rows of them stay in the cache
+
+// floor_y = mixing * mean of the column. Hypotheses are added in their order.
+void mixed_floor(const double* matrix, std::size_t hypotheses, std::size_t labels,
+                 std::size_t stride, double mixing, double* floor) noexcept {
+  const simd::Kernels& k = simd::kernels();
+  std::fill(floor, floor + labels, 0.0);
+  for (std::size_t j = 0; j < hypotheses; ++j) k.axpy(1.0, matrix + j * stride, labels, floor);
+  const auto count = static_cast<double>(hypotheses);
+  for (std::size_t y = 0; y < labels; ++y) floor[y] = mixing * (floor[y] / count);
+}
+
+// A block of at most kBlock labels; out has rows `out_stride` apart.
+void block_losses(const double* matrix, std::size_t hypotheses, std::size_t labels,
+                  std::size_t stride, double mixing, const double* floor, double* out,
+                  std::size_t out_stride) noexcept {
+  const simd::Kernels& k = simd::kernels();
+  double high[kBlock];
+  double low[kBlock];
+  for (std::size_t j = 0; j < hypotheses; ++j) {
+    double* row = out + j * out_stride;
+    const double* from = matrix + j * stride;
+    for (std::size_t y = 0; y < labels; ++y) {
+      const double mixed = (1.0 - mixing) * from[y] + floor[y];
+      row[y] = floor[y] > kSmallestMixed ? mixed : 1.0;
+    }
+    k.log(row, labels, row);
+    for (std::size_t y = 0; y < labels; ++y) {
+      row[y] = -row[y];
+      high[y] = j == 0 || row[y] > high[y] ? row[y] : high[y];
+      low[y] = j == 0 || row[y] < low[y] ? row[y] : low[y];
+    }
+  }
+  for (std::size_t j = 0; j < hypotheses; ++j) {
+    double* row = out + j * out_stride;
+    for (std::size_t y = 0; y < labels; ++y) row[y] -= 0.5 * (high[y] + low[y]);
+  }
+}
+
+}  // namespace
+
+void centred_losses(const double* matrix, std::size_t hypotheses, std::size_t labels,
+                    std::size_t stride, double mixing, double* out) noexcept {
+  double floor[kBlock];
+  for (std::size_t first = 0; first < labels; first += kBlock) {
+    const std::size_t count = std::min(kBlock, labels - first);
+    mixed_floor(matrix + first, hypotheses, count, stride, mixing, floor);
+    block_losses(matrix + first, hypotheses, count, stride, mixing, floor, out + first, stride);
+  }
+}
+
+void loss_ranges(const double* matrix, std::size_t hypotheses, std::size_t labels, double mixing,
+                 double* middle, double* half_range, double* sums) {
+  std::vector<double> block(hypotheses * kBlock);
+  std::vector<double> low(hypotheses, 0.0);
+  std::vector<double> high(hypotheses, 0.0);
+  double floor[kBlock];
+  if (sums != nullptr) std::fill(sums, sums + hypotheses, 0.0);
+  bool any = false;
+  for (std::size_t first = 0; first < labels; first += kBlock) {
+    const std::size_t count = std::min(kBlock, labels - first);
+    mixed_floor(matrix + first, hypotheses, count, labels, mixing, floor);
+    block_losses(matrix + first, hypotheses, count, labels, mixing, floor, block.data(), kBlock);
+    for (std::size_t y = 0; y < count; ++y) {
+      if (!(floor[y] > kSmallestMixed)) continue;
+      for (std::size_t j = 0; j < hypotheses; ++j) {
+        const double loss = block[j * kBlock + y];
+        high[j] = !any || loss > high[j] ? loss : high[j];
+        low[j] = !any || loss < low[j] ? loss : low[j];
+        if (sums != nullptr) sums[j] += loss;
+      }
+      any = true;
+    }
+  }
+  for (std::size_t j = 0; j < hypotheses; ++j) {
+    middle[j] = 0.5 * (high[j] + low[j]);
+    half_range[j] = std::max(0.5 * (high[j] - low[j]), kSmallestHalfRange);
+  }
+}
+
+void mixture(const double* matrix, const double* coefficients, std::size_t hypotheses,
+             std::size_t labels, double share, const double* background, double* out) noexcept {
+  constexpr std::size_t kPiece = 2048;  // of the output: stays in the first cache
+  const simd::Kernels& k = simd::kernels();
+  for (std::size_t first = 0; first < labels; first += kPiece) {
+    const std::size_t count = std::min(kPiece, labels - first);
+    std::fill(out + first, out + first + count, 0.0);
+    for (std::size_t j = 0; j < hypotheses; ++j) {
+      k.axpy(coefficients[j], matrix + j * labels + first, count, out + first);
+    }
+    if (background != nullptr) k.axpy(share, background + first, count, out + first);
+  }
+}
+
+}  // namespace dpoco::local

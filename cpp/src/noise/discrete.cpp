@@ -1,0 +1,250 @@
+#include "dpoco/noise/discrete.hpp"
+
+#include <bit>
+#include <cmath>
+#include <stdexcept>
+
+#include "dpoco/simd/elementary.hpp"
+#include "natural.hpp"
+
+namespace dpoco::noise {
+namespace {
+
+constexpr double kLn2 = elementary::kLn2Hi + elementary::kLn2Lo;
+constexpr std::uint64_t kMagnitude = (1ULL << 63) - 1;
+constexpr std::int64_t kFarthest = 1LL << 62;
+// Blocks are cut so that there are at least 2^9 of them in a scale, from scale 2^20 on: then the
+// law within a block is flat to 2^-9, and doubles hold every block number with bits to spare.
+constexpr int kBlocks = 9;
+constexpr int kFirstBlocked = 20;
+// Fewer leading digits than this leave -log too coarse for `margin_`; once in 2^16 draws.
+constexpr std::uint64_t kFewestDigits = 1ULL << 47;
+
+// num / den of a ratio of doubles, as integers.
+struct Fraction {
+  Natural numerator;
+  Natural denominator;
+};
+
+Fraction fraction_of(Ratio ratio) {
+  int up = 0;
+  int down = 0;
+  const double top = std::frexp(ratio.numerator, &up);
+  const double bottom = std::frexp(ratio.denominator, &down);
+  Natural numerator(static_cast<std::uint64_t>(top * 0x1p53));
+  Natural denominator(static_cast<std::uint64_t>(bottom * 0x1p53));
+  const int shift = up - down;
+  if (shift >= 0) return {numerator << static_cast<std::size_t>(shift), denominator};
+  return {numerator, denominator << static_cast<std::size_t>(-shift)};
+}
+
+// A uniform in [0, 1) known to some binary digits: it lies in [digits, digits + 1] 2^-bits.
+struct Expansion {
+  Natural digits;
+  std::size_t bits;
+
+  template <class Words>
+  void extend(Words& words) {
+    digits = (digits << 64) + Natural(words.word());
+    bits += 64;
+  }
+
+  // exp(-numerator / denominator) > this uniform?
+  template <class Words>
+  bool is_below_exp(Words& words, const Natural& numerator, const Natural& denominator) {
+    if (numerator.is_zero()) return true;
+    for (;; extend(words)) {
+      const Enclosure e = enclose_exp(numerator, denominator, bits);
+      if (digits + Natural(1) <= e.lower) return true;
+      if (e.upper <= digits) return false;
+    }
+  }
+
+  // Is this uniform below 2 q^k / (1 + q), q = exp(-denominator / numerator of the scale)?
+  template <class Words>
+  bool is_below_tail(Words& words, std::uint64_t k, const Fraction& scale) {
+    const Natural exponent = Natural(k) * scale.denominator;
+    for (;; extend(words)) {
+      const Enclosure q = enclose_exp(scale.denominator, scale.numerator, bits);
+      const Enclosure power = enclose_exp(exponent, scale.numerator, bits);
+      const Natural one = Natural::power_of_two(bits);
+      if ((digits + Natural(1)) * (one + q.upper) <= (power.lower << (bits + 1))) return true;
+      if ((power.upper << (bits + 1)) <= digits * (one + q.lower)) return false;
+    }
+  }
+
+  // A double that -log of this uniform is within 2^-43 + 2^-48 |it| of; takes digits until there
+  // are 48 significant ones.
+  template <class Words>
+  double minus_log(Words& words) {
+    while (digits.bit_length() < 48) extend(words);
+    const std::size_t length = digits.bit_length();
+    const std::size_t dropped = length > 53 ? length - 53 : 0;
+    const double leading = static_cast<double>((digits >> dropped).low_word());
+    const double exponent = static_cast<double>(bits) - static_cast<double>(dropped);
+    return exponent * kLn2 - elementary::log(leading);
+  }
+};
+
+double checked(Ratio scale) {
+  const double value = scale.value();
+  const bool positive = scale.numerator > 0.0 && scale.denominator > 0.0;
+  if (!(positive && value >= kSmallestScale && value <= kLargestScale) ||
+      !(scale.numerator >= 0x1p-1022 && scale.denominator >= 0x1p-1022)) {
+    throw std::invalid_argument("the scale of discrete noise must be in [2^-10, 2^50]");
+  }
+  return value;
+}
+
+// Below this scale, Laplace proposals of scale 2 s^2 are kept more often than those of scale s.
+constexpr double kLargestSmall = 0.875;
+
+// A double above 2 s^2 for an s that is known to three roundings.
+double above_twice_square(double s) {
+  const double above = 2.0 * s * s * (1.0 + 0x1p-48);
+  return above > kSmallestScale ? above : kSmallestScale;
+}
+
+}  // namespace
+
+std::uint64_t WordTape::word() {
+  if (used_ == words_.size()) throw std::out_of_range("the tape of words has ended");
+  return words_[used_++];
+}
+
+DiscreteLaplace::DiscreteLaplace(Ratio scale, Decisions decisions)
+    : scale_(scale), exact_(decisions == Decisions::exact) {
+  const double s = checked(scale);
+  const int exponent = std::ilogb(s);
+  block_bits_ = exponent < kFirstBlocked ? 0 : static_cast<unsigned>(exponent - kBlocks);
+  blocks_ = s / static_cast<double>(1ULL << block_bits_);
+  // Unblocked, |n| >= k has probability 2 q^k / (1 + q); blocked, a block number >= k has q^k.
+  const double shared = elementary::log1p(elementary::exp(-1.0 / s));
+  origin_ = 63.0 * kLn2 + (block_bits_ == 0 ? kLn2 - shared : 0.0);
+  margin_ = blocks_ * 0x1p-42;
+  inverse_ = 1.0 / s;
+}
+
+template <class Words>
+std::int64_t DiscreteLaplace::whole_blocks(Words& words, std::uint64_t digits) const {
+  if (!exact_ && digits >= kFewestDigits) {
+    const double x = blocks_ * (origin_ - elementary::log(static_cast<double>(digits)));
+    const auto k = static_cast<std::int64_t>(x);
+    const double beyond = x - static_cast<double>(k);
+    if (beyond > margin_ && beyond < 1.0 - margin_) return k;
+  }
+  return whole_blocks_exactly(words, digits);
+}
+
+template <class Words>
+std::int64_t DiscreteLaplace::whole_blocks_exactly(Words& words, std::uint64_t digits) const {
+  Expansion uniform{Natural(digits), 63};
+  const double x = blocks_ * (uniform.minus_log(words) + (origin_ - 63.0 * kLn2));
+  const double first = x - (margin_ + x * 0x1p-44) - (exact_ ? 2.0 : 0.0);
+  const double last = static_cast<double>(kFarthest >> block_bits_);
+  if (first >= last) return kFarthest >> block_bits_;
+  Fraction scale = fraction_of(scale_);
+  std::uint64_t k = first > 0.0 ? static_cast<std::uint64_t>(first) : 0;
+  if (block_bits_ == 0) {
+    while (uniform.is_below_tail(words, k + 1, scale)) ++k;
+  } else {
+    scale.denominator = scale.denominator << block_bits_;
+    while (uniform.is_below_exp(words, Natural(k + 1) * scale.denominator, scale.numerator)) ++k;
+  }
+  return static_cast<std::int64_t>(k);
+}
+
+template <class Words>
+bool DiscreteLaplace::keeps(Words& words, std::uint64_t offset, std::uint64_t digits) const {
+  const unsigned bits = 64 - block_bits_;
+  const double x = static_cast<double>(offset) * inverse_;  // below 2^-9
+  const double unit = 1.0 / static_cast<double>(1ULL << bits);
+  const double v = static_cast<double>(digits) * unit;
+  // 1 - x < exp(-x) < 1 - x + x^2 / 2. Four units: what `is_below_exp` decides with these digits.
+  if (!exact_ && v + 4.0 * unit < 1.0 - x - 0x1p-45) return true;
+  if (!exact_ && v - 4.0 * unit > 1.0 - x + 0.5 * x * x + 0x1p-45) return false;
+  Expansion uniform{Natural(digits), bits};
+  const Fraction scale = fraction_of(scale_);
+  return uniform.is_below_exp(words, Natural(offset) * scale.denominator, scale.numerator);
+}
+
+template <class Words>
+std::int64_t DiscreteLaplace::draw(Words& words) const {
+  for (;;) {
+    const std::uint64_t word = words.word();
+    std::int64_t magnitude = whole_blocks(words, word & kMagnitude);
+    const bool negative = (word >> 63) != 0;
+    if (block_bits_ > 0) {
+      std::uint64_t offset = 0;
+      std::uint64_t inner = 0;
+      do {
+        inner = words.word();
+        offset = inner >> (64 - block_bits_);
+      } while (!keeps(words, offset, inner & (~0ULL >> block_bits_)));
+      magnitude = (magnitude << block_bits_) + static_cast<std::int64_t>(offset);
+      if (negative && magnitude == 0) continue;  // one zero of the two
+      if (magnitude > kFarthest) magnitude = kFarthest;
+    }
+    return negative ? -magnitude : magnitude;
+  }
+}
+
+DiscreteGaussian::DiscreteGaussian(Ratio scale, Decisions decisions)
+    : scale_(scale),
+      small_(checked(scale) < kLargestSmall),
+      proposal_(small_ ? Ratio{above_twice_square(scale.value())} : scale, decisions),
+      exact_(decisions == Decisions::exact),
+      inverse_(1.0 / scale.value()),
+      proposal_rate_(1.0 / proposal_.scale().value()) {}
+
+template <class Words>
+bool DiscreteGaussian::keeps(Words& words, std::uint64_t magnitude) const {
+  const std::uint64_t word = words.word();
+  const double n = static_cast<double>(magnitude);
+  const double ratio = n * inverse_;
+  const double beyond = ratio - 1.0;
+  const double y =
+      small_ ? 0.5 * ratio * ratio - n * proposal_rate_ : 0.5 * beyond * beyond;  // both >= 0
+  const double p = elementary::exp(-y);
+  const double v = static_cast<double>(word >> 11) * 0x1p-53;
+  const double margin = (1.0 + ratio) * (1.0 + ratio) * 0x1p-46;
+  if (!exact_ && v + margin < p) return true;
+  if (!exact_ && v > p + margin) return false;
+  return keeps_exactly(words, magnitude, word);
+}
+
+template <class Words>
+bool DiscreteGaussian::keeps_exactly(Words& words, std::uint64_t magnitude,
+                                     std::uint64_t word) const {
+  // s = m / d, t = a / b: (n / s - 1)^2 / 2 = (n d - m)^2 / (2 m^2), and
+  // n^2 / (2 s^2) - n / t = n (n d^2 a - 2 m^2 b) / (2 m^2 a), which is not negative for n >= 1.
+  Expansion uniform{Natural(word), 64};
+  const Fraction scale = fraction_of(scale_);
+  const Natural n(magnitude);
+  const Natural twice_square = (scale.numerator * scale.numerator) << 1;
+  if (small_) {
+    const Fraction t = fraction_of(proposal_.scale());
+    const Natural gap =
+        n * scale.denominator * scale.denominator * t.numerator - twice_square * t.denominator;
+    return n.is_zero() || uniform.is_below_exp(words, n * gap, twice_square * t.numerator);
+  }
+  const Natural product = n * scale.denominator;
+  const bool over = scale.numerator < product;
+  const Natural gap = over ? product - scale.numerator : scale.numerator - product;
+  return uniform.is_below_exp(words, gap * gap, twice_square);
+}
+
+template <class Words>
+std::int64_t DiscreteGaussian::draw(Words& words) const {
+  for (;;) {
+    const std::int64_t n = proposal_.draw(words);
+    if (keeps(words, static_cast<std::uint64_t>(n < 0 ? -n : n))) return n;
+  }
+}
+
+template std::int64_t DiscreteLaplace::draw(Source&) const;
+template std::int64_t DiscreteLaplace::draw(WordTape&) const;
+template std::int64_t DiscreteGaussian::draw(Source&) const;
+template std::int64_t DiscreteGaussian::draw(WordTape&) const;
+
+}  // namespace dpoco::noise

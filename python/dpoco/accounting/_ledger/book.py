@@ -1,0 +1,177 @@
+"""The sums of a ledger: which charges they admit, and what is left."""
+
+from __future__ import annotations
+
+import math
+
+from dpoco.accounting._ledger.costs import Cost
+from dpoco.accounting._ledger.currencies import (
+    CURRENCIES,
+    Filter,
+    Spent,
+    filter_of,
+    fixed_plan_epsilon,
+)
+from dpoco.accounting._ledger.entries import Claim, Entry
+from dpoco.accounting._ledger.relations import converted
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.gaussian import gaussian_epsilon
+from dpoco.errors import BudgetExceeded
+
+__all__ = ["Admission", "Book"]
+
+_UNITS = {"basic": "epsilon", "gaussian": "mu^2", "renyi": "Renyi divergence"}
+_CLOSE = 1e-9  # roundings, of differences and between machines
+
+
+class Admission:
+    """A charge that the book would accept, and the state that this leads to."""
+
+    def __init__(self, entry: Entry, currency: str) -> None:
+        self.entry, self.currency = entry, currency
+
+
+class Book:
+    """Entries and the sums over them; not safe for threads, and never looks at data.
+
+    Attributes
+    ----------
+    currency : str
+        "auto" until the first charge decides it.
+    """
+
+    def __init__(
+        self, budget: Budget, relation: str, currency: str, adaptive: bool, side_share: float
+    ) -> None:
+        self.budget, self.relation, self.currency = budget, relation, currency
+        self.adaptive, self.side_share = adaptive, side_share
+        self.entries: list[Entry] = []
+
+    def admission(self, claim: Claim, share: float = 1.0) -> Admission:
+        """Return how the claim would be entered within `share` of what is left, or raise."""
+        cost, condition = converted(claim.cost, ledger=self.relation, guarantee=claim.relation)
+        if claim.guarantee is not None and not claim.guarantee.private:
+            raise BudgetExceeded(f"{claim.label!r} promises no privacy at all")
+        if not self.adaptive:
+            return self._admission_to_plan(Entry(claim, cost, Spent(0.0, 0.0), condition), share)
+        if self.currency != "auto":
+            price, way = self._price(claim.label, cost, self.currency, share)
+            return Admission(Entry(claim, cost, price, condition, way), self.currency)
+        # The first charge decides: the currency of which it takes the smallest share.
+        found: list[tuple[float, str, Spent, str]] = []
+        refusals = []
+        for currency in CURRENCIES:
+            try:
+                price, way = self._price(claim.label, cost, currency, share)
+                found.append((_share(price, self._filter(currency)), currency, price, way))
+            except BudgetExceeded as refusal:
+                refusals.append(refusal)
+        if not found:
+            raise refusals[0]
+        _, currency, price, way = min(found)
+        return Admission(Entry(claim, cost, price, condition, way), currency)
+
+    def restore(self, claim: Claim, way: str) -> None:
+        """Enter a charge that was admitted before, paid in the same way.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the sums then exceed their limits by more than rounding.
+        """
+        if not self.adaptive or self.currency == "auto":
+            self.enter(self.admission(claim))
+            return
+        cost, condition = converted(claim.cost, ledger=self.relation, guarantee=claim.relation)
+        rule = self._filter(self.currency)
+        price = rule.prices(cost)[way]
+        after = self.total(price)
+        if not _within(after, rule.limit, 1.0 + _CLOSE):
+            raise BudgetExceeded(
+                f"{claim.label!r} exceeds the budget of the ledger it is stored in"
+            )
+        self.enter(Admission(Entry(claim, cost, price, condition, way), self.currency))
+
+    def _price(self, label: str, cost: Cost, currency: str, share: float) -> tuple[Spent, str]:
+        """Return what the charge takes of the sums and how it is paid, or raise if it is much."""
+        rule, total = self._filter(currency), self.total()
+        left = Spent((rule.limit.main - total.main) * share, (rule.limit.side - total.side) * share)
+        # What is left is a difference, and rounded; the sums themselves decide.
+        way = rule.choose(cost, Spent(left.main * (1.0 + _CLOSE), left.side * (1.0 + _CLOSE)))
+        price = rule.prices(cost)[way]
+        fits = _within(self.total(price), rule.limit)
+        if fits and (share == 1.0 or _within(price, left)):
+            return price, way
+        raise BudgetExceeded(
+            f"{label!r} costs {_UNITS[currency]} = {price.main:.6g} with delta = "
+            f"{price.side:.3g} on the side; left are {max(0.0, left.main):.6g} and "
+            f"{max(0.0, left.side):.3g}"
+        )
+
+    def enter(self, admission: Admission) -> None:
+        """Add the entry."""
+        self.entries.append(admission.entry)
+        self.currency = admission.currency
+
+    def total(self, more: Spent | None = None) -> Spent:
+        """Return the sums over all entries, and over `more`."""
+        prices = [entry.price for entry in self.entries] + ([] if more is None else [more])
+        return Spent(math.fsum(p.main for p in prices), math.fsum(p.side for p in prices))
+
+    def fixed_epsilon(self) -> float:
+        """Return epsilon at the budget's delta, had all charges been fixed in advance."""
+        return fixed_plan_epsilon([entry.cost for entry in self.entries], self.budget.delta)
+
+    def spent(self) -> float:
+        """Return the share of the budget that is spent, in [0, 1]."""
+        if not self.entries:
+            return 0.0
+        if not self.adaptive:
+            return self.fixed_epsilon() / self.budget.epsilon
+        return _share(self.total(), self._filter(self.currency))
+
+    def remaining(self) -> Budget | None:
+        """Return what one more charge may spend; None if that is nothing."""
+        if not self.entries:
+            return self.budget
+        if not self.adaptive:
+            epsilon = self.budget.epsilon - self.fixed_epsilon()
+            return Budget(epsilon, 0.0) if epsilon > 0.0 else None
+        rule, total = self._filter(self.currency), self.total()
+        left = rule.limit.main - total.main
+        if not left > 0.0:
+            return None
+        if self.currency == "basic":
+            return Budget(left, self.side_left())
+        square = left if self.currency == "gaussian" else 2.0 * left / rule.order
+        epsilon = gaussian_epsilon(math.sqrt(square) * (1.0 - _CLOSE), self.budget.delta)
+        return Budget(epsilon, self.budget.delta) if epsilon > 0.0 else None
+
+    def side_left(self) -> float:
+        """Return what is left of delta on the side; all of the budget's in "basic"."""
+        return max(0.0, self._filter(self.currency).limit.side - self.total().side)
+
+    def _admission_to_plan(self, entry: Entry, share: float) -> Admission:
+        delta, before = self.budget.delta, self.fixed_epsilon()
+        epsilon = fixed_plan_epsilon([*(old.cost for old in self.entries), entry.cost], delta)
+        if not epsilon <= before + share * (self.budget.epsilon - before):
+            raise BudgetExceeded(
+                f"{entry.label!r} would lift the whole to epsilon = {epsilon:.6g} at delta = "
+                f"{delta:.6g}, over the budget's {self.budget.epsilon:.6g}"
+            )
+        return Admission(entry, self.currency)
+
+    def _filter(self, currency: str) -> Filter:
+        return filter_of(currency, self.budget, self.side_share)
+
+
+def _share(amount: Spent, rule: Filter) -> float:
+    """Return the share of the limits that an amount takes."""
+    main = amount.main / rule.limit.main
+    if rule.currency == "basic" and rule.limit.side > 0.0:
+        return max(main, amount.side / rule.limit.side)
+    return main
+
+
+def _within(amount: Spent, limit: Spent, factor: float = 1.0) -> bool:
+    return amount.main <= limit.main * factor and amount.side <= limit.side * factor

@@ -1,0 +1,146 @@
+"""What a guarantee means for somebody who attacks it: guesses, tests, odds, groups.
+
+Claim: let delta(e) be the curve of a guarantee and P, Q the laws of the releases on neighbouring
+streams. Then
+
+* who thinks the first stream has probability pi <= 1/2 guesses right with probability at most
+  1 - pi + pi delta(log((1 - pi) / pi)); for pi > 1/2 with 1 - pi in its place;
+* a test with false-alarm probability a has power at most
+  min(delta(e) + exp(e) a, 1 - exp(-e) (1 - delta(e) - a)), for every e >= 0;
+* the odds of the stream that was there rise by a factor of more than 2 exp(e) with probability at
+  most 2 delta(e), and with delta(e) = 0 never by more than exp(e);
+* k changed units have the curve of k mu, k^2 rho or k epsilon, and the releases are for them
+  (k e, delta(e) (exp(k e) - 1) / (exp(e) - 1))-private for every e > 0.
+
+Proof: ``docs/privacy/explanations.md``. Sources: Kairouz, Oh and Viswanath (2015) and Dong, Roth
+and Su (2022) for tests; Bun and Steinke (2016) for groups under zCDP.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpoco._validation import positive_int, real_float
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.truncation import charged_delta, charged_epsilon, charged_gaussian_epsilon
+from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
+
+__all__ = ["group_epsilon", "guessing_probability", "posterior", "test_power"]
+
+# Points of the curve that are tried; more would tighten bounds that hold for each of them.
+_SHARES = np.concatenate([[0.0, 1.0], np.geomspace(1e-3, 4.0, 96)])
+
+
+def guessing_probability(guarantee: Guarantee, prior: float = 0.5) -> float:
+    """Return a bound on the probability to guess which of two neighbouring streams was there.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        Its curve is used.
+    prior : float
+        Probability of one of the streams before the releases are seen, in (0, 1).
+    """
+    p = _probability("prior", prior)
+    p = min(p, 1.0 - p)
+    return min(1.0, 1.0 - p + p * guarantee.delta_at(math.log1p(-p) - math.log(p)))
+
+
+def test_power(guarantee: Guarantee, false_alarm: float) -> float:
+    """Return a bound on the power of every test between two neighbouring streams.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        Its curve is used, at 98 points.
+    false_alarm : float
+        Probability that the test rejects a stream that was there, in (0, 1).
+    """
+    a = _probability("false_alarm", false_alarm)
+    if not guarantee.private:
+        return 1.0
+    best = 1.0
+    for epsilon in _epsilons(guarantee):
+        delta = guarantee.delta_at(epsilon)
+        grown = math.exp(epsilon) * a if epsilon < 700.0 else math.inf
+        best = min(best, delta + grown, 1.0 - math.exp(-epsilon) * (1.0 - delta - a))
+    return best
+
+
+test_power.__test__ = False  # type: ignore[attr-defined]  # no test, whatever its name
+
+
+def posterior(prior: float, factor: float) -> float:
+    """Return the probability that odds of `prior` become when multiplied by `factor`."""
+    p = _probability("prior", prior)
+    if factor == math.inf:
+        return 1.0
+    return p * factor / (1.0 - p + p * factor)
+
+
+def group_epsilon(guarantee: Guarantee, units: int, delta: float | None = None) -> float:
+    """Return the smallest epsilon known for streams that differ in up to `units` units.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        For one unit.
+    units : int
+        k, at least 1.
+    delta : float, optional
+        In [0, 1); by default the guarantee's own.
+
+    Returns
+    -------
+    float
+        Infinite if nothing is known.
+    """
+    k = positive_int("units", units)
+    target = guarantee.delta if delta is None else real_float("delta", delta)
+    if not 0.0 <= target < 1.0:
+        return math.inf
+    if not guarantee.private or k == 1:
+        return guarantee.epsilon_at(target)
+    mass = guarantee.truncation_mass
+    found = [k * guarantee.epsilon_at(0.0)]
+    if target > 0.0:
+        if guarantee.mu is not None:
+            found.append(charged_gaussian_epsilon(k * guarantee.mu, target, mass))
+        if guarantee.rho is not None:
+            found.append(_concentrated(k * k * guarantee.rho, target, mass))
+        for epsilon in _epsilons(guarantee):
+            if epsilon > 0.0 and _in_steps(guarantee.delta_at(epsilon), epsilon, k) <= target:
+                found.append(k * epsilon)
+    return min(found)
+
+
+def _concentrated(rho: float, delta: float, mass: float) -> float:
+    return charged_epsilon(
+        lambda target: zcdp_epsilon(rho, target),
+        lambda e: charged_delta(lambda x: zcdp_delta(x, rho), e, mass),
+        delta,
+        mass,
+    )
+
+
+def _in_steps(delta: float, epsilon: float, k: int) -> float:
+    """Return delta (1 + e^epsilon + ... + e^((k - 1) epsilon))."""
+    if delta == 0.0:
+        return 0.0
+    if k * epsilon > 700.0:
+        return math.inf
+    return delta * math.expm1(k * epsilon) / math.expm1(epsilon)
+
+
+def _epsilons(guarantee: Guarantee) -> list[float]:
+    scale = guarantee.epsilon if guarantee.epsilon > 0.0 else 1.0
+    return [float(epsilon) for epsilon in scale * _SHARES]
+
+
+def _probability(name: str, value: float) -> float:
+    number = real_float(name, value)
+    if not 0.0 < number < 1.0:
+        raise ValueError(f"{name} must be strictly between 0 and 1; got {number!r}")
+    return number

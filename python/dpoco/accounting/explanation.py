@@ -1,0 +1,225 @@
+"""A guarantee in plain words: what is protected, against whom, and what the numbers mean.
+
+Every number in the text is computed from the guarantee's own curve by
+``dpoco.accounting.attack_power``. Proof of what they mean: ``docs/privacy/explanations.md``.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from typing import Any
+
+from dpoco.accounting._records import plain_float
+from dpoco.accounting.attack_power import (
+    group_epsilon,
+    guessing_probability,
+    posterior,
+    test_power,
+)
+from dpoco.accounting.guarantee import Guarantee
+
+__all__ = ["explain", "facts"]
+
+_PRIORS = (0.5, 0.1, 0.01)
+_FALSE_ALARMS = (0.05, 0.01, 0.001)
+_GROUPS = (2, 5, 10)
+_WIDTH = 88
+
+_AGAINST = {
+    "replace": (
+        "anybody who sees everything that is released, knows the mechanism and all the rest of the "
+        "data, may have chosen it, and has any computing power"
+    ),
+    "zero_out": (
+        "anybody who sees everything that is released, knows the mechanism and all the rest of the "
+        "data, may have chosen it, and has any computing power"
+    ),
+    "local": (
+        "anybody, the party that collects the reports included: what leaves a device is already "
+        "protected"
+    ),
+    "joint": (
+        "all other users together, who may pool what they are shown; not against whoever sees what "
+        "the protected user is shown, nor against the party that runs the mechanism"
+    ),
+}
+_CHANGE = {
+    "replace": "what was in {unit} cannot be told from anything else that could have been there",
+    "zero_out": "whether {unit} had any data cannot be told; replaced data count as two changes",
+    "local": "what the user's data are cannot be told from any other value they could have",
+    "joint": "what was in {unit} cannot be told from anything else that could have been there",
+}
+_OPEN = {
+    "local": "that a user takes part, when, and how often, is visible",
+    "joint": "the protected user's own outputs depend on her data and are not covered",
+}
+
+
+def facts(guarantee: Guarantee) -> dict[str, Any]:
+    """Return the numbers behind `explain`, as a dictionary that JSON can carry.
+
+    Keys: ``epsilon``, ``delta``, ``private``, ``certified``, ``relation``, ``unit``, ``horizon``,
+    ``guessing`` (prior to the largest probability of a right guess), ``odds`` (the factor, the
+    probability of exceeding it, and prior to posterior), ``power`` (false-alarm probability to the
+    largest power), ``groups`` (number of units to epsilon at the same delta), ``paper_epsilon``,
+    ``conditions`` and ``reference``.
+    """
+    g = guarantee
+    record: dict[str, Any] = {
+        "epsilon": plain_float(g.epsilon),
+        "delta": g.delta,
+        "private": g.private,
+        "certified": g.certified,
+        "relation": g.relation,
+        "unit": g.unit,
+        "horizon": g.horizon,
+        "mechanism": g.mechanism,
+    }
+    if g.private:
+        pure = g.delta == 0.0
+        factor = math.exp(min(g.epsilon, 700.0)) * (1.0 if pure else 2.0)
+        record |= {
+            "guessing": {str(p): guessing_probability(g, p) for p in _PRIORS},
+            "odds": {
+                "factor": factor,
+                "exceeded": 0.0 if pure else min(1.0, 2.0 * g.delta),
+                "posterior": {str(p): posterior(p, factor) for p in _PRIORS},
+            },
+            "power": {str(a): test_power(g, a) for a in _FALSE_ALARMS},
+            "groups": {str(k): plain_float(group_epsilon(g, k)) for k in _GROUPS},
+        }
+    paper = g.paper_epsilon
+    record |= {
+        "paper_epsilon": None if paper is None else plain_float(paper),
+        "conditions": list(g.conditions),
+        "reference": g.reference,
+    }
+    return record
+
+
+def explain(guarantee: Guarantee) -> str:
+    """Return the guarantee in plain words, for somebody who knows no differential privacy.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        Of any learner, mechanism or ledger.
+
+    Returns
+    -------
+    str
+        Paragraphs of at most 88 columns. Every number is a bound that holds for every attack, not
+        an estimate for some.
+    """
+    if not guarantee.private:
+        return "\n".join(
+            [
+                *_paragraph("No privacy is promised", guarantee.mechanism),
+                *(line for text in guarantee.conditions for line in _item(text)),
+            ]
+        )
+    record = facts(guarantee)
+    doubt = (
+        []
+        if guarantee.certified
+        else _paragraph(
+            "NOT CERTIFIED",
+            "the numbers below are those of the same mechanism with secret noise; see the "
+            "conditions for why they do not hold for this one",
+        )
+    )
+    lines = [
+        *doubt,
+        *_paragraph(
+            "What is released",
+            f"{guarantee.mechanism}, over at most {guarantee.horizon} rounds. Everything below is "
+            "about all of it together.",
+        ),
+        *_paragraph("What is protected", _change(guarantee)),
+        *_paragraph("Against whom", _AGAINST[guarantee.relation] + "."),
+        *_meaning(guarantee, record),
+        *_not_protected(guarantee, record),
+        "Only if",
+        *(line for text in guarantee.conditions for line in _item(text)),
+        *_published(guarantee),
+        *_paragraph("Proof", f"{guarantee.reference}; of the numbers above: "
+                    "docs/privacy/explanations.md"),
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _change(guarantee: Guarantee) -> str:
+    return (
+        f"{guarantee.unit}: {_CHANGE[guarantee.relation].format(unit=guarantee.unit)}, beyond what "
+        f"epsilon = {guarantee.epsilon:.6g} and delta = {guarantee.delta:.6g} allow."
+    )
+
+
+def _meaning(guarantee: Guarantee, record: dict[str, Any]) -> list[str]:
+    lines = ["What the numbers mean, for two streams that differ in that much"]
+    for prior, value in record["guessing"].items():
+        lines += _item(
+            f"who gives one of them probability {float(prior):g} beforehand guesses right with "
+            f"probability at most {value:.4g} afterwards "
+            f"({max(float(prior), 1.0 - float(prior)):g} without the releases)"
+        )
+    odds = record["odds"]
+    after = ", ".join(f"{float(p):g} -> {v:.4g}" for p, v in odds["posterior"].items())
+    exceeded = odds["exceeded"]
+    lines += _item(
+        f"the odds of the stream that was there rise by a factor of at most {odds['factor']:.4g} "
+        + (
+            "(e^epsilon), whatever is released"
+            if exceeded == 0.0
+            else f"(2 e^epsilon), except with probability {exceeded:.3g} (2 delta)"
+        )
+        + f"; as probabilities: {after}"
+    )
+    for alarm, power in record["power"].items():
+        lines += _item(
+            f"a test that accuses wrongly with probability {float(alarm):g} accuses rightly with "
+            f"probability at most {power:.4g}"
+        )
+    return lines
+
+
+def _not_protected(guarantee: Guarantee, record: dict[str, Any]) -> list[str]:
+    lines = ["What is not protected"]
+    groups = ", ".join(f"{k}: {_number(epsilon)}" for k, epsilon in record["groups"].items())
+    lines += _item(
+        f"more than {guarantee.unit}, such as one person's data in several of them: epsilon at the "
+        f"same delta, by number of units: {groups}"
+    )
+    lines += _item(
+        "what the data say about everybody: a conclusion that is reached with or without one unit "
+        "is no breach of this guarantee, whomever it concerns"
+    )
+    lines += _item("the same data released elsewhere: guarantees add up, see dpoco's Ledger")
+    if guarantee.relation in _OPEN:
+        lines += _item(_OPEN[guarantee.relation])
+    return lines
+
+
+def _published(guarantee: Guarantee) -> list[str]:
+    if guarantee.paper_epsilon is None:
+        return []
+    return _paragraph(
+        "By the constants in print",
+        f"the same noise would be said to give epsilon = {guarantee.paper_epsilon:.6g} at this "
+        "delta.",
+    )
+
+
+def _number(value: float | str) -> str:
+    if isinstance(value, str) or not math.isfinite(value):
+        return "nothing known"
+    return f"{value:.4g}"
+
+
+def _paragraph(title: str, text: str) -> list[str]:
+    return [title, *textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")]
+
+
+def _item(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="  - ", subsequent_indent="    ")

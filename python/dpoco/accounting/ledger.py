@@ -1,0 +1,367 @@
+"""One budget for many learners on the same data: charges that are refused before they are spent.
+
+Claim: a ledger admits a charge only if its sums stay within the limits of its currency, and hands
+out a learner only after its guarantee was admitted. Everything that the learners opened through it
+release is then together (epsilon, delta)-private, whichever learners are opened, with whichever
+parameters, in reaction to whatever was released before, and however their rounds interleave.
+
+Proof: ``docs/privacy/ledger.md``, with sources (filters: Rogers et al., 2016; Feldman and Zrnic,
+2021; Smith and Thakurta, 2022; interleaving: Lyu, 2022; Vadhan and Zhang, 2023).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeVar
+
+from dpoco._validation import choice, real_float
+from dpoco.accounting._guarantee_report import RELATIONS
+from dpoco.accounting._ledger.book import Admission, Book
+from dpoco.accounting._ledger.currencies import CURRENCIES, WAYS
+from dpoco.accounting._ledger.entries import Claim, Entry, claim_of
+from dpoco.accounting._ledger.opening import largest_fitting
+from dpoco.accounting._ledger.report import ledger_guarantee, ledger_text
+from dpoco.accounting._records import read_record
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.errors import BudgetExceeded, CalibrationError, StateError
+
+__all__ = ["Entry", "Ledger"]
+
+_KIND, _VERSION = "dpoco.ledger", 1
+_OPTIONS = frozenset({"relation", "unit", "currency", "adaptive", "side_share"})
+_FIELDS = _OPTIONS | {"budget", "entries", "ways"}
+_UNIT = "one round"
+_Opened = TypeVar("_Opened")
+
+
+class Ledger:
+    """A privacy budget for everything that is released from the same data.
+
+    Parameters
+    ----------
+    budget : Budget
+        What all charges together may spend.
+    relation : {"replace", "zero_out", "joint", "local"}
+        Which streams are indistinguishable. Guarantees for other relations are converted where
+        that is proved, and refused elsewhere.
+    unit : str, optional
+        What one change of the data is; by default, that of the first charge. All charges must
+        speak about the same unit of the same data.
+    currency : {"auto", "basic", "gaussian", "renyi"}
+        In which charges add up. "basic": epsilons and deltas. "gaussian": mu^2, exact for Gaussian
+        noise. "renyi": Renyi divergences of one order, best for selections and other noise.
+        "auto": the one of which the first charge takes the smallest share; basic if the budget's
+        delta is 0.
+    adaptive : bool
+        False promises that all charges were fixed before the first release. The smallest of all
+        composition bounds then counts, and no currency needs to be chosen.
+    side_share : float
+        Share of delta kept for truncated tails and for charges known by (epsilon, delta) only; in
+        [0, 1). Not used by "basic".
+
+    Notes
+    -----
+    Methods may be called from several threads. A ledger in memory forgets with its process:
+    `to_json` and `from_json` are for the caller to store. Copies would fork the budget and are
+    refused.
+
+    Examples
+    --------
+    >>> from dpoco.accounting import Budget, sum_release
+    >>> from dpoco.accounting.ledger import Ledger
+    >>> ledger = Ledger(Budget(1.0, 1e-6))
+    >>> half = Budget(0.5, 1e-6)
+    >>> parameters = sum_release.calibrate(3, horizon=100, budget=half)
+    >>> entry = ledger.charge(sum_release.guarantee(parameters, budget=half), "running sums")
+    >>> f"{ledger.spent:.0%} spent, epsilon = {ledger.remaining.epsilon:.2f} left"
+    '28% spent, epsilon = 0.84 left'
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        *,
+        relation: str = "replace",
+        unit: str | None = None,
+        currency: str = "auto",
+        adaptive: bool = True,
+        side_share: float = 0.01,
+    ) -> None:
+        if not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a Budget; got {type(budget).__name__}")
+        if not isinstance(adaptive, bool):
+            raise TypeError("adaptive must be a bool")
+        share = real_float("side_share", side_share)
+        if not 0.0 <= share < 1.0:
+            raise ValueError(f"side_share must be in [0, 1); got {share!r}")
+        if not (unit is None or isinstance(unit, str)):
+            raise TypeError(f"unit must be a text; got {type(unit).__name__}")
+        choice("currency", currency, ("auto", *CURRENCIES))
+        if budget.delta == 0.0:
+            if currency in ("gaussian", "renyi"):
+                raise CalibrationError(f"the currency {currency!r} needs delta > 0")
+            currency = "basic"
+        choice("relation", relation, RELATIONS)
+        self._book = Book(budget, relation, currency, adaptive, share)
+        self._unit = unit
+        self._lock = threading.RLock()
+
+    @property
+    def budget(self) -> Budget:
+        """What all charges together may spend."""
+        return self._book.budget
+
+    @property
+    def relation(self) -> str:
+        """Which streams are indistinguishable."""
+        return self._book.relation
+
+    @property
+    def unit(self) -> str | None:
+        """What one change of the data is; None before the first charge."""
+        return self._unit
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether charges may depend on what was released."""
+        return self._book.adaptive
+
+    @property
+    def currency(self) -> str:
+        """In which charges add up; "auto" before the first charge, "smallest bound" if fixed."""
+        return self._book.currency if self.adaptive else "smallest bound"
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The admitted charges, in order."""
+        with self._lock:
+            return tuple(self._book.entries)
+
+    @property
+    def spent(self) -> float:
+        """Share of the budget that is spent, in [0, 1], in the ledger's currency."""
+        with self._lock:
+            return self._book.spent()
+
+    @property
+    def remaining(self) -> Budget | None:
+        """What one more charge may spend; None if nothing is left.
+
+        In the currencies "gaussian" and "renyi", a mechanism with Gaussian noise calibrated to it
+        by its exact curve is admitted; in "basic", any that states it; in a fixed plan, a purely
+        private one (delta is 0). `open` finds what other mechanisms may spend.
+        """
+        with self._lock:
+            return self._book.remaining()
+
+    def charge(
+        self,
+        item: Guarantee | Any,
+        label: str,
+        *,
+        relation: str | None = None,
+        unit: str | None = None,
+        same_unit: bool = False,
+    ) -> Entry:
+        """Admit a charge, or raise before anything is spent.
+
+        Parameters
+        ----------
+        item : Guarantee or dp_accounting.DpEvent
+            What is to be released; an event is read under ``REPLACE_SPECIAL``.
+        label : str
+            What it is for.
+        relation, unit : str, optional
+            Of an event; by default the ledger's. A guarantee states its own.
+        same_unit : bool
+            Promise that the guarantee's unit is the ledger's in other words, "one record" for "one
+            round", say; becomes a condition of the whole.
+
+        Raises
+        ------
+        BudgetExceeded
+            If what is left does not pay for it; the ledger is unchanged.
+        ValueError
+            If the guarantee is about another unit, or says nothing under the ledger's relation.
+        """
+        with self._lock:
+            admission = self._admission(item, label, relation, unit, same_unit)
+            self._enter(admission)
+            return admission.entry
+
+    def affordable(self, item: Guarantee | Any, *, same_unit: bool = False) -> bool:
+        """Return whether `charge` would admit it now."""
+        with self._lock:
+            try:
+                self._admission(item, "a question", None, None, same_unit)
+            except BudgetExceeded:
+                return False
+            return True
+
+    def open(
+        self,
+        make: Callable[[Budget], _Opened],
+        label: str,
+        *,
+        share: float = 1.0,
+        same_unit: bool = False,
+    ) -> _Opened:
+        """Build, charge and return the learner with the largest budget that what is left pays.
+
+        Parameters
+        ----------
+        make : callable
+            Budget to a new learner with that budget (anything with a `guarantee`). It is called
+            up to 30 times with different budgets; all but one of the learners are thrown away
+            before they have released anything.
+        label : str
+            What it is for.
+        share : float
+            Share of what is left that it may take, in (0, 1].
+        same_unit : bool
+            As for `charge`.
+
+        Returns
+        -------
+        object
+            The learner, its guarantee charged; within 0.1 % of the largest epsilon that fits.
+
+        Raises
+        ------
+        BudgetExceeded
+            If none fits. `CalibrationError` of `make` counts as that.
+        """
+        portion = real_float("share", share)
+        if not 0.0 < portion <= 1.0:
+            raise ValueError(f"share must be in (0, 1]; got {share!r}")
+        with self._lock:
+            basic = self._book.currency == "basic"
+            delta = self._book.side_left() * portion if basic else self.budget.delta
+
+            def attempt(epsilon: float) -> tuple[_Opened, Admission] | None:
+                try:
+                    learner = make(Budget(epsilon, delta))
+                    guarantee: Any = learner.guarantee  # type: ignore[attr-defined]
+                    return learner, self._admission(
+                        guarantee, label, None, None, same_unit, portion
+                    )
+                except (BudgetExceeded, CalibrationError):
+                    return None
+
+            found = largest_fitting(attempt, self.budget.epsilon)
+            if found is None:
+                raise BudgetExceeded(f"nothing that fits what is left of the budget for {label!r}")
+            learner, admission = found
+            self._enter(admission)
+            return learner
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What holds for everything charged, and in an adaptive ledger for all charges to come."""
+        with self._lock:
+            return ledger_guarantee(self._book, self._unit or _UNIT, self.currency)
+
+    def report(self) -> str:
+        """Return what was charged and what is left, in several lines."""
+        with self._lock:
+            return ledger_text(self._book, self._unit, self.currency)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary that JSON can carry and `from_dict` restores."""
+        with self._lock:
+            return {
+                "kind": _KIND,
+                "version": _VERSION,
+                "budget": self.budget.to_dict(),
+                "relation": self.relation,
+                "unit": self._unit,
+                "currency": self._book.currency,
+                "adaptive": self.adaptive,
+                "side_share": self._book.side_share,
+                "entries": [entry.claim.to_dict() for entry in self._book.entries],
+                "ways": [entry.way for entry in self._book.entries],
+            }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Ledger:
+        """Return the ledger written by `to_dict`, every charge added up again.
+
+        Raises
+        ------
+        StateError
+            If it is not one, or its charges exceed its budget.
+        """
+        body = read_record(record, kind=_KIND, version=_VERSION, fields=_FIELDS)
+        rows, ways = body["entries"], body["ways"]
+        if not isinstance(rows, list) or not isinstance(ways, list):
+            raise StateError("malformed ledger record")
+        if any(way not in WAYS for way in ways):
+            raise StateError("malformed ledger record")
+        try:
+            ledger = cls(Budget.from_dict(body["budget"]), **{n: body[n] for n in _OPTIONS})
+            for row, way in zip(rows, ways, strict=True):
+                claim = Claim.from_dict(row)
+                ledger._check_unit(claim)
+                ledger._book.restore(claim, way)
+        except (TypeError, ValueError, CalibrationError, BudgetExceeded) as error:
+            raise StateError("malformed ledger record") from error
+        return ledger
+
+    def to_json(self) -> str:
+        """Return the ledger as JSON text."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Ledger:
+        """Return the ledger written by `to_json`; `StateError` if it is not one."""
+        try:
+            record = json.loads(text)
+        except ValueError as error:
+            raise StateError("not a JSON text") from error
+        return cls.from_dict(record)
+
+    def __reduce__(self) -> NoReturn:
+        """Raise: a copy would spend the same budget a second time."""
+        raise TypeError("a ledger is not copied; to_json stores it, and one process continues it")
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return (
+            f"<Ledger: {len(self.entries)} charges, {self.spent:.1%} of epsilon = "
+            f"{self.budget.epsilon:.6g}, delta = {self.budget.delta:.6g} spent, "
+            f"{self.relation} {self._unit or '?'}, currency {self.currency}>"
+        )
+
+    def __str__(self) -> str:
+        """Return the report."""
+        return self.report()
+
+    def _admission(
+        self,
+        item: Any,
+        label: str,
+        relation: str | None,
+        unit: str | None,
+        same_unit: bool,
+        share: float = 1.0,
+    ) -> Admission:
+        neighbours = self.relation if relation is None else choice("relation", relation, RELATIONS)
+        words = unit if unit is not None else self._unit or _UNIT
+        claim = claim_of(item, label, neighbours, words, same_unit)
+        self._check_unit(claim)
+        return self._book.admission(claim, share)
+
+    def _check_unit(self, claim: Claim) -> None:
+        if self._unit is not None and claim.unit != self._unit and not claim.same_unit:
+            raise ValueError(
+                f"this ledger protects {self._unit!r}, the guarantee {claim.unit!r}; "
+                "same_unit=True promises that they are the same"
+            )
+
+    def _enter(self, admission: Admission) -> None:
+        self._book.enter(admission)
+        if self._unit is None:
+            self._unit = admission.entry.claim.unit

@@ -1,0 +1,201 @@
+"""Likelihoods of whole transcripts of the coupled learners: every coin and every draw."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco.audit._likelihood_base import Scorer, Scores, spread
+from dpoco.audit._likelihood_laws import Gibbs, Law, Leader, ShiftedGaussian, losses_of
+from dpoco.losses import LinearLoss
+from dpoco.oco import ContinuousMultiplicativeWeights
+from dpoco.random import Source
+
+__all__ = ["Transcripts"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Run:
+    points: FloatArray  # (blocks, d)
+    switched: NDArray[np.bool_]  # (blocks - 1,)
+    anchors: FloatArray  # (blocks,)
+    stray: bool  # switched where no block ends
+
+
+class Transcripts(Scorer):
+    """CoupledRegularizedLeader and ContinuousMultiplicativeWeights, on an interval about 0.
+
+    With linear losses and no boundary in any dimension.
+    """
+
+    def __init__(self, learner: Any, stream: Any, neighbour: Any) -> None:
+        super().__init__(learner, stream, neighbour)
+        p = learner.parameters
+        if len(self.streams[0]) != p.horizon:
+            raise ValueError(f"stream must have all of the horizon's {p.horizon} rounds")
+        if p.coupling == "anchored" and not isinstance(learner.loss, LinearLoss):
+            raise ValueError("the anchored coupling is known here for linear losses only")
+        self._blocks = -(-p.horizon // p.block)
+        self._laws = [self._law(each.parts) for each in self.streams]
+
+    def _law(self, parts: tuple[Any, ...]) -> Law:
+        learner, p = self.learner, self.learner.parameters
+        linear = isinstance(learner.loss, LinearLoss)
+        weights = isinstance(learner, ContinuousMultiplicativeWeights)
+        if linear and (p.unbounded or not weights):
+            rows = parts[0]
+            if not np.all(np.linalg.norm(rows, axis=1) <= learner.loss.gradient_bound):
+                raise ValueError("the records of a likelihood audit must be within their bounds")
+            if weights:
+                sigma = 1.0 / math.sqrt(p.inverse_temperature * p.regularization)
+                return ShiftedGaussian(rows, sigma, -1.0 / p.regularization)
+            if rows.shape[1] > 1:
+                raise ValueError("the leader's law is known here in one dimension only")
+            return ShiftedGaussian(rows, p.noise_scale, 1.0)
+        losses = losses_of(learner.loss, parts)
+        center, half = learner.domain.center, learner.domain.radius_from_center()
+        if np.any(center != 0.0):
+            raise ValueError("the domain of a likelihood audit must be an interval about 0")
+        if weights:
+            return Gibbs(losses, p.inverse_temperature, p.regularization, half)
+        return Leader(losses, p.step_size, p.noise_scale, p.barrier_weight, half)
+
+    def run(self, learner: Any, world: int, tape: Source) -> Any:
+        p, engine = learner.parameters, learner._engine
+        points = np.empty((self._blocks, p.dimension))
+        switched = np.zeros(self._blocks - 1, dtype=bool)
+        anchors = np.zeros(self._blocks)
+        before, stray = 0, False
+        for t in range(p.horizon):
+            learner.decide()
+            if t % p.block == 0:
+                points[t // p.block] = engine.nonprivate_point()
+                if p.coupling == "anchored":
+                    anchors[t // p.block] = engine.nonprivate_anchor_mean()[0]
+            learner.observe(*self.streams[world].record(t))
+            if engine.switches != before:
+                before = engine.switches
+                if (t + 1) % p.block == 0 and t + 1 < p.horizon:
+                    switched[t // p.block] = True
+                else:
+                    stray = True
+        return _Run(points, switched, anchors, stray)
+
+    def score(self, runs: list[Any], world: int) -> Scores:
+        points = np.array([run.points for run in runs])
+        switched = np.array([run.switched for run in runs])
+        anchors = np.array([run.anchors for run in runs])
+        if points.shape[2] == 1:
+            points = points[:, :, 0]
+        count = len(runs)
+        # Where nothing is drawn, a uniform of one's own.
+        jitter = Source.seeded(world).uniform(count * 2 * self._blocks)
+        uniforms = jitter.reshape(count, self._blocks, 2).copy()
+        uniforms[:, 0, 0] = self._laws[world].uniform(0, points[:, 0])
+        own = self._likelihood(points, switched, anchors, world, uniforms)
+        other = self._likelihood(points, switched, anchors, 1 - world, None)
+        findings: tuple[str, ...] = ()
+        findings += ("switches where no block ends",) if any(run.stray for run in runs) else ()
+        with np.errstate(invalid="ignore"):
+            losses = own - other
+        if not np.all(np.isfinite(own)):
+            findings += ("a transcript is impossible under the declared law",)
+            losses = np.where(np.isfinite(losses), losses, np.inf)
+        return Scores(losses, uniforms, findings)
+
+    def _likelihood(
+        self,
+        points: FloatArray,
+        switched: NDArray[np.bool_],
+        anchors: FloatArray,
+        world: int,
+        uniforms: FloatArray | None,
+    ) -> FloatArray:
+        """Return the log-likelihood of every run's coins and draws under a stream.
+
+        And write the places of draws and coins in their laws to `uniforms`, (runs, blocks, 2).
+        """
+        p, law, runs = self.learner.parameters, self._laws[world], len(points)
+        total = np.zeros(runs)
+        births = np.zeros((runs, getattr(p, "anchors", 0)))  # of the anchors, oldest first
+        born, used = np.zeros(runs), np.zeros(runs, dtype=int)  # the current point's; draws so far
+        cap = math.inf if p.max_switches is None else p.max_switches
+        for k in range(self._blocks - 1):
+            end = (k + 1) * p.block
+            log_stay = np.full(runs, math.log1p(-p.forced_switch) if p.forced_switch < 1 else 0.0)
+            free = np.zeros(runs, dtype=bool)  # whether a public trigger switches without a coin
+            for t in range(k * p.block, end):
+                factor, free = self._factor(law, t, points[:, k], anchors[:, k], births)
+                log_stay += factor
+            open_, moved = used < cap, switched[:, k]
+            if p.forced_switch < 1.0:
+                with np.errstate(divide="ignore"):
+                    bit = np.where(moved, np.log(-np.expm1(log_stay)), log_stay)
+                total += np.where(open_ & ~free, bit, 0.0)
+                total[open_ & free & ~moved] = -math.inf
+            else:
+                total[open_ & ~moved] = -math.inf
+            total[~open_ & moved] = -math.inf
+            total += np.where(moved, law.log_density(end, points[:, k + 1]), 0.0)
+            if uniforms is not None:
+                place = law.uniform(end, points[:, k + 1])
+                uniforms[:, k + 1, 0] = np.where(moved, place, uniforms[:, k + 1, 0])
+                stay = np.exp(log_stay) if p.forced_switch < 1.0 else np.zeros(runs)
+                chances = np.stack([stay, 1.0 - stay], axis=1)
+                coin = spread(chances, moved.astype(np.int64), uniforms[:, k + 1, 1])
+                tossed = open_ & ~free & (p.forced_switch < 1.0)
+                uniforms[:, k + 1, 1] = np.where(tossed, coin, uniforms[:, k + 1, 1])
+            if births.shape[1]:
+                births[moved] = np.hstack([births[moved, 1:], born[moved, None]])
+            born[moved] = end
+            used += moved
+        return total
+
+    def _factor(
+        self, law: Law, t: int, at: FloatArray, anchor: FloatArray, births: FloatArray
+    ) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Return the log acceptance factors of round t and whether a switch is forced."""
+        p = self.learner.parameters
+        never = np.zeros(len(at), dtype=bool)
+        if p.coupling == "scheduled":
+            return np.zeros(len(at)), never
+        if p.coupling == "density_ratio":
+            high, low = p.clip_high, p.clip_low
+            return np.clip(law.log_ratio(t, at) - high, -high - low, 0.0), never
+        assert isinstance(law, Gibbs)
+        loss = law.losses[t]
+        if p.coupling == "dartboard":
+            ends = np.array([-law.half, law.half])
+            least = float(loss.value(ends).min())  # of monotone losses
+            if not isinstance(self.learner.loss, LinearLoss):
+                grid = np.linspace(-law.half, law.half, 20_001)
+                least = float(loss.value(grid).min())
+            excess = -law.beta * (loss.value(at) - least)
+            return np.clip(excess, -law.beta * p.factor_range, 0.0), never
+        g = p.lipschitz * math.sqrt(law.beta / law.lam)
+        width = self._anchor_width(g, t + 1, births)
+        excess = -law.beta * (loss.value(at) - loss.value(anchor))
+        excess = excess - np.minimum(width, p.clip_high)
+        return np.clip(excess, -2.0 * p.clip_high, 0.0), width > p.clip_high
+
+    def _anchor_width(self, g: float, turn: int, births: FloatArray) -> FloatArray:
+        """Return by how much an anchored bit is lowered: see docs/privacy/couplings.md."""
+        from scipy.optimize import brentq
+
+        p = self.learner.parameters
+        error = p.forced_switch / (2.0 * p.block * p.horizon)
+
+        def excess(x: float) -> float:
+            return math.log(g / x) - 0.5 * x * x - math.log(error)
+
+        x = brentq(excess, 1e-9, 60.0, xtol=1e-14)
+        z = math.sqrt(2.0 * math.log(2.0 * p.horizon**3))
+        age = turn - births.mean(axis=1)
+        width: FloatArray = x * g + z * g / math.sqrt(p.anchors) + g * g * age
+        return width

@@ -1,0 +1,109 @@
+"""Replay of contextual bandits: a user's own action may depend on the own record, no earlier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dpoco._validation import float_array
+from dpoco.audit._replay_base import (
+    ROUNDING,
+    Change,
+    Family,
+    FloatArray,
+    Play,
+    Rounds,
+    positions,
+    two_parts,
+)
+from dpoco.audit._replay_sums import spent
+
+__all__ = ["Bandits"]
+
+
+class Bandits(Family):
+    """LinUCB; joint privacy: what others see is the released sums."""
+
+    first_affected = 0
+
+    def rounds(self, stream: Any) -> Rounds:
+        learner = self.learner
+        contexts, rewards = two_parts("contexts and rewards", stream)
+        rows = float_array("contexts", contexts, (None, learner._dimension))
+        table = float_array("rewards", rewards, (rows.shape[0], learner._arms))
+        return Rounds((rows, table))
+
+    def play(self, learner: Any, rounds: Rounds) -> Play:
+        engine, p, play = learner._engine, learner.parameters, Play()
+        play.variates.append(positions(learner))
+        total = np.array(engine.nonprivate_sum())
+        pending = np.zeros_like(total)
+        for t in range(len(rounds)):
+            context, rewards = rounds.record(t)
+            released = engine.released().tobytes()
+            arm = learner.decide(context)
+            play.published.append((int(arm), released))
+            learner.observe(rewards[arm])
+            leaf = self._leaf(learner, arm, context, rewards[arm])
+            pending = pending + leaf
+            ends = (t + 1) % p.batch == 0 and learner.round < learner.horizon
+            if ends:
+                total, pending = total + pending, np.zeros_like(total)
+            found = np.array(engine.nonprivate_sum())
+            scale = max(float(np.abs(found).max()), p.sensitivity)
+            if not np.all(np.abs(found - total) <= ROUNDING * scale):
+                play.findings.append(
+                    "what enters the sum is not a function of record and action alone"
+                )
+                total = found
+            play.note(leaf=leaf, sum=found, arm=int(arm))
+            play.variates.append(positions(learner))
+            play.fresh.append(ends and learner.guarantee.private)
+        return play
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        p = self.learner.parameters
+        # Both actions count: the user's own may be another one.
+        moved = float(np.linalg.norm(base.notes["leaf"][at] - other.notes["leaf"][at]))
+        yield "the sum", moved, p.sensitivity
+        end = at + p.batch - at % p.batch
+        if end <= len(base.notes["sum"]) and end < self.learner.horizon:
+            gap = base.notes["sum"][end - 1] - other.notes["sum"][end - 1]
+            if self._same_actions(base, other, at, end):
+                moved = float(np.linalg.norm(gap))
+                yield "the sum", moved, p.sensitivity
+                yield from spent(self.learner, moved, p.pushes)
+
+    @staticmethod
+    def _same_actions(base: Play, other: Play, at: int, end: int) -> bool:
+        ours, theirs = (play.notes["arm"][at + 1 : end] for play in (base, other))
+        return bool(ours == theirs)
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        # Within its batch a record is released to nobody.
+        end = min(at + self.learner.parameters.batch - at % self.learner.parameters.batch,
+                  len(base.published))  # fmt: skip
+        for t in range(at, end):
+            if base.published[t][1] != other.published[t][1]:
+                yield "an estimate depends on a record before it was released"
+                return
+            if t > at and base.published[t] != other.published[t]:
+                yield "an action depends on a record of its batch"
+                return
+
+    @staticmethod
+    def _leaf(learner: Any, arm: int, context: FloatArray, reward: float) -> FloatArray:
+        """Return what the record adds: nothing if it is not finite, else clipped."""
+        p = learner.parameters
+        if not (np.all(np.isfinite(context)) and np.isfinite(reward)):
+            return np.zeros_like(learner._engine.nonprivate_sum())
+        from dpoco import _core
+
+        clipper = _core.RecordClipper(learner._dimension, p.context_bound, 2.0, np.inf)
+        factor = clipper.multipliers(np.ascontiguousarray(context[None, :]))[0]
+        own = np.ascontiguousarray(factor * context)
+        top = p.reward_bound
+        leaf: FloatArray = learner._engine.leaf(int(arm), own, float(np.clip(reward, -top, top)))
+        return leaf

@@ -1,0 +1,174 @@
+"""Replay of the learners of records whose data enter one sum, alone or in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dpoco._validation import float_array
+from dpoco.audit._replay_base import (
+    ROUNDING,
+    Change,
+    Family,
+    FloatArray,
+    Play,
+    Rounds,
+    one_part,
+    positions,
+    two_parts,
+)
+from dpoco.domains import Simplex, VertexSet
+from dpoco.domains._base import lp_norm
+from dpoco.experts._expert_learner import ExpertLearner
+from dpoco.frank_wolfe import PolyhedralFrankWolfe
+from dpoco.losses import GlmLoss, LinearLoss
+from dpoco.losses._base import record_multipliers
+
+__all__ = ["SumOfRecords", "add", "leaf_of", "record_rounds", "spent"]
+
+
+def record_rounds(learner: Any, stream: Any) -> Rounds:
+    """Return a stream of features and labels, or of gradients."""
+    d = learner.domain.dimension
+    if isinstance(learner.loss, LinearLoss):
+        return Rounds((float_array("stream", one_part("gradients", stream), (None, d)),))
+    if not isinstance(learner.loss, GlmLoss):
+        raise TypeError("a custom loss has no records to replace")
+    features, labels = two_parts("features and labels", stream)
+    rows = float_array("features", features, (None, d))
+    return Rounds((rows, float_array("labels", labels, (rows.shape[0],))))
+
+
+def add(leaf: FloatArray, total: FloatArray, rest: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the sum with a leaf added and what rounding lost of it, as the engines add."""
+    own = leaf + rest
+    after = total + own
+    added = after - total
+    return after, (total - (after - added)) + (own - added)
+
+
+def spent(learner: Any, moved: float, pushes: int) -> Iterator[Change]:
+    """Yield the mu that a movement of a continual sum spends, and the guarantee's."""
+    from dpoco.accounting.continual_sum import column_norm
+
+    p, mu = learner.parameters, learner.guarantee.mu
+    method = getattr(p, "sum_method", getattr(p, "method", None))
+    if mu is None or method is None or getattr(p, "noise", "gaussian") != "gaussian":
+        return
+    yield "mu of the releases", moved * column_norm(method, pushes) / p.noise_scale, mu
+
+
+class SumOfRecords(Family):
+    """TreeFrankWolfe, PolyhedralFrankWolfe and NoisyFTRL."""
+
+    def rounds(self, stream: Any) -> Rounds:
+        return record_rounds(self.learner, stream)
+
+    def play(self, learner: Any, rounds: Rounds) -> Play:
+        engine, batch, play = learner._engine, learner.parameters.batch, Play()
+        total = np.zeros_like(engine.nonprivate_sum())
+        rest, pending = np.zeros_like(total), np.zeros_like(total)
+        previous = learner.decide()
+        play.variates.append(positions(learner))
+        noisy = learner.guarantee.private and _draws(learner)
+        for t in range(len(rounds)):
+            record = rounds.record(t)
+            decision = learner.decide()
+            before = previous if batch == 1 else _previous(engine, decision)
+            play.published.append(decision.tobytes())
+            leaf = _leaf(learner, decision, before, *record)
+            pending = pending + leaf
+            learner.observe(record[0], *(float(y) for y in record[1:]))
+            previous = decision
+            ends = (t + 1) % batch == 0
+            if ends:
+                total, rest = add(pending, total, rest)
+                pending = np.zeros_like(total)
+            found = np.array(engine.nonprivate_sum())
+            if not _equal(total, found, batch, learner):
+                play.findings.append(
+                    "what enters the sum is not a function of record and decisions alone"
+                )
+                total, rest = found, np.zeros_like(found)
+            play.note(leaf=leaf, sum=found)
+            play.variates.append(positions(learner))
+            play.fresh.append(ends and noisy)
+        return play
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        declared = self.learner.parameters.sensitivity
+        moved = base.notes["leaf"][at] - other.notes["leaf"][at]
+        yield "the sum", self._size(moved), declared
+        yield from spent(self.learner, self._size(moved), self._pushes)
+        # In batches: as it was added, after all later records of the batch were.
+        end = at + self.learner.parameters.batch - at % self.learner.parameters.batch
+        if self.learner.parameters.batch > 1 and end <= len(base.notes["sum"]):
+            moved = base.notes["sum"][end - 1] - other.notes["sum"][end - 1]
+            yield "the sum", self._size(moved), declared
+            yield from spent(self.learner, self._size(moved), self._pushes)
+
+    @property
+    def _pushes(self) -> int:
+        return int(getattr(self.learner.parameters, "pushes", 0))
+
+    def _size(self, change: FloatArray) -> float:
+        """Return the size of a change, in the norm the sensitivity is stated in."""
+        learner = self.learner
+        if isinstance(learner, PolyhedralFrankWolfe):
+            order = np.inf
+        else:
+            order = 2.0 if learner.parameters.noise == "gaussian" else learner.domain.dual_exponent
+        return lp_norm(np.ascontiguousarray(change), order)
+
+
+def _draws(learner: Any) -> bool:
+    """Whether there is anything to draw: one vertex is no choice."""
+    if not isinstance(learner, PolyhedralFrankWolfe):
+        return True
+    domain = learner.domain
+    if isinstance(domain, VertexSet):
+        return len(domain.vertices) > 1
+    return not (isinstance(domain, Simplex) and domain.dimension == 1)
+
+
+def _previous(engine: Any, decision: FloatArray) -> FloatArray:
+    """Return the decision of the batch before, which some leaves are taken at, too."""
+    known = getattr(engine, "previous_decision", None)
+    previous: FloatArray = decision if known is None else known()
+    return previous
+
+
+def _equal(total: FloatArray, found: FloatArray, batch: int, learner: Any) -> bool:
+    if batch == 1:
+        return bool(np.array_equal(total, found))
+    # The engine adds a batch's leaves in another order of roundings.
+    scale = max(float(np.abs(found).max()), learner.parameters.sensitivity)
+    return bool(np.all(np.abs(total - found) <= ROUNDING * scale))
+
+
+def leaf_of(learner: Any, decision: Any, *record: Any) -> FloatArray:
+    """Return what a record adds in the learner's current round, in which it decided `decision`."""
+    engine = learner._engine
+    if isinstance(learner, ExpertLearner):  # of losses, which are no function of decisions
+        leaf: FloatArray = np.array(engine.leaf(record[0]))
+        return leaf
+    return _leaf(learner, decision, _previous(engine, decision), *record)
+
+
+def _leaf(
+    learner: Any,
+    decision: FloatArray,
+    previous: FloatArray,
+    row: FloatArray,
+    label: float | None = None,
+) -> FloatArray:
+    """Return what the record adds at the given decisions: the learner's rule, without state."""
+    loss = learner.loss
+    if not isinstance(loss, LinearLoss):
+        leaf: FloatArray = learner._engine.leaf(decision, previous, row, label)
+        return leaf
+    bounds = loss.gradient_bound, loss.gradient_bound_l2
+    multiplier = record_multipliers(learner._domain, row[None, :], *bounds)[0]
+    return multiplier * row if multiplier > 0 else np.zeros_like(row)

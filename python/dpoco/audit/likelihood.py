@@ -1,0 +1,293 @@
+"""Likelihood audit: exact privacy losses of whole transcripts, against the claimed curve.
+
+Where the law of what a learner releases is known given the stream, the privacy loss of a run,
+L = log P(transcript | its stream) - log P(transcript | neighbour), is a number that can be computed
+exactly. Its law says everything about these two streams: delta(epsilon) = E max(0, 1 - exp(epsilon
+- L)). Runs of the real learner are scored; every statement below holds but for a probability of
+1 - confidence, without any assumption on the law of L.
+
+1. The scores are those of the learner: identities that hold for likelihood ratios of any two laws,
+   and the law of the noise itself.
+2. No point of the measured curve lies above the claimed one.
+
+Statements, proofs and limits: ``docs/privacy/replay_and_likelihood.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._validation import positive_int, real_float
+from dpoco.audit import _bounds
+from dpoco.audit._likelihood_base import Scores
+from dpoco.audit._likelihood_families import scorer_of
+from dpoco.audit.replay import made
+from dpoco.random import Source
+
+__all__ = ["LikelihoodReport", "likelihood_audit"]
+
+FloatArray = NDArray[np.float64]
+
+# Multiples of the claimed epsilon at which the curves are compared.
+_MULTIPLES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
+# Cuts of likelihood ratios in the identities.
+_CUTS = (0.5, 1.0, 2.0)
+# By how much all losses are enlarged to see what would have been noticed; beyond the last: none.
+_FACTORS = np.geomspace(1.0, 16.0, 81)
+_USEFUL = 4.0
+# Of log-likelihoods: grids of the releases, quadratures.
+_ROUNDING = 1e-3
+
+
+@dataclass(frozen=True)
+class LikelihoodReport:
+    """Outcome of a likelihood audit; computed from raw data, not private.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The claim, a point of the curve that was put to the test as a whole.
+    trials : int
+        Runs on each of the two streams.
+    confidence : float
+        Probability of not reporting a violation where there is none.
+    findings : tuple of str
+        Violations, in words; empty if none was found.
+    curve : tuple of (float, float, float, float)
+        Epsilon, measured delta (of the worse direction), what it is at least, claimed delta.
+    largest_loss : float
+        Largest privacy loss of any run.
+    detectable : float
+        Smallest factor such that losses so many times as large as the measured ones would have
+        been reported; infinite: none below 16.
+    """
+
+    epsilon: float
+    delta: float
+    trials: int
+    confidence: float
+    findings: tuple[str, ...]
+    curve: tuple[tuple[float, float, float, float], ...] = field(repr=False)
+    largest_loss: float
+    detectable: float
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim, or the law it rests on, is refuted."""
+        return bool(self.findings)
+
+    @property
+    def powerful(self) -> bool:
+        """Whether losses four times as large as the measured ones would have been reported."""
+        return self.detectable <= _USEFUL
+
+    @property
+    def passed(self) -> bool:
+        """Whether no violation was found by an audit that could have found one."""
+        return self.powerful and not self.violated
+
+    def __str__(self) -> str:
+        claim = f"epsilon = {self.epsilon:.4g}, delta = {self.delta:.3g}"
+        if self.violated:
+            verdict = f"VIOLATED: {claim} is refuted"
+        elif not self.powerful:
+            verdict = f"no power: no violation of {claim} to speak of could have shown"
+        else:
+            verdict = f"no violation of {claim} found"
+        at_worst = max(self.curve, key=lambda row: row[2] / row[3] if row[3] > 0.0 else row[2])
+        power = (
+            f"losses {self.detectable:.3g} times as large would have been reported"
+            if np.isfinite(self.detectable)
+            else "losses 16 times as large would not have been reported: choose streams that "
+            "differ more, or more trials"
+        )
+        return "\n".join(
+            [
+                f"Likelihood audit: {verdict}",
+                f"  {self.trials} runs on each stream, largest loss {self.largest_loss:.4g}",
+                f"  at epsilon {at_worst[0]:.4g}: delta {at_worst[1]:.4g} measured, at least "
+                f"{at_worst[2]:.4g}, claimed {at_worst[3]:.4g}",
+                f"  {power}, at confidence {self.confidence:.9g}",
+                *(f"  - {text}" for text in self.findings),
+            ]
+        )
+
+
+def likelihood_audit(
+    make_learner: Callable[[Source], Any],
+    stream: Any,
+    neighbour: Any,
+    trials: int,
+    *,
+    seed: int = 0,
+    confidence: float = 1.0 - 1e-6,
+) -> LikelihoodReport:
+    """Score runs of a learner on two neighbouring streams by their exact likelihoods.
+
+    Parameters
+    ----------
+    make_learner : callable
+        ``Source -> learner``: a new, unstarted learner or mechanism whose law is known:
+        ContinualSum, TreeFrankWolfe, NoisyFTRL and PrefixHedge with Gaussian noise, NoisyMax,
+        PolyhedralFrankWolfe, BatchShare; the coupled learners in one dimension. Called for every
+        run: pass `parameters` to save their calibration.
+    stream, neighbour : array or tuple of arrays
+        As for `replay_audit`; they differ in the record of one round. Rows of scores of a
+        `NoisyMax` may differ in every round, by at most its sensitivity.
+    trials : int
+        Runs on each of the two streams.
+    seed : int, default 0
+        Seed of the runs.
+    confidence : float, default 1 - 1e-6
+        Probability, in (0, 1), of not reporting a violation where there is none.
+
+    Returns
+    -------
+    LikelihoodReport
+
+    Raises
+    ------
+    TypeError
+        For a learner whose law is not known here, or that is not made anew.
+    ValueError
+        For streams that are no neighbours; for fewer trials than could refute anything; for a
+        learner that promises nothing.
+
+    Notes
+    -----
+    ``2 * trials`` runs in Python; ContinualSum, TreeFrankWolfe, NoisyFTRL and PrefixHedge also need
+    O(T^2) memory.
+    """
+    count = positive_int("trials", trials)
+    level = real_float("confidence", confidence)
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"confidence must be in (0, 1); got {level!r}")
+    error = (1.0 - level) / 3.0
+    least = _bounds.fewest_trials(error / 4.0)
+    if count < least:
+        raise ValueError(f"trials must be at least {least} to show anything; got {count}")
+    root = positive_int("seed", seed + 1) - 1
+    template = made(make_learner, root)
+    guarantee = template.guarantee
+    if not guarantee.private:
+        raise ValueError("the learner promises nothing: there is no claim to test")
+    scorer = scorer_of(template, stream, neighbour)
+    worlds: list[Scores] = []
+    for world in (0, 1):
+        runs = []
+        for i in range(count):
+            own_seed = (root << 64) + 2 * i + world + 1
+            learner = made(make_learner, own_seed, template)
+            runs.append(scorer.run(learner, world, Source.seeded(own_seed)))
+        worlds.append(scorer.score(runs, world))
+    losses = [each.losses for each in worlds]
+    curve, findings = _curve(losses, guarantee, error)
+    findings = [
+        *dict.fromkeys(text for each in worlds for text in each.findings),
+        *_identities(losses, error),
+        *_noise(worlds, error),
+        *findings,
+    ]
+    largest = float(max(own.max() for own in losses))
+    return LikelihoodReport(
+        epsilon=guarantee.epsilon,
+        delta=guarantee.delta,
+        trials=count,
+        confidence=level,
+        findings=tuple(findings),
+        curve=tuple(curve),
+        largest_loss=largest,
+        detectable=_detectable(losses, guarantee, error, largest),
+    )
+
+
+def _excesses(losses: FloatArray, epsilon: float) -> FloatArray:
+    """Return max(0, 1 - exp(epsilon - L)), whose mean is delta(epsilon)."""
+    values: FloatArray = -np.expm1(np.minimum(0.0, epsilon - losses))
+    return values
+
+
+def _epsilons(guarantee: Any) -> list[float]:
+    return [guarantee.epsilon * multiple for multiple in _MULTIPLES]
+
+
+def _lower(losses: FloatArray, epsilon: float, error: float) -> float:
+    """Return what delta(epsilon) is at least, for all of `_MULTIPLES` at once, both worlds."""
+    values = _excesses(losses, epsilon)
+    uniform = float(values.mean()) - _bounds.dkw(len(values), error / 4.0)
+    single = _bounds.mean_at_least(values, 1.0, error / 4.0 / len(_MULTIPLES))
+    return max(uniform, single, 0.0)
+
+
+def _curve(
+    losses: list[FloatArray], guarantee: Any, error: float
+) -> tuple[list[tuple[float, float, float, float]], list[str]]:
+    rows, findings = [], []
+    for epsilon in _epsilons(guarantee):
+        claimed = float(guarantee.delta_at(epsilon))
+        measured = max(float(_excesses(own, epsilon).mean()) for own in losses)
+        lower = max(_lower(own, epsilon, error) for own in losses)
+        rows.append((epsilon, measured, lower, claimed))
+        if lower > claimed + _ROUNDING * min(1.0, guarantee.epsilon) * measured:
+            findings.append(
+                f"delta({epsilon:.4g}) is at least {lower:.4g}, claimed is {claimed:.4g}"
+            )
+    pure = guarantee.epsilon_at(0.0)
+    largest = max(float(own.max()) for own in losses)
+    if largest > pure * (1.0 + _ROUNDING):
+        findings.append(f"a run has privacy loss {largest:.6g}, claimed are at most {pure:.6g}")
+    return rows, findings
+
+
+def _identities(losses: list[FloatArray], error: float) -> Iterator[str]:
+    """Yield where E_P min(q/p, c) + E_Q max(0, 1 - c p/q) = 1 fails: no likelihood ratios."""
+    each = error / (4.0 * len(_CUTS))
+    for direction, (own, other) in enumerate((losses, losses[::-1])):
+        for cut in _CUTS:
+            kept = np.minimum(np.exp(-np.maximum(own, -700.0)), cut)
+            rest = np.maximum(0.0, 1.0 - cut * np.exp(-np.maximum(other, -700.0)))
+            total = float(kept.mean() + rest.mean())
+            width = _bounds.deviation(kept, cut, each) + _bounds.deviation(rest, 1.0, each)
+            if not abs(total - 1.0) <= width + _ROUNDING:
+                yield (
+                    f"likelihood ratios of world {direction} add up to {total:.4g} instead of 1 "
+                    f"(+- {width:.2g}): the law that is drawn from is not the declared one"
+                )
+
+
+def _noise(worlds: list[Scores], error: float) -> Iterator[str]:
+    """Yield where what ought to be independent uniforms is not."""
+    for world, scores in enumerate(worlds):
+        u = scores.uniforms
+        if u.size == 0:
+            continue
+        half = u.shape[1] // 2 * 2
+        first, second = u[:, :half:2], u[:, 1:half:2]
+        for name, values in (
+            ("has another law than declared", u),
+            ("repeats itself", (first - second) % 1.0),
+            ("repeats itself with its sign changed", (first + second) % 1.0),
+        ):
+            if values.size == 0:
+                continue
+            far = _bounds.distance_to_uniform(values.ravel())
+            if not far <= _bounds.dkw(values.size, error / 12.0) + _ROUNDING:
+                yield f"world {world}: the noise {name} (distance {far:.3g})"
+
+
+def _detectable(losses: list[FloatArray], guarantee: Any, error: float, largest: float) -> float:
+    pure = guarantee.epsilon_at(0.0)
+    at_most = pure / largest if np.isfinite(pure) and largest > 0.0 else np.inf
+    claims = [(epsilon, guarantee.delta_at(epsilon)) for epsilon in _epsilons(guarantee)]
+    for factor in _FACTORS:
+        if factor >= at_most:
+            return float(max(at_most, 1.0))
+        for epsilon, claimed in claims:
+            if any(_lower(factor * own, epsilon, error) > claimed for own in losses):
+                return float(factor)
+    return float("inf")

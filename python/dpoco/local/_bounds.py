@@ -1,0 +1,245 @@
+"""Bounds on the expected KL-risk, and the mixing that minimises one of them.
+
+Statements and proofs: ``docs/privacy/local_learning.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from dpoco.local._losses import loss_diameter
+
+__all__ = [
+    "adaptive_hedge_bound",
+    "bayes_bound",
+    "endless_hedge_bound",
+    "hedge_bound",
+    "hedge_mixing",
+    "mixing_cost",
+    "rounded",
+    "tempered_bound",
+    "trivial_bound",
+    "worst_case_rate",
+]
+
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+
+
+def rounded(value: float) -> float:
+    """Return `value` to six digits: tuned constants are then the same on every machine."""
+    return float(f"{value:.6g}")
+
+
+def mixing_cost(hypotheses: int, mixing: float) -> float:
+    """Return ``-log(1 - mixing (1 - 1/K))``: what a round pays for the mixture at most."""
+    return -math.log1p(-mixing * (1.0 - 1.0 / hypotheses))
+
+
+def trivial_bound(hypotheses: int, mixings: Callable[[int], float], rounds: int) -> float:
+    """Return the sum of log(K / mixing_t): true of any prediction with that mixing.
+
+    The mixing is the same for all rounds or falls with them: at most 64 are looked at.
+    """
+    return _over_rounds(lambda lam: math.log(hypotheses / lam) if lam else math.inf,
+                        mixings, rounds)  # fmt: skip
+
+
+def _over_rounds(
+    cost: Callable[[float], float], mixings: Callable[[int], float], rounds: int
+) -> float:
+    """Return an upper bound on the sum of ``cost(mixing_t)`` for a cost monotone in the mixing.
+
+    Exact where the mixing is constant or rounds are few; otherwise the larger end of each block.
+    """
+    if mixings(1) == mixings(rounds):
+        return rounds * cost(mixings(1))
+    total, start = 0.0, 1
+    while start <= rounds:
+        length = max(1, start // 32)
+        stop = min(rounds, start + length - 1)
+        total += (stop - start + 1) * max(cost(mixings(start)), cost(mixings(stop)))
+        start = stop + 1
+    return total
+
+
+def worst_case_rate(hypotheses: int, rounds: int, scale: float) -> float:
+    """Return sqrt(2 log K / (T K B^2)) for estimates of scale B = C D / 2."""
+    if hypotheses == 1 or scale <= 0.0:
+        return 1.0  # nothing to learn: any rate
+    return math.sqrt(2.0 * math.log(hypotheses) / (rounds * hypotheses)) / scale
+
+
+def hedge_bound(
+    hypotheses: int,
+    rounds: int,
+    inverse_contrast: float,
+    mixing: float,
+    eta: float | None = None,
+) -> float:
+    """Return the bound of exponential weights on one coordinate a round, of the worst-case range.
+
+    Parameters
+    ----------
+    hypotheses, rounds : int
+        K and T.
+    inverse_contrast : float
+        C = coth(epsilon / 2).
+    mixing : float
+        In (0, 1].
+    eta : float, optional
+        Fixed rate; by default the worst-case rate.
+
+    Returns
+    -------
+    float
+        ``log K / eta + eta T K B^2 (e^x - 1 - x) / x^2 - T log(1 - mixing (1 - 1/K))`` nats with
+        ``B = C D / 2`` and ``x = eta K B``. Holds for arbitrary labels (regret against the best
+        mixed hypothesis) and hence for the KL-risk when one hypothesis is right.
+    """
+    if not math.isfinite(inverse_contrast):
+        return math.inf
+    scale = 0.5 * inverse_contrast * loss_diameter(hypotheses, mixing)
+    rate = worst_case_rate(hypotheses, rounds, scale) if eta is None else eta
+    x = rate * hypotheses * scale
+    if x > 700.0:
+        return math.inf
+    curvature = (math.expm1(x) - x) / (x * x) if x > 1e-4 else 0.5 + x / 6.0 + x * x / 24.0
+    gaps = rate * rounds * hypotheses * scale * scale * curvature
+    return math.log(hypotheses) / rate + gaps + rounds * mixing_cost(hypotheses, mixing)
+
+
+def adaptive_hedge_bound(
+    hypotheses: int, rounds: int, inverse_contrast: float, mixing: float
+) -> float:
+    """Return the bound of AdaHedge on one coordinate a round, of the worst-case range.
+
+    With ``D_0 = K B log K`` every estimate times the rate is at most 1, so that a mix gap is at
+    most (e - 2) times the rate times the squared estimate; hence ``E D^2 <= D_0^2 + 2 (e - 2) T K
+    B^2 log K + K B (E D - D_0)``, which bounds E D, and the regret is at most ``2 D - D_0``.
+    """
+    if not math.isfinite(inverse_contrast):
+        return math.inf
+    largest = hypotheses * 0.5 * inverse_contrast * loss_diameter(hypotheses, mixing)  # K B
+    start = largest * math.log(hypotheses)
+    squares = 2.0 * (math.e - 2.0) * rounds * largest * largest / hypotheses
+    constant = start * start + squares * math.log(hypotheses) - largest * start
+    spread = 0.5 * (largest + math.sqrt(largest * largest + 4.0 * max(constant, 0.0)))
+    return 2.0 * max(spread, start) - start + rounds * mixing_cost(hypotheses, mixing)
+
+
+def endless_hedge_bound(
+    hypotheses: int, rounds: int, inverse_contrast: float, mixings: Callable[[int], float]
+) -> float:
+    """Return the bound of AdaHedge where the mixing falls, once in each block 2^k ... 2^(k+1) - 1.
+
+    With S the sum of mix gaps, ``E S^2 <= 2 (e - 2) K log K sum_t B_t^2 + K B_T E S``, B_t that of
+    the mixing of round t; the regret is at most ``K B_T log K + 2 S``. O(log T).
+    """
+    if not math.isfinite(inverse_contrast):
+        return math.inf
+    squares = paid = last = 0.0
+    start = 1
+    while start <= rounds:
+        stop = min(rounds, 2 * start - 1)
+        mixing = mixings(start)
+        last = 0.5 * inverse_contrast * loss_diameter(hypotheses, mixing)
+        squares += (stop - start + 1) * last * last
+        paid += (stop - start + 1) * mixing_cost(hypotheses, mixing)
+        start = stop + 1
+    largest, log_count = hypotheses * last, math.log(hypotheses)
+    variance = 2.0 * (math.e - 2.0) * hypotheses * log_count * squares
+    gaps = 0.5 * (largest + math.sqrt(largest * largest + 4.0 * variance))
+    return largest * log_count + 2.0 * gaps + paid
+
+
+def hedge_mixing(hypotheses: int, rounds: int, inverse_contrast: float) -> float:
+    """Return the mixing in [1/T, 0.9] that minimises `hedge_bound`, to six digits.
+
+    Golden section in the logarithm: the bound has one minimum there.
+    """
+    if hypotheses == 1 or not math.isfinite(inverse_contrast):
+        return rounded(max(1.0 / rounds, 1e-300)) if rounds > 1 else 1.0
+    if rounds == 1:
+        return 1.0
+
+    def value(logarithm: float) -> float:
+        return hedge_bound(hypotheses, rounds, inverse_contrast, math.exp(logarithm))
+
+    low, high = math.log(1.0 / rounds), math.log(0.9)
+    if high <= low:
+        return 0.9
+    inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    at_inner, at_outer = value(inner), value(outer)
+    while high - low > 1e-9:
+        if at_inner <= at_outer:
+            high, outer, at_outer = outer, inner, at_inner
+            inner = high - _GOLDEN * (high - low)
+            at_inner = value(inner)
+        else:
+            low, inner, at_inner = inner, outer, at_outer
+            outer = low + _GOLDEN * (high - low)
+            at_outer = value(outer)
+    return rounded(math.exp(0.5 * (low + high)))
+
+
+def tempered_bound(
+    hypotheses: int,
+    rounds: int,
+    inverse_contrast: float,
+    mixings: Callable[[int], float],
+    temperature: float,
+) -> float:
+    """Return the bound of the tempered posterior on loss queries, one hypothesis being right.
+
+    ``2 C D sqrt(K T log K) + T (2 mixing D (1 - 1/K) - log(1 - mixing (1 - 1/K)))`` at temperature
+    1/2; for temperatures a in (1/2, 1), log K becomes ``log K / (2 (1 - a))``. Infinite outside
+    [1/2, 1). With a falling mixing, D is that of the last round.
+    """
+    if not 0.5 <= temperature < 1.0 or not math.isfinite(inverse_contrast):
+        return math.inf
+    last = mixings(rounds)
+    if last <= 0.0:
+        return math.inf
+    widest = loss_diameter(hypotheses, last)
+    spent = math.log(hypotheses) / (2.0 * (1.0 - temperature))
+    learned = 2.0 * inverse_contrast * widest * math.sqrt(hypotheses * rounds * spent)
+    share = 1.0 - 1.0 / hypotheses
+    mixed = _over_rounds(
+        lambda lam: 2.0 * lam * widest * share + mixing_cost(hypotheses, lam), mixings, rounds
+    )
+    return learned + mixed
+
+
+def bayes_bound(
+    hypotheses: int, rounds: int, strength: float, mixings: Callable[[int], float]
+) -> float:
+    """Return the bound of the posterior at temperature 1, one hypothesis being right.
+
+    Parameters
+    ----------
+    hypotheses, rounds : int
+        K and T.
+    strength : float
+        s with ``TV(f_*, p_t)^2 <= s^2 KL(g_*, g_t) / 2`` for the channel: ``C sqrt(M)`` for
+        Hadamard queries, 1/c for randomized response with contraction c.
+    mixings : callable
+        Round to mixing.
+
+    Returns
+    -------
+    float
+        ``L log L / (L - 1) * (sum TV + sum mixing_t)`` with L = K / mixing_T and
+        ``sum TV <= s sqrt(T log K / 2)``.
+    """
+    if not math.isfinite(strength):
+        return math.inf
+    last = mixings(rounds)
+    if last <= 0.0:
+        return math.inf
+    ratio = hypotheses / last
+    if ratio <= 1.0:
+        return 0.0
+    factor = ratio * math.log(ratio) / (ratio - 1.0)
+    variation = strength * math.sqrt(rounds * math.log(hypotheses) / 2.0)
+    return factor * (min(variation, rounds) + _over_rounds(lambda lam: lam, mixings, rounds))

@@ -1,0 +1,297 @@
+"""Hedge on unbiased loss estimates: no hypothesis has to be right, contexts may stay private."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _core
+from dpoco.errors import StateError
+from dpoco.local._bounds import (
+    adaptive_hedge_bound,
+    endless_hedge_bound,
+    hedge_bound,
+    hedge_mixing,
+    mixing_cost,
+    rounded,
+    worst_case_rate,
+)
+from dpoco.local._coins import PublicCoins
+from dpoco.local._losses import loss_diameter, losses
+from dpoco.local._prediction import Prediction
+from dpoco.local._queries import LossQuery
+from dpoco.local._randomizers import CoordinateRandomizer, SubsetRandomizer
+from dpoco.local._ranges import KeptRanges, adaptive_shares, drawn_loss
+from dpoco.local._rules import Settings
+from dpoco.local._specs import RoundSpec
+
+__all__ = ["Hedge"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_SMALLEST_HALF_RANGE = 1e-12
+_ROWS = 4096
+
+
+class Hedge:
+    """Exponential weights on estimates of all centred log-losses, from one bit about one of them.
+
+    Follows `Rule`. AdaHedge unless a rate is given; O(K) a report.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        count = settings.hypotheses
+        self._randomizer = CoordinateRandomizer(settings.epsilon)
+        self._inverse = self._randomizer.inverse_contrast
+        self._fixed_mixing = settings.mixing
+        if settings.mixing is None and settings.horizon is not None:
+            self._fixed_mixing = hedge_mixing(count, settings.horizon, self._inverse)
+        self._rate = self._fixed_rate(settings.options["eta"])
+        self._engine = _core.LocalHedge(count, self._rate)
+        self._ranges = KeptRanges()
+        self._shares: OrderedDict[int, float] = OrderedDict()  # of the open rounds
+        self._losses: tuple[FloatArray, float, tuple[FloatArray, FloatArray, float]] | None = None
+        self._cost = 0.0  # of the mixtures of rounds with reports, one for each report
+
+    def _fixed_rate(self, eta: Any) -> float:
+        if eta is None:
+            return 0.0
+        if eta != "worst_case":
+            return float(eta)
+        settings = self._settings
+        if settings.horizon is None or self._fixed_mixing is None:
+            raise ValueError("eta='worst_case' needs a horizon")
+        scale = 0.5 * self._inverse * loss_diameter(settings.hypotheses, self._fixed_mixing)
+        if not math.isfinite(scale):
+            return 1.0  # reports say nothing
+        return rounded(worst_case_rate(settings.hypotheses, settings.horizon, scale))
+
+    # -- rounds -----------------------------------------------------------------------------------
+
+    @property
+    def weights(self) -> FloatArray:
+        """Current weights, shape (K,)."""
+        weights: FloatArray = self._engine.weights()
+        return weights
+
+    def mixing(self, round: int) -> float:
+        """Return the mixing that minimises the bound; falling with t in an endless stream.
+
+        There it is the same for rounds 2^k ... 2^(k+1) - 1: so are the ranges of the losses, which
+        cost O(K M).
+        """
+        if self._fixed_mixing is not None:
+            return self._fixed_mixing
+        count = self._settings.hypotheses
+        if count == 1 or not math.isfinite(self._inverse):
+            return 0.5
+        first = 1 << (round.bit_length() - 1)
+        middle = 0.5 * (3.0 * first - 1.0)  # of the block
+        root = math.sqrt(2.0 * (count - 1) * math.log(count) / middle)
+        return min(0.5, rounded(0.5 * self._inverse * root))
+
+    def specify(self, round: int, matrix: FloatArray | None) -> RoundSpec:
+        """Return the round's specification: one loss of one hypothesis, or a subset."""
+        settings = self._settings
+        common: dict[str, Any] = {
+            "round": round,
+            "epsilon": settings.epsilon,
+            "hypotheses": settings.hypotheses,
+            "labels": settings.labels,
+            "fingerprint": settings.fingerprint,
+        }
+        if settings.channel == "subset" and matrix is not None and matrix.shape[1] >= 2:
+            size = settings.options["subset_size"]
+            size = SubsetRandomizer(matrix.shape[1], size, settings.epsilon).size
+            return RoundSpec(channel="subset", subset_size=size, **common)
+        mixing = self.mixing(round)
+        middle, half_range = self._range(matrix, mixing)
+        index, share = self._draw(round, half_range)
+        self._remember(round, share)
+        query = LossQuery(index, float(middle[index]), float(half_range[index]), mixing)
+        return RoundSpec(channel="coordinate", queries=(query,), **common)
+
+    def _draw(self, round: int, half_range: FloatArray) -> tuple[int, float]:
+        """Draw the loss to ask for, from public coins, and return it with its probability."""
+        settings = self._settings
+        count = settings.hypotheses
+        coins = PublicCoins(settings.public_seed, round, 0)
+        if settings.options["sampling"] == "uniform" or count == 1:
+            return coins.below(count), 1.0 / count
+        return drawn_loss(coins, adaptive_shares(self.weights, half_range))
+
+    @property
+    def _chances(self) -> set[float]:
+        """What the chance of a loss drawn uniformly may be."""
+        return {1.0 / self._settings.hypotheses}
+
+    def accepts(self, spec: RoundSpec, matrix: FloatArray | None) -> bool:
+        """Return whether a round read from a file is one that this rule may have asked."""
+        if spec.channel == "subset":
+            return self._settings.channel == "subset"
+        if spec.round not in self._shares:
+            return False
+        query, mixing = spec.query, self.mixing(spec.round)
+        middle, half_range = self._range(matrix, mixing)
+        numbers = (float(middle[query.index]), float(half_range[query.index]), mixing)
+        return (query.midpoint, query.half_range, query.mixing) == numbers
+
+    def _remember(self, round: int, share: float) -> None:
+        self._shares[round] = share
+        while len(self._shares) > self._settings.options["open_rounds"]:
+            self._shares.popitem(last=False)
+
+    def _range(self, matrix: FloatArray | None, mixing: float) -> tuple[FloatArray, FloatArray]:
+        """Return mid-points and half ranges."""
+        count = self._settings.hypotheses
+        if matrix is None or self._settings.range == "worst_case":
+            half = max(0.5 * loss_diameter(count, mixing), _SMALLEST_HALF_RANGE)
+            return np.zeros(count), np.full(count, half)
+        return self._ranges.of(matrix, mixing)
+
+    def apply(self, spec: RoundSpec, matrix: FloatArray | None, values: IntArray) -> None:
+        """Add the reports' estimates in the order of rows, one after the other."""
+        count = self._settings.hypotheses
+        if self._settings.labels == 1:
+            mixing = self.mixing(spec.round)  # nothing was asked: the bit is a coin
+        elif spec.channel == "subset":
+            assert matrix is not None
+            mixing = self.mixing(spec.round)
+            self._add_subsets(spec, matrix, mixing, values)
+        else:
+            query = spec.query
+            mixing = query.mixing
+            middle, half_range = self._range(matrix, mixing)
+            widest = float(half_range.max())
+            # No report is followed about losses that all hypotheses share: it is noise alone.
+            if math.isfinite(self._inverse) and widest > _SMALLEST_HALF_RANGE:
+                self._raise_start(widest)
+                scale = self._inverse * query.half_range / self._shares[spec.round]
+                self._engine.add_coordinate(query.index, middle, scale, values)
+        self._cost += values.shape[0] * mixing_cost(count, mixing)
+
+    def _charge(self, first: int, rounds: int) -> None:
+        """Account for the mixing of rounds that compiled code played, with a fixed mixing."""
+        self._cost += rounds * mixing_cost(self._settings.hypotheses, self.mixing(first))
+
+    def _add_subsets(
+        self, spec: RoundSpec, matrix: FloatArray, mixing: float, values: IntArray
+    ) -> None:
+        """Add ``(sum of u over Z - p0 sum of u) / (p1 - p0)``: unbiased for any subset size."""
+        labels, size = matrix.shape[1], spec.subset_size
+        assert size is not None
+        randomizer = SubsetRandomizer(labels, size, spec.epsilon)
+        if randomizer.inside is None:
+            return  # a uniform subset, whatever the label
+        inside = randomizer.inside / 2.0**53
+        other = (size - inside) / (labels - 1)
+        by_label, total, largest = self._table(matrix, mixing)
+        if largest <= _SMALLEST_HALF_RANGE:
+            return
+        self._raise_start(largest)
+        for start in range(0, values.shape[0], _ROWS):
+            rows = values[start : start + _ROWS]
+            sums = np.zeros((rows.shape[0], total.size))
+            for place in range(size):  # in the order of labels, however many reports there are
+                sums += by_label[rows[:, place]]
+            self._engine.add((sums - other * total) / (inside - other))
+
+    def _table(self, matrix: FloatArray, mixing: float) -> tuple[FloatArray, FloatArray, float]:
+        """Return the losses, shape (M, K), their sums over labels, and the largest of them."""
+        kept = self._losses
+        if kept is None or kept[0] is not matrix or kept[1] != mixing:
+            u = losses(matrix, mixing)
+            table = (np.ascontiguousarray(u.T), u.sum(axis=1), float(np.abs(u).max()))
+            self._losses = kept = (matrix, mixing, table)
+        return kept[2]
+
+    def _raise_start(self, half_range: float) -> None:
+        """Start AdaHedge's spread where no estimate of this range is followed blindly."""
+        if self._rate > 0.0 or not self._settings.options["cautious"]:
+            return
+        count = self._settings.hypotheses
+        log_count = float(_core.local_log(float(count)))
+        self._engine.raise_start(count * self._inverse * half_range * log_count)
+
+    def predict(self, round: int, matrix: FloatArray) -> Prediction:
+        """Return ``(1 - mixing) sum_j w_j f_j + mixing * mean of the f_j``."""
+        return Prediction(self.weights, self.mixing(round), matrix=matrix)
+
+    # -- what is known ----------------------------------------------------------------------------
+
+    @property
+    def cumulative_losses(self) -> FloatArray:
+        """Sum of the estimates of each loss, shape (K,)."""
+        sums: FloatArray = self._engine.losses()
+        return sums
+
+    @property
+    def spread(self) -> float:
+        """AdaHedge's D: where it started, plus all mix gaps."""
+        return float(self._engine.spread)
+
+    def risk_certificate(self) -> float:
+        """Return ``2 D - D_0`` plus the cost of mixing: bounds the KL-risk in expectation.
+
+        With a fixed rate, ``log K / eta`` plus the sum of mix gaps instead of the first two.
+        """
+        if self._rate > 0.0:
+            learned = math.log(self._settings.hypotheses) / self._rate + self._engine.gaps
+        else:
+            learned = 2.0 * self._engine.spread - self._engine.start
+        return float(learned + self._cost)
+
+    def risk_bound(self, rounds: int) -> float:
+        """Return the bound on uniformly drawn coordinates; else infinity.
+
+        For a fixed rate, and for AdaHedge on the worst-case range; one report a round.
+        """
+        settings = self._settings
+        mixing = self._fixed_mixing
+        if settings.channel != "coordinate" or settings.options["sampling"] != "uniform":
+            return math.inf
+        if mixing is None:
+            if self._rate > 0.0 or settings.range != "worst_case":
+                return math.inf
+            return endless_hedge_bound(settings.hypotheses, rounds, self._inverse, self.mixing)
+        if self._rate > 0.0:  # exact ranges, too: estimates are no larger, nor are their squares
+            return hedge_bound(settings.hypotheses, rounds, self._inverse, mixing, self._rate)
+        if settings.range != "worst_case":
+            return math.inf
+        return adaptive_hedge_bound(settings.hypotheses, rounds, self._inverse, mixing)
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return cumulative losses, spread, and the chances of the open rounds."""
+        return {
+            "engine": np.frombuffer(self._engine.state(), dtype=np.uint8),
+            "cost": np.array([self._cost]),
+            "rounds": np.array(list(self._shares), dtype=np.int64),
+            "shares": np.array(list(self._shares.values()), dtype=np.float64),
+        }
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from `state`."""
+        engine = _core.LocalHedge(self._settings.hypotheses, self._rate)
+        try:
+            engine.restore(np.asarray(arrays["engine"], dtype=np.uint8).tobytes())
+        except StateError as error:
+            raise ValueError(str(error)) from None
+        rounds, shares = arrays["rounds"].tolist(), arrays["shares"].tolist()
+        cost = float(arrays["cost"][0])
+        if len(rounds) != len(shares) or not all(0.0 < share <= 1.0 for share in shares):
+            raise ValueError("state holds impossible chances")
+        if self._settings.options["sampling"] == "uniform" and not set(shares) <= self._chances:
+            raise ValueError("state holds impossible chances")
+        if not 0.0 <= cost < math.inf:
+            raise ValueError("state holds an impossible cost")
+        self._engine, self._cost = engine, cost
+        self._shares = OrderedDict(zip(rounds, shares, strict=True))

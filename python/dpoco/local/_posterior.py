@@ -1,0 +1,243 @@
+"""Tempered Bayes on the messages: the exact likelihood of every noisy report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _core
+from dpoco.errors import StateError
+from dpoco.local._affinity import bit_gap, information_of, subset_gap
+from dpoco.local._bounds import bayes_bound, tempered_bound
+from dpoco.local._channel import ChannelChoice, contraction, queries_of, query_means
+from dpoco.local._many import RoundSpecs
+from dpoco.local._prediction import Prediction
+from dpoco.local._queries import Query
+from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
+from dpoco.local._rules import Settings
+from dpoco.local._specs import RoundSpec
+
+__all__ = ["Posterior"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_QUESTIONS = 128  # their coefficients and means stay in the cache
+
+
+class Posterior:
+    """Weights proportional to the likelihood of all reports, to the power of a temperature.
+
+    Follows `Rule`. A report costs O(K) besides what its specification costs once: O(K M) for the
+    means of its queries; O(K d) a subset of d labels.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._temperature = float(settings.options["temperature"])
+        self._engine = _core.LocalPosterior(settings.hypotheses, self._temperature)
+        self._bits = BitRandomizer(settings.epsilon, settings.bits)
+        self._choice = ChannelChoice(
+            settings.epsilon, settings.options["message_bits"], settings.options["subset_size"]
+        )
+        self._subset: dict[int, float] = {}  # size -> gain
+        self._means: tuple[bytes, NDArray[np.float64]] | None = None  # of the last specification
+        self._information: FloatArray | None = None
+        if settings.options["track_information"]:
+            self._information = np.zeros((settings.hypotheses, settings.hypotheses))
+
+    # -- rounds -----------------------------------------------------------------------------------
+
+    @property
+    def weights(self) -> FloatArray:
+        """Tempered weights, shape (K,)."""
+        weights: FloatArray = self._engine.weights(self._temperature)
+        return weights
+
+    @property
+    def log_likelihoods(self) -> FloatArray:
+        """Log-likelihood of all reports under each hypothesis, the largest being 0."""
+        logs: FloatArray = self._engine.log_likelihoods()
+        return logs
+
+    @property
+    def reports(self) -> int:
+        """Number of reports taken."""
+        return int(self._engine.reports)
+
+    def posterior(self) -> FloatArray:
+        """Return the untempered posterior, shape (K,)."""
+        weights: FloatArray = self._engine.weights(1.0)
+        return weights
+
+    def mixing(self, round: int) -> float:
+        """Return 1/T, or 1/(t + 1) in round t of an endless stream, unless it was given."""
+        settings = self._settings
+        if settings.mixing is not None:
+            return settings.mixing
+        return 1.0 / (round + 1) if settings.horizon is None else 1.0 / settings.horizon
+
+    def specify(self, round: int, matrix: FloatArray | None) -> RoundSpec:
+        """Return the round's specification: bits of the query family, or a subset."""
+        assert matrix is not None
+        settings = self._settings
+        weights = self.weights if settings.interactive else None
+        queries: tuple[Query, ...] = ()
+        means: tuple[FloatArray, ...] = ()
+        size: int | None = None
+        if settings.channel == "subset" and matrix.shape[1] >= 2:
+            size = self.subset_size(matrix.shape[1])
+        else:
+            queries, means = queries_of(
+                settings.query,
+                settings.public_seed,
+                round,
+                self._bits.bits,
+                matrix,
+                weights=weights if weights is not None else np.empty(0),
+                mixing=self.mixing(round) or 1.0,
+                exact_range=settings.range == "exact",
+            )
+            if settings.channel == "auto":
+                size = self._choice.choose(matrix, weights, means, self._bits.contrast)
+        spec = RoundSpec(
+            round=round,
+            channel="bit" if size is None else "subset",
+            epsilon=settings.epsilon,
+            hypotheses=settings.hypotheses,
+            labels=settings.labels,
+            fingerprint=settings.fingerprint,
+            queries=queries if size is None else (),
+            subset_size=size,
+        )
+        if size is None:
+            self._means = (spec.digest, np.array(means))
+        return spec
+
+    def accepts(self, spec: RoundSpec) -> bool:
+        """Return whether a round read from a file has the size of one that is asked here."""
+        if spec.channel == "bit":
+            return len(spec.queries) == self._bits.bits
+        assert spec.labels is not None
+        largest = self.subset_size(spec.labels)
+        sizes = {largest, 1} if self._settings.channel == "auto" else {largest}
+        return spec.subset_size in sizes
+
+    def subset_size(self, labels: int) -> int | None:
+        """Return the size of the subsets that are asked for; None if there are none."""
+        settings = self._settings
+        if settings.channel == "bit" or labels < 2:
+            return None
+        given: int | None = settings.options["subset_size"]
+        if settings.channel == "auto":
+            return self._choice.size(labels)
+        return SubsetRandomizer(labels, given, settings.epsilon).size
+
+    def apply(self, spec: RoundSpec, matrix: FloatArray | None, values: IntArray) -> None:
+        """Multiply in the likelihoods of reports; the order does not matter up to rounding."""
+        assert matrix is not None
+        if spec.channel == "bit":
+            means = self._means_of(spec, matrix)
+            self._engine.add_bits(means, self._bits.contrast, values)
+            if self._information is not None:
+                for own in means:
+                    gap = bit_gap(own, self._bits.contrast, matrix.shape[1])
+                    self._information += values.shape[0] * information_of(gap)
+            return
+        size = spec.subset_size
+        assert size is not None
+        assert spec.labels is not None
+        if size not in self._subset:
+            self._subset[size] = SubsetRandomizer(spec.labels, size, spec.epsilon).gain
+        gain = self._subset[size]
+        self._engine.add_subsets(matrix, gain, values)
+        if self._information is not None:
+            told = information_of(subset_gap(matrix, size, gain))
+            self._information += values.shape[0] * told
+
+    def apply_many(
+        self, specs: RoundSpecs, places: IntArray, matrix: FloatArray, values: IntArray
+    ) -> None:
+        """Take one report to each of some rounds into account: as `apply`, one after the other."""
+        contrast = self._bits.contrast
+        for start in range(0, places.size, _QUESTIONS):
+            part = slice(start, start + _QUESTIONS)
+            means = _core.local_threshold_means_many(matrix, specs.coefficients(places[part]))
+            self._engine.add_rounds(means, contrast, values[part])
+            if self._information is not None:
+                for own in means:
+                    self._information += information_of(bit_gap(own, contrast, matrix.shape[1]))
+
+    def _means_of(self, spec: RoundSpec, matrix: FloatArray) -> NDArray[np.float64]:
+        if self._means is None or self._means[0] != spec.digest:
+            means = np.array([query_means(query, matrix) for query in spec.queries])
+            self._means = (spec.digest, means)
+        return self._means[1]
+
+    def predict(self, round: int, matrix: FloatArray) -> Prediction:
+        """Return ``(1 - mixing) sum_j w_j f_j + mixing * mean of the f_j``."""
+        return Prediction(self.weights, self.mixing(round), matrix=matrix)
+
+    # -- what is known ----------------------------------------------------------------------------
+
+    def risk_bound(self, rounds: int) -> float:
+        """Return the a-priori bound where the channel has one; else infinity."""
+        settings = self._settings
+        count = settings.hypotheses
+        inverse = self._bits.inverse_contrast
+        if settings.channel == "bit" and settings.query == "loss":
+            return tempered_bound(count, rounds, inverse, self.mixing, self._temperature)
+        if self._temperature != 1.0:
+            return math.inf
+        return bayes_bound(count, rounds, self.variation_strength(), self.mixing)
+
+    def variation_strength(self) -> float:
+        """Return s with ``TV(f_*, p)^2 <= s^2 KL(g_*, g) / 2`` for the channel; inf for none."""
+        settings = self._settings
+        labels = settings.labels
+        if labels is None or labels == 1:
+            return math.inf
+        if settings.channel == "bit" and settings.query == "hadamard":
+            return self._bits.inverse_contrast * math.sqrt(labels)
+        if settings.channel == "subset" and settings.options["subset_size"] == 1:
+            return 1.0 / contraction(labels, settings.epsilon)
+        return math.inf
+
+    def information(self) -> FloatArray:
+        """Return the accumulated ``-log`` Bhattacharyya coefficients, shape (K, K)."""
+        if self._information is None:
+            raise ValueError("information is not tracked; construct with track_information=True")
+        return self._information.copy()
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return log-likelihoods and the number of reports; the information matrix if tracked."""
+        arrays: dict[str, NDArray[Any]] = {
+            "engine": np.frombuffer(self._engine.state(), dtype=np.uint8)
+        }
+        if self._information is not None:
+            arrays["information"] = self._information.copy()
+        return arrays
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from `state`."""
+        engine = _core.LocalPosterior(self._settings.hypotheses, self._temperature)
+        try:
+            engine.restore(np.asarray(arrays["engine"], dtype=np.uint8).tobytes())
+        except StateError as error:
+            raise ValueError(str(error)) from None
+        if self._information is not None:
+            information = np.array(arrays["information"], dtype=np.float64)
+            if (
+                information.shape != self._information.shape
+                or not ((information >= 0.0) & np.isfinite(information)).all()
+            ):
+                raise ValueError("state holds an impossible information matrix")
+            self._information = information
+        self._engine = engine
+        self._means = None

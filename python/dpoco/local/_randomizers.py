@@ -1,0 +1,285 @@
+"""Randomizers of single reports: exact laws on 53-bit integers.
+
+Every probability is an integer over 2^53 (times binomial coefficients for subsets), so that "the
+ratio of two probabilities is at most e^epsilon" is a statement about integers, proved in
+``docs/privacy/local_randomizers.md`` and checked by `audit`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _core
+from dpoco._validation import positive_int, real_float
+from dpoco.local._prediction import label_index
+from dpoco.local._specs import LARGEST_BITS, LARGEST_EPSILON
+from dpoco.random import Source
+
+__all__ = [
+    "BitRandomizer",
+    "CoordinateRandomizer",
+    "SubsetRandomizer",
+    "best_bits",
+    "best_subset_size",
+]
+
+FloatArray = NDArray[np.float64]
+Law = dict[tuple[int, ...], Fraction]
+
+_UNITS = 2**53
+_LARGEST_LAW = 10**6
+
+
+def checked_epsilon(value: Any) -> float:
+    """Return `value` as a float in (0, 30], or raise."""
+    epsilon = real_float("epsilon", value)
+    if not 0.0 < epsilon <= LARGEST_EPSILON:
+        raise ValueError(f"epsilon must be in (0, {LARGEST_EPSILON:g}]; got {epsilon!r}")
+    return epsilon
+
+
+def best_bits(epsilon: float) -> int:
+    """Return the number of bits that shares `epsilon` best: argmax of k tanh(eps / 2k)^2."""
+    value = checked_epsilon(epsilon)
+    if value <= 1.0:  # k tanh(x / k)^2 falls in k there; below, rounding would decide
+        return 1
+
+    def signal(k: int) -> float:
+        power = float(_core.local_exp(value / k))  # the same bits on every machine
+        return k * ((power - 1.0) / (power + 1.0)) ** 2
+
+    return max(range(1, LARGEST_BITS + 1), key=signal)
+
+
+def best_subset_size(labels: int, epsilon: float) -> int:
+    """Return d*, the size of the most informative subsets: about M / (e^eps + 1)."""
+    value = checked_epsilon(epsilon)
+    if labels < 2:
+        raise ValueError("a subset needs at least 2 labels")
+    # Client and server must agree: the same bits of e^eps on every machine.
+    size = math.floor(labels / (float(_core.local_exp(value)) + 1.0) + 0.5)
+    return min(max(1, size), labels - 1)
+
+
+class BitRandomizer:
+    """Bits with ``P(b = 1) = (1 + c0 phi) / 2``, c0 = tanh(epsilon / 2 bits).
+
+    Parameters
+    ----------
+    epsilon : float
+        Of all bits together, in (0, 30].
+    bits : int or "auto", default 1
+        Each bit answers a query of its own with epsilon / bits; at most 64.
+
+    Attributes
+    ----------
+    low, high : int
+        Smallest and largest probability of an outcome, over 2^53; ``high / low <= e^epsilon``.
+
+    Notes
+    -----
+    As sampled: ``b = [U < k]``, U a uniform 53-bit integer and ``k = round(2^52 + phi (high -
+    2^52))``, half to even, clamped to [low, high].
+    """
+
+    def __init__(self, epsilon: float, bits: int | str = 1) -> None:
+        self.epsilon = checked_epsilon(epsilon)
+        if bits == "auto":
+            self.bits = best_bits(self.epsilon)
+        else:
+            self.bits = positive_int("bits", bits, maximum=LARGEST_BITS)
+        self._law = _core.BitLaw(self.epsilon / self.bits)
+        self.low, self.high = self._law.low, self._law.high
+
+    @property
+    def contrast(self) -> float:
+        """c0 as sampled: (2 high - 2^53) / 2^53."""
+        return self._law.contrast
+
+    @property
+    def inverse_contrast(self) -> float:
+        """C as sampled: 2^53 / (2 high - 2^53); infinite if the bits say nothing."""
+        gap = 2 * self.high - _UNITS
+        return _UNITS / gap if gap else math.inf
+
+    def threshold(self, phi: float) -> int:
+        """Return k, the numerator over 2^53 of ``P(b = 1)``."""
+        return self._law.threshold(phi)
+
+    def thresholds(self, phi: FloatArray) -> NDArray[np.uint64]:
+        """Return k for many values of one query, shape (n,)."""
+        return self._law.thresholds(phi)
+
+    def respond(self, phis: float | Sequence[float], source: Source) -> tuple[int, ...]:
+        """Return the bits for one value of each query; draws `bits` words."""
+        values = self._phis(phis)
+        words = source.words(self.bits).tolist()
+        return tuple(
+            int(word >> 11 < self.threshold(phi)) for word, phi in zip(words, values, strict=True)
+        )
+
+    def respond_many(
+        self, thresholds: NDArray[np.uint64], places: NDArray[np.int64], source: Source
+    ) -> NDArray[np.int64]:
+        """Return one bit a report, shape (n,): report i has threshold ``thresholds[places[i]]``."""
+        bits = np.empty(places.size, dtype=np.int64)
+        with source._lock:
+            source._own()
+            _core.local_draw_bits(source._engine, thresholds, places, bits)
+        return bits
+
+    def pmf(self, phis: float | Sequence[float]) -> Law:
+        """Return the exact law of the bits, as sampled."""
+        ones = [Fraction(self.threshold(phi), _UNITS) for phi in self._phis(phis)]
+        if 2**self.bits > _LARGEST_LAW:
+            raise ValueError("the law has too many outcomes to list")
+        law: Law = {}
+        for bits in product((0, 1), repeat=self.bits):
+            chances = (p if b else 1 - p for p, b in zip(ones, bits, strict=True))
+            law[bits] = math.prod(chances, start=Fraction(1))
+        return law
+
+    def likelihoods(self, bit: int, means: FloatArray) -> FloatArray:
+        """Return ``P(b = bit)`` under hypotheses whose query means are `means`, shape (K,)."""
+        sign = 1.0 if bit else -1.0
+        chances: FloatArray = 0.5 * (1.0 + sign * self.contrast * means)
+        return chances
+
+    def _phis(self, phis: float | Sequence[float]) -> list[float]:
+        values = [float(phis)] if np.ndim(phis) == 0 else [float(v) for v in phis]  # type: ignore
+        if len(values) != self.bits:
+            raise ValueError(f"there must be {self.bits} values, one a bit")
+        return values
+
+    def __repr__(self) -> str:
+        return f"BitRandomizer(epsilon={self.epsilon:g}, bits={self.bits})"
+
+
+class CoordinateRandomizer(BitRandomizer):
+    """One bit about one loss, and the unbiased estimate of all losses that it gives.
+
+    Parameters
+    ----------
+    epsilon : float
+        In (0, 30].
+    """
+
+    def __init__(self, epsilon: float) -> None:
+        super().__init__(epsilon, 1)
+
+    def estimate(self, bit: int, midpoint: float, half_range: float, chance: float) -> float:
+        """Return what the bit adds to the mid-point of the loss that was asked for.
+
+        Parameters
+        ----------
+        bit : int
+            0 or 1.
+        midpoint, half_range : float
+            Of the query.
+        chance : float
+            Probability with which this loss was asked for, in (0, 1].
+
+        Returns
+        -------
+        float
+            ``midpoint + (2 bit - 1) C half_range / chance``; the estimates of the other losses are
+            their mid-points.
+        """
+        sign = 1.0 if bit else -1.0
+        return midpoint + sign * self.inverse_contrast * half_range / chance
+
+    def __repr__(self) -> str:
+        return f"CoordinateRandomizer(epsilon={self.epsilon:g})"
+
+
+class SubsetRandomizer:
+    """A random subset of labels that contains the own one with larger probability.
+
+    Parameters
+    ----------
+    labels : int
+        M >= 2.
+    size : int or None
+        d in [1, M - 1]; 1 is randomized response, None is the most informative size.
+    epsilon : float
+        In (0, 30].
+
+    Attributes
+    ----------
+    inside : int or None
+        Numerator over 2^53 of the probability that the own label is in the report. None where
+        epsilon is too small for 53 bits: the report is then a uniform subset whatever the label.
+
+    Notes
+    -----
+    A label outside [0, M), or none, gives a uniform subset. A report costs O(d) draws, whose
+    number does not depend on the label (but for rejections of probability below M 2^-64).
+    """
+
+    def __init__(self, labels: int, size: int | None, epsilon: float) -> None:
+        self.epsilon = checked_epsilon(epsilon)
+        self.labels = positive_int("labels", labels, maximum=2**31 - 1)
+        if self.labels < 2:
+            raise ValueError("a subset needs at least 2 labels")
+        if size is None:
+            size = best_subset_size(self.labels, self.epsilon)
+        self.size = positive_int("size", size, maximum=self.labels - 1)
+        self._law = _core.SubsetLaw(self.labels, self.size, self.epsilon)
+        self.inside: int | None = self._law.inside or None
+
+    @property
+    def gain(self) -> float:
+        """``P(Z | y in Z) / P(Z | y not in Z) - 1`` as sampled: at most e^epsilon - 1."""
+        if self.inside is None:
+            return 0.0
+        off = (_UNITS - self.inside) * self.size
+        return float(Fraction(self.inside * (self.labels - self.size) - off, off))
+
+    def respond(self, label: Any, source: Source) -> tuple[int, ...]:
+        """Return the report on `label`, ascending."""
+        own = label_index(label, self.labels)
+        labels = np.array([-1 if own is None else own], dtype=np.int64)
+        return tuple(self.respond_many(labels, source)[0].tolist())
+
+    def respond_many(self, labels: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+        """Return the reports on many labels, shape (n, d); -1 is no label."""
+        reports = np.empty((labels.size, self.size), dtype=np.int64)
+        with source._lock:
+            source._own()
+            self._law.draw(source._engine, labels, reports)
+        return reports
+
+    def probability(self, report: Sequence[int], label: Any) -> Fraction:
+        """Return the exact probability of a report, as sampled."""
+        m, d = self.labels, self.size
+        own = label_index(label, m)
+        if own is None or self.inside is None:
+            return Fraction(1, math.comb(m, d))
+        if own in report:
+            return Fraction(self.inside, _UNITS * math.comb(m - 1, d - 1))
+        return Fraction(_UNITS - self.inside, _UNITS * math.comb(m - 1, d))
+
+    def pmf(self, label: Any) -> Law:
+        """Return the exact law of the report: C(M, d) entries."""
+        if math.comb(self.labels, self.size) > _LARGEST_LAW:
+            raise ValueError("the law has too many outcomes to list")
+        reports = combinations(range(self.labels), self.size)
+        return {report: self.probability(report, label) for report in reports}
+
+    def likelihoods(self, report: Sequence[int], matrix: FloatArray) -> FloatArray:
+        """Return the probabilities of a report under the rows of `matrix`, shape (K, M).
+
+        Up to a factor that is the same for all rows: ``1 + gain F_j(Z)``.
+        """
+        inside: FloatArray = 1.0 + self.gain * matrix[:, list(report)].sum(axis=1)
+        return inside
+
+    def __repr__(self) -> str:
+        return f"SubsetRandomizer(labels={self.labels}, size={self.size}, epsilon={self.epsilon:g})"

@@ -1,0 +1,187 @@
+"""Edges and constants that no other test would miss: each line here once survived a mutation."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+from dpoco.accounting import (
+    Budget,
+    Guarantee,
+    above_threshold,
+    coupling,
+    noisy_max,
+    pure,
+    selections,
+    truncation,
+)
+from dpoco.accounting.rdp import DEFAULT_ORDERS, rdp_delta
+from dpoco.accounting.zcdp import zcdp_delta
+
+
+def test_renyi_bounds_that_say_nothing_say_so():
+    """A bound above 1 is 1, never less."""
+    assert rdp_delta([2.0], [50.0], 0.0) == 1.0
+    assert rdp_delta([1.5, 8.0], [math.inf, math.inf], 3.0) == 1.0
+
+
+def test_default_orders_reach_from_near_one_to_thousands():
+    assert DEFAULT_ORDERS[0] == 1.0 + 2.0**-8
+    assert DEFAULT_ORDERS[-1] == 1.0 + 2.0**12
+    ratios = np.diff(np.log(np.array(DEFAULT_ORDERS) - 1.0))
+    assert np.allclose(ratios, math.log(2.0) / 8.0)
+
+
+def test_what_spends_nothing_is_a_guarantee():
+    nothing = dataclasses.replace(Guarantee.none(3), epsilon=0.0, delta=0.0)
+    assert nothing.private
+    assert nothing.delta_at(0.0) == 0.0
+    assert nothing.epsilon_at(0.0) == 0.0
+    with pytest.raises(ValueError, match="epsilon"):
+        dataclasses.replace(nothing, epsilon=-1e-300)
+
+
+def test_the_inverse_of_a_pure_curve_checks_both_arguments():
+    for wrong in (-1.0, math.nan):
+        with pytest.raises(ValueError, match="at least 0"):
+            pure.pure_epsilon_at(0.1, wrong)
+
+
+def test_a_composed_curve_is_asked_for_a_probability():
+    options = {"mu": 1.0, "forced_switch": 0.5, "factor_floor": 0.5}
+    for wrong in (0.0, 1.0, -0.1, 1.1):
+        with pytest.raises(ValueError, match="delta"):
+            coupling.coupled_epsilon(wrong, **options)
+
+
+def test_the_largest_of_many_normals():
+    """The sharper of two bounds, where it is the sharper one."""
+    from dpoco.accounting.generalized_gaussian import expected_norm_bound
+
+    n = 10**6
+    assert expected_norm_bound(2.0, math.inf, n) <= math.sqrt(2.0 * math.log(2.0 * n))
+
+
+# ---- the sparse vector ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("alarms", "spread"), [(1, None), (5, 1.5), (5, 0.7)])
+def test_above_threshold_parameters(alarms, spread):
+    """The scales spend the budget, and no other split has less noise."""
+    sensitivity = 0.7 if spread == 0.7 else 1.0
+    p = above_threshold.calibrate(
+        horizon=200, budget=Budget(0.8, 0.0), sensitivity=sensitivity, spread=spread,
+        alarms=alarms, false_alarm=0.02,
+    )  # fmt: skip
+    reach = 2.0 * sensitivity if spread is None else spread
+    assert p.spread == reach
+    first, second = p.threshold_noise_scale, p.query_noise_scale
+    spent = sensitivity / first + alarms * reach / second
+    assert p.epsilon == pytest.approx(spent, rel=1e-12)
+    assert 0.8 * (1 - 1e-9) < spent <= 0.8
+    logs = math.log(200 / 0.02)
+    assert p.margin == pytest.approx(second * logs, rel=1e-12)
+    assert p.detection_margin(0.1) == pytest.approx(first * math.log(10.0), rel=1e-12)
+    for share in np.linspace(0.01, 0.99, 99):
+        other = sensitivity / (share * 0.8) + logs * alarms * reach / ((1 - share) * 0.8)
+        assert first + logs * second <= other * (1 + 1e-9)
+    assert above_threshold.guarantee(p).horizon == 200
+    endless = above_threshold.calibrate(horizon=None, budget=Budget(0.8, 0.0))
+    assert above_threshold.guarantee(endless).horizon == 10**12
+    assert endless.margin > p.margin / alarms
+    for name in ("threshold_noise_scale", "query_noise_scale"):
+        open_side = dataclasses.replace(p, **{name: 0.0})
+        assert not open_side.private
+        assert not above_threshold.guarantee(open_side).private
+
+
+# ---- noisy max -----------------------------------------------------------------------------------
+
+
+def test_mean_excess_of_noisy_max():
+    """Mean of the maximum of n exponential variates, less that of one: H_n - 1."""
+    for n in (2, 3, 1000, 1001, 5000):
+        exact = math.fsum(1.0 / k for k in range(1, n + 1))
+        assert noisy_max.mean_excess(n, "exponential") == pytest.approx(exact - 1.0, rel=1e-7)
+        assert noisy_max.mean_excess(n, "exponential") >= (exact - 1.0) * (1 - 1e-13)
+        assert noisy_max.mean_excess(n, "laplace") == pytest.approx(exact, rel=1e-7)
+        assert noisy_max.mean_excess(n, "gumbel") == math.log(n)
+    assert noisy_max.mean_excess(1, "laplace") == 0.0
+
+
+def test_noisy_max_spends_its_budget():
+    """Neither more nor, by more than a thousandth, less."""
+    for noise in ("gumbel", "laplace"):
+        for count in (1, 40):
+            budget = Budget(1.0, 1e-6)
+            p = noisy_max.calibrate(5, horizon=count, budget=budget, noise=noise)
+            g = noisy_max.guarantee(p, budget=budget)
+            assert g.epsilon <= 1.0 + 1e-9
+            less = dataclasses.replace(p, scale=p.scale * 0.999)
+            assert noisy_max.guarantee(less, budget=budget).epsilon > 1.0 or count == 1
+
+
+def test_one_candidate_reveals_nothing():
+    p = noisy_max.calibrate(1, horizon=4, budget=Budget(1.0, 1e-6))
+    assert noisy_max.guarantee(p).epsilon == 0.0
+    assert noisy_max.guarantee(dataclasses.replace(p, scale=0.0)).epsilon == 0.0
+
+
+def test_score_range():
+    for one_way, factor in ((True, 1.0), (False, 2.0)):
+        p = noisy_max.calibrate(
+            3, budget=Budget(0.5, 0.0), sensitivity=0.3, one_directional=one_way
+        )
+        assert p.score_range == pytest.approx(factor * 0.3)
+        assert p.scale == pytest.approx(factor * 0.3 / 0.5)
+
+
+# ---- truncated tails -----------------------------------------------------------------------------
+
+
+def test_the_charged_inverse_moves_up_until_the_curve_agrees():
+    """An ideal inverse that is a shade too small is corrected, by little."""
+
+    def curve(epsilon):
+        return 0.0 if epsilon >= 3.0 else 1.0
+
+    found = truncation.charged_epsilon(lambda delta: 3.0 - 1e-12, curve, 0.1, 1e-9)
+    assert 3.0 <= found < 3.0 + 1e-9
+    never = truncation.charged_epsilon(lambda delta: 1.0, lambda epsilon: 1.0, 0.1, 1e-9)
+    assert never == math.inf
+
+
+def test_tails_that_take_all_of_delta_leave_nothing():
+    def inverse(delta):
+        assert delta > 0.0
+        return 0.0
+
+    assert truncation.charged_epsilon(inverse, lambda e: 0.0, 2e-3, 1e-3) == math.inf
+    assert truncation.charged_gaussian_delta(1.0, math.inf, 1e-9) == 1.0
+    assert truncation.charged_gaussian_delta(1.0, 0.0, 1e-9) == pytest.approx(2e-9)
+    assert truncation.charged_gaussian_delta(0.3, 1.0, 0.6) == 1.0
+
+
+def test_no_concentration_costs_nothing():
+    assert zcdp_delta(0.0, 0.0) == 0.0
+    assert zcdp_delta(3.0, 0.0) == 0.0
+
+
+# ---- selections of pure privacy ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-2, 0.7, 9.0])
+def test_moments_of_randomised_response_are_rounded_up(epsilon):
+    orders = np.array([1.004, 1.5, 2.0, 40.0, 4097.0])
+    found = selections._pure_moment(np.full(5, epsilon), orders)
+    with mp.workdps(50):
+        e = mpf(epsilon)
+        keep = 1 / (1 + mp.exp(-e))
+        for a, value in zip(orders, found, strict=True):
+            t = mpf(float(a)) - 1
+            exact = mp.log(keep * mp.exp(t * e) + (1 - keep) * mp.exp(-t * e))
+            assert exact <= mpf(float(value)) <= exact + 5e-15 * (2 + t * e)

@@ -1,0 +1,284 @@
+"""Ledgers: amounts and limits against other arithmetic, filters against adversaries."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+from dpoco.accounting import Budget, Guarantee, bounded_range
+from dpoco.accounting._experts.statement import statement_of
+from dpoco.accounting._ledger.costs import Cost, Part, pure_mu, pure_renyi
+from dpoco.accounting._ledger.currencies import Spent, filter_of, fixed_plan_epsilon
+from dpoco.accounting._ledger.foreign_events import cost_of_event
+from dpoco.accounting.gaussian import gaussian_delta
+from dpoco.accounting.ledger import Ledger
+from dpoco.accounting.rdp import rdp_delta
+from dpoco.accounting.zcdp import zcdp_rho
+
+BUDGET = Budget(1.0, 1e-6)
+dpa = pytest.importorskip("dp_accounting")
+
+
+def pure(epsilon, **options):
+    base = {"mechanism": "a test", "horizon": 3, "delta": 0.0, "calibration": "tight",
+            "reference": "none", "seeded": False}  # fmt: skip
+    return statement_of(**base | options, pure=epsilon)
+
+
+def gaussian(mu, delta=1e-6, **options):
+    base = {"mechanism": "a test", "horizon": 3, "delta": delta, "calibration": "tight",
+            "reference": "none", "seeded": False}  # fmt: skip
+    return statement_of(**base | options, mu=mu)
+
+
+def bare(epsilon, delta):
+    none = Guarantee.none(1)
+    return dataclasses.replace(none, epsilon=epsilon, delta=delta, calibration="tight")
+
+
+# --- amounts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 5.0, 40.0])
+def test_pure_privacy_is_gaussian_privacy_of_that_mu(epsilon):
+    """The curve of mu covers randomised response everywhere, and touches it at epsilon = 0."""
+    mu = pure_mu(epsilon)
+    for share in np.linspace(0.0, 0.999, 40):
+        e = share * epsilon
+        exact = -math.expm1(e - epsilon) / (1 + math.exp(-epsilon))
+        assert gaussian_delta(e, mu) >= exact * (1 - 1e-12)
+    if epsilon < 30.0:  # else both are 1
+        assert gaussian_delta(0.0, mu * (1 - 1e-3)) < math.tanh(epsilon / 2)  # and no smaller would
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-3, 1.0, 30.0])
+@pytest.mark.parametrize("order", [1.001, 2.0, 17.0, 4000.0])
+def test_pure_renyi_against_many_digits(epsilon, order):
+    with mp.workdps(60):
+        e, a = mpf(epsilon), mpf(order)
+        p = 1 / (1 + mp.exp(-e))
+        exact = mp.log(p * mp.exp((a - 1) * e) + (1 - p) * mp.exp(-(a - 1) * e)) / (a - 1)
+        found = mpf(pure_renyi(epsilon, order))
+        assert exact <= found <= exact * (1 + mpf(1e-9)) + mpf(3e-15) / (a - 1) + mpf(3e-15)
+
+
+def test_events_count_their_repetitions():
+    """100 randomised responses are 100, whatever the accountants of that package make of them."""
+    response = dpa.RandomizedResponseDpEvent(0.5, 2)
+    hundred = cost_of_event(dpa.SelfComposedDpEvent(response, 100))
+    assert hundred.pure() == pytest.approx(100 * math.log(3), rel=1e-12)
+    twice = cost_of_event(dpa.SelfComposedDpEvent(dpa.SelfComposedDpEvent(response, 5), 20))
+    assert twice.pure() == hundred.pure()
+    parts = [dpa.SelfComposedDpEvent(dpa.GaussianDpEvent(5.0), 3), dpa.LaplaceDpEvent(4.0)]
+    mixed = cost_of_event(dpa.ComposedDpEvent([*parts, dpa.NoOpDpEvent()]))
+    assert mixed.gaussian_square() == pytest.approx(3 / 25 + pure_mu(0.25) ** 2, rel=1e-12)
+    assert mixed.renyi(2.0) == pytest.approx(3 / 25 + pure_renyi(0.25, 2.0), rel=1e-12)
+    assert mixed.pure() == math.inf
+    three = cost_of_event(dpa.RandomizedResponseDpEvent(0.6, 3))
+    assert three.pure() == pytest.approx(math.log((0.4 + 0.2) / 0.2), rel=1e-12)
+    assert cost_of_event(dpa.RandomizedResponseDpEvent(0.0, 3)).pure() == math.inf
+    assert cost_of_event(dpa.ZCDpEvent(0.1)).renyi(3.0) == pytest.approx(0.3)
+    for wrong in (dpa.ZCDpEvent(0.1, 0.1), dpa.PoissonSampledDpEvent(0.1, dpa.GaussianDpEvent(1))):
+        with pytest.raises(ValueError, match="closed form"):
+            cost_of_event(wrong)
+
+
+@pytest.mark.parametrize("order", [1.5, 2.0, 8.0, 60.0])
+def test_profiles_have_their_renyi_divergences(order):
+    profile = bounded_range.bounded_range_profile(0.3, 7)
+    selection = statement_of(
+        mechanism="m", horizon=1, delta=1e-6, calibration="tight", reference="none", seeded=False,
+        profile=profile,
+    )  # fmt: skip
+    entry = Ledger(Budget(9.0, 1e-6), currency="renyi").charge(selection, "selections")
+    each = float(bounded_range.bounded_range_moment(0.3, order)) / (order - 1)
+    assert entry.cost.renyi(order) == pytest.approx(7 * each, rel=1e-12)
+    assert entry.cost.renyi(order) < 0.99 * min(7 * pure_renyi(0.3, order), pure_renyi(2.1, order))
+
+
+@pytest.mark.parametrize("order", [1.5, 4.0, 30.0])
+def test_draws_and_bits_have_all_their_divergences(order):
+    """A coupled profile: the draws, the bit of the changed block, and every later bit."""
+    p, w, shift, later, mu = 0.3, 0.8, 0.01, 5, 0.2
+    profile = {"kind": "gaussian", "mu": mu, "forced_switch": p, "factor_floor": w,
+               "later_bits": later, "shift": shift}  # fmt: skip
+
+    def coin(stay, other):
+        """Largest Renyi divergence between two coins, by definition."""
+        found = []
+        for a, b in ((stay, other), (other, stay)):
+            moment = a * (a / b) ** (order - 1) + (1 - a) * ((1 - a) / (1 - b)) ** (order - 1)
+            found.append(math.log(moment) / (order - 1))
+        return max(found)
+
+    exact = 0.5 * order * mu**2 + coin(1 - p, (1 - p) * w)
+    exact += later * coin(1 - p, (1 - p) * math.exp(-shift))
+    found = Part(profile=profile).renyi(order)
+    assert found == pytest.approx(exact, rel=1e-9)
+    certain = statement_of(
+        mechanism="m", horizon=1, delta=1e-6, calibration="tight", reference="r", seeded=False,
+        profile={**profile, "forced_switch": 1.0},
+    )  # fmt: skip
+    assert Ledger(BUDGET).charge(certain, "x").price.main == pytest.approx(mu**2)
+
+
+def test_other_profiles_have_divergences_too():
+    from dpoco.accounting import selections
+    from dpoco.accounting._experts.tracker_moments import Tracker, tracker_moments
+    from dpoco.accounting._experts.tracker_profile import tracker_profile
+    from dpoco.accounting.objective_perturbation import coupled_renyi
+    from dpoco.accounting.sampled_gaussian import sampled_gaussian_profile
+
+    decay = selections.Decay(0.5, 1, 20)
+    found = Part(profile=selections.selections_profile("pure", 0.1, 0.1, decay)).renyi(3.0)
+    exact = 1.5 * math.fsum(0.01 * j / (j + 1) ** 2 for j in range(1, 21))
+    assert found == pytest.approx(exact, rel=1e-9)
+    tracker = Tracker(learning_rate=0.01, forced_switch=0.2, batch=5, horizon=100, share_rate=0.01,
+                      experts=4, prior="share", max_resamples=None)  # fmt: skip
+    found = Part(profile=tracker_profile(tracker)).renyi(4.0)
+    assert found == pytest.approx(float(tracker_moments(tracker, np.array([4.0]))[0]) / 3.0)
+    draws = {"cap": 3, "sensitivity_ratio": 0.1, "b": 0.01, "dimension": 4, "rank": 1,
+             "relation": "replace", "forced_switch": 0.5, "factor_floor": 0.9, "later_bits": 2,
+             "shift": 0.01}  # fmt: skip
+    found = Part(profile={"kind": "renyi", **draws}).renyi(4.0)
+    assert found == pytest.approx(float(np.ravel(coupled_renyi(np.array([4.0]), **draws))[0]))
+    sampled = statement_of(
+        mechanism="m", horizon=1, delta=1e-6, calibration="tight", reference="r", seeded=False,
+        profile=sampled_gaussian_profile(10, 50.0, 9),
+    )  # fmt: skip
+    entry = Ledger(BUDGET, currency="gaussian").charge(sampled, "x")
+    assert entry.price.main <= 9 / 2500 * (1 + 1e-12)
+    assert Part(profile=sampled.profile).renyi(2.0) == math.inf
+
+
+def test_prices_are_the_cheapest_that_can_be_paid():
+    rule = filter_of("gaussian", BUDGET, 0.5)
+    cost = Cost((Part(mu=0.1),), mass=1e-9, epsilon=0.05, delta=3e-7)
+    tails = Spent(0.1**2, (1 + math.e) * 1e-9)
+    point = Spent(pure_mu(0.05) ** 2, 3e-7)
+
+    def price(left):
+        return rule.prices(cost)[rule.choose(cost, left)]
+
+    assert price(rule.limit) == pytest.approx(point)
+    assert price(Spent(rule.limit.main, 2e-7)) == pytest.approx(tails)
+    assert price(Spent(0.005, 2e-7)) == pytest.approx(point)  # neither: the smaller
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", [BUDGET, Budget(0.1, 1e-9), Budget(8.0, 1e-3)])
+def test_limits_are_those_of_the_curves(budget):
+    rule = filter_of("gaussian", budget, 0.25)
+    assert rule.limit.side == 0.25 * budget.delta
+    main = 0.75 * budget.delta
+    assert gaussian_delta(budget.epsilon, math.sqrt(rule.limit.main)) <= main
+    assert gaussian_delta(budget.epsilon, math.sqrt(rule.limit.main * (1 + 1e-6))) > main
+    rule = filter_of("renyi", budget, 0.25)
+    assert rdp_delta([rule.order], [rule.limit.main], budget.epsilon) <= main
+    assert rdp_delta([rule.order], [rule.limit.main * (1 + 1e-6)], budget.epsilon) > main
+    # No worse than the zCDP filter for mechanisms that are known by rho only.
+    assert rule.limit.main / rule.order == pytest.approx(zcdp_rho(budget.epsilon, main), rel=1e-5)
+
+
+# --- the filters, against adversaries that choose as they go --------------------------------------
+
+
+def hockey_stick_of_adaptive_gaussians(policy, steps, epsilon, points=400):
+    """delta(epsilon) of Gaussian releases whose mu depends on the sign of the last release.
+
+    The state is (share spent, last sign); the loss is convolved on a grid, with P = N(mu, 1).
+    """
+    width = 0.02
+    grid = np.arange(-points, points + 1) * width
+    states = {(0.0, +1): np.where(np.arange(grid.size) == points, 1.0, 0.0)}
+    for step in range(steps):
+        following = {}
+        for (spent, sign), law in states.items():
+            mu = policy(step, spent, sign)
+            for after, low, high in ((-1, -np.inf, 0.5 * mu), (+1, 0.5 * mu, np.inf)):
+                kernel = kernel_of_loss(mu, low, high, width, points)
+                key = (spent + mu * mu, after)
+                moved = np.convolve(law, kernel)[points:-points]
+                following[key] = following.get(key, 0.0) + moved
+        states = following
+    total = sum(states.values())
+    assert total.sum() == pytest.approx(1.0, abs=1e-6)
+    over = grid > epsilon
+    return float(total[over] @ -np.expm1(epsilon - grid[over]))
+
+
+def kernel_of_loss(mu, low, high, width, points):
+    """Masses of the loss mu x - mu^2/2, x ~ N(mu, 1) in [low, high], at the nearest grid points."""
+    from scipy.special import ndtr
+
+    if mu == 0.0:  # nothing is released: the sign is a public coin
+        return 0.5 * (np.arange(2 * points + 1) == points)
+    edges = (np.arange(-points, points + 2) - 0.5) * width
+    x = np.clip(edges / mu + 0.5 * mu, low, high)
+    return np.diff(ndtr(x - mu))
+
+
+def test_a_gaussian_filter_holds_against_a_policy_that_reacts():
+    """Spend much after good luck, little after bad luck, and stop: within the budget's curve."""
+    budget = Budget(1.0, 1e-3)
+    limit = filter_of("gaussian", budget, 0.0).limit.main
+
+    def policy(step, spent, sign):
+        left = limit - spent
+        wanted = math.sqrt(0.7 * left) if sign > 0 else math.sqrt(0.1 * left)
+        return wanted if step < 3 else math.sqrt(max(left, 0.0)) * (sign > 0)
+
+    delta = hockey_stick_of_adaptive_gaussians(policy, 4, budget.epsilon)
+    assert 0.2 * budget.delta < delta <= budget.delta * (1 + 0.02)  # 2 %: the grid
+    # The same policy with the error of forgetting one charge is beyond the budget.
+    forgetful = hockey_stick_of_adaptive_gaussians(
+        lambda step, spent, sign: policy(step, 0.0 if step == 1 else spent / 2, sign), 4, 1.0
+    )
+    assert forgetful > 1.5 * budget.delta
+
+
+def test_every_tree_of_randomised_responses_within_the_basic_limits_holds():
+    """All policies with two responses of three levels: exact worst case by enumeration."""
+    budget, levels = Budget(1.0, 0.0), (0.2, 0.5, 0.8)
+    worst = 0.0
+    for first, after_yes, after_no in itertools.product(levels, levels, levels):
+        ledgers = []
+        for second in (after_yes, after_no):
+            ledger = Ledger(budget)
+            ledger.charge(pure(first), "first")
+            admitted = ledger.affordable(pure(second))
+            assert admitted == (first + second <= 1.0)
+            ledgers.append(second if admitted else 0.0)
+        worst = max(worst, first + max(ledgers))
+    assert worst == 1.0
+
+
+@pytest.mark.parametrize("currency", ["gaussian", "renyi"])
+def test_fixed_plans_inside_a_filter_keep_the_budget_exactly(currency):
+    """A full ledger of mixed charges, composed numerically by an independent accountant."""
+    ledger = Ledger(Budget(2.0, 1e-5), currency=currency)
+    events = []
+    for multiplier in itertools.cycle((6.0, 9.0, 14.0)):
+        event = dpa.GaussianDpEvent(multiplier)
+        if not ledger.affordable(event):
+            break
+        ledger.charge(event, "noise")
+        events.append(event)
+        laplace = dpa.LaplaceDpEvent(20.0)
+        if ledger.affordable(laplace):
+            ledger.charge(laplace, "laplace")
+            events.append(laplace)
+    accountant = dpa.pld.PLDAccountant(dpa.NeighboringRelation.REPLACE_SPECIAL)
+    for event in events:
+        accountant.compose(event)
+    truth = accountant.get_epsilon(1e-5)
+    assert len(events) > 6
+    assert 1.6 < truth <= 2.0
+    assert fixed_plan_epsilon([e.cost for e in ledger.entries], 1e-5) >= truth - 1e-3

@@ -1,0 +1,268 @@
+"""Ledgers as values: stored form, threads, refusals that change nothing, text."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import math
+import pickle
+import threading
+
+import pytest
+
+from dpoco.accounting import Budget, Guarantee, noisy_max
+from dpoco.accounting._experts.statement import statement_of
+from dpoco.accounting.ledger import Ledger
+from dpoco.errors import BudgetExceeded, CalibrationError, StateError
+
+BUDGET = Budget(1.0, 1e-6)
+
+
+def gaussian(mu, **options):
+    base = {"mechanism": "a test", "horizon": 3, "delta": 1e-6, "calibration": "tight",
+            "reference": "none", "seeded": False}  # fmt: skip
+    return statement_of(**base | options, mu=mu)
+
+
+def filled(**options):
+    ledger = Ledger(BUDGET, **options)
+    ledger.charge(gaussian(0.05, truncation_mass=1e-13), "first")
+    selection = noisy_max.guarantee(noisy_max.calibrate(4, budget=Budget(0.05, 0.0)))
+    ledger.charge(selection, "selection", same_unit=True)
+    import dp_accounting as dpa
+
+    ledger.charge(dpa.SelfComposedDpEvent(dpa.GaussianDpEvent(50.0), 3), "an event")
+    return ledger
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"currency": "renyi"},
+        {"adaptive": False},
+        {"currency": "basic"},
+        {"side_share": 0.3},
+        {"adaptive": False, "currency": "gaussian"},
+    ],
+)
+def test_round_trip(options):
+    if options.get("currency") == "basic":
+        ledger = Ledger(BUDGET, **options)
+        ledger.charge(gaussian(0.05), "first")
+    else:
+        ledger = filled(**options)
+    again = Ledger.from_json(ledger.to_json())
+    assert again.to_json() == ledger.to_json()
+    assert (again.spent, again.remaining, again.currency) == (
+        ledger.spent, ledger.remaining, ledger.currency,
+    )  # fmt: skip
+    assert again.guarantee == ledger.guarantee
+    assert again.report() == ledger.report()
+    assert [e.price for e in again.entries] == [e.price for e in ledger.entries]
+    assert Ledger.from_json(Ledger(BUDGET).to_json()).entries == ()
+
+
+def test_records_that_are_none():
+    record = filled().to_dict()
+    overspent = {**record, "entries": record["entries"] * 40, "ways": record["ways"] * 40}
+    entry = record["entries"][0]
+    for wrong in (
+        {**record, "kind": "x"}, {**record, "version": 2}, {**record, "more": 1},
+        {**record, "budget": {"epsilon": 1.0}}, {**record, "relation": "x"}, overspent,
+        {**record, "entries": 3}, {**record, "ways": record["ways"][1:]}, {**record, "ways": 3},
+        {**record, "ways": ["gold"] * 3}, {**record, "ways": [{}] * 3},
+        {**record, "entries": [3]}, {**record, "unit": 3},
+        {**record, "entries": [{**entry, "label": 3}]}, {**record, "currency": "gold"},
+        {**record, "entries": [{**entry, "relation": "local"}]}, {**record, "side_share": -1.0},
+        {**record, "entries": [{**entry, "guarantee": None}]}, {**record, "adaptive": 1},
+        {**record, "entries": [{**entry, "guarantee": None, "cost": {"parts": [{"count": 0}]}}]},
+        {**record, "entries": [{**entry, "same_unit": 0}]},
+        {**record, "entries": [
+            {**entry, "guarantee": None, "cost": {"parts": [{"count": 1, "mu": -1.0}]}}
+        ]},
+        {**record, "entries": [
+            {**entry, "guarantee": None, "cost": {"parts": [{"count": 1, "gold": 1.0}]}}
+        ]},
+    ):  # fmt: skip
+        with pytest.raises(StateError):
+            Ledger.from_dict(wrong)
+    for text in ("", "[]", "{", json.dumps(overspent)):
+        with pytest.raises(StateError):
+            Ledger.from_json(text)
+
+
+def test_a_stored_ledger_keeps_its_currency_and_its_prices():
+    """A share of the side may not pay for a point that all of the side would pay for."""
+    import dataclasses as dc
+
+    charge = dc.replace(gaussian(0.2), epsilon=0.05, delta=3e-7, mu=None, rho=0.02, profile=None)
+    ledger = Ledger(BUDGET, currency="renyi", side_share=0.5)
+    ledger.open(lambda budget: dc.make_dataclass("L", ["guarantee"])(charge), "small", share=0.9)
+    assert ledger.entries[0].way == "point"
+    other = Ledger(BUDGET, currency="gaussian", side_share=0.5)
+    both = dc.replace(charge, mu=0.1)
+    other.open(lambda budget: dc.make_dataclass("L", ["guarantee"])(both), "small", share=0.5)
+    assert other.entries[0].way == "parts"
+    assert other.affordable(dc.replace(both, mu=None, rho=None))
+    for book in (ledger, other):
+        again = Ledger.from_json(book.to_json())
+        assert [(e.way, e.price) for e in again.entries] == [(e.way, e.price) for e in book.entries]
+    first = Ledger(BUDGET)
+    first.charge(gaussian(0.05), "decides")
+    assert first.to_dict()["currency"] == "gaussian"
+
+
+def test_an_overspent_record_is_refused_and_not_trimmed():
+    record = filled().to_dict()
+    record["budget"]["epsilon"] = 0.05
+    with pytest.raises(StateError):
+        Ledger.from_dict(record)
+
+
+def test_copies_are_refused():
+    for way in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="not copied"):
+            way(Ledger(BUDGET))
+
+
+def test_refusals_change_nothing():
+    ledger = filled()
+    before = ledger.to_json()
+    loud = {"match": "'loud' costs mu"}
+    with pytest.raises(BudgetExceeded, **loud):
+        ledger.charge(gaussian(0.5), "loud")
+    with pytest.raises(BudgetExceeded, match="no privacy"):
+        ledger.charge(Guarantee.none(3), "nothing")
+    with pytest.raises(ValueError, match="same_unit"):
+        ledger.charge(dataclasses.replace(gaussian(0.001), unit="one user"), "other unit")
+    with pytest.raises(ValueError, match="label"):
+        ledger.charge(gaussian(0.001), " ")
+    with pytest.raises(TypeError, match="Guarantee or a dp_accounting event"):
+        ledger.charge(0.1, "a number")
+    with pytest.raises(ValueError, match="relation"):
+        ledger.charge(gaussian(0.001), "x", relation="swap")
+    for share in (0.0, 1.5, math.nan):
+        with pytest.raises(ValueError, match="share"):
+            ledger.open(lambda budget: None, "x", share=share)
+    assert not ledger.affordable(gaussian(0.5))
+    assert ledger.affordable(gaussian(0.01))
+    with pytest.raises(ValueError, match="unit"):
+        ledger.affordable(dataclasses.replace(gaussian(0.001), unit="one user"))
+    assert ledger.to_json() == before
+
+
+def test_bad_ledgers():
+    for wrong, kind in (
+        ({"relation": "swap"}, ValueError), ({"currency": "gold"}, ValueError),
+        ({"side_share": 1.0}, ValueError), ({"adaptive": 1}, TypeError), ({"unit": 3}, TypeError),
+    ):  # fmt: skip
+        with pytest.raises(kind):
+            Ledger(BUDGET, **wrong)
+    with pytest.raises(TypeError, match="Budget"):
+        Ledger(1.0)
+    with pytest.raises(CalibrationError, match="delta"):
+        Ledger(Budget(1.0, 0.0), currency="gaussian")
+    assert Ledger(Budget(1.0, 0.0)).currency == "basic"
+
+
+def test_a_learner_is_never_seen_before_it_is_charged():
+    """`make` fails or its learner does not fit: nothing is charged, and nothing handed out."""
+    ledger = Ledger(BUDGET)
+    made = []
+
+    class Loud:
+        def __init__(self, budget):
+            made.append(budget)
+            self.guarantee = gaussian(5.0)
+
+    with pytest.raises(BudgetExceeded, match="nothing that fits"):
+        ledger.open(Loud, "loud")
+    assert len(made) == 13  # from 1 down to 1 / 4096
+    assert made[-1].epsilon == 2.0**-12
+
+    def fail(budget):
+        raise CalibrationError("never")
+
+    with pytest.raises(BudgetExceeded):
+        ledger.open(fail, "never")
+    with pytest.raises(ZeroDivisionError):
+        ledger.open(lambda budget: 1 // 0, "broken")
+    assert ledger.entries == ()
+    assert ledger.spent == 0.0
+    assert ledger.remaining == BUDGET
+
+
+def test_threads_share_one_budget():
+    """200 threads ask for a fortieth each: forty get it, whoever comes first."""
+    ledger = Ledger(Budget(1.0, 0.0))
+    pure = statement_of(
+        mechanism="m", horizon=1, delta=0.0, calibration="tight", reference="r", seeded=False,
+        pure=0.025,
+    )  # fmt: skip
+    barrier, refused = threading.Barrier(50), []
+
+    def work():
+        barrier.wait()
+        for _ in range(4):
+            try:
+                ledger.charge(pure, "share")
+            except BudgetExceeded:
+                refused.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ledger.entries) == 40
+    assert len(refused) == 160
+    assert math.fsum(e.price.main for e in ledger.entries) <= 1.0
+
+
+def test_the_guarantee_of_a_ledger():
+    ledger = filled()
+    g = ledger.guarantee
+    assert (g.epsilon, g.delta, g.relation, g.unit) == (1.0, 1e-6, "replace", "one round")
+    assert g.certified
+    assert g.delta_at(1.0) == 1e-6
+    assert Guarantee.from_json(g.to_json()) == g
+    assert "all charges speak about one round: promised by the caller" in g.conditions
+    assert any(text.startswith("first: ") for text in g.conditions)
+    assert "first, selection, an event" in g.mechanism
+    ledger.charge(gaussian(0.01, seeded=True), "a test")
+    assert not ledger.guarantee.certified
+    assert "NOT CERTIFIED" in ledger.report()
+    plan = filled(adaptive=False)
+    assert plan.guarantee.epsilon < 0.6
+    assert all(entry.price == (0.0, 0.0) for entry in plan.entries)
+    assert plan.guarantee.conditions[0] == "all charges were fixed before the first release"
+    joint = Ledger(BUDGET, relation="joint")
+    joint.charge(dataclasses.replace(gaussian(0.01), relation="joint"), "bandit")
+    assert any("nobody who reacts" in text for text in joint.guarantee.conditions)
+
+
+def test_the_report_shows_every_number():
+    ledger = filled()
+    text = ledger.report()
+    assert text == str(ledger)
+    assert f"Spent:      {ledger.spent:.2%}" in text
+    assert f"Left:       epsilon = {ledger.remaining.epsilon:.6g}" in text
+    assert "for one more charge with Gaussian noise" in text
+    for number, entry in enumerate(ledger.entries, 1):
+        assert f"{number}. {entry.label}: " in text
+        assert f"mu^2 {entry.price.main:.4g}" in text
+    assert "had these charges been fixed in advance" in text
+    assert "docs/privacy/ledger.md" in text
+    assert "3 charges" in repr(ledger)
+    empty = Ledger(BUDGET)
+    assert "Charges:    none" in empty.report()
+    assert "decided by the first charge" in empty.report()
+    full = Ledger(Budget(1.0, 0.0))
+    full.charge(
+        statement_of(mechanism="m", horizon=1, delta=0.0, calibration="tight", reference="r",
+                     seeded=False, pure=1.0), "all",
+    )  # fmt: skip
+    assert "Left:       nothing" in full.report()
+    assert full.remaining is None

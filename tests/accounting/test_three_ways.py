@@ -1,0 +1,310 @@
+"""Every event, every count, both relations: own accounting, a library and brute force.
+
+Ours must be at least the truth (the lower end of the brute-force bracket) and at most the truth and
+a stated slack. A dropped count, a sensitivity doubled or not, and one direction taken for both must
+be seen. Nothing here is random: there are no false alarms.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpoco.accounting import bounded_range, coupling, local_reports, pure, release
+from dpoco.accounting import sampled_gaussian as sampled
+from dpoco.accounting._experts.statement import statement_of
+from dpoco.accounting.gaussian import compose_gdp, gaussian_delta
+from dpoco.accounting.rdp import DEFAULT_ORDERS, compose_rdp, gaussian_rdp, rdp_delta
+from dpoco.accounting.zcdp import compose_zcdp, zcdp_delta
+
+_spec = importlib.util.spec_from_file_location(
+    "brute_force", Path(__file__).with_name("brute_force.py")
+)
+brute = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(brute)
+
+COUNTS = (1, 2, 3, 17, 100)
+RELATIONS = ("replace", "zero_out")
+LEVELS = (1e-2, 1e-5)  # of the truth, where curves are compared
+ORDERS = np.array(DEFAULT_ORDERS)
+
+
+def distance(relation, **problem):
+    """How far apart neighbours are, by the library's own sensitivity."""
+    problem = {"noise": "gaussian", "order": 2.0, "q": 2.0, "dimension": 3, "bound": 0.5} | problem
+    return release.sensitivity_of(relation=relation, **problem).value
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of mechanism: a curve of ours, one of the library, and brackets of the truth."""
+
+    name: str
+    slack: float  # ours is at most this factor of delta above the truth
+    tight: bool = True  # whether an overcharge must be seen
+
+    def ours(self, count, relation, epsilon):
+        return getattr(self, f"_{self.name}")(count, relation, epsilon)
+
+    def truth(self, count, relation):
+        return TRUTHS[self.name](count, relation)
+
+    def _gaussian(self, count, relation, epsilon):
+        return gaussian_delta(epsilon, compose_gdp([distance(relation) / SIGMA(count)] * count))
+
+    def _gaussian_guarantee(self, count, relation, epsilon):
+        mu = compose_gdp([distance(relation) / SIGMA(count)] * count)
+        return guarantee(mu=mu).delta_at(epsilon)
+
+    def _zcdp(self, count, relation, epsilon):
+        rho = 0.5 * (distance(relation) / SIGMA(count)) ** 2
+        return zcdp_delta(epsilon, compose_zcdp([rho] * count))
+
+    def _renyi(self, count, relation, epsilon):
+        one = gaussian_rdp(ORDERS, distance(relation) / SIGMA(count))
+        return rdp_delta(ORDERS, compose_rdp([one] * count), epsilon)
+
+    def _laplace(self, count, relation, epsilon):
+        return pure.pure_delta(epsilon, count * distance(relation) / SIGMA(count))
+
+    def _laplace_zcdp(self, count, relation, epsilon):
+        rho = 0.5 * (distance(relation) / SIGMA(count)) ** 2
+        return zcdp_delta(epsilon, compose_zcdp([rho] * count))
+
+    def _pure(self, count, relation, epsilon):
+        return guarantee(pure=count * distance(relation) / SIGMA(count)).delta_at(epsilon)
+
+    def _responses(self, count, relation, epsilon):
+        each = distance(relation) / SIGMA(count)
+        return local_reports.reports_delta(epsilon, each=each, reports=count)
+
+    def _responses_profile(self, count, relation, epsilon):
+        each = distance(relation) / SIGMA(count)
+        record = local_reports.reports_profile(each, 1e-7, count)
+        return guarantee(profile=record).delta_at(epsilon)
+
+    def _bounded_range(self, count, relation, epsilon):
+        record = bounded_range.bounded_range_profile(distance(relation) / SIGMA(count), count)
+        return guarantee(profile=record).delta_at(epsilon)
+
+    def _sampled(self, count, relation, epsilon):
+        multiplier = 0.7 * 2.0 / (2.0 * distance(relation))
+        record = sampled.sampled_gaussian_profile(20, multiplier, count)
+        return guarantee(profile=record).delta_at(epsilon)
+
+    def _bits(self, count, relation, epsilon):
+        shift = 0.1 * distance(relation)
+        return coupling.coupled_delta(
+            epsilon, mu=distance(relation), forced_switch=0.2, factor_floor=0.7, later_bits=count,
+            shift=shift,
+        )  # fmt: skip
+
+
+def SIGMA(count):  # noise such that all counts have curves of interest
+    return 1.3 * math.sqrt(count)
+
+
+def guarantee(**kind):
+    return statement_of(
+        mechanism="a test", horizon=1, delta=1e-6, calibration="tight", reference="none",
+        seeded=False, **kind,
+    )  # fmt: skip
+
+
+# ---- the truth: sensitivities of vectors of norm 1/2 by hand, laws by brute force ----------------
+
+APART = {"replace": 1.0, "zero_out": 0.5}
+
+
+class Exact:
+    """A curve known in closed form or by enumeration."""
+
+    def __init__(self, curve):
+        self.low = self.high = lru_cache(maxsize=None)(curve)
+
+    epsilon_of = brute.Bracket.epsilon_of
+
+
+class Largest:
+    """The largest of several brackets: worst case over directions or instances."""
+
+    def __init__(self, *brackets):
+        self.brackets = brackets
+
+    def low(self, epsilon):
+        return max(b.low(epsilon) for b in self.brackets)
+
+    def high(self, epsilon):
+        return max(b.high(epsilon) for b in self.brackets)
+
+    epsilon_of = brute.Bracket.epsilon_of
+
+
+def true_gaussian(count, relation):
+    return brute.gaussian(APART[relation] / SIGMA(count), count)
+
+
+def true_laplace(count, relation):
+    return brute.laplace(APART[relation] / SIGMA(count), count)
+
+
+@lru_cache(maxsize=64)
+def true_responses(count, relation, delta=0.0):
+    each = APART[relation] / SIGMA(count)
+    return Exact(lambda e: brute.randomised_responses(each, delta, count, e))
+
+
+@lru_cache(maxsize=64)
+def true_selections(count, relation):
+    """Softmax: two outcomes, losses t and t - r; the worst t of a grid."""
+    r = APART[relation] / SIGMA(count)
+    curves = [brute.two_outcomes(share * r, r, count) for share in np.linspace(0.02, 0.98, 49)]
+    return Exact(lambda epsilon: max(curve(epsilon) for curve in curves))
+
+
+@lru_cache(maxsize=32)
+def true_sampled(count, relation):
+    mu = APART[relation] / 0.7
+    return Largest(*(brute.sampled(1 / 20, mu, count, way) for way in (True, False)))
+
+
+@lru_cache(maxsize=32)
+def true_bits(count, relation):
+    """Coin of the changed block, `count` later three-outcome bits and one draw, one sum a time."""
+    apart = APART[relation]
+    p, w, shift = 0.2, 0.7, 0.1 * apart
+    moved = (1 - p) * (1 - math.exp(-shift))
+    if 2 * p + moved > 1:
+        rare, step = (1 - p) * math.exp(-shift), shift
+    else:
+        rare, step = p, math.log1p(moved / p)
+    later = {0: 1.0}
+    for _ in range(count):
+        following = {}
+        for at, mass in later.items():
+            for move, weight in ((1, rare * math.exp(step)), (-1, rare)):
+                following[at + move] = following.get(at + move, 0.0) + mass * weight
+            rest = 1 - rare * (1 + math.exp(step))
+            following[at] = following.get(at, 0.0) + mass * rest
+        later = following
+    stay = (1 - p) * w
+    ways = (
+        ((p, 1 - p), (p / (1 - stay), (1 - p) / stay)),
+        ((1 - stay, stay), ((1 - stay) / p, stay / (1 - p))),
+    )
+
+    def curve(epsilon):
+        best = 0.0
+        for weights, ratios in ways:
+            total = 0.0
+            for weight, ratio in zip(weights, ratios, strict=True):
+                for at, mass in later.items():
+                    e = epsilon - math.log(ratio) - at * step
+                    total += weight * mass * normal_curve(e, apart)
+            best = max(best, total)
+        return best
+
+    return Exact(curve)
+
+
+def normal_curve(epsilon, mu):
+    """delta(epsilon) of N(mu, 1) against N(0, 1), for any real epsilon."""
+    from scipy.special import log_ndtr, ndtr
+
+    a, b = 0.5 * mu - epsilon / mu, -0.5 * mu - epsilon / mu
+    return float(ndtr(a) - math.exp(epsilon + log_ndtr(b)))
+
+
+@lru_cache(maxsize=256)
+def level_of(truth, level):
+    return truth.epsilon_of(level)
+
+
+TRUTHS: dict[str, Any] = {
+    "gaussian": true_gaussian,
+    "gaussian_guarantee": true_gaussian,
+    "zcdp": true_gaussian,
+    "renyi": true_gaussian,
+    "laplace": true_laplace,
+    "laplace_zcdp": true_laplace,
+    "pure": true_responses,
+    "responses": true_responses,
+    "responses_profile": lambda n, relation: true_responses(n, relation, 1e-7),
+    "bounded_range": true_selections,
+    "sampled": true_sampled,
+    "bits": true_bits,
+}
+# Slack: ours at (1 + slack) epsilon is at most the truth at epsilon. Renyi divergences and sums of
+# pure epsilons are bounds, not accounts; the sampled release counts both directions at once; the
+# rest is the brute force's own.
+CASES = [
+    Case("gaussian", 0.01),
+    Case("gaussian_guarantee", 0.01),
+    Case("zcdp", 0.3, tight=False),
+    Case("renyi", 0.3, tight=False),
+    Case("laplace", 5.2, tight=False),
+    Case("laplace_zcdp", 4.5, tight=False),
+    Case("pure", 5.2, tight=False),
+    Case("responses", 1e-9),
+    Case("responses_profile", 1e-9),
+    Case("bounded_range", 0.4, tight=False),
+    Case("sampled", 0.3),
+    Case("bits", 1e-7),
+]
+by_name = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("count", COUNTS)
+@by_name
+def test_ours_is_at_least_the_truth_and_not_much_more(case, count, relation):
+    truth = case.truth(count, relation)
+    for level in LEVELS:
+        epsilon = level_of(truth, level)
+        low, high = truth.low(epsilon), truth.high(epsilon)
+        ours = case.ours(count, relation, epsilon)
+        assert truth.high(1.02 * epsilon) <= low  # the bracket itself says something
+        assert low * (1 - 1e-9) <= ours
+        assert case.ours(count, relation, (1 + case.slack) * epsilon) <= high
+        if case.tight and relation == "replace":  # planted: the sensitivity is not doubled
+            assert case.ours(count, "zero_out", epsilon) < low
+        elif case.tight:  # planted: it is doubled though it need not be
+            assert case.ours(count, "replace", (1 + case.slack) * epsilon) > high
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("count", COUNTS[1:])
+@by_name
+def test_a_dropped_count_is_seen(case, count, relation, monkeypatch):
+    """The same noise, accounted as if there were one release fewer, or one in all."""
+    truth, scale = case.truth(count, relation), SIGMA(count)
+    monkeypatch.setitem(globals(), "SIGMA", lambda _: scale)
+    epsilon = level_of(truth, 1e-5)
+    if case.tight or count >= 17:
+        assert case.ours(1, relation, epsilon) < truth.low(epsilon)
+    if case.tight and count <= 3:
+        assert case.ours(count - 1, relation, epsilon) < truth.low(epsilon)
+
+
+def test_one_direction_is_not_enough():
+    """Of a sampled release, removing is worse far out and adding close in: ours covers both."""
+    mu, count = APART["replace"] / 0.7, 3
+    ways = [brute.sampled(1 / 20, mu, count, way) for way in (True, False)]
+    case = next(case for case in CASES if case.name == "sampled")
+    far = ways[0].epsilon_of(1e-5)
+    assert ways[1].high(far) < 0.5 * ways[0].low(far)  # planted: the wrong direction only
+    assert case.ours(count, "replace", far) >= ways[0].low(far)
+
+
+def test_one_orientation_of_a_bit_is_not_enough():
+    p, w = 0.2, 0.7
+    both = [coupling.bit_epsilon(p, w), -math.log(w), math.log((1 - (1 - p) * w) / p)]
+    assert both[0] == pytest.approx(max(both[1:]), rel=1e-12)
+    assert min(both[1:]) < 0.5 * both[0]

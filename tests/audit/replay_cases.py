@@ -1,0 +1,210 @@
+"""Every learner and mechanism with a stream and nasty neighbours, for the audits' tests."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+import dpoco
+from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
+from dpoco.bandits import LinUCB
+from dpoco.domains import Box, LpBall, VertexSet
+from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, PrefixHedge, ShiftDetector
+from dpoco.frank_wolfe import (
+    LocalizedMirrorDescent,
+    NoisyFrankWolfe,
+    NoisySGD,
+    PhasedSGD,
+    PolyhedralFrankWolfe,
+    TreeFrankWolfe,
+)
+from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
+from dpoco.oco import (
+    LipschitzLearner,
+    NoisyFTRL,
+)
+
+T, D, N = 24, 3, 5
+GAUSS = dpoco.Budget(1.0, 1e-4)
+PURE = dpoco.Budget(2.0, 0.0)
+RNG = np.random.default_rng(4)
+X, Y = RNG.normal(size=(T, D)), RNG.normal(size=T)
+LOSSES = RNG.uniform(size=(T, N))
+INF, NAN = np.inf, np.nan
+
+RECORDS = [
+    (0, [1e300, -1e300, 0.0], 1e300),
+    (1, [0.0, 0.0, 0.0], 0.0),
+    (7, [NAN, 0.0, 0.0], 0.0),
+    (12, [1.0, 1.0, 1.0], INF),
+    (15, [1e-310, 0.0, 0.0], 1.0),
+    (T - 1, [-50.0, 0.0, 0.0], -50.0),
+    (8, [0.0, -1.0, 0.0], 1.0),
+]
+ROWS = [(r[0], r[1]) for r in RECORDS]
+EXPERTS = [
+    (0, np.full(N, 1e300)),
+    (1, np.arange(N) % 2.0),
+    (2, np.full(N, NAN)),
+    (8, np.where(np.arange(N) % 2 > 0, INF, -5.0)),
+    (13, 1.0 - np.arange(N) % 2),
+    (T - 1, -LOSSES[T - 1]),
+]
+QUADRATICS = np.array([np.outer(x, x) / 9.0 for x in X])
+BANDIT = (X * 0.7, RNG.normal(size=(T, 2)))
+USERS = [(t, x, [y, -y]) for t, x, y in RECORDS]
+
+
+_spec = importlib.util.spec_from_file_location(
+    "audit_oco_problems", Path(__file__).parents[1] / "oco" / "conftest.py"
+)
+_problems = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_problems)
+
+
+def coupled(name, **own):
+    """A coupled learner with many coins and draws in few rounds."""
+
+    @functools.cache
+    def parameters():
+        return _problems.parameters(name, **own)
+
+    kind, _, domain, loss = _problems.parse(name)
+    return lambda source: kind(
+        domain, loss, horizon=T, budget=None, parameters=parameters(), source=source
+    )
+
+
+def of(cls, *arguments, **options):
+    options = {"horizon": T, "budget": GAUSS, **options}
+    return lambda source: cls(*arguments, source=source, **options)
+
+
+PROBLEM = LpBall(D, 2.0), SquaredLoss(1.0, 1.0)
+
+
+def batch(cls, **options):
+    @functools.cache
+    def patient():  # calibration and accounting take long, for some
+        scale = options.pop("noise_scale", None)
+        own = {"records": T, **options}
+        learner = cls(*PROBLEM, budget=GAUSS if scale is None else None, **own)
+        if scale is not None:  # its calibration takes seconds
+            p = replace(learner.parameters, noise_scale=scale)
+            learner = cls(*PROBLEM, budget=None, parameters=p)
+
+        class Prepared(cls):
+            _accountant = SimpleNamespace(
+                calibrate=lambda *a, **k: learner.parameters,
+                guarantee=lambda *a, **k: learner.guarantee,
+            )
+
+        return Prepared
+
+    return lambda source: patient()(*PROBLEM, budget=GAUSS, records=T, source=source, **options)
+
+
+BALL, CROSS = LpBall(D, 2.0), LpBall(D, 1.0)
+SQUARED, LINEAR, LOGISTIC = SquaredLoss(1.0, 1.0), LinearLoss(1.0), LogisticLoss(1.0)
+BOX = Box([-1.0, 0.0, -0.5], [1.0, 2.0, 0.5])
+RICH = dpoco.Budget(8.0, 1e-3)
+
+# Name: (maker, stream, replacements).
+CASES = {
+    "TreeFrankWolfe": (of(TreeFrankWolfe, BALL, SQUARED), (X, Y), RECORDS),
+    "TreeFrankWolfe, batches": (of(TreeFrankWolfe, CROSS, SQUARED, batch=5), (X, Y), RECORDS),
+    "TreeFrankWolfe, linear": (of(TreeFrankWolfe, BALL, LINEAR, batch=2), X, ROWS),
+    "TreeFrankWolfe, emptied": (
+        of(TreeFrankWolfe, BOX, LOGISTIC, relation="zero_out", sum_method="tree"), (X, Y),
+        [(0, [0.0] * 3, 1.0), (9, [NAN] * 3, 0.0)],
+    ),
+    "PolyhedralFrankWolfe": (of(PolyhedralFrankWolfe, CROSS, SQUARED, batch=1), (X, Y), RECORDS),
+    "PolyhedralFrankWolfe, batches": (
+        of(PolyhedralFrankWolfe, BOX, SQUARED, batch=4, selector="laplace"), (X, Y), RECORDS
+    ),
+    "PolyhedralFrankWolfe, points": (
+        of(PolyhedralFrankWolfe, VertexSet([[0.0, 1, 0], [1, 0, 0], [0, 0, -1]]), LINEAR, batch=3),
+        X, ROWS,
+    ),
+    "NoisyFTRL": (of(NoisyFTRL, BALL, LINEAR), X, ROWS),
+    "NoisyFTRL, batches": (of(NoisyFTRL, BALL, SQUARED, batch=4), (X, Y), RECORDS),
+    "NoisyFTRL, quadratic": (
+        of(NoisyFTRL, BALL, SQUARED, statistics="quadratic", sum_method="honaker"), (X, Y), RECORDS
+    ),
+    "NoisyFrankWolfe": (batch(NoisyFrankWolfe), (X, Y), RECORDS),
+    "NoisySGD": (batch(NoisySGD, steps=50, noise_scale=20.0), (X, Y), RECORDS),
+    "PhasedSGD": (batch(PhasedSGD), (X, Y), RECORDS),
+    "LocalizedMirrorDescent": (batch(LocalizedMirrorDescent, steps=10), (X, Y), RECORDS),
+    "CoupledRegularizedLeader": (coupled("leader density_ratio ball linear"), X, ROWS),
+    "CoupledRegularizedLeader, logistic": (
+        coupled("leader density_ratio box logistic"), (X, Y), RECORDS
+    ),
+    "CoupledRegularizedLeader, scheduled": (coupled("leader scheduled simplex linear"), X, ROWS),
+    "ContinuousMultiplicativeWeights": (
+        coupled("weights density_ratio ball linear"), X, ROWS
+    ),
+    "ContinuousMultiplicativeWeights, dartboard": (
+        coupled("weights dartboard box logistic"), (X, Y), RECORDS
+    ),
+    "ContinuousMultiplicativeWeights, anchored": (
+        coupled("weights anchored box linear"), X, ROWS
+    ),
+    "ContinuousMultiplicativeWeights, quadratic": (
+        coupled("weights dartboard ball quadratic"), (QUADRATICS, X),
+        [(3, np.eye(3), [1.0, 0.0, 0.0]), (T - 1, -np.eye(3), [NAN] * 3)],
+    ),
+    "LipschitzLearner": (
+        of(LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=N), LOSSES, EXPERTS
+    ),
+    "PrefixHedge": (of(PrefixHedge, N), LOSSES, EXPERTS),
+    "PrefixHedge, toeplitz": (
+        of(PrefixHedge, N, sum_method="toeplitz", loss_range=(-1.0, 3.0)), LOSSES, EXPERTS
+    ),
+    "EpochSelector": (of(EpochSelector, N, budget=PURE), LOSSES, EXPERTS),
+    "EpochSelector, gumbel": (of(EpochSelector, N, selection="gumbel"), LOSSES, EXPERTS),
+    "ShiftDetector": (of(ShiftDetector, N, budget=PURE), LOSSES, EXPERTS),
+    "ObliviousTracker": (
+        of(ObliviousTracker, N, switches=2, budget=RICH, batch=2), LOSSES, EXPERTS
+    ),
+    "ObliviousTracker, coins": (
+        of(
+            ObliviousTracker, N, budget=None,
+            parameters=ObliviousTrackerParameters(
+                experts=N, horizon=T, switches=2, prior="share", learning_rate=0.5,
+                forced_switch=0.1, batch=2, share_rate=0.1, max_resamples=8, calibration="tight",
+                private=True, regret_bound=0.0, regret_terms={},
+            ),
+        ),
+        LOSSES, EXPERTS,
+    ),
+    "BatchShare": (of(BatchShare, N, budget=PURE, batch=3, switches=1), LOSSES, EXPERTS),
+    "BatchShare, gaussian": (of(BatchShare, N, noise="gaussian", batch=2), LOSSES, EXPERTS),
+    "BatchShare, laplace": (of(BatchShare, N, noise="laplace", batch=4), LOSSES, EXPERTS),
+    "BatchShare, response": (of(BatchShare, N, noise="coordinate_rr"), LOSSES, EXPERTS),
+    "LinUCB": (of(LinUCB, 2, D, batch=1), BANDIT, USERS),
+    "LinUCB, batches": (of(LinUCB, 2, D, batch=5), BANDIT, USERS),
+    "ContinualSum": (of(ContinualSum, D), X, ROWS),
+    "ContinualSum, l1 and generalized": (
+        of(ContinualSum, D, norm=4.0, noise="generalized_gaussian", method="tree"), X, ROWS
+    ),
+    "NoisyMax": (
+        of(NoisyMax, N, budget=PURE), LOSSES,
+        [(0, LOSSES[0] + [1, -1, 0, 1, -1]), (9, LOSSES[9] + 1)],
+    ),
+    "NoisyMax, counts": (
+        of(NoisyMax, N, noise="gumbel", one_directional=True, largest=False), LOSSES,
+        [(4, LOSSES[4] - 1.0), (T - 1, np.where(np.arange(N) == 2, 0.0, LOSSES[T - 1]))],
+    ),
+    "AboveThreshold": (
+        of(AboveThreshold, budget=PURE), -40.0 - Y, [(3, -41.0 - Y[3]), (T - 1, -39.5 - Y[T - 1])]
+    ),
+    "AboveThreshold, alarms": (
+        of(AboveThreshold, budget=dpoco.Budget(50.0, 0.0), alarms=3), 4 * Y, [(2, 4 * Y[2] + 1.0)]
+    ),
+}  # fmt: skip

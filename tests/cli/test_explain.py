@@ -1,0 +1,74 @@
+"""`dpoco explain`: guarantees and ledgers from files, in words and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dpoco.accounting import Budget, sum_release
+from dpoco.accounting.explanation import explain, facts
+from dpoco.accounting.ledger import Ledger
+
+BUDGET = Budget(1.0, 1e-6)
+
+
+@pytest.fixture
+def guarantee():
+    parameters = sum_release.calibrate(3, horizon=64, budget=Budget(0.5, 1e-7), bound=1.0)
+    return sum_release.guarantee(parameters, budget=Budget(0.5, 1e-7))
+
+
+def written(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_a_guarantee(invoke, tmp_path, guarantee):
+    path = written(tmp_path / "g.json", guarantee.to_json())
+    result = invoke("explain", path)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == explain(guarantee) + "\n"
+    result = invoke("explain", path, "--json")
+    assert json.loads(result.stdout) == facts(guarantee)
+
+
+def test_a_ledger(invoke, tmp_path, guarantee):
+    ledger = Ledger(BUDGET)
+    ledger.charge(guarantee, "running sums")
+    path = written(tmp_path / "ledger.json", ledger.to_json())
+    result = invoke("explain", path)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == f"{ledger.report()}\n\n{explain(ledger.guarantee)}\n"
+    record = json.loads(invoke("explain", path, "--json").stdout)
+    assert record.pop("ledger") == {
+        "spent": ledger.spent,
+        "currency": "gaussian",
+        "adaptive": True,
+        "remaining": ledger.remaining.to_dict(),
+        "charges": ["running sums"],
+    }
+    assert record == facts(ledger.guarantee)
+
+
+def test_what_plan_prints_can_be_explained(invoke, tmp_path):
+    plan = invoke("plan", "ctrl", "--horizon", 1000, "--dimension", 3, "--json")
+    path = written(tmp_path / "plan.json", plan.stdout)
+    result = invoke("explain", path)
+    assert result.exit_code == 0, result.stderr
+    assert "What is protected" in result.stdout
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": "dpoco.ledger"}', '{"kind": 3}', "3"])
+def test_bad_files_are_one_line(invoke, tmp_path, text):
+    result = invoke("explain", written(tmp_path / "x.json", text))
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+
+
+def test_a_missing_file_is_one_line(invoke, tmp_path):
+    result = invoke("explain", tmp_path / "nowhere.json")
+    assert result.exit_code == 2
+    assert "nowhere.json" in result.stderr

@@ -1,0 +1,180 @@
+// The server of locally private reports: the same bits on every instruction set, exact state,
+// refusal of impossible states and values.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "dpoco/core/archive.hpp"
+#include "dpoco/core/errors.hpp"
+#include "dpoco/local/channel.hpp"
+#include "dpoco/local/hedge.hpp"
+#include "dpoco/local/losses.hpp"
+#include "dpoco/local/posterior.hpp"
+#include "dpoco/local/queries.hpp"
+#include "dpoco/simd/kernels.hpp"
+
+using namespace dpoco::local;
+
+namespace {
+
+constexpr std::size_t kHypotheses = 7;
+constexpr std::size_t kLabels = 301;
+
+std::vector<double> rows() {
+  std::mt19937_64 generator(1);
+  std::exponential_distribution<double> draw;
+  std::vector<double> matrix(kHypotheses * kLabels);
+  for (std::size_t j = 0; j < kHypotheses; ++j) {
+    double total = 0.0;
+    for (std::size_t y = 0; y < kLabels; ++y) total += matrix[j * kLabels + y] = draw(generator);
+    for (std::size_t y = 0; y < kLabels; ++y) matrix[j * kLabels + y] /= total;
+  }
+  return matrix;
+}
+
+template <class T>
+std::string state_of(const T& learner) {
+  dpoco::Archive archive;
+  learner.write(archive);
+  return archive.take();
+}
+
+template <class T>
+void restore(T& learner, const std::string& state) {
+  dpoco::ArchiveReader reader(state);
+  learner.read(reader);
+  reader.finish();
+}
+
+}  // namespace
+
+TEST_CASE("what the server computes has the same bits on every instruction set") {
+  const std::vector<double> matrix = rows();
+  std::vector<std::vector<double>> found;
+  for (const char* set : {"baseline", "auto"}) {
+    dpoco::simd::select(set);
+    std::vector<double> all;
+    std::vector<double> weights(kHypotheses, 1.0 / kHypotheses);
+    std::vector<double> coefficients(kHypotheses);
+    std::vector<double> means(kHypotheses);
+    std::vector<double> scratch(2 * kHypotheses);
+    adaptive_query(weights.data(), matrix.data(), kHypotheses, kLabels, 0, 1, coefficients.data(),
+                   means.data(), scratch.data());
+    all.insert(all.end(), means.begin(), means.end());
+    std::vector<double> losses(matrix.size());
+    centred_losses(matrix.data(), kHypotheses, kLabels, kLabels, 0.1, losses.data());
+    all.insert(all.end(), losses.begin(), losses.end());
+    std::vector<double> mixed(kLabels);
+    mixture(matrix.data(), weights.data(), kHypotheses, kLabels, 0.0, nullptr, mixed.data());
+    all.insert(all.end(), mixed.begin(), mixed.end());
+    Hedge hedge(kHypotheses, 0.0);
+    for (int i = 0; i < 50; ++i) hedge.add(losses.data() + i);
+    all.insert(all.end(), hedge.weights(), hedge.weights() + kHypotheses);
+    found.push_back(all);
+  }
+  dpoco::simd::select("auto");
+  CHECK(found[0] == found[1]);
+}
+
+TEST_CASE("many questions and their reports are the same as one after the other") {
+  const std::vector<double> matrix = rows();
+  constexpr std::size_t kRounds = 11;
+  std::vector<double> coefficients(kRounds * kHypotheses);
+  std::vector<std::uint32_t> members(kHypotheses);
+  for (std::size_t t = 0; t < kRounds; ++t) {
+    const Family family = t % 3 == 0   ? Family::bisection
+                          : t % 3 == 1 ? Family::scheffe
+                                       : Family::mean_test;
+    threshold_question(family, PublicCoins(5, t + 1, 0), kHypotheses, members.data(),
+                       coefficients.data() + t * kHypotheses);
+  }
+  std::fill_n(coefficients.begin() + 4 * kHypotheses, kHypotheses, 0.0);  // asks nothing
+  std::vector<double> means(coefficients.size());
+  threshold_means_many(matrix.data(), coefficients.data(), kHypotheses, kLabels, kRounds,
+                       means.data());
+  Posterior together(kHypotheses, 0.75);
+  Posterior alone(kHypotheses, 0.75);
+  std::vector<std::int64_t> bits(kRounds);
+  for (std::size_t t = 0; t < kRounds; ++t) bits[t] = static_cast<std::int64_t>(t * t % 3 == 1);
+  together.add_rounds(means.data(), 0.5, 1, bits.data(), kRounds);
+  std::vector<double> own(kHypotheses);
+  for (std::size_t t = 0; t < kRounds; ++t) {
+    threshold_means(matrix.data(), coefficients.data() + t * kHypotheses, kHypotheses, kLabels,
+                    nullptr, own.data());
+    CHECK(std::equal(own.begin(), own.end(),
+                     means.begin() + static_cast<std::ptrdiff_t>(t * kHypotheses)));
+    alone.add_bits(own.data(), 0.5, 1, &bits[t], 1);
+  }
+  CHECK(state_of(together) == state_of(alone));
+  bits[7] = 2;
+  CHECK_THROWS_AS(together.add_rounds(means.data(), 0.5, 1, bits.data(), kRounds),
+                  std::invalid_argument);
+  CHECK(state_of(together) == state_of(alone));
+}
+
+TEST_CASE("states of the server are exact, and impossible ones are refused") {
+  Posterior posterior(3, 0.75);
+  const double means[3] = {0.5, -0.25, 1.0};
+  const std::int64_t bits[4] = {1, 0, 1, 1};
+  posterior.add_bits(means, 0.4, 1, bits, 4);
+  Posterior copy(3, 0.75);
+  restore(copy, state_of(posterior));
+  posterior.add_bits(means, 0.4, 1, bits, 4);
+  copy.add_bits(means, 0.4, 1, bits, 4);
+  CHECK(state_of(copy) == state_of(posterior));
+
+  Hedge hedge(3, 0.0);
+  hedge.raise_start(2.0);
+  hedge.add_coordinate(1, means, 5.0, bits, 4);
+  Hedge twin(3, 0.0);
+  restore(twin, state_of(hedge));
+  for (std::size_t j = 0; j < 3; ++j) CHECK(twin.weights()[j] == hedge.weights()[j]);
+  hedge.raise_start(1.0);  // never lowered
+  CHECK(state_of(twin) == state_of(hedge));
+
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const std::vector<double>& logs :
+       {std::vector<double>{nan, 0.0, 0.0}, {1.0, 0.0, 0.0}, {-1.0, -1.0, -1.0}}) {
+    dpoco::Archive archive;
+    archive.word(1);
+    archive.reals(logs.data(), 3);
+    CHECK_THROWS_AS(restore(copy, archive.take()), dpoco::StateError);
+  }
+  CHECK_THROWS_AS(restore(copy, state_of(hedge)), dpoco::StateError);
+  for (const double spread : {nan, 1.0, -1.0}) {  // below its start
+    dpoco::Archive archive;
+    archive.word(1);
+    archive.real(2.0);
+    archive.real(spread);
+    archive.real(0.0);
+    archive.reals(means, 3);
+    CHECK_THROWS_AS(restore(twin, archive.take()), dpoco::StateError);
+  }
+  CHECK(state_of(twin) == state_of(hedge));
+}
+
+TEST_CASE("values that are no reports change nothing") {
+  Posterior posterior(2, 1.0);
+  const double means[2] = {1.0, -1.0};
+  const std::int64_t bad[2] = {1, 2};
+  const std::string before = state_of(posterior);
+  CHECK_THROWS_AS(posterior.add_bits(means, 0.5, 1, bad, 2), std::invalid_argument);
+  CHECK_THROWS_AS(posterior.add_bits(means, 1.0, 1, bad, 1), std::invalid_argument);
+  CHECK_THROWS_AS(posterior.add_subsets(means, 1, 1.0, 1, bad, 1), std::invalid_argument);
+  CHECK(state_of(posterior) == before);
+  Hedge hedge(2, 0.1);
+  CHECK_THROWS_AS(hedge.add_coordinate(0, means, 1.0, bad, 2), std::invalid_argument);
+  CHECK_THROWS_AS(hedge.add_coordinate(2, means, 1.0, bad, 1), std::invalid_argument);
+  CHECK(hedge.reports() == 0);
+  // Estimates that are no numbers count as 0.
+  const double wild[2] = {std::numeric_limits<double>::infinity(), 1.0};
+  hedge.add(wild);
+  CHECK(hedge.losses()[0] == 0.0);
+  CHECK(hedge.weights()[0] > hedge.weights()[1]);
+}

@@ -1,0 +1,166 @@
+"""Channel choice: informations by hand and by enumeration, and what `auto` picks."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpoco import _core
+from dpoco.local import DistributionLearner, Hypotheses, ThresholdQuery
+from dpoco.local import _channel as channel
+from dpoco.local._bounds import rounded
+
+_SPEC = importlib.util.spec_from_file_location(
+    "server_cases", Path(__file__).with_name("server_cases.py")
+)
+cases = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(cases)
+FA, FC, report = cases.FA, cases.FC, cases.report
+UNIFORM = np.full(4, 0.25)
+
+
+def mutual_information(weights, laws):
+    mean = weights @ laws
+    return sum(w * cases.kl(law, mean) for w, law in zip(weights, laws, strict=True))
+
+
+def test_published_informations():
+    means = channel.query_means(ThresholdQuery(np.array([0.5, 0.5, -0.5, -0.5])), FC)
+    for epsilon, bit, response in (
+        (1.0, 0.0280462267, 0.0099835125),
+        (4.0, 0.1331725627, 0.1700098905),
+    ):
+        contrast = math.tanh(epsilon / 2)
+        assert channel.bit_information(UNIFORM, means, contrast) == pytest.approx(bit, abs=1e-10)
+        found = channel.response_information(UNIFORM, FC, epsilon)
+        assert found == pytest.approx(response, abs=1e-10)
+    subset = channel.subset_information(UNIFORM, FC, 1.0, 2)
+    assert subset == pytest.approx(0.0111244735, abs=5e-10)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_informations_against_enumeration(seed):
+    rng = np.random.default_rng(seed)
+    matrix = rng.dirichlet(np.ones(7), size=5)
+    weights = rng.dirichlet(np.ones(5))
+    learner = DistributionLearner(Hypotheses(matrix), epsilon=1.7, channel="subset", subset_size=1)
+    laws = cases.message_laws(learner.round_spec(), matrix)
+    found = channel.response_information(weights, matrix, 1.7)
+    assert found == pytest.approx(mutual_information(weights, laws), rel=1e-9)
+    bits = DistributionLearner(Hypotheses(matrix), epsilon=1.7, channel="bit", public_seed=seed)
+    spec = bits.round_spec()
+    laws = cases.message_laws(spec, matrix)
+    means = channel.query_means(spec.queries[0], matrix)
+    found = channel.bit_information(weights, means, math.tanh(0.85))
+    assert found == pytest.approx(mutual_information(weights, laws), rel=1e-9)
+    # The approximation for subsets becomes exact for small epsilon.
+    small = DistributionLearner(Hypotheses(matrix), epsilon=0.01, channel="subset", subset_size=3)
+    laws = cases.message_laws(small.round_spec(), matrix)
+    found = channel.subset_information(weights, matrix, 0.01, 3)
+    assert found == pytest.approx(mutual_information(weights, laws), rel=0.02)
+
+
+def test_auto_picks_the_larger_information():
+    # Seed 2024 asks {0, 1} against {2, 3} in one of its first rounds.
+    halves = None
+    for epsilon, expected in ((1.0, "bit"), (4.0, "subset")):
+        learner = DistributionLearner(Hypotheses(FC), epsilon=epsilon, public_seed=1)
+        bits = DistributionLearner(Hypotheses(FC), epsilon=epsilon, public_seed=1, channel="bit")
+        for _ in range(30):
+            spec, other = learner.round_spec(), bits.round_spec()
+            positive = np.flatnonzero(other.queries[0].coefficients > 0).tolist()
+            means = channel.query_means(other.queries[0], FC)
+            contrast = math.tanh(epsilon / 2)
+            values = {
+                0: channel.bit_information(UNIFORM, means, contrast),
+                1: channel.response_information(UNIFORM, FC, epsilon),
+            }
+            size = learner._rule.subset_size(6)
+            if size >= 2:
+                values[size] = channel.subset_information(UNIFORM, FC, epsilon, size)
+            best = max(values, key=values.get)
+            assert (spec.subset_size or 0) == best
+            if positive in ([0, 1], [2, 3]):
+                halves = (epsilon, spec.channel)
+                assert spec.channel == expected
+    assert halves is not None
+
+
+def test_subsets_that_are_too_long_are_not_chosen():
+    rng = np.random.default_rng(0)
+    many = rng.dirichlet(np.ones(5000), size=3)
+    choice = channel.ChannelChoice(5.0)
+    assert choice.size(5000) is None
+    assert choice.size(1) is None
+    assert choice.size(4096) == round(4096 / (math.exp(5) + 1))
+    assert channel.ChannelChoice(0.1).size(4096) is None  # 1946 labels of 12 bits each
+    assert channel.ChannelChoice(0.1, 40_000).size(4096) is not None
+    learner = DistributionLearner(Hypotheses(many), epsilon=5.0)
+    assert learner.round_spec().channel == "bit"
+
+
+def test_informations_are_kept_for_a_context():
+    choice = channel.ChannelChoice(1.0)
+    means = [np.zeros(4)]
+    choice.choose(FC, None, means, 0.4)
+    kept = choice._entropies
+    choice.choose(FC, None, means, 0.4)
+    assert choice._entropies is kept
+    choice.choose(FC.copy(), None, means, 0.4)
+    assert choice._entropies is not kept
+
+
+def variance(weights, matrix, coefficients):
+    means = channel.query_means(ThresholdQuery(coefficients), matrix)
+    return float(weights @ (means - weights @ means) ** 2)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_adaptive_queries_separate_more_than_the_pair(seed):
+    rng = np.random.default_rng(seed)
+    matrix = rng.dirichlet(np.ones(30), size=9)
+    weights = rng.dirichlet(np.full(9, 0.3))
+    coefficients, means = _core.local_adaptive_query(weights, matrix)
+    np.testing.assert_array_equal(means, channel.query_means(ThresholdQuery(coefficients), matrix))
+    first, second = np.argsort(-weights, kind="stable")[:2]
+    pair = np.zeros(9)
+    pair[first], pair[second] = 1.0, -1.0
+    assert variance(weights, matrix, coefficients) >= variance(weights, matrix, pair)
+
+
+def test_adaptive_queries_of_certain_weights_still_ask():
+    weights = np.array([1.0, 0.0, 0.0])
+    coefficients, _ = _core.local_adaptive_query(weights, FA)
+    np.testing.assert_array_equal(coefficients, [1.0, -1.0, 0.0])
+    uniform = np.full(3, 1 / 3)
+    assert variance(uniform, FA, _core.local_adaptive_query(uniform, FA)[0]) > 0.0
+
+
+def test_interactive_rounds_use_the_weights():
+    matrix = np.random.default_rng(3).dirichlet(np.ones(30), size=9)
+    learner = DistributionLearner(
+        Hypotheses(matrix), epsilon=2.0, interactive=True, channel="bit", public_seed=0
+    )
+    asked = []
+    for _ in range(60):
+        spec = learner.round_spec()
+        weights, coefficients = learner.weights, spec.queries[0].coefficients
+        asked.append(coefficients)
+        if sorted(coefficients)[1:-1] != [0.0] * 7:  # else a pair, drawn by public coins
+            np.testing.assert_array_equal(
+                coefficients, _core.local_adaptive_query(weights, matrix)[0]
+            )
+        phi = spec.queries[0].values(matrix)
+        learner.update(spec, report(spec, int(matrix[2] @ phi > 0)))
+    pairs = sum(sorted(c)[1:-1] == [0.0] * 7 for c in asked)
+    assert 0 < pairs < 30
+    assert len({c.tobytes() for c in asked}) > 20
+
+
+def test_constants_are_rounded_to_six_digits():
+    assert rounded(0.0720209206) == 0.0720209
+    assert rounded(math.nextafter(0.0720209206, 1)) == 0.0720209

@@ -1,0 +1,133 @@
+"""Public coins: vectors that every language must meet, exact uniformity, and no way to be noise."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.local import PublicCoins
+from dpoco.local import _families as families
+
+_SPEC = importlib.util.spec_from_file_location(
+    "client_cases", Path(__file__).with_name("client_cases.py")
+)
+cases = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(cases)
+ReferenceCoins = cases.ReferenceCoins
+mix = cases.mix
+
+
+def test_vectors():
+    assert mix(1) == 0x5692161D100B05E5
+    coins = PublicCoins(2024, 1, 0)
+    words = [coins.word() for _ in range(3)]
+    assert words == [0x07FD1ED401632A90, 0x34AF7B4129858AF0, 0xA1947039735C4BAD]
+
+
+def test_bisection_vectors():
+    halves = [
+        tuple(np.flatnonzero(families.bisection(2024, t, 0, 8).coefficients > 0).tolist())
+        for t in range(1, 5)
+    ]
+    assert halves == [(0, 2, 5, 7), (1, 2, 4, 5), (0, 1, 4, 7), (1, 5, 6, 7)]
+
+
+def test_scheffe_vectors():
+    pairs = []
+    for t in range(1, 6):
+        c = families.scheffe(99, t, 0, 6).coefficients
+        pairs.append((int(np.argmax(c)), int(np.argmin(c))))
+        assert np.count_nonzero(c) == 2
+    assert pairs == [(1, 4), (3, 2), (1, 0), (4, 5), (3, 0)]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2024, 2**64 - 1])
+@pytest.mark.parametrize(("round", "slot"), [(1, 0), (7, 3), (2**63 - 1, 2**32 - 1)])
+def test_equal_to_the_definition(seed, round, slot):
+    ours, theirs = PublicCoins(seed, round, slot), ReferenceCoins(seed, round, slot)
+    assert [ours.word() for _ in range(20)] == [theirs.word() for _ in range(20)]
+    # Half of all words are rejected for the last bounds but one.
+    for n in (1, 2, 3, 10, 1000, 2**32 + 1, 2**63 + 1, 3 * 2**62, 2**64 - 1):
+        assert [ours.below(n) for _ in range(10)] == [theirs.below(n) for _ in range(10)]
+
+
+def test_subset_is_the_shuffle_as_written():
+    for round in range(1, 30):
+        coins, index = ReferenceCoins(3, round), list(range(11))
+        for i in range(5):
+            j = i + coins.below(11 - i)
+            index[i], index[j] = index[j], index[i]
+        assert PublicCoins(3, round).subset(11, 5) == tuple(sorted(index[:5]))
+
+
+def test_subsets_are_uniform():
+    counts = dict.fromkeys(itertools.combinations(range(6), 3), 0)
+    rounds = 20_000
+    for round in range(1, rounds + 1):
+        counts[PublicCoins(11, round).subset(6, 3)] += 1
+    expected = rounds / len(counts)
+    chi = sum((n - expected) ** 2 / expected for n in counts.values())
+    assert chi < 62.0  # chi-square with 19 degrees of freedom: beyond with probability 1e-6
+    assert PublicCoins(1, 1).subset(4, 0) == ()
+    assert PublicCoins(1, 1).subset(4, 4) == (0, 1, 2, 3)
+
+
+def test_streams_of_slots_and_rounds_differ():
+    words = {PublicCoins(s, t, b).word() for s in range(5) for t in range(1, 30) for b in range(5)}
+    assert len(words) == 5 * 29 * 5
+
+
+def test_families():
+    c = families.bisection(1, 1, 0, 5).coefficients
+    assert sorted(np.unique(c).tolist()) == [-1 / 3, 1 / 2]
+    c = families.bisection(1, 1, 0, 3).coefficients
+    assert np.count_nonzero(c > 0) == 1
+    c = families.mean_test(8, 2, 0, 6).coefficients
+    assert int(np.argmax(c)) == ReferenceCoins(8, 2).below(6)
+    assert math.isclose(c.sum(), 0.0, abs_tol=1e-15)
+    assert families.hadamard(8, 2, 0, 100).row == 1 + ReferenceCoins(8, 2).below(127)
+    assert families.loss(8, 2, 0, 6, 0.1).index == ReferenceCoins(8, 2).below(6)
+    for family in (families.bisection, families.scheffe, families.mean_test):
+        assert family(1, 1, 0, 1).coefficients.tolist() == [0.0]
+
+
+def test_adaptive_coins_replace_one_query_in_ten():
+    seen = 0
+    for round in range(1, 4001):
+        coins = ReferenceCoins(5, round, 1000)
+        expected = None
+        if coins.below(10) == 0:
+            a, b = coins.below(7), coins.below(6)
+            expected = (a, b + (b >= a))
+            seen += 1
+        assert families.adaptive_pair(5, round, 0, 7) == expected
+    assert 300 < seen < 500
+    assert families.adaptive_pair(5, 1, 0, 1) is None
+
+
+def test_arguments():
+    for bad in (-1, 2**64):
+        with pytest.raises(ValueError, match="public_seed"):
+            PublicCoins(bad, 1)
+    for bad in (0, 2**63):
+        with pytest.raises(ValueError, match="round"):
+            PublicCoins(1, bad)
+    with pytest.raises(TypeError):
+        PublicCoins(1.0, 1)
+    with pytest.raises(ValueError, match="n must"):
+        PublicCoins(1, 1).below(0)
+
+
+def test_coins_are_no_source_of_noise():
+    from dpoco.local import BitRandomizer
+
+    coins = PublicCoins(1, 1)
+    assert not isinstance(coins, dpoco.random.Source)
+    with pytest.raises(AttributeError):
+        BitRandomizer(1.0).respond(0.3, coins)

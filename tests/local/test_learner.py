@@ -1,0 +1,307 @@
+"""The learner's life: rounds, reports that must not count, states."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
+from dpoco.local import (
+    DevicePredictor,
+    DistributionLearner,
+    Hypotheses,
+    LocalClient,
+    Report,
+    ReportBatch,
+)
+
+_SPEC = importlib.util.spec_from_file_location(
+    "server_cases", Path(__file__).with_name("server_cases.py")
+)
+cases = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(cases)
+FA, FC, report = cases.FA, cases.FC, cases.report
+KINDS, build, play, some_values = cases.KINDS, cases.build, cases.play, cases.some_values
+
+
+def state(learner):
+    """All that a report may change."""
+    return (
+        learner.weights.tobytes(),
+        learner.round,
+        learner.reports,
+        {name: value.tobytes() for name, value in learner._rule.state().items()},
+        [opened.reports for opened in learner._rounds],
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deterministic_given_reports(kind):
+    first, second = play(build(kind), 12), play(build(kind), 12)
+    assert state(first) == state(second)
+    assert np.ptp(first.weights) > 0.0
+    assert first.weights.sum() == pytest.approx(1.0, abs=1e-12)
+    assert (first.round, first.reports) == (12, 24)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_save_pickle_and_copies_go_on_bit_for_bit(kind, tmp_path):
+    learner = play(build(kind), 5)
+    spec = learner.round_spec()  # open, with a report taken
+    rng = np.random.default_rng(3)
+    values = some_values(spec, rng)
+    seen = report(spec, *values)
+    learner.update(spec, seen)
+    learner.save(tmp_path / "state")
+    twins = [
+        dpoco.load(tmp_path / "state"),
+        DistributionLearner.load(tmp_path / "state", Hypotheses(FC)),
+        pickle.loads(pickle.dumps(learner)),
+        copy.deepcopy(learner),
+        copy.copy(learner),
+    ]
+    for twin in twins:
+        assert state(twin) == state(learner)
+        with pytest.raises(ValueError, match="duplicated"):
+            twin.update(spec, seen)
+    late = report(spec, *values)
+    expected = play_on(learner, spec, late)
+    for twin in twins:
+        assert play_on(twin, spec, late) == expected
+
+
+def play_on(learner, spec, late):
+    learner.update(spec, late)
+    return state(play(learner, 4, seed=9))
+
+
+def test_clone_is_fresh():
+    learner = play(build("bit"), 5)
+    fresh = learner.clone()
+    assert (fresh.round, fresh.reports) == (0, 0)
+    assert fresh.get_params() == learner.get_params()
+    assert fresh.public_seed == 7
+    entropy = DistributionLearner(Hypotheses(FC), epsilon=1.0)
+    assert entropy.clone().public_seed != entropy.public_seed
+
+
+@pytest.mark.parametrize("kind", ["bit", "two bits", "subset", "hedge"])
+def test_reports_that_must_not_count(kind):
+    learner = play(build(kind), 3)
+    old = learner.round_spec()
+    spec = learner.round_spec()
+    rng = np.random.default_rng(0)
+    good = [report(spec, *some_values(spec, rng)) for _ in range(3)]
+    learner.update(spec, good[:2])
+    values = good[0].values
+    nonce = b"12345678"
+
+    def forged(**changes):
+        fields = {
+            "round": spec.round, "digest": spec.digest, "nonce": nonce, "channel": spec.channel,
+            "values": values,
+        }  # fmt: skip
+        return Report(**{**fields, **changes})
+
+    other = build(kind, public_seed=8)
+    for _ in range(spec.round):
+        foreign = other.round_spec()
+    # Where the coins ask the same question, it is the same public round.
+    foreign_cases = [(foreign, good[2], ValueError, "foreign")] * (foreign != spec)
+    batch = ReportBatch.from_reports(good[2:])
+    twice = ReportBatch(
+        batch.round, batch.digest, batch.channel, np.repeat(batch.nonces, 2),
+        np.repeat(batch.values, 2, axis=0),
+    )  # fmt: skip
+    refused = [
+        (spec, good[0], ValueError, "duplicated"),
+        (spec, [good[2], good[1]], ValueError, "duplicated"),
+        (spec, [good[2], good[2]], ValueError, "duplicated"),
+        (spec, twice, ValueError, "duplicated"),
+        (old, report(old, *values), RoundOrderError, "late"),
+        (spec, forged(digest=b"\0" * 8), ValueError, "foreign"),
+        (spec, forged(round=spec.round + 1), ValueError, "foreign|round"),
+        (spec, forged(values=(*values, 1)), ValueError, "malformed"),
+        (spec, forged(values=()), ValueError, "malformed"),
+        (spec, [good[2], report(old, *values)], ValueError, "different"),
+        (spec, [good[2], 3], TypeError, "report"),
+        (spec, "no", TypeError, "report"),
+        (spec, 7, TypeError, "report"),
+        ("spec", good[2], TypeError, "RoundSpec"),
+        *foreign_cases,
+    ]
+    if kind == "subset":
+        for bad in ((1, 1), (2, 1), (0, 6)):
+            refused.append((spec, forged(values=bad), ValueError, "malformed"))
+    before = state(learner)
+    for asked, reports, error, text in refused:
+        with pytest.raises(error, match=text):
+            learner.update(asked, reports)
+        assert state(learner) == before
+    learner.update(spec, good[2])
+    assert state(learner) != before
+    learner.update(spec, [])
+    assert learner.reports == 9
+
+
+def test_future_rounds_are_refused():
+    learner, ahead = build("bit"), build("bit")
+    learner.round_spec()
+    ahead.round_spec()
+    spec = ahead.round_spec()
+    with pytest.raises(RoundOrderError, match="not been opened"):
+        learner.update(spec, report(spec, 1))
+
+
+def test_several_open_rounds():
+    learner = build("bit", open_rounds=3)
+    specs = [learner.round_spec() for _ in range(5)]
+    for spec in specs[:2]:
+        with pytest.raises(RoundOrderError, match="late"):
+            learner.update(spec, report(spec, 1))
+    for spec in reversed(specs[2:]):
+        learner.update(spec, report(spec, 1))
+    assert learner.reports == 3
+    # Rounds need no reports at all.
+    learner.round_spec()
+    assert learner.round == 6
+
+
+def test_nonces_of_many_batches():
+    learner = build("hedge")
+    spec = learner.round_spec()
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 40, size=60)
+    nonces = rng.permutation(int(sizes.sum())).astype(np.uint64)
+    start = 0
+    for size in sizes:
+        part = nonces[start : start + size]
+        values = rng.integers(0, 2, size=(size, 1))
+        learner.update(spec, ReportBatch(spec.round, spec.digest, spec.channel, part, values))
+        start += size
+        for seen in (nonces[0], part[-1]):
+            again = np.array([10**9, seen], dtype=np.uint64)
+            batch = ReportBatch(
+                spec.round, spec.digest, spec.channel, again, np.ones((2, 1), dtype=np.int64)
+            )
+            with pytest.raises(ValueError, match="duplicated"):
+                learner.update(spec, batch)
+    assert learner.reports == sizes.sum()
+    assert len(learner._rounds.latest().nonces) <= 12
+
+
+def test_horizon():
+    learner = build("bit", horizon=3)
+    for _ in range(3):
+        learner.round_spec()
+    with pytest.raises(HorizonExceeded):
+        learner.round_spec()
+    assert learner.round == 3
+    assert learner.mixing == pytest.approx(1 / 3)
+    endless = build("bit")
+    assert endless.mixing == 0.5
+    spec = endless.round_spec()
+    assert endless.mixing == 0.5
+    endless.update(spec, report(spec, 1))
+    assert endless.mixing == pytest.approx(1 / 3)
+
+
+def test_contexts():
+    table = np.stack([FA, FA[[1, 0, 2]]])
+    learner = DistributionLearner(Hypotheses(table), epsilon=4.0, public_seed=0, open_rounds=2)
+    with pytest.raises(ValueError, match="context"):
+        learner.round_spec(2)
+    with pytest.raises(TypeError):
+        learner.round_spec()
+    assert learner.round == 0
+    spec, other = learner.round_spec(1), learner.round_spec(0)
+    # Prepared for one context, applied after another one was asked about.
+    answer = (1,) if spec.channel == "bit" else tuple(range(spec.width))
+    learner.update(spec, report(spec, *answer))
+    single = DistributionLearner(Hypotheses(table), epsilon=4.0, public_seed=0)
+    again = single.round_spec(1)
+    single.update(again, report(again, *answer))
+    np.testing.assert_array_equal(single.weights, learner.weights)
+    assert other.round == 2
+    np.testing.assert_allclose(
+        learner.predict(1).all()[:2] + learner.predict(1).all()[2:][::-1], [0.5, 0.5], atol=1e-12
+    )
+
+
+def test_callables_need_their_hypotheses_to_load(tmp_path):
+    hypotheses = Hypotheses(lambda x: FA[:, np.roll(np.arange(4), x)], 3, 4)
+    learner = DistributionLearner(hypotheses, epsilon=2.0, public_seed=1)
+    for x in range(5):
+        spec = learner.round_spec(x)
+        answer = (1,) if spec.channel == "bit" else tuple(range(spec.width))
+        learner.update(spec, report(spec, *answer))
+    learner.save(tmp_path / "state")
+    with pytest.raises(StateError, match="callable"):
+        dpoco.load(tmp_path / "state")
+    loaded = DistributionLearner.load(tmp_path / "state", hypotheses)
+    for own in (learner, loaded):
+        own.update(spec, report(spec, *answer))
+    np.testing.assert_array_equal(loaded.weights, learner.weights)
+    with pytest.raises(StateError, match="other hypotheses"):
+        DistributionLearner.load(tmp_path / "state", Hypotheses(lambda x: FC, 4, 6))
+
+
+def test_corrupt_states_are_refused(tmp_path):
+    learner = play(build("auto"), 3)
+    learner.save(tmp_path / "state")
+    data = bytearray((tmp_path / "state").read_bytes())
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        broken = bytearray(data)
+        broken[rng.integers(len(broken))] ^= 1 << int(rng.integers(8))
+        (tmp_path / "state").write_bytes(broken)
+        with pytest.raises(StateError):
+            dpoco.load(tmp_path / "state")
+    from dpoco._state import pack, unpack
+
+    header, payload = unpack(bytes(data))
+    for change in (
+        {"rounds": 3}, {"round": -1}, {"reports": -2}, {"public_seed": -1}, {"arguments": {}},
+        {"hypotheses": {"fingerprint": "00" * 16}},
+    ):  # fmt: skip
+        body = {**header, "object": {**header["object"], **change}}
+        (tmp_path / "state").write_bytes(pack(body, payload))
+        with pytest.raises(StateError):
+            dpoco.load(tmp_path / "state")
+    (tmp_path / "state").write_bytes(pack(header, payload[:-7]))
+    with pytest.raises(StateError):
+        dpoco.load(tmp_path / "state")
+
+
+def test_private_contexts():
+    def likelihood(x, y):
+        return np.exp(-((y - np.arange(3) * x) ** 2))
+
+    hypotheses = Hypotheses(likelihood, 3)
+    build_private = {"learner": "hedge", "protect": "label_and_context", "mixing": 0.2}
+    learner = DistributionLearner(hypotheses, epsilon=8.0, public_seed=2, **build_private)
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="private"):
+        learner.round_spec(1.0)
+    for seed in range(1500):
+        x = rng.uniform(1, 2)
+        device = LocalClient(hypotheses, 8.0, protect="label_and_context", simulation_seed=seed)
+        spec = learner.round_spec()
+        learner.update(spec, device.respond(spec, x, rng.normal(x, 0.7)))
+    assert learner.weights.argmax() == 1
+    assert learner.weights[1] > 0.8
+    prediction = DevicePredictor(hypotheses).predict(learner.weights, 1.5, learner.mixing)
+    assert prediction.prob(1.5) > prediction.prob(3.0)
+    with pytest.raises(ValueError, match="DevicePredictor"):
+        learner.predict(1.5)
+    for name in ("posterior", "paper_exp3"):
+        with pytest.raises(ValueError, match="label_and_context"):
+            DistributionLearner(
+                Hypotheses(FC), epsilon=1.0, horizon=9, protect="label_and_context", learner=name
+            )

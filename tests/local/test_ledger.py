@@ -1,0 +1,258 @@
+"""The ledger: exact, ahead of the noise, durable, and held by one client at a time."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.local import LocalClient
+from dpoco.local import _ledger as ledger_module
+from dpoco.local._ledger import Ledger
+from dpoco.local._ledgers import Ledgers
+
+_SPEC = importlib.util.spec_from_file_location(
+    "client_cases", Path(__file__).with_name("client_cases.py")
+)
+cases = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(cases)
+FA = cases.FA
+bit_spec = cases.bit_spec
+fixed = cases.fixed
+
+WIDE = {"epsilon_max": 100.0, "delta_max": 0.5, "max_reports": 1000}
+
+
+def test_sums_are_exact():
+    ledger, total = Ledger(), Fraction(0)
+    for epsilon in np.random.default_rng(0).uniform(1e-9, 1.0, 100).tolist():
+        ledger.charge(epsilon, 1e-3, **WIDE)
+        total += Fraction(epsilon)
+    assert ledger.epsilon == total
+    assert ledger.delta == 100 * Fraction(1e-3)
+    assert ledger.reports == 100
+
+
+@pytest.mark.parametrize("count", [3, 7, 10, 1000])
+def test_equal_shares_use_up_a_budget_exactly(count):
+    ledger, share = Ledger(), 1.0 / count
+    limits = {"epsilon_max": 1.0, "delta_max": 0.0, "max_reports": 10**6}
+    for _ in range(count):
+        ledger.charge(share, 0.0, **limits)
+    with pytest.raises(dpoco.BudgetExceeded):
+        ledger.charge(1e-12, 0.0, **limits)
+
+
+def test_refusals_change_nothing(tmp_path):
+    path = tmp_path / "ledger"
+    ledger = Ledger(path)
+    ledger.charge(0.5, 0.0, **WIDE)
+    before = path.read_bytes()
+    for epsilon, delta, limits in (
+        (100.0, 0.0, WIDE),
+        (0.1, 0.6, WIDE),
+        (0.1, 0.0, {**WIDE, "max_reports": 1}),
+    ):
+        with pytest.raises(dpoco.BudgetExceeded):
+            ledger.charge(epsilon, delta, **limits)
+        assert (ledger.epsilon, ledger.delta, ledger.reports) == (Fraction(0.5), 0, 1)
+        assert path.read_bytes() == before
+
+
+def test_it_survives_its_client(tmp_path):
+    path = tmp_path / "ledger"
+    with LocalClient(fixed(FA), 1.0, 5, ledger=path) as client:
+        client.respond(bit_spec(FA, epsilon=0.3), None, 1)
+    with pytest.raises(dpoco.StateError, match="closed"):
+        client.respond(bit_spec(FA, epsilon=0.3), None, 1)
+    client = LocalClient(fixed(FA), 1.0, 5, ledger=path)
+    assert (client.spent, client.reports_left) == (0.3, 4)
+    with pytest.raises(dpoco.BudgetExceeded):
+        client.respond(bit_spec(FA, epsilon=0.8), None, 1)
+    client.respond(bit_spec(FA, epsilon=0.7), None, 1)
+    del client  # collected: the file is free
+    assert LocalClient(fixed(FA), 1.0, 5, ledger=path).remaining == pytest.approx(0.0, abs=1e-15)
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_charged_and_on_disk_before_any_noise(tmp_path, monkeypatch):
+    """The order of a report: write, sync, draw."""
+    events = []
+    client = LocalClient(fixed(FA), 1.0, ledger=tmp_path / "ledger")
+    sync, words = os.fsync, client._source.words
+
+    def fsync(handle):
+        events.append("sync")
+        return sync(handle)
+
+    def draw(n):
+        events.append(("draw", json.loads((tmp_path / "ledger").read_bytes().splitlines()[1])))
+        return words(n)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(client._source, "words", draw)
+    client.respond(bit_spec(FA), None, 1)
+    assert events[:-1] == ["sync"] * (len(events) - 1)
+    assert len(events) >= 2
+    name, record = events[-1]
+    assert name == "draw"
+    assert record["reports"] == 1
+    assert Fraction(*record["epsilon"]) == 1
+
+
+def test_a_crash_while_drawing_counts(tmp_path):
+    path = tmp_path / "ledger"
+    code = f"""
+import os, numpy as np
+from dpoco.local import LocalClient, Hypotheses, RoundSpec, _families
+
+h = Hypotheses(np.full((3, 4), 0.25))
+spec = RoundSpec(1, "bit", 1.0, 3, 4, queries=(_families.bisection(1, 1, 0, 3),))
+client = LocalClient(h, 1.0, ledger={str(path)!r})
+client._source.words = lambda n: os._exit(7)
+client.respond(spec, None, 1)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 7
+    client = LocalClient(fixed(FA), 1.0, ledger=path)
+    assert client.spent == 1.0
+    with pytest.raises(dpoco.BudgetExceeded):
+        client.respond(bit_spec(FA), None, 1)
+
+
+def test_a_failing_disk_makes_no_report(tmp_path, monkeypatch):
+    path = tmp_path / "ledger"
+    client = LocalClient(fixed(FA), 1.0, max_reports=2, ledger=path)
+
+    def full(target, data):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(ledger_module, "write_atomically", full)
+    with pytest.raises(OSError, match="no space"):
+        client.respond(bit_spec(FA, epsilon=0.6), None, 1)
+    assert client._source._engine.position(0) == 0
+    monkeypatch.undo()
+    assert client.spent == 0.6  # it may have reached the disk: it counts
+    with pytest.raises(dpoco.BudgetExceeded):
+        client.respond(bit_spec(FA, epsilon=0.6), None, 1)
+
+
+def test_damage_is_refused(tmp_path):
+    path = tmp_path / "ledger"
+    with LocalClient(fixed(FA), 1.0, 3, ledger=path) as client:
+        client.respond(bit_spec(FA, epsilon=0.25), None, 1)
+    good = path.read_bytes()
+    rng = np.random.default_rng(3)
+    broken = [good[:n] for n in range(len(good))] + [b"", good + b"\n", good * 2]
+    for _ in range(200):
+        data = bytearray(good)
+        data[int(rng.integers(len(data)))] ^= int(rng.integers(1, 256))
+        broken.append(bytes(data))
+    for data in broken:
+        path.write_bytes(data)
+        with pytest.raises(dpoco.StateError, match="ledger"):
+            LocalClient(fixed(FA), 1.0, 3, ledger=path)
+        assert path.read_bytes() == data  # nothing was repaired
+    path.write_bytes(good)
+    assert LocalClient(fixed(FA), 1.0, 3, ledger=path).spent == 0.25
+
+
+def test_negative_or_foreign_records_are_refused(tmp_path):
+    import hashlib
+
+    path = tmp_path / "ledger"
+    Ledger(path).close()
+    for text in ('{"reports": -1, "epsilon": [0, 1], "delta": [0, 1]}',
+                 '{"reports": 0, "epsilon": [-1, 1], "delta": [0, 1]}',
+                 '{"reports": 0, "epsilon": [1, 0], "delta": [0, 1]}',
+                 '{"reports": true, "epsilon": [0, 1], "delta": [0, 1]}',
+                 '{"reports": 0, "delta": [0, 1]}', '[]', '{"reports": 1', ''):  # fmt: skip
+        body = b"dpoco ledger 1\n" + text.encode() + b"\n"
+        path.write_bytes(body + hashlib.sha256(body).hexdigest().encode() + b"\n")
+        with pytest.raises(dpoco.StateError):
+            Ledger(path)
+    body = b'dpoco ledger 2\n{"reports": 0, "epsilon": [0, 1], "delta": [0, 1]}\n'
+    path.write_bytes(body + hashlib.sha256(body).hexdigest().encode() + b"\n")
+    with pytest.raises(dpoco.StateError, match="version"):
+        Ledger(path)
+
+
+def test_a_removed_ledger_is_missed(tmp_path):
+    path = tmp_path / "ledger"
+    Ledger(path).close()
+    path.unlink()
+    with pytest.raises(dpoco.StateError, match="missing"):
+        Ledger(path)
+
+
+def test_one_client_at_a_time(tmp_path):
+    path = tmp_path / "ledger"
+    client = LocalClient(fixed(FA), 1.0, ledger=path)
+    with pytest.raises(dpoco.StateError, match="in use"):
+        LocalClient(fixed(FA), 1.0, ledger=path)
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(dpoco.StateError, match="in use"):
+        LocalClient(fixed(FA), 1.0, ledger=tmp_path / "link")
+    code = f"from dpoco.local._ledger import Ledger; Ledger({str(path)!r})"
+    run = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert run.returncode == 1
+    assert "in use by another client" in run.stderr
+    client.close()
+    LocalClient(fixed(FA), 1.0, ledger=tmp_path / "link").close()
+    assert (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_forked_child_spends_nothing(tmp_path, durable):
+    client = LocalClient(fixed(FA), 1.0, 2, ledger=tmp_path / "ledger" if durable else None)
+    client.respond(bit_spec(FA, epsilon=0.5), None, 1)
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        try:
+            client.respond(bit_spec(FA, epsilon=0.5), None, 1)
+        except dpoco.StateError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    client.respond(bit_spec(FA, epsilon=0.5), None, 1)
+    assert client.spent == 1.0
+
+
+def test_many_ledgers_equal_single_ones():
+    rng = np.random.default_rng(5)
+    many, single = Ledgers(4), [Ledger() for _ in range(4)]
+    limits = {"epsilon_max": 3.0, "delta_max": 0.1, "max_reports": 30}
+    for _ in range(300):
+        member, epsilon = int(rng.integers(4)), float(rng.uniform(0.0001, 0.3))
+        try:
+            single[member].charge(epsilon, 1e-4, **limits)
+            refused = False
+        except dpoco.BudgetExceeded:
+            refused = True
+        fits = many.affordable(np.array([member]), epsilon, 3.0, 30)[0]
+        assert fits != refused
+        if refused:
+            with pytest.raises(dpoco.BudgetExceeded):
+                many.charge(np.array([member]), epsilon, 1e-4, **limits)
+        else:
+            many.charge(np.array([member]), epsilon, 1e-4, **limits)
+        assert many.spent.tolist() == [float(ledger.epsilon) for ledger in single]
+    assert many.reports.tolist() == [ledger.reports for ledger in single]
+
+
+@pytest.mark.parametrize("count", [3, 10, 1000])
+def test_shares_of_many(count):
+    many = Ledgers(2)
+    limits = {"epsilon_max": 1.0, "delta_max": 0.0, "max_reports": 10**6}
+    for _ in range(count):
+        many.charge(None, 1.0 / count, 0.0, **limits)
+    with pytest.raises(dpoco.BudgetExceeded, match="2 of 2"):
+        many.charge(None, 1e-12, 0.0, **limits)

@@ -1,0 +1,239 @@
+"""Randomizers: exact privacy by enumeration, exact laws, and drawn reports that follow them."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from decimal import Context, Decimal
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpoco import _core
+from dpoco.local import BitRandomizer, CoordinateRandomizer, SubsetRandomizer, audit
+from dpoco.local._audit import at_most_exp
+from dpoco.local._losses import device_losses, loss_diameter, losses
+from dpoco.local._randomizers import best_bits
+from dpoco.random import Source
+
+_SPEC = importlib.util.spec_from_file_location(
+    "client_cases", Path(__file__).with_name("client_cases.py")
+)
+cases = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(cases)
+FA = cases.FA
+LEVELS = cases.LEVELS
+UNITS = cases.UNITS
+HOSTILE = cases.HOSTILE
+exceeds = cases.exceeds
+
+
+# -- bits ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "low", "high"),
+    [
+        (0.1, 4278607108526156, 4728592146214836),
+        (1.0, 2422408970132807, 6584790284608185),
+        (4.0, 162005376966170, 8845193877774822),
+    ],
+)
+def test_bit_vectors(epsilon, low, high):
+    randomizer = BitRandomizer(epsilon)
+    assert (randomizer.low, randomizer.high) == (low, high)
+    assert randomizer.threshold(1.0) == high
+    assert randomizer.threshold(-1.0) == low
+
+
+def test_threshold_vector():
+    assert BitRandomizer(1.0).threshold(0.37) == 5273640170548441
+
+
+@pytest.mark.parametrize("epsilon", LEVELS)
+def test_thresholds_are_rounded_half_to_even_and_clamped(epsilon):
+    randomizer = BitRandomizer(epsilon)
+    gap = randomizer.high - 2**52
+    phis = np.concatenate([np.linspace(-1, 1, 401), [0.5**i for i in range(60)], HOSTILE])
+    many = randomizer.thresholds(phis)
+    for phi, k in zip(phis.tolist(), many.tolist(), strict=True):
+        clean = min(max(phi, -1.0), 1.0) if math.isfinite(phi) else 0.0
+        expected = round(float(2**52) + clean * float(gap))  # Python rounds half to even
+        assert randomizer.threshold(phi) == k == min(max(expected, randomizer.low), randomizer.high)
+        assert randomizer.low <= k <= randomizer.high
+    assert randomizer.low + randomizer.high == UNITS
+
+
+@pytest.mark.parametrize("epsilon", LEVELS)
+def test_bits_are_private_exactly(epsilon):
+    """Every pair of values that labels can have, both outcomes."""
+    randomizer = BitRandomizer(epsilon)
+    laws = [randomizer.pmf(phi) for phi in [*np.linspace(-1, 1, 33), *HOSTILE]]
+    assert all(sum(law.values()) == 1 for law in laws)
+    for bit in ((0,), (1,)):
+        chances = [law[bit] for law in laws]
+        assert not exceeds(max(chances) / min(chances), epsilon)
+    found = audit(randomizer)
+    assert found.holds
+    assert found.log_ratio <= epsilon
+    assert found.log_ratio >= epsilon * (1 - (1e-3 if epsilon > 29 else 1e-6)) - 1e-14
+
+
+def test_bits_are_private_at_twenty_thousand_levels():
+    """And lose less than 1e-13 of the contrast of the ideal law."""
+    generator = np.random.default_rng(1)
+    small = 10 ** generator.uniform(-16, 1.47, 10_000)
+    levels = np.concatenate([generator.uniform(0, 30, 10_000), small])
+    context = Context(prec=45)
+    for epsilon in levels.tolist():
+        law = _core.BitLaw(epsilon)
+        power = Fraction(context.exp(Decimal(epsilon)))
+        assert Fraction(law.high, law.low) <= power * (1 - Fraction(1, 10**43))
+        assert abs(law.contrast - math.tanh(epsilon / 2)) < 3e-15
+
+
+def test_a_missing_margin_or_wrong_threshold_is_found():
+    class NoMargin(BitRandomizer):
+        def __init__(self, epsilon):
+            super().__init__(epsilon)
+            self.high, self.low = self.high + 4, self.low - 4
+            self.high += 2  # what an exp rounded upwards would add
+            self.low -= 2
+
+    class Unclamped(BitRandomizer):
+        def threshold(self, phi):
+            return 2**52 if not abs(phi) < 10 else round(2**52 + phi * (self.high - 2**52))
+
+    class NotANumber(BitRandomizer):
+        def threshold(self, phi):
+            return 0 if math.isnan(phi) else super().threshold(phi)
+
+    assert not audit(NoMargin(1.0)).holds
+    assert not audit(Unclamped(1.0)).holds
+    with pytest.raises(ValueError, match="probability 0"):
+        audit(NotANumber(1.0))
+    # One unit too much is already too much where the ideal ratio is met exactly.
+    assert at_most_exp(Fraction(1), 0.0) is False  # equality cannot be certified
+    assert at_most_exp(Fraction(2718281828459045, 10**15), 1.0)
+    assert not at_most_exp(Fraction(2718281828459046, 10**15), 1.0)
+
+
+def test_the_margin_is_needed():
+    """Without it, doubles break the promise at some levels: the test above can fail."""
+    context, broken = Context(prec=45), 0
+    for epsilon in np.linspace(0.01, 3.0, 3000).tolist():
+        high = _core.BitLaw(epsilon).high + 4
+        broken += Fraction(high, UNITS - high) > Fraction(context.exp(Decimal(epsilon)))
+    assert broken > 50
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 7])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 29.9])
+def test_several_bits_share_epsilon(bits, epsilon):
+    randomizer = BitRandomizer(epsilon, bits)
+    assert audit(randomizer).holds
+    assert randomizer.high == BitRandomizer(epsilon / bits).high
+    if bits <= 3:
+        laws = [randomizer.pmf(phis) for phis in product((-1.0, 0.3, 1.0), repeat=bits)]
+        for outcome in product((0, 1), repeat=bits):
+            chances = [law[outcome] for law in laws]
+            assert not exceeds(max(chances) / min(chances), epsilon)
+        assert all(sum(law.values()) == 1 for law in laws)
+    for k in range(1, 65):
+        assert audit(BitRandomizer(epsilon, k)).holds
+
+
+def test_best_number_of_bits():
+    assert [best_bits(e) for e in (0.1, 1.0, 3.05, 3.06, 4.0)] == [1, 1, 1, 2, 2]
+    for epsilon in np.linspace(0.1, 30, 77).tolist():
+        scores = [k * math.tanh(epsilon / (2 * k)) ** 2 for k in range(1, 65)]
+        assert scores[best_bits(epsilon) - 1] == max(scores)
+    assert BitRandomizer(4.0, "auto").bits == 2
+
+
+@pytest.mark.parametrize("phi", [-1.0, -0.3, 0.0, 0.7, 1.0, math.nan])
+def test_bits_follow_their_law(phi):
+    randomizer, n = BitRandomizer(1.2), 400_000
+    table = randomizer.thresholds(np.array([phi]))
+    for seed in range(3):
+        bits = randomizer.respond_many(table, np.zeros(n, dtype=np.int64), Source.seeded(seed))
+        chance = float(randomizer.pmf(phi)[(1,)])
+        deviation = math.sqrt(n * chance * (1 - chance))
+        assert abs(bits.sum() - n * chance) < 5.3 * deviation  # 1.2e-7 each
+        wrong = 0.5 * (1 + 1.05 * math.tanh(0.6) * (phi if phi == phi else 0.0))
+        if abs(phi) == 1.0:  # a contrast wrong by 5 % is found
+            assert abs(bits.sum() - n * wrong) > 8 * deviation
+
+
+def test_bit_of_a_word():
+    """One word a bit, its upper 53 bits, strictly below the threshold."""
+    randomizer, phis = BitRandomizer(2.0, 3), [0.4, -0.9, 1.0]
+    ours, words = Source.seeded(7), Source.seeded(7)
+    for _ in range(50):
+        expected = tuple(
+            int(w >> 11 < randomizer.threshold(phi))
+            for w, phi in zip(words.words(3).tolist(), phis, strict=True)
+        )
+        assert randomizer.respond(phis, ours) == expected
+
+
+# -- coordinates -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
+def test_estimates_are_unbiased_exactly(epsilon):
+    """Sum over coordinates and bits of chance times estimate gives back every loss."""
+    mixing, k, m = 0.1, 3, 4
+    randomizer = CoordinateRandomizer(epsilon)
+    u, half, chance = losses(FA, mixing), loss_diameter(k, mixing) / 2, np.array([0.2, 0.5, 0.3])
+    assert half * 2 == pytest.approx(3.332204510175204, abs=1e-14)
+    for y in range(m):
+        mean = np.zeros(k)
+        own = device_losses(np.ascontiguousarray(FA[:, y]), mixing)
+        for j in range(k):
+            law = randomizer.pmf(own[j] / half)
+            for bit in (0, 1):
+                value = np.zeros(k)
+                value[j] = randomizer.estimate(bit, 0.0, half, chance[j])
+                mean += chance[j] * float(law[(bit,)]) * value
+        np.testing.assert_allclose(mean, u[:, y], atol=1e-10)
+
+
+def test_second_moment_is_the_smallest_possible():
+    randomizer = CoordinateRandomizer(1.3)
+    square = randomizer.estimate(1, 0.0, 2.0, 1.0) ** 2
+    assert square == pytest.approx((2.0 / math.tanh(0.65)) ** 2, rel=1e-14)
+    assert math.isinf(CoordinateRandomizer(1e-16).inverse_contrast)
+
+
+def test_likelihoods():
+    bits = BitRandomizer(1.5)
+    mu = np.array([-1.0, 0.2, 1.0])
+    np.testing.assert_allclose(bits.likelihoods(1, mu), [float(bits.pmf(v)[(1,)]) for v in mu],
+                               rtol=1e-14)  # fmt: skip
+
+
+# -- arguments -------------------------------------------------------------------------------------
+
+
+def test_arguments():
+    for bad in (0.0, -1.0, 30.1, math.nan, math.inf):
+        for build in (BitRandomizer, lambda e: SubsetRandomizer(4, 1, e)):
+            with pytest.raises(ValueError, match="epsilon"):
+                build(bad)
+    for labels, size in ((2, 2), (2, 0), (5, 5), (1, 1)):
+        with pytest.raises(ValueError, match=r"size|labels"):
+            SubsetRandomizer(labels, size, 1.0)
+    with pytest.raises(ValueError, match="bits"):
+        BitRandomizer(1.0, 65)
+    with pytest.raises(ValueError, match="one a bit"):
+        BitRandomizer(1.0, 2).respond([0.1], Source.seeded(1))
+    with pytest.raises(TypeError, match="randomizer"):
+        audit(3)
+    for call in (lambda: SubsetRandomizer(60, 30, 1.0).pmf(0), lambda: BitRandomizer(1.0, 30).pmf(
+            [0.0] * 30)):  # fmt: skip
+        with pytest.raises(ValueError, match="too many"):
+            call()

@@ -1,0 +1,170 @@
+"""How many reports it takes: published numbers, enumeration, and the error that is really made."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpoco.environments import dirichlet_class
+from dpoco.local import BitRandomizer, DistributionLearner, Hypotheses, required_users, simulate
+from dpoco.local import _families as families
+from dpoco.local._channel import query_means
+from dpoco.local._options import resolved
+from dpoco.local._planning import array_of, mean_affinity_gap, selection_options
+from dpoco.local._randomizers import SubsetRandomizer
+from dpoco.random import Source
+
+_spec = importlib.util.spec_from_file_location(
+    "server_cases", Path(__file__).with_name("server_cases.py")
+)
+cases = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(cases)
+FA, FC = cases.FA, cases.FC
+
+BITS = {"channel": "bit"}
+RESPONSE = {"channel": "subset", "subset_size": 1}
+SUBSETS = {"channel": "subset", "subset_size": 2}
+
+
+def affinity(matrix, seed=0, **more):
+    given = {"epsilon": 1.0, "channel": "auto", "query": "auto", "bits": 1, "subset_size": None,
+             "max_message_bits": 4096, **more}  # fmt: skip
+    settings = resolved("posterior", array_of(matrix), selection_options(**given), seed)
+    return 1.0 - mean_affinity_gap(np.asarray(matrix), settings)
+
+
+def test_published_coefficients():
+    found = affinity(FC, **BITS)
+    assert found[0, 1] == pytest.approx(0.996006735993508, abs=1e-14)
+    assert found[0, 2] == pytest.approx(0.969929944523812, abs=1e-14)
+    assert found[1, 3] == pytest.approx(0.999276147153725, abs=1e-14)
+    np.testing.assert_array_equal(np.diagonal(found), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("channel", "alpha", "users"),
+    [(BITS, 0.05, 4241), (BITS, 0.3, 749), (RESPONSE, 0.05, 2478), (RESPONSE, 0.3, 491),
+     (SUBSETS, 0.05, 2325), (SUBSETS, 0.3, 452)],
+)  # fmt: skip
+def test_published_numbers_of_users(channel, alpha, users):
+    assert required_users(FC, epsilon=1.0, alpha=alpha, beta=0.05, **channel) == users
+    assert required_users(Hypotheses(FC), epsilon=1.0, alpha=alpha, **channel) == users
+
+
+@pytest.mark.parametrize("channel", [BITS, RESPONSE, SUBSETS])
+@pytest.mark.parametrize("truth", range(4))
+def test_the_error_at_that_number_is_at_most_beta(channel, truth):
+    alpha, beta, runs = 0.3, 0.05, 300
+    users = required_users(FC, epsilon=1.0, alpha=alpha, beta=beta, **channel)
+    rng = np.random.default_rng(truth)
+    apart = 0.5 * np.abs(FC - FC[truth]).sum(axis=1) > alpha
+
+    def errors(count):
+        wrong = 0
+        for run in range(runs):
+            server = DistributionLearner(
+                Hypotheses(FC), epsilon=1.0, temperature=1.0, public_seed=run, **channel
+            )
+            labels = rng.choice(6, p=FC[truth], size=count)
+            simulate(server, labels, source=Source.seeded(run))
+            wrong += bool(apart[np.argmax(server.weights)])
+        return wrong / runs
+
+    # Hoeffding: a false alarm has probability below 1e-6.
+    assert errors(users) <= beta + math.sqrt(math.log(1e6) / (2 * runs))
+    assert errors(max(users // 50, 1)) > beta  # so the test can fail
+
+
+def test_enumeration_is_the_mean_over_public_draws():
+    listed = affinity(FC, **BITS)
+    contrast = BitRandomizer(1.0).contrast
+    total = np.zeros((4, 4))
+    for t in range(1, 4001):
+        means = query_means(families.bisection(5, t, 0, 4), FC)
+        laws = 0.5 * (1 + contrast * np.stack([means, -means], axis=1))
+        total += np.sqrt(laws) @ np.sqrt(laws).T
+    np.testing.assert_allclose(total / 4000, listed, atol=2e-3)
+    for family in ("scheffe", "mean_test", "hadamard"):
+        own = {"scheffe": lambda t: families.scheffe(5, t, 0, 4),
+               "mean_test": lambda t: families.mean_test(5, t, 0, 4),
+               "hadamard": lambda t: families.hadamard(5, t, 0, 6)}[family]  # fmt: skip
+        total = np.zeros((4, 4))
+        for t in range(1, 4001):
+            means = query_means(own(t), FC)
+            laws = 0.5 * (1 + contrast * np.stack([means, -means], axis=1))
+            total += np.sqrt(laws) @ np.sqrt(laws).T
+        np.testing.assert_allclose(total / 4000, affinity(FC, query=family, **BITS), atol=2e-3)
+
+
+def test_large_classes_use_public_draws():
+    matrix = dirichlet_class(16, 5, seed=1)  # 12870 bisections
+    first, again = (required_users(matrix, epsilon=2.0, seed=4, **BITS) for _ in range(2))
+    other = required_users(matrix, epsilon=2.0, seed=5, **BITS)
+    assert first == again
+    assert first != other
+    assert abs(first - other) < 0.5 * first
+
+
+def test_subsets_by_enumeration():
+    gain = SubsetRandomizer(6, 2, 1.0).gain
+    laws = []
+    for row in FC:
+        law = [1 + gain * (row[i] + row[j]) for i in range(6) for j in range(i + 1, 6)]
+        laws.append(np.array(law) / sum(law))
+    roots = np.sqrt(laws)
+    np.testing.assert_allclose(affinity(FC, **SUBSETS), roots @ roots.T, atol=1e-13)
+
+
+def test_automatic_choice_is_one_of_the_channels():
+    for epsilon, channel in ((1.0, BITS), (4.0, RESPONSE)):
+        auto = required_users(FC, epsilon=epsilon, alpha=0.05)
+        assert auto <= required_users(FC, epsilon=epsilon, alpha=0.05, **BITS)
+        if channel is BITS:
+            assert auto == required_users(FC, epsilon=epsilon, alpha=0.05, **BITS)
+
+
+def test_more_bits_and_more_epsilon():
+    few = required_users(FC, epsilon=6.0, **BITS)
+    assert required_users(FC, epsilon=6.0, bits=2, **BITS) < few
+    assert required_users(FC, epsilon=3.0, **BITS) > few
+
+
+def test_extremes():
+    assert required_users(FC, epsilon=1.0, alpha=0.9) == 0
+    assert required_users([[1.0]], epsilon=1.0) == 0
+    assert required_users(np.vstack([FA, FA]), epsilon=1.0) > 0
+    # Tiny gaps keep their digits: an eps of 1e-6 needs 1e12 times as many as one of 1.
+    tiny = required_users(FC, epsilon=1e-6, alpha=0.3, **BITS)
+    assert tiny == pytest.approx(749 * math.tanh(0.5) ** 2 / 0.25e-12, rel=0.02)
+    assert required_users(FC, epsilon=1e-16, **BITS) == math.inf  # the bits say nothing
+
+
+def test_questions_that_never_separate_a_pair():
+    # All three bisections ask whether the label is the first, of equal probability under two rows.
+    twins = [[0.5, 0.25, 0.25], [0.5, 0.3, 0.2], [0.2, 0.5, 0.3]]
+    assert required_users(twins, epsilon=1.0, **BITS) == math.inf
+    assert required_users(twins, epsilon=1.0, alpha=0.05, **BITS) < 1000  # they are that close
+    for other in ({"query": "scheffe", **BITS}, {"query": "hadamard", **BITS}, RESPONSE):
+        assert required_users(twins, epsilon=1.0, **other) < math.inf
+    # A row and its complement: one question of the Hadamard matrix is enough.
+    mirrored = [[0.4, 0.1, 0.1, 0.4], [0.1, 0.4, 0.4, 0.1]]
+    assert required_users(mirrored, epsilon=1.0, query="hadamard", **BITS) < math.inf
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"alpha": -0.1}, {"alpha": 1.0}, {"beta": 0.0}, {"beta": 1.0}, {"epsilon": 0.0},
+     {"channel": "coordinate"}, {"query": "adaptive"}],
+)  # fmt: skip
+def test_bad_arguments(bad):
+    with pytest.raises(ValueError, match=r"must|need"):
+        required_users(FC, **{"epsilon": 1.0, **bad})
+
+
+def test_contexts_are_refused():
+    with pytest.raises(ValueError, match="no contexts"):
+        required_users(Hypotheses(np.stack([FA, FA])), epsilon=1.0)

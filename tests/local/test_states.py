@@ -1,0 +1,181 @@
+"""Crafted state files of learners: with checksums that fit, and contents that cannot be."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import importlib.util
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpoco._state import pack, unpack
+from dpoco.errors import StateError
+from dpoco.local import DistributionLearner, Hypotheses, LossQuery, RoundSpec, ThresholdQuery
+from dpoco.local import _learner_state as files
+
+_SPEC = importlib.util.spec_from_file_location(
+    "server_cases", Path(__file__).with_name("server_cases.py")
+)
+cases = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(cases)
+FA, FC, build, play = cases.FA, cases.FC, cases.build, cases.play
+
+
+def taken_apart(learner):
+    header, payload = unpack(files.to_bytes(learner))
+    with np.load(io.BytesIO(payload)) as stored:
+        return header, {name: stored[name] for name in stored.files}
+
+
+def refused(header, arrays, hypotheses=None):
+    payload = io.BytesIO()
+    np.savez(payload, **arrays)
+    with pytest.raises(StateError):
+        files.from_bytes(DistributionLearner, pack(header, payload.getvalue()), hypotheses)
+
+
+def with_spec(header, change):
+    record = header["object"]["rounds"][0]
+    spec = change(RoundSpec.from_bytes(base64.b64decode(record["spec"])))
+    text = base64.b64encode(spec.to_bytes()).decode()
+    rounds = [{**record, "spec": text}, *header["object"]["rounds"][1:]]
+    return {**header, "object": {**header["object"], "rounds": rounds}}
+
+
+@pytest.mark.parametrize("kind", list(cases.KINDS))
+def test_what_was_written_is_read(kind):
+    learner = play(build(kind, open_rounds=3), 5)
+    again = files.from_bytes(DistributionLearner, files.to_bytes(learner), None)
+    np.testing.assert_array_equal(again.weights, learner.weights)
+    assert files.to_bytes(again) == files.to_bytes(learner)
+
+
+@pytest.mark.parametrize("kind", ["bit", "hedge", "auto"])
+def test_impossible_counts(kind):
+    header, arrays = taken_apart(play(build(kind, open_rounds=3, horizon=100), 5))
+    body = header["object"]
+    for change in (
+        {"round": 4.0}, {"round": True}, {"round": 4}, {"round": 101}, {"round": 9},
+        {"reports": 3}, {"reports": "10"}, {"reports": 10.0}, {"simulated": "no"},
+        {"simulated": 0}, {"rounds": [body["rounds"][0]] * 2},
+        {"rounds": body["rounds"][::-1]}, {"blocks": [[1, 3]]}, {"blocks": 3},
+    ):  # fmt: skip
+        refused({**header, "object": {**body, **change}}, arrays)
+    if kind != "hedge":  # which may have skipped reports
+        refused({**header, "object": {**body, "reports": 11}}, arrays)
+
+
+def test_impossible_nonces():
+    header, arrays = taken_apart(play(build("bit", open_rounds=3), 5))
+    name = "nonces.0"
+    for nonces in (
+        np.array([1.0, 2.0]), np.array([[1, 2]], dtype=np.uint64), np.array([5, 6]),
+        np.array([7, 7], dtype=np.uint64), np.arange(99, dtype=np.uint64),
+    ):  # fmt: skip
+        refused(header, {**arrays, name: nonces})
+
+
+def test_foreign_rounds():
+    header, arrays = taken_apart(play(build("bit", open_rounds=3), 5))
+    other = ThresholdQuery([1.0, 2.0, 3.0, -4.0])
+    for change in (
+        lambda s: dataclasses.replace(s, queries=(other,)),
+        lambda s: dataclasses.replace(s, queries=(*s.queries, other)),
+        lambda s: dataclasses.replace(s, epsilon=2.0),
+        lambda s: dataclasses.replace(s, fingerprint=bytes(15) + b"1"),
+        lambda s: dataclasses.replace(s, round=5),
+    ):
+        refused(with_spec(header, change), arrays)
+
+
+def test_rounds_of_another_size():
+    """Also where questions follow weights and cannot be asked again."""
+    for given in ({"channel": "bit", "interactive": True}, {"interactive": True}):
+        learner = DistributionLearner(Hypotheses(FC), epsilon=1.0, public_seed=3, **given)
+        while learner.round_spec().channel != "bit":
+            pass
+        header, arrays = taken_apart(learner)
+        refused(with_spec(header, lambda s: dataclasses.replace(s, queries=s.queries * 2)), arrays)
+        refused(
+            with_spec(header, lambda s: dataclasses.replace(
+                s, queries=(), channel="subset", subset_size=5)), arrays,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["hedge", "private", "hedge sampling"])
+def test_loss_questions_of_another_scale(kind):
+    header, arrays = taken_apart(play(build(kind, open_rounds=3), 5))
+    for change in (
+        {"half_range": 1e300}, {"half_range": float("nan")}, {"half_range": 0.0},
+        {"midpoint": 1e9}, {"mixing": 2.0}, {"mixing": float("nan")},
+    ):  # fmt: skip
+
+        def crafted(spec, change=change):
+            names = ("index", "midpoint", "half_range", "mixing")
+            own = {name: getattr(spec.query, name) for name in names}
+            return dataclasses.replace(spec, queries=(LossQuery(**(own | change)),))
+
+        refused(with_spec(header, crafted), arrays)
+
+
+def test_impossible_chances():
+    header, arrays = taken_apart(play(build("hedge", open_rounds=3), 5))
+    for name, value in (
+        ("rule.shares", np.array([0.25, 0.25, 1e-9])), ("rule.shares", np.array([0.25] * 2)),
+        ("rule.shares", np.array([0.25, 0.25, np.nan])), ("rule.rounds", np.array([7, 8, 9])),
+        ("rule.cost", np.array([np.inf])), ("rule.cost", np.array([np.nan])),
+    ):  # fmt: skip
+        refused(header, {**arrays, name: value})
+
+
+def test_infinite_information():
+    header, arrays = taken_apart(play(build("auto"), 3))
+    for value in (np.inf, np.nan, -1.0):
+        information = arrays["rule.information"].copy()
+        information[0, 1] = value
+        refused(header, {**arrays, "rule.information": information})
+
+
+def test_arrays_of_contexts_belong_to_callables():
+    header, arrays = taken_apart(play(build("bit", open_rounds=3), 5))
+    again = files.from_bytes  # another array for a round of an array is not looked at
+    payload = io.BytesIO()
+    np.savez(payload, **arrays, **{"matrix.0": np.roll(FC, 1, axis=1)})
+    learner = again(DistributionLearner, pack(header, payload.getvalue()), None)
+    assert all(opened.matrix is learner.hypotheses.matrix() for opened in learner._rounds)
+    asked = []
+    hypotheses = Hypotheses(lambda x: asked.append(x) or FA, 3, 4)
+    learner = DistributionLearner(hypotheses, epsilon=1.0, public_seed=1)
+    learner.round_spec(5)
+    header, arrays = taken_apart(learner)
+    del arrays["matrix.0"]
+    refused(header, arrays, hypotheses)
+    assert asked == [5]
+
+
+def test_impossible_blocks():
+    learner = DistributionLearner(
+        Hypotheses(FC), epsilon=1.0, channel="bit", open_rounds=20, public_seed=3
+    )
+    specs = learner.round_specs(10)
+    learner.update(specs[4], cases.report(specs[4], 1))
+    header, arrays = taken_apart(learner)
+    body = header["object"]
+    for blocks in ([[0, 10]], [[1, 0]], [[1, 21]], [[2, 10]], [[1.0, 10]], [[1, 10], [5, 3]]):
+        extra = {
+            "block_nonces.1": np.empty(0, dtype=np.uint64), "block_places.1": np.empty(0, int),
+        }  # fmt: skip
+        refused({**header, "object": {**body, "blocks": blocks}}, {**arrays, **extra})
+    for name, value in (
+        ("block_places.0", np.array([10])), ("block_places.0", np.array([-1])),
+        ("block_places.0", np.array([1, 2])), ("block_places.0", np.array([1.0])),
+        ("block_nonces.0", np.array([1])),
+    ):  # fmt: skip
+        refused(header, {**arrays, name: value})
+    refused(header, {
+        **arrays, "block_nonces.0": np.array([3, 3], dtype=np.uint64),
+        "block_places.0": np.array([1, 1]),
+    })  # fmt: skip

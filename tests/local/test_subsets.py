@@ -1,0 +1,172 @@
+"""Subset selection: exact privacy by enumeration, exact laws, and reports that follow them."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from itertools import combinations
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+
+from dpoco.local import SubsetRandomizer, audit
+from dpoco.local._randomizers import best_subset_size
+from dpoco.random import Source
+
+_SPEC = importlib.util.spec_from_file_location(
+    "client_cases", Path(__file__).with_name("client_cases.py")
+)
+cases = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(cases)
+FA = cases.FA
+LEVELS = cases.LEVELS
+UNITS = cases.UNITS
+exceeds = cases.exceeds
+
+
+@pytest.mark.parametrize("epsilon", LEVELS)
+@pytest.mark.parametrize("labels", [2, 3, 5, 8])
+def test_subsets_are_private_exactly(epsilon, labels):
+    """The whole law of every label, and of none, for all sizes."""
+    for size in range(1, labels):
+        randomizer = SubsetRandomizer(labels, size, epsilon)
+        laws = [randomizer.pmf(y) for y in [*range(labels), None, -1, labels]]
+        reports = list(combinations(range(labels), size))
+        for law in laws:
+            assert list(law) == reports
+            assert sum(law.values()) == 1
+        largest = max(max(law[z] for law in laws) / min(law[z] for law in laws) for z in reports)
+        assert not exceeds(largest, epsilon)
+        found = audit(randomizer)
+        assert found.holds
+        assert found.ratio == largest
+        if epsilon >= 0.1:  # at 30, the rarest outcome has a few hundred units, less four
+            assert found.log_ratio > epsilon * (1 - 1e-9) - (0.1 if epsilon > 29 else 0.0)
+
+
+def test_without_the_rule_for_tiny_epsilon_the_law_is_not_private():
+    """The margin makes the own label rarer than others by more than e^epsilon: it is found."""
+
+    class Unamended(SubsetRandomizer):
+        def __init__(self, labels, size, epsilon):
+            super().__init__(labels, size, epsilon)
+            share = size / (size + (labels - size) * math.exp(-epsilon))
+            self.inside = math.floor(UNITS * share) - 4
+
+    assert SubsetRandomizer(5, 2, 1e-17).inside is None
+    assert not audit(Unamended(5, 2, 1e-17)).holds
+    assert audit(SubsetRandomizer(5, 2, 1e-17)).ratio == 1
+    for labels, size in ((2, 1), (5, 2), (7, 6), (10**6, 3)):
+        for exponent in range(-20, 0):
+            assert audit(SubsetRandomizer(labels, size, 10.0**exponent)).holds
+
+
+def test_subset_thresholds():
+    generator = np.random.default_rng(3)
+    for _ in range(500):
+        labels = int(generator.integers(2, 5000))
+        size = int(generator.integers(1, labels))
+        epsilon = float(generator.uniform(1e-3, 30))
+        randomizer = SubsetRandomizer(labels, size, epsilon)
+        with mpmath.workdps(40):
+            ideal = (
+                UNITS
+                * mpmath.mpf(size)
+                / (size + (labels - size) * mpmath.exp(-mpmath.mpf(epsilon)))
+            )
+            assert 0 < ideal - randomizer.inside < 9
+        assert audit(randomizer).holds
+        if epsilon < 15:
+            assert randomizer.gain == pytest.approx(math.expm1(epsilon), rel=1e-5)
+
+
+def test_best_size():
+    assert best_subset_size(2, 0.1) == 1
+    assert best_subset_size(6, 1.0) == 2
+    assert best_subset_size(6, 4.0) == 1
+    assert best_subset_size(1000, 1.0) == math.floor(1000 / (math.e + 1) + 0.5)
+    assert best_subset_size(7, 1e-9) == 3
+    assert SubsetRandomizer(1000, None, 1.0).size == 269
+
+
+@pytest.mark.parametrize(
+    ("labels", "size", "epsilon"), [(5, 2, 0.7), (10, 1, 1.0), (4, 3, 2.0), (6, 3, 1e-16)]
+)
+@pytest.mark.parametrize("label", [0, 2, -1])
+def test_subsets_follow_their_law(labels, size, epsilon, label):
+    randomizer, n = SubsetRandomizer(labels, size, epsilon), 100_000
+    law = randomizer.pmf(label)
+    codes = {sum(1 << y for y in report): i for i, report in enumerate(law)}
+    chances = np.array([float(p) for p in law.values()])
+    for seed in range(3):
+        own = np.full(n, label, dtype=np.int64)
+        drawn = randomizer.respond_many(own, Source.seeded(seed))
+        assert (np.diff(drawn) > 0).all()
+        counts = np.bincount([codes[c] for c in (1 << drawn).sum(axis=1).tolist()],
+                             minlength=len(law))  # fmt: skip
+        assert chi_square(counts, n * chances) > 1e-7
+        if epsilon > 0.5 and label >= 0:
+            wrong = SubsetRandomizer(labels, size, 1.1 * epsilon).pmf(label)
+            assert chi_square(counts, n * np.array([float(p) for p in wrong.values()])) < 1e-4
+
+
+def chi_square(counts, expected):
+    from scipy.special import chdtrc
+
+    statistic = float(((counts - expected) ** 2 / expected).sum())
+    return float(chdtrc(len(counts) - 1, statistic))
+
+
+@pytest.mark.parametrize(("labels", "size"), [(300, 40), (5000, 33), (70, 69), (33, 32), (400, 7)])
+def test_large_subsets(labels, size):
+    """Both ways of choosing: other labels are equally likely, the own one as likely as it is."""
+    randomizer, n, own = SubsetRandomizer(labels, size, 1.0), 4000, labels // 3
+    drawn = randomizer.respond_many(np.full(n, own, dtype=np.int64), Source.seeded(9))
+    assert drawn.shape == (n, size)
+    assert (np.diff(drawn) > 0).all()
+    assert 0 <= drawn.min() <= drawn.max() < labels
+    counts = np.bincount(drawn.ravel(), minlength=labels)
+    inside = randomizer.inside / UNITS
+    assert abs(counts[own] - n * inside) < 5.5 * math.sqrt(n * inside * (1 - inside)) + 1e-9
+    others = np.delete(counts, own)
+    share = (size - inside) / (labels - 1)
+    # Largest of at most 5000 counts; 7 deviations: false alarm below 1e-8.
+    assert np.abs(others - n * share).max() < 7.5 * math.sqrt(n * share * (1 - share)) + 4
+
+
+def test_number_of_words_does_not_depend_on_the_label():
+    randomizer = SubsetRandomizer(50, 7, 1.0)
+    for label in (None, -1, 0, 49, 50, "x"):
+        for seed in range(40):  # includes the label or not
+            source = Source.seeded(seed)
+            randomizer.respond(label, source)
+            assert source._engine.position(0) == 8
+
+
+def test_one_report_equals_many():
+    randomizer = SubsetRandomizer(40, 5, 1.0)
+    one, many = Source.seeded(1), Source.seeded(1)
+    labels = np.array([3, -1, 39, 0, 7] * 5, dtype=np.int64)
+    assert [randomizer.respond(int(y), one) for y in labels] == [
+        tuple(z) for z in randomizer.respond_many(labels, many).tolist()
+    ]
+
+
+def test_likelihoods_are_the_law_up_to_a_factor():
+    randomizer = SubsetRandomizer(4, 2, 1.5)
+    reports = list(combinations(range(4), 2))
+    laws = [randomizer.pmf(y) for y in range(4)]
+    exact = np.array([[sum(f * float(laws[y][z]) for y, f in enumerate(row)) for z in reports]
+                      for row in FA])  # fmt: skip
+    found = np.array([randomizer.likelihoods(z, FA) for z in reports]).T
+    np.testing.assert_allclose(found / found.sum(axis=1, keepdims=True), exact, rtol=1e-12)
+
+
+def test_sizes():
+    for labels, size in ((2, 2), (2, 0), (5, 5), (1, 1)):
+        with pytest.raises(ValueError, match=r"size|labels"):
+            SubsetRandomizer(labels, size, 1.0)
+    with pytest.raises(ValueError, match="too many"):
+        SubsetRandomizer(60, 30, 1.0).pmf(0)

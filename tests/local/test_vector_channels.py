@@ -1,0 +1,395 @@
+"""Vector channels: scales, exact laws, privacy of every label and of none, unbiased estimates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpoco
+from dpoco.accounting import local_vector
+from dpoco.accounting.gaussian import gaussian_delta
+from dpoco.local import (
+    ClientPool,
+    DistributionLearner,
+    Hypotheses,
+    LocalClient,
+    RoundSpec,
+    VectorRandomizer,
+    _lattice,
+    simulate,
+)
+from dpoco.local._losses import losses
+from dpoco.local._vector import within
+from dpoco.random import Source
+
+FB = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.6, 0.4]])
+FC = np.array([[0.30, 0.25, 0.20, 0.15, 0.07, 0.03], [0.05, 0.10, 0.15, 0.20, 0.25, 0.25],
+               [0.02, 0.48, 0.02, 0.02, 0.44, 0.02], [1 / 6] * 6])  # fmt: skip
+FZ = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.9, 0.0, 0.1]])  # label 2 never happens
+DELTA = 1e-6
+
+
+@pytest.fixture
+def coarse(monkeypatch):
+    """Lattices of a few steps, whose laws can be listed."""
+    monkeypatch.setattr(_lattice, "_DIGITS", 2)
+
+
+# -- scales and accounting ------------------------------------------------------------------------
+
+
+def test_deviations_of_one_loss():
+    found = local_vector.unit_deviations(8, 1.0, DELTA)
+    assert {name: round(value, 2) for name, value in found.items()} == {
+        "paper": 46.05, "pure": 11.31, "composed": 11.31, "gaussian": 11.95, "coordinate": 3.06,
+    }  # fmt: skip
+    # One bit about one loss has less noise wherever epsilon coth(epsilon / 2) < 2 sqrt(2 K).
+    for k, epsilon in ((2, 3.7), (8, 7.9), (64, 10.0)):
+        table = local_vector.unit_deviations(k, epsilon, DELTA)
+        assert table["coordinate"] == min(table.values())
+        assert table["paper"] == max(table.values())
+    assert local_vector.unit_deviations(2, 4.2, DELTA)["coordinate"] > 2**1.5 / 4.2
+
+
+def test_the_published_split_solves_its_equation():
+    for k, epsilon in ((1, 0.1), (8, 1.0), (64, 9.0)):
+        e = local_vector.printed_split(k, epsilon, DELTA)
+        assert k * e * e / 2 + e * math.sqrt(2 * k * math.log(1 / DELTA)) == pytest.approx(epsilon)
+        # Both published scales are valid; the mechanism's is about twice the proof's.
+        assert local_vector.printed_scale_factor(k, epsilon, DELTA) > 1.0 / e
+
+
+def test_composition_agrees_with_a_library():
+    accounting = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    width, k = 2**20, 12
+    for epsilon, scale in ((1.0, 6.0), (2.0, 4.0)):
+        library = accounting.from_laplace_mechanism(
+            parameter=scale, sensitivity=1.0, value_discretization_interval=1e-4
+        ).self_compose(k)
+        expected = library.get_delta_for_epsilon(epsilon)
+        ours = local_vector.composed_laplace_delta(epsilon, [width] * k, scale * width)
+        assert ours == pytest.approx(expected, rel=0.02)
+    # On few points, against all outcomes listed; never below.
+    for shifts, scale, epsilon in (((3,), 2.0, 0.5), ((40, 25), 30.0, 0.8), ((9, 9), 8.0, 1.0)):
+        exact = listed_delta(shifts, scale, epsilon, lambda n, s: np.exp(-np.abs(n) / s))
+        ours = local_vector.composed_laplace_delta(epsilon, shifts, scale)
+        assert exact <= ours <= exact + 1.0 / scale
+    assert local_vector.composed_laplace_delta(2.0, [5, 5], 5.0) == 0.0
+
+
+def listed_delta(shifts, scale, epsilon, weight):
+    reach = int(45 * scale)
+    n = np.arange(-reach, reach + 1)
+    law = weight(n, scale)
+    law /= law.sum()
+    ours, theirs = np.ones(1), np.ones(1)
+    for shift in shifts:
+        moved = weight(n - shift, scale) / weight(n, scale).sum()
+        ours, theirs = np.outer(ours, law).ravel(), np.outer(theirs, moved).ravel()
+    return float(np.maximum(ours - math.exp(epsilon) * theirs, 0.0).sum())
+
+
+def test_deltas_of_discrete_gaussians():
+    def weight(n, scale):
+        return np.exp(-0.5 * (n / scale) ** 2)
+
+    for shift, scale, epsilon in ((1, 0.8, 0.3), (7, 5.0, 1.0), (300, 200.0, 0.5)):
+        exact = local_vector.discrete_gaussian_delta(epsilon, shift, scale)
+        assert exact == pytest.approx(listed_delta((shift,), scale, epsilon, weight), rel=1e-9)
+        assert exact == local_vector.discrete_gaussian_delta(epsilon, -shift, scale)
+        if scale >= 1.0:
+            bound = local_vector.gaussian_vector_delta(epsilon, abs(shift), abs(shift), scale)
+            assert exact <= bound
+    # A vector: the bound is above the exact sum, and it is near.
+    for shifts, scale in (((2, 3), 4.0), ((10, 1), 9.0), ((5, 5), 12.0)):
+        exact = listed_delta(shifts, scale, 1.0, weight)
+        norm = math.hypot(*shifts)
+        assert exact <= local_vector.gaussian_vector_delta(1.0, norm, sum(shifts), scale)
+        assert exact > 0.2 * gaussian_delta(1.0, norm / scale)
+    scale = local_vector.discrete_gaussian_scale(1.0, DELTA, 2.0**20, 2.0**21)
+    assert local_vector.gaussian_vector_delta(1.0, 2.0**20, 2.0**21, scale) <= DELTA
+    assert local_vector.gaussian_vector_delta(1.0, 2.0**20, 2.0**21, 0.999 * scale) > DELTA
+
+
+def test_diameters():
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        table = generator.integers(-50, 50, (3, 7))
+        columns = [*table.T, np.zeros(3, dtype=np.int64)]
+        gaps = [a - b for a, b in product(columns, columns)]
+        l1, l2, ranges = _lattice.diameters(table)
+        assert l1 == max(np.abs(g).sum() for g in gaps)
+        exact = max(int((g * g).sum()) for g in gaps)
+        assert exact <= l2**2 <= exact * (1 + 1e-14)
+        assert ranges.tolist() == np.max(gaps, axis=0).tolist()
+    wide = np.tile(table, 700)
+    bound = _lattice.diameters(wide)
+    assert bound[0] == ranges.sum() >= l1
+    assert bound[1] >= l2
+    for reach, step in ((1.0, 2.0**-20), (1.01, 2.0**-19), (0.5, 2.0**-21), (3.0, 2.0**-18)):
+        assert _lattice.lattice_step(reach) == step
+
+
+# -- laws -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("coarse")
+@pytest.mark.parametrize("matrix", [FB, FZ])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_pure_reports_by_listing_their_law(matrix, epsilon):
+    it = VectorRandomizer(matrix, epsilon, 0.1)
+    assert it.noise == "laplace"
+    assert np.abs(it.table).max() <= 8
+    labels = [None, -1, 7, 1.5, *range(4)]
+    with mpmath.workdps(50):
+        q = mpmath.exp(-mpmath.mpf(it.scale.denominator) / it.scale.numerator)
+        norm = (1 - q) / (1 + q)
+        reach = int(12 * it.scale)
+        vectors = [[int(v) for v in it.vector(y)] for y in labels]
+        totals = [mpmath.mpf(0)] * len(labels)
+        largest = mpmath.mpf(0)
+        powers = [norm * q**n for n in range(2 * reach + 40)]
+        for report in product(range(-reach, reach + 1, 1 if reach < 40 else 5), repeat=2):
+            laws = [math.prod((powers[abs(z - c)] for z, c in zip(report, v, strict=True)),
+                              start=mpmath.mpf(1)) for v in vectors]  # fmt: skip
+            largest = max(largest, max(laws) / min(laws))
+            totals = [a + b for a, b in zip(totals, laws, strict=True)]
+        log_ratio = mpmath.log(largest)
+        # The ratio is reached, and not exceeded: epsilon less what sums may miss in rounding.
+        exact = mpmath.mpf(within(epsilon))
+        assert abs(log_ratio - exact) < mpmath.mpf(10) ** -40
+        if reach < 40:
+            assert all(abs(total - 1) < 1e-3 for total in totals)
+    assert it.largest_log_ratio() == Fraction(within(epsilon)) < Fraction(epsilon)
+    for y, vector in zip(labels, vectors, strict=True):
+        expected = float(mpmath.log(math.prod(powers[abs(3 - c)] for c in vector)))
+        assert it.log_probability((3, 3), y) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("matrix", [FB, FC, FZ])
+def test_fine_lattices_keep_epsilon_for_all_pairs(matrix):
+    for epsilon in (0.1, 1.0, 29.9):
+        it = VectorRandomizer(matrix, epsilon, 1e-3)
+        vectors = [it.vector(y) for y in (None, -1, *range(matrix.shape[1]))]
+        largest = max(int(np.abs(a - b).sum()) for a, b in product(vectors, vectors))
+        assert largest / it.scale == it.largest_log_ratio() == Fraction(within(epsilon))
+        exact = losses(matrix, 1e-3)
+        assert np.abs(it.table * it.step - exact).max() <= 0.5 * it.step
+        assert np.abs(exact).max() / it.step > 2**17
+    assert not VectorRandomizer(FZ, 1.0, 0.1).vector(2).any()  # an impossible label
+
+
+@pytest.mark.parametrize("noise", ["composed", "gaussian", "paper"])
+def test_scales_under_a_delta(noise):
+    it = VectorRandomizer(FC, 1.0, 0.05, delta=DELTA, noise=noise)
+    vectors = [it.vector(y) for y in (None, *range(6))]
+    worst = 0.0
+    for a, b in product(vectors, vectors):
+        gaps = [int(g) for g in np.abs(a - b)]
+        if noise == "gaussian":
+            norm = math.sqrt(sum(g * g for g in gaps))
+            found = gaussian_delta(1.0, norm / float(it.scale))
+        else:
+            found = local_vector.composed_laplace_delta(1.0, gaps, float(it.scale))
+        worst = max(worst, found)
+    assert worst <= DELTA
+    if noise == "gaussian":
+        assert worst > 0.999 * DELTA
+        assert np.abs(it.table.sum(axis=0)).max() <= 4  # the mean over hypotheses is gone
+    if noise == "paper":
+        assert worst == 0.0
+    best = VectorRandomizer(FC, 1.0, 0.05, delta=DELTA)
+    assert best.standard_deviation <= it.standard_deviation
+
+
+def test_auto_takes_the_smallest_noise():
+    generator = np.random.default_rng(0)
+    wide = generator.dirichlet(np.ones(50), size=64)
+    many = {n: VectorRandomizer(wide, 1.0, 0.05, delta=DELTA, noise=n).standard_deviation
+            for n in ("composed", "gaussian")}  # fmt: skip
+    many["laplace"] = VectorRandomizer(wide, 1.0, 0.05).standard_deviation
+    chosen = VectorRandomizer(wide, 1.0, 0.05, delta=DELTA)
+    assert chosen.noise == min(many, key=many.get) == "gaussian"
+    assert chosen.delta == DELTA
+    few = VectorRandomizer(FC, 1.0, 0.05, delta=DELTA)
+    assert (few.noise, few.delta) == ("laplace", 0.0)
+
+
+@pytest.mark.usefixtures("coarse")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_reports_follow_the_law(seed, noise):
+    delta = 0.0 if noise == "laplace" else 1e-3
+    it = VectorRandomizer(FB, 3.0, 0.1, noise=noise, delta=delta)
+    source = Source.seeded(seed)
+    n = 6000
+    gaps = np.array([it.respond(1, source) for _ in range(n)]) - it.vector(1)
+    for column in gaps.T:
+
+        def p_value(factor, column=column):
+            reach = int(3 * it.scale)
+            k = np.arange(-reach, reach + 1)
+            weight = (np.exp(-np.abs(k) * factor / float(it.scale)) if noise == "laplace"
+                      else np.exp(-0.5 * (k * factor / float(it.scale)) ** 2))  # fmt: skip
+            expected = weight / weight.sum()
+            inside = column[np.abs(column) <= reach]
+            observed = np.bincount(inside + reach, minlength=k.size)
+            statistic = ((observed - inside.size * expected) ** 2 / (inside.size * expected)).sum()
+            return stats.chi2.sf(statistic, k.size - 1)
+
+        assert p_value(1.0) > 1e-6
+        assert p_value(1.25) < 1e-6
+    assert abs(np.corrcoef(gaps.T)[0, 1]) < 5.5 / math.sqrt(n)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_float_noise_is_for_simulation(seed):
+    it = VectorRandomizer(FB, 1.0, 0.1, float_noise=True)
+    source = Source.seeded(seed)
+    values = np.array([it.respond(2, source) for _ in range(4000)]) - it.vector(2)
+    for column in values.T / float(it.scale):
+        assert stats.kstest(column, stats.laplace.cdf).pvalue > 1e-6
+        assert stats.kstest(column / 1.35, stats.laplace.cdf).pvalue < 1e-6
+    with pytest.raises(ValueError, match="seeded"):
+        it.respond(2, Source())
+    assert "simulation" in repr(it)
+
+
+# -- through devices and learners -----------------------------------------------------------------
+
+
+def learner(matrix=FC, **options):
+    arguments = {"epsilon": 1.0, "learner": "hedge", "channel": "vector", "public_seed": 4}
+    return DistributionLearner(Hypotheses(matrix), **(arguments | options))
+
+
+OPTIONS = [
+    {},
+    {"delta": DELTA},
+    {"delta": DELTA, "noise": "gaussian"},
+    {"delta": DELTA, "noise": "composed"},
+    {"delta": DELTA, "noise": "paper"},
+    {"channel": "coordinate", "noise": "laplace"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_rounds_from_end_to_end(options, tmp_path):
+    it = learner(**options)
+    single = options.get("channel") == "coordinate"
+    sizes = set()
+    for label in (0, 5, None, -1, 6, "none"):
+        spec = it.round_spec()
+        assert RoundSpec.from_bytes(spec.to_bytes()) == spec
+        client = LocalClient(Hypotheses(FC), 1.0, delta_max=DELTA)
+        report = client.respond(spec.to_bytes(), None, label)
+        assert len(report.values) == (1 if single else 4)
+        assert client.remaining == 0.0
+        sizes.add(len(report.to_bytes()))
+        it.update(spec, type(report).from_bytes(report.to_bytes()))
+    assert len(sizes) == 1
+    assert it.guarantee.epsilon == 1.0
+    assert "discrete" in str(it.guarantee.mechanism)
+    it.save(tmp_path / "state")
+    again = dpoco.load(tmp_path / "state")
+    assert np.array_equal(again.weights, it.weights)
+    assert again.round_spec() == it.round_spec()
+    if spec.delta > 0.0:
+        with pytest.raises(dpoco.BudgetExceeded):
+            LocalClient(Hypotheses(FC), 1.0).respond(spec, None, 0)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_estimates_are_unbiased(options):
+    it = learner(epsilon=8.0, mixing=0.1, eta=1e-3, **options)
+    hypotheses, n = Hypotheses(FC), 3000
+    pool = ClientPool(hypotheses, n, 8.0, delta_max=DELTA, simulation_seed=6)
+    u = losses(FC, 0.1)[:, 1]
+    single = options.get("channel") == "coordinate"
+    counts = np.zeros(4)
+    before = np.zeros(4)
+    rounds = 60 if single else 1
+    for k in range(rounds):
+        spec = it.round_spec()
+        users = np.arange(k * n // rounds, (k + 1) * n // rounds)
+        it.update(spec, pool.respond(spec, None, [1] * users.size, users=users))
+        counts += users.size if spec.index is None else users.size * (np.arange(4) == spec.index)
+    total = it._rule.cumulative_losses - before
+    randomizer = VectorRandomizer(
+        FC, 8.0, 0.1, delta=options.get("delta", 0.0), index=0 if single else None,
+        noise=options.get("noise", "auto"),
+    )  # fmt: skip
+    mean = total / counts / (4.0 if single else 1.0)
+    expected = u - u.mean() if randomizer.noise == "gaussian" else u
+    deviation = 4.0 if single else 1.0  # other losses of the class may be wider than the first
+    error = 5.5 * deviation * randomizer.standard_deviation / np.sqrt(counts.min())
+    assert np.abs(mean - expected).max() < error
+    assert np.abs(mean + expected).max() > error
+
+
+def test_simulations_play_the_channel_that_was_asked_for():
+    labels = np.random.default_rng(1).choice(6, size=400, p=FC[1])
+    risks = []
+    for options in ({}, {"channel": "coordinate", "noise": "laplace"}, {"channel": "coordinate"}):
+        it = learner(horizon=400, epsilon=4.0, **options)
+        risks.append(simulate(it, labels, truth=1, source=Source.seeded(3)).kl_risk)
+        assert it.reports == 400
+    assert len(set(risks)) == 3
+
+
+def test_devices_refuse_what_contradicts_itself():
+    spec = learner().round_spec()
+    mixing, code = spec.parameters
+    changes = [
+        {"parameters": ()},
+        {"parameters": (0.0, code)},
+        {"parameters": (math.nan, code)},
+        {"parameters": (mixing, 4.0)},
+        {"parameters": (mixing, 0.5)},
+        {"parameters": (mixing, 2.0)},
+        {"delta": 0.1},
+        {"noise": "gaussian"},
+        {"noise": None},
+        {"parameters": (mixing, 1.0), "delta": 0.1, "index": 1},
+    ]
+    for change in changes:
+        client = LocalClient(Hypotheses(FC), 1.0, delta_max=0.5)
+        with pytest.raises(ValueError, match=r"vector|noise|delta|single"):
+            client.respond(replace(spec, **change), None, 0)
+        assert client.spent == 0.0
+    # Scale and sensitivity are the device's own: nothing in the round can lower them.
+    with pytest.raises(ValueError, match="positive delta"):
+        learner(noise="gaussian")
+    with pytest.raises(ValueError, match="noise"):
+        learner(noise="uniform")
+    with pytest.raises(ValueError, match="pure"):
+        learner(noise="laplace", delta=DELTA)
+    with pytest.raises(ValueError, match="protect='label'"):
+        learner(channel="coordinate", noise="laplace", protect="label_and_context")
+
+
+def test_arguments_of_the_randomizer():
+    for options in ({"epsilon": 0.0}, {"epsilon": 31.0}, {"mixing": 0.0}, {"delta": 1.0},
+                    {"noise": "gaussian"}, {"noise": "other"}, {"index": 4}, {"index": -1},
+                    {"index": 0, "delta": 0.1}, {"epsilon": 1e-12}):  # fmt: skip
+        arguments = {"matrix": FC, "epsilon": 1.0, "mixing": 0.1} | options
+        with pytest.raises(ValueError, match=r"epsilon|mixing|delta|noise|index|single"):
+            VectorRandomizer(**arguments)
+
+
+def test_classes_with_nothing_to_tell():
+    for matrix in (FB[:1], np.ones((3, 1)), np.tile(FC[0], (3, 1))):
+        it = VectorRandomizer(matrix, 1.0, 0.1)
+        assert it.scale == 0
+        assert it.respond(0, Source()) == (0,) * matrix.shape[0]
+        server = learner(matrix)
+        spec = server.round_spec()
+        server.update(spec, LocalClient(Hypotheses(matrix), 1.0).respond(spec, None, 0))
+        assert np.allclose(server.weights, 1.0 / matrix.shape[0])
