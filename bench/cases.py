@@ -13,6 +13,7 @@ import comw_cases
 import ctrl_cases
 import discrete_cases
 import expert_cases
+import lattice_cases
 import local_cases
 import local_server_cases
 import noisy_ftrl_cases
@@ -54,6 +55,7 @@ def run(*, quick: bool, pairs: int) -> list[Row]:
         comw_cases.rows(pairs, shrink),
         sampler_cases.sampler_rows(pairs, shrink),
         discrete_cases.rows(pairs, shrink),
+        lattice_cases.rows(pairs, shrink),
         expert_cases.rows(pairs, shrink),
         batch_cases.rows(pairs, shrink),
         bandit_cases.rows(pairs, shrink),

@@ -18,7 +18,8 @@ std::unique_ptr<NoiseProcess> make_process(const std::string& method, Index dime
   if (method == "blt") {
     return mechanisms::make_blt(dimension, law,
                                 {settings["keep"].cast<std::vector<double>>(),
-                                 settings["omega"].cast<std::vector<double>>()});
+                                 settings["omega"].cast<std::vector<double>>(),
+                                 settings["decay"].cast<std::vector<double>>()});
   }
   throw std::invalid_argument("unknown method of a continual sum");
 }
@@ -29,13 +30,17 @@ ContinualSum make_continual_sum(const py::dict& settings,
                                 std::optional<losses::RecordClipper> clipper) {
   const auto dimension = settings["dimension"].cast<Index>();
   const auto horizon = settings["horizon"].cast<std::uint64_t>();
-  const NoiseLaw law{settings["order"].cast<double>(), settings["scale"].cast<double>()};
+  const mechanisms::Lattice lattice{settings["grid"].cast<double>(),
+                                    settings["limit"].cast<double>()};
+  const NoiseLaw law{settings["order"].cast<double>(), settings["scale"].cast<double>(),
+                     lattice.grid};
   return {dimension,
           horizon,
           make_process(settings["method"].cast<std::string>(), dimension, horizon, law, settings),
           law.scale,
           make_source(settings["key"].cast<py::bytes>(), settings["stream"].cast<std::uint64_t>()),
-          std::move(clipper)};
+          std::move(clipper),
+          lattice};
 }
 
 void register_mechanisms(py::module_& m) {

@@ -1,6 +1,7 @@
 #include "common.hpp"
 #include "dpoco/noise/discrete.hpp"
 #include "dpoco/noise/exponential.hpp"
+#include "dpoco/noise/rounded_gaussian.hpp"
 #include "dpoco/noise/samplers.hpp"
 
 namespace dpoco::bindings {
@@ -57,6 +58,34 @@ void register_noise(py::module_& m) {
                       exact ? Decisions::exact : Decisions::fast, n, to);
       },
       "source"_a, "law"_a, "numerator"_a, "denominator"_a, "exact"_a, "out"_a.noconvert());
+  m.def(
+      "fill_rounded_gaussian",
+      [](Source& source, double scale, Array& out) {
+        double* to = out.mutable_data();
+        const auto n = static_cast<std::size_t>(out.size());
+        const py::gil_scoped_release nogil;
+        noise::RoundedGaussian(scale).fill(source, to, n);
+      },
+      "source"_a, "scale"_a, "out"_a.noconvert());
+  // For tests: the words behind the pair of the Gaussian variate at a position.
+  m.def(
+      "gaussian_words",
+      [](const Source& source, std::uint64_t position) {
+        const random::PairWords pair = source.words_behind_gaussian(position);
+        return std::make_pair(pair.radius, pair.angle);
+      },
+      "source"_a, "position"_a);
+  // For tests: one value from given words. Returns it and how many further words it took.
+  m.def(
+      "rounded_gaussian_on",
+      [](std::uint64_t radius, std::uint64_t angle, bool second, double scale, const Words& further,
+         bool exact) {
+        noise::WordTape tape({further.data(), static_cast<std::size_t>(further.size())});
+        const auto value = noise::RoundedGaussian(scale).resolve(
+            {radius, angle, second}, tape, exact ? Decisions::exact : Decisions::fast);
+        return std::make_pair(value, tape.used());
+      },
+      "radius"_a, "angle"_a, "second"_a, "scale"_a, "further"_a.noconvert(), "exact"_a);
   // For tests: decisions on given words. Returns how many were used.
   m.def(
       "decide_discrete",

@@ -16,6 +16,16 @@ def fill_gamma(source: Source, shape: float, out: FloatArray) -> None: ...
 def fill_generalized_gaussian(
     source: Source, order: float, scale: float, out: FloatArray
 ) -> None: ...
+def fill_rounded_gaussian(source: Source, scale: float, out: FloatArray) -> None: ...
+def gaussian_words(source: Source, position: int) -> tuple[int, int]: ...
+def rounded_gaussian_on(
+    radius: int,
+    angle: int,
+    second: bool,
+    scale: float,
+    further: NDArray[np.uint64],
+    exact: bool,
+) -> tuple[int, int]: ...
 def fill_discrete(
     source: Source,
     law: str,

@@ -153,6 +153,8 @@ class Stateful:
     _kind: ClassVar[str]
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]]
 
+    # Arguments that older states lack, with what they stood for.
+    _added: ClassVar[dict[str, Any]] = {}
     _restated: ClassVar[tuple[str, ...]]  # arguments that the parameters fix, too
     _sole: threading.Lock  # held by a long run
 
@@ -190,6 +192,8 @@ class Stateful:
     def _assemble(cls: type[Self], header: dict[str, Any]) -> Self:
         """Build the unstarted object that `_header` describes; a state will bring its key."""
         arguments: dict[str, Any] = {**header["arguments"], "source": None}
+        for name, value in cls._added.items():
+            arguments.setdefault(name, value)
         for name, decode in cls._decoders.items():
             if arguments[name] is not None:
                 arguments[name] = decode(arguments[name])

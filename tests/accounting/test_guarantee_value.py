@@ -21,6 +21,7 @@ from dpoco.errors import StateError
 def sum_guarantee(**options):
     budget = Budget(1.0, 1e-6)
     arguments = {"horizon": 1000, "budget": budget, "bound": 2.0, "norm": 3.0} | options
+    arguments.setdefault("numerics", "float")
     parameters = sum_release.calibrate(20, **arguments)
     return sum_release.guarantee(parameters, budget=budget)
 

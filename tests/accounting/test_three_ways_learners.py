@@ -181,7 +181,7 @@ def test_a_tree_against_its_nodes(count, relation):
     """Every node that holds a round is one Gaussian release of it: enumerated."""
     parameters = sum_release.calibrate(
         2, horizon=count, budget=Budget(1.0, DELTA), bound=0.5, relation=relation,
-        method="tree", noise="gaussian",
+        method="tree", noise="gaussian", numerics="float",
     )  # fmt: skip
     guarantee = sum_release.guarantee(parameters, budget=Budget(1.0, DELTA))
     depth = count.bit_length()
@@ -206,7 +206,7 @@ def test_a_factorised_sum_against_its_matrix(method, count, relation):
 
     parameters = sum_release.calibrate(
         1, horizon=count, budget=Budget(1.0, DELTA), bound=0.5, relation=relation,
-        method=method, noise="gaussian",
+        method=method, noise="gaussian", numerics="float",
     )  # fmt: skip
     guarantee = sum_release.guarantee(parameters, budget=Budget(1.0, DELTA))
     apart = {"replace": 1.0, "zero_out": 0.5}[relation]

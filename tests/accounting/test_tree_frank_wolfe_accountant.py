@@ -45,7 +45,9 @@ def test_scale_oracles(kit, case):
     # Truncated tails: tau = n d 2^-64 is charged to delta, visible only where n d is 1e8.
     tolerance = 1e-9 if n * d < 1e7 else 4e-6
     for method, scale in (("blt", blt), ("tree", tree)):
-        parameters, guarantee = both(domain, loss, budget, horizon=n, sum_method=method)
+        parameters, guarantee = both(
+            domain, loss, budget, horizon=n, sum_method=method, numerics="float"
+        )
         assert parameters.noise_scale == pytest.approx(scale, rel=tolerance)
         assert parameters.leaf_bound == pytest.approx(2 * (radius + label))
         assert parameters.leaf_scalar_bound == pytest.approx(2 * (radius + label))
@@ -136,7 +138,9 @@ def test_parameters_that_do_not_fit_the_problem(kit):
     for other, wrong in cases:
         with pytest.raises(ValueError, match="leaf"):
             accountant.guarantee(domain, other, wrong, budget=BUDGET)
-    order = dataclasses.replace(parameters, noise="generalized_gaussian", norm_order=5.0)
+    order = dataclasses.replace(
+        parameters, noise="generalized_gaussian", norm_order=5.0, numerics="float"
+    )
     with pytest.raises(ValueError, match="norm_order"):
         accountant.guarantee(domain, loss, order, budget=BUDGET)
 
@@ -299,4 +303,4 @@ def test_stored_parameters_are_checked(fakes):
 
 def test_a_budget_below_the_truncated_tails_is_refused(fakes):
     with pytest.raises(CalibrationError, match="truncated tails"):
-        both(fakes.Ball(10**6), fakes.Squared(), Budget(1.0, 1e-6), horizon=None)
+        both(fakes.Ball(10**6), fakes.Squared(), Budget(1.0, 1e-6), horizon=None, numerics="float")

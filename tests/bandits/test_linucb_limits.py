@@ -49,11 +49,11 @@ def test_absurd_statistics_are_refused_not_factored_forever(value):
 )
 def test_a_small_delta_takes_longer_batches(arms, dimension, horizon, delta):
     budget = dpoco.Budget(1.0, delta)
-    p = accountant.calibrate(arms, dimension, horizon=horizon, budget=budget)
+    p = accountant.calibrate(arms, dimension, horizon=horizon, budget=budget, numerics="float")
     assert p.batch > 1
     accountant.guarantee(arms, dimension, p, budget=budget).require(budget)
     with pytest.raises(dpoco.CalibrationError):
-        accountant.calibrate(2, 3, horizon=100, budget=dpoco.Budget(1.0, 1e-19))
+        accountant.calibrate(2, 3, horizon=100, budget=dpoco.Budget(1.0, 1e-19), numerics="float")
 
 
 def test_all_conditions_of_the_bound_are_printed():

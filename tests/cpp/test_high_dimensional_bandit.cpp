@@ -78,7 +78,7 @@ class FailingArm final : public bandits::ArmLearner {
   }
   void estimate(double* out) const override { std::fill_n(out, kDimension, 0.0); }
   void leaf(const double*, double, double* out) const override { estimate(out); }
-  const std::vector<double>& nonprivate_sum() const noexcept override { return sum_; }
+  std::vector<double> nonprivate_sum() const override { return sum_; }
   void write(Archive& archive) const override { archive.word(round_); }
   void read(ArchiveReader& archive) override { round_ = archive.word(); }
 

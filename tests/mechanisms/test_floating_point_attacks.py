@@ -7,6 +7,8 @@ epsilon says. Released sums are rounded to a coarse grid, which leaves these att
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -53,15 +55,18 @@ def naive(x, trial):
     return x + dpoco.noise.gaussian(Source.seeded(trial), D, scale=scale), scale
 
 
-def released_sum(x, trial):
-    total = ContinualSum(D, horizon=1000, budget=BUDGET, source=Source.seeded(trial))
+def released_sum(numerics, x, trial):
+    total = ContinualSum(
+        D, horizon=1000, budget=BUDGET, numerics=numerics, source=Source.seeded(trial)
+    )
     return total.push(x), total.parameters.noise_scale
 
 
-def test_the_scaling_grid_breaks_naive_addition_and_not_released_sums():
+@pytest.mark.parametrize("numerics", ["float", "lattice"])
+def test_the_scaling_grid_breaks_naive_addition_and_not_released_sums(numerics):
     assert correct_guesses(naive) > 190
     # Binomial(200, 1/2) is within 100 +- 36 but for 3e-7.
-    assert 64 <= correct_guesses(released_sum) <= 136
+    assert 64 <= correct_guesses(partial(released_sum, numerics)) <= 136
 
 
 def test_released_sums_lie_on_the_stated_grid():

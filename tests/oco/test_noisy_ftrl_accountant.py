@@ -115,8 +115,9 @@ def test_guarantees_spend_the_budget_exactly(domain, loss, relation, statistics)
     if statistics == "quadratic" and not isinstance(loss, SquaredLoss):
         return
     p = calibrate(
-        domain, loss, horizon=1000, budget=BUDGET, relation=relation, statistics=statistics
-    )
+        domain, loss, horizon=1000, budget=BUDGET, relation=relation, statistics=statistics,
+        numerics="float",
+    )  # fmt: skip
     g = guarantee(domain, loss, p, budget=BUDGET)
     g.require(BUDGET)
     assert g.epsilon == pytest.approx(1.0)
@@ -262,7 +263,7 @@ def test_parameters_survive_json(statistics, budget):
     record = json.loads(json.dumps(p.to_dict()))
     assert NoisyFTRLParameters.from_dict(record) == p
     for key, value in [
-        ("kind", "dpoco.guarantee"), ("version", 2), ("horizon", 0), ("pushes", 7),
+        ("kind", "dpoco.guarantee"), ("version", 3), ("horizon", 0), ("pushes", 7),
         ("noise_scale", -1.0), ("noise_scale", "nan"), ("mu", 0.0), ("step_size", 0.0),
         ("statistics", "cubic"), ("vector_scale", None if statistics == "quadratic" else 1.0),
         ("regret_terms", [1.0]), ("regret_terms", {"noise": -1.0}), ("regret_scope", "none"),

@@ -1,6 +1,7 @@
 #include "dpoco/mechanisms/continual_sum.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <utility>
 
@@ -16,6 +17,10 @@ namespace {
 // doubles, so that the cells' probabilities no longer depend on where the noise's doubles lie.
 constexpr int kGridBits = 12;
 
+// Sums stay below this many multiples, sums with noise below twice it.
+constexpr double kFarthest = 0x1p61;
+constexpr double kLargestLimit = 0x1p50;
+
 // Short rounds are worked on many at once, as many as stay in the cache.
 constexpr std::uint64_t kBlockEntries = 2048;
 
@@ -24,7 +29,7 @@ constexpr std::uint64_t kBlockEntries = 2048;
 ContinualSum::ContinualSum(Index dimension, std::uint64_t horizon,
                            std::unique_ptr<NoiseProcess> process, double noise_scale,
                            std::unique_ptr<random::Source> source,
-                           std::optional<losses::RecordClipper> clipper)
+                           std::optional<losses::RecordClipper> clipper, Lattice lattice)
     : dimension_(dimension),
       horizon_(horizon),
       noise_scale_(noise_scale),
@@ -32,12 +37,25 @@ ContinualSum::ContinualSum(Index dimension, std::uint64_t horizon,
       process_(std::move(process)),
       source_(std::move(source)),
       clipper_(std::move(clipper)),
+      lattice_(lattice),
       sum_(dimension < 1 ? 0 : static_cast<std::size_t>(dimension), 0.0),
       rest_(sum_),
       noise_(sum_),
       rows_(sum_) {
   if (dimension < 1) throw std::invalid_argument("dimension must be at least 1");
   if (!process_ || !source_) throw std::invalid_argument("process and source are required");
+  if (!on_lattice()) return;
+  exact_.assign(sum_.size(), 0);
+  const int bits = noise_scale > 0.0 ? std::ilogb(noise_scale) - std::ilogb(lattice_.grid) : 0;
+  if (bits < kGridBits || bits > kGridBits + 30 ||
+      std::ldexp(1.0, std::ilogb(lattice_.grid)) != lattice_.grid) {
+    throw std::invalid_argument("the lattice must be a power of two far below the noise");
+  }
+  shift_ = static_cast<unsigned>(bits - kGridBits);
+  if (!(lattice_.limit >= 0.0 && lattice_.limit <= kLargestLimit &&
+        lattice_.limit * static_cast<double>(horizon) <= kFarthest)) {
+    throw std::invalid_argument("sums on this lattice could overflow");
+  }
 }
 
 void ContinualSum::require(std::uint64_t rounds) const {
@@ -73,21 +91,45 @@ void ContinualSum::add(const double* g, std::uint64_t rounds, double* out) {
   std::copy(g, g + entries, rows_.data());
   process_->advance(round_ + 1, rounds, *source_, noise_.data());
   round_ = round_ + rounds;
-  const auto release = simd::kernels().release;
+  const simd::Kernels& k = simd::kernels();
   double* row = rows_.data();
   const double* noise = noise_.data();
   for (std::uint64_t r = 0; r < rounds; ++r, row += d, noise += d, out += d) {
     const double multiplier = clipper_ ? clipper_->multiplier(row) : 1.0;
     if (multiplier == 0.0) std::fill(row, row + d, 0.0);  // it may hold a NaN
-    release(multiplier, row, noise, grid_, d, sum_.data(), rest_.data(), out);
+    if (on_lattice()) {
+      k.lattice_release(multiplier, row, noise, lattice_.grid, lattice_.limit, shift_, d,
+                        exact_.data(), out);
+    } else {
+      k.release(multiplier, row, noise, grid_, d, sum_.data(), rest_.data(), out);
+    }
   }
+}
+
+// An integer below 2^61 as two doubles: the same form of state for both kinds of sums.
+void ContinualSum::split(std::vector<double>& sum, std::vector<double>& rest) const {
+  for (std::size_t i = 0; i < exact_.size(); ++i) {
+    const auto nearest = static_cast<double>(exact_[i]);
+    sum[i] = nearest * lattice_.grid;
+    rest[i] = static_cast<double>(exact_[i] - static_cast<std::int64_t>(nearest)) * lattice_.grid;
+  }
+}
+
+std::vector<double> ContinualSum::nonprivate_sum() const {
+  std::vector<double> sum = sum_;
+  std::vector<double> rest = rest_;
+  split(sum, rest);
+  return sum;
 }
 
 void ContinualSum::write(Archive& archive) const {
   const auto entry = exclusive_.enter();
+  std::vector<double> sum = sum_;
+  std::vector<double> rest = rest_;
+  split(sum, rest);
   archive.word(round_);
-  archive.reals(sum_.data(), sum_.size());
-  archive.reals(rest_.data(), rest_.size());
+  archive.reals(sum.data(), sum.size());
+  archive.reals(rest.data(), rest.size());
   archive.real(noise_scale_);
   process_->write(archive);
   source_->write(archive);
@@ -101,6 +143,15 @@ void ContinualSum::read(ArchiveReader& archive) {
   process_->read(archive, round);
   source_->read(archive);
   if (!are_rests(sum_.data(), rest_.data(), sum_.size())) throw StateError("state holds no sum");
+  const double most = static_cast<double>(round) * lattice_.limit;
+  for (std::size_t i = 0; i < exact_.size(); ++i) {
+    const double sum = sum_[i] / lattice_.grid;
+    const double rest = rest_[i] / lattice_.grid;
+    if (!(std::fabs(sum) <= most) || sum != std::floor(sum) || rest != std::floor(rest)) {
+      throw StateError("state holds a sum beside the lattice");
+    }
+    exact_[i] = static_cast<std::int64_t>(sum) + static_cast<std::int64_t>(rest);
+  }
   // A generator behind its round would draw noise again that was already used.
   if (!process_->matches(round, *source_)) {
     throw StateError("state holds a generator at another round");

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include "dpoco/core/errors.hpp"
+#include "dpoco/core/grid.hpp"
+#include "dpoco/noise/rounded_gaussian.hpp"
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::mechanisms {
@@ -20,26 +23,45 @@ std::size_t checked(Index dimension, std::uint64_t horizon) {
   return static_cast<std::size_t>(dimension);
 }
 
-void read_finite(ArchiveReader& archive, std::vector<double>& values) {
+// Multiples of unit, fewer than 2^50 of them, or with unit 0 any numbers.
+void read_noise(ArchiveReader& archive, std::vector<double>& values, double unit) {
   archive.reals(values.data(), values.size());
   for (double value : values) {
     if (!std::isfinite(value)) throw StateError("state holds noise that is not a number");
+    if (unit > 0.0 && !(std::fabs(value) < unit * 0x1p50 && std::fmod(value, unit) == 0.0)) {
+      throw StateError("state holds noise beside the lattice");
+    }
   }
 }
 
-// Fresh vectors of one law. The Gaussian's scale is left to the caller, who multiplies in passing.
+// The bits of a noise scale that buffers on the lattice keep: docs/privacy/lattice.md.
+constexpr int kBufferBits = 43;
+
+double nearest_integer(double x) { return nearest_multiple(x, 1.0); }
+
+// Fresh vectors of one law. The Gaussian's scale is left to the caller, who multiplies in passing;
+// draws on a lattice come complete.
 class Draws {
  public:
   Draws(Index dimension, NoiseLaw law)
       : d_(static_cast<std::size_t>(dimension)),
         gaussian_(law.order == 2.0),
-        scale_(gaussian_ ? law.scale : 1.0),
-        sampler_(dimension, law.order, law.scale) {}
+        scale_(gaussian_ && !law.on_lattice() ? law.scale : 1.0),
+        sampler_(dimension, law.order, law.scale) {
+    if (!law.on_lattice()) return;
+    if (!gaussian_) throw std::invalid_argument("only Gaussian noise is drawn on a lattice");
+    rounded_.emplace(law.scale / law.grid);
+  }
+
+  bool on_lattice() const noexcept { return rounded_.has_value(); }
+  // What all noise is a multiple of; 0 for nothing.
+  double unit() const noexcept { return on_lattice() ? 1.0 : 0.0; }
 
   double scale() const noexcept { return scale_; }
 
   // Writes `rows` vectors; scale() times each is one draw.
   void next(Source& source, std::uint64_t rows, double* out) {
+    if (rounded_) return rounded_->fill(source, out, rows * d_);
     if (gaussian_) return source.fill(random::Variate::gaussian, out, rows * d_);
     for (std::uint64_t r = 0; r < rows; ++r) sampler_.sample(source, out + r * d_);
   }
@@ -53,6 +75,7 @@ class Draws {
   bool gaussian_;
   double scale_;
   noise::GeneralizedGaussian sampler_;
+  std::optional<noise::RoundedGaussian> rounded_;
 };
 
 // Rows of length d, one per level of the dyadic tree.
@@ -63,7 +86,7 @@ class Levels {
 
   double* operator[](int level) { return data_.data() + static_cast<std::size_t>(level) * d_; }
   void write(Archive& archive) const { archive.reals(data_.data(), data_.size()); }
-  void read(ArchiveReader& archive) { read_finite(archive, data_); }
+  void read(ArchiveReader& archive, double unit) { read_noise(archive, data_, unit); }
 
  private:
   std::size_t d_;
@@ -91,7 +114,9 @@ class Tree final : public NoiseProcess {
     }
   }
   void write(Archive& archive) const override { prefix_.write(archive); }
-  void read(ArchiveReader& archive, std::uint64_t) override { prefix_.read(archive); }
+  void read(ArchiveReader& archive, std::uint64_t) override {
+    prefix_.read(archive, draws_.unit());
+  }
   bool matches(std::uint64_t round, const Source& source) const override {
     return draws_.account_for(round, source);
   }
@@ -120,8 +145,8 @@ class Honaker final : public NoiseProcess {
     prefix_.write(archive);
   }
   void read(ArchiveReader& archive, std::uint64_t) override {
-    error_.read(archive);
-    prefix_.read(archive);
+    error_.read(archive, draws_.unit());
+    prefix_.read(archive, draws_.unit());
   }
 
   bool matches(std::uint64_t round, const Source& source) const override {
@@ -141,6 +166,16 @@ class Honaker final : public NoiseProcess {
       const double own_weight = 1.0 / (1.0 + 1.0 / (2.0 * variance));
       draws_.next(source, 1, own_.data());
       const double* left = error_[level];
+      if (draws_.on_lattice()) {
+        // Moved by an integer, as the data do it, all of these move by it: so the estimate is a
+        // function of the noisy nodes.
+        for (std::size_t i = 0; i < d_; ++i) {
+          const double children = left[i] + current_[i];
+          current_[i] = children + nearest_integer(own_weight * (own_[i] - children));
+        }
+        variance = own_weight;
+        continue;
+      }
       for (std::size_t i = 0; i < d_; ++i) {
         current_[i] = own_weight * (scale * own_[i]) + (1.0 - own_weight) * (left[i] + current_[i]);
       }
@@ -174,9 +209,12 @@ class Toeplitz final : public NoiseProcess {
       draws_.next(source, 1, out);
       for (std::size_t i = 0; i < d_; ++i) history_.push_back(draws_.scale() * out[i]);
       std::fill_n(out, d_, 0.0);
-      for (std::size_t j = 0; j < t + r; ++j) {
-        simd::kernels().axpy(coefficients_[t + r - 1 - j], history_.data() + j * d_, d_, out);
+      const std::size_t past = t + r - 1;
+      for (std::size_t j = 0; j < past; ++j) {
+        simd::kernels().axpy(coefficients_[past - j], history_.data() + j * d_, d_, out);
       }
+      if (draws_.on_lattice()) std::transform(out, out + d_, out, nearest_integer);
+      simd::kernels().axpy(1.0, history_.data() + past * d_, d_, out);
     }
   }
   void write(Archive& archive) const override {
@@ -186,7 +224,7 @@ class Toeplitz final : public NoiseProcess {
   void read(ArchiveReader& archive, std::uint64_t round) override {
     if (archive.word() != round) throw StateError("state holds another number of draws");
     std::vector<double> history(d_ * round);
-    read_finite(archive, history);
+    read_noise(archive, history, draws_.unit());
     history_.assign(history.begin(), history.end());
   }
   bool matches(std::uint64_t round, const Source& source) const override {
@@ -212,10 +250,21 @@ class BufferedToeplitz final : public NoiseProcess {
     if (parameters_.keep.empty() || parameters_.keep.size() != parameters_.omega.size()) {
       throw std::invalid_argument("keep and omega must be of one positive length");
     }
+    if (!law.on_lattice()) return;
+    if (parameters_.decay.size() != parameters_.keep.size()) {
+      throw std::invalid_argument("keep and decay must be of one length");
+    }
+    unit_ = grid_below(law.scale, kBufferBits) / law.grid;
   }
 
   void advance(std::uint64_t, std::uint64_t rounds, Source& source, double* out) override {
     draws_.next(source, rounds, out);
+    if (draws_.on_lattice()) {
+      simd::kernels().lattice_blt(rounds, d_, unit_, parameters_.decay.size(),
+                                  parameters_.decay.data(), parameters_.omega.data(),
+                                  buffers_.data(), total_.data(), out);
+      return;
+    }
     simd::kernels().blt(rounds, d_, draws_.scale(), parameters_.keep.size(),
                         parameters_.keep.data(), parameters_.omega.data(), buffers_.data(),
                         total_.data(), out);
@@ -225,8 +274,8 @@ class BufferedToeplitz final : public NoiseProcess {
     archive.reals(total_.data(), total_.size());
   }
   void read(ArchiveReader& archive, std::uint64_t) override {
-    read_finite(archive, buffers_);
-    read_finite(archive, total_);
+    read_noise(archive, buffers_, unit_);
+    read_noise(archive, total_, draws_.unit());
   }
   bool matches(std::uint64_t round, const Source& source) const override {
     return draws_.account_for(round, source);
@@ -236,6 +285,7 @@ class BufferedToeplitz final : public NoiseProcess {
   std::size_t d_;
   Draws draws_;
   BltParameters parameters_;
+  double unit_ = 0.0;  // of the buffers on a lattice
   std::vector<double> buffers_;
   std::vector<double> total_;
 };

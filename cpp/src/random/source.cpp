@@ -119,6 +119,31 @@ void Source::fill(Variate kind, double* out, std::size_t n) {
   }
 }
 
+std::size_t Source::next_gaussians(std::size_t most, const double*& values,
+                                   const double*& partners) {
+  check_process();
+  // A superblock's first half holds one member of each pair, its second half the other.
+  constexpr std::size_t kHalf = simd::kSuperblock / 2;
+  Lane& from = lane(Variate::gaussian);
+  if (from.loaded != from.position / simd::kSuperblock) load(Variate::gaussian, from);
+  const std::size_t index = from.position % simd::kSuperblock;
+  const std::size_t count = std::min(most, kHalf - index % kHalf);
+  values = from.buffer.data() + index;
+  partners = from.buffer.data() + (index ^ kHalf);
+  from.position += count;
+  return count;
+}
+
+PairWords Source::words_behind_gaussian(std::uint64_t position) const {
+  constexpr std::size_t kHalf = simd::kSuperblock / 2;
+  std::uint64_t raw[simd::kSuperblock];
+  simd::kernels().words(at(Variate::gaussian, position / simd::kSuperblock), 1, raw);
+  const std::size_t index = position % simd::kSuperblock;
+  const PairWords pair{raw[index % kHalf], raw[index % kHalf + kHalf], index >= kHalf};
+  wipe(raw, sizeof raw);
+  return pair;
+}
+
 void Source::fill_words(std::uint64_t* out, std::size_t n) {
   check_process();
   for (std::size_t i = 0; i < n; ++i) out[i] = word();

@@ -292,6 +292,8 @@ void blt(std::size_t rounds, std::size_t n, double scale, std::size_t buffers, c
   }
 }
 
+#include "lattice.inl"
+
 #include "rows.inl"
 
 #include "experts.inl"
@@ -316,6 +318,9 @@ const Kernels DPOCO_VARIANT = {DPOCO_VARIANT_NAME,
                                accumulate,
                                extend,
                                release,
+                               round_gaussians,
+                               lattice_release,
+                               lattice_blt,
                                blt,
                                lane_dots,
                                lane_sums,

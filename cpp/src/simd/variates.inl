@@ -59,28 +59,6 @@ DPOCO_INLINE double angle_of(std::uint64_t j) {
   return 1.5707963267948966 * (u < complement ? u : complement);
 }
 
-DPOCO_INLINE double sine_of(double x) {
-  const double z = x * x;
-  return x +
-         x * z *
-             (-1.66666666666666324348e-01 +
-              z * (8.33333333332248946124e-03 +
-                   z * (-1.98412698298579493134e-04 +
-                        z * (2.75573137070700676789e-06 +
-                             z * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)))));
-}
-
-DPOCO_INLINE double cosine_of(double x) {
-  const double z = x * x;
-  return 1.0 - 0.5 * z +
-         z * z *
-             (4.16666666666666019037e-02 +
-              z * (-1.38888888888741095749e-03 +
-                   z * (2.48015872894767294178e-05 +
-                        z * (-2.75573143513906633035e-07 +
-                             z * (2.08757232129817482790e-09 + z * -1.13596475577881948265e-11)))));
-}
-
 template <class Transform>
 DPOCO_INLINE void fill(const Position& at, std::size_t superblocks, double* out,
                        Transform transform) {
@@ -110,8 +88,8 @@ void gaussian(Position at, std::size_t superblocks, double* out) {
     for (std::size_t i = 0; i < kPairs; ++i) {
       const std::uint64_t j = raw[kPairs + i];
       const std::uint64_t q = j >> 62;
-      const std::uint64_t c = el::to_bits(cosine_of(angle[i]));
-      const std::uint64_t s = el::to_bits(sine_of(angle[i]));
+      const std::uint64_t c = el::to_bits(el::cosine(angle[i]));
+      const std::uint64_t s = el::to_bits(el::sine(angle[i]));
       // Past the diagonal of its quadrant (bit 61) the roles swap; a quarter turn (bit 62) swaps
       // again.
       const std::uint64_t swap = (c ^ s) & (0 - (((j >> 61) ^ q) & 1));

@@ -16,14 +16,14 @@ from typing import Any
 from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting._records import plain_float, read_record
 from dpoco.accounting.continual_sum import METHODS, NOISES
-from dpoco.accounting.release import RELATIONS, check_scale
+from dpoco.accounting.release import RELATIONS, check_numerics, check_scale
 from dpoco.errors import StateError
 
 __all__ = ["CALIBRATIONS", "WEIGHTS", "TreeFrankWolfeParameters"]
 
 CALIBRATIONS = ("tight", "corrected", "paper")
 WEIGHTS = ("unbiased", "paper")
-_KIND, _VERSION = "dpoco.tree_frank_wolfe_parameters", 1
+_KIND, _VERSION = "dpoco.tree_frank_wolfe_parameters", 2
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,8 @@ class TreeFrankWolfeParameters:
         Bound on the excess loss that noise causes in the last update's linear minimisation.
     loss_range : float
         L D, more than which no loss can differ between two decisions.
+    numerics : {"float", "lattice"}
+        Arithmetic of the sum: doubles, or exact integers.
     """
 
     noise: str
@@ -92,6 +94,7 @@ class TreeFrankWolfeParameters:
     relation: str
     predicted_error: float
     loss_range: float
+    numerics: str = "float"
 
     def __post_init__(self) -> None:
         """Validate; derived quantities are only checked for form."""
@@ -112,6 +115,7 @@ class TreeFrankWolfeParameters:
         if self.pushes != self.horizon // self.batch:
             raise ValueError("pushes must be horizon // batch")
         check_scale(self.noise_scale, self.mu)
+        check_numerics(self.numerics, self.noise, self.calibration)
         if not real_float("loss_range", self.loss_range) >= 0.0:
             raise ValueError("loss_range must be at least 0")
         if not real_float("predicted_error", self.predicted_error) >= 0.0:
@@ -136,7 +140,9 @@ class TreeFrankWolfeParameters:
     def from_dict(cls, record: Mapping[str, Any]) -> TreeFrankWolfeParameters:
         """Return the parameters written by `to_dict`; `StateError` if they are not."""
         names = frozenset(field.name for field in fields(cls))
-        body = read_record(record, kind=_KIND, version=_VERSION, fields=names)
+        body = read_record(
+            record, kind=_KIND, version=_VERSION, fields=names, added={"numerics": "float"}
+        )
         try:
             body["mu"] = math.inf if body["mu"] == "inf" else body["mu"]
             return cls(**body)

@@ -21,7 +21,6 @@ from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting._bandits.linucb_noise import (
     ROUNDING,
-    release_mass,
     sensitivity,
     tuned,
     unit_bound,
@@ -32,13 +31,20 @@ from dpoco.accounting._bandits.linucb_parameters import (
     LARGEST_DIMENSION,
     LinUCBParameters,
     failure_probability,
+    sum_dimension,
 )
 from dpoco.accounting._bandits.linucb_regret import regret_of
 from dpoco.accounting._experts.parameters import at_least_zero
 from dpoco.accounting._experts.statement import stated_delta, statement_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.release import RELATIONS
+from dpoco.accounting.release import (
+    DEFAULT_NUMERICS,
+    RELATIONS,
+    Sensitivity,
+    plain_numerics,
+    spent_on_noise,
+)
 from dpoco.errors import CalibrationError
 
 __all__ = ["CALIBRATIONS", "LinUCBParameters", "calibrate", "guarantee", "sensitivity"]
@@ -67,6 +73,7 @@ def calibrate(
     reward_weight: float | None = None,
     sum_method: str | None = None,
     relation: str = "replace",
+    numerics: str = DEFAULT_NUMERICS,
 ) -> LinUCBParameters:
     """Return the least noise that meets `budget`, and options that suit it.
 
@@ -99,6 +106,8 @@ def calibrate(
         None and "auto" take the least error, "blt" unless another is more than 1 % better.
     relation : {"replace", "zero_out"}
         What happens to one user's record between neighbours.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of the sum.
 
     Raises
     ------
@@ -146,12 +155,13 @@ def calibrate(
         mu=math.inf,
         regret_bound=0.0,
         regret_terms={},
+        numerics=plain_numerics(numerics, "gaussian"),
     )
     if batch is not None:
-        best = tuned(plain, batch, budget, sum_method, regularization, reward_weight)
+        best = tuned(plain, batch, budget, sum_method, regularization, reward_weight, numerics)
     else:
         # Doubled while statistics that are a batch old cost little, in the bound and at the start.
-        best = _doubled(plain, budget, sum_method, regularization, reward_weight)
+        best = _doubled(plain, budget, sum_method, regularization, reward_weight, numerics)
     total, terms = regret_of(best.setting)
     return replace(best, regret_bound=total, regret_terms=terms)
 
@@ -162,6 +172,7 @@ def _doubled(
     sum_method: str | None,
     regularization: float | None,
     reward_weight: float | None,
+    numerics: str,
 ) -> LinUCBParameters:
     """Return the parameters of the largest batch by which little is lost; of the first that fits.
 
@@ -170,7 +181,7 @@ def _doubled(
     best: LinUCBParameters | None = None
     for b in (1 << bit for bit in range(_LARGEST_BATCH_BITS + 1)):
         try:
-            following = tuned(plain, b, budget, sum_method, regularization, reward_weight)
+            following = tuned(plain, b, budget, sum_method, regularization, reward_weight, numerics)
         except CalibrationError:
             if b == 1 << _LARGEST_BATCH_BITS or 2 * b >= plain.horizon:
                 raise  # a batch as long as the horizon would learn nothing
@@ -245,8 +256,16 @@ def guarantee(
     if p.releases == 0:
         pure = 0.0  # statistics are never released
     else:
-        mu = moved * ROUNDING * column / p.noise_scale
-        mass = release_mass(p.sum_method, p.pushes, p.arms, p.dimension)
+        mu, mass = spent_on_noise(
+            Sensitivity(moved * ROUNDING, "l2", 1.0),
+            method=p.sum_method,
+            pushes=p.pushes,
+            dimension=sum_dimension(p.arms, p.dimension),
+            noise="gaussian",
+            noise_scale=p.noise_scale,
+            numerics=p.numerics,
+            batch=p.batch,
+        )
     result = statement_of(
         sums=True,
         mechanism=what,
@@ -272,5 +291,6 @@ def guarantee(
         ),
         regret_bound=regret,
         details=details,
+        numerics=p.numerics,
     )
     return replace(result, relation="joint", unit="one user's record")

@@ -38,8 +38,15 @@ from dpoco.accounting._oco.ftrl_statistics import (
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.release import RELATIONS, Sensitivity, gdp_guarantee, sensitivity_of
-from dpoco.accounting.truncation import charged_gaussian_mu, truncation_mass
+from dpoco.accounting.release import (
+    DEFAULT_NUMERICS,
+    RELATIONS,
+    Sensitivity,
+    calibrate_noise,
+    gdp_guarantee,
+    plain_numerics,
+    sensitivity_of,
+)
 from dpoco.domains import Domain
 from dpoco.losses import Loss
 
@@ -71,6 +78,7 @@ def calibrate(
     step_size: float | None = None,
     batch: int = 1,
     relation: str = "replace",
+    numerics: str = DEFAULT_NUMERICS,
 ) -> NoisyFTRLParameters:
     """Return the least noise that meets `budget`, and the step size of the least regret bound.
 
@@ -94,6 +102,8 @@ def calibrate(
         Rounds per decision.
     relation : {"replace", "zero_out"}
         Neighbouring streams.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of the sum.
 
     Raises
     ------
@@ -116,11 +126,12 @@ def calibrate(
     best: NoisyFTRLParameters | None = None
     for method in _candidates(sum_method, pushes, budget):
         column = continual_sum.column_norm(method, pushes)
-        mu, noise_scale = math.inf, 0.0
+        arithmetic, noise_scale, mu = plain_numerics(numerics, "gaussian"), 0.0, math.inf
         if budget is not None:
-            mass = truncation_mass(continual_sum.variates(method, pushes, size, "gaussian"))
-            mu = charged_gaussian_mu(budget, mass)
-            noise_scale = reach.value * column / mu
+            arithmetic, noise_scale, mu = calibrate_noise(
+                reach, budget=budget, method=method, pushes=pushes, dimension=size,
+                noise="gaussian", numerics=numerics, batch=batch,
+            )  # fmt: skip
         run = _schedule(domain, loss, n, batch, method, noise_scale, scale)
         eta = best_step_size(problem, run) if step_size is None else step_size
         eta = positive_float("step_size", eta)
@@ -146,6 +157,7 @@ def calibrate(
             regret_bound=regret.total,
             regret_terms=regret.terms,
             regret_scope=regret.scope,
+            numerics=arithmetic,
         )
         # The first candidate is the default; another must be clearly better.
         if best is None or candidate.regret_bound < 0.99 * best.regret_bound:
@@ -212,6 +224,8 @@ def guarantee(
         reference="adaptive Gaussian composition; docs/privacy/noisy_ftrl.md",
         conditions=(_clipping_condition(domain, loss, p.statistics),),
         seeded=seeded,
+        numerics=p.numerics,
+        batch=p.batch,
     )
     return replace(result, regret_bound=regret.total, details=details)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
@@ -28,10 +28,24 @@ from dpoco.accounting._experts.statement import (
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.release import check_scale
-from dpoco.accounting.truncation import charged_gaussian_mu, truncation_mass
+from dpoco.accounting.release import (
+    DEFAULT_NUMERICS,
+    Sensitivity,
+    calibrate_noise,
+    check_numerics,
+    check_scale,
+    plain_numerics,
+    spent_on_noise,
+)
 
-__all__ = ["CALIBRATIONS", "PrefixHedgeParameters", "calibrate", "guarantee", "sensitivity"]
+__all__ = [
+    "CALIBRATIONS",
+    "PrefixHedgeParameters",
+    "calibrate",
+    "enforced_reach",
+    "guarantee",
+    "sensitivity",
+]
 
 CALIBRATIONS = ("tight",)
 
@@ -74,9 +88,13 @@ class PrefixHedgeParameters(StoredParameters):
         The terms it is the sum of.
     regret_scope : {"oblivious", "adaptive"}
         Losses it holds for: fixed in advance, or any.
+    numerics : {"float", "lattice"}
+        Arithmetic of the sum: doubles, or exact integers.
     """
 
     _kind: ClassVar[str] = "dpoco.prefix_hedge_parameters"
+    _version: ClassVar[int] = 2
+    _added: ClassVar[dict[str, Any] | None] = {"numerics": "float"}
 
     experts: int
     horizon: int
@@ -90,6 +108,7 @@ class PrefixHedgeParameters(StoredParameters):
     regret_bound: float
     regret_terms: dict[str, float]
     regret_scope: str
+    numerics: str = "float"
 
     def __post_init__(self) -> None:
         """Validate; derived quantities are only checked for form."""
@@ -98,6 +117,7 @@ class PrefixHedgeParameters(StoredParameters):
         choice("sum_method", self.sum_method, continual_sum.METHODS)
         choice("calibration", self.calibration, CALIBRATIONS)
         choice("regret_scope", self.regret_scope, ("oblivious", "adaptive"))
+        check_numerics(self.numerics, "gaussian")
         positive_float("learning_rate", self.learning_rate)
         for name in ("sensitivity", "column_norm", "regret_bound"):
             at_least_zero(name, getattr(self, name))
@@ -146,6 +166,7 @@ def calibrate(
     calibration: str = "tight",
     sum_method: str | None = None,
     learning_rate: float | None = None,
+    numerics: str = DEFAULT_NUMERICS,
 ) -> PrefixHedgeParameters:
     """Return the least noise that meets `budget`, and the learning rate of the least regret bound.
 
@@ -163,6 +184,8 @@ def calibrate(
         None and "auto" take the least regret bound, "blt" unless another is more than 1 % better.
     learning_rate : float, optional
         eta; None minimises the regret bound.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of the sum.
 
     Raises
     ------
@@ -183,10 +206,13 @@ def calibrate(
     best: PrefixHedgeParameters | None = None
     for method in _candidates(sum_method, pushes, budget):
         column = continual_sum.column_norm(method, pushes)
-        mu, scale = (0.0 if trivial else math.inf), 0.0
+        arithmetic, mu = plain_numerics(numerics, "gaussian"), 0.0 if trivial else math.inf
+        scale = 0.0
         if budget is not None and not trivial:
-            mu = charged_gaussian_mu(budget, _mass(method, pushes, n))
-            scale = sensitivity(n) * _ROUNDING * column / mu
+            arithmetic, scale, mu = calibrate_noise(
+                enforced_reach(n), budget=budget, method=method, pushes=pushes, dimension=n,
+                noise="gaussian", numerics=numerics,
+            )  # fmt: skip
         run = Schedule(n, rounds, method, scale)
         eta = best_learning_rate(run) if learning_rate is None else learning_rate
         eta = positive_float("learning_rate", eta)
@@ -204,6 +230,7 @@ def calibrate(
             regret_bound=regret.total,
             regret_terms=regret.terms,
             regret_scope=regret.scope,
+            numerics=arithmetic,
         )
         # The first candidate is the default; another must be clearly better.
         if best is None or candidate.regret_bound < 0.99 * best.regret_bound:
@@ -257,8 +284,10 @@ def guarantee(
     if n == 1 or p.horizon == 1:
         pure = 0.0
     else:
-        mu = sensitivity(n) * _ROUNDING * column / p.noise_scale
-        mass = _mass(p.sum_method, p.pushes, n)
+        mu, mass = spent_on_noise(
+            enforced_reach(n), method=p.sum_method, pushes=p.pushes, dimension=n,
+            noise="gaussian", noise_scale=p.noise_scale, numerics=p.numerics,
+        )  # fmt: skip
     return statement_of(
         sums=True,
         mechanism=what,
@@ -278,11 +307,14 @@ def guarantee(
         regret_bound=regret.total,
         regret_scope=regret.scope,
         details=details,
+        numerics=p.numerics,
     )
 
 
-def _mass(method: str, pushes: int, experts: int) -> float:
-    return truncation_mass(continual_sum.variates(method, pushes, experts, "gaussian"))
+def enforced_reach(experts: int) -> Sensitivity:
+    """Return the sensitivity of what is summed, computed in double precision as it is."""
+    slack = _ROUNDING + max(0.0, experts - 4096.0) * 2.0**-52
+    return Sensitivity(sensitivity(experts) * slack, "l2", 1.0)
 
 
 def _candidates(sum_method: str | None, pushes: int, budget: Budget | None) -> tuple[str, ...]:

@@ -20,22 +20,42 @@ from dataclasses import dataclass
 
 from dpoco._validation import choice, exponent, positive_float
 from dpoco.accounting import continual_sum
+from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import best_order, smoothness_constant
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.truncation import charged_gaussian_epsilon, truncation_mass
+from dpoco.accounting.lattice import (
+    LARGEST_INFLATION,
+    MASS_PER_VARIATE,
+    NUMERICS,
+    charged_reach,
+    noise_scale_for,
+)
+from dpoco.accounting.truncation import (
+    TAIL_MASS_PER_VARIATE,
+    charged_gaussian_epsilon,
+    charged_gaussian_mu,
+    truncation_mass,
+)
+from dpoco.errors import CalibrationError
 
 __all__ = [
+    "DEFAULT_NUMERICS",
     "RELATIONS",
     "Sensitivity",
+    "calibrate_noise",
+    "check_numerics",
     "check_scale",
     "gdp_guarantee",
     "noise_in_words",
     "noise_order",
     "norm_name",
+    "plain_numerics",
     "sensitivity_of",
+    "spent_on_noise",
 ]
 
 RELATIONS = ("replace", "zero_out")
+DEFAULT_NUMERICS = "float"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +116,106 @@ def sensitivity_of(
     return Sensitivity(sides * bound, norm_name(q), math.sqrt(kappa))
 
 
+def check_numerics(numerics: str, noise: str, calibration: str = "tight") -> None:
+    """Raise unless the arithmetic is known and there is a proof for it with this noise."""
+    choice("numerics", numerics, NUMERICS)
+    if numerics == "lattice" and (noise != "gaussian" or calibration != "tight"):
+        raise ValueError("numerics 'lattice' is for Gaussian noise and calibration 'tight'")
+
+
+def plain_numerics(numerics: str, noise: str) -> str:
+    """Return the arithmetic meant without a budget: there is no noise to be exact about."""
+    choice("numerics", numerics, ("auto", *NUMERICS))
+    if numerics == "lattice":
+        check_numerics(numerics, noise)
+    return "float" if numerics == "auto" else numerics
+
+
+def calibrate_noise(
+    reach: Sensitivity,
+    *,
+    budget: Budget,
+    method: str,
+    pushes: int,
+    dimension: int,
+    noise: str,
+    numerics: str,
+    batch: int = 1,
+) -> tuple[str, float, float]:
+    """Return the arithmetic, the least noise scale that meets `budget`, and its mu.
+
+    `numerics` "auto" takes the lattice where it is proved and costs next to nothing in noise.
+    """
+    choice("numerics", numerics, ("auto", *NUMERICS))
+    if numerics == "lattice":
+        check_numerics(numerics, noise)
+    if numerics == "float" or noise != "gaussian":
+        mu = charged_gaussian_mu(budget, _mass(method, pushes, dimension, noise, "float"))
+        column = continual_sum.column_norm(method, pushes)
+        return "float", reach.inflation * reach.value * column / mu, mu
+    refused, scale = None, math.inf
+    try:
+        mu = charged_gaussian_mu(budget, _mass(method, pushes, dimension, noise, "lattice"))
+        scale = noise_scale_for(method, pushes, dimension, reach.value, mu, batch)
+    except CalibrationError as error:
+        if numerics == "lattice":
+            raise
+        refused = error
+    if numerics == "auto":
+        try:
+            plain = calibrate_noise(
+                reach, budget=budget, method=method, pushes=pushes, dimension=dimension,
+                noise=noise, numerics="float",
+            )  # fmt: skip
+        except CalibrationError:
+            if refused is not None:
+                raise
+        else:
+            if not scale <= (1.0 + LARGEST_INFLATION) * plain[1]:
+                return plain
+    mu = charged_reach(method, pushes, dimension, reach.value, scale, batch) / scale
+    return "lattice", scale, mu
+
+
+def spent_on_noise(
+    reach: Sensitivity,
+    *,
+    method: str,
+    pushes: int,
+    dimension: int,
+    noise: str,
+    noise_scale: float,
+    numerics: str,
+    batch: int = 1,
+) -> tuple[float, float]:
+    """Return mu of all sums together, and the total variation that is charged to delta."""
+    moved = _moved(reach, method, pushes, dimension, noise_scale, numerics, batch)
+    return moved / noise_scale, _mass(method, pushes, dimension, noise, numerics)
+
+
+def _moved(
+    reach: Sensitivity,
+    method: str,
+    pushes: int,
+    dimension: int,
+    noise_scale: float,
+    numerics: str,
+    batch: int,
+) -> float:
+    """Return how far apart all rows of C g of neighbouring streams can be."""
+    if numerics == "lattice":
+        return charged_reach(method, pushes, dimension, reach.value, noise_scale, batch)
+    return reach.inflation * reach.value * continual_sum.column_norm(method, pushes)
+
+
+def _mass(method: str, pushes: int, dimension: int, noise: str, numerics: str) -> float:
+    """Return the total variation between the real and the ideal noise, over all pushes."""
+    count = continual_sum.variates(method, pushes, dimension, noise)
+    if numerics == "lattice":  # a draw and at most five buffers
+        return truncation_mass(count * (6.0 * MASS_PER_VARIATE / TAIL_MASS_PER_VARIATE))
+    return truncation_mass(count)
+
+
 def norm_name(q: float) -> str:
     """Return "l2", "l3", "linf", ..."""
     return "linf" if q == math.inf else f"l{q:g}"
@@ -119,11 +239,15 @@ def gdp_guarantee(
     seeded: bool,
     claimed: tuple[float, float] | None = None,
     paper_epsilon: float | None = None,
+    numerics: str = "float",
+    batch: int = 1,
 ) -> Guarantee:
     """Return the guarantee of a mechanism that sees the data through one continual sum only."""
     column = continual_sum.column_norm(method, pushes)
-    multiplier = noise_scale / (reach.inflation * reach.value * column)
-    mass = truncation_mass(continual_sum.variates(method, pushes, dimension, noise))
+    check_numerics(numerics, noise, calibration)
+    moved = _moved(reach, method, pushes, dimension, noise_scale, numerics, batch)
+    multiplier = noise_scale / moved
+    mass = _mass(method, pushes, dimension, noise, numerics)
     mu = 1.0 / multiplier
     epsilon = charged_gaussian_epsilon(mu, delta, mass)
     return Guarantee(
@@ -145,12 +269,14 @@ def gdp_guarantee(
         claimed=claimed,
         paper_epsilon=paper_epsilon,
         reference=reference,
-        conditions=conditions + common_conditions(mass, seeded),
+        conditions=conditions + common_conditions(mass, seeded, numerics=numerics),
         truncation_mass=mass,
     )
 
 
-def common_conditions(mass: float, seeded: bool, *, sums: bool = True) -> tuple[str, ...]:
+def common_conditions(
+    mass: float, seeded: bool, *, sums: bool = True, numerics: str = "float"
+) -> tuple[str, ...]:
     """Return the conditions all guarantees share; `sums`: of sums with added noise."""
     source = (
         "SEEDED SOURCE: the noise is reproducible; void outside tests"
@@ -168,6 +294,16 @@ def common_conditions(mass: float, seeded: bool, *, sums: bool = True) -> tuple[
         if sums
         else ""
     )
+    arithmetic = (
+        f"{tails}; that sums and noise are computed in double precision is not accounted for"
+        + rounded
+    )
+    if numerics == "lattice":
+        arithmetic = (
+            "numerics 'lattice': sums are exact integers and noise is the ideal Gaussian rounded "
+            "to them; rounding of the data is in mu, and what the arithmetic cannot hold "
+            f"(total variation {mass:.2g}) in delta; assumed: ideal random bits, IEEE 754"
+        )
     return (
         "the bounds, the horizon and all parameters were fixed without looking at the data",
         "the stream may react to everything released; one person's data in several rounds are "
@@ -175,8 +311,7 @@ def common_conditions(mass: float, seeded: bool, *, sums: bool = True) -> tuple[
         "a saved state is continued on one stream only, and is itself kept secret",
         "only released values are covered: not traces, diagnostics, timing or memory",
         source,
-        f"{tails}; that sums and noise are computed in double precision is not accounted for"
-        + rounded,
+        arithmetic,
     )
 
 

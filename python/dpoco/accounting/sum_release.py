@@ -25,20 +25,23 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import coordinate_variance
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.release import (
+    DEFAULT_NUMERICS,
     RELATIONS,
+    calibrate_noise,
+    check_numerics,
     check_scale,
     gdp_guarantee,
     noise_in_words,
     noise_order,
     norm_name,
+    plain_numerics,
     sensitivity_of,
 )
-from dpoco.accounting.truncation import charged_gaussian_mu, truncation_mass
 from dpoco.errors import StateError
 
 __all__ = ["ContinualSumParameters", "calibrate", "guarantee"]
 
-_KIND, _VERSION = "dpoco.continual_sum_parameters", 1
+_KIND, _VERSION = "dpoco.continual_sum_parameters", 2
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class ContinualSumParameters:
         Neighbouring streams.
     sensitivity, column_norm, mu : float
         Derived, for information: a guarantee recomputes them.
+    numerics : {"float", "lattice"}
+        Arithmetic: doubles, or exact integers.
     """
 
     dimension: int
@@ -77,6 +82,7 @@ class ContinualSumParameters:
     sensitivity: float
     column_norm: float
     mu: float
+    numerics: str = "float"
 
     def __post_init__(self) -> None:
         """Validate; derived quantities are only checked for form."""
@@ -89,6 +95,7 @@ class ContinualSumParameters:
         for name in ("bound", "sensitivity", "column_norm"):
             positive_float(name, getattr(self, name))
         check_scale(self.noise_scale, self.mu)
+        check_numerics(self.numerics, self.noise)
 
     def variance(self, t: int) -> float:
         """Return the variance of each coordinate of the noise in the sum of round t."""
@@ -106,7 +113,9 @@ class ContinualSumParameters:
     def from_dict(cls, record: Mapping[str, Any]) -> ContinualSumParameters:
         """Return the parameters written by `to_dict`; `StateError` if they are not."""
         names = frozenset(field.name for field in fields(cls))
-        body = read_record(record, kind=_KIND, version=_VERSION, fields=names)
+        body = read_record(
+            record, kind=_KIND, version=_VERSION, fields=names, added={"numerics": "float"}
+        )
         try:
             for name in ("norm", "mu"):
                 body[name] = float(body[name])
@@ -126,6 +135,7 @@ def calibrate(
     noise: str = "gaussian",
     norm_order: float | None = None,
     relation: str = "replace",
+    numerics: str = DEFAULT_NUMERICS,
 ) -> ContinualSumParameters:
     """Return the parameters with the least noise that meets `budget`; None adds no noise.
 
@@ -146,11 +156,12 @@ def calibrate(
         noise=noise, order=order, q=norm, dimension=dimension, bound=bound, relation=relation
     )
     column = continual_sum.column_norm(method, n)
-    mu, scale = math.inf, 0.0
+    arithmetic, scale, mu = plain_numerics(numerics, noise), 0.0, math.inf
     if budget is not None:
-        mass = truncation_mass(continual_sum.variates(method, n, dimension, noise))
-        mu = charged_gaussian_mu(budget, mass)
-        scale = reach.inflation * reach.value * column / mu
+        arithmetic, scale, mu = calibrate_noise(
+            reach, budget=budget, method=method, pushes=n, dimension=dimension, noise=noise,
+            numerics=numerics,
+        )  # fmt: skip
     return ContinualSumParameters(
         dimension=dimension,
         horizon=n,
@@ -164,6 +175,7 @@ def calibrate(
         sensitivity=reach.value,
         column_norm=column,
         mu=mu,
+        numerics=arithmetic,
     )
 
 
@@ -208,4 +220,5 @@ def guarantee(
             f"every vector is clipped to {norm_name(p.norm)} norm {p.bound:g}, enforced",
         ),
         seeded=seeded,
+        numerics=p.numerics,
     )  # fmt: skip

@@ -44,18 +44,21 @@ from dpoco.accounting.published import (
     tree_equivalent_scale,
 )
 from dpoco.accounting.release import (
+    DEFAULT_NUMERICS,
     RELATIONS,
     Sensitivity,
+    calibrate_noise,
+    check_numerics,
     gdp_guarantee,
     noise_in_words,
     noise_order,
+    plain_numerics,
     sensitivity_of,
 )
 from dpoco.accounting.truncation import (
     charged_delta,
     charged_epsilon,
     charged_gaussian_delta,
-    charged_gaussian_mu,
     reserve,
     truncation_mass,
 )
@@ -78,6 +81,7 @@ def calibrate(
     step_scale: float = 1.0,
     batch: int = 1,
     relation: str = "replace",
+    numerics: str = DEFAULT_NUMERICS,
 ) -> TreeFrankWolfeParameters:
     """Return the parameters with the least noise that meets `budget`.
 
@@ -101,6 +105,8 @@ def calibrate(
         Rounds per update.
     relation : {"replace", "zero_out"}
         Neighbouring streams.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of the sum; "lattice" with Gaussian noise and calibration "tight" only.
 
     Raises
     ------
@@ -134,12 +140,17 @@ def calibrate(
     reach = _reach(domain, leaf, noise, order, relation)
     column = continual_sum.column_norm(sum_method, pushes)
     scale, mu = 0.0, math.inf
-    if budget is not None:
+    arithmetic = plain_numerics(numerics, noise)
+    check_numerics(arithmetic, noise, calibration)
+    if budget is not None and calibration == "tight":
+        arithmetic, scale, mu = calibrate_noise(
+            reach, budget=budget, method=sum_method, pushes=pushes, dimension=d, noise=noise,
+            numerics=numerics, batch=batch,
+        )  # fmt: skip
+    elif budget is not None:
         mass = truncation_mass(continual_sum.variates(sum_method, pushes, d, noise))
         unit = reach.inflation * reach.value
-        if calibration == "tight":
-            scale = unit * column / charged_gaussian_mu(budget, mass)
-        elif calibration == "corrected":
+        if calibration == "corrected":
             scale = unit / _node_mu(budget, pushes, mass)
         else:
             kappa = smoothness_constant(order, q, d)
@@ -168,6 +179,7 @@ def calibrate(
         relation=relation,
         predicted_error=_predicted_error(domain, scale, order, sum_method, pushes, batch),
         loss_range=lipschitz * domain.diameter(),
+        numerics=arithmetic,
     )
 
 
@@ -249,6 +261,8 @@ def guarantee(
         seeded=seeded,
         claimed=claimed,
         paper_epsilon=paper_epsilon,
+        numerics=p.numerics,
+        batch=p.batch,
     )
     # The slack covers the rounding of the composition's own epsilon, at a single push.
     if claimed is not None and not result.delta_at(claimed[0]) <= claimed[1] * (1.0 + 1e-9):

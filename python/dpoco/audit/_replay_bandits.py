@@ -18,7 +18,7 @@ from dpoco.audit._replay_base import (
     positions,
     two_parts,
 )
-from dpoco.audit._replay_sums import spent
+from dpoco.audit._replay_sums import grid_of, rounded, rounding_of, spent
 
 __all__ = ["Bandits"]
 
@@ -40,6 +40,7 @@ class Bandits(Family):
         play.variates.append(positions(learner))
         total = np.array(engine.nonprivate_sum())
         pending = np.zeros_like(total)
+        grid = grid_of(learner)
         for t in range(len(rounds)):
             context, rewards = rounds.record(t)
             released = engine.released().tobytes()
@@ -50,10 +51,10 @@ class Bandits(Family):
             pending = pending + leaf
             ends = (t + 1) % p.batch == 0 and learner.round < learner.horizon
             if ends:
-                total, pending = total + pending, np.zeros_like(total)
+                total, pending = total + rounded(pending, grid), np.zeros_like(total)
             found = np.array(engine.nonprivate_sum())
             scale = max(float(np.abs(found).max()), p.sensitivity)
-            if not np.all(np.abs(found - total) <= ROUNDING * scale):
+            if not np.all(np.abs(found - total) <= ROUNDING * scale + (t + 1) * grid):
                 play.findings.append(
                     "what enters the sum is not a function of record and action alone"
                 )
@@ -73,7 +74,7 @@ class Bandits(Family):
             gap = base.notes["sum"][end - 1] - other.notes["sum"][end - 1]
             if self._same_actions(base, other, at, end):
                 moved = float(np.linalg.norm(gap))
-                yield "the sum", moved, p.sensitivity
+                yield "the sum", moved, p.sensitivity + rounding_of(self.learner, gap.size)
                 yield from spent(self.learner, moved, p.pushes)
 
     @staticmethod

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpoco._validation import float_array
 from dpoco.audit._replay_base import Change, Family, Play, Rounds, one_part, positions
-from dpoco.audit._replay_sums import add, spent
+from dpoco.audit._replay_sums import add, grid_of, rounded, rounding_of, spent
 from dpoco.domains._base import lp_norm
 
 __all__ = ["ExpertFamily", "SumOfBatches", "SumOfLosses", "expert_rounds"]
@@ -60,6 +60,7 @@ class SumOfLosses(ExpertFamily):
         total = np.array(engine.nonprivate_sum())
         rest = np.zeros_like(total)
         self.start(learner, play)
+        grid = grid_of(learner)
         noisy = learner.guarantee.private and learner.parameters.experts > 1
         for (row,) in (rounds.record(t) for t in range(len(rounds))):
             play.published.append((self.publication(learner), learner.weights.tobytes()))
@@ -67,7 +68,7 @@ class SumOfLosses(ExpertFamily):
             learner.observe(row)
             enters = learner.round < learner.horizon and learner.parameters.experts > 1
             if enters:  # the last round decides nothing
-                total, rest = add(leaf, total, rest)
+                total, rest = add(rounded(leaf, grid), total, rest)
             found = np.array(engine.nonprivate_sum())
             if not np.array_equal(total, found):
                 play.findings.append("what enters the sum is not a function of the losses alone")
@@ -83,7 +84,7 @@ class SumOfLosses(ExpertFamily):
         yield "the sum", _norm(base.notes["leaf"][at] - other.notes["leaf"][at]), declared
         # What is added does not depend on decisions: the sums stay as near for ever.
         gap = base.notes["sum"][-1] - other.notes["sum"][-1]
-        yield "the sum", _norm(gap), declared
+        yield "the sum", _norm(gap), declared + rounding_of(self.learner, gap.size)
         yield from spent(self.learner, _norm(gap), self.learner.parameters.pushes)
 
 

@@ -18,7 +18,7 @@ from dpoco.audit._replay_base import (
     source_positions,
     words_of,
 )
-from dpoco.audit._replay_sums import add, spent
+from dpoco.audit._replay_sums import add, grid_of, rounded, rounding_of, spent
 from dpoco.domains._base import lp_norm
 
 __all__ = ["Selections", "Sums", "ThresholdTests", "clipped_vector", "sum_of"]
@@ -42,13 +42,16 @@ class Sums(Family):
         play.variates.append(source_positions(learner._engine.state()))
         total = np.zeros(p.dimension)
         rest = np.zeros(p.dimension)
+        grid = grid_of(learner)
         for (row,) in (rounds.record(t) for t in range(len(rounds))):
             released = learner.push(row)
             state = learner._engine.state()
             found = sum_of(state, p.dimension)
             leaf = clipped_vector(row, p.bound, p.norm)
-            total, rest = add(leaf, total, rest)
-            if not np.allclose(total, found, rtol=1e-12, atol=1e-12 * p.bound):
+            total, rest = add(rounded(leaf, grid), total, rest)
+            # Our clipping may end on the other side of half a grid.
+            slack = 1e-12 * p.bound + grid * (1 + len(play.published))
+            if not np.allclose(total, found, rtol=1e-12, atol=slack):
                 play.findings.append("what enters the sum is not the clipped vector alone")
                 total, rest = found, np.zeros_like(found)
             play.published.append(None)
@@ -63,7 +66,8 @@ class Sums(Family):
         for t in range(at, len(base.notes["sum"])):
             gap = base.notes["sum"][t] - other.notes["sum"][t]
             moved = lp_norm(np.ascontiguousarray(gap), order)
-            yield "the sum", moved, p.sensitivity
+            rounding = rounding_of(self.learner, p.dimension)
+            yield "the sum", moved, p.sensitivity + rounding
             yield from spent(self.learner, moved, p.horizon)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,6 +50,30 @@ def add(leaf: FloatArray, total: FloatArray, rest: FloatArray) -> tuple[FloatArr
     return after, (total - (after - added)) + (own - added)
 
 
+def grid_of(learner: Any) -> float:
+    """Return the lattice that what is added to the learner's sum is rounded to; 0 for none."""
+    from dpoco.accounting.lattice import lattice_settings
+
+    p = learner.parameters
+    pushes, batch = getattr(p, "pushes", p.horizon), getattr(p, "batch", 1)
+    numerics = getattr(p, "numerics", "float")
+    found = lattice_settings(
+        numerics, p.noise_scale if numerics == "lattice" else 0.0, learner.guarantee.sensitivity,
+        pushes, batch,
+    )  # fmt: skip
+    return found.get("grid", 0.0)
+
+
+def rounding_of(learner: Any, entries: int) -> float:
+    """Return by how much rounding to the lattice may move two vectors apart."""
+    return math.sqrt(entries) * grid_of(learner)
+
+
+def rounded(leaf: FloatArray, grid: float) -> FloatArray:
+    """Return a leaf as it enters a sum on a lattice."""
+    return np.rint(leaf / grid) * grid if grid > 0.0 else leaf
+
+
 def spent(learner: Any, moved: float, pushes: int) -> Iterator[Change]:
     """Yield the mu that a movement of a continual sum spends, and the guarantee's."""
     from dpoco.accounting.continual_sum import column_norm
@@ -68,6 +93,7 @@ class SumOfRecords(Family):
 
     def play(self, learner: Any, rounds: Rounds) -> Play:
         engine, batch, play = learner._engine, learner.parameters.batch, Play()
+        grid = grid_of(learner)
         total = np.zeros_like(engine.nonprivate_sum())
         rest, pending = np.zeros_like(total), np.zeros_like(total)
         previous = learner.decide()
@@ -84,10 +110,12 @@ class SumOfRecords(Family):
             previous = decision
             ends = (t + 1) % batch == 0
             if ends:
-                total, rest = add(pending, total, rest)
+                total, rest = add(rounded(pending, grid), total, rest)
                 pending = np.zeros_like(total)
             found = np.array(engine.nonprivate_sum())
-            if not _equal(total, found, batch, learner):
+            # In a batch other roundings than ours may end on the other side of half a grid.
+            slack = grid * (t + 1) if batch > 1 else 0.0
+            if not _equal(total, found, batch, learner, slack):
                 play.findings.append(
                     "what enters the sum is not a function of record and decisions alone"
                 )
@@ -102,11 +130,12 @@ class SumOfRecords(Family):
         moved = base.notes["leaf"][at] - other.notes["leaf"][at]
         yield "the sum", self._size(moved), declared
         yield from spent(self.learner, self._size(moved), self._pushes)
+        rest = rounding_of(self.learner, moved.size)
         # In batches: as it was added, after all later records of the batch were.
         end = at + self.learner.parameters.batch - at % self.learner.parameters.batch
         if self.learner.parameters.batch > 1 and end <= len(base.notes["sum"]):
             moved = base.notes["sum"][end - 1] - other.notes["sum"][end - 1]
-            yield "the sum", self._size(moved), declared
+            yield "the sum", self._size(moved), declared + rest
             yield from spent(self.learner, self._size(moved), self._pushes)
 
     @property
@@ -140,12 +169,14 @@ def _previous(engine: Any, decision: FloatArray) -> FloatArray:
     return previous
 
 
-def _equal(total: FloatArray, found: FloatArray, batch: int, learner: Any) -> bool:
+def _equal(
+    total: FloatArray, found: FloatArray, batch: int, learner: Any, slack: float = 0.0
+) -> bool:
     if batch == 1:
         return bool(np.array_equal(total, found))
     # The engine adds a batch's leaves in another order of roundings.
     scale = max(float(np.abs(found).max()), learner.parameters.sensitivity)
-    return bool(np.all(np.abs(total - found) <= ROUNDING * scale))
+    return bool(np.all(np.abs(total - found) <= ROUNDING * scale + slack))
 
 
 def leaf_of(learner: Any, decision: Any, *record: Any) -> FloatArray:

@@ -14,13 +14,16 @@ from dpoco import _core
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.accounting import linucb as accountant
+from dpoco.accounting._bandits.linucb_noise import ROUNDING
 from dpoco.accounting._bandits.linucb_parameters import (
     LARGEST_ARMS,
     LARGEST_DIMENSION,
     sum_dimension,
 )
 from dpoco.accounting._bandits.linucb_regret import confidence_of
+from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.linucb import LinUCBParameters
+from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import DECODERS, BanditLearner
 from dpoco.errors import NoiseDominatesWarning
 from dpoco.mechanisms import continual_sum_settings
@@ -79,6 +82,9 @@ class LinUCB(BanditLearner):
         The continual sum.
     relation : {"replace", "zero_out"}
         Whether one user's record is replaced or emptied between neighbours.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of the sum: doubles, whose rounding the proof leaves out, or exact integers;
+        see `dpoco.mechanisms.ContinualSum`.
     on_violation : {"clip", "raise"}
         What happens to contexts and rewards out of their bounds: clipped silently, or
         ``ValueError`` (for trusted data: the exception depends on them).
@@ -136,7 +142,9 @@ class LinUCB(BanditLearner):
         "reward_weight",
         "sum_method",
         "relation",
+        "numerics",
     )
+    _added: ClassVar[dict[str, Any]] = {"numerics": "float"}
     _restated = ("arms", "dimension", "horizon", *_options)
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
         **DECODERS,
@@ -163,6 +171,7 @@ class LinUCB(BanditLearner):
         reward_weight: float | None = None,
         sum_method: str | None = None,
         relation: str = "replace",
+        numerics: str = DEFAULT_NUMERICS,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
@@ -213,6 +222,13 @@ class LinUCB(BanditLearner):
                     order=2.0,
                     scale=p.noise_scale,
                     claim=claim,
+                    **lattice_settings(
+                        p.numerics,
+                        p.noise_scale,
+                        (self._guarantee.sensitivity or 0.0) * ROUNDING,
+                        p.pushes,
+                        p.batch,
+                    ),
                 ),
             },
             _core.RecordClipper(self._dimension, p.context_bound, 2.0, np.inf),

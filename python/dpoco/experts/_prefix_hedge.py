@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco.accounting import Budget
 from dpoco.accounting import prefix_hedge as accountant
+from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.prefix_hedge import PrefixHedgeParameters
+from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.errors import NoiseDominatesWarning
 from dpoco.experts._expert_learner import DECODERS, ExpertLearner
 from dpoco.mechanisms import continual_sum_settings
@@ -50,6 +52,9 @@ class PrefixHedge(ExpertLearner):
         than 1 % better.
     learning_rate : float, optional
         eta, per unit of losses in [0, 1]; default: the least regret bound.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of the sum: doubles, whose rounding the proof leaves out, or exact integers;
+        see `dpoco.mechanisms.ContinualSum`.
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
     on_violation : {"clip", "raise"}
@@ -96,8 +101,9 @@ class PrefixHedge(ExpertLearner):
     _parameters: PrefixHedgeParameters
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = PrefixHedgeParameters
-    _options = ("calibration", "sum_method", "learning_rate")
-    _restated = ("experts", "horizon", "calibration", "sum_method", "learning_rate")
+    _options = ("calibration", "sum_method", "learning_rate", "numerics")
+    _restated = ("experts", "horizon", *_options)
+    _added: ClassVar[dict[str, Any]] = {"numerics": "float"}
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
         **DECODERS,
         "parameters": PrefixHedgeParameters.from_dict,
@@ -113,6 +119,7 @@ class PrefixHedge(ExpertLearner):
         calibration: str = "tight",
         sum_method: str | None = None,
         learning_rate: float | None = None,
+        numerics: str = DEFAULT_NUMERICS,
         loss_range: tuple[float, float] = (0.0, 1.0),
         on_violation: str = "clip",
         source: Source | None = None,
@@ -140,6 +147,12 @@ class PrefixHedge(ExpertLearner):
                         order=2.0,
                         scale=parameters.noise_scale,
                         claim=claim,
+                        **lattice_settings(
+                            parameters.numerics,
+                            parameters.noise_scale,
+                            accountant.enforced_reach(parameters.experts).value,
+                            parameters.pushes,
+                        ),
                     ),
                 }
             ),

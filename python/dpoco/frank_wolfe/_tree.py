@@ -11,6 +11,8 @@ import numpy as np
 from dpoco import _core, domains, losses
 from dpoco.accounting import Budget
 from dpoco.accounting import tree_frank_wolfe as accountant
+from dpoco.accounting.lattice import lattice_settings
+from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.frank_wolfe._leaf_learner import LeafLearner
 from dpoco.mechanisms import continual_sum_settings
@@ -59,6 +61,9 @@ class TreeFrankWolfe(LeafLearner):
         Rounds per update; an incomplete last batch is discarded.
     relation : {"replace", "zero_out"}
         Neighbouring streams differ in one round's data, replaced or emptied.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of the sum: doubles, whose rounding the proof leaves out, or exact integers;
+        see `dpoco.mechanisms.ContinualSum`.
     start : array_like of shape (d,), optional
         Public first decision; default the domain's centre.
     on_violation : {"clip", "raise"}
@@ -108,6 +113,7 @@ class TreeFrankWolfe(LeafLearner):
         "step_scale",
         "batch",
         "relation",
+        "numerics",
     )
     _restated = (
         "horizon",
@@ -119,7 +125,9 @@ class TreeFrankWolfe(LeafLearner):
         "step_scale",
         "batch",
         "relation",
+        "numerics",
     )
+    _added: ClassVar[dict[str, Any]] = {"numerics": "float"}
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "domain": domains.from_dict,
         "loss": losses.from_dict,
@@ -143,6 +151,7 @@ class TreeFrankWolfe(LeafLearner):
         step_scale: float = 1.0,
         batch: int = 1,
         relation: str = "replace",
+        numerics: str = DEFAULT_NUMERICS,
         start: Any = None,
         on_violation: str = "clip",
         source: Source | None = None,
@@ -171,6 +180,13 @@ class TreeFrankWolfe(LeafLearner):
                     order=parameters.norm_order,
                     scale=parameters.noise_scale,
                     claim=claim,
+                    **lattice_settings(
+                        parameters.numerics,
+                        parameters.noise_scale,
+                        self._guarantee.sensitivity,
+                        parameters.pushes,
+                        parameters.batch,
+                    ),
                 ),
             },
             np.array(self._start),

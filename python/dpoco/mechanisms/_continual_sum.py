@@ -21,6 +21,8 @@ from dpoco.accounting import Budget
 from dpoco.accounting import continual_sum as norms
 from dpoco.accounting import sum_release as accountant
 from dpoco.accounting.blt import blt_parameters
+from dpoco.accounting.lattice import lattice_settings
+from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.sum_release import ContinualSumParameters
 from dpoco.errors import HorizonExceeded
 from dpoco.mechanisms._mechanism import Mechanism
@@ -42,6 +44,8 @@ def continual_sum_settings(
     order: float,
     scale: float,
     claim: dict[str, Any],
+    grid: float = 0.0,
+    limit: float = 0.0,
 ) -> dict[str, Any]:
     """Return what the compiled continual sum is built from (for mechanisms and learners)."""
     settings: dict[str, Any] = {
@@ -50,12 +54,15 @@ def continual_sum_settings(
         "method": method,
         "order": order,
         "scale": scale,
+        "grid": grid,
+        "limit": limit,
         **claim,
     }
     if method == "blt":
         parameters = blt_parameters(horizon)
         settings["keep"] = (1.0 - parameters.decay).tolist()
         settings["omega"] = parameters.weights.tolist()
+        settings["decay"] = parameters.decay.tolist()
     return settings
 
 
@@ -85,6 +92,10 @@ class ContinualSum(Mechanism):
         Order of the generalized Gaussian, in [2, max(2, norm)].
     relation : {"replace", "zero_out"}
         Neighbouring streams differ in one vector, replaced or emptied.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic. "lattice": exact integers and exactly rounded noise, whose proof covers the
+        program itself; Gaussian noise only. "float": doubles, whose rounding the proof leaves out.
+        "auto": "lattice" where there is one that makes the noise at most 1 % larger.
     parameters : ContinualSumParameters, optional
         Overrides calibration; must keep to `budget`, if given, and to every other argument that is.
     source : Source, optional
@@ -121,7 +132,9 @@ class ContinualSum(Mechanism):
         "noise",
         "norm_order",
         "relation",
+        "numerics",
     )
+    _added: ClassVar[dict[str, Any]] = {"numerics": "float"}
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "budget": Budget.from_dict,
         "parameters": ContinualSumParameters.from_dict,
@@ -139,6 +152,7 @@ class ContinualSum(Mechanism):
         noise: str = "gaussian",
         norm_order: float | None = None,
         relation: str = "replace",
+        numerics: str = DEFAULT_NUMERICS,
         parameters: ContinualSumParameters | None = None,
         source: Source | None = None,
     ) -> None:
@@ -165,6 +179,12 @@ class ContinualSum(Mechanism):
                 order=parameters.norm_order,
                 scale=parameters.noise_scale,
                 claim=claim,
+                **lattice_settings(
+                    parameters.numerics,
+                    parameters.noise_scale,
+                    self._guarantee.sensitivity,
+                    parameters.horizon,
+                ),
             ),
             _core.RecordClipper(
                 parameters.dimension, parameters.bound, parameters.norm, float("inf")

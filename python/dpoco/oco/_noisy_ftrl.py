@@ -15,7 +15,9 @@ from dpoco._record_learner import RecordLearner
 from dpoco._state import stated_dimension
 from dpoco.accounting import Budget
 from dpoco.accounting import noisy_ftrl as accountant
+from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
+from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.errors import NoiseDominatesWarning
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
@@ -63,6 +65,9 @@ class NoisyFTRL(RecordLearner):
         Rounds per decision; an incomplete last batch is discarded.
     relation : {"replace", "zero_out"}
         Neighbouring streams differ in one round's data, replaced or emptied.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of the sum: doubles, whose rounding the proof leaves out, or exact integers;
+        see `dpoco.mechanisms.ContinualSum`.
     on_violation : {"clip", "raise"}
         "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
         silently. "raise" is for trusted experiments: whether it raises depends on the data.
@@ -106,7 +111,15 @@ class NoisyFTRL(RecordLearner):
     _parameters: NoisyFTRLParameters
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = NoisyFTRLParameters
-    _options = ("calibration", "statistics", "sum_method", "step_size", "batch", "relation")
+    _options = (
+        "calibration",
+        "statistics",
+        "sum_method",
+        "step_size",
+        "batch",
+        "relation",
+        "numerics",
+    )
     _restated = (
         "horizon",
         "calibration",
@@ -115,7 +128,9 @@ class NoisyFTRL(RecordLearner):
         "step_size",
         "batch",
         "relation",
+        "numerics",
     )
+    _added: ClassVar[dict[str, Any]] = {"numerics": "float"}
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "domain": domains.from_dict,
         "loss": losses.from_dict,
@@ -137,6 +152,7 @@ class NoisyFTRL(RecordLearner):
         step_size: float | None = None,
         batch: int = 1,
         relation: str = "replace",
+        numerics: str = DEFAULT_NUMERICS,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
@@ -175,6 +191,13 @@ class NoisyFTRL(RecordLearner):
                     order=2.0,
                     scale=parameters.noise_scale,
                     claim=claim,
+                    **lattice_settings(
+                        parameters.numerics,
+                        parameters.noise_scale,
+                        self._guarantee.sensitivity,
+                        parameters.pushes,
+                        parameters.batch,
+                    ),
                 ),
             },
         )

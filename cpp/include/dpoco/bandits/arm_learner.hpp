@@ -30,7 +30,7 @@ class ArmLearner {
 
   // What a record adds to the sums in the current round, and those sums: private data, for audits.
   virtual void leaf(const double* context, double reward, double* out) const = 0;
-  virtual const std::vector<double>& nonprivate_sum() const noexcept = 0;
+  virtual std::vector<double> nonprivate_sum() const = 0;
 
   virtual void write(Archive& archive) const = 0;
   virtual void read(ArchiveReader& archive) = 0;
@@ -68,7 +68,7 @@ class FrankWolfeArm final : public ArmLearner {
     engine_->previous_decision(previous.data());
     engine_->leaf(at.data(), previous.data(), context, reward, out);
   }
-  const std::vector<double>& nonprivate_sum() const noexcept override {
+  std::vector<double> nonprivate_sum() const override {
     if constexpr (requires(const Engine& engine) { engine.nonprivate_sum(); }) {
       return engine_->nonprivate_sum();
     } else {

@@ -13,9 +13,17 @@
 
 namespace dpoco::mechanisms {
 
+// Where a sum on a lattice lives: summands are rounded to multiples of grid, a power of two, and
+// kept within `limit` multiples, so that sums are exact integers. grid 0: sums are doubles.
+struct Lattice {
+  double grid = 0.0;
+  double limit = 0.0;
+};
+
 // Private running sums of a stream of vectors: after round t, sum_{i <= t} g_i + noise_t, rounded
 // to a grid of 2^-12 to 2^-13 noise scales. The rounding is post-processing: it costs nothing and
-// hides the floating-point grid of the noise, which would show what was added to it. The
+// hides the floating-point grid of the noise, which would show what was added to it. On a lattice
+// nothing is left to hide: sums and noise are integers (docs/privacy/lattice.md). The
 // summands may depend on everything released before. With a clipper every summand is brought into
 // its bounds here; without one the caller has bounded it already (docs/privacy/continual_sum.md).
 class ContinualSum {
@@ -24,7 +32,7 @@ class ContinualSum {
   // which the grid follows; 0 leaves sums as they are.
   ContinualSum(Index dimension, std::uint64_t horizon, std::unique_ptr<NoiseProcess> process,
                double noise_scale, std::unique_ptr<random::Source> source,
-               std::optional<losses::RecordClipper> clipper = std::nullopt);
+               std::optional<losses::RecordClipper> clipper = std::nullopt, Lattice lattice = {});
 
   // Throws HorizonExceeded if fewer than `rounds` rounds are left, StateError in a forked child.
   void require(std::uint64_t rounds) const;
@@ -43,7 +51,7 @@ class ContinualSum {
   std::uint64_t round() const noexcept { return round_; }
   std::uint64_t horizon() const noexcept { return horizon_; }
   // The sum without noise: raw data, for audits only.
-  const std::vector<double>& nonprivate_sum() const noexcept { return sum_; }
+  std::vector<double> nonprivate_sum() const;
   random::Source& source() noexcept { return *source_; }
   const random::Source& source() const noexcept { return *source_; }
 
@@ -52,6 +60,8 @@ class ContinualSum {
 
  private:
   void add(const double* g, std::uint64_t rounds, double* out);
+  bool on_lattice() const noexcept { return lattice_.grid > 0.0; }
+  void split(std::vector<double>& sum, std::vector<double>& rest) const;
 
   Index dimension_;
   std::uint64_t horizon_;
@@ -61,10 +71,13 @@ class ContinualSum {
   std::unique_ptr<NoiseProcess> process_;
   std::unique_ptr<random::Source> source_;
   std::optional<losses::RecordClipper> clipper_;
+  Lattice lattice_;
+  unsigned shift_ = 0;  // releases are multiples of 2^shift_ grids
   std::vector<double> sum_;
-  std::vector<double> rest_;   // what rounding has lost of it
-  std::vector<double> noise_;  // of the rounds in work
-  std::vector<double> rows_;   // private copies of their summands: the caller's memory is read once
+  std::vector<double> rest_;         // what rounding has lost of it
+  std::vector<std::int64_t> exact_;  // on a lattice, in their place
+  std::vector<double> noise_;        // of the rounds in work
+  std::vector<double> rows_;  // private copies of their summands: the caller's memory is read once
   Exclusive exclusive_;
 };
 

@@ -9,16 +9,22 @@
 
 namespace dpoco::mechanisms {
 
-// What one fresh draw is: order 2 is N(0, scale^2 I); scale 0 switches the noise off.
+// What one fresh draw is: order 2 is N(0, scale^2 I); scale 0 switches the noise off. With a grid,
+// a power of two, draws of order 2 are rounded to its multiples, exactly, and all noise is given in
+// multiples of it, as integers (docs/privacy/lattice.md).
 struct NoiseLaw {
   double order = 2.0;
   double scale = 0.0;
+  double grid = 0.0;
+  bool on_lattice() const noexcept { return grid > 0.0; }
 };
 
 // Parameters of the buffered linear Toeplitz factorisation: keep = 1 - decay, one pair a buffer.
+// Noise on a lattice needs decay itself.
 struct BltParameters {
   std::vector<double> keep;
   std::vector<double> omega;
+  std::vector<double> decay = {};
 };
 
 // The correlated noise of a private prefix sum. A continual sum is a factorisation A = B C of the

@@ -16,6 +16,13 @@ inline constexpr std::size_t kVariates = 6;
 
 using Key = std::array<std::uint32_t, 8>;
 
+// The words behind one Gaussian variate: its pair's radius and angle, and which of the pair it is.
+struct PairWords {
+  std::uint64_t radius;
+  std::uint64_t angle;
+  bool second;
+};
+
 // Number of forks between the process that first asked and this one; 0 without fork.
 std::uint64_t fork_generation() noexcept;
 
@@ -40,6 +47,12 @@ class Source {
   // The next n variates of a kind other than `word`; equal however the draws are split.
   void fill(Variate kind, double* out, std::size_t n);
   void fill_words(std::uint64_t* out, std::size_t n);
+
+  // The next at most `most` Gaussian variates, as many as are at hand, and at `partners` the other
+  // members of their pairs; returns how many. Both stay valid until the next draw.
+  std::size_t next_gaussians(std::size_t most, const double*& values, const double*& partners);
+  // What the Gaussian variate at a position is made of.
+  PairWords words_behind_gaussian(std::uint64_t position) const;
 
   std::uint64_t stream() const noexcept { return stream_; }
   std::uint64_t position(Variate kind) const noexcept { return lane(kind).position; }

@@ -123,4 +123,27 @@ DPOCO_INLINE double sigmoid(double x) {
   return x < 0.0 ? e * upper : upper;
 }
 
+// sin(x) and cos(x) for |x| <= pi / 4; relative error below 3e-16.
+DPOCO_INLINE double sine(double x) {
+  const double z = x * x;
+  return x +
+         x * z *
+             (-1.66666666666666324348e-01 +
+              z * (8.33333333332248946124e-03 +
+                   z * (-1.98412698298579493134e-04 +
+                        z * (2.75573137070700676789e-06 +
+                             z * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)))));
+}
+
+DPOCO_INLINE double cosine(double x) {
+  const double z = x * x;
+  return 1.0 - 0.5 * z +
+         z * z *
+             (4.16666666666666019037e-02 +
+              z * (-1.38888888888741095749e-03 +
+                   z * (2.48015872894767294178e-05 +
+                        z * (-2.75573143513906633035e-07 +
+                             z * (2.08757232129817482790e-09 + z * -1.13596475577881948265e-11)))));
+}
+
 }  // namespace dpoco::elementary

@@ -54,6 +54,21 @@ struct Kernels {
   // or 0 for no rounding.
   void (*release)(double a, const double* g, const double* noise, double grid, std::size_t n,
                   double* sum, double* rest, double* out);
+  // out_i = the integer nearest to scale z_i, NaN where rounding errors or unknown digits leave it
+  // open; partner_i completes the pair of z_i. Returns whether all were decided.
+  bool (*round_gaussians)(double scale, const double* z, const double* partner, std::size_t n,
+                          double* out);
+  // On the lattice of multiples of `grid`, a power of two: sum += a g, rounded to the lattice and
+  // kept within `limit` multiples of it; out = sum + noise (given in multiples), rounded to
+  // multiples of 2^shift grid, shift <= 30. |sum + noise| < 2^62 multiples, limit and |noise| at
+  // most 2^50.
+  void (*lattice_release)(double a, const double* g, const double* noise, double grid, double limit,
+                          unsigned shift, std::size_t n, std::int64_t* sum, double* out);
+  // As blt on integers z: the noise added is a multiple of 1, buffers are of `unit`, a power of
+  // two at most 1; decay_j = 1 - keep_j. Buffers below 2^50 units.
+  void (*lattice_blt)(std::size_t rounds, std::size_t n, double unit, std::size_t buffers,
+                      const double* decay, const double* omega, double* state, double* total,
+                      double* z);
   // Buffered linear Toeplitz noise (see mechanisms/noise_process.hpp), for each row z of length n:
   // w = scale z - sum_j omega_j S_j;  S_j <- keep_j S_j + w;  total += w;  z <- total.
   // state: `buffers` rows of length n.

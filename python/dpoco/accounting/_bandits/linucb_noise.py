@@ -14,9 +14,9 @@ from dpoco.accounting._bandits.linucb_parameters import LinUCBParameters, sum_di
 from dpoco.accounting._bandits.linucb_regret import confidence_of
 from dpoco.accounting._oco.ftrl_statistics import quadratic_sensitivity
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.truncation import charged_gaussian_mu, truncation_mass
+from dpoco.accounting.release import Sensitivity, calibrate_noise
 
-__all__ = ["ROUNDING", "release_mass", "sensitivity", "tuned", "unit_bound"]
+__all__ = ["ROUNDING", "sensitivity", "tuned", "unit_bound"]
 
 # Products are rounded in double precision; contexts are shrunk by more than that beforehand.
 ROUNDING = 1.0 + 1e-12
@@ -58,6 +58,7 @@ def tuned(
     sum_method: str | None,
     regularization: float | None,
     reward_weight: float | None,
+    numerics: str,
 ) -> LinUCBParameters:
     """Return the parameters for batches of this many rounds, without a bound on the regret."""
     base = replace(plain, batch=batch, mu=math.inf)
@@ -73,30 +74,37 @@ def tuned(
         )
         return replace(base, sensitivity=moved, mu=math.inf if budget is None else 0.0)
     budget.require_delta()
-    mass = release_mass(base.sum_method, base.pushes, base.arms, base.dimension)
-    mu = charged_gaussian_mu(budget, mass)
     ratio = base.context_bound / base.reward_bound
     weights = [math.sqrt(u) * ratio for u in _SHARES] if reward_weight is None else [reward_weight]
-    candidates = [_weighted(base, mu, weight, regularization) for weight in weights]
+    candidates = [_weighted(base, budget, weight, regularization, numerics) for weight in weights]
     return min(candidates, key=lambda p: confidence_of(p.setting).bias)
 
 
 def _weighted(
-    base: LinUCBParameters, mu: float, weight: float, regularization: float | None
+    base: LinUCBParameters,
+    budget: Budget,
+    weight: float,
+    regularization: float | None,
+    numerics: str,
 ) -> LinUCBParameters:
     """Return `base` with a weight, the noise it needs, and rho = noise margin if none is given."""
     moved = sensitivity(base.context_bound, base.reward_bound, weight, base.relation)
+    arithmetic, scale, mu = calibrate_noise(
+        Sensitivity(moved * ROUNDING, "l2", 1.0),
+        budget=budget,
+        method=base.sum_method,
+        pushes=base.pushes,
+        dimension=sum_dimension(base.arms, base.dimension),
+        noise="gaussian",
+        numerics=numerics,
+        batch=base.batch,
+    )
     noisy = replace(
         base,
         reward_weight=weight,
         sensitivity=moved,
-        noise_scale=moved * ROUNDING * base.column_norm / mu,
+        noise_scale=scale,
         mu=mu,
+        numerics=arithmetic,
     )
     return replace(noisy, regularization=noisy.noise_margin) if regularization is None else noisy
-
-
-def release_mass(method: str, pushes: int, arms: int, dimension: int) -> float:
-    """Return the total variation that the truncated tails of all releases add up to."""
-    entries = sum_dimension(arms, dimension)
-    return truncation_mass(continual_sum.variates(method, pushes, entries, "gaussian"))

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting._bandits.linucb_regret import Setting, confidence_of
 from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero, check_terms
-from dpoco.accounting.release import RELATIONS, check_scale
+from dpoco.accounting.release import RELATIONS, check_numerics, check_scale
 
 __all__ = [
     "CALIBRATIONS",
@@ -78,9 +78,13 @@ class LinUCBParameters(StoredParameters):
         Bound on the expected regret to the best arm of every round.
     regret_terms : dict of str to float
         The terms it is the sum of.
+    numerics : {"float", "lattice"}
+        Arithmetic of the sum: doubles, or exact integers.
     """
 
     _kind: ClassVar[str] = "dpoco.linucb_parameters"
+    _version: ClassVar[int] = 2
+    _added: ClassVar[dict[str, Any] | None] = {"numerics": "float"}
 
     arms: int
     dimension: int
@@ -103,6 +107,7 @@ class LinUCBParameters(StoredParameters):
     mu: float
     regret_bound: float
     regret_terms: dict[str, float]
+    numerics: str = "float"
 
     def __post_init__(self) -> None:
         """Validate; derived quantities are only checked for form."""
@@ -123,6 +128,7 @@ class LinUCBParameters(StoredParameters):
         ):
             object.__setattr__(self, name, positive_float(name, getattr(self, name)))
         failure_probability(self.failure)
+        check_numerics(self.numerics, "gaussian")
         for name in ("exploration", "sensitivity", "column_norm", "regret_bound"):
             object.__setattr__(self, name, at_least_zero(name, getattr(self, name)))
         terms = check_terms("regret_terms", self.regret_terms)

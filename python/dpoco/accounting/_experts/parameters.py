@@ -23,6 +23,8 @@ class StoredParameters:
 
     _kind: ClassVar[str]
     _version: ClassVar[int] = 1
+    # Fields that the version before did not have, with what it stood for.
+    _added: ClassVar[dict[str, Any] | None] = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
@@ -36,7 +38,9 @@ class StoredParameters:
     def from_dict(cls: type[Self], record: Mapping[str, Any]) -> Self:
         """Return the parameters written by `to_dict`; `StateError` if they are not."""
         names = frozenset(field.name for field in fields(cls))  # type: ignore[arg-type]
-        body = read_record(record, kind=cls._kind, version=cls._version, fields=names)
+        body = read_record(
+            record, kind=cls._kind, version=cls._version, fields=names, added=cls._added
+        )
         body = {name: math.inf if value == "inf" else value for name, value in body.items()}
         try:
             return cls(**body)

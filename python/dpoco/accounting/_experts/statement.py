@@ -53,12 +53,14 @@ def statement_of(
     regret_scope: str | None = None,
     details: dict[str, float | str | None] | None = None,
     sums: bool = False,
+    numerics: str = "float",
 ) -> Guarantee:
     """Return the guarantee of one kind of privacy, stated at `delta`.
 
     Exactly one of `pure` (epsilon at delta = 0), `mu` (GDP) and `profile` says what holds for the
-    ideal noise; `sums` says whether it is added to sums. With truncation mass, the tails are
-    charged to delta. A pure guarantee without is stated at delta 0 whatever `delta` is.
+    ideal noise; `sums` says whether it is added to sums, and `numerics` in which arithmetic. With
+    truncation mass, the tails are charged to delta. A pure guarantee without is stated at delta 0
+    whatever `delta` is.
     """
     if pure is not None:
         profile = pure_profile(pure)
@@ -101,7 +103,7 @@ def statement_of(
         claimed=claimed,
         paper_epsilon=None,
         reference=reference,
-        conditions=conditions + common_conditions(mass, seeded, sums=sums),
+        conditions=conditions + common_conditions(mass, seeded, sums=sums, numerics=numerics),
         truncation_mass=mass,
         profile=profile,
         regret_bound=regret_bound,

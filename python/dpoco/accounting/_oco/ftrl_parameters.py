@@ -16,7 +16,7 @@ from typing import Any
 from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting._records import plain_float, read_record
 from dpoco.accounting.continual_sum import METHODS
-from dpoco.accounting.release import RELATIONS, check_scale
+from dpoco.accounting.release import RELATIONS, check_numerics, check_scale
 from dpoco.errors import StateError
 
 __all__ = ["CALIBRATIONS", "SCOPES", "STATISTICS", "NoisyFTRLParameters"]
@@ -24,7 +24,7 @@ __all__ = ["CALIBRATIONS", "SCOPES", "STATISTICS", "NoisyFTRLParameters"]
 CALIBRATIONS = ("tight",)
 STATISTICS = ("gradient", "quadratic")
 SCOPES = ("oblivious", "adaptive")
-_KIND, _VERSION = "dpoco.noisy_ftrl_parameters", 1
+_KIND, _VERSION = "dpoco.noisy_ftrl_parameters", 2
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,8 @@ class NoisyFTRLParameters:
         The terms it is the sum of.
     regret_scope : {"oblivious", "adaptive"}
         Streams it holds for: fixed in advance, or any.
+    numerics : {"float", "lattice"}
+        Arithmetic of the sum: doubles, or exact integers.
     """
 
     statistics: str
@@ -94,6 +96,7 @@ class NoisyFTRLParameters:
     regret_bound: float
     regret_terms: dict[str, float]
     regret_scope: str
+    numerics: str = "float"
 
     def __post_init__(self) -> None:
         """Validate; derived quantities are only checked for form."""
@@ -122,6 +125,7 @@ class NoisyFTRLParameters:
         terms = {str(k): _at_least_zero("regret_terms", v) for k, v in self.regret_terms.items()}
         object.__setattr__(self, "regret_terms", terms)
         check_scale(self.noise_scale, self.mu)
+        check_numerics(self.numerics, "gaussian")
 
     @property
     def private(self) -> bool:
@@ -147,7 +151,9 @@ class NoisyFTRLParameters:
     def from_dict(cls, record: Mapping[str, Any]) -> NoisyFTRLParameters:
         """Return the parameters written by `to_dict`; `StateError` if they are not."""
         names = frozenset(field.name for field in fields(cls))
-        body = read_record(record, kind=_KIND, version=_VERSION, fields=names)
+        body = read_record(
+            record, kind=_KIND, version=_VERSION, fields=names, added={"numerics": "float"}
+        )
         try:
             body["mu"] = math.inf if body["mu"] == "inf" else body["mu"]
             return cls(**body)

@@ -1,0 +1,64 @@
+"""Rows about sums on a lattice against sums in doubles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from measurement import Row, rate
+
+import dpoco
+
+GROUP = "Exact sums on a lattice (rounds per second of CPU time; the same in doubles)"
+BUDGET = dpoco.Budget(1.0, 1e-6)
+
+
+def rows(pairs: int, shrink: int) -> Iterator[Row]:
+    rng = np.random.default_rng(0)
+    for d in (5, 50, 1000):
+        rounds = max(2000, 400_000 // (d * shrink))
+        features = rng.normal(size=(rounds, d))
+        features /= np.linalg.norm(features, axis=1, keepdims=True)
+        labels = np.clip(rng.normal(size=rounds), -1.0, 1.0)
+        for name, make in _made(d, rounds, features, labels).items():
+            for numerics in ("float", "lattice"):
+                yield rate(GROUP, f"{name}, d = {d}, {numerics}", make(numerics), units=rounds,
+                           repetitions=pairs, target=None, unit="rounds/s")  # fmt: skip
+
+
+def _made(d: int, rounds: int, features: Any, labels: Any) -> dict[str, Callable[..., Any]]:
+    common: dict[str, Any] = {"horizon": rounds, "budget": BUDGET}
+    ball = dpoco.domains.LpBall(d, 2.0)
+
+    def total(method: str, numerics: str) -> Callable[[], Any]:
+        def run() -> Any:
+            made = dpoco.mechanisms.ContinualSum(d, method=method, numerics=numerics, **common)
+            return made.run(features)
+
+        return run
+
+    def frank_wolfe(numerics: str) -> Callable[[], Any]:
+        def run() -> Any:
+            made = dpoco.frank_wolfe.TreeFrankWolfe(
+                ball, dpoco.losses.SquaredLoss(), numerics=numerics, **common
+            )
+            return made.run(features, labels)
+
+        return run
+
+    def leader(numerics: str) -> Callable[[], Any]:
+        def run() -> Any:
+            made = dpoco.oco.NoisyFTRL(
+                ball, dpoco.losses.LinearLoss(1.0), numerics=numerics, **common
+            )
+            return made.run(features)
+
+        return run
+
+    return {
+        "blt sum": lambda numerics: total("blt", numerics),
+        "tree sum": lambda numerics: total("tree", numerics),
+        "TreeFrankWolfe": frank_wolfe,
+        "NoisyFTRL": leader,
+    }

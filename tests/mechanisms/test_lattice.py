@@ -1,0 +1,334 @@
+"""Continual sums on a lattice: exact sums, exact laws, and nothing for floating-point attacks."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpoco
+from dpoco import _core
+from dpoco.accounting import lattice
+from dpoco.accounting.continual_sum import column_norm, release_grid
+from dpoco.mechanisms import ContinualSum, ContinualSumParameters, continual_sum_settings
+from dpoco.random import Source
+
+METHODS = ("blt", "tree", "honaker", "toeplitz")
+BUDGET = dpoco.Budget(1.0, 1e-6)
+
+
+def make(method="auto", *, seed=1, d=3, horizon=23, budget=BUDGET, numerics="lattice", **options):
+    return ContinualSum(
+        d, horizon=horizon, budget=budget, method=method, numerics=numerics,
+        source=Source.seeded(seed), **options,
+    )  # fmt: skip
+
+
+def grid_of(total):
+    p = total.parameters
+    return lattice.lattice_of(p.noise_scale, p.sensitivity, p.horizon)
+
+
+def exact_sum(total):
+    """The sum without noise in the state, in multiples of the grid, as Python integers."""
+    d, grid = total.parameters.dimension, Fraction(grid_of(total).grid)
+    words = np.frombuffer(total._engine.state(), dtype=np.float64)
+    pairs = zip(words[2 : 2 + d], words[3 + d : 3 + 2 * d], strict=True)
+    sums = [(Fraction(float(a)) + Fraction(float(b))) / grid for a, b in pairs]
+    assert all(s.denominator == 1 for s in sums)
+    return [int(s) for s in sums]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_variance_is_exactly_the_stated_one(method):
+    d, horizon = 20_000, 23
+    total = make(method, d=d, horizon=horizon)
+    released = total.run(np.zeros((horizon, d)))
+    low, high = stats.chi2.ppf([1e-9, 1 - 1e-9], d) / d
+    for t in range(1, horizon + 1):
+        ratio = np.mean(released[t - 1] ** 2) / total.variance(t)
+        assert low < ratio < high
+        assert not low < ratio / 1.05**2 < high
+        assert not low < ratio * 1.05**2 < high
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_noise_is_that_of_doubles_but_for_the_rounding(method):
+    values = np.random.default_rng(0).normal(size=(64, 40))
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    plain = make(method, d=40, horizon=64, numerics="float")
+    parameters = ContinualSumParameters.from_dict(
+        plain.parameters.to_dict() | {"numerics": "lattice"}
+    )
+    exact = ContinualSum(
+        40, horizon=64, budget=None, parameters=parameters, source=Source.seeded(1)
+    )
+    assert np.abs(exact.run(values) - plain.run(values)).max() <= 1.01 * release_grid(
+        plain.parameters.noise_scale
+    )
+    assert exact.guarantee.mu > plain.guarantee.mu  # what rounding costs is accounted for
+    assert exact.guarantee.mu < plain.guarantee.mu * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_run_is_push_and_states_continue(method, tmp_path):
+    values = np.random.default_rng(0).normal(size=(23, 3))
+    whole = make(method).run(values)
+    stepwise = make(method)
+    for t in range(23):
+        path = tmp_path / "sum.dpoco"
+        stepwise.save(path)
+        stepwise = dpoco.load(path)
+        assert stepwise.parameters.numerics == "lattice"
+        assert np.array_equal(stepwise.push(values[t]), whole[t])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_all_instruction_sets_give_the_same_bits(method):
+    values = np.random.default_rng(2).normal(size=(50, 37))
+    found = []
+    for name in ("baseline", "avx2", "avx512"):
+        try:
+            _core.select_instruction_set(name)
+        except ValueError:
+            continue
+        total = make(method, d=37, horizon=50)
+        found.append((total.run(values).tobytes(), total._engine.state()))
+    _core.select_instruction_set("auto")
+    assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_released_lies_on_one_lattice_whatever_the_data(method):
+    """Residues of sums with noise are those of integers, and sums those of rounded vectors."""
+    rng = np.random.default_rng(3)
+    scale = make(method, d=50, horizon=40).parameters.noise_scale
+    step = release_grid(scale)
+    supports = []
+    for data in (np.zeros((40, 50)), rng.normal(size=(40, 50)) * 1e-9, rng.normal(size=(40, 50))):
+        total = make(method, d=50, horizon=40)
+        released = total.run(data)
+        supports.append(np.unique(np.abs(released / step) % 1.0))
+        expected = np.zeros(50, dtype=np.int64)
+        norms = np.maximum(np.linalg.norm(data, axis=1, keepdims=True), 1.0)
+        expected = np.rint(data / norms / grid_of(total).grid).astype(np.int64).sum(axis=0)
+        # Clipping may round the last digit differently: a fraction of a grid, rounded.
+        assert np.abs(np.array(exact_sum(total)) - expected).max() <= 2
+    assert all(np.array_equal(support, [0.0]) for support in supports)
+
+
+def test_released_noise_does_not_depend_on_the_data_at_all():
+    # In doubles the noise seen after subtraction of the sum changes with the sum: its rounding
+    # does. On the lattice releases are the nearest multiples of exact integers.
+    d = 500
+    shifts = []
+    for numerics in ("float", "lattice"):
+        base = make("tree", d=d, horizon=8, numerics=numerics, bound=1e3)
+        moved = make("tree", d=d, horizon=8, numerics=numerics, bound=1e3)
+        step = release_grid(base.parameters.noise_scale)
+        vector = np.full((8, d), 3 * step)  # whole multiples: releases must move by exactly these
+        assert np.linalg.norm(vector[0]) < 1e3
+        gap = moved.run(vector) - base.run(np.zeros((8, d)))
+        shifts.append(np.abs(gap / step - 3 * np.arange(1, 9)[:, None]).max())
+    assert shifts[1] == 0.0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_sums_are_those_of_python_integers(method):
+    rounds, d = (2000, 5) if method == "toeplitz" else (1_000_000, 1)
+    rng = np.random.default_rng(4)
+    values = rng.uniform(-1.0, 1.0, (rounds, d)) * 10.0 ** rng.integers(-9, 0, (rounds, 1))
+    total = make(method, d=d, horizon=rounds, bound=2.0 * math.sqrt(d))  # nothing is clipped
+    total.run(values)
+    units = np.rint(values / grid_of(total).grid).astype(np.int64)
+    assert exact_sum(total) == [sum(int(v) for v in column) for column in units.T]
+
+
+def test_neighbours_stay_exactly_as_far_apart():
+    # The streams of test_continual_sum that drift apart in plain double precision.
+    height, rounds = 2**14, 2**18
+    sums = []
+    for first in (-0.5, 0.5):
+        total = make("tree", d=1, horizon=height + rounds + 1)
+        total.push([first])
+        total.run(np.ones((height, 1)))
+        total.run(np.full((rounds, 1), -0.6 * 2.0**-52 * height))
+        sums.append(exact_sum(total)[0])
+    assert Fraction(sums[1] - sums[0]) * Fraction(grid_of(total).grid) == 1
+
+
+@pytest.mark.parametrize("pushes", [1, 1000, 10**6, 10**9, 10**10])
+@pytest.mark.parametrize("ratio", [1e-6, 1e-3, 1.0, 30.0])
+def test_no_sum_can_overflow(pushes, ratio):
+    scale = 3.7
+    try:
+        found = lattice.lattice_of(scale, ratio * scale, pushes)
+    except dpoco.CalibrationError:
+        assert ratio * pushes > 1e9
+        return
+    assert found.limit == int(found.limit)
+    assert int(found.limit) * pushes <= 2**61
+    assert found.limit <= 2.0**50
+    assert found.limit * found.grid > ratio * scale  # bounded vectors are left alone
+    assert 2.0**-30 < found.grid / scale <= 2.0**-16
+
+
+def test_overflow_is_refused_and_vectors_beyond_the_limit_are_cut():
+    settings = continual_sum_settings(
+        dimension=2, horizon=10**9, method="tree", order=2.0, scale=1.0, grid=2.0**-28,
+        limit=2.0**40, claim=Source.seeded(1)._claim(),
+    )  # fmt: skip
+    clipper = _core.RecordClipper(2, 1e30, 2.0, np.inf)
+    with pytest.raises(ValueError, match="overflow"):
+        _core.ContinualSum(settings, clipper)
+    total = _core.ContinualSum(settings | {"horizon": 4, "limit": 1000.0}, clipper)
+    out = np.empty((4, 2))
+    total.run(np.array([[1e20, -1e20]] * 4), out)
+    sums = np.frombuffer(total.state(), dtype=np.float64)[2:4]
+    assert np.array_equal(sums, [4000 * 2.0**-28, -4000 * 2.0**-28])
+    for bad in ({"grid": 0.75 * 2.0**-28}, {"grid": 2.0**-8}, {"grid": 2.0**-60}, {"order": 3.0}):
+        with pytest.raises(ValueError, match=r"lattice|scale"):
+            _core.ContinualSum(settings | {"horizon": 4, "limit": 1.0} | bad, clipper)
+
+
+@pytest.mark.parametrize("method", ["blt", "toeplitz"])
+def test_the_path_charge_bounds_what_rounded_noise_can_add(method):
+    """Equal releases from neighbours need noise rows that differ by C times the change, nearly.
+
+    The rows are recovered from releases and data alone by the mechanism's own integer recursion.
+    """
+    n, d = 300, 4
+    total = make(method, d=d, horizon=n)
+    p, grid = total.parameters, grid_of(total).grid
+    rng = np.random.default_rng(6)
+    released = np.rint(np.cumsum(rng.normal(size=(n, d)), axis=0) * p.noise_scale / grid)
+    sums = np.rint(rng.normal(size=(n, d)) / grid)
+    change = np.zeros((n, d))
+    change[20] = np.rint(rng.uniform(-1, 1, size=d) / grid)
+    own, other = (
+        rows_behind(method, n, p, grid, released - np.cumsum(leaves, axis=0))
+        for leaves in (sums, sums + change)
+    )
+    moved = np.linalg.norm((own - other) * grid)
+    ideal = column_norm(method, n) * np.linalg.norm(change[20] * grid)
+    charge = lattice.charged_reach(method, n, d, p.sensitivity, p.noise_scale)
+    charge -= column_norm(method, n) * (p.sensitivity + math.sqrt(d) * grid)
+    assert charge > 0.0
+    assert moved <= ideal + charge
+    # Differences are integers: the ideal ones are not, so rounding is really at work.
+    assert abs(moved - ideal) > 1e-4 * charge
+
+
+def rows_behind(method, n, p, grid, noise):
+    """Return the fresh draws (in grids) that lead to the given noise of sums."""
+    from dpoco.accounting.blt import blt_parameters
+
+    rows = np.empty_like(noise)
+    if method == "toeplitz":
+        coefficients = np.concatenate([[1.0], np.cumprod(1.0 - 0.5 / np.arange(1, n))])
+        for t in range(n):
+            past = np.zeros(noise.shape[1])
+            for j in range(t):
+                past += coefficients[t - j] * rows[j]
+            rows[t] = noise[t] - np.rint(past)
+        return rows
+    b = blt_parameters(n)
+    unit = 2.0 ** (math.frexp(p.noise_scale)[1] - 1 - 43) / grid
+    held = np.zeros((5, noise.shape[1]))
+    steps = np.diff(noise, axis=0, prepend=0.0)
+    for t in range(n):
+        past = b.weights[0] * held[0]
+        for j in range(1, 5):
+            past = past + b.weights[j] * held[j]
+        rows[t] = steps[t] + np.rint(past)
+        for j in range(5):
+            lost = np.rint(b.decay[j] * held[j] / unit) * unit
+            held[j] = (held[j] - lost) + steps[t]
+    return rows
+
+
+@pytest.mark.parametrize("method", ["blt", "toeplitz"])
+def test_the_engine_computes_that_recursion(method):
+    n, d = 80, 3
+    total = make(method, d=d, horizon=n)
+    p, grid = total.parameters, grid_of(total).grid
+    draws = np.empty(n * d)
+    source = Source.seeded(1)
+    _core.fill_rounded_gaussian(
+        _core.Source(source._claim()["key"], source._claim()["stream"] - 1), p.noise_scale / grid,
+        draws,
+    )  # fmt: skip
+    released = total.run(np.zeros((n, d)))
+    rows = draws.reshape(n, d)
+    # From draws to noise: invert rows_behind round by round.
+    noise = np.zeros((n, d))
+    for t in range(n):
+        trial = noise.copy()
+        trial[t] = noise[t - 1] if t else 0.0
+        noise[t] = trial[t] + rows[t] - rows_behind(method, n, p, grid, trial)[t]
+        if t % 20 == 19:
+            assert np.abs(released[t] - noise[t] * grid).max() <= release_grid(p.noise_scale) / 2
+
+
+def test_large_horizons():
+    # Nothing is gained in noise, and little lost, up to 10^8 rounds; the lattice costs less than
+    # a percent at 10^9, which "auto" still takes.
+    for horizon, most in ((10**4, 1e-4), (10**6, 1e-3), (10**8, 5e-3), (10**9, 1e-2)):
+        plain, exact = (make(horizon=horizon, d=50, numerics=n) for n in ("float", "lattice"))
+        ratio = exact.parameters.noise_scale / plain.parameters.noise_scale
+        assert 1.0 < ratio < 1.0 + most
+        assert exact.guarantee.epsilon <= 1.0
+        exact.push(np.zeros(50))
+    assert make(horizon=10**10, d=50, numerics="auto").parameters.numerics == "float"
+    assert make(horizon=10**6, numerics="auto").parameters.numerics == "lattice"
+    # Where truncated tails of doubles would cost all of delta, the lattice has none to pay for.
+    with pytest.raises(dpoco.CalibrationError, match="tails"):
+        make("tree", horizon=10**10, d=1000, numerics="float")
+    assert make("tree", horizon=10**10, d=1000, numerics="auto").parameters.numerics == "lattice"
+    with pytest.raises(dpoco.CalibrationError, match="lattice"):
+        lattice.noise_scale_for("blt", 10**12, 10**6, 1.0, 0.01)
+
+
+def test_guarantees_state_the_arithmetic():
+    assert any("exact integers" in text for text in make().guarantee.conditions)
+    assert not any("double precision" in text for text in make().guarantee.conditions)
+    assert any("double precision" in t for t in make(numerics="float").guarantee.conditions)
+    assert make().guarantee.truncation_mass < 1e-25
+    with pytest.raises(ValueError, match="lattice"):
+        make(noise="generalized_gaussian", norm=4.0)
+    general = make(noise="generalized_gaussian", norm=4.0, numerics="auto")
+    assert general.parameters.numerics == "float"
+
+
+def test_older_parameters_and_states_are_doubles():
+    total = make(numerics="float")
+    record = total.parameters.to_dict()
+    old = {k: v for k, v in record.items() if k != "numerics"} | {"version": 1}
+    assert ContinualSumParameters.from_dict(old) == total.parameters
+    with pytest.raises(dpoco.StateError):
+        ContinualSumParameters.from_dict(old | {"version": 2})
+    header = total._header()
+    header["parameters"] = old
+    del header["arguments"]["numerics"]
+    again = ContinualSum._assemble(header)
+    again._engine.restore(total._engine.state())
+    vector = np.array([0.1, 0.2, 0.3])
+    assert np.array_equal(again.push(vector), total.push(vector))
+
+
+def test_states_beside_the_lattice_are_refused():
+    for method in METHODS:
+        total = make(method)
+        total.run(np.random.default_rng(0).normal(size=(5, 3)))
+        state = total._engine.state()
+        words = np.frombuffer(state, dtype=np.float64).copy()
+        fresh = make(method)
+        fresh._engine.restore(state)
+        for at in (2, 11):  # a sum, and noise
+            broken = words.copy()
+            broken[at] += 1e-12 if at == 2 else 2.0**-17
+            with pytest.raises(dpoco.StateError):
+                make(method)._engine.restore(broken.tobytes())

@@ -1,0 +1,149 @@
+"""The learners on continual sums, on a lattice: same decisions but for rounding, audited."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.audit import replay_audit
+from dpoco.bandits import LinUCB
+from dpoco.domains import LpBall
+from dpoco.experts import PrefixHedge
+from dpoco.frank_wolfe import TreeFrankWolfe
+from dpoco.losses import LinearLoss, SquaredLoss
+from dpoco.oco import NoisyFTRL
+from dpoco.random import Source
+
+BUDGET = dpoco.Budget(2.0, 1e-5)
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
+
+def records(seed=0, rounds=24, d=3):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(rounds, d))
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
+    return rows, rng.uniform(-1.0, 1.0, rounds)
+
+
+def frank_wolfe(rounds=24, source=None, **options):
+    return TreeFrankWolfe(
+        LpBall(3, 2.0), SquaredLoss(), horizon=rounds, budget=BUDGET,
+        source=source or Source.seeded(1), **options,
+    )  # fmt: skip
+
+
+def leader(rounds=24, source=None, **options):
+    return NoisyFTRL(
+        LpBall(3, 2.0), SquaredLoss(), horizon=rounds, budget=BUDGET,
+        source=source or Source.seeded(1), **options,
+    )  # fmt: skip
+
+
+def hedge(rounds=24, source=None, **options):
+    source = source or Source.seeded(1)
+    return PrefixHedge(3, horizon=rounds, budget=BUDGET, source=source, **options)
+
+
+def bandit(rounds=24, source=None, **options):
+    source = source or Source.seeded(1)
+    return LinUCB(2, 3, horizon=rounds, budget=BUDGET, source=source, **options)
+
+
+CASES = {
+    "frank_wolfe": (frank_wolfe, {}),
+    "frank_wolfe in batches": (frank_wolfe, {"batch": 4}),
+    "frank_wolfe, honaker": (frank_wolfe, {"sum_method": "honaker"}),
+    "frank_wolfe, tree": (frank_wolfe, {"sum_method": "tree"}),
+    "leader": (leader, {}),
+    "leader, quadratic": (leader, {"statistics": "quadratic", "batch": 2}),
+    "hedge": (hedge, {}),
+    "bandit": (bandit, {"batch": 2}),
+}
+
+
+def parts_of(make):
+    rows, labels = records()
+    if make is hedge:
+        return (np.abs(rows),)
+    if make is bandit:
+        return rows, np.stack([labels, -labels], axis=1)
+    return rows, labels
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_replay_audits_pass(name):
+    make, options = CASES[name]
+    stream = parts_of(make)
+    changed = [part[7] * -0.5 if make is not hedge else 1.0 - part[7] for part in stream]
+
+    def fresh(source):
+        learner = make(numerics="lattice", source=source, **options)
+        assert learner.parameters.numerics == "lattice"
+        return learner
+
+    report = replay_audit(fresh, stream if len(stream) > 1 else stream[0], [(7, *changed)])
+    assert report.passed, report
+    assert report.measured > 0.0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_guarantee_states_it_and_pays_for_the_rounding(name):
+    make, options = CASES[name]
+    exact, plain = make(numerics="lattice", **options), make(numerics="float", **options)
+    assert any("exact integers" in text for text in exact.guarantee.conditions)
+    assert any("double precision" in text for text in plain.guarantee.conditions)
+    assert exact.guarantee.epsilon <= 2.0 * (1 + 1e-12)
+    ratio = exact.parameters.noise_scale / plain.parameters.noise_scale
+    assert 1.0 < ratio < 1.0 + 1e-5
+    restored = type(exact.parameters).from_dict(exact.parameters.to_dict())
+    assert restored == exact.parameters
+    old = {k: v for k, v in plain.parameters.to_dict().items() if k != "numerics"}
+    assert type(exact.parameters).from_dict(old | {"version": 1}) == plain.parameters
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_states_continue(name, tmp_path):
+    make, options = CASES[name]
+    learner, stream = make(numerics="lattice", **options), parts_of(make)
+
+    def play(one, t):
+        if make is bandit:
+            arm = one.decide(stream[0][t])
+            one.observe(stream[1][t, arm])
+            return arm
+        decision = one.decide()
+        one.observe(*(part[t] for part in stream))
+        return np.asarray(decision).tobytes()
+
+    for t in range(10):
+        play(learner, t)
+    learner.save(tmp_path / "state.dpoco")
+    again = dpoco.load(tmp_path / "state.dpoco")
+    assert again.parameters.numerics == "lattice"
+    assert [play(learner, t) for t in range(10, 20)] == [play(again, t) for t in range(10, 20)]
+
+
+def test_run_is_step_by_step():
+    rows, labels = records(rounds=200)
+    for make in (frank_wolfe, leader):
+        whole = make(numerics="lattice", rounds=200).run(rows, labels).decisions
+        single, seen = make(numerics="lattice", rounds=200), []
+        for row, label in zip(rows, labels, strict=True):
+            seen.append(single.decide())
+            single.observe(row, label)
+        assert np.array_equal(whole, seen)
+
+
+def test_lattices_are_for_gaussian_noise_and_exact_accounting():
+    for options in ({"calibration": "paper"}, {"noise": "generalized_gaussian"}):
+        with pytest.raises(ValueError, match="lattice"):
+            frank_wolfe(numerics="lattice", sum_method="tree", **options)
+    with pytest.raises(ValueError, match="numerics"):
+        leader(numerics="fixed")
+    unbudgeted = NoisyFTRL(
+        LpBall(3, 2.0), LinearLoss(1.0), horizon=5, budget=None, numerics="lattice"
+    )
+    unbudgeted.decide()
+    unbudgeted.observe([1.0, 0.0, 0.0])
+    assert not unbudgeted.guarantee.private
