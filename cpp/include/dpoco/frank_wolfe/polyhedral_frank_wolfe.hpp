@@ -23,7 +23,7 @@ struct PolyhedralFrankWolfeSettings {
   double exponent = 0.0;
 };
 
-// Private online Frank-Wolfe on a polytope (Han et al., DP-POFW, Algorithm 3, in batches and with
+// Private online Frank-Wolfe on a polytope (Han et al., DP-POFW, Algorithm 2, in batches and with
 // corrected weights and leaf clipping). All rounds of batch k see theta_k; their leaves enter an
 // exact sum G, and a private selection draws the next vertex for d_k = G / (batch w_k):
 //   theta_{k+1} = theta_k + (v_k - theta_k) / (k + 1).
