@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 
+import audit_cases
 import bandit_cases
 import batch_cases
 import comw_cases
@@ -61,6 +62,7 @@ def run(*, quick: bool, pairs: int) -> list[Row]:
         bandit_cases.rows(pairs, shrink),
         local_cases.rows(pairs, shrink),
         local_server_cases.rows(pairs, shrink),
+        audit_cases.rows(pairs, shrink),
         memory_rows(),
     ):
         rows.extend(part)

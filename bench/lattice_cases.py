@@ -56,9 +56,42 @@ def _made(d: int, rounds: int, features: Any, labels: Any) -> dict[str, Callable
 
         return run
 
-    return {
+    losses = np.abs(features)
+
+    def hedge(numerics: str) -> Callable[[], Any]:
+        def run() -> Any:
+            return dpoco.experts.PrefixHedge(d, numerics=numerics, **common).run(losses)
+
+        return run
+
+    def share(noise: str, numerics: str) -> Callable[[], Any]:
+        def run() -> Any:
+            made = dpoco.experts.BatchShare(
+                d, noise=noise, batch=20, learning_rate=0.01, numerics=numerics, **common
+            )
+            return made.run(losses)
+
+        return run
+
+    def bandit(numerics: str) -> Callable[[], Any]:
+        first = dpoco.bandits.LinUCB(2, d, numerics=numerics, **common)
+
+        def run() -> Any:  # calibrated once: that takes as long as many rounds
+            made = dpoco.bandits.LinUCB(2, d, parameters=first.parameters, **common)
+            return made.run(features, np.stack([labels, -labels], axis=1))
+
+        return run
+
+    made: dict[str, Callable[..., Any]] = {
         "blt sum": lambda numerics: total("blt", numerics),
         "tree sum": lambda numerics: total("tree", numerics),
+        "honaker sum": lambda numerics: total("honaker", numerics),
         "TreeFrankWolfe": frank_wolfe,
         "NoisyFTRL": leader,
+        "PrefixHedge": hedge,
+        "BatchShare, Gaussian": lambda numerics: share("gaussian", numerics),
+        "BatchShare, Laplace": lambda numerics: share("laplace", numerics),
     }
+    if d <= 50:  # quadratic statistics
+        made["LinUCB"] = bandit
+    return made

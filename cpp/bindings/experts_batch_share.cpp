@@ -13,7 +13,7 @@ using mechanisms::AdditiveLaw;
 namespace {
 
 std::unique_ptr<mechanisms::VectorRelease> make_release(const std::string& noise, double scale,
-                                                        std::uint64_t experts) {
+                                                        std::uint64_t experts, double grid = 0.0) {
   const auto dimension = static_cast<Index>(experts);
   if (noise == "coordinate_rr") {
     return mechanisms::make_coordinate_response(1.0 / scale, dimension);
@@ -23,7 +23,7 @@ std::unique_ptr<mechanisms::VectorRelease> make_release(const std::string& noise
                           : noise == "laplace"  ? AdditiveLaw::laplace
                                                 : AdditiveLaw::none;
   if (law == AdditiveLaw::none && noise != "none") throw std::invalid_argument("unknown noise");
-  return mechanisms::make_additive_noise(law, scale, dimension);
+  return mechanisms::make_additive_noise(law, scale, dimension, grid);
 }
 
 std::unique_ptr<BatchShare> make_batch_share(const py::dict& settings) {
@@ -35,8 +35,10 @@ std::unique_ptr<BatchShare> make_batch_share(const py::dict& settings) {
       .share_rate = settings["share_rate"].cast<double>(),
       .floor = settings["floor"].cast<double>(),
       // The common shift of a sum has no influence: without it, its changes are smaller in l2.
-      .centered = noise == "gaussian"};
-  auto release = make_release(noise, settings["noise_scale"].cast<double>(), own.problem.experts);
+      .centered = noise == "gaussian",
+      .grid = settings.contains("grid") ? settings["grid"].cast<double>() : 0.0};
+  auto release =
+      make_release(noise, settings["noise_scale"].cast<double>(), own.problem.experts, own.grid);
   return std::make_unique<BatchShare>(own, std::move(release), expert_source(settings));
 }
 
@@ -73,13 +75,14 @@ void register_batch_share(py::module_& m) {
       "log_v"_a.noconvert(), "floor"_a);
   m.def(
       "release_vector",
-      [](random::Source& source, const std::string& noise, double scale, const Array& x) {
+      [](random::Source& source, const std::string& noise, double scale, const Array& x,
+         double grid) {
         Array out(x.size());
-        make_release(noise, scale, static_cast<std::uint64_t>(x.size()))
+        make_release(noise, scale, static_cast<std::uint64_t>(x.size()), grid)
             ->release(data(x), source, out.mutable_data());
         return out;
       },
-      "source"_a, "noise"_a, "scale"_a, "x"_a.noconvert());
+      "source"_a, "noise"_a, "scale"_a, "x"_a.noconvert(), "grid"_a = 0.0);
 }
 
 }  // namespace dpoco::bindings

@@ -75,12 +75,21 @@ void register_noise(py::module_& m) {
         return std::make_pair(pair.radius, pair.angle);
       },
       "source"_a, "position"_a);
+  // For tests: further digits of that pair, in turns for radius and angle.
+  m.def(
+      "gaussian_digits",
+      [](const Source& source, std::uint64_t position) {
+        py::array_t<std::uint64_t> out(static_cast<py::ssize_t>(Source::kPairDigits));
+        source.digits_behind_gaussian(position, out.mutable_data());
+        return out;
+      },
+      "source"_a, "position"_a);
   // For tests: one value from given words. Returns it and how many further words it took.
   m.def(
       "rounded_gaussian_on",
       [](std::uint64_t radius, std::uint64_t angle, bool second, double scale, const Words& further,
          bool exact) {
-        noise::WordTape tape({further.data(), static_cast<std::size_t>(further.size())});
+        noise::PairDigits tape({further.data(), static_cast<std::size_t>(further.size())});
         const auto value = noise::RoundedGaussian(scale).resolve(
             {radius, angle, second}, tape, exact ? Decisions::exact : Decisions::fast);
         return std::make_pair(value, tape.used());

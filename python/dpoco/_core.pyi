@@ -1,5 +1,6 @@
 """Types of the compiled core; private, its signatures change without notice."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ def fill_generalized_gaussian(
 ) -> None: ...
 def fill_rounded_gaussian(source: Source, scale: float, out: FloatArray) -> None: ...
 def gaussian_words(source: Source, position: int) -> tuple[int, int]: ...
+def gaussian_digits(source: Source, position: int) -> NDArray[np.uint64]: ...
 def rounded_gaussian_on(
     radius: int,
     angle: int,
@@ -42,11 +44,33 @@ def decide_discrete(
     exact: bool,
     out: NDArray[np.int64],
 ) -> int: ...
+def repeat_decisions(
+    kind: str,
+    build: Callable[[bytes], Any],
+    keys: NDArray[np.uint64],
+    stream: FloatArray,
+    rewards: FloatArray | None,
+    out: NDArray[np.int64],
+) -> int: ...
+def repeat_vectors(
+    kind: str,
+    build: Callable[[bytes], Any],
+    keys: NDArray[np.uint64],
+    features: FloatArray,
+    labels: FloatArray | None,
+    rounds: int,
+    directions: FloatArray | None,
+    last: bool,
+    marks: bool,
+    out: FloatArray,
+) -> int: ...
 def norm(x: FloatArray, order: float) -> float: ...
 def project_floored_simplex(log_v: FloatArray, floor: float) -> FloatArray: ...
 def fill_exact(source: Source, law: str, scale: float, out: FloatArray) -> None: ...
 def fill_mended(source: Source, x: float, out: FloatArray) -> None: ...
-def release_vector(source: Source, noise: str, scale: float, x: FloatArray) -> FloatArray: ...
+def release_vector(
+    source: Source, noise: str, scale: float, x: FloatArray, grid: float = 0.0
+) -> FloatArray: ...
 def fill_truncated_gaussian(
     source: Source, domain: Domain, mean: FloatArray, scale: float, out: FloatArray
 ) -> None: ...

@@ -168,6 +168,8 @@ class OnlineLearner(Stateful):
         An interrupt between slices leaves a consistent learner: `round` tells how far it came.
         """
         every = positive_int("checkpoint_every", checkpoint_every)
+        if progress is not None and not callable(progress):
+            raise TypeError(f"progress must be callable; got {type(progress).__name__}")
         if checkpoint is not None:
             check_writable(checkpoint)  # not after rounds that would be lost
         size = max(1, min(_CHUNK_ROUNDS, _CHUNK_ENTRIES // max(1, row_entries)))

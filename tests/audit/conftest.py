@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-for _name in ("replay_cases",):
+for _name in ("replay_cases", "likelihood_cases"):
     _spec = importlib.util.spec_from_file_location(
         f"audit_{_name}", Path(__file__).with_name(f"{_name}.py")
     )

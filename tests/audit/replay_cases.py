@@ -12,7 +12,7 @@ import numpy as np
 
 import dpoco
 from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
-from dpoco.bandits import LinUCB
+from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import Box, LpBall, VertexSet
 from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, PrefixHedge, ShiftDetector
 from dpoco.frank_wolfe import (
@@ -110,6 +110,14 @@ def batch(cls, **options):
     return lambda source: patient()(*PROBLEM, budget=GAUSS, records=T, source=source, **options)
 
 
+def arms(**options):
+    return of(HighDimensionalBandit, 2, LpBall(D, 1.0), **options)
+
+
+PATIENTS = [
+    *USERS, (10, -BANDIT[0][10], [1.0, 1.0]), (14, BANDIT[0][14], [-1.0, 1.0]),
+    (15, [1.0, 1.0, 1.0], [-1.0, -1.0]), (16, [-1.0, 1.0, -1.0], [1.0, -1.0]),
+]  # fmt: skip
 BALL, CROSS = LpBall(D, 2.0), LpBall(D, 1.0)
 SQUARED, LINEAR, LOGISTIC = SquaredLoss(1.0, 1.0), LinearLoss(1.0), LogisticLoss(1.0)
 BOX = Box([-1.0, 0.0, -0.5], [1.0, 2.0, 0.5])
@@ -189,6 +197,21 @@ CASES = {
     "BatchShare, response": (of(BatchShare, N, noise="coordinate_rr"), LOSSES, EXPERTS),
     "LinUCB": (of(LinUCB, 2, D, batch=1), BANDIT, USERS),
     "LinUCB, batches": (of(LinUCB, 2, D, batch=5), BANDIT, USERS),
+    "HighDimensionalBandit": (
+        arms(arm_learner="polyhedral", batch=1, forced_rounds=2), BANDIT, PATIENTS
+    ),
+    "HighDimensionalBandit, batches": (
+        arms(arm_learner="polyhedral", batch=3, forced_rounds=3, gap=0.3, selector="laplace"),
+        BANDIT, PATIENTS,
+    ),
+    "HighDimensionalBandit, trees": (
+        arms(arm_learner="tree", batch=1, forced_rounds=2), BANDIT, PATIENTS
+    ),
+    "HighDimensionalBandit, trees, emptied": (
+        arms(arm_learner="tree", batch=2, forced_rounds=0, link="logistic", sum_method="honaker",
+             relation="zero_out"),
+        BANDIT, [(0, [NAN] * 3, [0.0] * 2), (9, [0.0] * 3, [0.0] * 2)],
+    ),
     "ContinualSum": (of(ContinualSum, D), X, ROWS),
     "ContinualSum, l1 and generalized": (
         of(ContinualSum, D, norm=4.0, noise="generalized_gaussian", method="tree"), X, ROWS
@@ -208,3 +231,24 @@ CASES = {
         of(AboveThreshold, budget=dpoco.Budget(50.0, 0.0), alarms=3), 4 * Y, [(2, 4 * Y[2] + 1.0)]
     ),
 }  # fmt: skip
+
+# Every learner on sums, with either arithmetic whatever the default is.
+EITHER = {
+    "TreeFrankWolfe": (TreeFrankWolfe, (BALL, SQUARED), (X, Y), RECORDS),
+    "TreeFrankWolfe, batches": (TreeFrankWolfe, (BALL, SQUARED), (X, Y), RECORDS),
+    "NoisyFTRL": (NoisyFTRL, (BALL, LINEAR), X, ROWS),
+    "PrefixHedge": (PrefixHedge, (N,), LOSSES, EXPERTS),
+    "LinUCB": (LinUCB, (2, D), BANDIT, USERS),
+    "ContinualSum": (ContinualSum, (D,), X, ROWS),
+}
+for _name, (_cls, _arguments, _stream, _replacements) in EITHER.items():
+    for _numerics, _method in (("float", "tree"), ("lattice", "blt"), ("lattice", "honaker")):
+        _key = "method" if _cls is ContinualSum else "sum_method"
+        _options = {"numerics": _numerics, _key: _method}
+        if "batches" in _name:
+            _options["batch"] = 4
+        if _cls is LinUCB:
+            _options["batch"] = 3
+        CASES[f"{_name}, {_numerics} {_method}"] = (
+            of(_cls, *_arguments, **_options), _stream, _replacements
+        )  # fmt: skip

@@ -46,7 +46,7 @@ def test_the_price_is_that_of_one_learner_over_an_arms_clock(link, relation):
         assert guarantee.horizon == 5000
         p = calibrate(arms, arm_learner="tree", forced_rounds=forced, link=link, relation=relation)
         own = tree_frank_wolfe.calibrate(
-            BALL, loss, horizon=clock, budget=BUDGET, relation=relation
+            BALL, loss, horizon=clock, budget=BUDGET, relation=relation, numerics="float"
         )
         # The tails of all arms' noise are charged to delta, which needs next to no noise.
         assert own.noise_scale <= p.arm.noise_scale <= own.noise_scale * (1.0 + 1e-6)

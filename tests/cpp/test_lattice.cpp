@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <stdexcept>
-#include <vector>
 
 #include "dpoco/noise/rounded_gaussian.hpp"
 
@@ -17,9 +16,8 @@ TEST_CASE("rounded Gaussians are decided alike in doubles and in integers of any
   const random::Source behind(key, 1);
   std::array<double, 128> values{};
   law.fill(drawn, values.data(), values.size());
-  const std::vector<std::uint64_t> words(40, 0x123456789abcdef1ULL);
   for (std::size_t i = 0; i < values.size(); i += 9) {
-    noise::WordTape first(words), second(words);
+    noise::PairDigits first(behind, i), second(behind, i);
     const random::PairWords pair = behind.words_behind_gaussian(i);
     CHECK(law.resolve(pair, first) == static_cast<std::int64_t>(values[i]));
     CHECK(law.resolve(pair, second, Decisions::exact) == static_cast<std::int64_t>(values[i]));

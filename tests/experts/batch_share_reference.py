@@ -31,7 +31,8 @@ CONFIGURATIONS = [
 
 
 def make(index=0, seed=1, **changes):
-    options = {"horizon": T, **CONFIGURATIONS[index], **changes}
+    # In doubles, as this implementation is; test_batch_share_lattice has the lattice.
+    options = {"horizon": T, "numerics": "float", **CONFIGURATIONS[index], **changes}
     return BatchShare(options.pop("experts", N), source=Source.seeded(seed), **options)
 
 

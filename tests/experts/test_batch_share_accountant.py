@@ -206,8 +206,12 @@ def test_pure_guarantees():
 
 @pytest.mark.parametrize("n", [2, 3, 200])
 def test_gaussian_guarantees_pay_for_one_truncated_release(n):
-    p = calibrate(n, horizon=10**9, budget=MIXED, noise="gaussian", switches=3)
+    common = {"horizon": 10**9, "budget": MIXED, "noise": "gaussian", "switches": 3}
+    p = calibrate(n, numerics="float", **common)
+    exact = guarantee(n, calibrate(n, numerics="auto", **common), budget=MIXED)
     found = guarantee(n, p, budget=MIXED)
+    assert exact.truncation_mass == n * 2.0**-100
+    assert exact.epsilon <= found.epsilon
     assert found.truncation_mass == n * 2.0**-64  # however long the stream
     assert found.mu == pytest.approx(batch_share.centered_sensitivity(n) / p.noise_scale)
     assert found.epsilon == pytest.approx(1.0, rel=1e-9)

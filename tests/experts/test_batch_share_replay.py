@@ -96,7 +96,9 @@ def test_centring_is_what_keeps_an_odd_number_of_experts_in_the_ball():
     inputs = {}
     for noise in ("gaussian", "knorm"):
         for world in (0.0, 1.0):
-            learner = BatchShare(n, noise=noise, source=Source.seeded(0), **options)
+            learner = BatchShare(
+                n, noise=noise, numerics="float", source=Source.seeded(0), **options
+            )
             rows = np.full((4, n), 0.5)
             rows[2] = [world, 1 - world, 1 - world]
             learner.run(rows)

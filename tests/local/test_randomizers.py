@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dpoco import _core
+from dpoco.audit import exact_audit
 from dpoco.local import BitRandomizer, CoordinateRandomizer, SubsetRandomizer, audit
 from dpoco.local._audit import at_most_exp
 from dpoco.local._losses import device_losses, loss_diameter, losses
@@ -78,6 +79,7 @@ def test_bits_are_private_exactly(epsilon):
         assert not exceeds(max(chances) / min(chances), epsilon)
     found = audit(randomizer)
     assert found.holds
+    assert exact_audit(randomizer).passed
     assert found.log_ratio <= epsilon
     assert found.log_ratio >= epsilon * (1 - (1e-3 if epsilon > 29 else 1e-6)) - 1e-14
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,9 @@ def records(seed=0, rounds=24, d=3):
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(rounds, d))
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
-    return rows, rng.uniform(-1.0, 1.0, rounds)
+    labels = rng.uniform(-1.0, 1.0, rounds)
+    rows[7], labels[7] = rows[7] / np.linalg.norm(rows[7]), 1.0  # one that moves sums far
+    return rows, labels
 
 
 def frank_wolfe(rounds=24, source=None, **options):
@@ -75,7 +79,10 @@ def parts_of(make):
 def test_replay_audits_pass(name):
     make, options = CASES[name]
     stream = parts_of(make)
-    changed = [part[7] * -0.5 if make is not hedge else 1.0 - part[7] for part in stream]
+    if make is hedge:
+        changed = [1.0 - part[7] for part in stream]
+    else:
+        changed = [-stream[0][7], *(part[7] for part in stream[1:])]
 
     def fresh(source):
         learner = make(numerics="lattice", source=source, **options)
@@ -147,3 +154,42 @@ def test_lattices_are_for_gaussian_noise_and_exact_accounting():
     unbudgeted.decide()
     unbudgeted.observe([1.0, 0.0, 0.0])
     assert not unbudgeted.guarantee.private
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_default_takes_the_lattice_and_parameters_are_not_contradicted(name):
+    make, options = CASES[name]
+    default = make(**options)
+    assert default.parameters.numerics == "lattice"
+    plain = make(numerics="float", **options)
+    for given, asked in ((default, "float"), (plain, "lattice")):
+        with pytest.raises(ValueError, match="numerics"):
+            make(numerics=asked, parameters=given.parameters, **options)
+        again = make(parameters=given.parameters, **options)
+        assert again.parameters == given.parameters
+
+
+def test_arms_of_bandits_and_batch_fits_are_doubles_and_say_so():
+    from dpoco.bandits import HighDimensionalBandit
+    from dpoco.frank_wolfe import NoisyFrankWolfe
+    from dpoco.oco import LipschitzLearner
+
+    cross = LpBall(3, 1.0)
+    learner = HighDimensionalBandit(2, cross, horizon=200, budget=BUDGET, arm_learner="tree")
+    assert learner.parameters.arm.numerics == "float"
+    others = [
+        learner,
+        NoisyFrankWolfe(LpBall(3, 2.0), SquaredLoss(), records=200, budget=BUDGET),
+        LipschitzLearner(
+            dpoco.domains.Box([0.0], [1.0]), lipschitz=1.0, horizon=200, budget=BUDGET
+        ),
+        frank_wolfe(noise="generalized_gaussian", sum_method="tree"),
+        frank_wolfe(calibration="paper", sum_method="tree"),
+    ]
+    for each in others:
+        assert any("double precision" in text for text in each.guarantee.conditions)
+        assert not any("exact integers" in text for text in each.guarantee.conditions)
+    own = frank_wolfe(rounds=learner.parameters.arm_horizon, sum_method="tree").parameters
+    assert own.numerics == "lattice"
+    with pytest.raises(ValueError, match="numerics 'float'"):
+        dataclasses.replace(learner.parameters, arm=own)

@@ -64,17 +64,14 @@ def test_values_are_those_of_the_words(scale):
 @pytest.mark.parametrize("radius", [0, 1, 12345, 1 << 40, WORD - 1, WORD - 2, WORD - (1 << 30)])
 @pytest.mark.parametrize("near", [0, 1, ANGLE // 2 - 1, ANGLE // 2, ANGLE - 1, ANGLE // 3])
 def test_corners_of_the_square_of_uniforms(radius, near):
-    # A radius without 48 digits, or whose complement has fewer, takes the first word for itself.
+    # A radius without 48 digits, or whose complement has fewer, takes a word for itself.
     further = words(40)
     start = int(min(radius.bit_length(), (WORD - 1 - radius).bit_length()) < 48)
-    of_radius = further[:start] + further[start::2]
-    of_angle = further[start + 1 :: 2]
-    merged = [w for pair in zip(of_radius, of_angle, strict=False) for w in pair]
     for quadrant in range(4):
         angle = quadrant * ANGLE + near
         for second in (False, True):
             value, used = rounded_on(radius, angle, second, SCALES[1], further)
-            assert value == exact_value(radius, angle, second, SCALES[1], merged)
+            assert value == exact_value(radius, angle, second, SCALES[1], further)
             assert used >= start
 
 
@@ -106,6 +103,60 @@ def test_boundaries_cut_at_the_last_of_many_digits(scale, second):
                     assert used >= 2 * fixed - 1
                     found.append(abs(value))
                 assert found == [k, k - 1]  # a smaller uniform is a larger radius
+
+
+@pytest.mark.parametrize("radius", [1, 5, 1 << 10, 1 << 30, 1 << 40, 1 << 46, WORD - 9])
+def test_both_members_of_a_pair_are_one_point_of_the_plane(radius):
+    """In the tail a radius is wider than the grid but for further digits: they are the pair's."""
+    scale, near = 1.9 * 2.0**28, ANGLE // 2 - 1
+    source = Source.seeded(31)._engine
+    gaps = []
+    for position in range(0, 1280, 64):
+        further = _core.gaussian_digits(source, position)
+        assert further.size == 128
+        pair = [rounded_on(radius, near, second, scale, further)[0] for second in (False, True)]
+        for second in (False, True):
+            assert pair[second] == exact_value(radius, near, second, scale, further[:40])
+        gaps.append(abs(abs(pair[0]) - abs(pair[1])))
+    assert max(gaps) <= 1  # at 45 degrees; with digits of their own, up to 2e7 grids
+
+
+def test_digits_end_somewhere():
+    # All 4160 digits zero or one: no loop waits for others.
+    for radius, fill in ((0, 0), (WORD - 1, WORD - 1)):
+        for second in (False, True):
+            value, used = rounded_on(radius, 12345, second, SCALES[0], [fill] * 128)
+            assert abs(value) <= 77 * SCALES[0]
+            assert used == 127
+
+
+def test_further_digits_belong_to_the_pair_and_to_nothing_else():
+    source = Source.seeded(31)._engine
+    seen = {_core.gaussian_digits(source, i).tobytes() for i in (0, 1, 63, 128, 129, 4096)}
+    assert len(seen) == 6
+    for i in (0, 63, 128):
+        found = _core.gaussian_digits(source, i)
+        assert np.array_equal(found, _core.gaussian_digits(source, i + 64))
+    assert len(np.unique(np.frombuffer(b"".join(seen), dtype=np.uint64))) == 6 * 128
+    other = _core.gaussian_digits(Source.seeded(32)._engine, 0)
+    assert not np.array_equal(other, _core.gaussian_digits(source, 0))
+
+
+def test_pairs_drawn_in_the_tail_are_points_of_the_plane():
+    # Wherever a kernel leaves a pair open, both members follow from the pair's own digits.
+    scale, count, seed = 2.0**30, 128 * 20_000, 12
+    plain = noise.gaussian(Source.seeded(seed), count, scale=1.0).reshape(-1, 2, 64)
+    out = drawn(scale, count, seed=seed).reshape(-1, 2, 64)
+    blocks, lanes = np.nonzero((plain**2).sum(axis=1) > 26.0)
+    assert blocks.size > 1
+    for block, lane in zip(blocks[:6], lanes[:6], strict=True):
+        position = 128 * int(block) + int(lane)
+        source = Source.seeded(seed)._engine
+        words_of = _core.gaussian_words(source, position)
+        further = _core.gaussian_digits(source, position)
+        for second in (False, True):
+            expected = exact_value(*words_of, second, scale, further[:40])
+            assert int(out[block, int(second), lane]) == expected
 
 
 def drawn(scale, count, seed=1, split=None):

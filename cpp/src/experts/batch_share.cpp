@@ -46,6 +46,15 @@ BatchShare::BatchShare(BatchShareSettings settings,
   releases_ = experts() == 1 ? 0 : (horizon() - 1) / settings_.batch;
   // Adding 1.5 2^52 q rounds to multiples of q = 2^-52 times the first power of two from B on.
   shift_ = 1.5 * static_cast<double>(std::bit_ceil(settings_.batch));
+  const double grid = settings_.grid;
+  if (grid != 0.0) {
+    int exponent = 0;
+    if (!(grid > 0.0 && grid <= 1.0) || std::frexp(grid, &exponent) != 0.5 ||
+        !(static_cast<double>(settings_.batch) < 0x1p51 * grid)) {
+      throw std::invalid_argument("grid must be a power of two up to 1 that holds a batch's sum");
+    }
+    shift_ = std::max(shift_, 0x1.8p52 * grid);
+  }
   sums_.assign(experts(), 0.0);
   input_ = released_ = scratch_ = table_ = sums_;
   state_.assign(experts(), is_shared() ? 1.0 / n : 0.0);
@@ -147,6 +156,7 @@ std::array<double, 5> BatchShare::settings_in_state() const noexcept {
 
 void BatchShare::write_own(Archive& archive) const {
   for (const double setting : settings_in_state()) archive.real(setting);
+  if (settings_.grid != 0.0) archive.real(settings_.grid);
   archive.reals(sums_.data(), sums_.size());
   archive.reals(state_.data(), state_.size());
 }
@@ -154,6 +164,9 @@ void BatchShare::write_own(Archive& archive) const {
 void BatchShare::read_own(ArchiveReader& archive) {
   for (const double setting : settings_in_state()) {
     if (archive.real() != setting) throw StateError("state is of a learner with other parameters");
+  }
+  if (settings_.grid != 0.0 && archive.real() != settings_.grid) {
+    throw StateError("state is of a learner with other parameters");
   }
   archive.reals(sums_.data(), sums_.size());
   archive.reals(state_.data(), state_.size());
@@ -165,6 +178,9 @@ void BatchShare::read_own(ArchiveReader& archive) {
   double least = state_[0];
   for (std::size_t i = 0; i < state_.size(); ++i) {
     if (!(sums_[i] >= 0.0 && sums_[i] <= most)) throw StateError("state holds no sum of losses");
+    if (settings_.grid != 0.0 && std::fmod(sums_[i], settings_.grid) != 0.0) {
+      throw StateError("state holds a sum beside its grid");
+    }
     if (!(state_[i] >= 0.0) || !std::isfinite(state_[i])) {
       throw StateError("state holds no weights");
     }

@@ -163,10 +163,29 @@ class GlmSum final : public LossSum {
   void read(ArchiveReader& archive) override {
     committed_ = archive.word();
     rows_.read(archive, committed_);
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (!possible(i)) throw StateError("state holds records beyond the declared bounds");
+    }
   }
 
  private:
   double label() const noexcept { return staged_[rows_.dimension() + 1]; }
+  // Whether a clipped record can have become row i: samplers may take forever on steeper losses.
+  bool possible(std::size_t i) const {
+    const std::size_t d = rows_.dimension();
+    std::vector<double> row(d + 2);
+    rows_.copy(i, row.data());
+    std::vector<double> centre(row_.size());
+    const std::vector<double> origin(d, 0.0);
+    body().embed(origin.data(), centre.data());
+    const double ambient = std::sqrt(static_cast<double>(row_.size()));
+    const double length = (1.0 + 1e-6) * ambient * clipper_.bound();  // of the record, Euclidean
+    const double far = std::sqrt(simd::kernels().dot(centre.data(), centre.data(), centre.size()));
+    const bool inside =
+        std::all_of(row.data(), row.data() + d, [&](double x) { return std::fabs(x) <= length; });
+    return inside && std::fabs(row[d]) <= length * far &&
+           loss_.clip_label(row[d + 1]) == row[d + 1];
+  }
   double margin(const double* u) const {
     const std::size_t d = rows_.dimension();
     return staged_[d] + simd::kernels().dot(staged_.data(), u, d);

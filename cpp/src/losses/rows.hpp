@@ -66,12 +66,11 @@ class Rows {
 
   // At most `most` rows, counted.
   void read(ArchiveReader& archive, std::uint64_t most) {
-    const std::uint64_t size = archive.word_below(most + 1);
-    std::vector<double> counts;
-    for (std::uint64_t i = 0; i < size; ++i) counts.push_back(0.0);
-    archive.reals(counts.data(), counts.size());
-    std::vector<double> rows(counts.size() * length_);
-    archive.reals(rows.data(), rows.size());
+    const std::uint64_t size = archive.word();
+    if (size > most) throw StateError("state holds a number out of range");
+    const std::vector<double> counts = all(archive, size);
+    const std::vector<double> rows = all(archive, size * length_);
+    if (rows.size() != counts.size() * length_) throw StateError("state holds no rows");
     const auto finite = [](double x) { return std::isfinite(x); };
     const auto counted = [](double x) { return x >= 1.0 && x <= 9e15 && x == std::floor(x); };
     if (!std::all_of(rows.begin(), rows.end(), finite) ||
@@ -85,6 +84,14 @@ class Rows {
   }
 
  private:
+  // An array of n numbers; grows with what is there, whatever is said of its length.
+  static std::vector<double> all(ArchiveReader& archive, std::uint64_t n) {
+    if (archive.word() != n) throw StateError("state holds an array of another length");
+    std::vector<double> values;
+    for (std::uint64_t i = 0; i < n; ++i) values.push_back(archive.real());
+    return values;
+  }
+
   std::size_t place(std::size_t i, std::size_t j) const noexcept {
     return ((i / kLanes) * stride_ + j) * kLanes + i % kLanes;
   }

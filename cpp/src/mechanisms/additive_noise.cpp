@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
 #include "dpoco/core/grid.hpp"
+#include "dpoco/noise/discrete.hpp"
 #include "dpoco/noise/exponential.hpp"
+#include "dpoco/noise/rounded_gaussian.hpp"
 #include "dpoco/noise/samplers.hpp"
 
 namespace dpoco::mechanisms {
@@ -79,9 +83,73 @@ class AdditiveNoise final : public VectorRelease {
   std::vector<double> noise_;
 };
 
+// The same in integers times a power of two.
+class LatticeNoise final : public VectorRelease {
+ public:
+  LatticeNoise(AdditiveLaw law, double scale, Index dimension, double grid)
+      : scale_(scale),
+        grid_(grid),
+        step_(grid_below(scale, kGridBits)),
+        noise_(static_cast<std::size_t>(std::max<Index>(dimension, 0)), 0.0) {
+    int exponent = 0;
+    if (dimension < 1) throw std::invalid_argument("dimension must be at least 1");
+    if (!(scale > 0.0) || !std::isfinite(scale) || std::frexp(grid, &exponent) != 0.5) {
+      throw std::invalid_argument("noise on a grid needs a scale and a power of two");
+    }
+    if (law == AdditiveLaw::gaussian) {
+      gaussian_.emplace(scale / grid);  // exact
+    } else if (law == AdditiveLaw::laplace) {
+      laplace_.emplace(noise::Ratio{scale, grid});
+    } else {
+      throw std::invalid_argument("this noise is not drawn on a grid");
+    }
+  }
+
+  void release(const double* x, Source& source, double* out) override {
+    const std::size_t n = noise_.size();
+    if (gaussian_) {
+      gaussian_->fill(source, noise_.data(), n);
+      // Integers below 2^53: exact.
+      for (std::size_t i = 0; i < n; ++i) out[i] = rounded((units(x[i]) + noise_[i]) * grid_);
+      return;
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::int64_t sum = static_cast<std::int64_t>(units(x[i])) + laplace_->draw(source);
+      out[i] = rounded(static_cast<double>(sum) * grid_);
+    }
+  }
+
+  bool accounts_for(const Source& source, std::uint64_t releases,
+                    std::uint64_t uniforms) const override {
+    // Laplace variates come from the words, whose number is random.
+    const std::uint64_t entries = gaussian_ ? releases * noise_.size() : 0;
+    return source.position(Variate::uniform) == uniforms &&
+           source.position(Variate::exponential) == 0 &&
+           source.position(Variate::gaussian) == entries && source.position(Variate::laplace) == 0;
+  }
+
+  double strength() const noexcept override { return scale_; }
+
+ private:
+  // Whatever x is, an integer that conversions and sums hold exactly.
+  double units(double x) const noexcept {
+    return nearest_multiple(std::clamp(x / grid_, -0x1p51 + 1.0, 0x1p51 - 1.0), 1.0);
+  }
+  double rounded(double x) const noexcept { return nearest_multiple(x, step_); }
+
+  double scale_;
+  double grid_;
+  double step_;  // of what is released: post-processing
+  std::vector<double> noise_;
+  std::optional<noise::RoundedGaussian> gaussian_;
+  std::optional<noise::DiscreteLaplace> laplace_;
+};
+
 }  // namespace
 
-std::unique_ptr<VectorRelease> make_additive_noise(AdditiveLaw law, double scale, Index dimension) {
+std::unique_ptr<VectorRelease> make_additive_noise(AdditiveLaw law, double scale, Index dimension,
+                                                   double grid) {
+  if (grid != 0.0) return std::make_unique<LatticeNoise>(law, scale, dimension, grid);
   return std::make_unique<AdditiveNoise>(law, scale, dimension);
 }
 

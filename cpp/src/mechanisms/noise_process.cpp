@@ -24,14 +24,18 @@ std::size_t checked(Index dimension, std::uint64_t horizon) {
 }
 
 // Multiples of unit, fewer than 2^50 of them, or with unit 0 any numbers.
-void read_noise(ArchiveReader& archive, std::vector<double>& values, double unit) {
-  archive.reals(values.data(), values.size());
+void check_noise(const std::vector<double>& values, double unit) {
   for (double value : values) {
     if (!std::isfinite(value)) throw StateError("state holds noise that is not a number");
     if (unit > 0.0 && !(std::fabs(value) < unit * 0x1p50 && std::fmod(value, unit) == 0.0)) {
       throw StateError("state holds noise beside the lattice");
     }
   }
+}
+
+void read_noise(ArchiveReader& archive, std::vector<double>& values, double unit) {
+  archive.reals(values.data(), values.size());
+  check_noise(values, unit);
 }
 
 // The bits of a noise scale that buffers on the lattice keep: docs/privacy/lattice.md.
@@ -223,8 +227,13 @@ class Toeplitz final : public NoiseProcess {
   }
   void read(ArchiveReader& archive, std::uint64_t round) override {
     if (archive.word() != round) throw StateError("state holds another number of draws");
-    std::vector<double> history(d_ * round);
-    read_noise(archive, history, draws_.unit());
+    const std::uint64_t entries = archive.word();
+    if (entries % d_ != 0 || entries / d_ != round) {
+      throw StateError("state holds an array of another length");
+    }
+    std::vector<double> history;  // grows with what is there, whatever is said of its length
+    for (std::uint64_t i = 0; i < entries; ++i) history.push_back(archive.real());
+    check_noise(history, draws_.unit());
     history_.assign(history.begin(), history.end());
   }
   bool matches(std::uint64_t round, const Source& source) const override {

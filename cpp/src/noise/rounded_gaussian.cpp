@@ -24,9 +24,8 @@ struct Uniform {
   Natural digits;
   std::size_t bits;
 
-  template <class Words>
-  void extend(Words& words) {
-    digits = (digits << 64) + Natural(words.word());
+  void extend(std::uint64_t word) {
+    digits = (digits << 64) + Natural(word);
     bits += 64;
   }
   Natural complement() const { return Natural::power_of_two(bits) - digits - Natural(1); }
@@ -96,6 +95,12 @@ struct Magnitude {
   Uniform v;
   bool cosine;
   double scale;
+  PairDigits* more;
+  std::size_t radius_words = 0;
+  std::size_t angle_words = 0;
+
+  void extend_radius() { u.extend(more->radius(radius_words++)); }
+  void extend_angle() { v.extend(more->angle(angle_words++)); }
 
   double estimate() const {
     const Natural near = v.in_upper_half() ? v.complement() : v.digits;
@@ -106,8 +111,7 @@ struct Magnitude {
 
   // Is scale |Z| >= k - 1/2? With P = 1 + cos(pi V) for the cosine and 1 - cos(pi V) for the sine,
   // Z^2 = -log(U) P, so this says U <= exp(-(2 k - 1)^2 / (4 scale^2 P)).
-  template <class Words>
-  bool reaches(std::uint64_t k, Words& more) {
+  bool reaches(std::uint64_t k) {
     if (k == 0) return true;
     const Natural odd(2 * k - 1);
     const Natural root = numerator_of(scale);
@@ -130,13 +134,31 @@ struct Magnitude {
         return true;
       }
       if (enclose_exp(top, square * most, u.bits).upper <= u.digits) return false;
-      u.extend(more);
-      v.extend(more);
+      extend_radius();
+      extend_angle();
     }
   }
 };
 
 }  // namespace
+
+PairDigits::PairDigits(const Source& source, std::uint64_t position) {
+  source.digits_behind_gaussian(position, words_.data());
+}
+
+PairDigits::PairDigits(std::span<const std::uint64_t> words) {
+  std::copy_n(words.begin(), std::min(words.size(), words_.size()), words_.begin());
+}
+
+PairDigits::~PairDigits() {
+  volatile std::uint64_t* secret = words_.data();
+  for (std::size_t i = 0; i < words_.size(); ++i) secret[i] = 0;
+}
+
+std::uint64_t PairDigits::word(std::size_t at) {
+  used_ = std::max(used_, at + 1);
+  return at < words_.size() ? words_[at] : 0;
+}
 
 RoundedGaussian::RoundedGaussian(double scale) : scale_(scale) {
   if (!(scale >= kSmallestScale && scale <= kLargestScale)) {
@@ -144,8 +166,7 @@ RoundedGaussian::RoundedGaussian(double scale) : scale_(scale) {
   }
 }
 
-template <class Words>
-std::int64_t RoundedGaussian::resolve(random::PairWords pair, Words& more,
+std::int64_t RoundedGaussian::resolve(random::PairWords pair, PairDigits& more,
                                       Decisions decisions) const {
   // As in the kernel `gaussian`: quadrant, and whether the nearer axis swaps the pair.
   const std::uint64_t quadrant = pair.angle >> kAngleBits;
@@ -155,16 +176,18 @@ std::int64_t RoundedGaussian::resolve(random::PairWords pair, Words& more,
   Magnitude z{{Natural(pair.radius), 64},
               {Natural(pair.angle & kAngleMask), kAngleBits},
               pair.second == swapped,
-              scale_};
-  while (std::min(z.u.digits.bit_length(), z.u.complement().bit_length()) < kFewestDigits) {
-    z.u.extend(more);
+              scale_,
+              &more};
+  while (std::min(z.u.digits.bit_length(), z.u.complement().bit_length()) < kFewestDigits &&
+         z.radius_words < PairDigits::kWords) {
+    z.extend_radius();
   }
   const double about = z.estimate();
   const double margin = about * 0x1p-45 + 0x1p-20;
   const double lowest = about + 0.5 - margin - (exact ? 2.0 : 0.0);
   std::uint64_t k = lowest > 0.0 ? static_cast<std::uint64_t>(lowest) : 0;
   const auto last = static_cast<std::uint64_t>(about + 0.5 + margin);
-  while ((exact || k < last) && z.reaches(k + 1, more)) ++k;
+  while ((exact || k < last) && z.reaches(k + 1)) ++k;
   const auto value = static_cast<std::int64_t>(k);
   return negative ? -value : value;
 }
@@ -180,7 +203,8 @@ void RoundedGaussian::fill(Source& source, double* out, std::size_t n) const {
       for (std::size_t i = 0; i < count; ++i) {
         if (std::isnan(out[i])) {
           const random::PairWords pair = source.words_behind_gaussian(first + i);
-          out[i] = static_cast<double>(resolve(pair, source));
+          PairDigits further(source, first + i);
+          out[i] = static_cast<double>(resolve(pair, further));
         }
       }
     }
@@ -188,8 +212,5 @@ void RoundedGaussian::fill(Source& source, double* out, std::size_t n) const {
     n -= count;
   }
 }
-
-template std::int64_t RoundedGaussian::resolve(random::PairWords, Source&, Decisions) const;
-template std::int64_t RoundedGaussian::resolve(random::PairWords, WordTape&, Decisions) const;
 
 }  // namespace dpoco::noise

@@ -71,7 +71,11 @@ void Source::check_process() const {
 }
 
 simd::Position Source::at(Variate kind, std::uint64_t superblock) const noexcept {
-  return {key_.data(), (stream_ << 4) | static_cast<std::uint64_t>(kind), superblock};
+  return at(static_cast<unsigned>(kind), superblock);
+}
+
+simd::Position Source::at(unsigned nonce, std::uint64_t superblock) const noexcept {
+  return {key_.data(), (stream_ << 4) | nonce, superblock};
 }
 
 void Source::load(Variate kind, Lane& from) {
@@ -142,6 +146,12 @@ PairWords Source::words_behind_gaussian(std::uint64_t position) const {
   const PairWords pair{raw[index % kHalf], raw[index % kHalf + kHalf], index >= kHalf};
   wipe(raw, sizeof raw);
   return pair;
+}
+
+void Source::digits_behind_gaussian(std::uint64_t position, std::uint64_t* out) const {
+  constexpr std::size_t kHalf = simd::kSuperblock / 2;
+  const std::uint64_t pair = position / simd::kSuperblock * kHalf + position % kHalf;
+  simd::kernels().words(at(kDigitsNonce, pair), 1, out);
 }
 
 void Source::fill_words(std::uint64_t* out, std::size_t n) {

@@ -45,3 +45,10 @@ def read_record(
     if missing or unknown:
         raise StateError(f"{kind} record: {len(missing)} fields missing, {len(unknown)} unknown")
     return body
+
+
+def check_types(body: Mapping[str, Any], types: Mapping[str, tuple[type, ...]]) -> None:
+    """Raise `StateError` unless each field named is exactly of one of its types."""
+    for name, allowed in types.items():
+        if type(body[name]) not in allowed:
+            raise StateError(f"malformed record: {name} is of another type")

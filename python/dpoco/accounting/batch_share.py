@@ -21,6 +21,7 @@ from dataclasses import replace
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int
 from dpoco.accounting._experts.batch_share_calibration import (
+    arithmetic,
     candidates,
     centered_sensitivity,
     given,
@@ -40,7 +41,9 @@ from dpoco.accounting._experts.parameters import count_of, in_unit_interval
 from dpoco.accounting._experts.statement import stated_delta, statement_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.truncation import truncation_mass
+from dpoco.accounting.lattice import MASS_PER_VARIATE
+from dpoco.accounting.release import DEFAULT_NUMERICS
+from dpoco.accounting.truncation import TAIL_MASS_PER_VARIATE, truncation_mass
 
 __all__ = [
     "BatchShareParameters",
@@ -73,6 +76,7 @@ def calibrate(
     batch: int | None = None,
     share_rate: float | None = None,
     nominal_horizon: int | None = None,
+    numerics: str = DEFAULT_NUMERICS,
 ) -> BatchShareParameters:
     """Return the least noise that meets `budget`, and the schedule of the least regret bound.
 
@@ -100,6 +104,9 @@ def calibrate(
         sigma, in [0, 1 - 1/N].
     nominal_horizon : int, optional
         Rounds to choose the schedule of an endless stream for.
+    numerics : {"auto", "float", "lattice"}
+        "lattice": sums and noise in exact integers, for "gaussian" and "laplace". "auto": that
+        where it is possible, doubles elsewhere.
 
     Raises
     ------
@@ -133,7 +140,7 @@ def calibrate(
     if calibration == "paper":
         if noise not in ("auto", "laplace") or batch not in (None, 1) or share_rate:
             raise ValueError("calibration 'paper' has Laplace noise, batch 1 and no sharing")
-        return published(n, horizon, budget, moves, adversary, learning_rate)
+        return published(n, horizon, budget, moves, adversary, learning_rate, numerics)
     rounds = horizon
     if horizon is None and nominal_horizon is not None:
         rounds = positive_int("nominal_horizon", nominal_horizon)
@@ -173,6 +180,7 @@ def calibrate(
         found.share_rate,
         0.0,
         adversary,
+        arithmetic(numerics, n, law, scale, found.batch),
     )
 
 
@@ -236,7 +244,10 @@ def guarantee(
     elif p.noise == "gaussian":
         assert reach is not None
         # One release, not all of them: whatever else is drawn has the same law on both streams.
-        mu, mass = reach / p.noise_scale, truncation_mass(float(experts))
+        count = float(experts)
+        if p.numerics == "lattice":
+            count *= MASS_PER_VARIATE / TAIL_MASS_PER_VARIATE
+        mu, mass = reach / p.noise_scale, truncation_mass(count)
     else:
         pure = (1.0 if reach is None else reach) / p.noise_scale
     conditions: tuple[str, ...] = (
@@ -251,6 +262,7 @@ def guarantee(
         )
     return statement_of(
         sums=p.noise != "coordinate_rr",
+        numerics=p.numerics,
         mechanism=what,
         horizon=p.horizon,
         delta=stated_delta(budget, p.horizon),

@@ -20,7 +20,7 @@ from typing import Any
 from dpoco._validation import choice
 from dpoco.accounting import _profiles, events
 from dpoco.accounting._guarantee_report import RELATIONS, one_line, statement
-from dpoco.accounting._records import plain_float, read_record
+from dpoco.accounting._records import check_types, plain_float, read_record
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.truncation import (
     charged_delta,
@@ -290,15 +290,18 @@ class Guarantee:
         if isinstance(record, Mapping):
             record = {**_LATER_FIELDS, **record}
         body = read_record(record, kind=_KIND, version=_VERSION, fields=names)
+        check_types(body, _TYPES)
         try:
-            body["details"] = {k: _number(v) for k, v in dict(body["details"]).items()}
+            body["details"] = {k: _number(v) for k, v in body["details"].items()}
             for name in _FLOATS:
                 body[name] = None if body[name] is None else float(body[name])
             if body["claimed"] is not None:
-                body["claimed"] = tuple(float(value) for value in body["claimed"])
-            body["conditions"] = tuple(body["conditions"])
+                epsilon, delta = body["claimed"]
+                body["claimed"] = (float(epsilon), float(delta))
+            if not all(isinstance(text, str) for text in body["conditions"]):
+                raise TypeError("conditions must be texts")
             return cls(**body)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise StateError("malformed guarantee record") from error
 
     def to_json(self) -> str:
@@ -310,7 +313,7 @@ class Guarantee:
         """Return the guarantee written by `to_json`; `StateError` if it is not one."""
         try:
             record = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise StateError("not a JSON text") from error
         return cls.from_dict(record)
 
@@ -336,10 +339,24 @@ _FLOATS = (
     "truncation_mass",
     "regret_bound",
 )
+# What JSON holds of the other fields.
+_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("relation", "unit", "mechanism", "calibration", "reference"), (str,)),
+    "sensitivity_norm": (str,),
+    "horizon": (int,),
+    "certified": (bool,),
+    "claimed": (list, tuple, type(None)),
+    "conditions": (list, tuple),
+    "details": (dict,),
+}
 # Fields that records of the first release do not have, and what they stand for there.
 _LATER_FIELDS: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {}}
 
 
 def _number(value: float | str | None) -> float | str | None:
-    """Return the number that `plain_float` wrote as text; anything else unchanged."""
+    """Return the number that `plain_float` wrote as text; anything else of a detail unchanged."""
+    if value is not None and type(value) not in (str, bool, int, float):
+        raise TypeError("details must be numbers or texts")
+    if isinstance(value, int):
+        float(value)  # OverflowError for what no report could print
     return float(value) if value in ("inf", "-inf", "nan") else value

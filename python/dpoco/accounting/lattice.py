@@ -23,9 +23,11 @@ from dpoco.accounting.blt import blt_parameters
 from dpoco.errors import CalibrationError
 
 __all__ = [
+    "LATTICE_NOISES",
     "MASS_PER_VARIATE",
     "NUMERICS",
     "Lattice",
+    "batch_grid",
     "charged_reach",
     "lattice_of",
     "lattice_settings",
@@ -33,6 +35,8 @@ __all__ = [
 ]
 
 NUMERICS = ("float", "lattice")
+# Laws that single sums of a batch of losses are released with on a lattice.
+LATTICE_NOISES = ("gaussian", "laplace")
 # Total variation between the lattice's arithmetic and that of integers of any size, for each
 # draw and buffer; the true figure is below 2^-280.
 MASS_PER_VARIATE = 2.0**-100
@@ -92,6 +96,44 @@ def lattice_of(noise_scale: float, sensitivity: float, pushes: int, batch: int =
             return Lattice(grid, limit)
     raise CalibrationError(
         f"no lattice is fine enough for {pushes} sums; shorten the horizon or use numerics='float'"
+    )
+
+
+def batch_grid(experts: int, noise: str, noise_scale: float, batch: int) -> float:
+    """Return the spacing on which the sum of a batch of losses in [0, 1] is released exactly.
+
+    Losses are rounded to multiples of it, among them 0 and 1, so that the sensitivity is that of
+    real numbers. With Gaussian noise sums are centred: it is at most 2^-16, and all losses of a
+    batch together are fewer than 2^53 multiples of it, for the mean to be rounded once.
+
+    Parameters
+    ----------
+    experts : int
+        Entries N of the sum.
+    noise : {"gaussian", "laplace"}
+        The law.
+    noise_scale : float
+        Its deviation or scale, positive.
+    batch : int
+        Losses in each entry.
+
+    Raises
+    ------
+    CalibrationError
+        If no grid is fine enough for the noise and coarse enough for the sum.
+    """
+    exponent = math.frexp(noise_scale)[1] - 1
+    coarsest = 2.0**-16 if noise == "gaussian" else 1.0
+    for bits in range(_FINEST_BITS, _COARSEST_BITS - 1, -1):
+        grid = math.ldexp(1.0, exponent - bits)
+        if not 2.0**-900 < grid <= coarsest:
+            continue
+        units = batch / grid
+        if units < 2.0**51 and (noise != "gaussian" or experts * units <= 2.0**53):
+            return grid
+    raise CalibrationError(
+        f"no lattice suits sums of {batch} losses with noise of scale {noise_scale:.3g}; "
+        "use numerics='float'"
     )
 
 

@@ -6,7 +6,8 @@ release is then together (epsilon, delta)-private, whichever learners are opened
 parameters, in reaction to whatever was released before, and however their rounds interleave.
 
 Proof: ``docs/privacy/ledger.md``, with sources (filters: Rogers et al., 2016; Feldman and Zrnic,
-2021; Smith and Thakurta, 2022; interleaving: Lyu, 2022; Vadhan and Zhang, 2023).
+2021; Smith and Thakurta, 2022; interleaving: Lyu, 2022; Vadhan and Zhang, 2023; both: Haney et al.,
+2023; data that react to releases: Henzinger, Safavi and Vadhan, 2024).
 """
 
 from __future__ import annotations
@@ -319,7 +320,7 @@ class Ledger:
         """Return the ledger written by `to_json`; `StateError` if it is not one."""
         try:
             record = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise StateError("not a JSON text") from error
         return cls.from_dict(record)
 

@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 RELATIONS = ("replace", "zero_out")
-DEFAULT_NUMERICS = "float"
+DEFAULT_NUMERICS = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def calibrate_noise(
         mu = charged_gaussian_mu(budget, _mass(method, pushes, dimension, noise, "float"))
         column = continual_sum.column_norm(method, pushes)
         return "float", reach.inflation * reach.value * column / mu, mu
-    refused, scale = None, math.inf
+    refused, scale, mu = None, math.inf, 0.0
     try:
         mu = charged_gaussian_mu(budget, _mass(method, pushes, dimension, noise, "lattice"))
         scale = noise_scale_for(method, pushes, dimension, reach.value, mu, batch)
@@ -161,7 +161,9 @@ def calibrate_noise(
         if numerics == "lattice":
             raise
         refused = error
-    if numerics == "auto":
+    # With fewer tails to pay for, mu is no smaller than in doubles: this compares the scales.
+    least = (1.0 + LARGEST_INFLATION) * reach.value * continual_sum.column_norm(method, pushes)
+    if numerics == "auto" and not (refused is None and scale * mu <= least):
         try:
             plain = calibrate_noise(
                 reach, budget=budget, method=method, pushes=pushes, dimension=dimension,
@@ -299,10 +301,16 @@ def common_conditions(
         + rounded
     )
     if numerics == "lattice":
+        held = (
+            f"what the arithmetic cannot hold (total variation {mass:.2g}) in delta"
+            if mass > 0.0
+            else "there is nothing that the arithmetic cannot hold"
+        )
         arithmetic = (
-            "numerics 'lattice': sums are exact integers and noise is the ideal Gaussian rounded "
-            "to them; rounding of the data is in mu, and what the arithmetic cannot hold "
-            f"(total variation {mass:.2g}) in delta; assumed: ideal random bits, IEEE 754"
+            "numerics 'lattice': sums are exact integers, and noise is integers of exactly the "
+            "law the proof is for (an ideal Gaussian rounded, or discrete Laplace); rounding of "
+            f"the data is in epsilon, and {held}; assumed: ideal random bits, IEEE 754, "
+            "and the tested error bounds of elementary functions"
         )
     return (
         "the bounds, the horizon and all parameters were fixed without looking at the data",

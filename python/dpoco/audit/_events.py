@@ -1,79 +1,226 @@
-"""Choosing the event of a black-box audit, from the runs that train."""
+"""Events of a black-box audit: given ones, and ones learned from the runs that train."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._validation import real_float
 from dpoco.audit._counts import Counts
 
-__all__ = ["best_given_event", "best_likely_event"]
+__all__ = ["LEARNED", "Event", "best_event", "learn_event", "members_of"]
 
 Members = NDArray[np.bool_]  # whether the event occurred, one entry for each run
-Chosen = tuple[str, Members, Members]
+FloatArray = NDArray[np.float64]
+Event = Callable[[Any], Any]
+
+LEARNED = "learned"  # stands for what `learn_event` finds, among given events
 
 # Choosing costs no confidence, so it may be bolder than the test.
 _TRAINING_ERROR = 0.05
 _LARGEST_CUTS = 1000
+_COVARIANCE_ROWS = 50_000
+_FEW_VALUES = 100  # in the first runs: outcomes that repeat, even if they are not integers
+_FIRST_RUNS = 1000
 
 
-def best_given_event(
-    events: Sequence[Callable[[Any], Any]],
-    ours: NDArray[Any],
-    theirs: NDArray[Any],
-    train: int,
-    delta: float,
-) -> Chosen:
-    """Return the name and occurrences, on both streams, of the event that looks worst."""
-    best: Chosen | None = None
-    highest = -1.0
-    for event in events:
-        first, second = _members(event, ours), _members(event, theirs)
-        counts = Counts(int(first[:train].sum()), train, int(second[:train].sum()), train)
-        score = counts.epsilon(delta, _TRAINING_ERROR)
-        if score > highest:
-            best, highest = (getattr(event, "__name__", "given"), first, second), score
-    assert best is not None
-    return best
+def members_of(event: Event, outcomes: NDArray[Any]) -> Members:
+    """Return whether the event occurred, one bool a row of outcomes, checked."""
+    member = np.asarray(event(outcomes))
+    if member.dtype != np.bool_ or member.shape != (len(outcomes),):
+        raise ValueError("an event must return one bool for each row of outcomes")
+    return member
 
 
-def best_likely_event(ours: NDArray[Any], theirs: NDArray[Any], train: int, delta: float) -> Chosen:
+def best_event(
+    events: Sequence[Event | str] | None, ours: NDArray[Any], theirs: NDArray[Any], delta: float
+) -> Event:
+    """Return the event that looks worst for the claim on the runs that train.
+
+    None stands for what can be learned, and so does the word "learned" among the events.
+    """
+    candidates: list[Event] = []
+    for each in [LEARNED] if events is None else events:
+        if isinstance(each, str):
+            if each != LEARNED:
+                raise ValueError(f"events must be callables or {LEARNED!r}; got {each!r}")
+            candidates += _learned(ours, theirs, delta)
+        else:
+            candidates.append(each)
+    scores = []
+    for event in candidates:
+        first, second = members_of(event, ours), members_of(event, theirs)
+        scores.append(_score(int(first.sum()), len(ours), int(second.sum()), len(theirs), delta))
+    return candidates[int(np.argmax(scores))]
+
+
+def learn_event(outcomes: Any, neighbour_outcomes: Any, *, delta: float = 0.0) -> Event:
+    """Learn from training runs the event that distinguishes two streams best.
+
+    Parameters
+    ----------
+    outcomes, neighbour_outcomes : array_like of shape (n, ...)
+        Of runs on the stream and on its neighbour. No other runs than these may have been seen by
+        the event, so test it on others.
+    delta : float, default 0
+        The delta that is granted.
+
+    Returns
+    -------
+    callable
+        Maps outcomes to one bool a row. Of outcomes that repeat: those whose frequencies on the two
+        streams have at least some ratio, which is best (Neyman and Pearson). Of real numbers: an
+        inner product beyond a threshold, with the direction of Fisher's linear discriminant, which
+        is that of the likelihood ratio for two Gaussians of one covariance, or with one coordinate.
+    """
+    ours, theirs = np.asarray(outcomes), np.asarray(neighbour_outcomes)
+    if min(ours.ndim, theirs.ndim) == 0 or min(len(ours), len(theirs)) == 0:
+        raise ValueError("outcomes must have one row a run, and at least one run")
+    if ours.shape[1:] != theirs.shape[1:]:
+        raise ValueError("outcomes of both streams must have rows of one shape")
+    granted = real_float("delta", delta)
+    if not 0.0 <= granted < 1.0:
+        raise ValueError(f"delta must be in [0, 1); got {granted!r}")
+    return best_event(None, ours, theirs, granted)
+
+
+def _score(hits: int, trials: int, neighbour_hits: int, others: int, delta: float) -> float:
+    return Counts(hits, trials, neighbour_hits, others).epsilon(delta, _TRAINING_ERROR)
+
+
+def _learned(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list[Event]:
+    real = np.issubdtype(np.result_type(ours, theirs), np.floating)
+    events: list[Event] = []
+    if real:
+        events += _projections(ours, theirs, delta)
+        first = _codes(ours[:_FIRST_RUNS])
+        if len(np.unique(first)) > min(_FEW_VALUES, len(first) // 2):
+            return events
+    return [*events, _likeliest(ours, theirs, delta)]
+
+
+# ---- outcomes that repeat -----------------------------------------------------------------------
+
+
+def _codes(outcomes: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return a number for each row: a fixed function, equal for equal rows.
+
+    Rows that differ have the same number once in 2^60 pairs or so. That would not be an error: an
+    event may be any function of the outcome.
+    """
+    rows = outcomes.reshape(len(outcomes), -1)
+    if np.issubdtype(rows.dtype, np.floating):
+        words = (rows.astype(np.float64) + 0.0).view(np.uint64)  # + 0: one zero
+    else:
+        words = rows.astype(np.int64).view(np.uint64)
+    factors = np.random.default_rng(rows.shape[1]).integers(
+        2**63, dtype=np.uint64, size=rows.shape[1]
+    ) | np.uint64(1)
+    # Mixed before the sum, for the upper bits of small numbers and the lower ones of doubles.
+    mixed = (words ^ (words >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+    codes: NDArray[np.uint64] = ((mixed ^ (mixed >> np.uint64(29))) * factors).sum(
+        axis=1, dtype=np.uint64
+    )
+    return codes
+
+
+@dataclass(frozen=True)
+class _OneOf:
+    """The outcome is one of those with these codes, which are sorted."""
+
+    codes: NDArray[np.uint64]
+    __name__: str
+
+    def __call__(self, outcomes: Any) -> Members:
+        codes = _codes(np.asarray(outcomes))
+        at = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
+        member: Members = self.codes[at] == codes
+        return member
+
+
+def _likeliest(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> Event:
     """Return the likelihood-ratio test of the training runs that looks worst.
 
     Its event: the outcome is one of the k whose frequency on the first stream, relative to that on
     the second, is largest.
     """
-    count = len(ours)
-    rows = np.concatenate([ours, theirs]).reshape(2 * count, -1)
-    values, codes = np.unique(
-        rows.ravel() if rows.shape[1] == 1 else rows, axis=0, return_inverse=True
-    )
-    codes = codes.reshape(2, count)
-    seen = np.stack([np.bincount(half[:train], minlength=len(values)) for half in codes])
+    codes = np.concatenate([_codes(ours), _codes(theirs)])
+    values, inverse = np.unique(codes, return_inverse=True)
+    parts = inverse[: len(ours)], inverse[len(ours) :]
+    seen = np.stack([np.bincount(part, minlength=len(values)) for part in parts])
     # Half a count more for each: values seen on one stream only are ordered by how often.
     order = np.argsort(-(seen[0] + 0.5) / (seen[1] + 0.5), kind="stable")
-    order = order[seen.sum(axis=0)[order] > 0]
     hits = np.cumsum(seen[:, order], axis=1)
     last = max(len(order) - 1, 1)
     cuts = np.unique(np.linspace(1, last, min(last, _LARGEST_CUTS)).round().astype(int))
     scores = [
-        Counts(int(hits[0, cut - 1]), train, int(hits[1, cut - 1]), train).epsilon(
-            delta, _TRAINING_ERROR
-        )
+        _score(int(hits[0, cut - 1]), len(ours), int(hits[1, cut - 1]), len(theirs), delta)
         for cut in cuts
     ]
     cut = int(cuts[np.argmax(scores)])
-    chosen = np.zeros(len(values), dtype=np.bool_)
-    chosen[order[:cut]] = True
     name = f"one of the {cut} relatively likeliest of {len(order)} outcomes"
-    return name, chosen[codes[0]], chosen[codes[1]]
+    return _OneOf(np.sort(values[order[:cut]]), name)
 
 
-def _members(event: Callable[[Any], Any], outcomes: NDArray[Any]) -> Members:
-    member = np.asarray(event(outcomes))
-    if member.dtype != np.bool_ or member.shape != (len(outcomes),):
-        raise ValueError("an event must return one bool for each row of outcomes")
-    return member
+# ---- outcomes that are vectors ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Beyond:
+    """The outcome's inner product with a direction is at least a threshold."""
+
+    direction: FloatArray
+    threshold: float
+    __name__: str
+
+    def __call__(self, outcomes: Any) -> Members:
+        rows = np.asarray(outcomes, dtype=np.float64)
+        beyond: Members = rows.reshape(len(rows), -1) @ self.direction >= self.threshold
+        return beyond
+
+
+def _projections(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list[Event]:
+    """Return the best threshold along the discriminant, and along the best coordinate."""
+    first = ours.reshape(len(ours), -1).astype(np.float64, copy=False)
+    second = theirs.reshape(len(theirs), -1).astype(np.float64, copy=False)
+    gap = first.mean(axis=0) - second.mean(axis=0)
+    some = first[:_COVARIANCE_ROWS], second[:_COVARIANCE_ROWS]
+    spread = sum(np.atleast_2d(np.cov(part, rowvar=False, bias=True)) for part in some)
+    scale = np.sqrt(np.diag(spread))
+    scale[scale == 0.0] = 1.0
+    # In units of each coordinate's spread; the ridge settles coordinates that never vary.
+    standard = spread / np.outer(scale, scale) + 1e-9 * np.eye(len(gap))
+    discriminant = np.linalg.solve(standard, gap / scale) / scale
+    best = int(np.argmax(np.abs(gap) / scale))
+    coordinate = np.zeros(len(gap))
+    coordinate[best] = 1.0
+    named = [
+        ("the linear discriminant", discriminant),
+        (f"entry {best} of the outcome", coordinate),
+    ]
+    if not np.all(np.isfinite(discriminant)):
+        del named[0]
+    return [
+        _Beyond(direction, cut, f"{name} is at least {cut:.6g}")
+        for name, direction in named
+        for cut in [_best_cut(first @ direction, second @ direction, delta)]
+    ]
+
+
+def _best_cut(ours: FloatArray, theirs: FloatArray, delta: float) -> float:
+    ours, theirs = np.sort(ours), np.sort(theirs)
+    # Evenly in log odds: a small delta is exceeded in the tails, if anywhere.
+    most = np.log(min(len(ours), len(theirs)))
+    chances = 1.0 / (1.0 + np.exp(np.linspace(-most, most, 101)))
+    cuts = np.unique(np.quantile(np.concatenate([ours, theirs]), chances, method="higher"))
+    hits = len(ours) - np.searchsorted(ours, cuts)
+    others = len(theirs) - np.searchsorted(theirs, cuts)
+    scores = [
+        _score(int(a), len(ours), int(b), len(theirs), delta)
+        for a, b in zip(hits, others, strict=True)
+    ]
+    return float(cuts[np.argmax(scores)])

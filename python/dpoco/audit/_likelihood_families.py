@@ -7,15 +7,33 @@ from __future__ import annotations
 
 from typing import Any
 
+from dpoco.audit._likelihood_bandits import ArmReleases, ReleasedStatistics
 from dpoco.audit._likelihood_base import Scorer
+from dpoco.audit._likelihood_batch import Fits
 from dpoco.audit._likelihood_coupled import Transcripts
+from dpoco.audit._likelihood_epochs import EpochTranscripts
 from dpoco.audit._likelihood_selections import Selections, Vertices
 from dpoco.audit._likelihood_share import ReleasedBatches
-from dpoco.audit._likelihood_sums import LedBySums, PlainSums
-from dpoco.experts import BatchShare, PrefixHedge
-from dpoco.frank_wolfe import PolyhedralFrankWolfe, TreeFrankWolfe
-from dpoco.mechanisms import ContinualSum, NoisyMax
-from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader, NoisyFTRL
+from dpoco.audit._likelihood_sums import LedByNetSums, LedBySums, PlainSums
+from dpoco.audit._likelihood_thresholds import ThresholdAnswers
+from dpoco.audit._likelihood_tracker import TrackedPaths
+from dpoco.bandits import HighDimensionalBandit, LinUCB
+from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, PrefixHedge, ShiftDetector
+from dpoco.frank_wolfe import (
+    LocalizedMirrorDescent,
+    NoisyFrankWolfe,
+    NoisySGD,
+    PhasedSGD,
+    PolyhedralFrankWolfe,
+    TreeFrankWolfe,
+)
+from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
+from dpoco.oco import (
+    ContinuousMultiplicativeWeights,
+    CoupledRegularizedLeader,
+    LipschitzLearner,
+    NoisyFTRL,
+)
 
 __all__ = ["SCORERS", "scorer_of"]
 
@@ -24,9 +42,20 @@ SCORERS: dict[type, type[Scorer]] = {
     TreeFrankWolfe: LedBySums,
     NoisyFTRL: LedBySums,
     PrefixHedge: LedBySums,
+    LipschitzLearner: LedByNetSums,
+    LinUCB: ReleasedStatistics,
+    HighDimensionalBandit: ArmReleases,
     NoisyMax: Selections,
+    AboveThreshold: ThresholdAnswers,
     PolyhedralFrankWolfe: Vertices,
     BatchShare: ReleasedBatches,
+    EpochSelector: EpochTranscripts,
+    ShiftDetector: EpochTranscripts,
+    ObliviousTracker: TrackedPaths,
+    NoisyFrankWolfe: Fits,
+    NoisySGD: Fits,
+    PhasedSGD: Fits,
+    LocalizedMirrorDescent: Fits,
     ContinuousMultiplicativeWeights: Transcripts,
     CoupledRegularizedLeader: Transcripts,
 }

@@ -13,7 +13,7 @@ from dpoco.audit._replay_sums import leaf_of
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.random import Source
 
-__all__ = ["Selections", "Vertices", "selection_law"]
+__all__ = ["Selections", "Vertices", "choices_of", "selection_law"]
 
 FloatArray = NDArray[np.float64]
 
@@ -103,7 +103,7 @@ class Vertices(Scorer):
         self._updates = len(self.streams[0]) // learner.parameters.batch
         if self._updates < 1:
             raise ValueError("stream must be long enough for a release")
-        self._choices = _choices(learner.domain)
+        self._choices = choices_of(learner.domain)
         self._draws = 0
 
     def run(self, learner: Any, world: int, tape: Source) -> Any:
@@ -152,7 +152,7 @@ class Vertices(Scorer):
         return Scores(losses, u.reshape(shape), findings)
 
 
-def _choices(domain: Any) -> list[tuple[Any, FloatArray]]:
+def choices_of(domain: Any) -> list[tuple[Any, FloatArray]]:
     """Return the independent choices of a vertex: entries, and their values, one choice a row."""
     d = domain.dimension
     if isinstance(domain, Box):

@@ -16,7 +16,15 @@ from dpoco.experts import PrefixHedge
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
 
-__all__ = ["LedBySums", "PlainSums", "noise_map"]
+__all__ = [
+    "LedByNetSums",
+    "LedBySums",
+    "PlainSums",
+    "SumRun",
+    "noise_map",
+    "sum_noise",
+    "whitening_of",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -42,7 +50,7 @@ def noise_map(method: str, rounds: int, horizon: int) -> FloatArray:
     return result
 
 
-def _whitening(matrix: FloatArray) -> FloatArray:
+def whitening_of(matrix: FloatArray) -> FloatArray:
     """Return the inverse of a lower-triangular L with L L' = M M'."""
     upper: Any = np.linalg.qr(matrix.T, mode="r")
     inverse: FloatArray = np.linalg.inv(upper.T)
@@ -82,8 +90,33 @@ def _tree_map(rounds: int, *, weighted: bool) -> FloatArray:
     return out
 
 
+def sum_noise(learner: Any, dimension: int, count: int, claim: dict[str, Any]) -> FloatArray:
+    """Return the noise of the first sums, drawn once more by a sum alone, shape (count, d).
+
+    `claim` is a copy of what the learner's own sum was given of the tape.
+    """
+    from dpoco.accounting.lattice import lattice_settings
+
+    p = learner.parameters
+    pushes, sensitivity = p.pushes, learner.guarantee.sensitivity
+    numerics = getattr(p, "numerics", "float")
+    settings = continual_sum_settings(
+        dimension=dimension,
+        horizon=pushes,
+        method=p.sum_method,
+        order=2.0,
+        scale=p.noise_scale,
+        claim=claim,
+        **lattice_settings(numerics, p.noise_scale, sensitivity, pushes, getattr(p, "batch", 1)),
+    )
+    twin = _core.ContinualSum(settings, _core.RecordClipper(dimension, 1.0, 2.0, np.inf))
+    out = np.empty((count, dimension))
+    twin.run(np.zeros((count, dimension)), out)
+    return out
+
+
 @dataclass
-class _Run:
+class SumRun:
     """One run: what was released, and what either stream would have added given that."""
 
     released: FloatArray  # (pushes, d)
@@ -104,7 +137,7 @@ class PlainSums(Scorer):
         if self._pushes < 1:
             raise ValueError("stream must be long enough for a release")
         horizon = getattr(p, "pushes", p.horizon)
-        self._whitening = _whitening(noise_map(self._method, self._pushes, horizon))
+        self._whitening = whitening_of(noise_map(self._method, self._pushes, horizon))
         self._leaves: list[FloatArray] | None = None
 
     def _count(self, rounds: int) -> int:
@@ -118,7 +151,7 @@ class PlainSums(Scorer):
                 for each in self.streams
             ]
         released = np.array([learner.push(row) for row in self.streams[world].parts[0]])
-        return _Run(released, self._leaves)
+        return SumRun(released, self._leaves)
 
     def score(self, runs: list[Any], world: int) -> Scores:
         from scipy.special import ndtr
@@ -154,14 +187,14 @@ class LedBySums(PlainSums):
     def run(self, learner: Any, world: int, tape: Source) -> Any:
         p, engine = learner.parameters, learner._engine
         d, batch = len(engine.nonprivate_sum()), getattr(p, "batch", 1)
-        noise = self._noise(p, d, tape)
-        run = _Run(np.empty((self._pushes, d)))
+        noise = sum_noise(learner, d, self._pushes, tape._claim())
+        run = SumRun(np.empty((self._pushes, d)))
         pending = [np.zeros(d), np.zeros(d)]
         sums: tuple[list[FloatArray], list[FloatArray]] = ([], [])
         for t in range(self._pushes * batch):
             decision = learner.decide()
             for w in (0, 1):
-                pending[w] = pending[w] + leaf_of(learner, decision, *self.streams[w].record(t))
+                pending[w] = pending[w] + self._leaf(learner, decision, self.streams[w].record(t))
             record = self.streams[world].record(t)
             learner.observe(record[0], *(float(y) for y in record[1:]))
             if (t + 1) % batch:
@@ -176,19 +209,9 @@ class LedBySums(PlainSums):
         run.leaves = [np.array(each) for each in sums]
         return run
 
-    def _noise(self, p: Any, d: int, tape: Source) -> FloatArray:
-        settings = continual_sum_settings(
-            dimension=d,
-            horizon=p.pushes,
-            method=p.sum_method,
-            order=2.0,
-            scale=p.noise_scale,
-            claim=tape._claim(),
-        )
-        twin = _core.ContinualSum(settings, _core.RecordClipper(d, 1.0, 2.0, np.inf))
-        out = np.empty((self._pushes, d))
-        twin.run(np.zeros((self._pushes, d)), out)
-        return out
+    def _leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
+        """Return what a record adds in the learner's current round."""
+        return leaf_of(learner, decision, *record)
 
     def _follows(self, learner: Any, k: int, before: Any, released: FloatArray) -> bool:
         """Whether the decision after update k is the rule's, up to the grid of the releases."""
@@ -219,3 +242,23 @@ class LedBySums(PlainSums):
             released @ (vertex - best)
             <= (4 * slack + 1e-9 * np.abs(released).max()) * (size + 1e-9)
         )
+
+
+class LedByNetSums(LedBySums):
+    """LipschitzLearner: weights on a net, from released sums of transformed losses."""
+
+    def _leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
+        leaf: FloatArray = np.array(learner._engine.leaf(record[0]))
+        return leaf
+
+    def _follows(self, learner: Any, k: int, before: Any, released: FloatArray) -> bool:
+        from dpoco.accounting.continual_sum import release_grid
+
+        p = learner.parameters
+        # The transform's inverse is linear: what a grid of the releases becomes, at most.
+        values = learner._checker.invert(np.ascontiguousarray(released))
+        unit = np.array([learner._checker.invert(row) for row in np.eye(len(released))])
+        slack = release_grid(p.noise_scale) * float(np.abs(unit).sum(axis=0).max())
+        expected = np.exp(-p.learning_rate * (values - values.min()))
+        expected /= expected.sum()
+        return bool(np.allclose(learner.weights, expected, rtol=4 * p.learning_rate * slack + 1e-9))

@@ -20,7 +20,7 @@ from dpoco.audit._replay_base import (
 )
 from dpoco.audit._replay_sums import grid_of, rounded, rounding_of, spent
 
-__all__ = ["Bandits"]
+__all__ = ["Bandits", "leaf_of_action"]
 
 
 class Bandits(Family):
@@ -47,7 +47,7 @@ class Bandits(Family):
             arm = learner.decide(context)
             play.published.append((int(arm), released))
             learner.observe(rewards[arm])
-            leaf = self._leaf(learner, arm, context, rewards[arm])
+            leaf = leaf_of_action(learner, arm, context, rewards[arm])
             pending = pending + leaf
             ends = (t + 1) % p.batch == 0 and learner.round < learner.horizon
             if ends:
@@ -94,17 +94,17 @@ class Bandits(Family):
                 yield "an action depends on a record of its batch"
                 return
 
-    @staticmethod
-    def _leaf(learner: Any, arm: int, context: FloatArray, reward: float) -> FloatArray:
-        """Return what the record adds: nothing if it is not finite, else clipped."""
-        p = learner.parameters
-        if not (np.all(np.isfinite(context)) and np.isfinite(reward)):
-            return np.zeros_like(learner._engine.nonprivate_sum())
-        from dpoco import _core
 
-        clipper = _core.RecordClipper(learner._dimension, p.context_bound, 2.0, np.inf)
-        factor = clipper.multipliers(np.ascontiguousarray(context[None, :]))[0]
-        own = np.ascontiguousarray(factor * context)
-        top = p.reward_bound
-        leaf: FloatArray = learner._engine.leaf(int(arm), own, float(np.clip(reward, -top, top)))
-        return leaf
+def leaf_of_action(learner: Any, arm: int, context: FloatArray, reward: float) -> FloatArray:
+    """Return what a record adds to the sum: nothing if it is not finite, else clipped."""
+    p = learner.parameters
+    if not (np.all(np.isfinite(context)) and np.isfinite(reward)):
+        return np.zeros_like(learner._engine.nonprivate_sum())
+    from dpoco import _core
+
+    clipper = _core.RecordClipper(learner._dimension, p.context_bound, 2.0, np.inf)
+    factor = clipper.multipliers(np.ascontiguousarray(context[None, :]))[0]
+    own = np.ascontiguousarray(factor * context)
+    top = p.reward_bound
+    leaf: FloatArray = learner._engine.leaf(int(arm), own, float(np.clip(reward, -top, top)))
+    return leaf

@@ -12,7 +12,7 @@ from dpoco.audit._replay_base import Change, Family, FloatArray, Play, Rounds, t
 from dpoco.frank_wolfe import NoisyFrankWolfe, NoisySGD
 from dpoco.random import Source
 
-__all__ = ["BatchFits"]
+__all__ = ["BatchFits", "releases_of"]
 
 _POINTS = 6  # pairs of decisions that each release is taken at
 _SEEDED_POINTS = 1  # of their generator
@@ -36,7 +36,7 @@ class BatchFits(Family):
             learner._settle(learner._calibrated(len(rounds), learner._arguments["budget"]))
         if learner.parameters.records != len(rounds):
             raise ValueError(f"stream must have {learner.parameters.records} records")
-        self._releases = list(_releases(learner))
+        self._releases = list(releases_of(learner))
         self._at = list(_points(learner))
         return rounds
 
@@ -81,7 +81,7 @@ class BatchFits(Family):
             yield "a record that enters no release moved the model"
 
 
-def _releases(learner: Any) -> Iterator[tuple[int, float, float | None, int, int]]:
+def releases_of(learner: Any) -> Iterator[tuple[int, float, float | None, int, int]]:
     """Yield number, sensitivity, noise and range of records of every release.
 
     The noise is None where its scale alone does not tell what is spent.

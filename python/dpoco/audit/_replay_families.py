@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dpoco.audit._replay_arms import Arms
 from dpoco.audit._replay_bandits import Bandits
 from dpoco.audit._replay_base import Family
 from dpoco.audit._replay_batch import BatchFits
@@ -17,7 +18,7 @@ from dpoco.audit._replay_experts import SumOfBatches, SumOfLosses
 from dpoco.audit._replay_mechanisms import Selections, Sums, ThresholdTests
 from dpoco.audit._replay_selections import Epochs, EpochsWithAlarms, Tracker
 from dpoco.audit._replay_sums import SumOfRecords
-from dpoco.bandits import LinUCB
+from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, PrefixHedge, ShiftDetector
 from dpoco.frank_wolfe import (
     LocalizedMirrorDescent,
@@ -54,6 +55,7 @@ FAMILIES: dict[type, type[Family]] = {
     ShiftDetector: EpochsWithAlarms,
     ObliviousTracker: Tracker,
     LinUCB: Bandits,
+    HighDimensionalBandit: Arms,
     ContinualSum: Sums,
     NoisyMax: Selections,
     AboveThreshold: ThresholdTests,

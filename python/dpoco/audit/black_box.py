@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 
 from dpoco._validation import positive_int, real_float
 from dpoco.audit._counts import Counts
-from dpoco.audit._events import best_given_event, best_likely_event
+from dpoco.audit._events import Event, best_event, members_of
+from dpoco.audit._runs import LearnerRuns, learner_runs
 from dpoco.random import Source
 
 __all__ = ["BlackBoxReport", "black_box_audit", "epsilon_lower_bound", "learner_runs"]
 
-IntArray = NDArray[np.int64]
 Run = Callable[[Any, int, Source], Any]
-Event = Callable[[Any], Any]
 
 _CONFIDENCE = 1.0 - 1e-6
 
@@ -149,7 +148,7 @@ def black_box_audit(
     *,
     epsilon: float,
     trials: int,
-    events: Event | Sequence[Event] | None = None,
+    events: Event | Sequence[Event | str] | None = None,
     delta: float = 0.0,
     confidence: float = _CONFIDENCE,
     seed: int = 0,
@@ -170,8 +169,9 @@ def black_box_audit(
         Runs on each stream, at least 2. Half of them train, half of them test.
     events : callable or sequence of callables, optional
         Each maps the outcomes to one bool a row. The training half decides which one is tested.
-        None takes events of the form "the outcome is one of those whose frequencies on the two
-        streams have at least this ratio", which is best for outcomes with few values.
+        None takes the one that `learn_event` learns from it: a likelihood-ratio set of outcomes
+        that repeat, a threshold along the best-separating direction for vectors of real numbers.
+        The word "learned" among the events adds it to them.
     delta : float, default 0
         The claimed delta, in [0, 1).
     confidence : float, default 1 - 1e-6
@@ -186,7 +186,8 @@ def black_box_audit(
     Raises
     ------
     ValueError, TypeError
-        For bad arguments, or if `run` or an event returns the wrong number of rows.
+        For bad arguments, or if `run` or an event returns the wrong number of rows; with
+        `learner_runs` also for streams that are no neighbours: at most one round may differ.
 
     Notes
     -----
@@ -200,56 +201,27 @@ def black_box_audit(
     if count < 2:
         raise ValueError("trials must be at least 2: some train, some test")
     train = count // 2
+    given = [events] if callable(events) else events if events is None else list(events)
+    if given is not None and not given:
+        raise ValueError("events must not be empty")
+    if isinstance(run, LearnerRuns):
+        run = run.paired(stream, neighbour)
     root = Source.seeded(seed)
-    ours, theirs = (_outcomes(run, given, count, root.spawn()) for given in (stream, neighbour))
-    if events is None:
-        event, *members = best_likely_event(ours, theirs, train, granted)
-    else:
-        given = [events] if callable(events) else list(events)
-        if not given:
-            raise ValueError("events must not be empty")
-        event, *members = best_given_event(given, ours, theirs, train, granted)
-    hits, neighbour_hits = (int(member[train:].sum()) for member in members)
+    ours, theirs = (_outcomes(run, each, count, root.spawn()) for each in (stream, neighbour))
+    event = best_event(given, ours[:train], theirs[:train], granted)
+    hits, neighbour_hits = (int(members_of(event, rows[train:]).sum()) for rows in (ours, theirs))
     tested = Counts(hits, count - train, neighbour_hits, count - train)
     return BlackBoxReport(
         claimed=claimed,
         delta=granted,
         measured=tested.epsilon(granted, error),
         detectable=tested.detectable(claimed, granted, error),
-        event=event,
+        event=getattr(event, "__name__", "given"),
         hits=hits,
         neighbour_hits=neighbour_hits,
         trials=count - train,
         confidence=1.0 - error,
     )
-
-
-def learner_runs(make_learner: Callable[[Source], Any]) -> Run:
-    """Return a `run` for `black_box_audit` that plays a learner of experts.
-
-    Parameters
-    ----------
-    make_learner : callable
-        ``Source -> learner``: an unstarted learner, with ``decide()`` and ``observe(losses)``.
-
-    Returns
-    -------
-    callable
-        On a stream of losses, shape (T, N), its outcomes are the decisions, shape (count, T). The
-        last round's losses are never needed: they can only affect what is not played.
-    """
-
-    def run(stream: Any, count: int, source: Source) -> IntArray:
-        decisions = np.empty((count, len(stream)), dtype=np.int64)
-        for transcript in decisions:
-            learner = make_learner(source)
-            for t, losses in enumerate(stream):
-                transcript[t] = learner.decide()
-                if t + 1 < len(stream):
-                    learner.observe(losses)
-        return decisions
-
-    return run
 
 
 def _outcomes(run: Run, stream: Any, count: int, source: Source) -> NDArray[Any]:

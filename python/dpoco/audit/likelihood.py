@@ -132,13 +132,13 @@ def likelihood_audit(
     Parameters
     ----------
     make_learner : callable
-        ``Source -> learner``: a new, unstarted learner or mechanism whose law is known:
-        ContinualSum, TreeFrankWolfe, NoisyFTRL and PrefixHedge with Gaussian noise, NoisyMax,
-        PolyhedralFrankWolfe, BatchShare; the coupled learners in one dimension. Called for every
-        run: pass `parameters` to save their calibration.
+        ``Source -> learner``: a new, unstarted learner or mechanism whose law is known: all of this
+        library, with Gaussian noise where sums are released; the coupled learners in one dimension.
+        Called for every run: pass `parameters` to save their calibration.
     stream, neighbour : array or tuple of arrays
         As for `replay_audit`; they differ in the record of one round. Rows of scores of a
-        `NoisyMax` may differ in every round, by at most its sensitivity.
+        `NoisyMax`, and queries of an `AboveThreshold`, may differ in every round, by no more than
+        was promised.
     trials : int
         Runs on each of the two streams.
     seed : int, default 0
@@ -160,8 +160,8 @@ def likelihood_audit(
 
     Notes
     -----
-    ``2 * trials`` runs in Python; ContinualSum, TreeFrankWolfe, NoisyFTRL and PrefixHedge also need
-    O(T^2) memory.
+    ``2 * trials`` runs in Python; learners on sums also need O(T^2) memory, NoisySGD O(n) time a
+    step, and detectors O(T^2) for every transcript that occurs.
     """
     count = positive_int("trials", trials)
     level = real_float("confidence", confidence)

@@ -15,6 +15,7 @@ of learners is asked, and what this cannot see: ``docs/privacy/replay_and_likeli
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,10 +28,15 @@ from dpoco.random import Source
 
 __all__ = ["ReplayReport", "made", "replay_audit"]
 
+# Pairs that move nothing beyond a twentieth of its bound test no sensitivity to speak of.
+_USEFUL = 20.0
+
 
 @dataclass(frozen=True)
 class ReplayReport:
     """Outcome of a replay audit; computed from raw data, not private.
+
+    No violation found means something only of what was reached: see `detectable`.
 
     Attributes
     ----------
@@ -53,19 +59,51 @@ class ReplayReport:
     changes: dict[str, tuple[float, float]] = field(default_factory=dict, hash=False)
 
     @property
+    def violated(self) -> bool:
+        """Whether a premise of the claim is refuted."""
+        return bool(self.findings)
+
+    @property
+    def detectable(self) -> float:
+        """Smallest factor such that movements so many times as large would have been reported.
+
+        Of the quantity that came nearest to its bound; infinite if no record reached a release.
+        """
+        factors = [
+            declared / measured
+            for measured, declared in self.changes.values()
+            if measured > 0.0 and declared > 0.0
+        ]
+        return max(1.0, min(factors, default=math.inf))
+
+    @property
+    def powerful(self) -> bool:
+        """Whether a quantity reached a twentieth of its bound."""
+        return self.detectable <= _USEFUL
+
+    @property
     def passed(self) -> bool:
-        """Whether no violation was found."""
-        return not self.findings
+        """Whether no violation was found by an audit that could have found one."""
+        return self.powerful and not self.violated
 
     def __str__(self) -> str:
-        verdict = "no violation found" if self.passed else "VIOLATED"
+        if self.violated:
+            verdict = "VIOLATED"
+        else:
+            verdict = "no violation found" if self.powerful else "no power: no violation found"
         lines = [f"Replay audit: {verdict} in {self.pairs} neighbouring pairs"]
-        lines += [
-            f"  {name}: declared {declared:.6g}, largest measured {measured:.6g}"
-            for name, (measured, declared) in self.changes.items()
-        ]
+        for name, (measured, declared) in self.changes.items():
+            text = f"  {name}: declared {declared:.6g}, largest measured {measured:.6g}"
+            if 0.0 < measured < declared:
+                text += f"; {declared / measured:.4g} times as much would have been reported"
+            lines.append(text)
         if not any(measured > 0.0 for measured, _ in self.changes.values()):
             lines.append("  no replaced record reached any release: sensitivities were not tested")
+        else:
+            lines.append(
+                "  smallest violation that could have been detected: a factor "
+                f"{self.detectable:.4g}"
+            )
         return "\n".join(lines + [f"  - {text}" for text in self.findings])
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import dpoco
+from dpoco.cli._audit import audit_command
 from dpoco.cli._explain import explain_command
 from dpoco.cli._plan import plan_app
 from dpoco.cli._problem import build_problem, load_stream
@@ -30,6 +31,7 @@ app.add_typer(table_app, name="table")
 app.add_typer(plan_app, name="plan")
 app.add_typer(reproduce_app, name="reproduce")
 app.command("explain")(explain_command)
+app.command("audit")(audit_command)
 
 
 @app.callback(invoke_without_command=True)

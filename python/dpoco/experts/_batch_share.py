@@ -14,6 +14,7 @@ from dpoco._validation import refuse_contradictions
 from dpoco.accounting import Budget
 from dpoco.accounting import batch_share as accountant
 from dpoco.accounting.batch_share import BatchShareParameters
+from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.experts._expert_learner import DECODERS, ExpertLearner
 from dpoco.random import Source
 
@@ -65,6 +66,9 @@ class BatchShare(ExpertLearner):
         sigma, in [0, 1 - 1/N]; 0 is right for ``switches=0`` only.
     nominal_horizon : int, optional
         Rounds to plan an endless stream for; it may go on.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of sums and noise: exact integers, for "gaussian" and "laplace", or doubles,
+        whose rounding the guarantee leaves out. "auto" (default): integers where possible.
     loss_range : (float, float), default (0.0, 1.0)
         Losses are mapped from it to [0, 1]; what is outside is clipped.
     on_violation : {"clip", "raise"}
@@ -115,7 +119,9 @@ class BatchShare(ExpertLearner):
         "batch",
         "share_rate",
         "nominal_horizon",
+        "numerics",
     )
+    _added: ClassVar[dict[str, Any]] = {"numerics": "float"}
     _restated = (
         "horizon",
         "calibration",
@@ -125,6 +131,7 @@ class BatchShare(ExpertLearner):
         "learning_rate",
         "batch",
         "share_rate",
+        "numerics",
     )
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
         **DECODERS,
@@ -146,6 +153,7 @@ class BatchShare(ExpertLearner):
         batch: int | None = None,
         share_rate: float | None = None,
         nominal_horizon: int | None = None,
+        numerics: str = DEFAULT_NUMERICS,
         loss_range: tuple[float, float] = (0.0, 1.0),
         on_violation: str = "clip",
         source: Source | None = None,
@@ -174,6 +182,7 @@ class BatchShare(ExpertLearner):
                 "floor": parameters.floor,
                 "noise": parameters.noise,
                 "noise_scale": parameters.noise_scale,
+                "grid": parameters.grid,
             }
         )
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
 
-__all__ = ["Audit", "at_most_exp", "audit"]
+__all__ = ["PROBES", "Audit", "at_most_exp", "audit"]
 
 _UNITS = 2**53
 _DIGITS = 120
 # Values a hostile server may make a query say, and an honest one may.
-_PROBES = (
+PROBES = (
     *(i / 64.0 for i in range(-64, 65)),
     *(math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324, 2.0, -2.0),
 )
@@ -93,7 +93,7 @@ def at_most_exp(ratio: Fraction, epsilon: float) -> bool:
 
 def _bit_ratio(randomizer: BitRandomizer) -> Fraction:
     """Return the ratio over all values of all queries: the bits are independent."""
-    reached = [randomizer.threshold(phi) for phi in _PROBES]
+    reached = [randomizer.threshold(phi) for phi in PROBES]
     least = min(*reached, randomizer.low)
     most = max(*reached, randomizer.high)
     if least <= 0 or most >= _UNITS:

@@ -20,6 +20,7 @@ from dpoco._state import pack, unpack, write_atomically
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.local_reports import local_guarantee
 from dpoco.errors import StateError
+from dpoco.local._archive import read_arrays
 from dpoco.local._hedge import Hedge
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._intake import OpenRound
@@ -140,9 +141,7 @@ def from_bytes(cls: type[Learner], data: bytes, hypotheses: Hypotheses | None) -
     if header.get("kind") != cls._kind:
         raise StateError(f"state is not of a {cls._kind}")
     try:
-        with np.load(io.BytesIO(payload), allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-        return _rebuilt(cls, header["object"], arrays, hypotheses)
+        return _rebuilt(cls, header["object"], read_arrays(payload), hypotheses)
     except StateError:
         raise
     except Exception as error:

@@ -141,7 +141,10 @@ class PaperChannel:
         if not self.vector:
             return Fraction(span) / Fraction(within(self._epsilon))
         factor = self._factor(self.table.shape[0])
-        return Fraction(factor * span * (1.0 + 2.0**-49))
+        scale = factor * span * (1.0 + 2.0**-49)
+        if not math.isfinite(scale):
+            raise ValueError("epsilon or delta is too small for this channel")
+        return Fraction(scale)
 
     @property
     def background(self) -> FloatArray:

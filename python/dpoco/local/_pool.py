@@ -161,7 +161,10 @@ class ClientPool:
     def _members(self, users: Any) -> IntArray | None:
         if users is None:
             return None
-        members = np.asarray(users)
+        try:
+            members = np.asarray(users)
+        except (TypeError, ValueError):  # the cause's text may quote the argument
+            raise TypeError("users must be a sequence of ints") from None
         if members.ndim != 1 or (members.dtype.kind not in "iu" and members.size):
             raise TypeError("users must be a sequence of ints")
         members = members.astype(np.int64)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dpoco._state import pack, unpack, write_atomically
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import StateError
+from dpoco.local._archive import read_arrays
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._learner_state import guarantee_of
 from dpoco.local._posterior import Posterior
@@ -95,9 +96,7 @@ class SelectorLife:
         if header.get("kind") != cls._kind:
             raise StateError(f"state is not of a {cls._kind}")
         try:
-            with np.load(io.BytesIO(payload), allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
-            return cls._rebuilt(header["object"], arrays)
+            return cls._rebuilt(header["object"], read_arrays(payload))
         except StateError:
             raise
         except Exception as error:

@@ -95,7 +95,7 @@ class ContinualSum(Mechanism):
     numerics : {"auto", "float", "lattice"}
         Arithmetic. "lattice": exact integers and exactly rounded noise, whose proof covers the
         program itself; Gaussian noise only. "float": doubles, whose rounding the proof leaves out.
-        "auto": "lattice" where there is one that makes the noise at most 1 % larger.
+        "auto" (default): "lattice" where there is one that makes the noise at most 1 % larger.
     parameters : ContinualSumParameters, optional
         Overrides calibration; must keep to `budget`, if given, and to every other argument that is.
     source : Source, optional

@@ -7,11 +7,13 @@ all forms of colour vision, and every line also has a style of its own.
 
 from __future__ import annotations
 
+from dpoco.plotting._audit import plot_audit
 from dpoco.plotting._reproduce import plot_figure_5_1, plot_table_5_1
 from dpoco.plotting._runs import plot_loss, plot_regret, plot_regret_per_round, plot_run_report
 from dpoco.plotting._sequences import plot_decisions, plot_dynamic_regret
 
 __all__ = [
+    "plot_audit",
     "plot_decisions",
     "plot_dynamic_regret",
     "plot_figure_5_1",

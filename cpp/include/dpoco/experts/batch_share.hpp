@@ -19,6 +19,9 @@ struct BatchShareSettings {
   // for no floor. Excludes a share rate.
   double floor = 0.0;
   bool centered = false;  // take the mean off the batch's sum before its release
+  // Losses are rounded to multiples of it, and of what keeps sums exact: 0 or a power of two up to
+  // 1 of which a batch holds fewer than 2^51. That of the noise, for noise on a grid.
+  double grid = 0.0;
 };
 
 // Exponential weights with sharing on privately released sums of batches of losses: the paper's

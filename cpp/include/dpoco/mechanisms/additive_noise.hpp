@@ -34,8 +34,12 @@ class VectorRelease {
 //     of that scale. Both have all of their tails.
 //   gaussian: N(0, scale^2 I).
 //   none: x itself, for baselines; the scale is ignored.
-// Proofs: docs/privacy/batch_share.md. Throws std::invalid_argument for dimension < 1 or a scale
-// that is not positive and finite.
-std::unique_ptr<VectorRelease> make_additive_noise(AdditiveLaw law, double scale, Index dimension);
+// With a grid, a power of two, x consists of fewer than 2^51 multiples of it and Z of integers
+// times it, with no error in any probability: the nearest ones to ideal Gaussian noise, or Pr[n]
+// proportional to exp(-|n| grid / scale). There is none for the cube.
+// Proofs: docs/privacy/batch_share.md and lattice.md. Throws std::invalid_argument for dimension <
+// 1, a scale that is not positive and finite, or a grid that does not suit the scale.
+std::unique_ptr<VectorRelease> make_additive_noise(AdditiveLaw law, double scale, Index dimension,
+                                                   double grid = 0.0);
 
 }  // namespace dpoco::mechanisms

@@ -1,16 +1,45 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "dpoco/noise/discrete.hpp"
 #include "dpoco/random/source.hpp"
 
 namespace dpoco::noise {
 
+// The binary digits of a pair's two uniforms beyond those of its words. They are a function of the
+// pair: its members are one point of the plane, however many digits each of them is decided by.
+class PairDigits {
+ public:
+  static constexpr std::size_t kWords = random::Source::kPairDigits / 2;  // of either uniform
+
+  // Of the pair that the source's Gaussian variate at a position belongs to.
+  PairDigits(const Source& source, std::uint64_t position);
+  // Given ones, in turns for radius and angle, for tests; all others are zero.
+  explicit PairDigits(std::span<const std::uint64_t> words);
+  ~PairDigits();
+  PairDigits(const PairDigits&) = delete;
+  PairDigits& operator=(const PairDigits&) = delete;
+
+  // 64 digits each; zeros beyond kWords.
+  std::uint64_t radius(std::size_t i) { return word(2 * i); }
+  std::uint64_t angle(std::size_t i) { return word(2 * i + 1); }
+  // 1 + the last word asked for.
+  std::size_t used() const noexcept { return used_; }
+
+ private:
+  std::uint64_t word(std::size_t at);
+
+  std::array<std::uint64_t, 2 * kWords> words_{};
+  std::size_t used_ = 0;
+};
+
 // Nearest integers of scale Z for ideal normal variates Z: no probability is rounded. Z is the
 // Box-Muller transform of two uniforms whose first 64 (angle: 62) binary digits are the words
-// behind the source's Gaussian variates; further digits come from its words whenever those leave
+// behind the source's Gaussian variates; further digits are PairDigits, needed where those leave
 // the nearest integer open. Proof: docs/privacy/lattice.md.
 class RoundedGaussian {
  public:
@@ -24,19 +53,13 @@ class RoundedGaussian {
   // The next n values, integers as doubles; equal however the draws are split.
   void fill(Source& source, double* out, std::size_t n) const;
 
-  // One value from its words: `radius`, and `angle` of which it is the cosine or the sine.
-  // Further digits are taken from `more`, a Source or a WordTape. With Decisions::exact every
-  // comparison is decided in integers, for tests.
-  template <class Words>
-  std::int64_t resolve(random::PairWords pair, Words& more,
+  // One value from its words: `radius`, and `angle` of which it is the cosine or the sine. With
+  // Decisions::exact every comparison is decided in integers, for tests.
+  std::int64_t resolve(random::PairWords pair, PairDigits& more,
                        Decisions decisions = Decisions::fast) const;
 
  private:
   double scale_;
 };
-
-extern template std::int64_t RoundedGaussian::resolve(random::PairWords, Source&, Decisions) const;
-extern template std::int64_t RoundedGaussian::resolve(random::PairWords, WordTape&,
-                                                      Decisions) const;
 
 }  // namespace dpoco::noise

@@ -13,6 +13,8 @@ namespace dpoco::random {
 // kind never moves another, and the i-th variate of a kind is a pure function of (key, stream, i).
 enum class Variate : unsigned { word, uniform, gaussian, exponential, laplace, gumbel };
 inline constexpr std::size_t kVariates = 6;
+// The nonce of further digits of Gaussian pairs, which are found by place and have no position.
+inline constexpr unsigned kDigitsNonce = 6;
 
 using Key = std::array<std::uint32_t, 8>;
 
@@ -53,6 +55,10 @@ class Source {
   std::size_t next_gaussians(std::size_t most, const double*& values, const double*& partners);
   // What the Gaussian variate at a position is made of.
   PairWords words_behind_gaussian(std::uint64_t position) const;
+  // Words that belong to the pair of the Gaussian variate at a position and to nothing else: both
+  // members get the same ones.
+  static constexpr std::size_t kPairDigits = simd::kSuperblock;
+  void digits_behind_gaussian(std::uint64_t position, std::uint64_t* out) const;
 
   std::uint64_t stream() const noexcept { return stream_; }
   std::uint64_t position(Variate kind) const noexcept { return lane(kind).position; }
@@ -75,6 +81,7 @@ class Source {
   Lane& lane(Variate kind) noexcept { return lanes_[static_cast<std::size_t>(kind)]; }
   const Lane& lane(Variate kind) const noexcept { return lanes_[static_cast<std::size_t>(kind)]; }
   simd::Position at(Variate kind, std::uint64_t superblock) const noexcept;
+  simd::Position at(unsigned nonce, std::uint64_t superblock) const noexcept;
   void load(Variate kind, Lane& lane);
 
   double next(Variate kind) {

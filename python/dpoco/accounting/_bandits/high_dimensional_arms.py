@@ -90,7 +90,9 @@ def arm_of(
         return polyhedral_frank_wolfe.calibrate(
             domain, loss, horizon=rounds, batch=batch, **options
         )
-    own = tree_frank_wolfe.calibrate(domain, loss, horizon=rounds, batch=batch, **options)
+    own = tree_frank_wolfe.calibrate(
+        domain, loss, horizon=rounds, batch=batch, numerics="float", **options
+    )
     budget = options["budget"]
     if budget is None or own.calibration != "tight":
         return own

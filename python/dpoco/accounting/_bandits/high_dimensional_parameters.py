@@ -121,6 +121,8 @@ class HighDimensionalBanditParameters(StoredParameters):
         object.__setattr__(self, "gap", gap_of(self.gap))
         if not isinstance(self.arm, (PolyhedralFrankWolfeParameters, TreeFrankWolfeParameters)):
             raise TypeError("arm must be parameters of a Frank-Wolfe learner")
+        if getattr(self.arm, "numerics", "float") != "float":
+            raise ValueError("the arms' sums are in doubles: arm must have numerics 'float'")
         if self.arm.horizon != self.arm_horizon:
             raise ValueError(
                 f"the arms' learners must have horizon {self.arm_horizon}; got {self.arm.horizon}"

@@ -16,10 +16,12 @@ from dpoco.accounting._experts.batch_share_parameters import (
 )
 from dpoco.accounting._experts.batch_share_regret import Plan, ShareRegret, regret_of, variance
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.lattice import LATTICE_NOISES, NUMERICS, batch_grid
 from dpoco.accounting.truncation import charged_gaussian_mu, truncation_mass
 from dpoco.errors import CalibrationError
 
 __all__ = [
+    "arithmetic",
     "candidates",
     "centered_sensitivity",
     "given",
@@ -101,6 +103,32 @@ def candidates(
     return laws if known else laws[:1]
 
 
+def arithmetic(numerics: str, experts: int, noise: str, scale: float, batch: int) -> str:
+    """Return the arithmetic that `numerics` means: "auto" takes the lattice where there is one.
+
+    Raises
+    ------
+    ValueError
+        If "lattice" is asked for with a noise that has none.
+    CalibrationError
+        If no grid suits noise and batch.
+    """
+    choice("numerics", numerics, ("auto", *NUMERICS))
+    if numerics == "float" or noise == "none":
+        return "float" if numerics == "auto" else numerics
+    if noise not in LATTICE_NOISES:
+        if numerics == "lattice":
+            raise ValueError("numerics 'lattice' is for noise 'gaussian' and 'laplace'")
+        return "float"
+    try:
+        batch_grid(experts, noise, scale, batch)
+    except CalibrationError:
+        if numerics == "lattice":
+            raise
+        return "float"
+    return "lattice"
+
+
 def given(
     experts: int,
     switches: int,
@@ -129,6 +157,7 @@ def published(
     switches: int,
     adversary: str,
     learning_rate: float | None,
+    numerics: str = "float",
 ) -> BatchShareParameters:
     """Return the printed parameters; S = 0, for which they say nothing, counts as 1."""
     if horizon is None or budget is None:
@@ -136,18 +165,20 @@ def published(
     moves = max(1, min(switches, horizon))
     logarithm = max(math.log(float(experts) * horizon), math.log(2.0))
     printed = budget.epsilon * math.sqrt(moves / (horizon * logarithm))
+    scale = noise_scale(experts, "knorm", budget)
     return stored(
         experts,
         horizon,
         switches,
         "paper",
         "laplace",
-        noise_scale(experts, "knorm", budget),
+        scale,
         printed if learning_rate is None else learning_rate,
         1,
         0.0,
         moves / (float(experts) * horizon),
         adversary,
+        arithmetic(numerics, experts, "laplace", scale, 1),
     )
 
 
@@ -163,6 +194,7 @@ def stored(
     share_rate: float,
     floor: float,
     adversary: str,
+    numerics: str = "float",
 ) -> BatchShareParameters:
     found = BatchShareParameters(
         experts=experts,
@@ -178,6 +210,7 @@ def stored(
         regret_bound=None,
         regret_terms={},
         regret_scope=adversary,
+        numerics=numerics,
     )
     bounds = None if horizon is None else regret(experts, found, horizon)
     if bounds is None:

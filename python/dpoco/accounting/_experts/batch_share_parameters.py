@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting._experts.parameters import (
@@ -20,6 +20,8 @@ from dpoco.accounting._experts.parameters import (
     count_of,
     in_unit_interval,
 )
+from dpoco.accounting.lattice import LATTICE_NOISES, NUMERICS, batch_grid
+from dpoco.errors import CalibrationError
 
 __all__ = [
     "ADVERSARIES",
@@ -70,9 +72,14 @@ class BatchShareParameters(StoredParameters):
         The terms it is the sum of.
     regret_scope : {"oblivious", "adaptive"}
         Streams it holds for: fixed in advance, or any.
+    numerics : {"float", "lattice"}
+        Arithmetic of sums and noise: doubles, whose rounding the guarantee leaves out, or exact
+        integers, for "gaussian" and "laplace".
     """
 
     _kind: ClassVar[str] = "dpoco.batch_share_parameters"
+    _version: ClassVar[int] = 2
+    _added: ClassVar[dict[str, Any] | None] = {"numerics": "float"}
 
     experts: int
     horizon: int | None
@@ -87,6 +94,7 @@ class BatchShareParameters(StoredParameters):
     regret_bound: float | None
     regret_terms: dict[str, float]
     regret_scope: str
+    numerics: str = "float"
 
     def __post_init__(self) -> None:
         """Validate; derived quantities are only checked for form."""
@@ -134,6 +142,20 @@ class BatchShareParameters(StoredParameters):
         elif bound is not None:
             object.__setattr__(self, "regret_bound", math.inf)
         object.__setattr__(self, "regret_terms", check_terms("regret_terms", self.regret_terms))
+        choice("numerics", self.numerics, NUMERICS)
+        try:
+            _ = self.grid
+        except CalibrationError as error:
+            raise ValueError(str(error)) from None
+
+    @property
+    def grid(self) -> float:
+        """Spacing of the lattice that losses, sums and noise lie on; 0 for doubles."""
+        if self.numerics == "float" or not self.private:
+            return 0.0
+        if self.noise not in LATTICE_NOISES:
+            raise ValueError("numerics 'lattice' is for noise 'gaussian' and 'laplace'")
+        return batch_grid(self.experts, self.noise, self.noise_scale, self.batch)
 
     @property
     def private(self) -> bool:

@@ -145,6 +145,7 @@ class Book:
             return Budget(left, self.side_left())
         square = left if self.currency == "gaussian" else 2.0 * left / rule.order
         epsilon = gaussian_epsilon(math.sqrt(square) * (1.0 - _CLOSE), self.budget.delta)
+        epsilon = min(epsilon, self.budget.epsilon)  # infinite for budgets beyond all reason
         return Budget(epsilon, self.budget.delta) if epsilon > 0.0 else None
 
     def side_left(self) -> float:

@@ -1,0 +1,158 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common.hpp"
+
+namespace dpoco::bindings {
+
+// Many independent runs of one engine on one fixed stream, for black-box audits. Every run is one
+// of the engine that `build(key)` returns, the learner's own builder, with a key of its own.
+//
+// An engine that draws nothing when it is built need not be built again: it is restored to its
+// state of round 0 under the next key, which is what a saved learner goes through. That this gives
+// the same outcomes and the same final states as engines built anew is checked on the first runs of
+// every call; where it does not, or where the state does not hold the key as it is, every run
+// builds its engine.
+template <class Engine, class Play>
+class RepeatedRuns {
+ public:
+  using Keys = py::array_t<std::uint64_t, py::array::c_style>;
+  static constexpr std::size_t kKeyWords = 4;
+  static constexpr std::size_t kKeyBytes = kKeyWords * sizeof(std::uint64_t);
+
+  // `play(engine, run)` plays all rounds and writes the outcome of that run; it touches no Python
+  // object. `outcome(run)` returns its bytes.
+  RepeatedRuns(py::function build, const Keys& keys, Play& play)
+      : build_(std::move(build)), play_(play), count_(static_cast<std::size_t>(keys.size())) {
+    if (count_ % kKeyWords != 0) throw std::invalid_argument("keys must have four words each");
+    count_ /= kKeyWords;
+    keys_ = keys.data();
+  }
+
+  // Returns how many engines were built. Signals are served between stretches of runs.
+  std::size_t run() {
+    if (count_ == 0) return 0;
+    std::size_t built = std::min(count_, kChecked);
+    if (!check(built)) {
+      run_built(0);
+      return count_ + built;
+    }
+    run_rekeyed(built);
+    return built;
+  }
+
+ private:
+  static constexpr std::size_t kChecked = 8;  // runs played in both ways
+  static constexpr std::size_t kBuilt = 16;   // engines alive at once
+  static constexpr std::chrono::milliseconds kStretch{50};
+
+  struct Built {
+    py::object owner;
+    Engine* engine;
+  };
+
+  Built build(std::size_t run) const {
+    py::object owner = build_(py::bytes(key(run)));
+    auto& engine = owner.cast<Engine&>();
+    return {std::move(owner), &engine};
+  }
+  std::string key(std::size_t run) const {
+    std::string bytes(kKeyBytes, '\0');
+    std::memcpy(bytes.data(), keys_ + run * kKeyWords, kKeyBytes);
+    return bytes;
+  }
+  static std::string state(const Engine& engine) {
+    Archive archive;
+    engine.write(archive);
+    return archive.take();
+  }
+
+  // Plays the first runs with engines built for them and with one that is restored again and again.
+  bool check(std::size_t runs) {
+    spare_ = build(0);
+    first_ = state(*spare_.engine);
+    const std::string own = key(0);
+    for (std::size_t at = first_.find(own); at != std::string::npos;
+         at = first_.find(own, at + kKeyBytes)) {
+      places_.push_back(at);
+    }
+    for (std::size_t run = 0; run < runs; ++run) {
+      const Built fresh = build(run);
+      std::string start = state(*fresh.engine);
+      play_(*fresh.engine, run);
+      const std::string end = state(*fresh.engine);
+      const std::string outcome = play_.outcome(run);
+      if (places_.empty()) continue;
+      rekey(run);
+      if (start != first_) {
+        places_.clear();
+        continue;
+      }
+      restore(run);
+      play_(*spare_.engine, run);
+      if (state(*spare_.engine) != end || play_.outcome(run) != outcome) places_.clear();
+    }
+    return !places_.empty();
+  }
+
+  void rekey(std::size_t run) {
+    for (const std::size_t at : places_) {
+      std::memcpy(first_.data() + at, keys_ + run * kKeyWords, kKeyBytes);
+    }
+  }
+  void restore(std::size_t run) {
+    rekey(run);
+    ArchiveReader reader(first_);
+    spare_.engine->read(reader);
+    reader.finish();
+  }
+
+  void run_rekeyed(std::size_t from) {
+    while (from < count_) {
+      {
+        const py::gil_scoped_release nogil;  // no Python object is touched below
+        const auto until = std::chrono::steady_clock::now() + kStretch;
+        do {
+          restore(from);
+          play_(*spare_.engine, from);
+          ++from;
+        } while (from < count_ && std::chrono::steady_clock::now() < until);
+      }
+      serve_signals();
+    }
+  }
+
+  void run_built(std::size_t from) {
+    std::vector<Built> engines;
+    while (from < count_) {
+      engines.clear();
+      const std::size_t size = std::min(kBuilt, count_ - from);
+      for (std::size_t i = 0; i < size; ++i) engines.push_back(build(from + i));
+      {
+        const py::gil_scoped_release nogil;  // no Python object is touched below
+        for (std::size_t i = 0; i < size; ++i) play_(*engines[i].engine, from + i);
+      }
+      from += size;
+      serve_signals();
+    }
+  }
+
+  static void serve_signals() {
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+
+  py::function build_;
+  Play& play_;
+  std::size_t count_;
+  const std::uint64_t* keys_ = nullptr;
+  Built spare_{py::none(), nullptr};
+  std::string first_;  // its state in round 0: secret as the key in it, and gone with this object
+  std::vector<std::size_t> places_;  // of the key in it
+};
+
+}  // namespace dpoco::bindings

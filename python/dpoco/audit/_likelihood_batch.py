@@ -1,0 +1,172 @@
+"""Likelihoods of the batch baselines: fits as chains of noisy releases.
+
+A fit shows its model only. Its noise is drawn once more from a copy of the tape, the releases and
+the decisions between them are computed with it from their definitions, and the model must be the
+fit's; then every release is scored given those before it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _core
+from dpoco.audit._likelihood_base import Scorer, Scores
+from dpoco.audit._replay_batch import releases_of
+from dpoco.frank_wolfe import LocalizedMirrorDescent, NoisyFrankWolfe, NoisySGD
+from dpoco.random import Source
+
+__all__ = ["Fits"]
+
+FloatArray = NDArray[np.float64]
+
+_GAUSSIAN = 2  # kind of a compiled source's variates
+_GRID_BITS = 13
+
+
+class _Tape:
+    """The draws of one fit."""
+
+    def __init__(self, claim: dict[str, Any]) -> None:
+        self._engine = _core.Source(claim["key"], claim["stream"])
+
+    def release(self, mean: FloatArray, scale: float) -> FloatArray:
+        """Return a mean with noise, on the grid of additive releases."""
+        noise = np.empty(len(mean))
+        self._engine.fill(_GAUSSIAN, noise)
+        grid = 2.0 ** (np.frexp(scale)[1] - _GRID_BITS)
+        released: FloatArray = grid * np.rint((mean + scale * noise) / grid)
+        return released
+
+    def index(self, records: int) -> int:
+        """Return a uniform index; words that would favour low ones do not occur."""
+        return int(self._engine.words(1)[0]) % records
+
+
+class Fits(Scorer):
+    """NoisyFrankWolfe, NoisySGD, PhasedSGD and LocalizedMirrorDescent."""
+
+    def __init__(self, learner: Any, stream: Any, neighbour: Any) -> None:
+        super().__init__(learner, stream, neighbour)
+        self._releases = list(releases_of(learner))
+        # What is asked of an engine that never runs: releases at given points.
+        self._probes = [learner._engine(*each.parts) for each in self.streams]
+
+    def run(self, learner: Any, world: int, tape: Source) -> Any:
+        engine = learner._engine(*self.streams[world].parts)
+        engine.advance(engine.units)
+        model = np.array(engine.result())
+        draws = _Tape(tape._claim())
+        if isinstance(learner, NoisySGD):
+            walk = self._steps
+        else:
+            walk = self._mirror if isinstance(learner, LocalizedMirrorDescent) else self._chain
+        expected, loss, residuals = walk(draws, world)
+        size = 1.0 + float(np.abs(model).max())
+        stray = not float(np.abs(model - expected).max()) <= 1e-7 * size
+        return loss, residuals, stray
+
+    def score(self, runs: list[Any], world: int) -> Scores:
+        from scipy.special import ndtr
+
+        losses = np.array([loss for loss, _, _ in runs])
+        stray = any(each for _, _, each in runs)
+        findings = ("the model does not follow from the declared releases",) if stray else ()
+        residuals = np.array([each for _, each, _ in runs])
+        if isinstance(self.learner, NoisySGD):  # already uniform
+            return Scores(losses, residuals, findings)
+        return Scores(losses, ndtr(residuals), findings)
+
+    def _chain(self, tape: _Tape, world: int) -> tuple[FloatArray, float, FloatArray]:
+        """Return the model, the privacy loss and the noise of releases on disjoint batches."""
+        learner, p = self.learner, self.learner.parameters
+        domain, theta = learner.domain, np.array(learner._start)
+        previous, direction = theta.copy(), np.zeros_like(theta)
+        loss, residuals = 0.0, []
+        for k, _, scale, *_ in self._releases:
+            assert scale is not None  # of noisy SGD alone
+            released, change, noise = self._released(tape, world, k, scale, theta, previous)
+            loss += change
+            residuals.append(noise)
+            if isinstance(learner, NoisyFrankWolfe):
+                direction = direction + released
+                vertex = domain.minimize_linear(direction)
+                previous, theta = theta, theta + p.step_size * (vertex - theta)
+            else:
+                theta = np.array(domain.project(released))
+        return theta, loss, np.array(residuals)
+
+    def _released(
+        self,
+        tape: _Tape,
+        world: int,
+        k: int,
+        scale: float,
+        at: FloatArray,
+        previous: FloatArray,
+    ) -> tuple[FloatArray, float, FloatArray]:
+        """Return release k at two decisions, its privacy loss and its noise in scales."""
+        own, other = (
+            np.array(self._probes[w].nonprivate_release(k, at, previous))
+            for w in (world, 1 - world)
+        )
+        released = tape.release(own, scale)
+        first, second = (released - own) / scale, (released - other) / scale
+        return released, float(0.5 * ((second - first) * (second + first)).sum()), first
+
+    def _mirror(self, tape: _Tape, world: int) -> tuple[FloatArray, float, FloatArray]:
+        """Return the same of a phase's gradients at every mirror step, solved in the dual."""
+        learner = self.learner
+        norm, q = learner.domain.p, learner.domain.dual_exponent
+        anchor, steps = np.array(learner._start), learner.parameters.steps
+        loss, residuals = 0.0, []
+        for k, (_, strength, radius, scale) in enumerate(learner._settings()["phases"]):
+            theta, dual, mean = anchor, np.zeros_like(anchor), np.zeros_like(anchor)
+            for t in range(1, steps + 1):
+                released, change, noise = self._released(tape, world, k, scale, theta, theta)
+                loss += change
+                residuals.append(noise)
+                size = 2.0 / (strength * (t + 1))
+                dual = (dual - size * released) / (1.0 + size * strength)
+                length = float(np.linalg.norm(dual, ord=q))
+                if length > 0.0:
+                    dual = dual * min(1.0, radius / ((norm - 1.0) * length))
+                    length = float(np.linalg.norm(dual, ord=q))
+                    power = np.sign(dual) * (np.abs(dual) / length) ** (q - 1.0)
+                    theta = anchor + (norm - 1.0) * length * power
+                else:
+                    theta = anchor
+                mean = mean + 2.0 * t / (steps * (steps + 1.0)) * theta
+            reach = float(np.linalg.norm(mean, ord=norm))
+            anchor = mean * min(1.0, learner.domain.radius / reach) if reach > 0.0 else mean
+        return anchor, loss, np.array(residuals)
+
+    def _steps(self, tape: _Tape, world: int) -> tuple[FloatArray, float, FloatArray]:
+        """Return the same of gradients of records that are drawn in secret: mixtures.
+
+        The last of the three is uniform on [0, 1]: the place of the first entry in its mixture.
+        """
+        from scipy.special import logsumexp, ndtr
+
+        learner, p = self.learner, self.learner.parameters
+        domain, theta = learner.domain, np.array(learner._start)
+        total, loss, places = np.zeros_like(theta), 0.0, []
+        for _ in range(p.steps):
+            own, other = (
+                np.array([self._probes[w].nonprivate_release(i, theta, theta)
+                          for i in range(p.records)])
+                for w in (world, 1 - world)
+            )  # fmt: skip
+            released = tape.release(own[tape.index(p.records)], p.noise_scale)
+            logs = [
+                float(logsumexp(-0.5 * (((released - each) / p.noise_scale) ** 2).sum(axis=1)))
+                for each in (own, other)
+            ]
+            loss += logs[0] - logs[1]
+            places.append([float(ndtr((released[0] - own[:, 0]) / p.noise_scale).mean())])
+            theta = np.array(domain.project(theta - p.step_size * released))
+            total = total + theta
+        model = np.array(domain.project(total / p.steps))
+        return model, loss, np.array(places)

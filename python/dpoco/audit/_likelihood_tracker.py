@@ -1,0 +1,146 @@
+"""Likelihoods of the oblivious tracker: experts and fresh draws, by forward messages in NumPy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco.audit._likelihood_base import Scorer, Scores, spread
+from dpoco.audit._likelihood_thresholds import log_ratio
+from dpoco.random import Source
+
+__all__ = ["TrackedPaths"]
+
+FloatArray = NDArray[np.float64]
+
+
+class TrackedPaths(Scorer):
+    """ObliviousTracker: the experts of all rounds, and which of them were drawn afresh.
+
+    How many switches a path has had is not released: its law given what was is carried along.
+    """
+
+    def __init__(self, learner: Any, stream: Any, neighbour: Any) -> None:
+        super().__init__(learner, stream, neighbour)
+        p = learner.parameters
+        if learner.experts < 2 or p.horizon is None or len(self.streams[0]) != p.horizon:
+            raise ValueError(
+                "stream must have all of the horizon's rounds, of at least two experts"
+            )
+        low, high = learner._loss_range
+        self._losses = [
+            np.where(np.isfinite(rows), np.clip((rows - low) / (high - low), 0.0, 1.0), 0.0)
+            for rows in (each.parts[0] for each in self.streams)
+        ]
+        self._levels = min(p.switches, p.horizon - 1) + 1 if p.prior == "at_most" else 1
+        # Laws of a fresh draw for every round, of (switches so far, expert).
+        self._laws = [self._fresh(each) for each in self._losses]
+        # Chance to switch in the step after a round, by switches so far.
+        self._moves = [self._move(t) for t in range(p.horizon)]
+
+    def _ways(self, steps: int) -> FloatArray:
+        """Return in how many ways a path can go on, by switches so far; 1 for Markov chains."""
+        if self.learner.parameters.prior != "at_most":
+            return np.ones(1)
+        others, most = self.learner.experts - 1, self._levels - 1
+        return np.array(
+            [
+                float(sum(math.comb(steps, k) * others**k for k in range(most - c + 1)))
+                for c in range(self._levels)
+            ]
+        )
+
+    def _fresh(self, losses: FloatArray) -> list[FloatArray]:
+        p, n = self.learner.parameters, self.learner.experts
+        messages = np.zeros((self._levels, n))
+        messages[0] = 1.0 / n
+        laws = []
+        for t, row in enumerate(losses):
+            law = messages * self._ways(p.horizon - 1 - t)[:, None]
+            laws.append(law / law.sum())
+            tilted = messages * np.exp(-p.learning_rate * row)
+            tilted /= tilted.sum()
+            if p.prior == "at_most":
+                messages = tilted.copy()
+                messages[1:] += tilted[:-1].sum(axis=1, keepdims=True) - tilted[:-1]
+            else:
+                other = (p.share_rate or 0.0) / (n - 1)
+                messages = (1.0 - (p.share_rate or 0.0) - other) * tilted + other
+        return laws
+
+    def _move(self, t: int) -> FloatArray:
+        p = self.learner.parameters
+        if p.prior != "at_most":
+            return np.array([p.share_rate or 0.0])
+        steps = p.horizon - 1 - t
+        if steps < 1:
+            return np.zeros(self._levels)
+        ways, before = self._ways(steps - 1), self._ways(steps)
+        chances: FloatArray = (self.learner.experts - 1) * np.append(ways[1:], 0.0) / before
+        return chances
+
+    def run(self, learner: Any, world: int, tape: Source) -> Any:
+        experts, drawn = [], []
+        for row in self.streams[world].parts[0]:
+            experts.append(int(learner.decide()))
+            drawn.append(int(learner.resamples))
+            learner.observe(row)
+        return experts, drawn
+
+    def score(self, runs: list[Any], world: int) -> Scores:
+        count, steps = len(runs), self.learner.horizon - 1
+        jitter = Source.seeded(world).uniform(count * (steps + 1)).reshape(count, steps + 1)
+        uniforms, losses = np.empty((count, steps + 1)), np.empty(count)
+        for i, (experts, drawn) in enumerate(runs):
+            logs = []
+            for w in (world, 1 - world):
+                cells, chosen = self._cells(experts, np.diff(drawn) > 0, w)
+                with np.errstate(divide="ignore"):
+                    logs.append(float(np.log(cells[np.arange(steps + 1), chosen]).sum()))
+                if w == world:
+                    uniforms[i] = spread(cells, chosen, jitter[i])
+            losses[i] = log_ratio(*logs)
+            if not np.isfinite(logs[0]):
+                losses[i] = np.inf
+        stray = bool(np.isinf(losses).any())
+        findings = ("a transcript is impossible under the declared law",) if stray else ()
+        return Scores(losses, uniforms, findings)
+
+    def _cells(
+        self, experts: list[int], fresh: NDArray[np.bool_], world: int
+    ) -> tuple[FloatArray, NDArray[np.int64]]:
+        """Return the law of every round's expert and flag given all before, and their values.
+
+        Shapes (T, 2 N) and (T,): cells without a fresh draw come first.
+        """
+        p, n, rows = self.learner.parameters, self.learner.experts, self._losses[world]
+        cells = np.zeros((p.horizon, 2 * n))
+        cells[0, :n] = 1.0 / n
+        chosen = np.array(experts) + n * np.concatenate([[False], fresh])
+        belief = np.zeros(self._levels)  # of the switches so far
+        belief[0] = 1.0
+        draws, cap = 0, math.inf if p.max_resamples is None else p.max_resamples
+        for t in range(p.horizon - 1):
+            keep = 1.0
+            if (t + 1) % p.batch == 0 and draws < cap:
+                batch = range(t + 1 - p.batch, t + 1)
+                lost = sum(rows[s, experts[s]] for s in batch)
+                keep = (1.0 - p.forced_switch) * math.exp(-p.learning_rate * lost)
+            law = self._laws[world][t + 1]
+            cells[t + 1, n:] = (1.0 - keep) * law.sum(axis=0)
+            move = self._moves[t]
+            switching = float(belief @ move)
+            cells[t + 1, :n] = keep * switching / (n - 1)
+            cells[t + 1, experts[t]] = keep * (1.0 - switching)
+            if fresh[t]:
+                belief, draws = law[:, experts[t + 1]], draws + 1
+            elif experts[t + 1] == experts[t]:
+                belief = belief * (1.0 - move)
+            elif self._levels > 1:
+                belief = np.append(0.0, (belief * move)[:-1])
+            total = belief.sum()
+            belief = belief / total if total > 0.0 else np.ones(self._levels) / self._levels
+        return cells, chosen

@@ -1,0 +1,274 @@
+"""Black-box audit without a fixed number of runs: look, stop or go on whenever you like.
+
+A confidence interval is for one look. Bets are for any number: whoever bets against a true claim
+multiplies the stake by 1 / alpha with probability at most alpha, ever. So pairs of runs may be
+added, and the outcome looked at, as often as one likes, and stopping when it pleases costs nothing.
+Proofs: ``docs/privacy/black_box.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._validation import real_float
+from dpoco.audit._betting import detectable, log_e_values
+from dpoco.audit._events import members_of
+
+__all__ = ["AnytimeAudit", "AnytimeReport"]
+
+Event = Callable[[Any], Any]
+
+_STEPS = 1024  # of the grid of epsilons, per unit
+_LARGEST = 64  # epsilon that is looked for
+_GRID = np.arange(_LARGEST * _STEPS + 1) / _STEPS
+_BLOCK = 64  # points of the grid looked at together, at most
+
+
+@dataclass(frozen=True)
+class AnytimeReport:
+    """What an anytime-valid audit has found so far; computed from what the mechanism released.
+
+    Attributes
+    ----------
+    claimed : float
+        The epsilon that was put to the test.
+    delta : float
+        The delta that was granted.
+    measured : float
+        Lower confidence bound on the true epsilon, valid however the number of pairs came about.
+    violated : bool
+        Whether the claim is refuted. False does not say that it holds.
+    detectable : float
+        The smallest true epsilon that this number of pairs would have reported as a violation with
+        probability at least 0.9, had the strongest event kept its probability on the stream where
+        it is rarer; inf if no epsilon would have.
+    event : str
+        The event with the largest e-value against the claim.
+    e_value : float
+        Of the claim, over all events: large is evidence against it; inf if it exceeds the doubles.
+    hits, neighbour_hits : int
+        How often the event occurred on either stream.
+    pairs : int
+        Pairs of runs so far.
+    events : int
+        Events that were watched: a union over four claims about each.
+    confidence : float
+        Probability that no claim that is kept is ever reported as violated.
+    """
+
+    claimed: float
+    delta: float
+    measured: float
+    violated: bool
+    detectable: float
+    event: str
+    e_value: float
+    hits: int
+    neighbour_hits: int
+    pairs: int
+    events: int
+    confidence: float
+
+    def __str__(self) -> str:
+        claim = f"epsilon = {self.claimed:.4g}, delta = {self.delta:.3g}"
+        if self.violated:
+            verdict = f"VIOLATED: {claim} is refuted"
+        elif math.isinf(self.detectable):
+            verdict = f"no power: no violation of {claim} could have shown yet"
+        else:
+            verdict = f"no violation of {claim} found so far"
+        power = (
+            "no epsilon would have been found on this event; take more pairs or another event"
+            if math.isinf(self.detectable)
+            else f"a true epsilon of {self.detectable:.4g} or more would have been found"
+        )
+        return "\n".join(
+            [
+                f"Anytime-valid black-box audit: {verdict}",
+                f"  epsilon is at least {self.measured:.4g}, at confidence {self.confidence:.9g} "
+                f"for all looks and {self.events} event(s) together",
+                f"  {power}",
+                f"  event: {self.event}; in {self.hits} and {self.neighbour_hits} of "
+                f"{self.pairs} runs each; e-value {self.e_value:.3g}",
+            ]
+        )
+
+
+class AnytimeAudit:
+    """Lower bound on epsilon from pairs of runs, valid at every moment at once.
+
+    Parameters
+    ----------
+    epsilon : float
+        The claim, at least 0. Keyword-only, as all below.
+    events : callable or sequence of callables
+        Each maps outcomes to one bool a row. Fixed before the runs it is shown; `learn_event`
+        makes one from other runs.
+    delta : float, default 0
+        The claimed delta, in [0, 1).
+    confidence : float, default 1 - 1e-6
+        Probability, in (0, 1), that `epsilon` never exceeds the true one, at any moment.
+
+    Notes
+    -----
+    Of each event and each direction, and of the complement alike, the claim P <= e^epsilon Q +
+    delta is bet against, pair by pair. The mean of all 4 K e-processes of K events is compared with
+    1 / (1 - confidence): that is the whole union, and never weaker than dividing the error by 4 K.
+    An update costs O(K) and one pass over its outcomes; memory 4 counts an event. When to look and
+    whether to go on may depend on everything seen; the pairs themselves must be independent of it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpoco.audit import AnytimeAudit
+    >>> generator = np.random.default_rng(0)
+    >>> audit = AnytimeAudit(epsilon=1.0, events=lambda bits: bits == 1)
+    >>> while not audit.violated and audit.pairs < 100_000:
+    ...     audit.update(generator.binomial(1, 0.9, 500), generator.binomial(1, 0.1, 500))
+    >>> audit.violated, audit.pairs
+    (True, 500)
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        events: Event | Sequence[Event],
+        delta: float = 0.0,
+        confidence: float = 1.0 - 1e-6,
+    ) -> None:
+        claimed = real_float("epsilon", epsilon)
+        granted, sure = real_float("delta", delta), real_float("confidence", confidence)
+        if not 0.0 <= claimed < _LARGEST:
+            raise ValueError(f"epsilon must be in [0, {_LARGEST}); got {claimed!r}")
+        if not 0.0 <= granted < 1.0:
+            raise ValueError(f"delta must be in [0, 1); got {granted!r}")
+        if not 0.0 < sure < 1.0:
+            raise ValueError(f"confidence must be in (0, 1); got {sure!r}")
+        self._events = [events] if callable(events) else list(events)
+        if not self._events:
+            raise ValueError("events must not be empty")
+        if not all(callable(event) for event in self._events):
+            raise TypeError("events must be callables")
+        self._claimed, self._delta, self._error = claimed, granted, 1.0 - sure
+        self._counts = np.zeros((len(self._events), 4), dtype=np.int64)
+        # The bound is a point of this grid, and all points up to it have been refuted.
+        at = int(np.searchsorted(_GRID, claimed))
+        self._grid = _GRID if _GRID[at] == claimed else np.insert(_GRID, at, claimed)
+        self._refuted = 0  # points refuted so far, from the first
+
+    def update(self, outcomes: Any, neighbour_outcomes: Any) -> None:
+        """Add pairs of runs: row i of one with row i of the other.
+
+        Parameters
+        ----------
+        outcomes, neighbour_outcomes : array_like of shape (n, ...)
+            Of independent runs on the stream and on its neighbour, as many of each; never shown
+            before.
+
+        Raises
+        ------
+        ValueError
+            For different numbers of rows, or an event that does not return one bool a row: nothing
+            is added.
+        """
+        ours, theirs = np.asarray(outcomes), np.asarray(neighbour_outcomes)
+        if ours.ndim == 0 or theirs.ndim == 0 or len(ours) != len(theirs):
+            raise ValueError("outcomes of both streams must have as many rows")
+        added = np.empty_like(self._counts)
+        for k, event in enumerate(self._events):
+            first, second = members_of(event, ours), members_of(event, theirs)
+            both = int(np.count_nonzero(first & second))
+            a, b = int(np.count_nonzero(first)), int(np.count_nonzero(second))
+            added[k] = both, a - both, b - both, len(ours) - a - b + both
+        self._add(added)
+
+    def update_counts(self, counts: Any) -> None:
+        """Add pairs by their counts.
+
+        Parameters
+        ----------
+        counts : array_like of int, shape (K, 4)
+            For each event the pairs of runs in which it occurred in both, on the stream only, on
+            the neighbour only, in neither; rows add up to the same number.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For another shape or dtype, negative counts or rows of different sums: nothing is added.
+        """
+        given = np.asarray(counts)
+        if given.dtype.kind not in "iu":
+            raise TypeError("counts must be integers")
+        if given.shape != self._counts.shape:
+            raise ValueError(f"counts must have shape {self._counts.shape}; got {given.shape}")
+        if np.any(given < 0) or len(np.unique(given.sum(axis=1))) > 1:
+            raise ValueError("counts must not be negative, and must have rows of one sum")
+        self._add(given.astype(np.int64))
+
+    def _add(self, counts: NDArray[np.int64]) -> None:
+        self._counts = self._counts + counts
+        size = 1  # most looks refute nothing new
+        while self._refuted < len(self._grid):
+            block = self._grid[self._refuted : self._refuted + size]
+            kept = np.flatnonzero(~(self._log_e(block) >= -math.log(self._error)))
+            self._refuted += len(block) if kept.size == 0 else int(kept[0])
+            if kept.size:
+                return
+            size = min(2 * size, _BLOCK)
+
+    def _log_e(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the log of the mean e-value of all claims, one for each epsilon."""
+        values = log_e_values(self._counts, epsilons, self._delta).reshape(len(epsilons), -1)
+        most = values.max(axis=1)
+        mean: NDArray[np.float64] = most + np.log(np.mean(np.exp(values - most[:, None]), axis=1))
+        return mean
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of runs so far."""
+        return int(self._counts[0].sum())
+
+    @property
+    def epsilon(self) -> float:
+        """Lower confidence bound on the true epsilon, at least 0; it never falls."""
+        return float(self._grid[self._refuted - 1]) if self._refuted > 0 else 0.0
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is refuted; once it is, it stays so. False does not say it holds."""
+        return self._refuted > int(np.searchsorted(self._grid, self._claimed))
+
+    def report(self) -> AnytimeReport:
+        """Return what has been found so far, and what could have been."""
+        claim = np.array([self._claimed])
+        strength = log_e_values(self._counts, claim, self._delta)[0].max(axis=1)
+        k = int(np.argmax(strength))
+        both, ours, theirs, _ = (int(n) for n in self._counts[k])
+        needed = math.log(self._counts.size / self._error)
+        return AnytimeReport(
+            claimed=self._claimed,
+            delta=self._delta,
+            measured=self.epsilon,
+            violated=self.violated,
+            detectable=detectable(self._counts[k], self._claimed, self._delta, needed, self.pairs),
+            event=getattr(self._events[k], "__name__", "given"),
+            e_value=math.exp(value) if (value := float(self._log_e(claim)[0])) < 700 else math.inf,
+            hits=both + ours,
+            neighbour_hits=both + theirs,
+            pairs=self.pairs,
+            events=len(self._events),
+            confidence=1.0 - self._error,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"AnytimeAudit(epsilon={self._claimed!r}, delta={self._delta!r}, "
+            f"events={len(self._events)}, pairs={self.pairs})"
+        )

@@ -1,0 +1,247 @@
+"""Exact audit of local randomizers: every probability a fraction, every report listed.
+
+A client's randomizer samples with integers, so that its law is a table of fractions. The audit
+builds that table from what the randomizer samples with, for every input, and compares it with the
+promise: no statistics, no tolerance. What it proves and what not:
+``docs/privacy/replay_and_likelihood.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dpoco.local import BitRandomizer, SubsetRandomizer, VectorRandomizer
+from dpoco.local import audit as structural_audit
+from dpoco.local._audit import PROBES
+from dpoco.random import Source
+
+__all__ = ["ExactReport", "exact_audit"]
+
+_DIGITS = 120
+_CELLS = 200_000  # of a table that is listed
+_COLUMNS = 1000  # that are compared in pairs
+_DRAWS = 64  # of a randomizer on a tape
+_UNITS = 2**53
+
+
+@dataclass(frozen=True)
+class ExactReport:
+    """Outcome of an exact audit; a function of the randomizer alone, not of anybody's data.
+
+    Attributes
+    ----------
+    randomizer : str
+        What was audited.
+    claimed : float
+        The epsilon it promises.
+    epsilon : float
+        The epsilon it has: logarithm of the largest ratio of two probabilities of one report,
+        rounded upwards; infinite if a report is possible for some inputs only.
+    ratio : Fraction or None
+        That ratio, exactly; None where it is e to the power of a fraction, or infinite.
+    delta : float
+        Largest excess of one law over e^claimed times another, rounded upwards: 0 if the promise
+        is kept; NaN where it is not, and the laws were not listed.
+    inputs, reports : int
+        Inputs and reports of the table that was listed; 0 reports: too many, and the ratio
+        follows from the structure of the law.
+    findings : tuple of str
+        Violations, in words; empty if none was found.
+    """
+
+    randomizer: str
+    claimed: float
+    epsilon: float
+    ratio: Fraction | None
+    delta: float
+    inputs: int
+    reports: int
+    findings: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the promise is kept, which is decided exactly."""
+        return not self.findings
+
+    def __str__(self) -> str:
+        verdict = "kept" if self.passed else "VIOLATED"
+        listed = (
+            f"all {self.reports} reports listed for {self.inputs} inputs"
+            if self.reports
+            else "too many reports to list: by the structure of the law"
+        )
+        lines = [
+            f"Exact audit of {self.randomizer}: epsilon = {self.claimed:.6g} is {verdict}",
+            f"  epsilon as sampled {self.epsilon:.17g}; {listed}",
+        ]
+        if self.ratio is not None:
+            lines.append(f"  largest ratio {self.ratio.numerator} / {self.ratio.denominator}")
+        if self.delta > 0.0:
+            lines.append(f"  with that epsilon it would need delta = {self.delta:.6g}")
+        lines.append(
+            f"  in {_DIGITS} digits: an excess of the ratio by a factor of 1 + 1e-{_DIGITS - 2} "
+            "would have been reported"
+        )
+        return "\n".join(lines + [f"  - {text}" for text in self.findings])
+
+
+def exact_audit(randomizer: Any) -> ExactReport:
+    """Return the exact epsilon of a local randomizer, from the integers it samples with.
+
+    Parameters
+    ----------
+    randomizer : BitRandomizer, CoordinateRandomizer, SubsetRandomizer or VectorRandomizer
+        Or any object with an attribute ``epsilon`` and a method ``largest_ratio() -> Fraction`` or
+        ``largest_log_ratio() -> Fraction``, exact both, which is believed.
+
+    Returns
+    -------
+    ExactReport
+
+    Raises
+    ------
+    ValueError
+        For randomizers that promise a positive delta (of a vector: all noise but pure Laplace), or
+        whose real-valued noise is for simulation only: no largest ratio is promised.
+    TypeError
+        For anything else.
+
+    Notes
+    -----
+    Inputs are all labels, no label, and one outside the domain; for bits all values a query may
+    have on 129 points of [-1, 1], and hostile ones. O(inputs times reports) fractions, at most
+    200 000; beyond that the largest ratio of a law's structure.
+    """
+    try:
+        found = structural_audit(randomizer)
+    except ValueError as error:
+        if "probability 0" not in str(error):
+            raise
+        return _impossible(randomizer)
+    exact = Fraction(randomizer.largest_log_ratio()) if found.ratio is None else found.ratio
+    laws, power = list(_laws(randomizer)), getattr(randomizer, "bits", 1)
+    findings: list[str] = []
+    # Where no ratio is above e^claimed, neither is any excess.
+    delta, reports = (0.0 if found.holds else math.nan), 0
+    if laws:
+        reports = len(laws[0])
+        if any(sum(law.values()) != 1 for law in laws):
+            findings.append("the probabilities of an input do not add up to 1")
+        least, most = _extremes(laws)
+        listed = max(high / low for low, high in zip(least, most, strict=True)) ** power
+        if listed != exact:
+            findings.append("the listed law has another largest ratio than its structure")
+        if power == 1 and not found.holds:
+            delta = _excess(laws, found.epsilon)
+    elif isinstance(randomizer, VectorRandomizer) and _spread(randomizer) not in (None, exact):
+        findings.append("the table of what is sent has another diameter than its structure")
+    if isinstance(randomizer, BitRandomizer) and not _drawn_as_tabled(randomizer):
+        findings.append("reports are not drawn with the tabled probabilities")
+    if not found.holds:
+        findings.append(f"the largest ratio is above e^{found.epsilon:.6g}")
+    return ExactReport(
+        randomizer=repr(randomizer),
+        claimed=found.epsilon,
+        epsilon=_upwards(exact, is_power=found.ratio is None),
+        ratio=found.ratio,
+        delta=delta,
+        inputs=len(laws),
+        reports=reports,
+        findings=tuple(findings),
+    )
+
+
+Law = dict[tuple[int, ...], Fraction]
+
+
+def _laws(randomizer: Any) -> Iterator[Law]:
+    """Yield the laws of all inputs; of several bits, which are independent, those of one."""
+    if isinstance(randomizer, BitRandomizer):
+        for k in sorted({randomizer.threshold(phi) for phi in PROBES}):
+            one = Fraction(k, _UNITS)
+            yield {(0,): 1 - one, (1,): one}
+    elif isinstance(randomizer, SubsetRandomizer):
+        labels = randomizer.labels
+        if math.comb(labels, randomizer.size) * (labels + 2) <= _CELLS:
+            for label in (*range(labels), None, labels):
+                yield randomizer.pmf(label)
+
+
+def _extremes(laws: list[Law]) -> tuple[list[Fraction], list[Fraction]]:
+    """Return the least and the largest probability of every report over all inputs."""
+    columns = [[law[report] for law in laws] for report in laws[0]]
+    return [min(column) for column in columns], [max(column) for column in columns]
+
+
+def _excess(laws: list[Law], epsilon: float) -> float:
+    """Return the largest hockey-stick divergence of two laws at epsilon, rounded upwards."""
+    factor = Fraction(Context(prec=_DIGITS).exp(Decimal(epsilon)))
+    factor *= 1 - Fraction(1, 10 ** (_DIGITS - 2))
+    distinct = [dict(pairs) for pairs in {tuple(law.items()) for law in laws}]
+    if len(distinct) ** 2 * len(laws[0]) > _CELLS * 10:
+        return math.nan
+    excess = max(
+        sum((max(p - factor * other[z], Fraction(0)) for z, p in law.items()), Fraction(0))
+        for law in distinct
+        for other in distinct
+    )
+    value = float(excess)
+    return value if Fraction(value) >= excess else math.nextafter(value, math.inf)
+
+
+def _spread(randomizer: VectorRandomizer) -> Fraction | None:
+    """Return the largest l1 distance of two columns, over the scale; None for too many."""
+    table = np.asarray(randomizer.table, dtype=np.int64)
+    if table.shape[1] > _COLUMNS:
+        return None
+    columns = np.hstack([table, np.zeros_like(table[:, :1])])  # and no label
+    widest = max(
+        int(np.abs(columns - columns[:, [j]]).sum(axis=0).max()) for j in range(columns.shape[1])
+    )
+    return Fraction(widest) / randomizer.scale if widest else Fraction(0)
+
+
+def _drawn_as_tabled(randomizer: BitRandomizer) -> bool:
+    """Whether bits are ``[U < k]`` for the upper 53 bits of the tape's words, and k as tabled."""
+    for seed, phi in enumerate((-1.0, 0.0, 0.3, 1.0, math.nan)):
+        ours, theirs = Source.seeded(seed), Source.seeded(seed)
+        k = randomizer.threshold(phi)
+        for _ in range(_DRAWS // randomizer.bits + 1):
+            words = ours.words(randomizer.bits).tolist()
+            expected = tuple(int(word >> 11 < k) for word in words)
+            if tuple(randomizer.respond([phi] * randomizer.bits, theirs)) != expected:
+                return False
+    return True
+
+
+def _impossible(randomizer: Any) -> ExactReport:
+    return ExactReport(
+        randomizer=repr(randomizer),
+        claimed=float(randomizer.epsilon),
+        epsilon=math.inf,
+        ratio=None,
+        delta=math.nan,
+        inputs=0,
+        reports=0,
+        findings=("a report is impossible for some inputs only: no ratio is finite",),
+    )
+
+
+def _upwards(exact: Fraction, *, is_power: bool) -> float:
+    """Return ln of a ratio, or the power of e that it is, as a double that is not below it."""
+    if exact == 1 and not is_power:
+        return 0.0
+    if not is_power:
+        context = Context(prec=_DIGITS)
+        logarithm = context.ln(context.divide(Decimal(exact.numerator), Decimal(exact.denominator)))
+        # Quotient and logarithm are rounded in the last digits.
+        exact = Fraction(logarithm) + Fraction(1, 10 ** (_DIGITS - 10))
+    value = float(exact)
+    return value if Fraction(value) >= exact else math.nextafter(value, math.inf)

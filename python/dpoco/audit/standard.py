@@ -1,0 +1,198 @@
+"""Standard cases: for every learner and mechanism a small problem that is as hard as is known.
+
+A case is a learner, a stream and a neighbour of it that differ in one record by as much as the
+guarantee allows, where it hurts most: in the first round, whose record enters every later release,
+with both records at the bound and opposite, and all other records silent, so that nothing hides
+them. What is not seen on these streams is not thereby shown to be safe: see ``docs/audit.md``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpoco._validation import positive_int, real_float
+from dpoco.accounting import Budget
+from dpoco.audit._claim import Claim
+from dpoco.audit._standard_base import Asked, Problem
+from dpoco.audit._standard_convex import CONVEX
+from dpoco.audit._standard_experts import EXPERTS
+from dpoco.audit._standard_mechanisms import MECHANISMS
+from dpoco.random import Source
+
+__all__ = ["StandardCase", "standard_case", "standard_names"]
+
+_EPSILON = 1.0
+
+_CASES = {kind.name: kind for kind in (*EXPERTS, *CONVEX, *MECHANISMS)}
+_ALSO = {"ctrl": "coupled-regularized-leader", "comw": "continuous-multiplicative-weights"}
+
+
+@dataclass(frozen=True)
+class StandardCase:
+    """A learner and two neighbouring streams.
+
+    Attributes
+    ----------
+    name : str
+        What `standard_case` was asked for, in its own spelling.
+    learner : str
+        The class.
+    make_learner : callable
+        ``Source -> learner``, unstarted. Its parameters are calibrated once, when the case is made;
+        every call costs what construction costs.
+    stream, neighbour : array or tuple of arrays
+        As `replay_audit` and `likelihood_audit` take them.
+    replacements : tuple of tuples
+        Neighbours for `replay_audit`, in its form; the first one is `neighbour`.
+    claim : Claim
+        What is put to the test.
+    settings : dict
+        Epsilon and delta of the budget, horizon, dimension and calibration.
+    about : str
+        What makes the pair hard.
+    trials : int
+        Runs on each stream that a likelihood audit has power with.
+    """
+
+    name: str
+    learner: str
+    make_learner: Callable[[Source], Any] = field(repr=False)
+    stream: Any = field(repr=False)
+    neighbour: Any = field(repr=False)
+    replacements: tuple[tuple[Any, ...], ...] = field(repr=False)
+    claim: Claim
+    settings: dict[str, Any] = field(hash=False)
+    about: str
+    trials: int
+
+
+def standard_names() -> tuple[str, ...]:
+    """Return the names of all standard cases."""
+    return tuple(_CASES)
+
+
+def standard_case(
+    name: str,
+    *,
+    epsilon: float = _EPSILON,
+    delta: float | None = None,
+    horizon: int | None = None,
+    dimension: int | None = None,
+    calibration: str = "tight",
+) -> StandardCase:
+    """Return a small, hard case for one learner or mechanism.
+
+    Parameters
+    ----------
+    name : str
+        One of `standard_names`, such as "tree-frank-wolfe"; the class's name and the acronyms
+        "ctrl" and "comw" do, too.
+    epsilon : float, default 1
+        Budget, positive.
+    delta : float, optional
+        Budget, in [0, 1). Default: 0 where the learner is purely private, otherwise 1e-3, which is
+        large enough to be seen in a few thousand runs.
+    horizon : int, optional
+        Rounds, or records of a batch method, at least 3 for most. Default: a few, which is hardest.
+    dimension : int, optional
+        Coordinates, experts, points or candidates. Default: the smallest that shows everything.
+    calibration : {"tight", "corrected", "paper"}, default "tight"
+        As for the learner, where it has this argument. With "paper" the published claim is put to
+        the test where it is stronger than what the library states for the same noise.
+
+    Returns
+    -------
+    StandardCase
+
+    Raises
+    ------
+    ValueError
+        For a name, option or calibration that does not exist.
+    CalibrationError
+        Where the learner cannot be calibrated for this budget and size.
+
+    Notes
+    -----
+    One calibration, which takes seconds for `NoisySGD` and up to a second for others.
+    """
+    kind = _CASES[_known(name)]
+    asked = _asked(kind, epsilon, delta, horizon, dimension, calibration)
+    problem: Problem = kind.build(asked)
+    template = problem.make(Source.seeded(0))
+    found = template.guarantee
+    size = {} if asked.dimension is None else {"dimension": asked.dimension}
+    return StandardCase(
+        name=kind.name,
+        learner=kind.learner,
+        make_learner=problem.make,
+        stream=problem.stream,
+        neighbour=problem.neighbour,
+        replacements=problem.replacements,
+        claim=Claim.of(found),
+        settings={
+            "epsilon": asked.budget.epsilon,
+            "delta": asked.budget.delta,
+            "horizon": asked.horizon,
+            **size,
+            "calibration": asked.calibration,
+        },
+        about=problem.about,
+        trials=problem.trials,
+    )
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _known(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a str; got {type(name).__name__}")
+    wanted = _plain(name)
+    for known, kind in _CASES.items():
+        if wanted in (_plain(known), _plain(kind.learner)):
+            return known
+    if wanted in _ALSO:
+        return _ALSO[wanted]
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower(), list(_CASES), n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"no learner {name!r}{hint} Known are {', '.join(_CASES)}")
+
+
+def _asked(
+    kind: Any,
+    epsilon: float,
+    delta: float | None,
+    horizon: int | None,
+    dimension: int | None,
+    calibration: str,
+) -> Asked:
+    budget_epsilon = real_float("epsilon", epsilon)
+    budget = Budget(budget_epsilon, kind.delta if delta is None else real_float("delta", delta))
+    rounds = kind.horizon if horizon is None else positive_int("horizon", horizon, maximum=10_000)
+    if rounds < kind.shortest:
+        raise ValueError(f"horizon must be at least {kind.shortest} for {kind.name}; got {rounds}")
+    size = kind.dimension
+    if dimension is not None:
+        if size is None:
+            raise ValueError(f"{kind.name} has no dimension to choose")
+        size = positive_int("dimension", dimension, maximum=1000)
+        if size < kind.smallest:
+            raise ValueError(
+                f"dimension must be at least {kind.smallest} for {kind.name}; got {size}"
+            )
+        if kind.largest is not None and size > kind.largest:
+            raise ValueError(
+                f"dimension must be at most {kind.largest} for {kind.name}; got {size}"
+            )
+    if calibration not in kind.calibrations:
+        raise ValueError(
+            f"calibration must be one of {list(kind.calibrations)} for {kind.name}; "
+            f"got {calibration!r}"
+        )
+    return Asked(budget, rounds, size, calibration)

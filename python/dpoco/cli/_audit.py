@@ -1,0 +1,109 @@
+"""``dpoco audit``: every attack that applies to a learner, on its standard case."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpoco.cli._support import errors_in_one_line
+
+__all__ = ["audit_command"]
+
+_VIOLATED = 1
+
+
+def audit_command(
+    learner: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="LEARNER",
+            help="Name of a learner or mechanism, such as tree-frank-wolfe; see --list.",
+        ),
+    ] = None,
+    list_names: Annotated[
+        bool, typer.Option("--list", help="Print all names, and nothing else.")
+    ] = False,
+    epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Privacy budget. [default: 0 where the learner allows it, else 1e-3]"),
+    ] = None,
+    horizon: Annotated[
+        int | None, typer.Option(help="Rounds. [default: a few, the hardest]")
+    ] = None,
+    dimension: Annotated[
+        int | None,
+        typer.Option(help="Coordinates, experts, points or candidates. [default: a few]"),
+    ] = None,
+    calibration: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="tight, corrected or paper. With paper the published claim is attacked where it "
+            "is stronger than what is stated here for the same noise.",
+        ),
+    ] = "tight",
+    trials: Annotated[
+        int | None,
+        typer.Option(help="Runs on each of the two streams. [default: enough for power]"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of all runs, at least 0.")] = 0,
+    figure: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw claimed and measured curves (needs matplotlib)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+) -> None:
+    """Attack a learner's privacy claim: on one random tape, by exact likelihoods, by frequencies.
+
+    Exit code 1 says that the claim is refuted. 0 does not say that it holds: the report names the
+    smallest violation that would have been found.
+    """
+    from dpoco import audit
+
+    with errors_in_one_line():
+        if list_names:
+            for name in audit.standard_names():
+                typer.echo(name)
+            return
+        if learner is None:
+            raise ValueError("name a learner, or ask for --list")
+        if figure is not None:
+            _check_figure(figure)
+        if seed < 0:
+            raise ValueError(f"--seed must be at least 0; got {seed}")
+        report = audit.audit_learner(
+            learner,
+            epsilon=epsilon,
+            delta=delta,
+            horizon=horizon,
+            dimension=dimension,
+            calibration=calibration,
+            trials=trials,
+            seed=seed,
+        )
+        typer.echo(report.to_json() if as_json else str(report))
+        if figure is not None:
+            from dpoco.plotting import plot_audit
+            from dpoco.plotting._drawing import new_figure
+
+            canvas = new_figure((6.5, 5.5))
+            plot_audit(report, ax=canvas.subplots())
+            canvas.savefig(figure)
+            if not as_json:
+                typer.echo(f"\nWritten: {figure}")
+    if report.violated:
+        raise typer.Exit(_VIOLATED)
+
+
+def _check_figure(path: Path) -> None:
+    """Find out before the runs, not after them, that the figure cannot be drawn."""
+    if not path.parent.is_dir():
+        raise ValueError(f"no such directory: {path.parent}")
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"--figure must end in .png, .svg or .pdf; got {path.name}")
+    from dpoco.plotting._drawing import new_figure
+
+    new_figure((1.0, 1.0))

@@ -1,0 +1,318 @@
+"""Bugs in what is claimed: the same noise, and a curve that lies below the true one."""
+
+from __future__ import annotations
+
+import functools
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dpoco.accounting import (
+    above_threshold,
+    continual_sum,
+    coupling,
+    gaussian,
+    local_reports,
+    release,
+    sampled_gaussian,
+    sum_release,
+    zcdp,
+)
+from dpoco.accounting.budget import Budget
+
+from .checks import brute_force, closed_form, dp_accounting, enumeration, stated_point
+from .kit import Bug, Patch, from_tests
+
+DELTA = 1e-6
+COUNT = 17
+
+
+@functools.cache
+def brute() -> Any:
+    return from_tests("accounting/brute_force.py")
+
+
+@functools.cache
+def ways() -> Any:
+    return from_tests("accounting/test_three_ways.py")
+
+
+def as_it_is(subject: Any) -> Any:
+    """Plant: the patch alone."""
+    return subject
+
+
+# ---- repeated responses --------------------------------------------------------------------------
+
+EACH, LOST = 0.2, 1e-4
+
+
+@functools.cache
+def library_responses() -> Any:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    keep = 1.0 / (1.0 + math.exp(-EACH))
+    logs = {0: math.log(keep), 1: math.log1p(-keep)}
+    turned = {0: math.log1p(-keep), 1: math.log(keep)}
+    one = pld.from_two_probability_mass_functions(
+        logs, turned, value_discretization_interval=1e-4, pessimistic_estimate=False
+    )
+    return one.self_compose(COUNT)
+
+
+@functools.cache
+def the_responses() -> Any:
+    def ours(epsilon: float) -> float:
+        return local_reports.reports_delta(epsilon, each=EACH, reports=COUNT)
+
+    return SimpleNamespace(
+        claim=ours,
+        brute_force=lambda e: brute().randomised_responses(EACH, 0.0, COUNT, e),
+        dp_accounting=lambda e: library_responses().get_delta_for_epsilon(e),
+        epsilons=(0.5, 1.0, 1.5),
+    )
+
+
+@functools.cache
+def the_responses_with_delta() -> Any:
+    def ours(epsilon: float) -> float:
+        record = local_reports.reports_profile(EACH, LOST, COUNT)
+        return local_reports.profile_delta(record, epsilon)
+
+    return SimpleNamespace(
+        claim=ours,
+        brute_force=lambda e: brute().randomised_responses(EACH, LOST, COUNT, e),
+        closed_form=lambda e: -math.expm1(COUNT * math.log1p(-LOST)),  # what is lost anyway
+        epsilons=(1.0, 2.0, 3.4),
+    )
+
+
+# ---- Gaussian releases ---------------------------------------------------------------------------
+
+MU = 0.7
+
+
+@functools.cache
+def library_gaussians() -> Any:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    one = pld.from_gaussian_mechanism(
+        1.0 / MU,
+        value_discretization_interval=1e-4,
+        pessimistic_estimate=False,
+        use_connect_dots=False,
+    )
+    return one.self_compose(3)
+
+
+@functools.cache
+def the_gaussians() -> Any:
+    return SimpleNamespace(
+        claim=lambda e: gaussian.gaussian_delta(e, gaussian.compose_gdp([MU] * 3)),
+        closed_form=lambda e: gaussian.gaussian_delta(e, MU * math.sqrt(3.0)),
+        brute_force=lambda e: brute().gaussian(MU, 3).low(e),
+        dp_accounting=lambda e: library_gaussians().get_delta_for_epsilon(e),
+        epsilons=(0.5, 2.0, 4.0),
+    )
+
+
+@functools.cache
+def the_concentrated() -> Any:
+    return SimpleNamespace(
+        claim=lambda e: zcdp.zcdp_delta(e, zcdp.compose_zcdp([0.5 * MU**2] * 3)),
+        closed_form=lambda e: gaussian.gaussian_delta(e, MU * math.sqrt(3.0)),
+        brute_force=lambda e: brute().gaussian(MU, 3).low(e),
+        epsilons=(2.0, 4.0),
+    )
+
+
+# ---- continual sums ------------------------------------------------------------------------------
+
+
+def calibrated(relation: str = "replace", method: str = "tree", rounds: int = 16) -> Any:
+    return sum_release.calibrate(
+        2, horizon=rounds, budget=Budget(1.0, DELTA), bound=0.5, relation=relation, method=method,
+        noise="gaussian", numerics="float",
+    )  # fmt: skip
+
+
+def tree_nodes(rounds: int) -> int:
+    """Nodes that hold the busiest round, by listing them."""
+    nodes = [
+        (k << level, (k + 1) << level)
+        for level in range(rounds.bit_length())
+        for k in range(rounds >> level)
+    ]
+    return max(sum(a <= t < b for a, b in nodes) for t in range(rounds))
+
+
+def sum_subject(method: str, longest: Any) -> Any:
+    """A calibrated sum, and its curve from the lengths of what a record moves."""
+
+    def true_mu() -> float:
+        scale = sum_release.guarantee(calibrated(method=method)).noise_scale
+        return float(longest() / scale)
+
+    def stated() -> tuple[float, float]:
+        found = sum_release.guarantee(calibrated(method=method), budget=Budget(1.0, DELTA))
+        return found.epsilon, found.delta
+
+    return SimpleNamespace(
+        claim=lambda e: sum_release.guarantee(calibrated(method=method)).delta_at(e),
+        brute_force=lambda e: gaussian.gaussian_delta(e, true_mu()),
+        closed_form=lambda e: gaussian.gaussian_delta(e, true_mu()),
+        stated=stated,
+        epsilons=(0.5, 1.0),
+    )
+
+
+@functools.cache
+def the_tree() -> Any:
+    return sum_subject("tree", lambda: math.sqrt(tree_nodes(16)))
+
+
+def toeplitz_column() -> float:
+    entries = [1.0]
+    for k in range(1, 16):
+        entries.append(entries[-1] * (2 * k - 1) / (2 * k))
+    return math.sqrt(math.fsum(c * c for c in entries))
+
+
+@functools.cache
+def the_toeplitz() -> Any:
+    return sum_subject("toeplitz", toeplitz_column)
+
+
+def one_level_less(right: Any) -> Any:
+    def wrong(method: str, horizon: int) -> float:
+        if method == "tree":  # as if 2^k rounds had k levels
+            return math.sqrt(max(1, (horizon - 1).bit_length()))
+        return float(right(method, horizon))
+
+    return wrong
+
+
+def rounded_down(right: Any) -> Any:
+    return lambda mu, delta, mass: math.floor(100.0 * right(mu, delta, mass) - 0.5) / 100.0
+
+
+# ---- samples, coins, alarms ----------------------------------------------------------------------
+
+
+def three_ways(name: str, count: int, epsilons: tuple[float, ...]) -> Any:
+    case = next(each for each in ways().CASES if each.name == name)
+    truth = case.truth(count, "replace")
+    return SimpleNamespace(
+        claim=lambda e: case.ours(count, "replace", e), brute_force=truth.low, epsilons=epsilons
+    )
+
+
+@functools.cache
+def the_samples() -> Any:
+    return three_ways("sampled", 1, (0.2,))
+
+
+@functools.cache
+def the_coins() -> Any:
+    return three_ways("bits", 3, (0.5, 1.0, 2.0))
+
+
+ALARMS = 3
+
+
+@functools.cache
+def the_alarms() -> Any:
+    p = above_threshold.calibrate(
+        horizon=1000, budget=Budget(1.0, 0.0), sensitivity=1.0, spread=2.0, alarms=ALARMS
+    )
+
+    def worst() -> float:
+        transcript = from_tests("accounting/test_three_ways_learners.py").transcript
+        b1, b2 = p.threshold_noise_scale, p.query_noise_scale
+        silent = np.exp(24.0)
+        return float(
+            transcript(b1, b2, silent, ALARMS, 1.0, 0.0)
+            - transcript(b1, b2, silent, ALARMS, 0.0, -1.0)
+        )
+
+    return SimpleNamespace(p=p, worst=worst, claimed=above_threshold.guarantee(p).epsilon)
+
+
+def one_alarm(subject: Any) -> Any:
+    p = subject.p
+    claimed = above_threshold.guarantee(p).epsilon
+    return SimpleNamespace(worst=subject.worst, claimed=claimed)
+
+
+BUGS = [
+    Bug(
+        "dropped-repetitions", "Repeated responses are accounted for like one.",
+        "patched accountant", the_responses, as_it_is, (brute_force, dp_accounting),
+        Patch(local_reports, "reports_delta",
+              lambda right: lambda e, *, each, each_delta=0.0, reports: right(
+                  e, each=each, each_delta=each_delta, reports=1)),
+    ),
+    Bug(
+        "dropped-delta", "The deltas of repeated releases do not enter the claim.",
+        "patched accountant", the_responses_with_delta, as_it_is, (closed_form, brute_force),
+        Patch(local_reports, "_lost", lambda right: lambda each_delta, reports: 0.0),
+    ),
+    Bug(
+        "one-release-too-few", "Composition starts to count at the second release.",
+        "patched accountant", the_gaussians, as_it_is, (closed_form, brute_force, dp_accounting),
+        Patch(gaussian, "compose_gdp", lambda right: lambda mus: right(list(mus)[1:])),
+    ),
+    Bug(
+        "root-two-between-noise-and-accountant", "A mu is a factor sqrt 2 too small.",
+        "patched accountant", the_gaussians, as_it_is, (closed_form, brute_force, dp_accounting),
+        Patch(gaussian, "compose_gdp", lambda right: lambda mus: right(mus) / math.sqrt(2.0)),
+    ),
+    Bug(
+        "parallel-composition-of-the-same-records", "The largest rho counts instead of the sum.",
+        "patched accountant", the_concentrated, as_it_is, (closed_form, brute_force),
+        Patch(zcdp, "compose_zcdp", lambda right: lambda rhos: max(rhos)),
+    ),
+    Bug(
+        "tree-levels-at-a-power-of-two", "2^k rounds are said to lie in k nodes, not k + 1.",
+        "patched accountant", the_tree, as_it_is, (brute_force,),
+        Patch(continual_sum, "column_norm", one_level_less),
+    ),
+    Bug(
+        "longer-than-planned", "A factorisation for half the rounds is accounted for.",
+        "patched accountant", the_toeplitz, as_it_is, (closed_form,),
+        Patch(continual_sum, "column_norm",
+              lambda right: lambda method, horizon: right(method, horizon // 2)),
+    ),
+    Bug(
+        "zero-out-sold-as-replace", "Half the sensitivity: a record is removed, not replaced.",
+        "patched accountant", the_tree, as_it_is, (closed_form,),
+        Patch(sum_release, "sensitivity_of",
+              lambda right: lambda **problem: right(**{**problem, "relation": "zero_out"})),
+    ),
+    Bug(
+        "epsilon-rounded-down", "The epsilon that is stated is cut after two digits.",
+        "patched accountant", the_tree, as_it_is, (stated_point,),
+        Patch(release, "charged_gaussian_epsilon", rounded_down),
+    ),
+    Bug(
+        "amplification-counted-twice", "Subsampling divides by n, and then by n again.",
+        "patched accountant", the_samples, as_it_is, (brute_force,),
+        Patch(sampled_gaussian, "_delta",
+              lambda right: lambda e, n, factor, k: right(e, n * n, factor, k)),
+    ),
+    Bug(
+        "lazy-switch-with-the-wrong-ratio",
+        "Of a coin only the ratio of staying counts, not that of switching, which is rarer.",
+        "patched accountant", the_coins, as_it_is, (brute_force,),
+        Patch(coupling, "later_bit_pair",
+              lambda right: lambda p, shift: (p, shift)),
+    ),
+    Bug(
+        "one-alarm-for-all", "All alarms of a threshold are charged like the first.",
+        "patched accountant", the_alarms, one_alarm, (enumeration,),
+        Patch(above_threshold, "above_threshold_epsilon",
+              lambda right: lambda *scales, alarms=1, **rest: right(*scales, **rest)),
+    ),
+]  # fmt: skip

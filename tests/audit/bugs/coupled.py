@@ -1,0 +1,225 @@
+"""Bugs of lazy learners and bandits: coins, forced rounds, windows, zero records."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+import dpoco
+from dpoco.bandits import HighDimensionalBandit, LinUCB
+from dpoco.domains import LpBall
+from dpoco.experts import ObliviousTracker
+from dpoco.random import Source
+
+from .checks import enumeration, likelihood, replay
+from .kit import Bug, from_tests, maker, other, remade
+
+T = 24
+
+
+@functools.cache
+def replayed(name: str) -> Any:
+    """A learner with its stream and neighbours, from the cases of the replay audit."""
+    make, stream, pairs = from_tests("audit/replay_cases.py").CASES[name]
+    return SimpleNamespace(make=make, stream=stream, pairs=pairs)
+
+
+def the_weights() -> Any:
+    return replayed("ContinuousMultiplicativeWeights")
+
+
+def the_dartboard() -> Any:
+    return replayed("ContinuousMultiplicativeWeights, dartboard")
+
+
+def tampered(**factors: float) -> Any:
+    """Plant: other parameters than the promise was computed from."""
+
+    def plant(subject: Any) -> Any:
+        def make(source: Any) -> Any:
+            learner = subject.make(source)
+            p = learner.parameters
+            own = {name: factor * getattr(p, name) for name, factor in factors.items()}
+            learner._parameters = replace(p, **own)
+            return learner
+
+        return other(subject, make=make)
+
+    return plant
+
+
+class ForcedByData:
+    """An engine that takes one more coin after a large record."""
+
+    def __init__(self, engine: Any) -> None:
+        self._inner, self._more = engine, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def variates_drawn(self) -> list[int]:
+        found = list(self._inner.variates_drawn())
+        found[1] += self._more
+        return found
+
+    def observe_gradient(self, turn: int, record: Any) -> None:
+        self._more += int(np.nan_to_num(record).max() > 0.99)
+        self._inner.observe_gradient(turn, record)
+
+
+def forced(subject: Any) -> Any:
+    def make(source: Any) -> Any:
+        learner = subject.make(source)
+        learner._engine = ForcedByData(learner._engine)
+        return learner
+
+    return other(subject, make=make)
+
+
+@functools.cache
+def the_leader() -> Any:
+    """A lazy leader on an interval, whose coins and draws are scored."""
+    case = from_tests("oco/likelihood_cases.py").CASES["leader, density ratio"]()
+    own = case.learner
+    accountant = SimpleNamespace(guarantee=lambda *_, **__: own.guarantee)
+    kind = type(type(own).__name__, (type(own),), {"_accountant": accountant})
+
+    def make(source: Any, **changes: Any) -> Any:
+        p = replace(own.parameters, **changes)
+        return kind(
+            own.domain, own.loss, horizon=own.horizon, budget=None, parameters=p, source=source
+        )
+
+    stream, neighbour = (each.reshape(-1, 1).astype(float) for each in case.streams)
+    return SimpleNamespace(make=make, stream=stream, neighbour=neighbour, trials=500)
+
+
+def other_coins(subject: Any) -> Any:
+    """Plant: the engine's forced switch has another probability than was accounted for."""
+
+    def make(source: Any) -> Any:
+        learner = subject.make(source)
+        learner._engine = subject.make(source, forced_switch=0.9)._engine
+        return learner
+
+    return other(subject, make=make)
+
+
+TRACKER = maker(ObliviousTracker, 5, horizon=T, switches=2, budget=dpoco.Budget(8.0, 1e-3), batch=2)
+LOSSES = np.random.default_rng(4).uniform(size=(T, 5))
+PAIRS = [(1, np.arange(5) % 2.0), (13, 1.0 - np.arange(5) % 2)]
+
+
+@functools.cache
+def the_tracker() -> Any:
+    return SimpleNamespace(make=TRACKER, stream=LOSSES, pairs=PAIRS)
+
+
+# ---- bandits -------------------------------------------------------------------------------------
+
+UCB = maker(LinUCB, 2, 3, horizon=T, budget=dpoco.Budget(1.0, 1e-4), batch=1)
+RNG = np.random.default_rng(4)
+CONTEXTS, REWARDS = 0.7 * RNG.normal(size=(T, 3)), RNG.normal(size=(T, 2))
+USERS = [(0, [9.0, -9.0, 0.0], [9.0, -9.0]), (8, [0.0, -1.0, 0.0], [1.0, -1.0])]
+
+
+@functools.cache
+def the_bandit() -> Any:
+    return SimpleNamespace(make=UCB, stream=(CONTEXTS, REWARDS), pairs=USERS)
+
+
+class WorstSoFar(LinUCB):
+    """Learns from the best reward so far instead of the user's own."""
+
+    best: float = 0.0
+
+    def observe(self, reward: float) -> None:
+        self.best = max(self.best, reward)
+        super().observe(self.best)
+
+
+BATCHED = maker(LinUCB, 2, 3, horizon=T, budget=dpoco.Budget(1.0, 1e-4), batch=6)
+
+
+@functools.cache
+def the_batched_bandit() -> Any:
+    return SimpleNamespace(make=BATCHED, stream=(CONTEXTS, REWARDS), pairs=USERS)
+
+
+class ExactGap(LinUCB):
+    """An arm is out once the exact rewards of the other are far ahead."""
+
+    totals: Any = None
+    arm: int = 0
+
+    def decide(self, context: Any) -> int:
+        arm = super().decide(context)
+        totals = np.zeros(2) if self.totals is None else self.totals
+        gone = abs(totals[0] - totals[1]) > 1.0
+        self.arm = int(np.argmax(totals)) if gone else arm
+        return self.arm
+
+    def observe(self, reward: float) -> None:
+        self.totals = np.zeros(2) if self.totals is None else self.totals
+        self.totals[self.arm] += np.clip(reward, -1.0, 1.0)
+        super().observe(reward)
+
+
+@functools.cache
+def the_arms() -> Any:
+    """Two arms, three rounds, all transcripts: the law of what others see."""
+    learner = HighDimensionalBandit(
+        2, LpBall(1, 1.0), horizon=3, budget=dpoco.Budget(1.5, 0.0), forced_rounds=0, batch=1,
+        arm_learner="polyhedral", source=Source.seeded(0),
+    )  # fmt: skip
+
+    def worst(**options: Any) -> float:
+        privacy = from_tests("bandits/test_high_dimensional_privacy.py")
+        laws = privacy.worlds(learner, 12, 3, **options)
+        return max(privacy.log_ratio(pair) for _, pair, _ in laws)
+
+    return SimpleNamespace(worst=worst, claimed=learner.guarantee.epsilon_at(0.0))
+
+
+def without_zero_records(subject: Any) -> Any:
+    return other(subject, worst=lambda: subject.worst(zero_records=False))
+
+
+BUGS = [
+    Bug(
+        "window-of-a-coin-forgotten", "The factor of a coin is clipped to a wider window.",
+        "tampered parameters", the_weights, tampered(clip_high=0.1, clip_low=0.1), (replay,),
+    ),
+    Bug(
+        "range-of-a-dart-forgotten", "The acceptance of a round spans more than was declared.",
+        "tampered parameters", the_dartboard, tampered(factor_range=0.1), (replay,),
+    ),
+    Bug(
+        "forced-switch-by-the-data", "A large record forces another coin.",
+        "engine wrapper", the_weights, forced, (replay,),
+    ),
+    Bug(
+        "coins-of-another-probability", "Switches are forced more often than was accounted for.",
+        "engine of other parameters", the_leader, other_coins, (likelihood,),
+    ),
+    Bug(
+        "rate-of-other-coins", "A record moves a coin by more than the declared learning rate.",
+        "tampered parameters", the_tracker, tampered(learning_rate=0.4), (replay,),
+    ),
+    Bug(
+        "rewards-that-remember", "A bandit learns from the best reward so far.",
+        "subclass", the_bandit, remade(WorstSoFar), (replay,),
+    ),
+    Bug(
+        "gap-by-the-data", "Arms are given up by their exact rewards.",
+        "subclass", the_batched_bandit, remade(ExactGap), (replay,),
+    ),
+    Bug(
+        "bandit-without-zero-records", "Only the arm that was pulled gets a record.",
+        "small reference", the_arms, without_zero_records, (enumeration,),
+    ),
+]  # fmt: skip

@@ -1,0 +1,155 @@
+"""What a planted bug is, and the tools to plant one in the real classes."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+__all__ = ["Bug", "Check", "Patch", "from_tests", "maker", "noticed", "other", "remade", "silent"]
+
+Check = Callable[[Any], bool]  # of a subject: whether something is wrong with it
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A defect, how it gets in, and who sees it.
+
+    Attributes
+    ----------
+    name : str
+        Unique, in words joined by hyphens.
+    story : str
+        What went wrong, in a sentence.
+    how : str
+        How it is planted.
+    correct : callable
+        ``() -> subject``: the same thing without the defect; a subject is a namespace with what
+        the checks ask for.
+    plant : callable
+        ``correct subject -> subject with the defect``.
+    checks : tuple of Check
+        All of them must notice the defect, and none of them anything else.
+    patch : Patch, optional
+        In force while the checks look at the planted subject.
+    """
+
+    name: str
+    story: str
+    how: str
+    correct: Callable[[], Any]
+    plant: Callable[[Any], Any]
+    checks: tuple[Check, ...]
+    patch: Patch | None = None
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Another value of an attribute of the library, made from the correct one."""
+
+    owner: Any
+    attribute: str
+    wrong: Callable[[Any], Any]
+
+    def start(self, stack: ExitStack) -> None:
+        """Plant; forget what was computed without, now and afterwards."""
+        right = getattr(self.owner, self.attribute)
+        wrong = patch.object(self.owner, self.attribute, self.wrong(right))
+        stack.callback(_forget)
+        stack.enter_context(wrong)
+        _forget()
+
+
+def _forget() -> None:
+    """Clear the caches of the library's accounting."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("dpoco.accounting"):
+            for value in vars(module).values():
+                if hasattr(value, "cache_clear"):
+                    value.cache_clear()
+
+
+def noticed(bug: Bug) -> dict[str, bool]:
+    """Return, by the names of its checks, whether they notice a planted bug."""
+    correct = bug.correct()
+    with ExitStack() as stack:
+        if bug.patch is not None:
+            bug.patch.start(stack)
+        subject = bug.plant(correct)
+        return {check.__name__: check(subject) for check in bug.checks}
+
+
+def silent(bug: Bug) -> dict[str, bool]:
+    """Return, by the names of its checks, whether they find nothing in the correct code."""
+    return {check.__name__: _silent(check, bug.correct) for check in bug.checks}
+
+
+@functools.cache
+def _silent(check: Check, correct: Callable[[], Any]) -> bool:
+    return not check(correct())
+
+
+@functools.cache
+def from_tests(path: str) -> ModuleType:
+    """Load a module of references that other tests own, by its path below ``tests``."""
+    file = Path(__file__).parents[2] / path
+    package = "planted_bugs_" + file.parent.name
+    if package not in sys.modules:
+        sys.modules[package] = ModuleType(package)
+        sys.modules[package].__path__ = [str(file.parent)]
+    return importlib.import_module(f"{package}.{file.stem}")
+
+
+def maker(cls: Any, *problem: Any, **options: Any) -> Any:
+    """Return ``make(source, kind=None, **changes)``: calibrated once, quick to call.
+
+    `kind` is a subclass to build instead, `changes` are parameters to tamper with; what the result
+    promises is always what `cls` does.
+    """
+
+    @functools.cache
+    def honest() -> Any:
+        return cls(*problem, **options)
+
+    @functools.cache
+    def built(kind: Any) -> Any:
+        promise = honest().guarantee
+        accountant = SimpleNamespace(guarantee=lambda *_, **__: promise)
+        return type(kind.__name__, (kind,), {"_accountant": accountant})
+
+    def make(source: Any, kind: Any = None, **changes: Any) -> Any:
+        parameters = replace(honest().parameters, **changes)
+        restated = {k: v for k, v in options.items() if k not in changes}
+        return built(kind or cls)(
+            *problem, **{**restated, "budget": None, "parameters": parameters, "source": source}
+        )
+
+    make.honest = honest  # type: ignore[attr-defined]
+    return make
+
+
+def other(subject: Any, **changes: Any) -> Any:
+    """Return a subject with something else in it."""
+    return SimpleNamespace(**{**vars(subject), **changes})
+
+
+def remade(kind: Any = None, engine: Any = None, **changes: Any) -> Any:
+    """Plant: another class, other parameters, or another engine under the same promise."""
+
+    def plant(subject: Any) -> Any:
+        def make(source: Any, more: Any = None, **others: Any) -> Any:
+            learner = subject.make(source, kind or more, **changes, **others)
+            if engine is not None:
+                learner._engine = engine(learner, source)
+            return learner
+
+        return other(subject, make=make)
+
+    return plant

@@ -1,0 +1,303 @@
+"""Bugs in what is added up: sensitivities, clips, and the noise of running sums."""
+
+from __future__ import annotations
+
+import functools
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+import dpoco
+from dpoco import _core
+from dpoco.audit._replay_mechanisms import sum_of
+from dpoco.mechanisms import ContinualSum
+from dpoco.random import Source
+
+from .checks import difference_attack, drift, likelihood, replay
+from .kit import Bug, maker, other, remade
+
+T = 8
+GAUSS = dpoco.Budget(3.0, 1e-2)
+SUM = maker(ContinualSum, 2, horizon=T, budget=GAUSS, method="tree")
+ROWS = np.tile([1.0, 0.0], (T, 1))
+OTHER = ROWS.copy()
+OTHER[2] *= -1.0
+BIG = [(2, [-50.0, 0.0]), (0, [np.nan, 1.0]), (4, [0.0, 0.0]), (5, [1.0, 1.0]), (7, [-1.0, 0.0])]
+
+
+@functools.cache
+def the_sum() -> Any:
+    return SimpleNamespace(make=SUM, stream=ROWS, neighbour=OTHER, pairs=BIG, trials=300)
+
+
+@functools.cache
+def the_long_sum() -> Any:
+    return other(the_sum(), trials=900)
+
+
+# ---- noise for too small a sensitivity -----------------------------------------------------------
+
+
+def scaled(factor: float) -> Any:
+    def plant(subject: Any) -> Any:
+        scale = subject.make.honest().parameters.noise_scale
+        return remade(noise_scale=factor * scale)(subject)
+
+    return plant
+
+
+def clipper(bound: float, norm: float) -> Any:
+    """An engine that admits more than the parameters say."""
+
+    def engine(learner: Any, source: Any) -> Any:
+        build, own = _core.RecordClipper, (bound, norm)
+        _core.RecordClipper = lambda d, b, q, l2: build(d, own[0] * b, own[1], l2)
+        try:
+            return learner._build_engine({"key": source._key, "stream": 1})
+        finally:
+            _core.RecordClipper = build
+
+    return remade(engine=engine)
+
+
+CUBE = maker(ContinualSum, 8, horizon=T, budget=GAUSS, method="tree")
+CORNERS = np.zeros((T, 8))
+CORNERS[2] = 1.0
+OPPOSITE = -CORNERS
+
+
+@functools.cache
+def the_cube_sum() -> Any:
+    return SimpleNamespace(
+        make=CUBE, stream=CORNERS, neighbour=OPPOSITE, pairs=[(2, OPPOSITE[2])], trials=300
+    )
+
+
+class ClippedAfterwards(ContinualSum):
+    """Adds what it is given, and clips what it releases."""
+
+    def push(self, value: Any) -> Any:
+        released = np.asarray(super().push(value))
+        far = np.linalg.norm(released) / (self.parameters.bound * (self.round + 8))
+        return released / max(1.0, far)
+
+
+class PoisonedSum(ContinualSum):
+    """Records with an entry that is not finite get past the clip, with what else they hold."""
+
+    def push(self, value: Any) -> Any:
+        row = np.asarray(value, dtype=float)
+        if np.isfinite(row).all():
+            return super().push(row)
+        return super().push(np.zeros_like(row)) + np.nan_to_num(row, nan=5.0)
+
+
+# ---- noise that is no fresh noise ----------------------------------------------------------------
+
+
+class SameNoise(ContinualSum):
+    """Adds the noise of the first round again in all later ones."""
+
+    first: Any = None
+
+    def push(self, value: Any) -> Any:
+        released = super().push(value)
+        total = sum_of(self._engine.state(), self.parameters.dimension)
+        if self.first is None:
+            self.first = released - total
+        return total + self.first
+
+
+class Restarted(ContinualSum):
+    """Builds its engine anew in every round, from the same key and stream."""
+
+    def push(self, value: Any) -> Any:
+        total = sum_of(self._engine.state(), self.parameters.dimension)
+        self._engine = SUM(Source.seeded(77))._engine
+        return super().push(np.asarray(value) + total)
+
+
+class NodeNoise(ContinualSum):
+    """A tree written out, whose nodes draw noise from `place`."""
+
+    nodes: dict[Any, Any]
+    draws: np.random.Generator
+
+    def place(self, level: int, index: int) -> Any:
+        raise NotImplementedError
+
+    def push(self, value: Any) -> Any:
+        super().push(value)  # the engine keeps the sum and counts the draws
+        total = sum_of(self._engine.state(), self.parameters.dimension)
+        t, noise = self.round, np.zeros(self.parameters.dimension)
+        for level in range(t.bit_length()):
+            if t >> level & 1:
+                node = self.place(level, (t >> level) - 1)
+                if node not in self.nodes:
+                    self.nodes[node] = self.draws.normal(
+                        scale=self.parameters.noise_scale, size=noise.size
+                    )
+                noise = noise + self.nodes[node]
+        return total + noise
+
+
+class PerNode(NodeNoise):
+    """The tree as it should be."""
+
+    def place(self, level: int, index: int) -> Any:
+        return level, index
+
+
+class PerBlock(NodeNoise):
+    """One draw for a block of four leaves, whatever the nodes inside it."""
+
+    def place(self, level: int, index: int) -> Any:
+        return (index << level) // 4
+
+
+class PerLevel(NodeNoise):
+    """One draw for a level: a node takes the noise of the one before it."""
+
+    def place(self, level: int, index: int) -> Any:
+        return level
+
+
+def noded(kind: Any, subject: Any) -> Any:
+    def make(source: Any) -> Any:
+        learner = CUBE(source, kind)
+        learner.nodes, learner.draws = {}, np.random.default_rng(source.words(4))
+        return learner
+
+    def run(dimension: int, seed: int) -> Any:
+        learner = make(Source.seeded(seed))
+        return np.array([learner.push(np.zeros(dimension)) for _ in range(T)])
+
+    return other(subject, make=make, run=run, dimension=8)
+
+
+@functools.cache
+def the_tree() -> Any:
+    return noded(PerNode, the_cube_sum())
+
+
+# ---- rounding ------------------------------------------------------------------------------------
+
+LONG = maker(ContinualSum, 1, horizon=4096, budget=GAUSS, method="tree", numerics="float")
+
+
+def exact_sums(rows: Any) -> Any:
+    learner = LONG(Source.seeded(0))
+    learner.run(rows)
+    return sum_of(learner._engine.state(), 1)
+
+
+def single_precision(rows: Any) -> Any:
+    return np.cumsum(rows.astype(np.float32), axis=0)[-1].astype(float)
+
+
+@functools.cache
+def the_rounded_sum() -> Any:
+    rows = np.random.default_rng(3).uniform(size=(4096, 1))
+    return SimpleNamespace(total=exact_sums, rows=rows, bound=1.0)
+
+
+# ---- data that decide over the noise -------------------------------------------------------------
+
+
+class LouderForLarge(ContinualSum):
+    """Doubles the noise of the round of a large vector."""
+
+    def push(self, value: Any) -> Any:
+        released = super().push(value)
+        total = sum_of(self._engine.state(), self.parameters.dimension)
+        row = np.asarray(value)
+        return released + (released - total if row[0] < 0.0 else 0.0)
+
+
+class SkipsZeros(ContinualSum):
+    """Nothing was added, so nothing is drawn: an early exit."""
+
+    last: Any = None
+
+    def push(self, value: Any) -> Any:
+        if self.last is not None and not np.any(np.asarray(value)):
+            return self.last
+        self.last = super().push(value)
+        return self.last
+
+
+class Averaging(ContinualSum):
+    """Adds half of the vector of the round before, too."""
+
+    before: Any = 0.0
+
+    def push(self, value: Any) -> Any:
+        row = np.nan_to_num(np.asarray(value, dtype=float))
+        row = row / max(1.0, float(np.linalg.norm(row)))
+        mixed, self.before = 0.5 * (row + self.before), row
+        return super().push(mixed)
+
+
+BUGS = [
+    Bug(
+        "half-the-sensitivity", "Replacing a record moves a sum by twice its bound, not once.",
+        "tampered parameters", the_sum, scaled(0.5), (replay, likelihood),
+    ),
+    Bug(
+        "missing-root-two", "The noise lacks a factor sqrt 2 that the accountant counts on.",
+        "tampered parameters", the_long_sum, scaled(math.sqrt(0.5)), (replay, likelihood),
+    ),
+    Bug(
+        "clip-in-the-wrong-norm", "Vectors are clipped in l_inf, and accounted for in l_2.",
+        "clipper of the engine", the_cube_sum, clipper(1.0, math.inf), (replay, likelihood),
+    ),
+    Bug(
+        "no-clip", "Vectors enter the sum as they are.",
+        "clipper of the engine", the_sum, clipper(1e6, 2.0), (replay,),
+    ),
+    Bug(
+        "clip-after-noise", "Not the records are clipped but what is released.",
+        "subclass, clipper of the engine", the_sum,
+        lambda subject: clipper(1e6, 2.0)(remade(ClippedAfterwards)(subject)), (replay,),
+    ),
+    Bug(
+        "non-finite-record-passes", "NaN compares as within the bound, and its record is released.",
+        "subclass", the_sum, remade(PoisonedSum), (replay,),
+    ),
+    Bug(
+        "noise-of-the-first-round-for-ever", "Every release adds one and the same noise.",
+        "subclass", the_sum, remade(SameNoise), (likelihood,),
+    ),
+    Bug(
+        "stream-restarted-every-round", "Every release rewinds the generator to its start.",
+        "subclass", the_sum, remade(Restarted), (replay, likelihood),
+    ),
+    Bug(
+        "noise-once-per-block", "A tree draws noise for blocks of leaves, not for its nodes.",
+        "subclass", the_tree, functools.partial(noded, PerBlock),
+        (likelihood, difference_attack),
+    ),
+    Bug(
+        "noise-reused-by-the-next-node", "A node takes over the noise of the node before it.",
+        "subclass", the_tree, functools.partial(noded, PerLevel), (difference_attack,),
+    ),
+    Bug(
+        "drift-of-rounded-sums", "Sums in single precision drift apart by more than a record.",
+        "another sum", the_rounded_sum, lambda subject: other(subject, total=single_precision),
+        (drift,),
+    ),
+    Bug(
+        "noise-chosen-by-the-data", "A branch on the record decides over the scale of the noise.",
+        "subclass", the_sum, remade(LouderForLarge), (replay,),
+    ),
+    Bug(
+        "early-exit-for-empty-records", "Where nothing is added nothing is drawn.",
+        "subclass", the_sum, remade(SkipsZeros), (replay,),
+    ),
+    Bug(
+        "record-kept-for-a-second-round", "A record is added in its round and half in the next.",
+        "subclass", the_sum, remade(Averaging), (replay,),
+    ),
+]  # fmt: skip

@@ -1,0 +1,52 @@
+"""The catalogue itself: complete, unambiguous, and the same in its page."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+from dpoco.audit import __all__ as audits
+
+catalogue = importlib.import_module("planted_bugs.catalogue")
+HERE = Path(__file__).parent
+PAGE = (HERE / "README.md").read_text()
+
+
+def test_the_page_holds_the_table():
+    assert catalogue.table() in PAGE
+
+
+def test_every_bug_is_told_apart():
+    names = [bug.name for bug in catalogue.BUGS]
+    assert len(set(names)) == len(names) >= 80
+    assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name) for name in names)
+    assert all(bug.story.endswith(".") and bug.checks for bug in catalogue.BUGS)
+    assert all(callable(bug.correct) and callable(bug.plant) for bug in catalogue.BUGS)
+
+
+def test_every_check_is_explained():
+    used = {check.__name__ for bug in catalogue.BUGS for check in bug.checks}
+    told = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
+    assert used == told
+    assert {"replay_audit", "likelihood_audit", "black_box_audit"} <= set(audits)
+    assert {"replay", "likelihood", "black_box"} <= used
+
+
+def test_everything_printed_that_breaks_privacy_is_planted():
+    errata = (HERE.parents[2] / "docs" / "errata.md").read_text()
+    broken = re.findall(r"^\| \*\*breaks\*\* \| (?!the printed mechanism)", errata, re.MULTILINE)
+    printed = [bug for bug in catalogue.BUGS if bug.name.startswith("printed-")]
+    private = [bug for bug in printed if [c.__name__ for c in bug.checks] != ["utility"]]
+    assert len(private) == len(broken)
+
+
+def test_changes_of_the_compiled_base_still_apply():
+    compiled = importlib.import_module("planted_bugs.compiled")
+    for mutation in compiled.MUTATIONS:
+        text = (compiled.ROOT / "cpp" / "src" / mutation.file).read_text()
+        assert text.count(mutation.before) == 1, mutation.name
+        for name in (mutation.subject, mutation.check):
+            module, attribute = name.split(":")
+            assert callable(getattr(importlib.import_module(f"planted_bugs.{module}"), attribute))
+        assert f"| {mutation.name} |" in PAGE

@@ -1,0 +1,297 @@
+"""Every learner whose law is known, with a pair of streams that uses up much of its claim."""
+
+from __future__ import annotations
+
+import functools
+from types import SimpleNamespace
+
+import numpy as np
+
+import dpoco
+from dpoco.bandits import HighDimensionalBandit, LinUCB
+from dpoco.domains import Box, LpBall, Simplex, VertexSet
+from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, PrefixHedge, ShiftDetector
+from dpoco.frank_wolfe import (
+    LocalizedMirrorDescent,
+    NoisyFrankWolfe,
+    NoisySGD,
+    PhasedSGD,
+    PolyhedralFrankWolfe,
+    TreeFrankWolfe,
+)
+from dpoco.losses import LinearLoss, SquaredLoss
+from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
+from dpoco.oco import LipschitzLearner, NoisyFTRL
+
+T = 6
+GAUSS, PURE = dpoco.Budget(3.0, 1e-2), dpoco.Budget(1.5, 0.0)
+G = np.tile([1.0, 0.0], (T, 1))
+H = G.copy()
+H[2] *= -1.0
+SIGNS = np.random.default_rng(0).choice([-1.0, 1.0], size=(T, 3))
+SIGNS[0] = [1.0, -1.0, 1.0]
+ONES = np.ones(T)
+FLIPPED = ONES.copy()
+FLIPPED[0] = -1.0
+L = np.tile([1.0, 0.0, 0.0, 0.0], (T, 1))
+M = L.copy()
+M[1] = 1.0 - L[1]
+L[1] = [1.0, 1.0, 0.0, 0.0]
+M[1] = 1.0 - L[1]
+K = L.copy()
+K[0] = 1.0 - L[0]
+SCORES = np.zeros((3, 4))
+MOVED = SCORES + np.array([1.0, -1.0, -1.0, -1.0])
+
+
+def prepared(cls, *arguments, budget, **options):
+    """A maker whose calibration and accounting are done once."""
+
+    @functools.cache
+    def once():
+        return cls(*arguments, budget=budget, **options)
+
+    @functools.cache
+    def kind():
+        accountant = SimpleNamespace(
+            guarantee=lambda *a, **k: once()._guarantee,
+            calibrate=lambda *a, **k: once()._parameters,
+        )
+        return type(cls.__name__, (cls,), {"_accountant": accountant})
+
+    def make(source):
+        return kind()(
+            *arguments, budget=None, parameters=once().parameters, source=source, **options
+        )
+
+    make.once = once
+    return make
+
+
+def sums(method, numerics):
+    options = {"method": method, "numerics": numerics}
+    return prepared(ContinualSum, 2, horizon=T, budget=GAUSS, **options), G, H, 350
+
+
+def polyhedral(domain, **options):
+    d = domain.dimension
+    make = prepared(
+        PolyhedralFrankWolfe, domain, SquaredLoss(1.0, 1.0), horizon=T, batch=1,
+        budget=dpoco.Budget(3.0, 0.0), **options,
+    )  # fmt: skip
+    return make, (SIGNS[:, :d], ONES), (SIGNS[:, :d], FLIPPED), 500
+
+
+def share(noise, batch=2):
+    budget = GAUSS if noise == "gaussian" else PURE
+    options = {"noise": noise, "batch": batch, "learning_rate": 0.1}
+    return prepared(BatchShare, 4, horizon=T + 1, budget=budget, **options), L, M, 500
+
+
+def maximum(noise):
+    return prepared(NoisyMax, 4, horizon=3, budget=PURE, noise=noise), SCORES, MOVED, 500
+
+
+BALL, SQUARED = LpBall(2, 2.0), SquaredLoss(1.0, 1.0)
+LABELS = ONES.copy()
+LABELS[3] = -1.0
+TREES = {"horizon": T, "budget": GAUSS}
+
+
+def hedge(numerics):
+    options = {"horizon": T + 1, "budget": GAUSS, "numerics": numerics}
+    return prepared(PrefixHedge, 4, **options), L, M, 350
+
+
+# ---- sums and selections -------------------------------------------------------------------------
+
+SUMS = {
+    **{f"ContinualSum, {m}": sums(m, "float") for m in ("blt", "tree", "honaker", "toeplitz")},
+    "ContinualSum, lattice": sums("blt", "lattice"),
+    "TreeFrankWolfe": (
+        prepared(TreeFrankWolfe, BALL, LinearLoss(1.0), batch=2, **TREES), G, H, 300
+    ),
+    "TreeFrankWolfe, lattice": (
+        prepared(TreeFrankWolfe, BALL, LinearLoss(1.0), batch=2, numerics="lattice",
+                 sum_method="honaker", **TREES),
+        G, H, 300,
+    ),
+    "TreeFrankWolfe, squared": (
+        prepared(TreeFrankWolfe, BALL, SQUARED, numerics="float", **TREES),
+        (G, ONES), (G, LABELS), 600,
+    ),
+    "NoisyFTRL": (
+        prepared(NoisyFTRL, BALL, LinearLoss(1.0), numerics="float", **TREES), G, H, 300
+    ),
+    "NoisyFTRL, lattice": (
+        prepared(NoisyFTRL, BALL, LinearLoss(1.0), numerics="lattice", sum_method="toeplitz",
+                 **TREES),
+        G, H, 300,
+    ),
+    "NoisyFTRL, quadratic": (
+        prepared(NoisyFTRL, BALL, SQUARED, statistics="quadratic", sum_method="tree", **TREES),
+        (G, ONES), (G, LABELS), 600,
+    ),
+    "PrefixHedge": hedge("float"),
+    "PrefixHedge, lattice": hedge("lattice"),
+}  # fmt: skip
+
+ZIGZAG = np.tile([0.0, 0.25, 0.0, 0.25, 0.0], (T, 1))
+ZAGZIG = ZIGZAG.copy()
+ZAGZIG[1] = 0.25 - ZAGZIG[1]
+SUMS["LipschitzLearner"] = (
+    prepared(LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=5, horizon=T + 1,
+             budget=GAUSS),
+    ZIGZAG, ZAGZIG, 250,
+)  # fmt: skip
+
+SELECTIONS = {
+    **{f"NoisyMax, {noise}": maximum(noise) for noise in ("exponential", "gumbel", "laplace")},
+    "PolyhedralFrankWolfe": polyhedral(LpBall(2, 1.0)),
+    "PolyhedralFrankWolfe, box": polyhedral(Box([-1.0, 0.0], [1.0, 1.0]), selector="laplace"),
+    "PolyhedralFrankWolfe, simplex": polyhedral(Simplex(3), weights="paper"),
+    "PolyhedralFrankWolfe, points": polyhedral(VertexSet([[0.0, -1], [1, -0.5], [-1, 1]])),
+    **{f"BatchShare, {noise}": share(noise) for noise in ("knorm", "gaussian", "laplace")},
+    "BatchShare, response": share("coordinate_rr", 1),
+}
+
+# ---- epochs, alarms, coins -----------------------------------------------------------------------
+
+QUIET, LOUD = np.full(T, 3.0), np.full(T, 6.0)
+TWO = np.tile([1.0, 0.0], (T, 1))
+OWT = TWO.copy()
+OWT[1] = [0.0, 1.0]
+RICH = dpoco.Budget(6.0, 0.0)
+
+
+def detector(budget, **options):
+    return prepared(ShiftDetector, 2, horizon=T, budget=budget, **options), TWO, OWT, 350
+
+
+def tracker(**options):
+    budget = dpoco.Budget(4.0, 1e-3)
+    return prepared(ObliviousTracker, 4, horizon=T, switches=1, budget=budget, **options), L, K, 350
+
+
+def epochs(noise):
+    options = {"horizon": T + 2, "budget": PURE, "selection": noise}
+    return prepared(EpochSelector, 4, **options), L, K, 350
+
+
+EXPERTS = {
+    **{f"EpochSelector, {noise}": epochs(noise) for noise in ("exponential", "gumbel", "laplace")},
+    "AboveThreshold": (
+        prepared(AboveThreshold, horizon=T, budget=dpoco.Budget(3.0, 0.0), spread=1.0),
+        QUIET, QUIET + 1.0, 400,
+    ),
+    "AboveThreshold, alarms": (
+        prepared(AboveThreshold, horizon=T, budget=dpoco.Budget(6.0, 0.0), alarms=3),
+        LOUD, LOUD + 1.0, 400,
+    ),
+    "ShiftDetector": detector(dpoco.Budget(3.0, 0.0)),
+    "ShiftDetector, laplace": detector(dpoco.Budget(3.0, 0.0), calibration="corrected"),
+    "ShiftDetector, early": detector(RICH, threshold_scale=0.01),
+    "ShiftDetector, dyadic": detector(RICH, threshold_scale=0.01, windows="dyadic"),
+    "ObliviousTracker": tracker(),
+    "ObliviousTracker, at most": tracker(prior="at_most"),
+    "ObliviousTracker, batches": tracker(batch=2, max_resamples=1),
+}  # fmt: skip
+
+# ---- bandits and fits ----------------------------------------------------------------------------
+
+PAID = np.ones((T, 2))
+UNPAID = PAID.copy()
+UNPAID[0] = -1.0
+FEW = np.ones((T, 2))
+
+
+def linear_bandit(numerics, batch):
+    make = prepared(LinUCB, 2, 2, horizon=T + 1, budget=GAUSS, batch=batch, numerics=numerics)
+    return make, (G, PAID), (G, UNPAID), 150
+
+
+def arms(budget, **options):
+    domain = LpBall(2, 1.0, 0.1)
+    make = prepared(HighDimensionalBandit, 2, domain, horizon=T, budget=budget, **options)
+    return make, (FEW, PAID), (FEW, UNPAID), 200
+
+
+ARMS = {
+    "LinUCB": linear_bandit("float", 1),
+    "LinUCB, lattice": linear_bandit("lattice", 2),
+    "HighDimensionalBandit": arms(
+        dpoco.Budget(3.0, 0.0), arm_learner="polyhedral", batch=1, forced_rounds=1
+    ),
+    "HighDimensionalBandit, no schedule": arms(
+        dpoco.Budget(3.0, 0.0), arm_learner="polyhedral", batch=2, forced_rounds=0
+    ),
+    "HighDimensionalBandit, tree": arms(GAUSS, arm_learner="tree", batch=1, forced_rounds=1),
+}
+
+N = 8
+FEATURES, ANSWERS = np.tile([1.0, 0.0], (N, 1)), np.ones(N)
+OTHERS = ANSWERS.copy()
+OTHERS[0] = -1.0
+SMALL = LpBall(2, 2.0, 0.1)
+
+
+def fits(cls, records=N, **options):
+    @functools.cache
+    def once():
+        return cls(SMALL, SQUARED, budget=GAUSS, records=records, **options)
+
+    @functools.cache
+    def kind():
+        accountant = SimpleNamespace(guarantee=lambda *a, **k: once()._guarantee)
+        return type(cls.__name__, (cls,), {"_accountant": accountant})
+
+    def make(source):
+        return kind()(SMALL, SQUARED, budget=None, parameters=once().parameters, source=source)
+
+    make.once = once
+    streams = (FEATURES[:records], ANSWERS[:records]), (FEATURES[:records], OTHERS[:records])
+    return make, *streams, 200
+
+
+FITS = {
+    "NoisyFrankWolfe": fits(NoisyFrankWolfe),
+    "PhasedSGD": fits(PhasedSGD),
+    "NoisySGD": fits(NoisySGD, records=2, steps=6),
+    "LocalizedMirrorDescent": fits(LocalizedMirrorDescent, steps=4),
+}
+CASES = {**SUMS, **SELECTIONS, **EXPERTS, **ARMS, **FITS}
+
+
+def strict(own, factor):
+    """The guarantee of the same learner for that much less budget."""
+    found = own.guarantee
+    delta = 0.0 if np.isfinite(found.epsilon_at(0.0)) else found.delta
+    budget = dpoco.Budget(found.epsilon / factor, delta)
+    arguments = {**own._arguments, "budget": budget, "source": None, "parameters": None}
+    return type(own)(**arguments).guarantee
+
+
+def overclaiming(make, factor):
+    """A maker of learners that promise a fraction of the epsilon."""
+    promised = strict(make.once(), factor)
+
+    def liar(source):
+        learner = make(source)
+        learner._guarantee = promised
+        return learner
+
+    return liar
+
+
+def rebuilt(make, change):
+    """A maker of learners whose engine was built from parameters that `change` returns."""
+
+    def liar(source):
+        learner = make(source)
+        honest = learner._parameters
+        learner._parameters = change(honest)
+        learner._engine = learner._build_engine({"key": source._key, "stream": 1})
+        learner._parameters = honest
+        return learner
+
+    return liar

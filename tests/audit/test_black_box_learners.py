@@ -1,0 +1,393 @@
+"""Every learner under black-box attack: what it claims stands, with too little noise it falls."""
+
+from __future__ import annotations
+
+import functools
+import math
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
+from dpoco.audit import black_box_audit, learn_event, learner_runs
+from dpoco.audit._runs import _play, compiled_kind
+from dpoco.bandits import HighDimensionalBandit, LinUCB
+from dpoco.domains import Box, LpBall
+from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, PrefixHedge, ShiftDetector
+from dpoco.frank_wolfe import NoisyFrankWolfe, PolyhedralFrankWolfe, TreeFrankWolfe
+from dpoco.losses import CustomLoss, LinearLoss, SquaredLoss
+from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
+from dpoco.oco import LipschitzLearner, NoisyFTRL
+from dpoco.random import Source
+
+replay_cases = pytest.importorskip("audit_replay_cases")
+problems = replay_cases._problems
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
+T, D, N = 3, 2, 4
+PURE, GAUSS = dpoco.Budget(1.0, 0.0), dpoco.Budget(1.0, 1e-5)
+BALL, LINEAR = LpBall(D, 2.0), LinearLoss(1.0)
+GRADIENTS = np.tile([1.0, 0.0], (T, 1))
+LOSSES = np.tile(np.r_[0.0, np.ones(N - 1)], (T, 1))
+RAMP = np.tile(np.linspace(0.0, 1.0, N), (T, 1))
+REWARDS = np.tile([1.0, -1.0], (T + 1, 1))
+
+
+def flipped(rows, first):
+    """The neighbour with another first row."""
+    other = rows.copy()
+    other[0] = first
+    return other
+
+
+def of(cls, *arguments, **options):
+    """Return makers of the learner as it is and of one with other parameters, and its guarantee."""
+
+    @functools.cache
+    def calibrated():
+        return cls(*arguments, **{"horizon": T, "budget": GAUSS, **options})
+
+    def make(source, change=None):
+        p = calibrated().parameters
+        required = {k: v for k, v in options.items() if k in ("horizon", "lipschitz")}
+        return cls(
+            *arguments, **{"horizon": T, **required}, budget=None, source=source,
+            parameters=p if change is None else change(p),
+        )  # fmt: skip
+
+    return make, lambda: calibrated().guarantee
+
+
+def coupled(name, **own):
+    kind, _, domain, loss = problems.parse(name)
+    own = problems.parameters(name, horizon=T, **own)
+
+    def make(source, change=None):
+        p = own if change is None else change(own)
+        return kind(domain, loss, horizon=T, budget=None, parameters=p, source=source)
+
+    return make, lambda: make(Source()).guarantee
+
+
+def tracker():
+    own = ObliviousTrackerParameters(
+        experts=N, horizon=T, switches=2, prior="share", learning_rate=0.05, forced_switch=0.1,
+        batch=1, share_rate=0.1, max_resamples=None, calibration="tight", private=True,
+        regret_bound=0.0, regret_terms={},
+    )  # fmt: skip
+
+    def make(source, change=None):
+        p = own if change is None else change(own)
+        return ObliviousTracker(N, horizon=T, budget=None, parameters=p, source=source)
+
+    return make, lambda: make(Source()).guarantee
+
+
+def quieter(*names):
+    """Return a change of parameters: a tenth of the noise."""
+    return lambda p: replace(p, **{name: 0.1 * getattr(p, name) for name in names})
+
+
+def set_to(**values):
+    return lambda p: replace(p, **values)
+
+
+def quieter_arms(p):
+    return replace(p, arm=replace(p.arm, scale=0.02 * p.arm.scale))
+
+
+THREE = np.tile([1.0, 0.0, 0.0], (T, 1))
+MARGIN = np.full(T, AboveThreshold(horizon=T, budget=PURE).parameters.margin)
+CONTEXTS = np.tile([1.0, 0.0], (T + 1, 1))
+
+# Name: maker, stream, neighbour, change of the parameters that must be found.
+CASES = {
+    "TreeFrankWolfe": (
+        of(TreeFrankWolfe, BALL, LINEAR), GRADIENTS, flipped(GRADIENTS, [-1.0, 0.0]),
+        quieter("noise_scale"),
+    ),
+    "PolyhedralFrankWolfe": (
+        of(PolyhedralFrankWolfe, LpBall(D, 1.0), LINEAR), GRADIENTS,
+        flipped(GRADIENTS, [-1.0, 0.0]), quieter("scale"),
+    ),
+    "NoisyFTRL": (
+        of(NoisyFTRL, BALL, LINEAR), GRADIENTS, flipped(GRADIENTS, [-1.0, 0.0]),
+        quieter("noise_scale"),
+    ),
+    "CoupledRegularizedLeader": (
+        coupled("leader density_ratio ball linear", noise_scale=30.0), THREE,
+        flipped(THREE, -THREE[0]), set_to(noise_scale=0.5),
+    ),
+    "ContinuousMultiplicativeWeights": (
+        coupled("weights density_ratio ball linear", inverse_temperature=0.1), THREE,
+        flipped(THREE, -THREE[0]), set_to(inverse_temperature=8.0),
+    ),
+    "ContinuousMultiplicativeWeights, dartboard": (
+        coupled("weights dartboard ball linear", inverse_temperature=0.1), THREE,
+        flipped(THREE, -THREE[0]), set_to(inverse_temperature=8.0),
+    ),
+    "LipschitzLearner": (
+        of(
+            LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=N, learning_rate=10.0
+        ),
+        RAMP, flipped(RAMP, RAMP[0, ::-1]), quieter("noise_scale"),
+    ),
+    "PrefixHedge": (
+        of(PrefixHedge, N, learning_rate=10.0), LOSSES, flipped(LOSSES, 1.0 - LOSSES[0]),
+        quieter("noise_scale"),
+    ),
+    "EpochSelector": (
+        of(EpochSelector, N, budget=PURE), LOSSES, flipped(LOSSES, 1.0 - LOSSES[0]),
+        quieter("scale"),
+    ),
+    "ShiftDetector": (
+        of(ShiftDetector, N, budget=PURE), LOSSES, flipped(LOSSES, 1.0 - LOSSES[0]),
+        quieter("selection_scale"),
+    ),
+    "ObliviousTracker": (
+        tracker(), LOSSES, flipped(LOSSES, 1.0 - LOSSES[0]), set_to(learning_rate=20.0),
+    ),
+    "BatchShare": (
+        of(BatchShare, N, budget=PURE, learning_rate=10.0, batch=1), LOSSES,
+        flipped(LOSSES, 1.0 - LOSSES[0]), quieter("noise_scale"),
+    ),
+    "LinUCB": (
+        of(LinUCB, 2, 1), (np.ones((T, 1)), REWARDS[:T]),
+        (np.ones((T, 1)), flipped(REWARDS[:T], -REWARDS[0])),
+        lambda p: replace(p, noise_scale=0.01 * p.noise_scale),
+    ),
+    "HighDimensionalBandit": (
+        of(
+            HighDimensionalBandit, 2, LpBall(2, 1.0), horizon=T + 1, arm_learner="polyhedral",
+            batch=1, forced_rounds=1, gap=0.0,
+        ),
+        (CONTEXTS, REWARDS), (CONTEXTS, flipped(REWARDS, -REWARDS[0])), quieter_arms,
+    ),
+    "ContinualSum": (
+        of(ContinualSum, D), GRADIENTS, flipped(GRADIENTS, [-1.0, 0.0]), quieter("noise_scale")
+    ),
+    # All answers are about the same data.
+    "NoisyMax": (of(NoisyMax, N, budget=PURE), LOSSES, 1.0 - LOSSES, quieter("scale")),
+    "AboveThreshold": (
+        of(AboveThreshold, budget=PURE), MARGIN, MARGIN + 1.0,
+        quieter("threshold_noise_scale", "query_noise_scale"),
+    ),
+}  # fmt: skip
+
+TRIALS = 6000
+
+
+def audit(name, change=None, **options):
+    (make, guarantee), stream, neighbour, _ = CASES[name]
+    claim = guarantee()
+    settings = {"epsilon": claim.epsilon, "delta": claim.delta, "trials": TRIALS, **options}
+    run = learner_runs(lambda source: make(source, change))
+    return black_box_audit(run, stream, neighbour, **settings)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_claims_are_not_refuted_and_too_little_noise_is(name):
+    (make, guarantee), *_, change = CASES[name]
+    assert compiled_kind(make(Source())) is not None
+    assert math.isfinite(guarantee().epsilon)
+    right = audit(name)
+    assert not right.violated
+    assert right.measured <= guarantee().epsilon
+    assert "pass" not in str(right)
+    assert audit(name, change).violated
+
+
+def test_vectors_of_a_batch_learner_are_audited_in_python():
+    features, labels = np.array([[1.0, 0.0]] * 4), np.ones(4)
+    problem = BALL, SquaredLoss(1.0, 1.0)
+    fitted = NoisyFrankWolfe(*problem, budget=GAUSS, records=4)
+    p, claim = fitted.parameters, fitted.guarantee
+
+    def report(scale):
+        own = replace(p, first_scale=p.first_scale * scale, later_scale=p.later_scale * scale)
+        run = learner_runs(
+            lambda s: NoisyFrankWolfe(*problem, budget=None, parameters=own, source=s)
+        )
+        return black_box_audit(
+            run, (features, labels), (features, flipped(labels, -1.0)),
+            epsilon=claim.epsilon, delta=claim.delta, trials=600,
+        )  # fmt: skip
+
+    assert not report(1.0).violated
+    assert report(0.01).violated
+
+
+@pytest.mark.parametrize("name", replay_cases.CASES)
+def test_compiled_runs_are_those_of_the_learner_itself(name):
+    make, stream, _ = replay_cases.CASES[name]
+    count = 40
+    short = tuple(part[:9] for part in stream) if isinstance(stream, tuple) else stream[:9]
+    if compiled_kind(make(Source())) is None:
+        assert hasattr(make(Source()), "fit")
+        return
+    outcomes = learner_runs(make)(short, count, Source.seeded(5))
+    source = Source.seeded(5)
+    learner = make(source)
+    keys = source.words(4 * count).reshape(count, 4)
+    assert len(np.unique(outcomes, axis=0)) > 1 or "AboveThreshold" in name  # sure answers
+    # Beyond the first few, engines may be restored instead of built.
+    for run in (0, 1, 9, count - 1):
+        learner._engine = learner._build_engine({"key": keys[run].tobytes(), "stream": 1})
+        learner._asked = (-1, None)
+        played = np.array(list(_play(learner, short, False))).reshape(-1)
+        np.testing.assert_array_equal(played, outcomes[run, : len(played)])
+        marks = outcomes[run, len(played) :]
+        if marks.size:
+            rows = played.reshape(9, -1)
+            moved = np.any(rows[1:] != rows[:-1], axis=1)
+            assert np.all(marks[:-1] >= moved)  # a fresh draw may hit the same vertex
+
+
+def test_statistics_of_vectors_are_taken_in_compiled_code():
+    make, stream = CASES["NoisyFTRL"][0][0], GRADIENTS
+    rows = learner_runs(make)(stream, 50, Source.seeded(1))
+    directions = np.random.default_rng(1).normal(size=(4, T * D))
+    seen = learner_runs(make, directions=directions)(stream, 50, Source.seeded(1))
+    np.testing.assert_allclose(seen, rows @ directions.T, rtol=1e-12, atol=1e-12)
+    latest = learner_runs(make, last=True)(stream[:-1], 50, Source.seeded(1))
+    np.testing.assert_array_equal(latest, rows[:, -D:])
+    assert len(np.unique(rows[:, -1])) == 50  # every run has noise of its own
+    again = learner_runs(make)(stream, 50, Source.seeded(1))
+    np.testing.assert_array_equal(again, rows)
+
+
+def test_runs_are_independent_and_follow_their_law():
+    make = CASES["ContinualSum"][0][0]
+    sums = learner_runs(make)(np.zeros((T, D)), 20_000, Source.seeded(2))
+    learner = make(Source())
+    for t in range(T):
+        ours = sums[:, D * t : D * t + D]
+        error = 5.0 * np.sqrt(2.0 / ours.size)  # five standard deviations
+        assert ours.var() / learner.variance(t + 1) == pytest.approx(1.0, abs=error)
+    steps = np.corrcoef(sums[:-1, 0], sums[1:, 0])[0, 1]
+    assert abs(steps) < 5.0 / np.sqrt(len(sums))
+
+
+def test_a_derived_class_is_played_as_it_is():
+    class Careless(EpochSelector):
+        """Follows the leader of the true losses."""
+
+        def observe(self, losses):
+            super().observe(losses)
+            self._totals = getattr(self, "_totals", 0.0) + np.asarray(losses)
+
+        def decide(self):
+            return int(np.argmin(self._totals)) if self.round else super().decide()
+
+    p = CASES["EpochSelector"][0][0](Source()).parameters
+    run = learner_runs(lambda s: Careless(N, horizon=T, budget=None, parameters=p, source=s))
+    assert compiled_kind(run.make_learner(Source())) is None
+    neighbour = flipped(LOSSES, 1.0 - LOSSES[0])
+    report = black_box_audit(run, LOSSES[:2], neighbour[:2], epsilon=1.0, trials=400)
+    assert report.violated
+
+
+def test_the_changed_users_own_arm_is_not_part_of_the_outcome():
+    make = CASES["LinUCB"][0][0]
+    contexts = np.array([[1.0], [1.0], [1.0]])
+    stream, neighbour = (contexts, REWARDS[:T]), (-contexts, REWARDS[:T])
+    one = (flipped(contexts, [-1.0]), REWARDS[:T])
+    run = learner_runs(make)
+    assert run(stream, 10, Source.seeded(1)).shape == (10, T)
+    assert run.paired(stream, one)(stream, 10, Source.seeded(1)).shape == (10, T - 1)
+    with pytest.raises(ValueError, match="differ in 3 rounds, and at most one round may"):
+        run.paired(stream, neighbour)
+
+
+def test_learned_events_separate_gaussians_as_well_as_any():
+    generator = np.random.default_rng(3)
+    shift = np.array([1.0, -0.5, 0.0])
+    mixing = np.array([[1.0, 0.0, 0.0], [0.9, 0.3, 0.0], [0.0, 0.0, 5.0]])
+
+    def run(stream, count, source):
+        noise = np.random.default_rng(source.words(4)).normal(size=(count, 3))
+        return noise @ mixing.T + (shift if stream else 0.0)
+
+    report = black_box_audit(run, 1, 0, epsilon=0.1, delta=0.01, trials=20_000)
+    assert "linear discriminant" in report.event
+    assert report.violated
+    one = [lambda rows: rows[:, 0] > 1.0]
+    alone = black_box_audit(run, 1, 0, epsilon=0.1, delta=0.01, trials=20_000, events=one)
+    with_it = black_box_audit(
+        run, 1, 0, epsilon=0.1, delta=0.01, trials=20_000, events=[*one, "learned"]
+    )
+    assert with_it.measured == report.measured > alone.measured
+    event = learn_event(run(1, 4000, Source.seeded(1)), run(0, 4000, Source.seeded(2)), delta=0.01)
+    assert event(generator.normal(size=(7, 3))).shape == (7,)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+def test_long_runs_can_be_interrupted():
+    make = CASES["NoisyMax"][0][0]
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            learner_runs(make)(LOSSES, 5_000_000, Source.seeded(1))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_bad_input_is_named():
+    experts, sums = CASES["EpochSelector"][0][0], CASES["ContinualSum"][0][0]
+    select, watch = CASES["NoisyMax"][0][0], CASES["AboveThreshold"][0][0]
+    emptied = of(ContinualSum, D, relation="zero_out")[0]
+    started = experts(Source.seeded(1))
+    started.run(LOSSES[:1])
+    fixed = experts(Source.seeded(1))
+    one = [[1.0]]
+    last = LOSSES.copy()
+    last[-1] = 0.5
+
+    def both(make, stream, neighbour, **options):
+        return lambda: black_box_audit(
+            learner_runs(make, **options), stream, neighbour, epsilon=1.0, trials=10
+        )
+
+    custom = CustomLoss(lipschitz=1.0, smoothness=1.0)
+    for call, error, message in [
+        (both(experts, LOSSES, LOSSES), ValueError, "are equal, so that nothing could show"),
+        (both(experts, LOSSES, 1.0 - LOSSES), ValueError, "at most one round may"),
+        (both(experts, LOSSES, LOSSES[:2]), ValueError, "different lengths"),
+        (both(experts, LOSSES, last), ValueError, "append a round"),
+        (both(emptied, GRADIENTS, flipped(GRADIENTS, [0.5, 0])), ValueError, "must be empty"),
+        (both(select, LOSSES, LOSSES - 2.0), ValueError, "moves by more than `sensitivity`"),
+        (both(watch, MARGIN, MARGIN + 2.0), ValueError, "moves by more than `sensitivity`"),
+        (both(lambda s: started, LOSSES, last), ValueError, "have not played yet"),
+        (both(lambda s: fixed, LOSSES, last), ValueError, "the source it is called with"),
+        (both(experts, LOSSES[:, :2], flipped(LOSSES[:, :2], [1, 0])), ValueError, "stream must"),
+        (both(sums, GRADIENTS, -0.5 * GRADIENTS[:1], directions=one), ValueError, "different"),
+        (lambda: learner_runs(sums, directions=one)(GRADIENTS, 1, Source()), ValueError, "6 col"),
+        (lambda: learner_runs(sums, directions=one, last=True), ValueError, "exclude last"),
+        (lambda: learner_runs(sums)(np.ones((9, 2)), 1, Source()), dpoco.HorizonExceeded, "used"),
+        (lambda: learner_runs(sums)(GRADIENTS, 10**9, Source()), ValueError, "more than 4 GiB"),
+        (
+            lambda: black_box_audit(
+                learner_runs(sums), GRADIENTS, flipped(GRADIENTS, [0, 0]), epsilon=1.0, trials=9,
+                events=["other"],
+            ),
+            ValueError,
+            "callables or 'learned'",
+        ),
+    ]:  # fmt: skip
+        with pytest.raises(error, match=message):
+            call()
+    few = audit("NoisyMax", trials=20)
+    assert not few.violated
+    assert "no power" in str(few)
+    leader = problems.make("leader maximal ball custom", loss=custom)
+    assert compiled_kind(leader) is None

@@ -1,0 +1,91 @@
+"""No learner, mechanism or randomizer is without its audits."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from dpoco import bandits, experts, frank_wolfe, local, mechanisms, oco
+from dpoco.audit import exact_audit
+from dpoco.audit._likelihood_families import SCORERS
+from dpoco.audit._replay_families import FAMILIES
+
+ROOMS = (experts, frank_wolfe, oco, bandits, mechanisms)
+# What a class is called that takes data and answers with something released.
+VERBS = ("observe", "fit", "push", "select", "test", "respond")
+
+# Of the room of local reports, why neither a stream is replayed nor a transcript scored.
+REPORTS = {
+    "BitRandomizer": "exact audit",
+    "CoordinateRandomizer": "exact audit",
+    "SubsetRandomizer": "exact audit",
+    "VectorRandomizer": "exact audit",
+    "LocalClient": "its randomizers are audited exactly, one report at a time",
+    "ClientPool": "clients of many users in one process: the same randomizers",
+    "DistributionLearner": "reads reports, which are private when they arrive",
+    "LocalHypothesisSelector": "reads reports, which are private when they arrive",
+}
+
+
+def classes(room):
+    found = (getattr(room, name) for name in room.__all__)
+    return [each for each in found if inspect.isclass(each)]
+
+
+def audited():
+    return [
+        each
+        for room in ROOMS
+        for each in classes(room)
+        if any(hasattr(each, verb) for verb in VERBS)
+    ]
+
+
+def test_every_public_learner_and_mechanism_is_replayed_and_scored():
+    known = audited()
+    assert len(known) >= 20
+    assert [each.__name__ for each in known if each not in FAMILIES] == []
+    assert [each.__name__ for each in known if each not in SCORERS] == []
+    # And nothing is listed that does not exist any more.
+    assert set(FAMILIES) == set(known)
+    assert set(SCORERS) == set(known)
+
+
+def test_whatever_else_these_rooms_export_holds_no_data():
+    others = {each.__name__ for room in ROOMS for each in classes(room) if each not in FAMILIES}
+    assert all(name.endswith(("Parameters", "Trace", "Plan")) for name in others), others
+
+
+def test_every_class_of_local_reports_is_audited_or_excused():
+    active = {
+        each.__name__
+        for each in classes(local)
+        if any(hasattr(each, verb) for verb in (*VERBS, "update", "specify"))
+    }
+    assert active - set(REPORTS) == set()
+    assert {name for name in REPORTS if name not in local.__all__} == set()
+
+
+def test_every_randomizer_is_audited_exactly():
+    matrix = [[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]]
+    made = [
+        local.BitRandomizer(1.0, 2),
+        local.CoordinateRandomizer(1.0),
+        local.SubsetRandomizer(5, 2, 1.0),
+        local.VectorRandomizer(matrix, 1.0, 0.1),
+    ]
+    excused = {name for name, reason in REPORTS.items() if reason == "exact audit"}
+    assert {type(each).__name__ for each in made} == excused
+    assert excused == {name for name in local.__all__ if name.endswith("Randomizer")}
+    for each in made:
+        assert exact_audit(each).passed
+
+
+@pytest.mark.parametrize("table", [FAMILIES, SCORERS])
+def test_families_and_scorers_say_whom_they_serve(table):
+    for learner, family in table.items():
+        texts = [
+            each.__doc__ or "" for each in family.__mro__ if each.__module__.startswith("dpoco")
+        ]
+        assert any(learner.__name__ in text for text in texts), (learner, family)

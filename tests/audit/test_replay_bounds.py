@@ -1,0 +1,157 @@
+"""Replay catches bounds that are too small for what records move, and noise below the claim."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.audit import replay_audit
+from dpoco.bandits import LinUCB
+from dpoco.experts import PrefixHedge
+from dpoco.frank_wolfe import NoisyFrankWolfe, PhasedSGD, PolyhedralFrankWolfe, TreeFrankWolfe
+from dpoco.losses import SquaredLoss
+from dpoco.mechanisms import ContinualSum
+from dpoco.oco import NoisyFTRL
+
+cases = sys.modules["audit_replay_cases"]
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
+
+LOUD = {
+    "TreeFrankWolfe", "TreeFrankWolfe, batches", "TreeFrankWolfe, linear", "PolyhedralFrankWolfe",
+    "PolyhedralFrankWolfe, batches", "PolyhedralFrankWolfe, points", "NoisyFTRL",
+    "NoisyFTRL, batches", "NoisyFTRL, quadratic", "LipschitzLearner", "PrefixHedge", "LinUCB",
+    "LinUCB, batches", "ContinualSum", "ContinualSum, l1 and generalized",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(LOUD))
+def test_an_understated_sensitivity_is_caught(name):
+    make, stream, replacements = cases.CASES[name]
+    honest = replay_audit(make, stream, replacements)
+    quantity = next(key for key in honest.changes if key == "the sum")
+
+    def liar(source):
+        learner = make(source)
+        small = 0.99 * honest.changes[quantity][0]
+        own = {"leaf_bound": 0.5 * small} if name.startswith("Poly") else {"sensitivity": small}
+        learner._parameters = replace(learner.parameters, **own)
+        return learner
+
+    caught = replay_audit(liar, stream, replacements)
+    assert not caught.passed
+    assert "moved the sum" in str(caught)
+
+
+@pytest.mark.parametrize("name", sorted(LOUD - {"ContinualSum, l1 and generalized"}))
+def test_noise_below_the_claim_is_caught(name):
+    make, stream, replacements = cases.CASES[name]
+    if name.startswith("Polyhedral"):
+        pytest.skip("its odds are the likelihood audit's")
+
+    def liar(source):
+        learner = make(source)
+        p = learner.parameters
+        learner._parameters = replace(p, noise_scale=0.1 * p.noise_scale)
+        return learner
+
+    caught = replay_audit(liar, stream, replacements)
+    assert "mu of the releases" in str(caught)
+    assert not caught.passed
+
+
+def halved(name, **changes):
+    make, stream, replacements = cases.CASES[name]
+
+    def liar(source):
+        learner = make(source)
+        own = {key: factor * getattr(learner.parameters, key) for key, factor in changes.items()}
+        learner._parameters = replace(learner.parameters, **own)
+        return learner
+
+    return replay_audit(liar, stream, replacements)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("NoisyMax", {"scale": 0.5}),
+        ("NoisyMax, counts", {"scale": 0.9}),
+        ("NoisyMax, counts", {"sensitivity": 2.0}),  # granted: no more than the guarantee was for
+        ("AboveThreshold", {"query_noise_scale": 0.5}),
+        ("AboveThreshold, alarms", {"threshold_noise_scale": 0.5}),
+        ("ObliviousTracker", {"learning_rate": 0.4}),
+        ("ObliviousTracker, coins", {"learning_rate": 0.5}),
+        ("ContinuousMultiplicativeWeights", {"clip_high": 0.1, "clip_low": 0.1}),
+        ("ContinuousMultiplicativeWeights, dartboard", {"factor_range": 0.1}),
+        ("PhasedSGD", {"noise_multiplier": 0.2}),
+        ("NoisyFrankWolfe", {"later_scale": 0.2, "first_scale": 0.2}),
+        ("LocalizedMirrorDescent", {"noise_multiplier": 0.1}),
+    ],
+)
+def test_scales_that_do_not_fit_the_claim_are_caught(name, changes):
+    report = halved(name, **changes)
+    if changes == {"sensitivity": 2.0}:
+        assert report.passed  # rows of the stream still move by no more
+    else:
+        assert not report.passed, str(report)
+
+
+def with_engine_of(name, other):
+    """A learner that declares one thing and runs the engine of another."""
+    make, stream, replacements = cases.CASES[name]
+
+    def liar(source):
+        learner = make(source)
+        learner._engine = other(source)._engine
+        return learner
+
+    return replay_audit(liar, stream, replacements)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("TreeFrankWolfe", cases.of(TreeFrankWolfe, cases.BALL, SquaredLoss(100.0, 1.0))),
+        ("PolyhedralFrankWolfe",
+         cases.of(PolyhedralFrankWolfe, cases.CROSS, SquaredLoss(100.0, 1.0), batch=1)),
+        ("NoisyFTRL, batches", cases.of(NoisyFTRL, cases.BALL, SquaredLoss(100.0, 1.0), batch=4)),
+        ("PrefixHedge", cases.of(PrefixHedge, cases.N, loss_range=(-9.0, 0.5))),
+        ("LipschitzLearner", cases.of(
+            dpoco.oco.LipschitzLearner, dpoco.domains.Box([0.0], [1.0]), lipschitz=1.0,
+            resolution=cases.N, enforce=False)),
+        ("LinUCB", cases.of(LinUCB, 2, cases.D, batch=1, context_bound=9.0, reward_bound=9.0)),
+        ("ContinualSum", cases.of(ContinualSum, cases.D, bound=50.0)),
+    ],
+)  # fmt: skip
+def test_a_forgotten_clip_is_caught(name, other):
+    if name == "PrefixHedge":
+        _, stream, replacements = cases.CASES[name]
+
+        class Wide(PrefixHedge):
+            """Losses are scaled up before they are admitted, by a wrong range."""
+
+            def observe(self, losses):
+                super().observe(3.0 * np.asarray(losses) - 1.0)
+
+        report = replay_audit(cases.of(Wide, cases.N), stream, replacements)
+    else:
+        report = with_engine_of(name, other)
+    assert not report.passed
+
+
+@pytest.mark.parametrize("cls", [NoisyFrankWolfe, PhasedSGD])
+def test_a_forgotten_clip_of_a_fit_is_caught(cls):
+    class Unclipped(cls):
+        def _engine(self, features, labels):
+            honest, self._loss = self._loss, SquaredLoss(100.0, 1.0)
+            try:
+                return super()._engine(features, labels)
+            finally:
+                self._loss = honest
+
+    assert not replay_audit(cases.batch(Unclipped), (cases.X, cases.Y), cases.RECORDS).passed

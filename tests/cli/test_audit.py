@@ -1,0 +1,75 @@
+"""`dpoco audit`: names, reports, figures and exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dpoco.audit import audit_learner, standard_names
+
+TRIALS = ("--trials", 300)
+
+
+def test_the_list(invoke):
+    result = invoke("audit", "--list")
+    assert result.exit_code == 0
+    assert result.stdout.split() == list(standard_names())
+
+
+def test_a_report(invoke):
+    result = invoke("audit", "noisy-max", *TRIALS, "--seed", 5)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == f"{audit_learner('noisy-max', trials=300, seed=5)}\n"
+
+
+def test_a_refuted_claim_is_exit_code_one(invoke, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "audit.png"
+    result = invoke(
+        "audit", "BatchShare", "--calibration", "paper", *TRIALS, "--json", "--figure", path
+    )
+    assert result.exit_code == 1
+    assert result.stderr == ""
+    record = json.loads(result.stdout)
+    assert record["violated"]
+    assert record["claim"]["published"]
+    assert record["settings"]["calibration"] == "paper"
+    assert path.stat().st_size > 10_000
+
+
+def test_options_reach_the_case(invoke):
+    result = invoke(
+        "audit", "noisy-max", *TRIALS, "--epsilon", 2, "--horizon", 1, "--dimension", 3, "--json"
+    )
+    record = json.loads(result.stdout)
+    assert record["settings"] == {
+        "epsilon": 2.0, "delta": 0.0, "horizon": 1, "dimension": 3, "calibration": "tight",
+    }  # fmt: skip
+    assert record["claim"]["epsilon"] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "name a learner, or ask for --list"),
+        (("noisy-mex",), "did you mean 'noisy-max'?"),
+        (("zebra",), "Known are prefix-hedge"),
+        (("noisy-max", "--trials", 10), "trials must be at least"),
+        (("noisy-max", "--epsilon", -1), "epsilon"),
+        (("noisy-max", "--delta", 3), "delta"),
+        (("noisy-max", "--horizon", 0), "horizon"),
+        (("noisy-max", "--calibration", "paper"), "calibration must be one of ['tight']"),
+        (("noisy-max", "--seed", -1), "--seed must be at least 0"),
+        (("noisy-max", "--figure", "nowhere/a.png"), "no such directory"),
+        (("noisy-max", "--figure", "a.txt"), "--figure must end in"),
+        (("tree-frank-wolfe", "--delta", 0), "never purely private"),
+    ],
+)
+def test_bad_input_is_one_line(invoke, arguments, message):
+    result = invoke("audit", *arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert message in result.stderr

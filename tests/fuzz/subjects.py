@@ -1,0 +1,131 @@
+"""Every class of the library that holds a state, started and not, with a stream for each."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tests.fuzz.loading import module_at
+
+from dpoco.bandits import HighDimensionalBandit
+from dpoco.errors import HorizonExceeded
+from dpoco.experts import PrefixHedge
+from dpoco.local import DistributionLearner, Hypotheses, LocalHypothesisSelector
+from dpoco.oco import LipschitzLearner
+from dpoco.random import Source
+
+__all__ = ["ONLINE", "SERVERS", "Online", "server", "snapshots"]
+
+_TESTS = Path(__file__).parents[1]
+_cases = module_at("fuzz_replay_cases", _TESTS / "audit" / "replay_cases.py")
+_servers = module_at("fuzz_server_cases", _TESTS / "local" / "server_cases.py")
+
+BATCH = ("NoisyFrankWolfe", "NoisySGD", "PhasedSGD", "LocalizedMirrorDescent")
+MECHANISMS = {"NoisyMax": "select", "AboveThreshold": "test"}
+
+
+class Online:
+    """A learner or mechanism with a stream.
+
+    Its state after some rounds is found once, and every case continues from the bytes.
+    """
+
+    def __init__(self, make: Callable[[Source], Any], stream: Any) -> None:
+        self.make = make
+        self.stream = stream if isinstance(stream, tuple) else (stream,)
+        self.rounds = len(self.stream[0])
+
+    def play(self, learner: Any, first: int, last: int) -> Any:
+        """Play rounds first ... last - 1."""
+        rows = [array[first:last] for array in self.stream]
+        single = MECHANISMS.get(type(learner).__name__)
+        if single is None:
+            return learner.run(*rows)
+        return [getattr(learner, single)(row) for row in rows[0]]
+
+    @functools.cached_property
+    def states(self) -> list[bytes]:
+        """States: unstarted, in the middle, before the last round, and at the end."""
+        learner = self.make(Source.seeded(1))
+        found, at = [], 0
+        for stop in (0, 1, self.rounds // 2, self.rounds - 1, self.rounds):
+            with contextlib.suppress(HorizonExceeded):  # alarms may be used up earlier
+                self.play(learner, at, stop)
+            found.append(learner._to_bytes())
+            at = stop
+        return found
+
+    @functools.cached_property
+    def kind(self) -> type:
+        """The class."""
+        return type(self.make(Source.seeded(1)))
+
+
+def _online() -> dict[str, Online]:
+    kinds = {
+        name: Online(make, stream)
+        for name, (make, stream, _) in _cases.CASES.items()
+        if not name.startswith(BATCH)
+    }
+    of, contexts = _cases.of, _cases.BANDIT
+    kinds["HighDimensionalBandit"] = Online(
+        of(HighDimensionalBandit, 2, _cases.CROSS, budget=_cases.RICH), contexts
+    )
+    kinds["HighDimensionalBandit, polyhedral"] = Online(
+        of(
+            HighDimensionalBandit, 2, _cases.CROSS, budget=_cases.RICH, arm_learner="polyhedral",
+            forced_rounds=2, batch=2,
+        ),
+        contexts,
+    )  # fmt: skip
+    kinds["PrefixHedge, lattice"] = Online(
+        of(PrefixHedge, _cases.N, numerics="lattice"), _cases.LOSSES
+    )
+    plane = _cases.Box([0.0, 0.0], [1.0, 1.0])
+    kinds["LipschitzLearner, plane"] = Online(
+        of(LipschitzLearner, plane, lipschitz=1.0, resolution=4),
+        np.random.default_rng(5).uniform(size=(_cases.T, 16)),
+    )
+    return kinds
+
+
+ONLINE = _online()
+
+
+def server(kind: str) -> DistributionLearner:
+    """An unstarted server of local reports."""
+    more = {"open_rounds": 3} | ({} if kind in ("hedge rate", "paper") else {"horizon": 40})
+    return _servers.build(kind, **more)
+
+
+def _selector() -> LocalHypothesisSelector:
+    selector = LocalHypothesisSelector(Hypotheses(_servers.FC), epsilon=1.0, public_seed=7)
+    rng = np.random.default_rng(1)
+    for number in (1, 2, 5):
+        spec = selector.round_spec(number)
+        selector.update([_servers.report(spec, *_servers.some_values(spec, rng))] * 1)
+    return selector
+
+
+SERVERS: dict[str, Callable[[], Any]] = {
+    **{
+        f"DistributionLearner, {kind}": functools.partial(
+            lambda kind: _servers.play(server(kind), 5), kind
+        )
+        for kind in _servers.KINDS
+    },
+    "LocalHypothesisSelector": _selector,
+}
+
+
+@functools.cache
+def snapshots(name: str) -> list[bytes]:
+    """Return states of a subject."""
+    if name in ONLINE:
+        return ONLINE[name].states
+    made = SERVERS[name]()
+    return [made.__reduce__()[1][0]]
