@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TypeVar
 from dpoco._validation import choice, real_float
 from dpoco.accounting._guarantee_report import RELATIONS
 from dpoco.accounting._ledger.book import Admission, Book
-from dpoco.accounting._ledger.currencies import CURRENCIES, WAYS
+from dpoco.accounting._ledger.currencies import CURRENCIES, WAYS, filter_of
 from dpoco.accounting._ledger.entries import Claim, Entry, claim_of
 from dpoco.accounting._ledger.opening import largest_fitting
 from dpoco.accounting._ledger.report import ledger_guarantee, ledger_text
@@ -106,6 +106,8 @@ class Ledger:
                 raise CalibrationError(f"the currency {currency!r} needs delta > 0")
             currency = "basic"
         choice("relation", relation, RELATIONS)
+        if adaptive and currency in ("gaussian", "renyi"):
+            filter_of(currency, budget, share)  # raises if it has no limit for this budget
         self._book = Book(budget, relation, currency, adaptive, share)
         self._unit = unit
         self._lock = threading.RLock()
@@ -234,12 +236,15 @@ class Ledger:
         ------
         BudgetExceeded
             If none fits. `CalibrationError` of `make` counts as that.
+        RuntimeError
+            If `make` itself charged this ledger: what was left is then no longer left. What it
+            charged stays charged, and no learner is handed out.
         """
         portion = real_float("share", share)
         if not 0.0 < portion <= 1.0:
             raise ValueError(f"share must be in (0, 1]; got {share!r}")
         with self._lock:
-            basic = self._book.currency == "basic"
+            basic, before = self._book.currency == "basic", len(self._book.entries)
             delta = self._book.side_left() * portion if basic else self.budget.delta
 
             def attempt(epsilon: float) -> tuple[_Opened, Admission] | None:
@@ -253,6 +258,8 @@ class Ledger:
                     return None
 
             found = largest_fitting(attempt, self.budget.epsilon)
+            if len(self._book.entries) != before:
+                raise RuntimeError("make must not charge the ledger that it builds for")
             if found is None:
                 raise BudgetExceeded(f"nothing that fits what is left of the budget for {label!r}")
             learner, admission = found
@@ -301,6 +308,8 @@ class Ledger:
             raise StateError("malformed ledger record")
         if any(way not in WAYS for way in ways):
             raise StateError("malformed ledger record")
+        if rows and (body["unit"] is None or (body["adaptive"] and body["currency"] == "auto")):
+            raise StateError("malformed ledger record")  # the first charge decides both
         try:
             ledger = cls(Budget.from_dict(body["budget"]), **{n: body[n] for n in _OPTIONS})
             for row, way in zip(rows, ways, strict=True):

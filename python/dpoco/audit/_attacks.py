@@ -70,11 +70,7 @@ def _verdict(violated: bool, powerful: bool) -> str:
 
 def _replay_power(report: ReplayReport) -> str:
     """Say by what factor a bound might be understated and not be noticed."""
-    reach = [
-        (declared / measured, name)
-        for name, (measured, declared) in report.changes.items()
-        if measured > 0.0 and declared > 0.0
-    ]
+    reach = report.reached()
     if not reach:
         return (
             "no replaced record reached a quantity with a bound: understated sensitivities would "

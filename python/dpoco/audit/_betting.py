@@ -62,8 +62,8 @@ def detectable(counts: IntArray, claimed: float, delta: float, needed: float, pa
     """Return the smallest true epsilon that as many pairs would have found, or inf.
 
     On the event (or its complement) whose probability on the stream where it is rarer is as
-    measured: if it were so much more probable on the other, the bets would reach `needed`, a log
-    e-value, with probability 0.9.
+    measured (one hit, if there was none): if it were so much more probable on the other, the bets
+    would reach `needed`, a log e-value, with probability 0.9.
     """
     from scipy.stats import binom
 
@@ -74,7 +74,7 @@ def detectable(counts: IntArray, claimed: float, delta: float, needed: float, pa
     at = np.array([claimed])
     best = math.inf
     for hits in ((both + ours, both + theirs), (neither + theirs, neither + ours)):
-        rare = min(hits) / pairs
+        rare = max(min(hits), 1) / pairs  # none seen is not never
         most = int(binom.ppf(1.0 - tail, pairs, rare))
 
         def found(probable: float, most: int = most) -> bool:
@@ -92,5 +92,5 @@ def detectable(counts: IntArray, claimed: float, delta: float, needed: float, pa
             middle = 0.5 * (low + high)
             low, high = (low, middle) if found(middle) else (middle, high)
         if high > delta:
-            best = min(best, math.log((high - delta) / max(rare, 1.0 / pairs)))
+            best = min(best, math.log((high - delta) / rare))
     return best

@@ -52,21 +52,25 @@ class Counts:
         """Return the smallest epsilon that a second look like this would have found, or inf.
 
         A look at the event (or its complement) whose probability on the stream where it is rarer
-        is as measured now, and on the other just so much larger that `claimed` is refuted with
-        probability 0.9.
+        is as measured now (one hit, if there was none), and on the other just so much larger that
+        `claimed` is refuted with probability 0.9: both counts at their unfavourable 5 % quantiles.
         """
-        best = math.inf
+        from scipy.stats import binom
+
+        best, tail = math.inf, 0.5 * (1.0 - _POWER)
         ours, theirs = (self.hits, self.trials), (self.neighbour_hits, self.neighbour_trials)
         for flip in (False, True):
             counts = [(n - k if flip else k, n) for k, n in (ours, theirs)]
             (rare, total), (_, trials) = sorted(counts, key=lambda pair: pair[0] / pair[1])
-            needed = _fewest_hits(trials, rare, total, claimed, delta, error)
+            rate = max(rare, 1) / total
+            most = int(binom.ppf(1.0 - tail, total, rate))
+            needed = _fewest_hits(trials, most, total, claimed, delta, error)
             if needed is None:
                 continue
-            # The probability with which that many hits are reached nine times out of ten.
-            probable = _upper(needed - 1, trials, 1.0 - _POWER)
+            # The probability with which so many hits are missed in 5 % of all looks.
+            probable = _upper(needed - 1, trials, tail)
             if delta < probable < 1.0:
-                best = min(best, math.log((probable - delta) * total / max(rare, 1)))
+                best = min(best, math.log((probable - delta) / rate))
         return best
 
 

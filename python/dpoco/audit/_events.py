@@ -93,9 +93,13 @@ def _score(hits: int, trials: int, neighbour_hits: int, others: int, delta: floa
 
 
 def _learned(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list[Event]:
+    if any(rows.dtype.kind not in "biuf" or rows[:1].size == 0 for rows in (ours, theirs)):
+        raise TypeError("events are learned from rows of real numbers; bring your own for others")
     real = np.issubdtype(np.result_type(ours, theirs), np.floating)
     events: list[Event] = []
     if real:
+        if not (np.all(np.isfinite(ours)) and np.all(np.isfinite(theirs))):
+            events.append(_OfKinds(_likeliest(_kinds(ours), _kinds(theirs), delta)))
         events += _projections(ours, theirs, delta)
         first = _codes(ours[:_FIRST_RUNS])
         if len(np.unique(first)) > min(_FEW_VALUES, len(first) // 2):
@@ -169,6 +173,36 @@ def _likeliest(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> Event:
 # ---- outcomes that are vectors ------------------------------------------------------------------
 
 
+def _kinds(outcomes: Any) -> NDArray[np.int64]:
+    """Return of every entry whether it is finite (0), not a number, or one of the infinities."""
+    rows = np.asarray(outcomes)
+    kinds: NDArray[np.int64] = np.isnan(rows) + 2 * np.isposinf(rows) + 3 * np.isneginf(rows)
+    return kinds
+
+
+def _finite(outcomes: Any) -> FloatArray:
+    """Return the outcomes as rows of doubles, entries that are not finite as 0."""
+    rows = np.asarray(outcomes).astype(np.float64, copy=False)
+    rows = rows.reshape(len(rows), -1)
+    finite = np.isfinite(rows)
+    return rows if np.all(finite) else np.where(finite, rows, 0.0)
+
+
+@dataclass(frozen=True)
+class _OfKinds:
+    """An event of which entries are numbers."""
+
+    event: Event
+
+    @property
+    def __name__(self) -> str:
+        return "which entries are finite: " + str(getattr(self.event, "__name__", "given"))
+
+    def __call__(self, outcomes: Any) -> Members:
+        member: Members = self.event(_kinds(outcomes))
+        return member
+
+
 @dataclass(frozen=True)
 class _Beyond:
     """The outcome's inner product with a direction is at least a threshold."""
@@ -178,23 +212,26 @@ class _Beyond:
     __name__: str
 
     def __call__(self, outcomes: Any) -> Members:
-        rows = np.asarray(outcomes, dtype=np.float64)
-        beyond: Members = rows.reshape(len(rows), -1) @ self.direction >= self.threshold
+        beyond: Members = _finite(outcomes) @ self.direction >= self.threshold
         return beyond
 
 
 def _projections(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list[Event]:
     """Return the best threshold along the discriminant, and along the best coordinate."""
-    first = ours.reshape(len(ours), -1).astype(np.float64, copy=False)
-    second = theirs.reshape(len(theirs), -1).astype(np.float64, copy=False)
-    gap = first.mean(axis=0) - second.mean(axis=0)
-    some = first[:_COVARIANCE_ROWS], second[:_COVARIANCE_ROWS]
+    first, second = _finite(ours), _finite(theirs)
+    largest = max(float(np.abs(part).max()) for part in (first, second))
+    # In units in which squares neither overflow nor vanish.
+    unit = 1.0 if 1e-100 < largest < 1e100 else max(largest, 1e-290)
+    ones = [part if unit == 1.0 else part / unit for part in (first, second)]
+    gap = ones[0].mean(axis=0) - ones[1].mean(axis=0)
+    some = [part[:_COVARIANCE_ROWS] for part in ones]
     spread = sum(np.atleast_2d(np.cov(part, rowvar=False, bias=True)) for part in some)
     scale = np.sqrt(np.diag(spread))
     scale[scale == 0.0] = 1.0
     # In units of each coordinate's spread; the ridge settles coordinates that never vary.
     standard = spread / np.outer(scale, scale) + 1e-9 * np.eye(len(gap))
-    discriminant = np.linalg.solve(standard, gap / scale) / scale
+    with np.errstate(over="ignore"):  # what is not finite then is left out below
+        discriminant = np.linalg.solve(standard, gap / scale) / scale / unit
     best = int(np.argmax(np.abs(gap) / scale))
     coordinate = np.zeros(len(gap))
     coordinate[best] = 1.0

@@ -75,7 +75,7 @@ class ExactReport:
         listed = (
             f"all {self.reports} reports listed for {self.inputs} inputs"
             if self.reports
-            else "too many reports to list: by the structure of the law"
+            else "not listed: by the structure of the law, or as the object states it"
         )
         lines = [
             f"Exact audit of {self.randomizer}: epsilon = {self.claimed:.6g} is {verdict}",
@@ -87,7 +87,7 @@ class ExactReport:
             lines.append(f"  with that epsilon it would need delta = {self.delta:.6g}")
         lines.append(
             f"  in {_DIGITS} digits: an excess of the ratio by a factor of 1 + 1e-{_DIGITS - 2} "
-            "would have been reported"
+            "would have been reported; that reports are drawn by that law is checked of bits only"
         )
         return "\n".join(lines + [f"  - {text}" for text in self.findings])
 

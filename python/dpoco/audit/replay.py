@@ -30,6 +30,8 @@ __all__ = ["ReplayReport", "made", "replay_audit"]
 
 # Pairs that move nothing beyond a twentieth of its bound test no sensitivity to speak of.
 _USEFUL = 20.0
+# Bounds below these, or this share of the largest, are allowances for roundings.
+_ABSOLUTE, _RELATIVE = 1e-8, 1e-6
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,21 @@ class ReplayReport:
 
         Of the quantity that came nearest to its bound; infinite if no record reached a release.
         """
-        factors = [
-            declared / measured
-            for measured, declared in self.changes.values()
-            if measured > 0.0 and declared > 0.0
+        return max(1.0, min((factor for factor, _ in self.reached()), default=math.inf))
+
+    def reached(self) -> list[tuple[float, str]]:
+        """Return declared over measured and name of every quantity that moved and has a bound.
+
+        Quantities that must not move at all are allowed roundings; these are no bounds, and that
+        roundings come near them is no power.
+        """
+        bounds = [declared for _, declared in self.changes.values() if declared < math.inf]
+        least = max(_ABSOLUTE, _RELATIVE * max(bounds, default=0.0))
+        return [
+            (declared / measured, name)
+            for name, (measured, declared) in self.changes.items()
+            if measured > 0.0 and declared > least
         ]
-        return max(1.0, min(factors, default=math.inf))
 
     @property
     def powerful(self) -> bool:
@@ -96,9 +107,14 @@ class ReplayReport:
             text = f"  {name}: declared {declared:.6g}, largest measured {measured:.6g}"
             if 0.0 < measured < declared:
                 text += f"; {declared / measured:.4g} times as much would have been reported"
+            elif measured == 0.0 and declared > 0.0:
+                text += "; nothing moved it: this bound was not tested"
             lines.append(text)
-        if not any(measured > 0.0 for measured, _ in self.changes.values()):
-            lines.append("  no replaced record reached any release: sensitivities were not tested")
+        if not self.reached():
+            lines.append(
+                "  no replaced record reached a quantity with a bound: "
+                "sensitivities were not tested"
+            )
         else:
             lines.append(
                 "  smallest violation that could have been detected: a factor "

@@ -122,7 +122,9 @@ class AuditReport:
             return f"VIOLATED: the claim is refuted ({', '.join(names)})"
         if not self.powerful:
             return "no power: no violation of the claim to speak of could have shown"
-        return "no violation found on this pair of streams; what could have been found is below"
+        weak = [attack.name for attack in self.attacks if attack.verdict == "no power"]
+        found = "no violation found on this pair of streams; what could have been found is below"
+        return found + (f" (without power: {', '.join(weak)})" if weak else "")
 
     def __str__(self) -> str:
         size = ", ".join(

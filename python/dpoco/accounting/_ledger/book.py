@@ -16,7 +16,7 @@ from dpoco.accounting._ledger.entries import Claim, Entry
 from dpoco.accounting._ledger.relations import converted
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_epsilon
-from dpoco.errors import BudgetExceeded
+from dpoco.errors import BudgetExceeded, CalibrationError
 
 __all__ = ["Admission", "Book"]
 
@@ -66,6 +66,8 @@ class Book:
                 found.append((_share(price, self._filter(currency)), currency, price, way))
             except BudgetExceeded as refusal:
                 refusals.append(refusal)
+            except CalibrationError:
+                continue  # a currency without a limit for this budget; "basic" always has one
         if not found:
             raise refusals[0]
         _, currency, price, way = min(found)

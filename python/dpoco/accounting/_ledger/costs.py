@@ -84,7 +84,8 @@ class Cost:
 
     def gaussian_square(self) -> float:
         """Return the smallest known mu^2."""
-        return math.fsum(part.count * part.gaussian() ** 2 for part in self.parts)
+        # Not count * (mu * mu): a tiny mu must not vanish in its square.
+        return math.fsum(part.count * mu * mu for part in self.parts for mu in [part.gaussian()])
 
     def renyi(self, order: float) -> float:
         """Return the smallest bound known on the Renyi divergence."""
@@ -134,10 +135,11 @@ def pure_mu(epsilon: float) -> float:
     """Return the smallest mu such that every `epsilon`-private mechanism is mu-GDP, rounded up."""
     from scipy.special import ndtri
 
-    if epsilon == math.inf:
-        return math.inf
+    if epsilon > 600.0:
+        # Phi(-x) <= e^(-x^2 / 2) / 2, which is e^-eps / 2 <= 1 / (1 + e^eps) at x = sqrt(2 eps).
+        return 2.0 * math.sqrt(2.0 * epsilon) * (1.0 + 1e-14)
     # -Phi^-1(1 / (1 + e^eps)): the small probability keeps its digits.
-    return -2.0 * float(ndtri(1.0 / (1.0 + math.exp(min(epsilon, 700.0))))) * (1.0 + 1e-14) + 1e-15
+    return -2.0 * float(ndtri(1.0 / (1.0 + math.exp(epsilon)))) * (1.0 + 1e-14) + 1e-15
 
 
 def pure_renyi(epsilon: float, order: float) -> float:

@@ -29,12 +29,14 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.rdp import DEFAULT_ORDERS, rdp_delta, rdp_epsilon
 from dpoco.accounting.truncation import charged_delta, charged_epsilon, charged_gaussian_epsilon
+from dpoco.errors import CalibrationError
 
 __all__ = ["CURRENCIES", "WAYS", "Filter", "Spent", "filter_of", "fixed_plan_epsilon"]
 
 CURRENCIES = ("basic", "gaussian", "renyi")
 WAYS = ("parts", "point")
 _ROUNDING = 1e-12  # of limits, downwards
+_LARGEST_GAUSSIAN = 1e6  # epsilon: beyond what mu = 1000 spends
 
 
 class Spent(NamedTuple):
@@ -71,7 +73,8 @@ class Filter(NamedTuple):
         if self.currency == "basic":
             parts, point = Spent(cost.pure(), 0.0), cost.epsilon
         elif self.currency == "gaussian":
-            parts, point = Spent(cost.gaussian_square(), tails), pure_mu(cost.epsilon) ** 2
+            mu = pure_mu(cost.epsilon)
+            parts, point = Spent(cost.gaussian_square(), tails), mu * mu
         else:
             parts = Spent(cost.renyi(self.order), tails)
             point = pure_renyi(cost.epsilon, self.order)
@@ -79,13 +82,21 @@ class Filter(NamedTuple):
 
 
 def filter_of(currency: str, budget: Budget, side_share: float) -> Filter:
-    """Return the filter of a currency for a budget; `side_share` of delta is kept on the side."""
+    """Return the filter of a currency for a budget; `side_share` of delta is kept on the side.
+
+    Raises
+    ------
+    CalibrationError
+        If the currency has no limit above 0 for this budget.
+    """
     factor = 1.0 + math.exp(budget.epsilon) if budget.epsilon < 700.0 else math.inf
     if currency == "basic":
         return Filter("basic", 0.0, Spent(budget.epsilon, budget.delta), factor)
     side = side_share * budget.delta
     main_delta = budget.delta - side
     if currency == "gaussian":
+        if not 0.0 < main_delta < 1.0 or budget.epsilon > _LARGEST_GAUSSIAN:
+            raise CalibrationError('the currency "gaussian" has no limit for this budget')
         mu = gaussian_mu(budget.epsilon, main_delta)
         return Filter("gaussian", 0.0, Spent(mu * mu * (1.0 - _ROUNDING), side), factor)
     orders = 1.0 + 2.0 ** np.linspace(-10.0, 14.0, 4001)
@@ -93,7 +104,9 @@ def filter_of(currency: str, budget: Budget, side_share: float) -> Filter:
     # Divergences that prove main_delta at epsilon; the order is the best for zCDP mechanisms.
     limits = budget.epsilon + (np.log(main_delta) + np.log(t) + orders * np.log1p(1.0 / t)) / t
     best = int(np.argmax(limits / orders))
-    limit = max(0.0, float(limits[best]) * (1.0 - _ROUNDING))
+    limit = float(limits[best]) * (1.0 - _ROUNDING)
+    if not 0.0 < limit < math.inf:
+        raise CalibrationError('the currency "renyi" proves nothing for a budget this small')
     return Filter("renyi", float(orders[best]), Spent(limit, side), factor)
 
 
@@ -131,7 +144,8 @@ def _gaussian(costs: Sequence[Cost], delta: float) -> float:
             squares.append(cost.gaussian_square())
             mass += cost.mass
         else:
-            squares.append(pure_mu(cost.epsilon) ** 2)
+            mu = pure_mu(cost.epsilon)
+            squares.append(mu * mu)  # ** would raise where that is infinite
             side.append(cost.delta)
     left = delta - math.fsum(side)
     total = math.sqrt(math.fsum(squares)) * (1.0 + 1e-15)

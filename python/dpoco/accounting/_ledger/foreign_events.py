@@ -26,7 +26,8 @@ def cost_of_event(event: Any, count: int = 1) -> Cost:
     TypeError
         If it is no event.
     ValueError
-        For events of kinds that have no closed form here.
+        For events of kinds that have no closed form here, and for parameters that no such mechanism
+        has: a negative cost would enlarge the budget.
     """
     import dp_accounting as dpa
 
@@ -35,7 +36,8 @@ def cost_of_event(event: Any, count: int = 1) -> Cost:
             f"a Guarantee or a dp_accounting event can be charged; got {type(event).__name__}"
         )
     if isinstance(event, dpa.SelfComposedDpEvent):
-        return cost_of_event(event.event, count * positive_int("count", event.count))
+        inner = positive_int("count", event.count)
+        return cost_of_event(event.event, positive_int("count", count * inner))
     if isinstance(event, dpa.ComposedDpEvent):
         parts = [cost_of_event(inner, count).parts for inner in event.events]
         return Cost(tuple(part for some in parts for part in some))
@@ -46,10 +48,17 @@ def cost_of_event(event: Any, count: int = 1) -> Cost:
     if isinstance(event, dpa.LaplaceDpEvent):
         return Cost((Part(count, pure=_reciprocal(event.noise_multiplier)),))
     if isinstance(event, dpa.ZCDpEvent) and event.xi == 0.0:
-        return Cost((Part(count, rho=real_float("rho", event.rho)),))
+        rho = real_float("rho", event.rho)
+        if rho < 0.0:
+            raise ValueError(f"rho must not be negative; got {rho!r}")
+        return Cost((Part(count, rho=rho),))
     if isinstance(event, dpa.RandomizedResponseDpEvent):
-        p, buckets = event.noise_parameter, event.num_buckets
-        pure = math.log1p((1.0 - p) * buckets / p) if p > 0.0 else math.inf
+        p = real_float("noise_parameter", event.noise_parameter)
+        buckets = positive_int("num_buckets", event.num_buckets)
+        if not 0.0 <= p <= 1.0:
+            raise ValueError(f"noise_parameter must be in [0, 1]; got {p!r}")
+        odds = (1.0 - p) * buckets / p if p > 0.0 else math.inf
+        pure = math.log1p(odds)
         return Cost((Part(count, pure=pure),))
     raise ValueError(f"a ledger has no closed form for {type(event).__name__}")
 
