@@ -13,6 +13,7 @@ import comw_cases
 import ctrl_cases
 import discrete_cases
 import expert_cases
+import journal_cases
 import lattice_cases
 import local_cases
 import local_server_cases
@@ -61,6 +62,7 @@ def run(*, quick: bool, pairs: int) -> list[Row]:
         bandit_cases.rows(pairs, shrink),
         local_cases.rows(pairs, shrink),
         local_server_cases.rows(pairs, shrink),
+        journal_cases.rows(pairs, shrink),
         memory_rows(),
     ):
         rows.extend(part)
