@@ -14,6 +14,7 @@ import comw_cases
 import ctrl_cases
 import discrete_cases
 import expert_cases
+import journal_cases
 import lattice_cases
 import local_cases
 import local_server_cases
@@ -63,6 +64,7 @@ def run(*, quick: bool, pairs: int) -> list[Row]:
         local_cases.rows(pairs, shrink),
         local_server_cases.rows(pairs, shrink),
         audit_cases.rows(pairs, shrink),
+        journal_cases.rows(pairs, shrink),
         memory_rows(),
     ):
         rows.extend(part)

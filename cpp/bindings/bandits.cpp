@@ -4,6 +4,7 @@
 
 #include "bandit_settings.hpp"
 #include "dpoco/bandits/linucb.hpp"
+#include "keyed_runs.hpp"
 #include "registrars.hpp"
 
 namespace dpoco::bindings {
@@ -52,6 +53,36 @@ void run_bandit(BanditLearner& self, const Array& contexts, const Array& rewards
   const auto entered = self.enter();   // while the interpreter lock still orders the threads
   const py::gil_scoped_release nogil;  // no Python object is touched below
   self.run(entered, context_data, reward_data, rounds, played, own);
+}
+
+// The same for many bandits at once: bandit i plays the rows that `keyed_rows` says.
+void run_keyed_bandits(const py::list& learners, const Offsets& offsets, const Offsets& rows,
+                       const Array& contexts, const Array& rewards, Arms& chosen,
+                       Array& own_rewards, std::size_t workers) {
+  const auto size = static_cast<std::size_t>(own_rewards.size());
+  const KeyedRows to = keyed_rows(learners, offsets, rows, size);
+  if (learners.empty()) return;
+  const std::size_t d = learners[0].cast<const BanditLearner&>().dimension();
+  const auto arms = static_cast<std::size_t>(learners[0].cast<const BanditLearner&>().arms());
+  for (const py::handle learner : learners) {
+    const auto& bandit = learner.cast<const BanditLearner&>();
+    if (bandit.dimension() != d || bandit.arms() != arms) {
+      throw std::invalid_argument("the bandits differ in dimension or arms");
+    }
+  }
+  expect_size(contexts, size * d, "contexts");
+  expect_size(rewards, size * arms, "rewards");
+  expect_arms(chosen, size, "chosen");
+  const double* context_data = data(contexts);
+  const double* reward_data = data(rewards);
+  std::int64_t* played = chosen.mutable_data();
+  double* own = own_rewards.mutable_data();
+  play_keyed<BanditLearner>(learners, to, workers,
+                            [=](BanditLearner& learner, const Exclusive::Entry& entry,
+                                std::size_t row, std::size_t count) {
+                              learner.run(entry, context_data + row * d, reward_data + row * arms,
+                                          count, played + row, own + row);
+                            });
 }
 
 std::uint64_t replay_bandit(BanditLearner& self, const Array& contexts, const Arms& actions,
@@ -104,15 +135,42 @@ void register_bandits(py::module_& m) {
           },
           "decided"_a, "context"_a.noconvert())
       .def("observe", &BanditLearner::observe, "decided"_a, "reward"_a)
+      .def(
+          "due",
+          [](const BanditLearner& self, const Array& promised) {
+            expect_size(promised, self.arms(), "promised");
+            return self.due(data(promised));
+          },
+          "promised"_a.noconvert())
+      .def(
+          "observe_arrival",
+          [](BanditLearner& self, std::uint64_t decided, std::uint64_t arm, bool was_due,
+             const Array& context, double reward) {
+            expect_size(context, self.dimension(), "context");
+            return self.observe_arrival(decided, arm, was_due, data(context), reward);
+          },
+          "decided"_a, "arm"_a, "was_due"_a, "context"_a.noconvert(), "reward"_a)
       .def("recommend", &recommend_bandit, "contexts"_a.noconvert(), "chosen"_a.noconvert())
       .def("run", &run_bandit, "contexts"_a.noconvert(), "rewards"_a.noconvert(),
            "chosen"_a.noconvert(), "own_rewards"_a.noconvert())
+      .def_static("run_keyed", &run_keyed_bandits, "learners"_a, "offsets"_a.noconvert(),
+                  "rows"_a.noconvert(), "contexts"_a.noconvert(), "rewards"_a.noconvert(),
+                  "chosen"_a.noconvert(), "own_rewards"_a.noconvert(), "workers"_a)
       .def("replay", &replay_bandit, "contexts"_a.noconvert(), "actions"_a.noconvert(),
            "rewards"_a.noconvert(), "chosen"_a.noconvert())
       .def("nonprivate_violations", &BanditLearner::nonprivate_violations)
       .def("variates_drawn", &variates_drawn)
       .def("check_process", &BanditLearner::check_process)
       .def("adopt", &BanditLearner::adopt)
+      .def(
+          "rekey",
+          [](BanditLearner& self, const py::bytes& key, std::uint64_t stream) {
+            // One stream of the new key for each private sum, numbered from the one given.
+            for (std::size_t i = 0; i < self.sources(); ++i) {
+              self.source(i).rekey(key_from(key), stream + i);
+            }
+          },
+          "key"_a, "stream"_a)
       .def("state", &state_of<BanditLearner>)
       .def("restore", &restore<BanditLearner>, "state"_a);
   py::class_<LinUcb, BanditLearner>(m, "LinUcb")

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "keyed_runs.hpp"
+
 namespace dpoco::bindings {
 
 using experts::ExpertLearner;
@@ -24,6 +26,34 @@ void run_losses(ExpertLearner& self, const Array& losses, Array& own_losses,
   self.run(entered, from, rounds, own, played);
 }
 
+// The same for many learners at once: learner i plays the rows that `keyed_rows` says.
+void run_keyed_losses(const py::list& learners, const Offsets& offsets, const Offsets& rows,
+                      const Array& losses, Array& own_losses, py::array_t<std::int64_t>& decisions,
+                      std::size_t workers) {
+  const auto size = static_cast<std::size_t>(own_losses.size());
+  const KeyedRows to = keyed_rows(learners, offsets, rows, size);
+  if (learners.empty()) return;
+  const auto experts = static_cast<std::size_t>(learners[0].cast<const ExpertLearner&>().experts());
+  for (const py::handle learner : learners) {
+    if (learner.cast<const ExpertLearner&>().experts() != experts) {
+      throw std::invalid_argument("the learners differ in their number of experts");
+    }
+  }
+  expect_size(losses, size * experts, "losses");
+  if (static_cast<std::size_t>(decisions.size()) != size) {
+    throw std::invalid_argument("decisions has the wrong number of entries");
+  }
+  const double* from = data(losses);
+  double* own = own_losses.mutable_data();
+  std::int64_t* played = decisions.mutable_data();
+  play_keyed<ExpertLearner>(learners, to, workers,
+                            [=](ExpertLearner& learner, const Exclusive::Entry& entry,
+                                std::size_t row, std::size_t count) {
+                              learner.run(entry, from + row * experts, count, own + row,
+                                          played + row);
+                            });
+}
+
 }  // namespace
 
 // The base of all learners of experts; they are registered after it.
@@ -41,6 +71,9 @@ void register_experts(py::module_& m) {
           "decided"_a, "losses"_a.noconvert())
       .def("run", &run_losses, "losses"_a.noconvert(), "own_losses"_a.noconvert(),
            "decisions"_a.noconvert())
+      .def_static("run_keyed", &run_keyed_losses, "learners"_a, "offsets"_a.noconvert(),
+                  "rows"_a.noconvert(), "losses"_a.noconvert(), "own_losses"_a.noconvert(),
+                  "decisions"_a.noconvert(), "workers"_a)
       .def("nonprivate_violations", &ExpertLearner::nonprivate_violations)
       .def("variates_drawn",
            [](const ExpertLearner& self) {
@@ -52,6 +85,12 @@ void register_experts(py::module_& m) {
            })
       .def("check_process", [](const ExpertLearner& self) { self.source().check_process(); })
       .def("adopt", [](ExpertLearner& self) { self.source().adopt(); })
+      .def(
+          "rekey",
+          [](ExpertLearner& self, const py::bytes& key, std::uint64_t stream) {
+            self.source().rekey(key_from(key), stream);
+          },
+          "key"_a, "stream"_a)
       .def("state", &state_of<ExpertLearner>)
       .def("restore", &restore<ExpertLearner>, "state"_a);
 }

@@ -77,6 +77,12 @@ void register_mechanisms(py::module_& m) {
       .def_property_readonly("round", &ContinualSum::round)
       .def("check_process", [](const ContinualSum& self) { self.source().check_process(); })
       .def("adopt", [](ContinualSum& self) { self.source().adopt(); })
+      .def(
+          "rekey",
+          [](ContinualSum& self, const py::bytes& key, std::uint64_t stream) {
+            self.source().rekey(key_from(key), stream);
+          },
+          "key"_a, "stream"_a)
       .def("state", &state_of<ContinualSum>)
       .def("restore", &restore<ContinualSum>, "state"_a);
 }

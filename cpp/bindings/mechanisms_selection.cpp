@@ -23,6 +23,12 @@ py::class_<Mechanism>& add_common(py::class_<Mechanism>& c) {
   return c.def_property_readonly("round", &Mechanism::round)
       .def("check_process", [](const Mechanism& self) { self.source().check_process(); })
       .def("adopt", [](Mechanism& self) { self.source().adopt(); })
+      .def(
+          "rekey",
+          [](Mechanism& self, const py::bytes& key, std::uint64_t stream) {
+            self.source().rekey(key_from(key), stream);
+          },
+          "key"_a, "stream"_a)
       .def("state", &state_of<Mechanism>)
       .def("restore", &restore<Mechanism>, "state"_a);
 }

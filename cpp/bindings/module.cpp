@@ -31,6 +31,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   m.attr("__version__") = DPOCO_VERSION;
   register_errors();
   register_random(m);
+  register_digests(m);
   register_noise(m);
   register_domains(m);
   register_losses(m);

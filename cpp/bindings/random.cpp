@@ -1,7 +1,7 @@
 #include "dpoco/random/source.hpp"
 
-#include "common.hpp"
 #include "dpoco/simd/kernels.hpp"
+#include "registrars.hpp"
 
 namespace dpoco::bindings {
 
@@ -11,6 +11,13 @@ using random::Variate;
 
 namespace {
 
+Variate variate_from(unsigned kind) {
+  if (kind >= random::kVariates) throw std::invalid_argument("unknown kind of variate");
+  return static_cast<Variate>(kind);
+}
+
+}  // namespace
+
 Key key_from(const py::bytes& bytes) {
   const std::string raw = bytes;
   Key key;
@@ -18,13 +25,6 @@ Key key_from(const py::bytes& bytes) {
   std::memcpy(key.data(), raw.data(), sizeof key);
   return key;
 }
-
-Variate variate_from(unsigned kind) {
-  if (kind >= random::kVariates) throw std::invalid_argument("unknown kind of variate");
-  return static_cast<Variate>(kind);
-}
-
-}  // namespace
 
 std::unique_ptr<Source> make_source(const py::bytes& key, std::uint64_t stream) {
   return std::make_unique<Source>(key_from(key), stream);

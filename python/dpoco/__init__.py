@@ -22,6 +22,7 @@ from dpoco.errors import (
     CalibrationError,
     DpocoError,
     HorizonExceeded,
+    JournalFenced,
     NoiseDominatesWarning,
     ReplayMismatch,
     RoundOrderError,
@@ -30,6 +31,7 @@ from dpoco.errors import (
 
 if TYPE_CHECKING:
     from dpoco import (
+        adapters,
         audit,
         bandits,
         datasets,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
         evaluation,
         experts,
         frank_wolfe,
+        journal,
         local,
         losses,
         mechanisms,
@@ -47,13 +50,16 @@ if TYPE_CHECKING:
         random,
         reproduce,
         samplers,
+        scale,
     )
+    from dpoco._tickets import Ticket
     from dpoco.trace import Trace
 
 __version__: str = _core.__version__
 
 _SUBMODULES = frozenset(
     {
+        "adapters",
         "audit",
         "bandits",
         "datasets",
@@ -62,6 +68,7 @@ _SUBMODULES = frozenset(
         "evaluation",
         "experts",
         "frank_wolfe",
+        "journal",
         "local",
         "losses",
         "mechanisms",
@@ -71,6 +78,7 @@ _SUBMODULES = frozenset(
         "random",
         "reproduce",
         "samplers",
+        "scale",
     }
 )
 
@@ -81,13 +89,16 @@ __all__ = [
     "DpocoError",
     "Guarantee",
     "HorizonExceeded",
+    "JournalFenced",
     "NoiseDominatesWarning",
     "ReplayMismatch",
     "RoundOrderError",
     "StateError",
+    "Ticket",
     "Trace",
     "__version__",
     "accounting",
+    "adapters",
     "audit",
     "bandits",
     "datasets",
@@ -97,6 +108,7 @@ __all__ = [
     "evaluation",
     "experts",
     "frank_wolfe",
+    "journal",
     "load",
     "local",
     "losses",
@@ -107,6 +119,7 @@ __all__ = [
     "random",
     "reproduce",
     "samplers",
+    "scale",
 ]
 
 
@@ -118,6 +131,10 @@ def __getattr__(name: str) -> Any:
         from dpoco.trace import Trace
 
         return Trace
+    if name == "Ticket":
+        from dpoco._tickets import Ticket
+
+        return Ticket
     raise AttributeError(f"module 'dpoco' has no attribute {name!r}")
 
 

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._state import Stateful, check_writable
+from dpoco._delayed import Delayed
+from dpoco._state import check_writable
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import HorizonExceeded, RoundOrderError
@@ -29,8 +30,10 @@ _CHUNK_ENTRIES = 2**18
 _CHUNK_ROUNDS = 8192
 
 
-class OnlineLearner(Stateful):
+class OnlineLearner(Delayed):
     """Base of the learners: `decide` and `observe` in strict alternation, up to a horizon.
+
+    Or, where feedback is late, with tickets in between: ``decide(ticket=True)``.
 
     Subclasses name their accountant (a module with ``calibrate`` and ``guarantee``, both of which
     take what `_problem` returns first) and their parameters' class.
@@ -115,16 +118,25 @@ class OnlineLearner(Stateful):
         """Return the engine's decision of the current round."""
         raise NotImplementedError
 
-    def decide(self) -> Any:
-        """Return this round's decision; the same one until `observe`.
+    def decide(self, *, ticket: bool = False) -> Any:
+        """Return this round's decision, shape (d,), read-only; the same one until `observe`.
+
+        Parameters
+        ----------
+        ticket : bool, default False
+            Return ``(decision, Ticket)``: the feedback comes later, out of order or never, with
+            ``observe(..., ticket=ticket)`` or `expire`. The decision is the same one until some
+            feedback arrives; a ticket reserves a round of the horizon.
 
         Raises
         ------
         HorizonExceeded
-            After `horizon` rounds; see `last_decision`.
+            After `horizon` rounds, played or promised to tickets; see `last_decision`.
         StateError
             For a suspended copy.
         """
+        if ticket:
+            return self._issue()
         turn = self._engine.round
         asked, decision = self._asked
         if turn != asked:

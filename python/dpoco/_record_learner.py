@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpoco import domains, losses
 from dpoco._learner import OnlineLearner, Progress
+from dpoco._tickets import Ticket
 from dpoco._validation import float_array, number
 from dpoco.trace import Trace
 
@@ -76,7 +77,9 @@ class RecordLearner(OnlineLearner):
         decision: FloatArray = self._engine.decision()
         return decision
 
-    def observe(self, record: Any, label: float | None = None) -> None:
+    def observe(
+        self, record: Any, label: float | None = None, *, ticket: Ticket | None = None
+    ) -> None:
         """End the round with its loss.
 
         Parameters
@@ -87,11 +90,16 @@ class RecordLearner(OnlineLearner):
             at the previous one.
         label : float, optional
             For generalised linear losses.
+        ticket : Ticket, optional
+            The decision that the record belongs to, made earlier: the round played now is the
+            learner's current one, and custom losses are asked for gradients at its decisions.
 
         Raises
         ------
         RoundOrderError
-            If `decide` was not called in this round.
+            If `decide` was not called in this round, or the ticket is not outstanding.
+        StateError
+            For a ticket of another learner, or a forged one: nothing changed.
         HorizonExceeded
             Past the horizon: nothing drawn, nothing changed.
         ValueError, TypeError
@@ -102,6 +110,8 @@ class RecordLearner(OnlineLearner):
         -----
         Records over the bounds are clipped and non-finite ones count as zero, silently.
         """
+        if ticket is not None:
+            return self._arrive(ticket, record, label)
         turn, decision = self._check_turn()
         if self._loss.glm:
             features = self._vector("features", record)

@@ -11,6 +11,7 @@ __all__ = [
     "CalibrationError",
     "DpocoError",
     "HorizonExceeded",
+    "JournalFenced",
     "NoiseDominatesWarning",
     "ReplayMismatch",
     "RoundOrderError",
@@ -44,6 +45,10 @@ class StateError(DpocoError):
 
 class ReplayMismatch(DpocoError):
     """A replayed round came with other data than the round first answered."""
+
+
+class JournalFenced(DpocoError):
+    """Another writer has opened the journal since, or this process only inherited it."""
 
 
 class NoiseDominatesWarning(UserWarning):

@@ -94,6 +94,24 @@ void BanditLearner::observe(std::uint64_t decided, double reward) {
   finish(arm_, reward);
 }
 
+std::int64_t BanditLearner::due(const double* promised) const {
+  const auto entry = exclusive_.enter();
+  return due_arm(promised);
+}
+
+bool BanditLearner::observe_arrival(std::uint64_t decided, std::uint64_t arm, bool was_due,
+                                    const double* context, double reward) {
+  const auto entry = exclusive_.enter();
+  if (arm >= settings_.arms) throw std::invalid_argument("arm does not exist");
+  require(1);
+  require_no_decision();  // its context would be overwritten
+  if (decided != round_) throw RoundOrderError("another thread has played a round");
+  if (!has_room(arm, was_due)) return false;
+  admit(context);
+  finish(arm, reward);
+  return true;
+}
+
 void BanditLearner::recommend(const Exclusive::Entry&, const double* contexts, std::uint64_t count,
                               std::int64_t* chosen) {
   require_no_decision();  // its context would be overwritten

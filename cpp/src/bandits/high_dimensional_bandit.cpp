@@ -51,6 +51,37 @@ HighDimensionalBandit::HighDimensionalBandit(BanditSettings settings, losses::Re
     models_[arm]->estimate(coefficients_.data() + arm * dimension());
   }
   if (is_frozen(0)) frozen_ = coefficients_;
+  find_next();
+}
+
+bool HighDimensionalBandit::lacks_pulls(std::uint64_t arm) const {
+  const ArmLearner& model = *models_[static_cast<std::size_t>(arm)];
+  return model.round() < std::min(own_.forced, model.horizon());
+}
+
+void HighDimensionalBandit::find_next() {
+  while (next_ < arms() && !lacks_pulls(next_)) ++next_;
+}
+
+std::int64_t HighDimensionalBandit::due_arm(const double* promised) const {
+  if (round() >= forced_end_) return -1;
+  std::int64_t spare = -1;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::uint64_t arm = next_; arm < arms(); ++arm) {
+    if (!lacks_pulls(arm)) continue;
+    const auto index = static_cast<std::size_t>(arm);
+    const double pulls = static_cast<double>(models_[index]->round()) + promised[index];
+    if (pulls < static_cast<double>(own_.forced)) return static_cast<std::int64_t>(arm);
+    if (pulls < least) {
+      least = pulls;
+      spare = static_cast<std::int64_t>(arm);
+    }
+  }
+  return spare;
+}
+
+bool HighDimensionalBandit::has_room(std::uint64_t arm, bool was_due) const {
+  return round() >= forced_end_ || (was_due && lacks_pulls(arm));
 }
 
 std::uint64_t HighDimensionalBandit::clock(std::uint64_t arm, std::uint64_t rounds) const noexcept {
@@ -71,7 +102,7 @@ double HighDimensionalBandit::margin_of(const std::vector<double>& coefficients,
 }
 
 std::uint64_t HighDimensionalBandit::choose(const double* context) {
-  return round() < forced_end_ ? round() / own_.forced : advise(context);
+  return round() < forced_end_ ? next_ : advise(context);
 }
 
 std::uint64_t HighDimensionalBandit::advise(const double* context) {
@@ -117,7 +148,9 @@ void HighDimensionalBandit::learn(std::uint64_t arm, const double* context, doub
       model.estimate(coefficients_.data() + index * dimension());
     }
   }
-  if (forced && is_frozen(now + 1)) frozen_ = coefficients_;
+  if (!forced) return;
+  find_next();
+  if (is_frozen(now + 1)) frozen_ = coefficients_;
 }
 
 void HighDimensionalBandit::coefficients(double* out) const {
@@ -137,16 +170,26 @@ void HighDimensionalBandit::write_own(Archive& archive) const {
 
 void HighDimensionalBandit::read_own(ArchiveReader& archive) {
   const std::vector<double> start = coefficients_;
+  // Forced pulls come in any order; behind the last one of all arms every clock is known.
+  const bool any_order = round() < arms() * own_.forced;
+  std::uint64_t pulls = 0;
   archive.reals(frozen_.data(), frozen_.size());
   for (std::uint64_t arm = 0; arm < arms(); ++arm) {
     const auto index = static_cast<std::size_t>(arm);
     ArmLearner& model = *models_[index];
     model.read(archive);
-    if (model.round() != clock(arm, round())) throw StateError("state holds an impossible clock");
+    const std::uint64_t pulled = model.round();
+    if (any_order ? pulled > own_.forced : pulled != clock(arm, round())) {
+      throw StateError("state holds an impossible clock");
+    }
+    pulls += pulled;
     // Two arms on one stream would share their noise.
     if (model.source().stream() != arm) throw StateError("state holds a shared generator");
     model.estimate(coefficients_.data() + index * dimension());
   }
+  if (any_order && pulls != round()) throw StateError("state holds an impossible clock");
+  next_ = 0;
+  find_next();
   // What the frozen estimates must be while nothing else can be known of them.
   const std::vector<double> zeros(frozen_.size(), 0.0);
   const std::vector<double>* known = nullptr;

@@ -70,6 +70,14 @@ void Source::check_process() const {
   }
 }
 
+void Source::rekey(const Key& key, std::uint64_t stream) {
+  if (stream > kMaxStream) throw std::invalid_argument("stream must be below 2^60");
+  check_process();
+  key_ = key;
+  stream_ = stream;
+  for (Lane& each : lanes_) each.loaded = ~0ULL;
+}
+
 simd::Position Source::at(Variate kind, std::uint64_t superblock) const noexcept {
   return at(static_cast<unsigned>(kind), superblock);
 }

@@ -50,7 +50,6 @@ class Axial {
       : gamma_(0.5 * static_cast<double>(n - 1)),
         a_(0.5 * static_cast<double>(n - 1)),
         r_(r),
-        m_(m),
         c_(m - r) {}
 
   struct Point {
@@ -141,7 +140,6 @@ class Axial {
   IncompleteGamma gamma_;
   double a_;
   double r_;
-  double m_;
   double c_;
 };
 

@@ -15,7 +15,6 @@ namespace {
 
 using random::Source;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // sqrt(2 pi): at this length of an interval around 0 uniform and Gaussian proposals are equally
 // good.
 constexpr double kUniformBelow = 2.5066;

@@ -298,6 +298,8 @@ void blt(std::size_t rounds, std::size_t n, double scale, std::size_t buffers, c
 
 #include "experts.inl"
 
+#include "blake2b.inl"
+
 }  // namespace
 
 const Kernels DPOCO_VARIANT = {DPOCO_VARIANT_NAME,
@@ -331,6 +333,7 @@ const Kernels DPOCO_VARIANT = {DPOCO_VARIANT_NAME,
                                smallest,
                                tilt,
                                affine,
-                               cusum};
+                               cusum,
+                               keyed_digests};
 
 }  // namespace dpoco::simd

@@ -6,16 +6,17 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._learner import OnlineLearner, Progress
+from dpoco._tickets import Ticket
 from dpoco._validation import float_array, number
 from dpoco.accounting import Budget
 from dpoco.bandits._trace import BanditTrace
-from dpoco.errors import HorizonExceeded
+from dpoco.errors import HorizonExceeded, RoundOrderError
 
 __all__ = ["DECODERS", "BanditLearner"]
 
@@ -32,6 +33,8 @@ class BanditLearner(OnlineLearner):
     they name the bounds that clipping enforces.
     """
 
+    # Not on actions: a user's own action depends on the user's record.
+    _seen = "published estimates"
     _arms: int
     _dimension: int
 
@@ -53,7 +56,16 @@ class BanditLearner(OnlineLearner):
         """Length d of a context."""
         return self._dimension
 
-    def decide(self, context: Any) -> int:  # type: ignore[override]
+    @overload  # type: ignore[override]
+    def decide(self, context: Any, *, ticket: Literal[False] = False) -> int: ...
+
+    @overload
+    def decide(self, context: Any, *, ticket: Literal[True]) -> tuple[int, Ticket]: ...
+
+    @overload
+    def decide(self, context: Any, *, ticket: bool) -> int | tuple[int, Ticket]: ...
+
+    def decide(self, context: Any, *, ticket: bool = False) -> int | tuple[int, Ticket]:
         """Return the arm for the round's user, in 0..K-1; the same one until `observe`.
 
         Parameters
@@ -61,19 +73,26 @@ class BanditLearner(OnlineLearner):
         context : array_like of shape (d,)
             Clipped into its bound; one that is not finite acts as zero. Nothing is drawn, and the
             context leaves a trace only once its reward is observed.
+        ticket : bool, default False
+            Return ``(arm, Ticket)``: the reward comes later, out of order or never, with
+            ``observe(reward, ticket=ticket)``, `skip` or `expire`. Any number of users may wait
+            for theirs; a ticket holds its user's context and reserves a round of the horizon.
 
         Raises
         ------
         RoundOrderError
-            If this round's decision was asked for with another context: a round has one user.
+            If this round's decision was asked for with another context: a round has one user
+            (with a ticket: if it was asked for without one).
         HorizonExceeded
-            After `horizon` rounds.
+            After `horizon` rounds, played or promised to tickets.
         StateError
             For a suspended copy.
         ValueError, TypeError
             Wrong shape or dtype: nothing changed. With ``on_violation="raise"`` also for a context
             out of its bound.
         """
+        if ticket:
+            return self._issue_for(context)
         self._check_alone()
         turn = self._engine.round
         if turn != self._asked[0]:
@@ -87,18 +106,50 @@ class BanditLearner(OnlineLearner):
         self._asked = (turn, arm)
         return arm
 
-    def observe(self, reward: Any) -> None:
+    def _issue_for(self, context: Any) -> tuple[int, Ticket]:
+        """Return an arm for another user, and a ticket for it."""
+        self._enter_process()
+        row = float_array("context", context, (self._dimension,)).copy()
+        row.flags.writeable = False
+        if self._raises:
+            self._refuse_contexts(row[None, :], self.round)
+        book = self._open_book()
+        with book.lock:
+            turn = self._check_room(len(book))
+            if self._asked[0] == turn:
+                raise RoundOrderError("a decision waits for its reward: observe() or skip() first")
+            arm = due = int(self._engine.due(book.promised(self._arms)))
+            if due < 0:
+                chosen = np.empty(1, dtype=np.int64)
+                self._engine.recommend(row[None, :], chosen)
+                arm = int(chosen[0])
+            return arm, book.issue(turn, arm, row, due)
+
+    def _play_arrival(self, turn: int, ticket: Ticket, record: tuple[Any, ...]) -> None:
+        """Play round `turn`; the context and the arm are the ticket's."""
+        (reward,) = record
+        value = math.nan if reward is None else number("reward", reward)
+        if self._raises and reward is not None:
+            self._refuse_rewards(np.array([[value]]), turn)
+        self._engine.observe_arrival(turn, ticket.decision, ticket.due, ticket.context, value)
+
+    def observe(self, reward: Any, *, ticket: Ticket | None = None) -> None:
         """End the round with the reward of the arm decided on.
 
         Parameters
         ----------
         reward : float
             Clipped into its range. NaN: the reward never came; see `skip`.
+        ticket : Ticket, optional
+            The decision that the reward is of, made earlier. A bandit with forced rounds plays no
+            round, and learns nothing, if the schedule has no room for it: this is public.
 
         Raises
         ------
         RoundOrderError
-            If `decide` was not called in this round.
+            If `decide` was not called in this round, or the ticket is not outstanding.
+        StateError
+            For a ticket of another learner, or a forged one: nothing changed.
         HorizonExceeded
             Past the horizon: nothing drawn, nothing changed.
         TypeError
@@ -106,17 +157,28 @@ class BanditLearner(OnlineLearner):
         ValueError
             With ``on_violation="raise"``, for a reward out of its range or not finite.
         """
+        if ticket is not None:
+            if reward is None:
+                raise TypeError("reward must be a number; got NoneType")
+            return self._arrive(ticket, reward)
         turn, _ = self._check_turn()
         value = number("reward", reward)
         if self._raises:
             self._refuse_rewards(np.array([[value]]), turn)
         self._engine.observe(turn, value)
 
-    def skip(self) -> None:
+    def skip(self, *, ticket: Ticket | None = None) -> None:
         """End a round whose reward never came: the record counts as zero for every arm.
 
         The noise advances as in any other round, so that nobody can tell.
+
+        Parameters
+        ----------
+        ticket : Ticket, optional
+            The decision whose reward never came, made earlier.
         """
+        if ticket is not None:
+            return self._arrive(ticket, None)
         turn, _ = self._check_turn()
         self._engine.observe(turn, math.nan)
 

@@ -17,6 +17,7 @@ from dpoco.cli._problem import build_problem, load_stream
 from dpoco.cli._render import print_report
 from dpoco.cli._reproduce import reproduce_app
 from dpoco.cli._support import errors_in_one_line, notes, progress
+from dpoco.cli._sweep import sweep_command
 from dpoco.cli._tables import table_app
 
 __all__ = ["app"]
@@ -32,6 +33,7 @@ app.add_typer(plan_app, name="plan")
 app.add_typer(reproduce_app, name="reproduce")
 app.command("explain")(explain_command)
 app.command("audit")(audit_command)
+app.command("sweep")(sweep_command)
 
 
 @app.callback(invoke_without_command=True)

@@ -26,6 +26,7 @@ from dpoco.environments._hadamard import HadamardClass, hadamard_class
 from dpoco.environments._packing import Packing
 from dpoco.environments._play import play
 from dpoco.environments._play_bandit import play_bandit
+from dpoco.environments._play_delayed import DelayedRun, play_delayed
 from dpoco.environments._recorded import Recorded
 from dpoco.environments._switching import (
     AdversarialBlocks,
@@ -37,6 +38,7 @@ __all__ = [
     "AdversarialBlocks",
     "BurnAfterPlay",
     "ContextualWorld",
+    "DelayedRun",
     "Environment",
     "HadamardClass",
     "LinearWorld",
@@ -53,5 +55,6 @@ __all__ = [
     "near_duplicates",
     "play",
     "play_bandit",
+    "play_delayed",
     "softmax_class",
 ]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._learner import OnlineLearner, Progress
+from dpoco._tickets import Ticket
 from dpoco._validation import float_array, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.experts._trace import ExpertTrace, checked_range
@@ -83,20 +84,36 @@ class ExpertLearner(OnlineLearner):
     def _decision(self) -> int:
         return int(self._engine.decision())
 
-    def decide(self) -> int:
+    @overload
+    def decide(self, *, ticket: Literal[False] = False) -> int: ...
+
+    @overload
+    def decide(self, *, ticket: Literal[True]) -> tuple[int, Ticket]: ...
+
+    @overload
+    def decide(self, *, ticket: bool = False) -> int | tuple[int, Ticket]: ...
+
+    def decide(self, *, ticket: bool = False) -> int | tuple[int, Ticket]:
         """Return this round's expert, in 0..N-1; the same one until `observe`.
+
+        Parameters
+        ----------
+        ticket : bool, default False
+            Return ``(decision, Ticket)``: the feedback comes later, out of order or never, with
+            ``observe(losses, ticket=ticket)`` or `expire`. The decision is the same one until
+            some feedback arrives; a ticket reserves a round of the horizon.
 
         Raises
         ------
         HorizonExceeded
-            After `horizon` rounds.
+            After `horizon` rounds, played or promised to tickets.
         StateError
             For a suspended copy.
         """
-        decision: int = super().decide()
+        decision: int | tuple[int, Ticket] = super().decide(ticket=ticket)
         return decision
 
-    def observe(self, losses: Any) -> None:
+    def observe(self, losses: Any, *, ticket: Ticket | None = None) -> None:
         """End the round with the losses of all experts.
 
         Parameters
@@ -104,17 +121,24 @@ class ExpertLearner(OnlineLearner):
         losses : array_like of shape (N,)
             In the declared range; values outside are clipped and non-finite ones count as the
             lowest loss, silently.
+        ticket : Ticket, optional
+            The decision that the losses are of, made earlier: the round played now is the
+            learner's current one, whatever the ticket's.
 
         Raises
         ------
         RoundOrderError
-            If `decide` was not called in this round.
+            If `decide` was not called in this round, or the ticket is not outstanding.
+        StateError
+            For a ticket of another learner, or a forged one: nothing changed.
         HorizonExceeded
             Past the horizon: nothing drawn, nothing changed.
         ValueError, TypeError
             Wrong shape or dtype: nothing changed. With ``on_violation="raise"`` also for losses
             out of the range.
         """
+        if ticket is not None:
+            return self._arrive(ticket, losses)
         turn, _ = self._check_turn()
         row = self._row(losses)
         if self._raises:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpoco import _core, domains, losses
 from dpoco._learner import Progress
 from dpoco._record_learner import RecordLearner
+from dpoco._tickets import Ticket
 from dpoco._validation import float_array, refuse_contradictions
 from dpoco.accounting import Budget
 from dpoco.trace import Trace
@@ -74,7 +75,7 @@ class CoupledLearner(RecordLearner):
 
     # -- rounds -----------------------------------------------------------------------------------
 
-    def observe(self, record: Any, label: Any = None) -> None:
+    def observe(self, record: Any, label: Any = None, *, ticket: Ticket | None = None) -> None:
         """End the round with its loss.
 
         Parameters
@@ -85,11 +86,16 @@ class CoupledLearner(RecordLearner):
             ``gradient(theta) -> (d,)`` and ``hessian(theta) -> (d, d)``, kept until the horizon.
         label : float or array_like of shape (d,), optional
             The label of a generalised linear loss; the vector of a `QuadraticLoss`.
+        ticket : Ticket, optional
+            The decision that the record belongs to, made earlier: the round played now is the
+            learner's current one.
 
         Raises
         ------
         RoundOrderError
-            If `decide` was not called in this round.
+            If `decide` was not called in this round, or the ticket is not outstanding.
+        StateError
+            For a ticket of another learner, or a forged one: nothing changed.
         HorizonExceeded
             Past the horizon: nothing drawn, nothing changed.
         ValueError, TypeError
@@ -102,6 +108,8 @@ class CoupledLearner(RecordLearner):
         exception out of a custom loss while it decides over a fresh draw leaves the learner
         unusable: it may have used random numbers that must not be used again.
         """
+        if ticket is not None:
+            return self._arrive(ticket, record, label)
         if isinstance(self._loss, losses.QuadraticLoss):
             turn, _ = self._check_turn()
             d = self._domain.dimension

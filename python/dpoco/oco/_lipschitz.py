@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpoco import _core, domains
 from dpoco._learner import OnlineLearner, Progress
+from dpoco._tickets import Ticket
 from dpoco._validation import float_array, positive_float
 from dpoco.accounting import Budget
 from dpoco.accounting import lipschitz as accountant
@@ -270,20 +271,7 @@ class LipschitzLearner(OnlineLearner):
         point: FloatArray = self._points[self._engine.decision()]
         return point
 
-    def decide(self) -> FloatArray:
-        """Return this round's decision, shape (d,), read-only; the same one until `observe`.
-
-        Raises
-        ------
-        HorizonExceeded
-            After `horizon` rounds.
-        StateError
-            For a suspended copy.
-        """
-        decision: FloatArray = super().decide()
-        return decision
-
-    def observe(self, loss: NetLoss | Any) -> None:
+    def observe(self, loss: NetLoss | Any, *, ticket: Ticket | None = None) -> None:
         """End the round with its loss.
 
         Parameters
@@ -291,17 +279,24 @@ class LipschitzLearner(OnlineLearner):
         loss : callable or array_like of shape (N,)
             A function of points, shape (N, d), that returns their losses, shape (N,), called with
             `points`; or these losses.
+        ticket : Ticket, optional
+            The decision that the loss is of, made earlier: the round played now is the
+            learner's current one, whatever the ticket's.
 
         Raises
         ------
         RoundOrderError
-            If `decide` was not called in this round.
+            If `decide` was not called in this round, or the ticket is not outstanding.
+        StateError
+            For a ticket of another learner, or a forged one: nothing changed.
         HorizonExceeded
             Past the horizon: nothing drawn, nothing changed.
         ValueError, TypeError
             Wrong shape or dtype: nothing changed. With ``on_violation="raise"`` also for losses
             that are not finite or too steep.
         """
+        if ticket is not None:
+            return self._arrive(ticket, loss)
         turn, _ = self._check_turn()
         row = self._row(loss)
         if self._raises:

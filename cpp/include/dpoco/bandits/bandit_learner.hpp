@@ -59,6 +59,18 @@ class BanditLearner {
   // before any draw, state unchanged.
   void observe(std::uint64_t decided, double reward);
 
+  // Delayed feedback: a decision is made now and its round played when its reward arrives
+  // (docs/privacy/delayed_feedback.md). A decision that waits for its reward keeps this out.
+  //
+  // The arm that has to be pulled next, whatever the context, if promised[a] pulls of each arm a
+  // (of arms()) are under way; -1 if the estimates decide: see `recommend`. Public.
+  std::int64_t due(const double* promised) const;
+  // Plays a round with a record whose decision was made earlier: the arm that was due then (`due`),
+  // or the one the estimates chose. Returns false, with nothing changed, if the schedule has no
+  // room for it, which is public. Throws as `observe` does, and if `decided` is not the round.
+  bool observe_arrival(std::uint64_t decided, std::uint64_t arm, bool was_due,
+                       const double* context, double reward);
+
   // The arms that the current estimates choose for `count` contexts; no round is begun.
   void recommend(const Exclusive::Entry& entered, const double* contexts, std::uint64_t count,
                  std::int64_t* chosen);
@@ -92,6 +104,10 @@ class BanditLearner {
   virtual std::uint64_t choose(const double* context) = 0;
   // The same outside of any round, for `recommend`: what the estimates alone would choose.
   virtual std::uint64_t advise(const double* context) { return choose(context); }
+  // See `due`; public quantities only.
+  virtual std::int64_t due_arm(const double*) const { return -1; }
+  // Whether the current round can be played with a record of an earlier decision.
+  virtual bool has_room(std::uint64_t, bool) const { return true; }
   // Ends a round in which `arm` was chosen for a context within its bounds. null: a zero record.
   // round() still counts the rounds before it.
   virtual void learn(std::uint64_t arm, const double* context, double reward) = 0;

@@ -40,7 +40,8 @@ class HighDimensionalBandit final : public BanditLearner {
   random::Source& source(std::size_t index) noexcept override { return models_[index]->source(); }
   const ArmLearner& model(std::uint64_t arm) const { return *models_[arm]; }
 
-  // Rounds that an arm's clock shows after `rounds` rounds: a public quantity.
+  // Rounds that an arm's clock shows after `rounds` rounds without delay: a public quantity. With
+  // delayed feedback the pulls of a forced round may come in any public order.
   std::uint64_t clock(std::uint64_t arm, std::uint64_t rounds) const noexcept;
 
   // The current estimates of all arms, arms() rows: released values. Throws RoundOrderError while
@@ -53,11 +54,18 @@ class HighDimensionalBandit final : public BanditLearner {
   std::uint64_t choose(const double* context) override;
   // What the estimates say, in forced rounds, too.
   std::uint64_t advise(const double* context) override;
+  // The first arm that lacks pulls beyond those promised; if there is none, the one that lacks
+  // pulls and has the fewest with those promised, should they never come.
+  std::int64_t due_arm(const double* promised) const override;
+  // Forced rounds take only the pulls that were due, `forced` of each arm.
+  bool has_room(std::uint64_t arm, bool was_due) const override;
   void learn(std::uint64_t arm, const double* context, double reward) override;
   void write_own(Archive& archive) const override;
   void read_own(ArchiveReader& archive) override;
 
  private:
+  bool lacks_pulls(std::uint64_t arm) const;
+  void find_next();
   bool is_frozen(std::uint64_t rounds) const noexcept;
   double margin_of(const std::vector<double>& coefficients, std::uint64_t arm,
                    const double* context) const;
@@ -66,6 +74,7 @@ class HighDimensionalBandit final : public BanditLearner {
   std::shared_ptr<const domains::Domain> domain_;
   std::vector<std::unique_ptr<ArmLearner>> models_;
   std::uint64_t forced_end_ = 0;  // the first round in which there is a choice, at most the horizon
+  std::uint64_t next_ = 0;        // the first arm that lacks pulls, while rounds are forced
   std::vector<double> coefficients_;
   std::vector<double> frozen_;
   std::vector<double> early_;  // what the frozen estimates predict

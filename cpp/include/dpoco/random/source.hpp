@@ -67,6 +67,10 @@ class Source {
   void check_process() const;
   void adopt() noexcept { generation_ = fork_generation(); }
 
+  // Continues at the same positions under another key: all further variates are fresh. The caller
+  // has made sure that nothing waits to be resolved from words of the old key.
+  void rekey(const Key& key, std::uint64_t stream);
+
   // Key, stream and positions: secret. Reading throws StateError if malformed.
   void write(Archive& archive) const;
   void read(ArchiveReader& archive);

@@ -102,6 +102,11 @@ struct Kernels {
   void (*affine)(double a, const double* x, double b, std::size_t n, double* out);
   // state_i <- max(state_i, 0) + gain - x_i; returns the largest of them.
   double (*cusum)(double gain, const double* x, std::size_t n, double* state);
+
+  // Keyed BLAKE2b (RFC 7693), digests of 16 bytes: out_r = two words for row r of `width` words,
+  // whose message is the number first + r and the row. key: 4 words.
+  void (*keyed_digests)(const std::uint64_t* key, std::uint64_t first, const std::uint64_t* rows,
+                        std::size_t count, std::size_t width, std::uint64_t* out);
 };
 
 // The best variant this machine runs, or the one chosen by `select`.

@@ -1,0 +1,200 @@
+"""What costs what: the tables of docs/performance.md.
+
+Usage: python bench/performance.py [--seconds 0.3]
+
+CPU time of the process per round, medians of five repetitions; wall time for threads. Run it on an
+idle machine: about a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import dpoco
+
+FloatArray = NDArray[np.float64]
+Maker = Callable[[], Any]
+BUDGET = dpoco.Budget(epsilon=1.0, delta=1e-6)
+PURE = dpoco.Budget(epsilon=1.0, delta=0.0)
+HORIZON = 10**9
+REPETITIONS = 5
+
+
+def tree(d: int) -> Any:
+    return dpoco.frank_wolfe.TreeFrankWolfe(
+        dpoco.domains.LpBall(dimension=d, p=2.0, radius=1.0),
+        dpoco.losses.LogisticLoss(feature_bound=1.0),
+        horizon=HORIZON,
+        budget=BUDGET,
+    )
+
+
+def leader(d: int) -> Any:
+    return dpoco.oco.NoisyFTRL(
+        dpoco.domains.LpBall(dimension=d, p=2.0, radius=1.0),
+        dpoco.losses.LogisticLoss(feature_bound=1.0),
+        horizon=HORIZON,
+        budget=BUDGET,
+    )
+
+
+def hedge(d: int) -> Any:
+    return dpoco.experts.PrefixHedge(d, horizon=HORIZON, budget=BUDGET)
+
+
+def tracker(d: int) -> Any:
+    return dpoco.experts.ObliviousTracker(d, horizon=None, budget=PURE, share_rate=1e-4)
+
+
+LEARNERS: list[tuple[str, Callable[[int], Any], bool]] = [
+    ("TreeFrankWolfe", tree, True),
+    ("NoisyFTRL", leader, True),
+    ("PrefixHedge", hedge, False),
+    ("ObliviousTracker", tracker, False),
+]
+SIZES = (10, 100, 1000)
+
+
+def data(d: int, rounds: int, records: bool) -> tuple[FloatArray, ...]:
+    generator = np.random.default_rng(d)
+    if not records:
+        return (generator.random((rounds, d)),)
+    features = generator.standard_normal((rounds, d)) / d**0.5
+    return features, (features[:, 0] > 0.0).astype(float)
+
+
+def cost(action: Callable[[int], None], seconds: float) -> float:
+    """Nanoseconds of CPU time per round; `action` plays the given number of rounds."""
+    rounds = 64
+    while True:  # as many rounds as fill the time
+        start = time.process_time()
+        action(rounds)
+        spent = time.process_time() - start
+        if spent > seconds / 4 or rounds > 10**8:
+            break
+        rounds *= 2
+    found = []
+    for _ in range(REPETITIONS):
+        start = time.process_time()
+        action(rounds)
+        found.append((time.process_time() - start) / rounds)
+    return 1e9 * statistics.median(found)
+
+
+def in_batches(learner: Any, parts: tuple[FloatArray, ...], size: int) -> Callable[[int], None]:
+    def play(rounds: int) -> None:
+        done = 0
+        while done < rounds:
+            count = min(size, rounds - done, len(parts[0]))
+            learner.run(*(part[:count] for part in parts))
+            done += count
+
+    return play
+
+
+def one_by_one(learner: Any, parts: tuple[FloatArray, ...]) -> Callable[[int], None]:
+    rows = list(zip(parts[0], *(part.tolist() for part in parts[1:]), strict=True))
+
+    def play(rounds: int) -> None:
+        for index in range(rounds):
+            learner.decide()
+            learner.observe(*rows[index % len(rows)])
+
+    return play
+
+
+def per_round(seconds: float) -> None:
+    print("\n### Cost of a round, ns\n")
+    print("| learner | d | `decide` + `observe` | `run` of 10 | `run` of 100 | `run` of 8192 |")
+    print("|---|--:|--:|--:|--:|--:|")
+    for name, make, records in LEARNERS:
+        for d in SIZES:
+            parts = data(d, 8192 if d < 1000 else 1024, records)
+            actions = [one_by_one(make(d), parts)]
+            actions += [in_batches(make(d), parts, size) for size in (10, 100, 8192)]
+            cells = [f"{cost(action, seconds):,.0f}" for action in actions]
+            print(f"| {name} | {d} | {' | '.join(cells)} |", flush=True)
+
+
+def in_threads(seconds: float) -> None:
+    cores = min(os.cpu_count() or 1, 4)
+    print(f"\n### Threads: rounds per second of wall time, one learner a thread, {cores} cores\n")
+    print("| how | 1 thread | " + " | ".join(f"{n} threads" for n in range(2, cores + 1)) + " |")
+    print("|---|" + "--:|" * cores)
+    parts = data(100, 8192, True)
+    for title, action in (
+        ("TreeFrankWolfe.run, d = 100", lambda: in_batches(tree(100), parts, 8192)),
+        ("decide + observe, d = 100", lambda: one_by_one(tree(100), parts)),
+    ):
+        single = action()
+        rounds = max(1024, int(seconds * 1e9 / cost(single, seconds)))
+        cells = []
+        for threads in range(1, cores + 1):
+            players = [action() for _ in range(threads)]
+            with ThreadPoolExecutor(threads) as pool:
+                start = time.perf_counter()
+                list(pool.map(lambda play: play(rounds), players))  # noqa: B023
+                cells.append(f"{threads * rounds / (time.perf_counter() - start):,.0f}")
+        print(f"| {title} | {' | '.join(cells)} |", flush=True)
+
+
+def resident() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def in_memory() -> None:
+    print("\n### Memory of one learner, and the time to make it\n")
+    print(
+        "| learner | d | state, bytes | resident, kB | calibrate and make, ms "
+        "| make from parameters, ms |"
+    )
+    print("|---|--:|--:|--:|--:|--:|")
+    kept = []
+    for name, make, _ in LEARNERS:
+        for d in SIZES:
+            start = time.process_time()
+            first = make(d)
+            made = 1e3 * (time.process_time() - start)
+            parameters = first.get_params() | {"parameters": first.parameters, "source": None}
+            count = 500 if d < 1000 else 200
+            [type(first)(**parameters) for _ in range(20)]
+            gc.collect()
+            before, start = resident(), time.process_time()
+            many = [type(first)(**parameters) for _ in range(count)]
+            spent = 1e3 * (time.process_time() - start) / count
+            each = (resident() - before) / count / 1e3
+            size = len(first._engine.state())
+            print(
+                f"| {name} | {d} | {size:,} | {each:.1f} | {made:.1f} | {spent:.2f} |", flush=True
+            )
+            kept.append(many)  # or the next would take its memory
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="The tables of docs/performance.md.")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of each measurement")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    print(f"instruction set {dpoco.random.instruction_set()}, load average {load}")
+    in_memory()
+    per_round(options.seconds)
+    in_threads(options.seconds)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common.hpp"
+#include "dpoco/simd/kernels.hpp"
+#include "registrars.hpp"
+
+namespace dpoco::bindings {
+
+void register_digests(py::module_& m) {
+  m.def(
+      "keyed_digests",
+      [](const py::bytes& key, std::uint64_t first, const Array& rows,
+         const std::optional<Array>& more) {
+        const std::string raw = key;
+        std::uint64_t words[4];
+        if (raw.size() != sizeof words) throw std::invalid_argument("key must have 32 bytes");
+        if (rows.ndim() != 2 || (more && more->ndim() != 2)) {
+          throw std::invalid_argument("rows must be a matrix");
+        }
+        if (more && more->shape(0) != rows.shape(0)) {
+          throw std::invalid_argument("the matrices differ in their number of rows");
+        }
+        std::memcpy(words, raw.data(), sizeof words);
+        const auto count = static_cast<std::size_t>(rows.shape(0));
+        const auto left = static_cast<std::size_t>(rows.shape(1));
+        const auto right = more ? static_cast<std::size_t>(more->shape(1)) : 0;
+        const std::size_t width = left + right;
+        // Doubles are digested as the words they are stored in.
+        const auto* from = reinterpret_cast<const std::uint64_t*>(data(rows));
+        const double* beside = more ? data(*more) : nullptr;
+        std::vector<std::uint64_t> digests(2 * count);
+        {
+          const py::gil_scoped_release nogil;
+          std::unique_ptr<std::uint64_t[]> joined;
+          if (more) {
+            joined.reset(new std::uint64_t[count * width]);
+            for (std::size_t i = 0; i < count; ++i) {
+              if (left > 0) std::memcpy(&joined[i * width], from + i * left, 8 * left);
+              if (right > 0) std::memcpy(&joined[i * width + left], beside + i * right, 8 * right);
+            }
+            from = joined.get();
+          }
+          simd::kernels().keyed_digests(words, first, from, count, width, digests.data());
+        }
+        return py::bytes(reinterpret_cast<const char*>(digests.data()), 16 * count);
+      },
+      "key"_a, "first"_a, "rows"_a.noconvert(), "more"_a.noconvert() = py::none());
+}
+
+}  // namespace dpoco::bindings

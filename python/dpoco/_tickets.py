@@ -1,0 +1,236 @@
+"""Tickets: decisions whose feedback comes later, and the book a learner keeps of them."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import struct
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco.errors import RoundOrderError, StateError
+
+__all__ = ["Ticket", "TicketBook"]
+
+FloatArray = NDArray[np.float64]
+
+# Little-endian: signature, learner, number, round, kind of decision, due, entries of the decision
+# and of the context; then these, and the tag.
+_FRAME = struct.Struct("<8s16sQQBBII")
+_MAGIC = b"dpocotk1"
+_WORD = struct.Struct("<q")
+_TAG = 16
+_INDEX, _VECTOR = 0, 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ticket:
+    """A decision that waits for its feedback; from ``decide(ticket=True)``, to ``observe``.
+
+    An immutable value: it can be pickled, stored and sent. Only the learner that issued it takes
+    it, once, and no other ticket can be made that this learner takes.
+
+    Attributes
+    ----------
+    number : int
+        Tickets the learner had issued before.
+    round : int
+        Rounds the learner had consumed: feedback that had arrived.
+    decision : int or ndarray of shape (d,)
+        The decision, read-only.
+    context : ndarray of shape (d,) or None
+        Of a bandit: the user's context, so that a ticket is as secret as the record.
+    due : bool
+        Of a bandit: whether the schedule chose the arm, not the estimates.
+    learner : bytes
+        The learner that issued it: 16 random bytes.
+    """
+
+    number: int
+    round: int
+    decision: int | FloatArray
+    context: FloatArray | None
+    due: bool
+    learner: bytes
+    _tag: bytes
+
+    def _body(self) -> bytes:
+        return _written(
+            self.learner, self.number, self.round, self.decision, self.context, self.due
+        )
+
+    def to_bytes(self) -> bytes:
+        """Return the ticket as 66 bytes and 8 for each entry of decision and context."""
+        return self._body() + self._tag
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Ticket:
+        """Return the ticket written by `to_bytes`; `StateError` if it is none."""
+        data = bytes(data)
+        if len(data) < _FRAME.size + _TAG:
+            raise StateError("not a ticket: too short")
+        magic, learner, number, turn, kind, due, size, width = _FRAME.unpack_from(data)
+        body = _FRAME.size + 8 * (size + width)
+        if (
+            magic != _MAGIC
+            or kind not in (_INDEX, _VECTOR)
+            or due not in (0, 1)
+            or (kind == _INDEX and size != 1)
+            or len(data) != body + _TAG
+        ):
+            raise StateError("not a ticket, or a corrupt one")
+        decision: int | FloatArray
+        if kind == _INDEX:
+            decision = int(_WORD.unpack_from(data, _FRAME.size)[0])
+        else:
+            decision = _doubles(data, _FRAME.size, size)
+        context = _doubles(data, body - 8 * width, width) if width else None
+        return cls(number, turn, decision, context, bool(due), learner, data[body:])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ticket) and self.to_bytes() == other.to_bytes()
+
+    def __hash__(self) -> int:
+        return hash((self.learner, self.number))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Ticket.from_bytes, (self.to_bytes(),)
+
+    def __repr__(self) -> str:
+        return f"Ticket(number={self.number}, round={self.round})"
+
+
+def _written(
+    learner: bytes,
+    number: int,
+    turn: int,
+    decision: int | FloatArray,
+    context: FloatArray | None,
+    due: bool,
+) -> bytes:
+    """Return a ticket's bytes without the tag."""
+    if isinstance(decision, int):
+        kind, size, shown = _INDEX, 1, _WORD.pack(decision)
+    else:
+        kind, size, shown = _VECTOR, decision.size, decision.astype("<f8", copy=False).tobytes()
+    width = 0 if context is None else context.size
+    front = _FRAME.pack(_MAGIC, learner, number, turn, kind, due, size, width)
+    if context is None:
+        return front + shown
+    return front + shown + context.astype("<f8", copy=False).tobytes()
+
+
+def _doubles(data: bytes, start: int, count: int) -> FloatArray:
+    values = np.frombuffer(data, "<f8", count, start).astype(np.float64)
+    values.flags.writeable = False
+    return values
+
+
+class TicketBook:
+    """The tickets of one learner: a key that authenticates them, and those outstanding.
+
+    `lock` is held while a ticket is issued or redeemed. O(outstanding) memory.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._key = os.urandom(32)
+        self._learner = os.urandom(16)
+        self._next = 0
+        self._outstanding: dict[int, tuple[bytes, int]] = {}  # tag, arm that was due or -1
+        self._promised: dict[int, int] = {}  # outstanding pulls of arms that were due
+
+    def __len__(self) -> int:
+        return len(self._outstanding)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Numbers of the tickets outstanding, in the order of issue."""
+        with self.lock:
+            return tuple(self._outstanding)
+
+    def promised(self, arms: int) -> FloatArray:
+        """Return how many tickets outstanding are for pulls of each arm that were due."""
+        counts = np.zeros(arms)
+        for arm, count in self._promised.items():
+            counts[arm] = count
+        return counts
+
+    def _enter(self, number: int, tag: bytes, due: int) -> None:
+        self._outstanding[number] = (tag, due)
+        if due >= 0:
+            self._promised[due] = self._promised.get(due, 0) + 1
+
+    def _tag_of(self, body: bytes) -> bytes:
+        return blake2b(body, key=self._key, digest_size=_TAG).digest()
+
+    def issue(
+        self,
+        turn: int,
+        decision: int | FloatArray,
+        context: FloatArray | None = None,
+        due: int = -1,
+    ) -> Ticket:
+        """Enter a decision of round `turn`; `due` is the arm if the schedule chose it."""
+        body = _written(self._learner, self._next, turn, decision, context, due >= 0)
+        tag = self._tag_of(body)
+        ticket = Ticket(self._next, turn, decision, context, due >= 0, self._learner, tag)
+        self._enter(self._next, tag, due)
+        self._next += 1
+        return ticket
+
+    def check(self, ticket: Ticket) -> None:
+        """Raise unless this very ticket is outstanding."""
+        if not isinstance(ticket, Ticket):
+            raise TypeError(f"ticket must be a dpoco.Ticket; got {type(ticket).__name__}")
+        if ticket.learner != self._learner:
+            raise StateError("the ticket is of another learner")
+        if not hmac.compare_digest(self._tag_of(ticket._body()), ticket._tag):
+            raise StateError("the ticket is not as it was issued")
+        known = self._outstanding.get(ticket.number)
+        if known is None or not hmac.compare_digest(known[0], ticket._tag):
+            raise RoundOrderError("the ticket is not outstanding: redeemed, expired or forgotten")
+
+    def remove(self, number: int) -> None:
+        """Strike a ticket; `RoundOrderError` if it is not outstanding."""
+        known = self._outstanding.pop(number, None)
+        if known is None:
+            raise RoundOrderError("the ticket is not outstanding: redeemed, expired or forgotten")
+        if known[1] >= 0:
+            self._promised[known[1]] -= 1
+
+    def to_record(self) -> dict[str, Any]:
+        """Return what JSON can carry; as secret as the learner's state."""
+        return {
+            "key": self._key.hex(),
+            "learner": self._learner.hex(),
+            "next": self._next,
+            "outstanding": [[n, tag.hex(), arm] for n, (tag, arm) in self._outstanding.items()],
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], arms: int) -> TicketBook:
+        """Return the book written by `to_record`; any exception means a corrupt one."""
+        book = cls()
+        book._key, book._learner = bytes.fromhex(record["key"]), bytes.fromhex(record["learner"])
+        book._next = int(record["next"])
+        for number, tag, arm in record["outstanding"]:
+            book._enter(int(number), bytes.fromhex(tag), int(arm))
+        numbers = list(book._outstanding)
+        sizes = {len(tag) for tag, _ in book._outstanding.values()} | {_TAG}
+        if (
+            (len(book._key), len(book._learner), sizes) != (32, 16, {_TAG})
+            or len(numbers) != len(record["outstanding"])
+            or numbers != sorted(numbers)
+            or not 0 <= book._next < 2**64
+            or (numbers and not 0 <= numbers[0] <= numbers[-1] < book._next)
+            or not all(-1 <= arm < arms for _, arm in book._outstanding.values())
+        ):
+            raise StateError("state is corrupt: impossible tickets")
+        return book

@@ -1,0 +1,204 @@
+"""Many learners, each person's records with one of them or a few: what holds for all together.
+
+Claim: let one learner's guarantee hold for one changed record, and let a pool of learners with
+independent noise see records whose keys and order are public. Then
+
+* if key and round of the changed record do not depend on releases, the pool has the guarantee of
+  the one learner, however many learners there are and whatever the others' records react to;
+* if they do, it has the same guarantee provided that it holds *given any past* of the learner: for
+  learners made of draws with fresh noise, truncated tails included, for couplings and for purely
+  private learners with the truncated tails of all learners;
+* in general delta(epsilon) of all learners adds up (Henzinger, Safavi and Vadhan, "Concurrent
+  composition for differentially private continual mechanisms", 2024: it can get that bad);
+* m records of one person under each of c keys are sqrt(c) m mu-GDP, c m^2 rho-zCDP and purely
+  c m epsilon-private, if the guarantee holds given any past.
+
+Proof: ``docs/privacy/pools.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from dpoco._validation import choice, positive_int
+from dpoco.accounting import _profiles
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.errors import CalibrationError
+
+__all__ = ["NOISES", "pool_guarantee"]
+
+NOISES = ("draws", "couplings", "unknown")
+_PAGE = "docs/privacy/pools.md"
+_UP = 1.0 + 1e-14  # more than the roundings below
+
+
+def pool_guarantee(
+    one: Guarantee,
+    *,
+    keys: int,
+    noise: str = "unknown",
+    adaptive: bool = True,
+    privacy_unit: str = "record",
+    rounds_per_user: int = 1,
+    keys_per_user: int = 1,
+) -> Guarantee:
+    """Return the guarantee of a pool of at most `keys` learners that have the guarantee `one` each.
+
+    Parameters
+    ----------
+    one : Guarantee
+        For one changed record of one learner.
+    keys : int
+        Largest number of learners; public.
+    noise : {"draws", "couplings", "unknown"}
+        What is proved about the learner: see the module.
+    adaptive : bool
+        Whether key and round of a person's records may depend on what was released before.
+    privacy_unit : {"record", "user"}
+        What changes: one record, or all records of one person.
+    rounds_per_user : int
+        Most records of one person under one key; 1 for "record".
+    keys_per_user : int
+        Most keys under which one person has records; 1 for "record".
+
+    Returns
+    -------
+    Guarantee
+        At the delta of `one`.
+
+    Raises
+    ------
+    CalibrationError
+        If that delta does not pay for the pool at any epsilon: the learners need a smaller one.
+    ValueError
+        If several records of one person are to be protected and nothing is proved about that.
+    """
+    positive_int("keys", keys)
+    choice("noise", noise, NOISES)
+    choice("privacy_unit", privacy_unit, ("record", "user"))
+    if not isinstance(adaptive, bool):
+        raise TypeError("adaptive must be a bool")
+    m = positive_int("rounds_per_user", rounds_per_user)
+    c = positive_int("keys_per_user", keys_per_user)
+    user = privacy_unit == "user"
+    if not user and m * c > 1:
+        raise ValueError("rounds_per_user and keys_per_user are for privacy_unit='user'")
+    if c > keys:
+        raise ValueError("keys_per_user must be at most the number of keys")
+    if not one.private:
+        return one
+    changed: dict[str, Any] = {
+        "mechanism": f"{one.mechanism}, by each of at most {keys} learners, one a key",
+        "conditions": (*_conditions(keys, adaptive, user, m, c), *one.conditions),
+        "reference": f"{one.reference}; {_PAGE}",
+        "claimed": None,
+    }
+    if user:
+        changed["unit"] = "one user"
+    if m * c > 1:
+        changed |= _of_several(one, m, c, noise, adaptive)
+    pure = _ideal_pure(one)
+    if noise == "draws" or not adaptive:
+        mass = one.truncation_mass * c
+    elif noise == "couplings" or math.isfinite(pure):
+        mass = one.truncation_mass * keys
+    else:
+        return _summed(one, keys, changed)
+    if m * c == 1 and mass == one.truncation_mass:
+        return replace(one, **changed)
+    bare = replace(one, **{**changed, "epsilon": math.inf, "truncation_mass": min(1.0, mass)})
+    return _stated(bare, one.delta)
+
+
+def _ideal_pure(one: Guarantee) -> float:
+    """Return the pure epsilon of the learner with ideal noise; infinite if there is none."""
+    known = [math.inf if one.profile is None else _profiles.pure_epsilon(one.profile)]
+    if one.delta == 0.0 and one.truncation_mass == 0.0:
+        known.append(one.epsilon)
+    return min(known)
+
+
+def _of_several(one: Guarantee, m: int, c: int, noise: str, adaptive: bool) -> dict[str, Any]:
+    """Return what is known of m changed records under each of c keys."""
+    changed: dict[str, Any] = {
+        "mu": None,
+        "rho": None,
+        "profile": None,
+        "sensitivity": None,
+        "noise_multiplier": None,
+        "column_norm": None,
+        "paper_epsilon": None,
+        "regret_bound": None,
+    }
+    pure = _ideal_pure(one)
+    if math.isfinite(pure):
+        changed["profile"] = {"kind": "pure", "epsilon": c * m * pure * _UP}
+    if noise == "draws":
+        mu, rho = math.sqrt(c) * m, c * m * m
+    elif not adaptive:  # a chain of c m changes
+        mu, rho = float(c * m), (c * m) ** 2
+    elif changed["profile"] is None:
+        raise ValueError(
+            "several records of one person: nothing is proved for this learner, unless which keys "
+            "and rounds they come to does not depend on releases (adaptive=False)"
+        )
+    else:
+        return changed
+    if one.mu is not None:
+        changed["mu"] = mu * one.mu * _UP
+        changed["rho"] = 0.5 * changed["mu"] ** 2 * _UP
+    elif one.rho is not None:
+        changed["rho"] = rho * one.rho * _UP
+    elif changed["profile"] is None:
+        raise ValueError(
+            "several records of one person: the learner's guarantee has no Gaussian, zCDP or pure "
+            "parameter to start from"
+        )
+    return changed
+
+
+def _summed(one: Guarantee, keys: int, changed: dict[str, Any]) -> Guarantee:
+    """Return the statement at which the deltas of all learners add up to that of one."""
+    each = one.delta / keys * (1.0 - 1e-14)
+    epsilon = one.epsilon_at(each) if one.delta > 0.0 else math.inf
+    nothing = {"mu": None, "rho": None, "profile": None, "truncation_mass": 0.0}
+    if not math.isfinite(epsilon):
+        raise CalibrationError(_too_little(keys, one.delta))
+    return replace(one, **{**changed, **nothing, "epsilon": epsilon})
+
+
+def _stated(bare: Guarantee, delta: float) -> Guarantee:
+    epsilon = bare.epsilon_at(delta)
+    if not math.isfinite(epsilon):
+        raise CalibrationError(_too_little(None, delta))
+    return replace(bare, epsilon=epsilon)
+
+
+def _too_little(keys: int | None, delta: float) -> str:
+    many = "the pool" if keys is None else f"a pool of {keys} keys"
+    return (
+        f"delta = {delta:.3g} does not pay for {many} at any epsilon: give its learners a "
+        "smaller delta, or declare fewer keys"
+    )
+
+
+def _conditions(keys: int, adaptive: bool, user: bool, m: int, c: int) -> tuple[str, ...]:
+    where = "key and round" if m * c == 1 else "the keys and rounds"
+    if user:
+        data = (
+            f"one person has at most {m} record{'s' * (m > 1)} under each of at most {c} "
+            f"key{'s' * (c > 1)}"
+        )
+    else:
+        data = "one record under one key changes; all others of the same person stay"
+    return (
+        "which keys there are, and how many records each gets and when, is public: only what the "
+        "records hold is protected",
+        data,
+        f"{where} of what changes may depend on releases"
+        if adaptive
+        else f"{where} of what changes do not depend on releases: promised by the caller",
+        "the learners' noises are independent",
+    )

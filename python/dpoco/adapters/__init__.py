@@ -1,0 +1,27 @@
+"""Private learners in the dialects of other libraries: river, scikit-learn, Open Bandit Pipeline.
+
+``adapters.river`` and ``adapters.sklearn`` need the extra ``adapters``; ``adapters.open_bandit`` is
+duck-typed and needs nothing. What the guarantee covers here, and what the surrounding library may
+still leak: ``docs/adapters.md``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpoco.adapters import open_bandit, river, sklearn
+
+__all__ = ["open_bandit", "river", "sklearn"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the adapters on first use: each needs a library of its own."""
+    if name in __all__:
+        return importlib.import_module(f"dpoco.adapters.{name}")
+    raise AttributeError(f"module 'dpoco.adapters' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

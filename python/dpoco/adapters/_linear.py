@@ -1,0 +1,294 @@
+"""What the river and the scikit-learn estimators share: one linear model, learned privately."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _core
+from dpoco._record_learner import RecordLearner
+from dpoco._validation import choice, positive_float, positive_int
+from dpoco.accounting import Budget, Guarantee
+from dpoco.domains import LpBall
+from dpoco.errors import StateError
+from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, SquaredLoss
+from dpoco.random import Source
+
+__all__ = ["LEARNERS", "LinearModel", "LinearProblem", "seeded_source"]
+
+FloatArray = NDArray[np.float64]
+
+# Name: module, class, exponent p of the ball its coefficients lie in.
+LEARNERS = {
+    "tree_frank_wolfe": ("dpoco.frank_wolfe", "TreeFrankWolfe", 2.0),
+    "polyhedral_frank_wolfe": ("dpoco.frank_wolfe", "PolyhedralFrankWolfe", 1.0),
+    "noisy_ftrl": ("dpoco.oco", "NoisyFTRL", 2.0),
+    "coupled_regularized_leader": ("dpoco.oco", "CoupledRegularizedLeader", 2.0),
+}
+_OWN = frozenset({"domain", "loss", "horizon", "budget", "on_violation", "source"})
+# Rounding may lengthen a record that was clipped here by this much.
+_SLACK = 1.0 + 1e-12
+
+
+def seeded_source(name: str, seed: Any) -> Source | None:
+    """Return a reproducible source, which voids the guarantee, or None for real noise."""
+    if seed is None:
+        return None
+    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
+        raise TypeError(f"{name} must be an int or None; got {type(seed).__name__}")
+    return Source.seeded(int(seed))
+
+
+@dataclass(frozen=True)
+class LinearProblem:
+    """A linear model with public bounds, and the learner for it.
+
+    Attributes
+    ----------
+    loss : {"logistic", "squared", "huber"}
+        The loss of a margin <coefficients, features> + intercept.
+    learner : str
+        Key of `LEARNERS`.
+    dimension : int
+        Number of features, without the intercept.
+    feature_bound, label_bound, threshold : float
+        Public bounds, and the Huber loss's threshold. Features are measured in l2, for
+        "polyhedral_frank_wolfe" in the maximum norm.
+    radius : float
+        Of the ball of coefficients, intercept included: l2, for "polyhedral_frank_wolfe" l1.
+    intercept : bool
+        Whether records get one more feature, the constant `feature_bound`.
+    """
+
+    loss: str
+    learner: str
+    dimension: int
+    feature_bound: float = 1.0
+    label_bound: float = 1.0
+    threshold: float = 1.0
+    radius: float = 1.0
+    intercept: bool = True
+    _clipper: _core.RecordClipper = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check everything here, before there are data."""
+        choice("loss", self.loss, ("logistic", "squared", "huber"))
+        choice("learner", self.learner, tuple(LEARNERS))
+        positive_int("dimension", self.dimension)
+        for name in ("feature_bound", "label_bound", "threshold", "radius"):
+            positive_float(name, getattr(self, name))
+        if not isinstance(self.intercept, (bool, np.bool_)):
+            raise TypeError(f"intercept must be a bool; got {type(self.intercept).__name__}")
+        order = math.inf if self._p == 1.0 else 2.0
+        clipper = _core.RecordClipper(self.dimension, float(self.feature_bound), order, math.inf)
+        object.__setattr__(self, "_clipper", clipper)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LinearProblem, tuple(getattr(self, item.name) for item in fields(self) if item.init)
+
+    @property
+    def _p(self) -> float:
+        return LEARNERS[self.learner][2]
+
+    def domain(self) -> LpBall:
+        """Return the ball of coefficients."""
+        return LpBall(self.dimension + int(self.intercept), self._p, float(self.radius))
+
+    def family(self) -> GlmLoss:
+        """Return the loss with the bounds that its learner enforces."""
+        bound = float(self.feature_bound) * _SLACK
+        if self.intercept and self._p == 2.0:
+            bound *= math.sqrt(2.0)  # of (x, c) with |x| <= c
+        if self.loss == "logistic":
+            return LogisticLoss(feature_bound=bound)
+        if self.loss == "squared":
+            return SquaredLoss(feature_bound=bound, label_bound=float(self.label_bound))
+        return HuberLoss(
+            feature_bound=bound, label_bound=float(self.label_bound), threshold=self.threshold
+        )
+
+    def make(
+        self,
+        horizon: int | None,
+        budget: Budget | None,
+        options: Mapping[str, Any] | None,
+        source: Source | None,
+    ) -> RecordLearner:
+        """Return an unstarted learner; records over the bounds are always clipped, silently."""
+        extra = dict(options or {})
+        if _OWN & set(extra):
+            raise ValueError(f"options must not contain any of {sorted(_OWN)}")
+        module, name, _ = LEARNERS[self.learner]
+        learner: RecordLearner = getattr(importlib.import_module(module), name)(
+            self.domain(), self.family(), horizon=horizon, budget=budget, source=source, **extra
+        )
+        return learner
+
+    def rows(self, features: FloatArray) -> FloatArray:
+        """Return records as the learner gets them, shape (n, d): clipped, with the constant.
+
+        Features that are not finite stay so; the learner takes their record for zero.
+        """
+        return self._clipped(features)[0]
+
+    def _clipped(self, features: FloatArray) -> tuple[FloatArray, NDArray[np.bool_] | None]:
+        """Return `rows`, and which of them are not finite; None if all are."""
+        d = self.dimension
+        factors = self._clipper.multipliers(np.ascontiguousarray(features))
+        rows = np.empty((features.shape[0], d + int(self.intercept)))
+        rows[:, d:] = self.feature_bound
+        if factors.all():
+            np.multiply(features, factors[:, None], out=rows[:, :d])
+            return rows, None
+        with np.errstate(all="ignore"):
+            np.multiply(features, factors[:, None], out=rows[:, :d])
+        bad: NDArray[np.bool_] = np.logical_not(np.isfinite(rows).all(axis=1))
+        return rows, bad
+
+    def margins(self, theta: FloatArray, features: FloatArray) -> FloatArray:
+        """Return <theta, record> of clipped records, shape (n,); 0 for those that are not finite.
+
+        One by one, so that a prediction does not depend on what it is asked together with.
+        """
+        rows, bad = self._clipped(features)
+        if bad is not None:
+            rows[bad, : self.dimension] = 0.0
+        margins: FloatArray = np.einsum("ij,j->i", rows, theta)
+        return margins
+
+    def coefficients(self, theta: FloatArray) -> tuple[FloatArray, float]:
+        """Return coefficients of the features, shape (d,), and the intercept."""
+        last = float(theta[-1]) * float(self.feature_bound) if self.intercept else 0.0
+        return theta[: self.dimension].copy(), last
+
+
+class LinearModel:
+    """A learner and what it has published.
+
+    A pickle of a started model carries what it has published and nothing else: it predicts, and
+    does not learn. Copies of a started model are refused, like those of its learner.
+    """
+
+    _learner: RecordLearner | None
+    _theta: FloatArray
+    _round: int
+    _guarantee: Guarantee
+
+    def __init__(
+        self,
+        problem: LinearProblem,
+        *,
+        horizon: int | None,
+        budget: Budget | None,
+        options: Mapping[str, Any] | None = None,
+        seed: Any = None,
+    ) -> None:
+        self.problem = problem
+        self._terms = {"horizon": horizon, "budget": budget, "options": options, "seed": seed}
+        self._learner = problem.make(horizon, budget, options, seeded_source("seed", seed))
+
+    @classmethod
+    def around(cls, problem: LinearProblem, learner: Any, **terms: Any) -> LinearModel:
+        """Return the model of a learner that was saved and loaded; see `bind`."""
+        model = cls.__new__(cls)
+        model.problem, model._terms, model._learner = problem, terms, None
+        model.bind(learner)
+        return model
+
+    @property
+    def learner(self) -> RecordLearner:
+        """The learner; `StateError` if this is a published model only."""
+        if self._learner is None:
+            raise StateError(
+                "this copy carries what was published, not the learner: save the learner itself, "
+                "load it with dpoco.load and bind() it to go on"
+            )
+        return self._learner
+
+    @property
+    def theta(self) -> FloatArray:
+        """The current decision, shape (d,): published, free to use."""
+        return self._theta if self._learner is None else self._learner.last_decision
+
+    @property
+    def round(self) -> int:
+        """Records learned so far."""
+        return self._round if self._learner is None else self._learner.round
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of everything the learner publishes over its horizon."""
+        return self._guarantee if self._learner is None else self._learner.guarantee
+
+    def learn_one(self, features: FloatArray, label: float) -> None:
+        """Play one round."""
+        learner = self.learner
+        learner.decide()
+        learner.observe(self.problem.rows(features[None, :])[0], label)
+
+    def learn_many(self, features: FloatArray, labels: FloatArray) -> None:
+        """Play one round a row, with the same decisions; none if the horizon does not allow all."""
+        self.learner.run(self.problem.rows(features), labels, record_decisions=False)
+
+    def margins(self, features: FloatArray) -> FloatArray:
+        """Return the margins of records: post-processing, no round is played."""
+        return self.problem.margins(self.theta, features)
+
+    def bind(self, learner: Any) -> None:
+        """Go on with a learner that was saved and loaded, or unpickled and resumed.
+
+        Raises
+        ------
+        StateError
+            If this model learns already.
+        ValueError, TypeError
+            If the learner is of another kind, or learns another problem.
+        """
+        if self._learner is not None and self._learner._is_started():
+            raise StateError("this model has started to learn already")
+        name = LEARNERS[self.problem.learner][1]
+        if type(learner).__name__ != name or not isinstance(learner, RecordLearner):
+            raise TypeError(f"the learner must be a {name}; got {type(learner).__name__}")
+        learner._check_active()
+        if learner.domain != self.problem.domain() or learner.loss != self.problem.family():
+            raise ValueError("the learner has another domain or loss than this model")
+        self._learner = learner
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._learner is not None and not self._learner._is_started():
+            return _rebuild, (self.problem, self._terms)
+        published = (self.theta.copy(), self.round, self.guarantee)
+        return _rebuild, (self.problem, self._terms, published)
+
+    def __copy__(self) -> LinearModel:
+        return self._copied()
+
+    def __deepcopy__(self, memo: Any) -> LinearModel:
+        return self._copied()
+
+    def _copied(self) -> LinearModel:
+        if self._learner is None or self._learner._is_started():
+            raise StateError(
+                "a started model is not copied: the copy would share its noise; clone() makes a "
+                "fresh one, and a pickle carries what was published"
+            )
+        return LinearModel(self.problem, **self._terms)
+
+
+def _rebuild(
+    problem: LinearProblem,
+    terms: dict[str, Any],
+    published: tuple[FloatArray, int, Guarantee] | None = None,
+) -> LinearModel:
+    if published is None:
+        return LinearModel(problem, **terms)
+    model = LinearModel.__new__(LinearModel)
+    model.problem, model._terms, model._learner = problem, terms, None
+    model._theta, model._round, model._guarantee = published
+    return model

@@ -1,0 +1,209 @@
+"""Bandits in river's dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from river import bandit
+
+from dpoco.accounting import Budget
+from dpoco.adapters._features import FeatureMap
+from dpoco.adapters._river_policy import PrivatePolicy
+from dpoco.adapters._rounds import BanditRounds
+
+__all__ = ["PrivateBandit", "PrivateContextualBandit"]
+
+
+class PrivateBandit(PrivatePolicy, bandit.base.Policy):
+    """A bandit without contexts, jointly differentially private: LinUCB on a constant context.
+
+    Parameters
+    ----------
+    arms : sequence
+        Public names of the arms, at least two.
+    horizon : int
+        Number of rounds. Keyword-only, as all that follow.
+    budget : Budget or None
+        Of all rounds together; None switches privacy off.
+    reward_bound : float, default 1.0
+        Rewards are clipped to [-reward_bound, reward_bound].
+    options : dict, optional
+        Further arguments of `dpoco.bandits.LinUCB`, "exploration" for example.
+    seed : int, optional
+        Reproducible noise: for tests and simulation, it voids the guarantee.
+
+    Notes
+    -----
+    Only rewards of the arm that was pulled are learned, one a round; other updates raise
+    `RoundOrderError`. Past the horizon `pull` raises `HorizonExceeded`.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> from dpoco.adapters.river import PrivateBandit
+    >>> policy = PrivateBandit(("a", "b"), horizon=10_000, budget=dpoco.Budget(1.0, 1e-6))
+    >>> arm = policy.pull(["a", "b"])
+    >>> policy.update(arm, 1.0)
+    """
+
+    _rounds: BanditRounds
+
+    def __init__(
+        self,
+        arms: Sequence[Any],
+        *,
+        horizon: int,
+        budget: Budget | None,
+        reward_bound: float = 1.0,
+        options: dict[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        arguments = dict(locals())
+        bandit.base.Policy.__init__(self)
+        self._begin(arguments)
+        self._rounds = BanditRounds(
+            "linucb",
+            len(arms),
+            1,
+            horizon=horizon,
+            budget=budget,
+            radius=reward_bound,
+            unanswered="raise",
+            options={"reward_bound": reward_bound, **(options or {})},
+            seed=seed,
+        )
+
+    def pull(self, arm_ids: Any) -> Any:
+        """Return the round's arm; the same one until `update` or `skip`."""
+        self._check_arms(arm_ids)
+        return self._pull(arm_ids)
+
+    def _pull(self, arm_ids: Any) -> Any:
+        return self.arms[self._rounds.choose([1.0])]
+
+    def update(self, arm_id: Any, reward: Any) -> None:
+        """End the round with the reward of the arm that was pulled."""
+        self._rounds.answer(self._arm(arm_id), reward)
+        self._n += 1
+
+    def skip(self) -> None:
+        """End a round whose reward never came; the noise advances as in any other."""
+        self._rounds.skip()
+
+    @property
+    def ranking(self) -> list[Any]:
+        """Arms by published mean reward, the largest first."""
+        means = self._rounds.learner.coefficients[:, 0]
+        return [self.arms[index] for index in np.argsort(-means, kind="stable")]
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {"arms": (0, 1), "horizon": 10_000, "budget": Budget(4.0, 1e-6)}
+
+
+class PrivateContextualBandit(PrivatePolicy, bandit.base.ContextualPolicy):
+    """A contextual bandit, jointly differentially private.
+
+    Parameters
+    ----------
+    arms : sequence
+        Public names of the arms, at least two.
+    features : sequence of str, or int
+        Public names of the contexts' features, or the number of entries names are hashed to.
+    horizon : int
+        Number of rounds. Keyword-only, as all that follow.
+    budget : Budget or None
+        Of all rounds together; None switches privacy off.
+    learner : {"linucb", "high_dimensional"}
+        `dpoco.bandits.LinUCB`, or `dpoco.bandits.HighDimensionalBandit` on an l1 ball.
+    radius : float, default 1.0
+        Of the ball of an arm's coefficients, in l2 for "linucb", in l1 for "high_dimensional".
+    unanswered : {"raise", "skip"}
+        What a `pull` does while a decision waits for its reward. "raise": for the same context it
+        returns the same arm, for another one it raises. "skip": whatever the context, it ends that
+        round without a reward, which counts towards the horizon, and begins the next one.
+    options : dict, optional
+        Further arguments of the learner, "reward_bound" for example.
+    seed : int, optional
+        Reproducible noise: for tests and simulation, it voids the guarantee.
+
+    Notes
+    -----
+    An arm is computed from its user's own context: show it to this user only. Only rewards of the
+    arm that was pulled, for the context it was pulled for, are learned; other updates raise
+    `RoundOrderError`. ``river.bandit.evaluate_offline`` needs ``unanswered="skip"``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> from dpoco.adapters.river import PrivateContextualBandit
+    >>> policy = PrivateContextualBandit(
+    ...     ("a", "b"), ("age", "income"), horizon=100_000, budget=dpoco.Budget(1.0, 1e-6))
+    >>> x = {"age": 0.3, "income": 0.8}
+    >>> arm = policy.pull(["a", "b"], x)
+    >>> policy.update(arm, x, 1.0)
+    """
+
+    _rounds: BanditRounds
+
+    def __init__(
+        self,
+        arms: Sequence[Any],
+        features: Sequence[str] | int,
+        *,
+        horizon: int,
+        budget: Budget | None,
+        learner: str = "linucb",
+        radius: float = 1.0,
+        unanswered: str = "raise",
+        options: dict[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        arguments = dict(locals())
+        bandit.base.ContextualPolicy.__init__(self)
+        self._begin(arguments)
+        self._features = FeatureMap(features)
+        self._rounds = BanditRounds(
+            learner,
+            len(arms),
+            self._features.dimension,
+            horizon=horizon,
+            budget=budget,
+            radius=radius,
+            unanswered=unanswered,
+            options=options,
+            seed=seed,
+        )
+
+    def pull(self, arm_ids: Any, context: Mapping[Any, Any] | None = None) -> Any:
+        """Return the arm for this round's user; asked again with the same context, the same one."""
+        self._check_arms(arm_ids)
+        return self._pull(arm_ids, context)
+
+    def _pull(self, arm_ids: Any, context: Mapping[Any, Any] | None) -> Any:
+        return self.arms[self._rounds.choose(self._features.row(context or {}))]
+
+    def update(self, arm_id: Any, context: Mapping[Any, Any] | None, reward: Any) -> None:
+        """End the round with the reward of the arm that was pulled for this context."""
+        row = self._features.row(context or {})
+        self._rounds.answer(self._arm(arm_id), reward, row)
+        self._n += 1
+
+    def skip(self) -> None:
+        """End a round whose reward never came; the noise advances as in any other."""
+        self._rounds.skip()
+
+    @property
+    def ranking(self) -> list[Any]:
+        """Not defined: which arm is best depends on the context."""
+        raise NotImplementedError("which arm is best depends on the context")
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        for learner in ("linucb", "high_dimensional"):
+            yield {
+                "arms": (0, 1), "features": 4, "horizon": 10_000, "budget": Budget(4.0, 1e-6),
+                "learner": learner,
+            }  # fmt: skip

@@ -1,0 +1,142 @@
+"""What the scikit-learn estimators share."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.ledger import Ledger
+from dpoco.adapters._linear import LinearModel, LinearProblem
+from dpoco.adapters._sklearn_input import matrix
+from dpoco.errors import HorizonExceeded
+
+__all__ = ["LinearEstimator"]
+
+FloatArray = NDArray[np.float64]
+
+
+class LinearEstimator(BaseEstimator):
+    """What both estimators share: runs of a learner, charged and published."""
+
+    budget: Budget | None
+    horizon: int | None
+    learner: str
+    feature_bound: float
+    radius: float
+    fit_intercept: bool
+    options: dict[str, Any] | None
+    ledger: Ledger | None
+    random_state: int | None
+    _model: LinearModel
+
+    def _problem(self, dimension: int) -> LinearProblem:
+        raise NotImplementedError
+
+    def _start(self, horizon: int | None) -> None:
+        """Make a learner and charge it, before it sees a record."""
+        if not (self.ledger is None or isinstance(self.ledger, Ledger)):
+            raise TypeError(f"ledger must be a Ledger; got {type(self.ledger).__name__}")
+        model = LinearModel(self._problem(self.n_features_in_), horizon=horizon, **self._rest())
+        if self.ledger is not None:
+            self.ledger.charge(model.guarantee, f"{type(self).__name__} of {horizon} rounds")
+        self._model = model
+
+    def _fit(self, X: FloatArray, labels: FloatArray) -> None:
+        again = self.__sklearn_is_fitted__()
+        rounds = X.shape[0]
+        if isinstance(self.horizon, (int, np.integer)) and rounds > self.horizon:
+            raise HorizonExceeded(f"{rounds} records, and a horizon of {self.horizon} rounds")
+        if again and self.ledger is None:
+            warnings.warn(
+                "fit() starts a new learner with a budget of its own: what this object has "
+                "published before and will publish now spends both; a ledger= keeps the sum",
+                UserWarning,
+                stacklevel=3,
+            )
+        self._start(rounds if self.horizon is None else self.horizon)
+        self._learn(X, labels)
+
+    def _learn(self, X: FloatArray, labels: FloatArray) -> None:
+        self._model.learn_many(X, labels)
+        self._publish()
+
+    def _publish(self) -> None:
+        raise NotImplementedError
+
+    def _margins(self, X: Any) -> FloatArray:
+        check_is_fitted(self)
+        return self._model.margins(matrix(self, X, reset=False))
+
+    @property
+    def learner_(self) -> Any:
+        """The learner underneath: its `save` keeps the state, which is as secret as the data.
+
+        Raises
+        ------
+        StateError
+            For an unpickled copy: a pickle of a fitted estimator carries what it has published.
+        """
+        check_is_fitted(self)
+        return self._model.learner
+
+    @property
+    def guarantee_(self) -> Guarantee:
+        """The guarantee of the last `fit`, or of all `partial_fit` since the first one."""
+        check_is_fitted(self)
+        return self._model.guarantee
+
+    def bind(self, learner: Any) -> Any:
+        """Go on with a learner that `dpoco.load` has brought back, and return self.
+
+        Parameters
+        ----------
+        learner : learner
+            Of this estimator's kind and bounds; used by nobody else from now on. A classifier needs
+            `classes`.
+
+        Raises
+        ------
+        StateError
+            If this object has a learner already.
+        ValueError, TypeError
+            If the learner does not fit.
+        """
+        if self.__sklearn_is_fitted__():
+            self._model.bind(learner)
+        else:
+            domain = getattr(learner, "domain", None)
+            if domain is None:
+                raise TypeError(f"a {type(learner).__name__} is no learner for this estimator")
+            dimension = domain.dimension - int(bool(self.fit_intercept))
+            self._model = LinearModel.around(
+                self._problem(dimension), learner, horizon=self.horizon, **self._rest()
+            )
+            self.n_features_in_ = dimension
+        self._publish()
+        return self
+
+    def _rest(self) -> dict[str, Any]:
+        return {"budget": self.budget, "options": self.options, "seed": self.random_state}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_model" in vars(self)
+
+    def __sklearn_clone__(self) -> Any:
+        """Return an unfitted estimator; a ledger is shared, so that clones spend one budget."""
+        arguments = {
+            name: value if name == "ledger" else clone(value, safe=False)
+            for name, value in self.get_params(deep=False).items()
+        }
+        return type(self)(**arguments)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # such a record counts as an empty one
+        tags.non_deterministic = self.random_state is None
+        return tags

@@ -1,0 +1,339 @@
+"""Private bandits as policies of Open Bandit Pipeline: duck-typed, nothing is imported.
+
+``select_action(context)`` and ``update_params(action, reward, context)`` are the two halves of one
+round. Only what the policy itself chose can be learned from, one reward a round: an update for
+another action, another context or out of turn raises `RoundOrderError` and changes nothing. Rewards
+that come late or in batches go by tickets: ``select_batch`` and ``update_batch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._tickets import Ticket
+from dpoco._validation import float_array
+from dpoco.accounting import Budget, Guarantee
+from dpoco.adapters._rounds import BanditRounds
+from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
+
+__all__ = ["PolicyType", "PrivateHighDimensional", "PrivateLinUCB"]
+
+IntArray = NDArray[np.int64]
+
+
+class PolicyType(str):
+    """The text ``contextual`` that also equals ``obp.policy.PolicyType.CONTEXTUAL``.
+
+    Versions of the pipeline compare with one or with the other.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            return str.__eq__(self, other)
+        return getattr(other, "name", None) == self.upper()
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+
+class _Policy:
+    """What both policies share."""
+
+    len_list = 1
+    policy_name: str
+    _learner: str
+
+    def __init__(
+        self,
+        dim: int,
+        n_actions: int,
+        *,
+        horizon: int,
+        budget: Budget | None,
+        radius: float = 1.0,
+        unanswered: str = "raise",
+        options: dict[str, Any] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.dim, self.n_actions = dim, n_actions
+        self._rounds = BanditRounds(
+            self._learner,
+            n_actions,
+            dim,
+            horizon=horizon,
+            budget=budget,
+            radius=radius,
+            unanswered=unanswered,
+            options=options,
+            seed=random_state,
+        )
+
+    @property
+    def policy_type(self) -> PolicyType:
+        """``contextual``."""
+        return PolicyType("contextual")
+
+    @property
+    def n_trial(self) -> int:
+        """Rounds that are over."""
+        return self._rounds.learner.round
+
+    @property
+    def learner(self) -> Any:
+        """The learner underneath: its `save` keeps the state, which is as secret as the data."""
+        return self._rounds.learner
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised, jointly: an action is for its own user's eyes."""
+        return self._rounds.guarantee
+
+    @property
+    def coefficients(self) -> NDArray[np.float64]:
+        """Published estimates of all actions, shape (n_actions, dim)."""
+        estimates: NDArray[np.float64] = self._rounds.learner.coefficients
+        return estimates
+
+    def initialize(self) -> None:
+        """Do nothing to a policy that has not started.
+
+        Raises
+        ------
+        StateError
+            For one that has: starting over would spend the budget again. Make a new policy.
+        """
+        if self._rounds._begun():
+            raise StateError("starting over would spend the budget again: make a new policy")
+
+    def bind(self, learner: Any) -> None:
+        """Go on with a learner that `dpoco.load` has brought back.
+
+        Raises
+        ------
+        StateError
+            If this policy has started.
+        ValueError, TypeError
+            If the learner does not fit.
+        """
+        self._rounds.bind(learner)
+
+    def select_action(self, context: Any) -> IntArray:
+        """Return the action for this round's user, shape (1,); asked again, the same one.
+
+        Parameters
+        ----------
+        context : array_like of shape (1, dim)
+
+        Raises
+        ------
+        RoundOrderError
+            If another user's action waits for its reward, unless ``unanswered="skip"``.
+        HorizonExceeded
+            After `horizon` rounds.
+        """
+        return np.array([self._rounds.choose(self._one(context))], dtype=np.int64)
+
+    def update_params(self, action: Any, reward: Any, context: Any) -> None:
+        """End the round with the reward of the action that was selected in it.
+
+        Parameters
+        ----------
+        action : int
+            The one that `select_action` returned.
+        reward : float
+            Clipped; NaN if it never came.
+        context : array_like of shape (1, dim)
+            The one it was selected for.
+
+        Raises
+        ------
+        RoundOrderError
+            For another action or context, or without a selection: nothing changed.
+        """
+        self._rounds.answer(_index(action), reward, self._one(context))
+
+    def skip(self) -> None:
+        """End a round whose reward never came; the noise advances as in any other."""
+        self._rounds.skip()
+
+    def recommend(self, contexts: Any) -> IntArray:
+        """Return what `select_action` would for each of many users, shape (n, 1): no round begins.
+
+        Post-processing of the published estimates, as of now, for users whose rewards will not be
+        learned from.
+
+        Parameters
+        ----------
+        contexts : array_like of shape (n, dim)
+
+        Raises
+        ------
+        RoundOrderError
+            While an action waits for its reward.
+        """
+        return self._rounds.learner.recommend(contexts)[:, None]
+
+    def select_batch(self, contexts: Any) -> tuple[IntArray, list[Ticket]]:
+        """Return actions for many users, shape (n, 1), and a ticket for each reward to come.
+
+        Parameters
+        ----------
+        contexts : array_like of shape (n, dim)
+
+        Raises
+        ------
+        RoundOrderError
+            While an action of `select_action` waits for its reward.
+        HorizonExceeded
+            If not all rounds are left; tickets reserve theirs. No ticket is issued.
+        """
+        rows = float_array("contexts", contexts, (None, self.dim))
+        learner = self._rounds.learner
+        left = learner.horizon - learner.round - len(learner.outstanding)
+        if rows.shape[0] > left:
+            raise HorizonExceeded(f"{rows.shape[0]} rounds asked for, {left} left")
+        issued = [learner.decide(row, ticket=True) for row in rows]
+        actions = np.array([arm for arm, _ in issued], dtype=np.int64)
+        return actions[:, None], [ticket for _, ticket in issued]
+
+    def update_batch(self, tickets: Sequence[Ticket], rewards: Any) -> None:
+        """Play the rounds of tickets, in the order given, with their rewards.
+
+        Which rewards come, when and in which order must not depend on the protected records: see
+        ``docs/delayed.md``.
+
+        Parameters
+        ----------
+        tickets : sequence of Ticket
+            Of `select_batch`, each once.
+        rewards : array_like of shape (n,)
+            NaN for one that never came.
+
+        Raises
+        ------
+        RoundOrderError
+            For a ticket that is not outstanding, or given twice: no round is played.
+        StateError
+            For a ticket of another learner: those before it have been played.
+        """
+        values = float_array("rewards", rewards, (len(tickets),))
+        learner = self._rounds.learner
+        numbers = [ticket.number for ticket in tickets]
+        if len(set(numbers)) < len(numbers) or not set(numbers) <= set(learner.outstanding):
+            raise RoundOrderError("each ticket must be outstanding, and be given once")
+        for ticket, value in zip(tickets, values.tolist(), strict=True):
+            learner.observe(value, ticket=ticket)
+
+    def play(self, contexts: Any, rewards: Any) -> IntArray:
+        """Play one round a row of a simulated world, and return the actions, shape (n, 1).
+
+        The same actions as `select_action` and `update_params` in turn, in compiled code.
+
+        Parameters
+        ----------
+        contexts : array_like of shape (n, dim)
+        rewards : array_like of shape (n, n_actions)
+            Of all actions; only those of the selected ones are read.
+
+        Raises
+        ------
+        HorizonExceeded
+            If not all rounds are left: none is played.
+        RoundOrderError
+            While an action waits for its reward.
+        """
+        if self._rounds.waits:
+            raise RoundOrderError("an action waits for its reward")
+        actions: IntArray = self._rounds.learner.run(contexts, rewards).actions
+        return actions[:, None]
+
+    def _one(self, context: Any) -> NDArray[np.float64]:
+        row: NDArray[np.float64] = float_array("context", context, (1, self.dim))[0]
+        return row
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.learner!r}>"
+
+
+class PrivateLinUCB(_Policy):
+    """`dpoco.bandits.LinUCB` as a contextual policy.
+
+    Parameters
+    ----------
+    dim : int
+        Length of a context.
+    n_actions : int
+        Number of actions.
+    horizon : int
+        Number of rounds; of a log that is replayed, its length. Keyword-only, as all that follow.
+    budget : Budget or None
+        Of all rounds together; None switches privacy off.
+    radius : float, default 1.0
+        Largest l2 norm of an action's coefficients.
+    unanswered : {"raise", "skip"}
+        What selecting does while an action waits for its reward. "raise": for the same context it
+        returns the same action, for another one it raises. "skip": whatever the context, it ends
+        that round without a reward, which counts towards the horizon, and begins the next one. The
+        pipeline's simulator, which updates only where the log agrees, needs "skip".
+    options : dict, optional
+        Further arguments of the learner, "reward_bound" for example.
+    random_state : int, optional
+        Reproducible noise: for tests and simulation, it voids the guarantee.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> policy = dpoco.adapters.open_bandit.PrivateLinUCB(
+    ...     3, 2, horizon=100_000, budget=dpoco.Budget(1.0, 1e-6))
+    >>> context = [[0.6, 0.0, 0.8]]
+    >>> (action,) = policy.select_action(context)
+    >>> policy.update_params(action, 1.0, context)
+    >>> policy.n_trial
+    1
+    """
+
+    policy_name = "private_linucb"
+    _learner = "linucb"
+
+
+class PrivateHighDimensional(_Policy):
+    """`dpoco.bandits.HighDimensionalBandit` on an l1 ball as a contextual policy.
+
+    Parameters
+    ----------
+    dim : int
+        Length of a context.
+    n_actions : int
+        Number of actions.
+    horizon : int
+        Number of rounds; of a log that is replayed, its length. Keyword-only, as all that follow.
+    budget : Budget or None
+        Of all rounds together; None switches privacy off.
+    radius : float, default 1.0
+        Largest l1 norm of an action's coefficients.
+    unanswered : {"raise", "skip"}
+        As for `PrivateLinUCB`.
+    options : dict, optional
+        Further arguments of the learner, "link" for example.
+    random_state : int, optional
+        Reproducible noise: for tests and simulation, it voids the guarantee.
+    """
+
+    policy_name = "private_high_dimensional"
+    _learner = "high_dimensional"
+
+
+def _index(action: Any) -> int:
+    if isinstance(action, np.ndarray) and action.size == 1:
+        action = action.reshape(())[()]
+    if isinstance(action, (bool, np.bool_)) or not isinstance(action, (int, np.integer)):
+        raise TypeError(f"action must be an int; got {type(action).__name__}")
+    return int(action)

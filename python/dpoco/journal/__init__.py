@@ -1,0 +1,40 @@
+"""The release journal: after a crash, learners repeat themselves instead of drawing new noise.
+
+Every release is stored durably, with a keyed digest of its record, before anybody sees it; a round
+that comes again gets its stored release, and is refused if its record is another one. Guide:
+``docs/journal.md``; what is promised, and proved: ``docs/privacy/journal.md``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dpoco.journal._journal import Journal
+from dpoco.journal._keys import KeyFile
+from dpoco.journal._sqlite import SqliteStore
+from dpoco.journal._store import Store
+from dpoco.journal._stream import Stream
+from dpoco.journal._transaction import Transaction, Work
+
+if TYPE_CHECKING:
+    from dpoco.journal._postgres import PostgresStore
+
+__all__ = [
+    "Journal",
+    "KeyFile",
+    "PostgresStore",
+    "SqliteStore",
+    "Store",
+    "Stream",
+    "Transaction",
+    "Work",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the PostgreSQL store on first use."""
+    if name == "PostgresStore":
+        from dpoco.journal._postgres import PostgresStore
+
+        return PostgresStore
+    raise AttributeError(f"module 'dpoco.journal' has no attribute {name!r}")

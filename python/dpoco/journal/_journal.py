@@ -1,0 +1,359 @@
+"""The release journal: many learners, one budget, every release exactly once."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from dpoco._state import Stateful, unpack
+from dpoco._validation import choice
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.ledger import Ledger
+from dpoco.errors import RoundOrderError, StateError
+from dpoco.journal import _upkeep
+from dpoco.journal._families import family_of
+from dpoco.journal._forks import check_forkable, renew
+from dpoco.journal._kept import learner_of
+from dpoco.journal._keys import KeyFile
+from dpoco.journal._records import StreamRow
+from dpoco.journal._releases import encoded
+from dpoco.journal._store import Store
+from dpoco.journal._stream import Stream
+from dpoco.journal._transaction import Transaction
+from dpoco.journal._writer import Writer
+
+__all__ = ["Journal"]
+
+
+class Journal(Writer):
+    """Learners whose every release is durable before it is seen, and made exactly once.
+
+    Parameters
+    ----------
+    store : path-like or Store
+        SQLite file, made if there is none; or a `Store` such as `PostgresStore`.
+    key : bytes, sequence of bytes, KeyFile or None
+        Secret key of the digests of records, 32 bytes; of a sequence, the last one is used for
+        what is new and the others for what was written under them. None (default): a `KeyFile`
+        beside the SQLite file, `<path>.key`, made with a fresh key and mode 0600. Keyword-only, as
+        all below.
+    ledger : Ledger, optional
+        Budget of all streams together. Stored with the journal when that is made, which alone
+        charges it from then on; later, None or a ledger of the same terms.
+    releases : {"stored", "recompute"}, default "stored"
+        What is kept of the releases made while the journal is open in this way: themselves; or,
+        where that is less, the state before each batch, from which they are computed again when
+        the batch comes again with the same records (its digests say so). The latter are not there
+        for `Stream.release` without records, and replays begin where a batch began.
+    mark : path-like or False, optional
+        File that notices a journal set back to an older copy; default `<path>.mark`, False for
+        none.
+
+    Raises
+    ------
+    StateError
+        If the store is not a journal, is corrupt or locked, was restored from an old copy, was
+        made with another key or with a ledger of other terms.
+    OSError
+        If it cannot be written.
+
+    Notes
+    -----
+    Opening takes the journal over: whoever had it open raises `JournalFenced` from then on, before
+    drawing anything. Methods may be called from several threads; transactions run one by one. A
+    journal inherited through fork raises `JournalFenced`, too. Guide: ``docs/journal.md``.
+
+    Examples
+    --------
+    >>> import dpoco, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "releases.db")
+    >>> budget = dpoco.Budget(1.0, 1e-6)
+    >>> def make():
+    ...     return dpoco.experts.PrefixHedge(3, horizon=1000, budget=budget)
+    >>> with dpoco.journal.Journal(path, ledger=dpoco.accounting.ledger.Ledger(budget)) as journal:
+    ...     stream = journal.open("prices", make)
+    ...     first = stream.process([[0.0, 1.0, 1.0]] * 5, first_round=0)
+    >>> with dpoco.journal.Journal(path) as journal:  # after a crash, say
+    ...     again = journal.open("prices").process([[0.0, 1.0, 1.0]] * 5, first_round=0)
+    >>> bool((first == again).all())
+    True
+    """
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | Store,
+        *,
+        key: bytes | Sequence[bytes] | KeyFile | None = None,
+        ledger: Ledger | None = None,
+        releases: str = "stored",
+        mark: str | os.PathLike[str] | bool | None = None,
+    ) -> None:
+        if not (ledger is None or isinstance(ledger, Ledger)):
+            raise TypeError(f"ledger must be a Ledger; got {type(ledger).__name__}")
+        self._recompute = choice("releases", releases, ("stored", "recompute")) == "recompute"
+        self._streams: dict[str, Stream] = {}
+        super().__init__(store, key, ledger, mark)
+
+    # -- streams ----------------------------------------------------------------------------------
+
+    def open(
+        self,
+        name: str,
+        make: Callable[[], Any] | Any = None,
+        *,
+        check: bool = False,
+        group: str | None = None,
+        same_unit: bool = False,
+    ) -> Stream:
+        """Return the stream of that name; the first time, made, charged and stored.
+
+        Parameters
+        ----------
+        name : str
+            Any text.
+        make : callable or learner, optional
+            Returns an unstarted learner or mechanism, or is one; not called if the stream exists.
+            One that is given belongs to the journal from then on and is suspended.
+        check : bool, default False
+            If the stream exists and `make` is a learner: raise unless arguments and parameters are
+            those of the stream.
+        group : str, optional
+            Promise that the streams of this group see disjoint data, each person's in one of them:
+            the group is charged once, for its first stream. All must have the same guarantee.
+        same_unit : bool, default False
+            Promise that the guarantee's unit is the ledger's in other words: see `Ledger.charge`.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the ledger does not pay for it; nothing was drawn, nothing changed.
+        StateError
+            If there is no such stream and nothing to make it, if `check` fails, or if the learner
+            has started: see `adopt`.
+        TypeError
+            If it is no learner that a journal can hold.
+        """
+        if not isinstance(name, str) or not name:
+            raise ValueError("name must be a text that is not empty")
+        with self._guard():
+            known = self._known(name)
+        if known is not None:
+            if check and isinstance(make, Stateful) and not _alike(make, known._row.header):
+                raise StateError(f"the stream {name!r} has other arguments than the learner given")
+            return known
+        if make is None:
+            raise StateError(f"there is no stream {name!r}, and nothing to make it")
+        given = isinstance(make, Stateful)
+        learner: Any = make if given else make()
+        family_of(learner)
+        if learner._is_started():
+            raise StateError("the learner has started: adopt() binds it to the journal")
+        learner._check_active()
+        return self._enroll(name, learner, "", group, same_unit, apart=given)
+
+    def adopt(
+        self, name: str, learner: Any, *, group: str | None = None, same_unit: bool = False
+    ) -> Stream:
+        """Bind a started learner, also one that waits after unpickling, and return its stream.
+
+        Its state is stored, its whole guarantee charged, and it goes on here only: the object
+        given is suspended. Releases before are not known to the journal and cannot be replayed.
+
+        Parameters
+        ----------
+        name : str
+            Of the new stream; no stream may have it.
+        learner : learner or mechanism
+            The only copy that is ever used again, as for `resume`.
+        group, same_unit
+            As for `open`.
+        """
+        if not isinstance(name, str) or not name:
+            raise ValueError("name must be a text that is not empty")
+        family_of(learner)
+        origin = f"adopted in round {learner.round}"
+        return self._enroll(name, learner, origin, group, same_unit, apart=True)
+
+    def streams(self) -> list[str]:
+        """Return the names of all streams, in the order of their opening."""
+        with self._guard():
+            return self._store.names()
+
+    def _known(self, name: str) -> Stream | None:
+        stream = self._streams.get(name)
+        if stream is None:
+            row = self._store.stream(name)
+            if row is None:
+                return None
+            stream = self._streams[name] = Stream(self, row)
+        return stream
+
+    def _enroll(
+        self,
+        name: str,
+        learner: Any,
+        origin: str,
+        group: str | None,
+        same_unit: bool,
+        *,
+        apart: bool,
+    ) -> Stream:
+        """Charge and store a learner in one transaction; `apart`: and take it from the caller."""
+        header, guarantee = _header_of(learner), learner.guarantee
+        with self.transaction() as transaction:
+            if self._store.stream(name) is not None:
+                raise ValueError(f"there is a stream {name!r} already")
+            self._accounts.charge(guarantee, name, group, same_unit=same_unit)
+            mine = learner_of(header, learner._engine.state()) if apart else learner
+            row = StreamRow(0, name, secrets.token_bytes(16), header, origin, int(mine.round))
+            stream = self._added(row, mine)
+            transaction._touch(stream)
+            if apart:  # before the commit: two must never go on
+                learner._suspended, learner._asked = True, (-1, None)
+        self._streams[name] = stream
+        return stream
+
+    def _added(self, row: StreamRow, learner: Any) -> Stream:
+        stream = Stream(self, replace(row, id=self._store.add_stream(row)), learner)
+        stream._round = int(learner.round)
+        upcoming = stream._family.upcoming(learner)
+        stream._pending = b"" if upcoming is None else encoded(upcoming)
+        return stream
+
+    def _fork(self, parent: Stream, name: str) -> Stream:
+        if not isinstance(name, str) or not name:
+            raise ValueError("name must be a text that is not empty")
+        with self.transaction() as transaction:
+            transaction._check_own(parent)
+            parent._ready()
+            check_forkable(parent._learner)
+            if self._store.stream(name) is not None:
+                raise ValueError(f"there is a stream {name!r} already")
+            if parent._family.contextual and parent._pending:
+                raise RoundOrderError("a decision waits for its reward: fork after the round")
+            if not self._accounts.limited:
+                raise StateError("a fork is a second charge: the journal has no ledger")
+            origin = f"fork of {parent.name!r} in round {parent._round}"
+            self._accounts.charge_again(parent.guarantee, f"{name}: {origin}")
+            learner = learner_of(parent._row.header, parent._learner._engine.state())
+            renew(learner)
+            uid = secrets.token_bytes(16)
+            row = StreamRow(0, name, uid, parent._row.header, origin, parent._round)
+            child = self._added(row, learner)
+            if not parent._family.contextual and child._pending != parent._pending:
+                raise StateError("a fork must continue from the same decision")
+            transaction._touch(child)
+        self._streams[name] = child
+        return child
+
+    # -- budget -----------------------------------------------------------------------------------
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """A copy of the ledger, to be read; None if the journal has none."""
+        with self._guard():
+            return self._accounts.snapshot()
+
+    @property
+    def spent(self) -> float | None:
+        """Share of the ledger's budget that is spent, in [0, 1]; None without a ledger."""
+        ledger = self.ledger
+        return None if ledger is None else ledger.spent
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What holds for everything released by all streams; None without a ledger."""
+        ledger = self.ledger
+        return None if ledger is None else ledger.guarantee
+
+    # -- upkeep -----------------------------------------------------------------------------------
+
+    def transaction(self) -> Transaction:
+        """Return a transaction for the rounds of any number of streams: one commit for all.
+
+        Examples
+        --------
+        >>> def play(journal, batches):  # stream to records
+        ...     with journal.transaction() as together:
+        ...         works = [together.process(stream, *batch) for stream, batch in batches.items()]
+        ...     return [work.decisions for work in works]
+        """
+        return Transaction(self)
+
+    def forget(self, name: str, before_round: int) -> int:
+        """Delete releases and digests of old rounds, and return the first round kept.
+
+        Rounds are stored in the batches they were committed in: the batch of `before_round` is kept
+        as a whole. A forgotten round can be neither read nor replayed: a replay raises
+        `StateError`, it is never played again.
+
+        Raises
+        ------
+        RoundOrderError
+            If `before_round` is beyond the current round.
+        """
+        return _upkeep.forget(self, name, before_round)
+
+    def compact(self, name: str) -> int:
+        """Merge small batches of a stream, as rounds played one by one leave; return how many."""
+        return _upkeep.compact(self, name)
+
+    def rotate_key(self, key: bytes | None = None) -> None:
+        """Use another key for all digests to come.
+
+        Digests of past rounds stay under their keys, which are needed for replays until `forget`;
+        keys that nothing needs any more are deleted, also from the key file.
+
+        Parameters
+        ----------
+        key : bytes, optional
+            32 bytes; default: a fresh one. Required unless keys are in a `KeyFile`: the caller has
+            to keep it, beside the older ones.
+        """
+        _upkeep.rotate_key(self, key)
+
+    def close(self) -> None:
+        """Let go of the store; streams raise `StateError` from then on.
+
+        A pipeline that is not over is cut off: what it has not committed was seen by nobody.
+        """
+        with self._lock:
+            if self._busy:
+                raise RoundOrderError("a transaction is open")
+            self._line = None
+            if os.getpid() == self._owner:
+                self._shut()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a journal cannot be copied or pickled: it has one writer")
+
+    def __copy__(self) -> NoReturn:
+        self.__reduce__()
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        self.__reduce__()
+
+    def __repr__(self) -> str:
+        return f"<dpoco.journal.Journal at {self._store.path or type(self._store).__name__}>"
+
+
+def _header_of(learner: Any) -> str:
+    """Return what a learner is made of, as it is stored: its state's header."""
+    header, _ = unpack(learner._to_bytes())
+    return json.dumps(header, sort_keys=True)
+
+
+def _alike(learner: Any, header: str) -> bool:
+    """Return whether a learner has the arguments and parameters of a stored header."""
+    ours, theirs = json.loads(_header_of(learner)), json.loads(header)
+    return all(ours[name] == theirs[name] for name in ("kind", "object"))

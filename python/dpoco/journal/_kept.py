@@ -1,0 +1,216 @@
+"""A learner that is kept in a journal: how its state and its releases come and go."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._state import _class_of, pack
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
+from dpoco.journal._digests import DIGEST_BYTES, StreamDigests
+from dpoco.journal._families import Parts, family_of
+from dpoco.journal._records import StateRow, StreamRow
+from dpoco.journal._releases import CONTEXT, Recipe, decoded, encoded
+from dpoco.journal._transaction import mismatch
+
+if TYPE_CHECKING:
+    from dpoco.journal._journal import Journal
+
+__all__ = ["KeptLearner", "learner_of"]
+
+
+class KeptLearner:
+    """What a stream is for its journal and its transactions; all methods run under their lock."""
+
+    _learner: Any  # None: to be loaded from the journal
+
+    def __init__(self, journal: Journal, row: StreamRow, learner: Any = None) -> None:
+        self._journal = journal
+        self._row = row
+        self._id = row.id
+        self._learner = learner
+        self._round = 0
+        self._pending = b""
+        self._context: Any = None
+        self._renew_digests()
+        if learner is None:
+            self._learner = self._restored()
+        self._family = family_of(self._learner)
+        self._guarantee: Guarantee = self._learner.guarantee
+
+    def _renew_digests(self) -> None:
+        key, number = self._journal._current_key()
+        self._digests = StreamDigests(key, number, self._row.uid)
+
+    def _digests_under(self, number: int) -> StreamDigests:
+        if number == self._digests.number:
+            return self._digests
+        return StreamDigests(self._journal._key(number), number, self._row.uid)
+
+    def _ready(self) -> None:
+        """Load the learner if it is not in memory."""
+        if self._learner is None:
+            self._learner = self._restored()
+
+    def _restored(self) -> Any:
+        """Return the learner of the stored state, checked against what was committed with it."""
+        row = self._journal._store.state(self._id)
+        if row is None:
+            raise StateError("the journal is corrupt: a stream without a state")
+        self._digests_under(row.key).check_state(row)
+        learner = learner_of(self._row.header, row.payload)
+        if learner.round != row.round:
+            raise StateError("the journal is corrupt: a state of another round")
+        family = family_of(learner)
+        upcoming = family.upcoming(learner)
+        again = b"" if upcoming is None else encoded(upcoming)
+        if not family.contextual and again != row.pending:
+            raise StateError(
+                "the state does not give the decision that was committed with it: was the journal "
+                "written by another version of the library?"
+            )
+        self._round, self._pending, self._context = row.round, row.pending, None
+        return learner
+
+    def _keep_from(self, kept_from: int) -> None:
+        self._row = replace(self._row, kept_from=kept_from)
+
+    def _drop(self) -> None:
+        self._learner = None
+        self._context = None
+
+    def _sealed_state(self) -> StateRow:
+        payload = self._learner._engine.state()
+        return self._digests.sealed_state(self._id, self._round, payload, self._pending)
+
+    def _state_for_recipes(self) -> bytes | None:
+        """Return the state from which the next rounds can be played again, if that is wanted."""
+        if not self._journal._recompute or self._family.contextual:
+            return None
+        state: bytes = self._learner._engine.state()
+        return state
+
+    def _advance(self, rounds: int) -> None:
+        upcoming = self._family.upcoming(self._learner)
+        self._pending = b"" if upcoming is None else encoded(upcoming)
+        self._context = None
+        self._round += rounds
+
+    def _check_pending(self, releases: NDArray[Any]) -> None:
+        """Raise unless the first release is the one that was committed beforehand."""
+        if not self._pending:
+            return
+        known = self._pending[CONTEXT.size :] if self._family.contextual else self._pending
+        if encoded(releases[:1]) != known:
+            raise StateError("the learner does not repeat the decision that is committed")
+
+    def _check_pending_context(self, context: NDArray[np.float64]) -> None:
+        if not self._pending:
+            return
+        key, known = CONTEXT.unpack_from(self._pending)
+        digest = self._digests_under(key).context(self._round, np.ascontiguousarray(context))
+        if not hmac.compare_digest(digest, known):
+            raise ReplayMismatch(
+                f"round {self._round} was begun with another context: a round has one user"
+            )
+
+    def _check_kept(self, start: int, stop: int) -> None:
+        if start < self._row.kept_from and start < stop:
+            raise StateError(f"rounds before {self._row.kept_from} are not kept in the journal")
+        if stop > self._round:
+            raise RoundOrderError(f"the stream is in round {self._round}")
+
+    def _stored(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the stored releases of rounds, or raise if some are not there."""
+        self._check_kept(start, stop)
+        pieces = []
+        for chunk in self._chunks(start, stop):
+            if Recipe.of(chunk.releases) is not None:
+                raise StateError(
+                    f"the releases of rounds {chunk.first} to {chunk.stop - 1} are not stored: they "
+                    "are computed again from their records, which process() has to be given"
+                )
+            part = slice(max(start, chunk.first) - chunk.first, min(stop, chunk.stop) - chunk.first)
+            pieces.append(decoded(chunk.releases)[part])
+        return _joined(pieces) if pieces else self._nothing()
+
+    def _chunks(self, start: int, stop: int) -> Any:
+        """Yield the checked chunks of rounds, which must follow one another."""
+        if start >= stop:
+            return
+        at = None
+        for chunk in self._journal._store.chunks(self._id, start, stop):
+            self._digests_under(chunk.key).check_chunk(chunk)
+            if chunk.first > start if at is None else chunk.first != at:
+                break
+            at = chunk.stop
+            yield chunk
+        if at is None or at < stop:
+            raise StateError("the journal is corrupt: releases are missing")
+
+    def _replayed(self, first: int, parts: Parts) -> NDArray[Any]:
+        """Return the releases of rounds that are over, if these are their records."""
+        last = first + int(parts[0].shape[0])
+        self._check_kept(first, last)
+        pieces = []
+        for chunk in self._chunks(first, last):
+            start, stop = max(first, chunk.first), min(last, chunk.stop)
+            records = tuple(part[start - first : stop - first] for part in parts)
+            recipe = Recipe.of(chunk.releases)
+            within = slice(start - chunk.first, stop - chunk.first)
+            stored = None if recipe is not None else decoded(chunk.releases)[within]
+            rows = self._family.rows(records, stored)
+            digests = self._digests_under(chunk.key).records(start, *rows)
+            at = within.start * DIGEST_BYTES
+            error = mismatch(start, digests, chunk.digests[at : at + len(digests)])
+            if error is not None:
+                raise error
+            if recipe is not None:  # only now: other records must never meet this noise
+                if start != chunk.first:
+                    raise StateError(
+                        f"these releases are not stored: they are computed again from round "
+                        f"{chunk.first} on, so replay them from there"
+                    )
+                stored = self._computed_again(recipe, start, records)
+            pieces.append(stored)
+        return _joined(pieces)
+
+    def _computed_again(self, recipe: Recipe, first: int, records: Parts) -> NDArray[Any]:
+        learner = learner_of(self._row.header, recipe.start)
+        if learner.round != first:
+            raise StateError("the journal is corrupt: a state of another round")
+        releases = self._family.play(learner, records)
+        if not np.array_equal(Recipe.sums_of(releases), recipe.sums[: releases.shape[0]]):
+            raise StateError(
+                "the records do not give the releases that they gave: was the journal written by "
+                "another version of the library?"
+            )
+        return releases
+
+    def _nothing(self) -> NDArray[Any]:
+        """Return the releases of no rounds."""
+        if self._pending and not self._family.contextual:
+            return decoded(self._pending)[:0]
+        return np.empty((0,), dtype=np.int64)
+
+    def _present(self, release: Any) -> Any:
+        """Return one release as the learner itself would: a number, or a read-only vector."""
+        return self._family.present(release)
+
+
+def _joined(pieces: list[Any]) -> NDArray[Any]:
+    whole: NDArray[Any] = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+    whole.flags.writeable = False
+    return whole
+
+
+def learner_of(header: str, payload: bytes) -> Any:
+    """Return the learner of a stored header and state."""
+    record = json.loads(header)
+    return _class_of(record.get("kind"))._from_bytes(pack(record, payload))

@@ -1,0 +1,240 @@
+"""One commit for the rounds of any number of streams: the only place where engines are played."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._validation import positive_int
+from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
+from dpoco.journal._digests import DIGEST_BYTES
+from dpoco.journal._families import Parts
+from dpoco.journal._records import Chunk, StateRow
+from dpoco.journal._releases import kept_form
+
+if TYPE_CHECKING:
+    from dpoco.journal._journal import Journal
+    from dpoco.journal._stream import Stream
+
+__all__ = ["Transaction", "Work", "mismatch", "round_number"]
+
+
+@dataclass
+class Work:
+    """Rounds of one stream in a transaction.
+
+    Attributes
+    ----------
+    stream : Stream
+        Whose rounds these are.
+    first : int
+        The first round that is new; earlier ones of the batch were committed before.
+    parts : tuple of ndarray
+        Records of the new rounds, as the learner sees them; first axis the rounds.
+    """
+
+    stream: Stream
+    first: int
+    parts: Parts
+    _stored: NDArray[Any] | None
+    _start: bytes | None = None
+    _fresh: NDArray[Any] | None = None
+    _committed: bool = field(default=False, repr=False)
+
+    @property
+    def learner(self) -> Any:
+        """The learner in round `first`: for callers of `Transaction.put`, and nobody else."""
+        return self.stream._learner
+
+    @property
+    def rounds(self) -> int:
+        """Number of new rounds."""
+        return int(self.parts[0].shape[0])
+
+    @property
+    def offered(self) -> int:
+        """Number of rounds of the whole batch, new or not."""
+        return self.rounds + (0 if self._stored is None else int(self._stored.shape[0]))
+
+    @property
+    def decisions(self) -> NDArray[Any]:
+        """Releases of all rounds of the batch, (n,) int64 or (n, d) float64, read-only.
+
+        Raises
+        ------
+        RoundOrderError
+            Before the transaction is committed: nothing leaves a journal before it is durable.
+        """
+        if not self._committed:
+            raise RoundOrderError("releases are handed out once their transaction is committed")
+        kept = [part for part in (self._stored, self._fresh) if part is not None]
+        whole = kept[0] if len(kept) == 1 else np.concatenate(kept)
+        whole.flags.writeable = False
+        return whole
+
+
+class Transaction:
+    """Rounds that are committed together; made by `Journal.transaction`, used in a ``with``.
+
+    Notes
+    -----
+    Whatever goes wrong before the commit, in this block or in the database, nothing has been
+    released: learners that have moved are dropped, and come back from the journal on next use.
+    """
+
+    def __init__(self, journal: Journal, line: object | None = None) -> None:
+        self._journal = journal
+        self._line = line
+        self._works: list[Work] = []
+        self._chunks: list[Chunk] = []
+        self._states: list[StateRow] = []
+        self._moved: dict[int, Stream] = {}
+        self._changed = False
+        self._open = False
+
+    def process(self, stream: Stream, *batch: Any, first_round: int | None = None) -> Work:
+        """Play rounds of one stream; see `Stream.process`.
+
+        Returns
+        -------
+        Work
+            Its `decisions` are there once the transaction is committed.
+        """
+        work = self.take(stream, *batch, first_round=first_round)
+        if work.rounds:
+            self.put(work, stream._family.play(stream._learner, work.parts))
+        return work
+
+    def take(self, stream: Stream, *batch: Any, first_round: int | None = None) -> Work:
+        """Check a batch and its replayed part, and hand out what is to be played.
+
+        For callers that play many learners at once: they play the rounds ``work.parts`` on
+        ``work.learner`` and give the releases to `put` before they take from the same stream again.
+        """
+        self._check_own(stream)
+        stream._ready()
+        parts = stream._family.parts(stream._learner, batch)
+        rounds = int(parts[0].shape[0])
+        turn = stream._round
+        first = turn if first_round is None else round_number("first_round", first_round)
+        if first > turn:
+            raise RoundOrderError(
+                f"round {first} is offered, the stream is in round {turn}: rounds are missing, or "
+                "the journal was restored from an old copy"
+            )
+        again = min(rounds, turn - first)
+        stored = None if rounds else stream._nothing()
+        if again:
+            self._flush()
+            stored = stream._replayed(first, tuple(part[:again] for part in parts))
+        fresh = tuple(part[again:] for part in parts)
+        if stream._family.contextual and rounds > again:
+            stream._check_pending_context(fresh[0][0])
+        start = stream._state_for_recipes() if rounds > again else None
+        work = Work(stream, turn, fresh, stored, start)
+        self._works.append(work)
+        if work.rounds:
+            self._moved[id(stream)] = stream  # from here on the engine may have moved
+        return work
+
+    def put(self, work: Work, releases: NDArray[Any]) -> None:
+        """Enter the releases of the rounds that `take` handed out, and that were played."""
+        stream = work.stream
+        if releases.shape[0] != work.rounds or stream._learner.round != work.first + work.rounds:
+            raise StateError("the rounds handed out are not the rounds played")
+        stream._check_pending(releases)
+        rows = stream._family.rows(work.parts, releases)
+        digests = stream._digests.records(work.first, *rows)
+        assert len(digests) == DIGEST_BYTES * work.rounds
+        kept = kept_form(releases, work._start)
+        chunk = stream._digests.sealed_chunk(stream._id, work.first, digests, kept)
+        self._chunks.append(chunk)
+        work._fresh = releases
+        stream._advance(work.rounds)
+
+    def _touch(self, stream: Stream) -> None:
+        """Store the state of a stream that has changed without a round."""
+        self._moved[id(stream)] = stream
+
+    def _check_own(self, stream: Stream) -> None:
+        if not self._open:
+            raise RoundOrderError("the transaction is over, or has not begun")
+        if stream._journal is not self._journal:
+            raise ValueError("the stream is of another journal")
+
+    def _flush(self) -> None:
+        if self._chunks:
+            self._changed = True
+            self._journal._store.add_chunks(self._chunks)
+            self._chunks = []
+
+    def __enter__(self) -> Transaction:
+        self._journal._enter(self._line)
+        self._open = True
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self._open = False
+        try:
+            try:
+                if kind is None:
+                    self._seal()
+                    self._write()
+            except BaseException:
+                kind = BaseException
+                raise
+            finally:
+                if kind is not None:
+                    for stream in self._moved.values():
+                        stream._drop()
+        finally:
+            self._journal._leave(failed=kind is not None)
+
+    def _seal(self) -> None:
+        """Fix what `_write` will write: nothing is played in this transaction from here on."""
+        self._open = False
+        if any(work.rounds and work._fresh is None for work in self._works):
+            raise StateError("rounds were handed out and not played")
+        self._states = [stream._sealed_state() for stream in self._moved.values()]
+
+    def _write(self) -> None:
+        self._flush()
+        if self._states:
+            self._changed = True
+            self._journal._store.put_states(self._states)
+        if self._changed:
+            self._journal._commit()
+        for work in self._works:
+            work._committed = True
+
+    def _write_apart(self) -> None:
+        """Write what was played outside of the store's transaction: see `pipelined`."""
+        self._journal._enter(self._line)
+        failed = True
+        try:
+            self._write()
+            failed = False
+        finally:
+            self._journal._leave(failed=failed)
+
+
+def round_number(name: str, value: Any) -> int:
+    """Return `value` as the number of a round, from 0 on, or raise naming the argument."""
+    zero = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 0
+    return 0 if zero else positive_int(name, value)
+
+
+def mismatch(first: int, digests: bytes, stored: bytes) -> ReplayMismatch | None:
+    """Return the error for the first round whose digests differ; None if none does."""
+    if digests == stored:
+        return None
+    for index in range(len(stored) // DIGEST_BYTES):
+        part = slice(index * DIGEST_BYTES, (index + 1) * DIGEST_BYTES)
+        if digests[part] != stored[part]:
+            return ReplayMismatch(
+                f"round {first + index} came with another record than the one it was released for"
+            )
+    return ReplayMismatch("the replayed rounds do not match the journal")

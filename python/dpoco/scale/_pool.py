@@ -1,0 +1,359 @@
+"""Thousands of private learners, one a key."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeVar
+
+from numpy.typing import NDArray
+
+from dpoco._validation import positive_int
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.errors import RoundOrderError, StateError
+from dpoco.journal import Journal
+from dpoco.scale._journal_shelf import BatchLog, JournalShelf
+from dpoco.scale._keyed_runs import check_records
+from dpoco.scale._keys import Key, check_room, key_list, key_of, rows_of
+from dpoco.scale._pool_file import read_pool, write_pool
+from dpoco.scale._shelf import MemoryShelf
+from dpoco.scale._siblings import described, family_for, header_of, prototype_of
+from dpoco.scale._terms import Terms
+
+__all__ = ["KeyedPool"]
+
+Self = TypeVar("Self", bound="KeyedPool")
+
+
+class KeyedPool:
+    """Learners of one kind, one for each user or segment, played in batches by compiled code.
+
+    Parameters
+    ----------
+    make : learner, or callable without arguments that returns one
+        An unstarted learner. All keys get learners with its arguments and parameters - calibrated
+        once - and with noise of their own; it is not played itself. None for a pool that is in the
+        journal already.
+    journal : dpoco.journal.Journal, optional
+        Makes every batch durable before its decisions are returned. Without one, see `save`.
+        Keyword-only, as all below.
+    name : str, default "pool"
+        Of the pool in the journal; its streams are ``<name>/<key>``.
+    workers : int, default 1
+        Threads that play learners side by side. Decisions do not depend on it.
+    max_keys : int, default 10000
+        Largest number of keys, ever. Public; enters the guarantee of some learners.
+    adaptive : bool, default True
+        Whether under which key and in which round a person's record comes may depend on what was
+        released before. False promises that it does not, which makes a guarantee stronger for the
+        learners of which nothing better is proved; see ``docs/privacy/pools.md``.
+    privacy_unit : {"record", "user"}
+        What the guarantee is about: one record, or all records of one person.
+    rounds_per_user, keys_per_user : int, default 1
+        For "user": most records of one person under one key, and most keys with her records.
+    same_unit : bool, default False
+        Of the journal's ledger: see `dpoco.accounting.ledger.Ledger.charge`.
+
+    Raises
+    ------
+    BudgetExceeded
+        If the journal's ledger does not pay for the whole pool, which is charged when it is made.
+    CalibrationError, ValueError
+        If there is no guarantee on these terms.
+    StateError
+        If the pool in the journal has other terms or learners.
+    TypeError
+        If it is no learner that a pool can play.
+
+    Notes
+    -----
+    Keys are text, whole numbers or bytes, and public, as are their numbers of records: a first
+    record reveals its key. Learners are made when their keys first come, or by `register`.
+
+    One thread at a time; a second one is refused. O(1) a record beyond the learner's own round; a
+    learner takes about ten kilobytes and its state.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> hedge = dpoco.experts.PrefixHedge(3, horizon=1000, budget=dpoco.Budget(1.0, 1e-6))
+    >>> pool = dpoco.scale.KeyedPool(hedge)
+    >>> decisions = pool.process(["ann", "bob", "ann"], [[0, 1, 1], [1, 0, 1], [0, 1, 1]])
+    >>> pool.round("ann"), pool.round("bob"), len(pool)
+    (2, 1, 2)
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Any] | Any = None,
+        *,
+        journal: Journal | None = None,
+        name: str = "pool",
+        workers: int = 1,
+        max_keys: int = 10_000,
+        adaptive: bool = True,
+        privacy_unit: str = "record",
+        rounds_per_user: int = 1,
+        keys_per_user: int = 1,
+        same_unit: bool = False,
+    ) -> None:
+        terms = Terms(max_keys, adaptive, privacy_unit, rounds_per_user, keys_per_user)
+        if not isinstance(name, str) or not name or "/" in name:
+            raise ValueError("name must be a text that is not empty and has no '/'")
+        if journal is not None and not isinstance(journal, Journal):
+            raise TypeError(f"journal must be a Journal; got {type(journal).__name__}")
+        if make is None and journal is None:
+            raise TypeError("make must be a learner, or return one")
+        prototype = None if make is None else prototype_of(make)
+        if journal is not None:
+            prototype = _enrolled(journal, name, prototype, terms, same_unit)
+        self._begin(prototype, terms, workers, journal, name)
+
+    def _begin(
+        self, prototype: Any, terms: Terms, workers: int, journal: Journal | None, name: str
+    ) -> None:
+        self._workers = positive_int("workers", workers, maximum=1024)
+        self._prototype, self._terms = prototype, terms
+        self._family = family_for(prototype)
+        self._guarantee = terms.guarantee(prototype)
+        self._journal, self._name = journal, name
+        self._sole = threading.Lock()
+        self._index: dict[Key, int] = {}
+        self._shelf: MemoryShelf | JournalShelf
+        if journal is None:
+            self._shelf = MemoryShelf(prototype, self._family)
+        else:
+            self._shelf = JournalShelf(journal, name, prototype, self._family)
+            self._number(self._shelf.keys())
+
+    # -- rounds -----------------------------------------------------------------------------------
+
+    def process(self, keys: Any, *arrays: Any, batch: int | None = None) -> NDArray[Any]:
+        """Play a batch of records, each with the learner of its key.
+
+        Parameters
+        ----------
+        keys : sequence of n keys, or array
+            Whose records these are. Records of one key are played in their order.
+        *arrays : array_like, first axis n
+            What the learner's own ``run`` takes: features and labels, gradients, losses, contexts
+            and rewards of all arms.
+        batch : int, optional
+            Number of the batch, growing; only with a journal. A batch that was committed is
+            compared with what came now, and its decisions are returned again: so batches may be
+            sent any number of times. The last 256 are kept.
+
+        Returns
+        -------
+        ndarray of int64, shape (n,), or of float64, shape (n, d)
+            The decision before each record, in the order of the records; read-only.
+
+        Raises
+        ------
+        HorizonExceeded
+            If some learner has fewer rounds left than records; nothing is played.
+        BudgetExceeded
+            If there would be more than `max_keys` keys; nothing is played.
+        ReplayMismatch
+            If a batch of that number was played for other keys or records; nothing is played.
+        RoundOrderError
+            If another thread uses the pool, or a bandit's decision waits for its reward.
+        ValueError, TypeError
+            Wrong shape or dtype: nothing is played.
+        OSError, StateError, JournalFenced
+            Of the journal: nothing was released, nothing is lost.
+
+        Notes
+        -----
+        The same decisions, bit for bit, as those of the learners by themselves. With a journal:
+        one transaction.
+        """
+        with self._alone():
+            parts = self._family.parts(self._prototype, arrays)
+            check_records(self._family, self._prototype, parts)
+            names = key_list(keys, parts[0].shape[0])
+            rows = rows_of(self._index, names, self._terms.max_keys)
+            if batch is not None and batch != 0:
+                positive_int("batch", batch)
+            return self._shelf.play(
+                rows, parts, self._workers, batch, lambda: self._number(rows.fresh)
+            )
+
+    def _number(self, fresh: list[Key]) -> None:
+        self._index.update({key: len(self._index) + i for i, key in enumerate(fresh)})
+
+    def decide(self, key: Key, *context: Any) -> Any:
+        """Return the current decision of a key's learner, made if it is new; see its `decide`.
+
+        Parameters
+        ----------
+        key : str, int or bytes
+        *context
+            Of a bandit.
+        """
+        return self._shown(key).decide(*context)
+
+    def observe(self, key: Key, *record: Any) -> None:
+        """End a round of a key's learner; see its `observe`. With a journal, one commit."""
+        self._shown(key).observe(*record)
+
+    def register(self, keys: Iterable[Key]) -> None:
+        """Make the learners of these keys now; with a journal, in one transaction.
+
+        Raises
+        ------
+        BudgetExceeded
+            If there would be more than `max_keys` keys; none is made.
+        """
+        with self._alone():
+            values = dict.fromkeys(key_of(key) for key in keys)
+            fresh = [key for key in values if key not in self._index]
+            check_room(len(self._index), len(fresh), self._terms.max_keys)
+            if fresh:
+                self._shelf.add(fresh)
+                self._number(fresh)
+
+    def _shown(self, key: Any) -> Any:
+        name = key_of(key)
+        if name not in self._index:
+            self.register([name])
+        return self._shelf.show(self._index[name])
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other threads out; refuse if one is in."""
+        if not self._sole.acquire(blocking=False):
+            raise RoundOrderError("the pool is in use by another thread")
+        try:
+            if isinstance(self._shelf, JournalShelf) and self._shelf.stale:
+                self._shelf.refresh()
+                self._index = {key: slot for slot, key in enumerate(self._shelf.keys())}
+            yield
+        finally:
+            self._sole.release()
+
+    # -- facts ------------------------------------------------------------------------------------
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What holds for everything that all learners release, on the terms of the pool."""
+        return self._guarantee
+
+    @property
+    def learner_guarantee(self) -> Guarantee:
+        """The guarantee of each learner by itself."""
+        guarantee: Guarantee = self._prototype.guarantee
+        return guarantee
+
+    @property
+    def max_keys(self) -> int:
+        """Largest number of keys."""
+        return self._terms.max_keys
+
+    @property
+    def last_batch(self) -> int:
+        """Number of the last batch in the journal; -1 if there is none."""
+        if self._journal is None:
+            raise ValueError("batch numbers need a journal")
+        with self._journal._guard():
+            return BatchLog(self._journal, self._name).last
+
+    def round(self, key: Key) -> int:
+        """Return how many rounds of a key are over; 0 for a key without a learner."""
+        slot = self._index.get(key_of(key))
+        return 0 if slot is None else int(self._shelf.show(slot).round)
+
+    def keys(self) -> list[Key]:
+        """Return the keys in the order of their first records."""
+        return list(self._index)
+
+    def __getitem__(self, key: Key) -> Any:
+        """Return a key's learner, or with a journal its stream; `KeyError` if there is none."""
+        return self._shelf.show(self._index[key_of(key)])
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.keys())
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._index
+
+    def __repr__(self) -> str:
+        kind = type(self._prototype).__name__
+        return f"<KeyedPool of {kind}, at most {self.max_keys} keys: {self._guarantee!r}>"
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all learners to one file that `load` continues bit for bit.
+
+        The file holds noise keys and raw sums of private data: guard it like the data, and never
+        continue it twice on different data. A pool with a journal needs no file: `ValueError`.
+        """
+        if not isinstance(self._shelf, MemoryShelf):
+            raise ValueError("the journal holds this pool: back the journal up")
+        with self._alone():
+            states = self._shelf.state_parts()
+            write_pool(path, header_of(self._prototype), self._terms, list(self._index), states)
+
+    @classmethod
+    def load(cls: type[Self], path: str | os.PathLike[str], *, workers: int = 1) -> Self:
+        """Continue a saved pool, bit for bit; its terms are in the file.
+
+        Raises
+        ------
+        StateError
+            If the file is corrupt, truncated, foreign or from a newer format; nothing is loaded.
+        OSError
+            If it cannot be read.
+        """
+        prototype, terms, keys, learners = read_pool(path)
+        pool = cls.__new__(cls)
+        pool._begin(prototype, terms, workers, None, "")
+        assert isinstance(pool._shelf, MemoryShelf)
+        pool._shelf.put(learners)
+        pool._number(keys)
+        return pool
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a pool is not copied: its learners would share their noise; see save()")
+
+    def __copy__(self) -> NoReturn:
+        self.__reduce__()
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        self.__reduce__()
+
+
+def _enrolled(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit: bool) -> Any:
+    """Return the prototype of a pool in a journal; the first time, charged and stored."""
+    place = f"pool {name}"
+    with journal.transaction() as transaction:
+        text = journal._store.value(place)
+        if text is None:
+            if prototype is None:
+                raise StateError(f"there is no pool {name!r}, and nothing to make it")
+            record = {"learner": header_of(prototype), "terms": terms.to_dict()}
+            guarantee = terms.guarantee(prototype)
+            journal._accounts.charge(guarantee, f"pool {name}", same_unit=same_unit)
+            journal._store.put_value(place, json.dumps(record))
+            transaction._changed = True
+            return prototype
+    try:
+        record = json.loads(text)
+        header, stored = str(record["learner"]), Terms.from_dict(record["terms"])
+    except (KeyError, TypeError, ValueError):
+        raise StateError("the journal is corrupt: not a pool") from None
+    if stored != terms:
+        raise StateError(f"the pool {name!r} was made on other terms")
+    if prototype is None:
+        return described(header)
+    ours, theirs = json.loads(header_of(prototype)), json.loads(header)
+    if any(ours[part] != theirs[part] for part in ("kind", "object")):
+        raise StateError(f"the pool {name!r} has other learners")
+    return prototype

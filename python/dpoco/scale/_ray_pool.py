@@ -1,0 +1,328 @@
+"""The same pool on Ray: shards as actors, each with a journal of its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._validation import positive_float, positive_int
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.errors import DpocoError, RoundOrderError
+from dpoco.scale._keyed_runs import check_records
+from dpoco.scale._keys import Key, key_list, key_of, rows_of
+from dpoco.scale._ray_shard import Shard
+from dpoco.scale._routing import Routing
+from dpoco.scale._siblings import family_for, header_of, prototype_of
+from dpoco.scale._terms import Terms
+
+__all__ = ["RayPool"]
+
+
+class RayPool:
+    """A `KeyedPool` in several processes or machines: keys are spread over Ray actors.
+
+    Every shard is an actor with a `dpoco.journal.Journal` in a directory of its own. A shard that
+    dies is started again by Ray, continues from its journal, and is sent again what it has not
+    acknowledged: batches have numbers, so nothing is lost and nothing is played twice.
+
+    Parameters
+    ----------
+    make : learner, or callable without arguments that returns one
+        As for `KeyedPool`; the same one each time the directory is opened.
+    shards : int
+        Number of actors; fixed when the directory is made. Keyword-only, as all below.
+    journal_directory : path-like
+        Where the journals are, on a disk that every machine of the cluster may write if actors
+        move between machines.
+    max_keys, adaptive, privacy_unit, rounds_per_user, keys_per_user
+        As for `KeyedPool`; `max_keys` is for all shards together.
+    workers : int, default 1
+        Threads of each shard.
+    patience : float, default 60
+        Seconds for which a shard that died is waited for.
+    actor_options : mapping, optional
+        More options of the actors, such as ``{"num_cpus": 2}``.
+
+    Raises
+    ------
+    ImportError
+        Without Ray: ``pip install 'dpoco[ray]'``.
+    StateError
+        If the directory has another number of shards, other learners or terms.
+
+    Notes
+    -----
+    The caller's program is the only one that uses the directory: a second one takes the journals
+    over, and the first raises `JournalFenced`. No ledger is kept in the shards: charge `guarantee`
+    to the one that you keep. Ray itself stores batches in memory that other programs of the same
+    user can read, and its cluster trusts its network: protect it as you protect the records.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Any] | Any,
+        *,
+        shards: int,
+        journal_directory: str | os.PathLike[str],
+        max_keys: int = 10_000,
+        adaptive: bool = True,
+        privacy_unit: str = "record",
+        rounds_per_user: int = 1,
+        keys_per_user: int = 1,
+        workers: int = 1,
+        patience: float = 60.0,
+        actor_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._ray = _ray()
+        number = positive_int("shards", shards, maximum=10_000)
+        self._patience = positive_float("patience", patience)
+        self._terms = Terms(max_keys, adaptive, privacy_unit, rounds_per_user, keys_per_user)
+        self._prototype = prototype_of(make)
+        self._family = family_for(self._prototype)
+        self._guarantee = self._terms.guarantee(self._prototype)
+        self._routing = Routing(journal_directory, number)
+        self._sole = threading.Lock()
+        options = {**(actor_options or {}), "max_restarts": -1, "max_task_retries": 0}
+        actor = self._ray.remote(**options)(Shard)
+        header, terms = header_of(self._prototype), self._terms.to_dict()
+        self._shards = [
+            actor.remote(
+                header, self._routing.directory(i), terms, positive_int("workers", workers)
+            )
+            for i in range(number)
+        ]
+        try:
+            states = self._ask({i: ("state",) for i in range(number)})
+        except BaseException:
+            self._stop()
+            raise
+        self._last = max(last for last, _ in states.values())
+        keys = [key for _, known in states.values() for key in known]
+        self._index = {key: slot for slot, key in enumerate(keys)}
+
+    # -- rounds -----------------------------------------------------------------------------------
+
+    def process(self, keys: Any, *arrays: Any, batch: int | None = None) -> NDArray[Any]:
+        """Play a batch of records, each with the learner of its key; see `KeyedPool.process`.
+
+        Parameters
+        ----------
+        keys : sequence of n keys, or array
+        *arrays : array_like, first axis n
+        batch : int, optional
+            Number of the batch, growing; default: one more than the last. Name it to send a batch
+            again after this program itself has died: shards that have played it return what they
+            released, the others play it.
+
+        Returns
+        -------
+        ndarray of int64, shape (n,), or of float64, shape (n, d)
+            The decision before each record; read-only.
+
+        Raises
+        ------
+        HorizonExceeded, BudgetExceeded, RoundOrderError, ValueError, TypeError
+            As there; no shard has played anything.
+        ReplayMismatch, OSError, StateError, JournalFenced
+            As there; but other shards may have played their part. Send the batch again under its
+            number, by default the same until one succeeds: another batch is refused by them.
+        TimeoutError
+            If a shard is not back within `patience`. Send the batch again.
+        """
+        with self._alone():
+            parts = self._family.parts(self._prototype, arrays)
+            check_records(self._family, self._prototype, parts)
+            names = key_list(keys, parts[0].shape[0])
+            rows = rows_of(self._index, names, self._terms.max_keys)
+            number = self._last + 1 if batch is None else batch
+            if number != 0:
+                positive_int("batch", number)
+            pieces = self._pieces(names)
+            if len(pieces) > 1:  # one shard alone checks for itself, before it plays
+                self._ask(
+                    {
+                        shard: ("check", number, unique, np.bincount(codes).tolist())
+                        for shard, (_, unique, codes) in pieces.items()
+                    }
+                )
+            answers = self._ask(
+                {
+                    shard: ("process", number, unique, codes, tuple(part[at] for part in parts))
+                    for shard, (at, unique, codes) in pieces.items()
+                }
+            )
+            self._last = max(self._last, number)
+            self._index.update({key: len(self._index) + i for i, key in enumerate(rows.fresh)})
+            return self._joined(pieces, answers, parts[0].shape[0])
+
+    def _pieces(
+        self, names: list[Key]
+    ) -> dict[int, tuple[NDArray[np.int64], list[Key], NDArray[np.int32]]]:
+        """Return rows, keys and each record's key of every shard that is concerned."""
+        unique = list(dict.fromkeys(names))
+        place = {key: i for i, key in enumerate(unique)}
+        codes = np.array([place[name] for name in names], dtype=np.int32)
+        shards = np.array([self._routing.shard(key) for key in unique], dtype=np.int64)
+        pieces = {}
+        for shard in np.unique(shards).tolist():
+            mine = np.flatnonzero(shards == shard)
+            local = np.full(len(unique), -1, dtype=np.int32)
+            local[mine] = np.arange(len(mine), dtype=np.int32)
+            numbers = local[codes]
+            at = np.flatnonzero(numbers >= 0)
+            pieces[shard] = (at, [unique[i] for i in mine.tolist()], numbers[at])
+        return pieces
+
+    def _joined(self, pieces: Any, answers: dict[int, NDArray[Any]], rounds: int) -> NDArray[Any]:
+        if not answers:
+            empty: NDArray[Any] = np.empty((0, *self._shape()[0]), dtype=self._shape()[1])
+            return empty
+        some = next(iter(answers.values()))
+        out = np.empty((rounds, *some.shape[1:]), dtype=some.dtype)
+        for shard, (at, _, _) in pieces.items():
+            out[at] = answers[shard]
+        out.flags.writeable = False
+        return out
+
+    def _shape(self) -> tuple[tuple[int, ...], type]:
+        if self._family.contextual or not hasattr(self._prototype, "domain"):
+            return (), np.int64
+        return (self._prototype.domain.dimension,), np.float64
+
+    def decide(self, key: Key, *context: Any) -> Any:
+        """Return the current decision of a key's learner, made if it is new.
+
+        For learners whose decisions need no context: bandits play in batches.
+        """
+        if self._family.contextual or context:
+            raise TypeError("bandits on a cluster play in batches: see process()")
+        name = key_of(key)
+        with self._alone():
+            rows = rows_of(self._index, [name], self._terms.max_keys)
+            shard = self._routing.shard(name)
+            decision = self._ask({shard: ("decide", name, ())})[shard]
+            self._index.update({key: len(self._index) for key in rows.fresh})
+            return decision
+
+    # -- shards -----------------------------------------------------------------------------------
+
+    def _ask(self, tasks: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
+        """Return each shard's answer; shards that died are asked again once they are back."""
+        errors = self._ray.exceptions
+        answers: dict[int, Any] = {}
+        failure: BaseException | None = None
+        waiting = dict(tasks)
+        deadline = time.monotonic() + self._patience
+        pause = 0.01
+        while waiting:
+            refs = {}
+            for shard, (method, *arguments) in waiting.items():
+                refs[shard] = getattr(self._shards[shard], method).remote(*arguments)
+            waiting = {}
+            for shard, ref in refs.items():
+                try:
+                    answers[shard] = self._ray.get(ref)
+                except errors.RayActorError:
+                    waiting[shard] = tasks[shard]  # whether it was played, its journal knows
+                except errors.RayTaskError as error:
+                    failure = failure or _cause(error)
+            if waiting and failure is None:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{len(waiting)} shards are not back: send the batch again")
+                time.sleep(pause)
+                pause = min(2.0 * pause, 1.0)
+            elif failure is not None:
+                raise failure from None
+        return answers
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self._sole.acquire(blocking=False):
+            raise RoundOrderError("the pool is in use by another thread")
+        try:
+            yield
+        finally:
+            self._sole.release()
+
+    def close(self) -> None:
+        """Let the shards close their journals, and stop them."""
+        with self._alone():
+            try:
+                self._ask({i: ("close",) for i in range(len(self._shards))})
+            finally:
+                self._stop()
+
+    def _stop(self) -> None:
+        for shard in self._shards:
+            self._ray.kill(shard, no_restart=True)
+        self._shards = []
+
+    def __enter__(self) -> RayPool:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # -- facts ------------------------------------------------------------------------------------
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What holds for everything that all learners of all shards release."""
+        return self._guarantee
+
+    @property
+    def last_batch(self) -> int:
+        """The largest number of a batch that some shard has played; -1 if there is none."""
+        return self._last
+
+    def round(self, key: Key) -> int:
+        """Return how many rounds of a key are over; 0 for a key without a learner."""
+        name = key_of(key)
+        if name not in self._index:
+            return 0
+        shard = self._routing.shard(name)
+        return int(self._ask({shard: ("round", name)})[shard])
+
+    def keys(self) -> list[Key]:
+        """Return the keys."""
+        return list(self._index)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._index
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a pool is not copied: its journals have one writer")
+
+    def __repr__(self) -> str:
+        kind = type(self._prototype).__name__
+        return (
+            f"<RayPool of {kind}, {self._routing.shards} shards, at most {self._terms.max_keys} "
+            f"keys: {self._guarantee!r}>"
+        )
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise ImportError("RayPool needs Ray: pip install 'dpoco[ray]'") from None
+    return ray
+
+
+def _cause(error: Any) -> BaseException:
+    """Return a shard's own error: without the text of Ray, which quotes where it came from."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, (DpocoError, OSError, TypeError, ValueError)):
+        return cause
+    own: BaseException = error
+    return own

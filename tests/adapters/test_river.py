@@ -1,0 +1,214 @@
+"""river's estimators: its own checks, the learner underneath, and what copies carry."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from adapter_cases import BUDGET, NAMES, dictionaries, records
+
+import dpoco
+from dpoco import HorizonExceeded, StateError
+from dpoco.random import Source
+
+pytest.importorskip("river")
+checks = pytest.importorskip("river.checks")
+pytest.importorskip("sklearn")  # river's checks take their data from it
+pandas = pytest.importorskip("pandas")
+
+from dpoco.adapters.river import PrivateClassifier, PrivateRegressor  # noqa: E402
+
+CASES = [
+    (kind, params) for kind in (PrivateClassifier, PrivateRegressor)
+    for params in kind._unit_test_params()
+]  # fmt: skip
+
+
+def classifier(**arguments):
+    return PrivateClassifier(NAMES, **{"horizon": 2000, "budget": BUDGET, **arguments})
+
+
+@pytest.mark.parametrize(("kind", "params"), CASES)
+def test_passes_all_of_rivers_checks(kind, params):
+    model = kind(**params)
+    assert model._unit_test_skips() == set()
+    names = set()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of pandas, inside river
+        for check in checks.yield_checks(model):
+            check(model.clone())
+            names.add(check.__name__)
+    assert len(names) >= 20
+    assert {"check_pickling", "check_clone_is_independent", "check_emerging_features"} <= names
+
+
+@pytest.mark.parametrize("name", ["tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl",
+                                  "coupled_regularized_leader"])  # fmt: skip
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+def test_a_record_is_a_round_of_the_learner(name):
+    rows, labels = records(60)
+    one, many = (classifier(learner=name, seed=3, radius=2.0) for _ in range(2))
+    problem = one._model.problem
+    plain = problem.make(2000, BUDGET, None, Source.seeded(3))
+    for row, x, y in zip(rows, dictionaries(rows), labels, strict=True):
+        theta = plain.decide()
+        margin = float(row @ theta[:3] + theta[3])
+        assert one.predict_proba_one(x)[True] == pytest.approx(1.0 / (1.0 + np.exp(-margin)))
+        one.learn_one(x, y)
+        plain.observe(np.append(row, 1.0), float(y))
+    many.learn_many(pandas.DataFrame(rows, columns=NAMES), pandas.Series(labels))
+    assert one.round == many.round == 60
+    final = plain.decide()
+    for model in (one, many):
+        assert np.array([*model.weights.values(), model.intercept_value]).tolist() == final.tolist()
+
+
+def test_predictions_play_no_round_and_go_on_past_the_horizon():
+    rows, labels = records(50)
+    model = classifier(horizon=50)
+    x = dictionaries(rows)
+    assert model.predict_proba_one(x[0]) == {False: 0.5, True: 0.5}
+    for record, y in zip(x, labels, strict=True):
+        before = pickle.dumps(model._model.learner)
+        model.predict_one(record), model.predict_proba_one(record)
+        assert pickle.dumps(model._model.learner) == before
+        model.learn_one(record, y)
+    last = model.predict_proba_one(x[0])
+    with pytest.raises(HorizonExceeded):
+        model.learn_one(x[0], True)
+    assert model.predict_proba_one(x[0]) == last
+    assert model.round == 50
+
+
+def test_learn_many_is_all_or_nothing():
+    rows, labels = records(60)
+    model = classifier(horizon=50)
+    with pytest.raises(HorizonExceeded):
+        model.learn_many(pandas.DataFrame(rows, columns=NAMES), pandas.Series(labels))
+    assert model.round == 0
+
+
+def test_it_learns():
+    rows, labels = records(20_000)
+    model = classifier(horizon=20_000, radius=12.0)
+    model.learn_many(pandas.DataFrame(rows, columns=NAMES), pandas.Series(labels))
+    fresh, truth = records(500, seed=1)
+    predicted = model.predict_many(pandas.DataFrame(fresh, columns=NAMES))
+    assert (predicted.to_numpy() == truth).mean() > 0.85
+    assert truth.mean() < 0.5  # always False: far from that
+    regressor = PrivateRegressor(NAMES, horizon=20_000, budget=BUDGET, radius=2.0)
+    target = rows @ [1.0, -1.0, 0.5] + 0.3
+    regressor.learn_many(pandas.DataFrame(rows, columns=NAMES), pandas.Series(target))
+    errors = [regressor.predict_one(x) - y for x, y in zip(dictionaries(rows), target, strict=True)]
+    assert np.mean(np.square(errors)) < 0.3 * np.var(target)
+
+
+def test_labels_of_other_classes_and_odd_values_are_empty_records():
+    rows, labels = records(20)
+    models = [classifier(seed=1, classes=("no", "yes")) for _ in range(2)]
+    for x, y in zip(dictionaries(rows), labels, strict=True):
+        for model in models:
+            model.learn_one(x, "yes" if y else "no")
+    models[0].learn_one({"a": 0.5}, "secret")
+    models[1].learn_one({"a": float("nan")}, "yes")
+    for model in models:
+        model.learn_one({"a": 0.1}, "no")
+    assert models[0].weights == models[1].weights
+    assert models[0].predict_one({"a": float("inf")}) in ("no", "yes")
+
+
+def test_a_pickle_carries_what_was_published_and_nothing_else():
+    rows, labels = records(40)
+    model = classifier(horizon=40)
+    for x, y in zip(dictionaries(rows), labels, strict=True):
+        model.learn_one(x, y)
+    data = pickle.dumps(model)
+    copied = pickle.loads(data)
+    assert copied.weights == model.weights
+    assert copied.guarantee == model.guarantee
+    assert copied.predict_proba_one({"a": 0.2}) == model.predict_proba_one({"a": 0.2})
+    for action in (lambda: copied.learn_one({"a": 0.1}, True), lambda: copied.learner_):
+        with pytest.raises(StateError, match="carries what was published"):
+            action()
+    again = pickle.loads(pickle.dumps(copied))
+    assert (again.weights, again.round) == (model.weights, 40)
+
+
+def test_neither_noise_nor_records_are_in_a_pickle():
+    model = classifier(learner="coupled_regularized_leader", seed=7, horizon=1000)
+    canary = 0.123456789
+    model.learn_one({"b": canary}, True)
+    state, data = model.learner_._engine.state(), pickle.dumps(model)
+    for secret in (Source.seeded(7)._key, np.float64(canary).tobytes()):
+        assert secret in state  # there is something to hide
+        assert secret not in data
+
+
+def test_copies_are_refused_and_clones_have_noise_of_their_own():
+    model = classifier()
+    assert copy.deepcopy(model).round == 0
+    model.learn_one({"a": 0.2}, True)
+    for attempt in (copy.deepcopy, lambda m: m.clone(include_attributes=True)):
+        with pytest.raises(StateError, match="share its noise"):
+            attempt(model)
+    clones = [model.clone() for _ in range(2)]
+    for fresh in clones:
+        assert fresh.round == 0
+        fresh.learn_one({"a": 0.2}, True)
+    assert len({tuple(m.weights.values()) for m in [model, *clones]}) == 3
+
+
+def test_goes_on_with_a_saved_learner(tmp_path):
+    rows, labels = records(40)
+    x = dictionaries(rows)
+    straight, first = (classifier(seed=5) for _ in range(2))
+    for record, y in zip(x, labels, strict=True):
+        straight.learn_one(record, y)
+    for record, y in zip(x[:20], labels[:20], strict=True):
+        first.learn_one(record, y)
+    first.learner_.save(tmp_path / "state")
+    again = pickle.loads(pickle.dumps(first))
+    again.bind(dpoco.load(tmp_path / "state"))
+    for record, y in zip(x[20:], labels[20:], strict=True):
+        again.learn_one(record, y)
+    assert again.weights == straight.weights
+    with pytest.raises(StateError):
+        first.bind(dpoco.load(tmp_path / "state"))
+    with pytest.raises(ValueError, match="another domain or loss"):
+        classifier(radius=3.0).bind(dpoco.load(tmp_path / "state"))
+    with pytest.raises(TypeError, match="must be a NoisyFTRL"):
+        classifier(learner="noisy_ftrl").bind(dpoco.load(tmp_path / "state"))
+
+
+def test_guarantees():
+    assert classifier().guarantee.epsilon <= BUDGET.epsilon
+    assert classifier().guarantee.certified
+    assert not classifier(seed=1).guarantee.certified
+    assert classifier(budget=None).guarantee.epsilon == np.inf
+
+
+@pytest.mark.parametrize("bad", [{"classes": "ab"}, {"classes": (1, 1)}, {"learner": "hedge"},
+                                 {"feature_bound": -1.0}, {"options": {"budget": None}},
+                                 {"seed": "x"}, {"intercept": 1}, {"horizon": 0},
+                                 {"budget": 1.0}])  # fmt: skip
+def test_bad_arguments_are_refused_at_once(bad):
+    with pytest.raises((ValueError, TypeError)):
+        classifier(**bad)
+
+
+def test_a_pipeline_of_fixed_steps_works_like_its_last_one():
+    from river import compose
+
+    model = compose.FuncTransformer(halved) | classifier(seed=2)
+    bare = classifier(seed=2)
+    for x, y in zip(dictionaries(records(20)[0]), records(20)[1], strict=True):
+        model.learn_one(x, y)
+        bare.learn_one(halved(x), y)
+    assert model["PrivateClassifier"].weights == bare.weights
+
+
+def halved(x):
+    return {name: value / 2.0 for name, value in x.items()}

@@ -1,0 +1,222 @@
+"""river's bandit policies: its checks of objects, its evaluations, and rounds in their order."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import itertools
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from adapter_cases import BUDGET
+
+import dpoco
+from dpoco import HorizonExceeded, RoundOrderError, StateError
+
+pytest.importorskip("river")
+common = pytest.importorskip("river.checks").common
+
+from river import bandit, stats  # noqa: E402
+
+from dpoco.adapters.river import (  # noqa: E402
+    PrivateBandit,
+    PrivateContextualBandit,
+    PrivateExperts,
+)
+
+KINDS = (PrivateBandit, PrivateContextualBandit, PrivateExperts)
+# With the quickest of calibrations.
+CASES = [
+    (kind, {**params, "options": {"sum_method": "tree", "batch": 50} if "Bandit" in kind.__name__
+            else None})
+    for kind in KINDS for params in kind._unit_test_params()
+]  # fmt: skip
+ARMS = ("x", "y")
+
+
+@pytest.mark.parametrize(("kind", "params"), CASES)
+def test_passes_rivers_checks_of_objects(kind, params):
+    policy = kind(**params)
+    done = 0
+    for name, check in inspect.getmembers(common, inspect.isfunction):
+        if name == "check_tags" or list(inspect.signature(check).parameters) != ["model"]:
+            continue  # tags are for estimators
+        check(policy.clone())
+        done += 1
+    assert done >= 10
+
+
+class World:
+    """What `river.bandit.evaluate` needs of an environment: two arms, the second one better."""
+
+    def __init__(self):
+        self.action_space = SimpleNamespace(n=2, seed=lambda seed: None)
+
+    def reset(self, seed):
+        self.rng, self.left = np.random.default_rng(seed), 500
+
+    def step(self, arm):
+        self.left -= 1
+        return None, float(self.rng.random() < (0.2, 0.8)[arm]), self.left == 0, False, {}
+
+
+def test_rivers_evaluation_of_the_bandit():
+    policy = PrivateBandit(
+        (0, 1), horizon=500, budget=dpoco.Budget(8.0, 1e-6), options={"exploration": 0.1}
+    )
+    steps = list(bandit.evaluate([policy], World(), n_episodes=2, seed=1))
+    assert len(steps) == 1000
+    pulled = [step["arm"] for step in steps if step["step"] >= 250]
+    assert np.mean(pulled) > 0.8
+    assert policy.learner_.round == 0  # river cloned it
+
+
+def test_rivers_offline_evaluation_of_the_contextual_bandit():
+    rng = np.random.default_rng(2)
+    history = []
+    for _ in range(3000):
+        context = {"s": float(rng.choice([-0.8, 0.8])), "one": 0.5}
+        arm = ARMS[rng.integers(2)]
+        history.append((ARMS, context, arm, float((arm == "y") == (context["s"] > 0.0))))
+
+    def policy(unanswered):
+        return PrivateContextualBandit(
+            ARMS, ("s", "one"), horizon=3000, budget=BUDGET, unanswered=unanswered,
+            options={"exploration": 0.1},
+        )  # fmt: skip
+
+    learned = policy("skip")
+    reward, matched = bandit.evaluate_offline(learned, history, stats.Mean())
+    assert 1000 < matched < 2000
+    assert reward.get() > 0.65  # uniform play: 0.5
+    assert learned.learner_.round in (2999, 3000)  # every event of the log was a round
+    with pytest.raises(RoundOrderError, match="waits for its reward"):
+        bandit.evaluate_offline(policy("raise"), history)
+
+
+def test_rounds_are_in_order():
+    policy = PrivateContextualBandit(ARMS, ("a", "b"), horizon=200, budget=dpoco.Budget(50.0, 1e-6))
+    x, other = {"a": 0.5}, {"a": 0.25}
+    with pytest.raises(RoundOrderError, match="without a decision"):
+        policy.update("x", x, 1.0)
+    arm = policy.pull(ARMS, x)
+    wrong = ARMS[1 - ARMS.index(arm)]
+    assert policy.pull(reversed(ARMS), x) == arm  # asked again: the same, and no round
+    state = policy.learner_._engine.state()
+    for arguments in ((wrong, x, 1.0), (arm, other, 1.0)):
+        with pytest.raises(RoundOrderError, match="another"):
+            policy.update(*arguments)
+    with pytest.raises(RoundOrderError):
+        policy.pull(ARMS, other)
+    with pytest.raises(ValueError, match="none of this policy's arms"):
+        policy.update("z", x, 1.0)
+    with pytest.raises(ValueError, match="name them all"):
+        policy.pull(ARMS[:1], x)
+    assert policy.learner_._engine.state() == state
+    policy.update(arm, x, 1.0)
+    assert (policy._n, policy.learner_.round) == (1, 1)
+    policy.pull(ARMS, other)
+    policy.skip()
+    assert (policy._n, policy.learner_.round) == (1, 2)
+    with pytest.raises(RoundOrderError):
+        policy.skip()
+    with pytest.raises(NotImplementedError):
+        _ = policy.ranking
+
+
+def test_experts_learn_from_the_rewards_of_all_arms():
+    policy = PrivateExperts(ARMS, horizon=2000, budget=BUDGET, seed=1)
+    plain = dpoco.experts.PrefixHedge(
+        2, horizon=2000, budget=BUDGET, source=dpoco.random.Source.seeded(1)
+    )
+    with pytest.raises(RoundOrderError):
+        policy.update("x", [0.0, 1.0])
+    pulled = []
+    for turn in range(2000):
+        pulled.append(policy.pull(ARMS))
+        assert pulled[-1] == ARMS[plain.decide()]
+        rewards = {"y": 0.9, "x": 0.2}
+        policy.update(pulled[-1], rewards if turn % 2 else [0.2, 0.9])
+        plain.observe([1.0 - 0.2, 1.0 - 0.9])
+    assert pulled[1000:].count("y") > 950
+    assert policy.ranking == ["y", "x"]
+    with pytest.raises(HorizonExceeded):
+        policy.pull(ARMS)
+    fresh = policy.clone()
+    arm = fresh.pull(ARMS)
+    wrong = ARMS[1 - ARMS.index(arm)]
+    for bad, error in (((arm, 1.0), ValueError), ((arm, {"x": 1.0}), ValueError),
+                       ((wrong, [0.0, 1.0]), RoundOrderError)):  # fmt: skip
+        with pytest.raises(error):
+            fresh.update(*bad)
+    assert fresh.learner_.round == 0
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+@pytest.mark.parametrize(("name", "options"), [("batch_share", None), ("oblivious_tracker", None)])
+def test_other_learners_of_experts(name, options):
+    policy = PrivateExperts(ARMS, horizon=2000, budget=BUDGET, learner=name, options=options)
+    for _ in range(5):
+        policy.update(policy.pull(ARMS), [0.0, 1.0])
+    assert policy.learner_.round == 5
+
+
+@pytest.mark.parametrize(("kind", "params"), CASES)
+def test_started_policies_are_not_copied(kind, params):
+    policy = kind(**params)
+    copied = [copy.deepcopy(policy), pickle.loads(pickle.dumps(policy)), policy.clone()]
+    context = ({"s": 0.5},) if kind is PrivateContextualBandit else ()
+    policy.pull(policy.arms, *context)
+    reward = [0.0, 1.0] if kind is PrivateExperts else 1.0
+    policy.update(policy.pull(policy.arms, *context), *context, reward)
+    for attempt in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(StateError, match="neither copied nor pickled"):
+            attempt(policy)
+    assert all(other.learner_.round == 0 for other in [*copied, policy.clone()])
+
+
+def test_goes_on_with_a_saved_learner(tmp_path):
+    def play(policy, rounds):
+        arms = []
+        for turn in rounds:
+            arms.append(policy.pull(ARMS))
+            policy.update(arms[-1], float(turn % 3 == 0))
+        return arms
+
+    straight, first, again = (
+        PrivateBandit(ARMS, horizon=400, budget=BUDGET, seed=4) for _ in range(3)
+    )
+    whole = play(straight, range(300))
+    half = play(first, range(150))
+    first.learner_.save(tmp_path / "state")
+    again.bind(dpoco.load(tmp_path / "state"))
+    assert half + play(again, range(150, 300)) == whole
+    assert again.ranking == straight.ranking
+    with pytest.raises(StateError):
+        again.bind(dpoco.load(tmp_path / "state"))
+    with pytest.raises(ValueError, match="other arguments"):
+        PrivateBandit(ARMS, horizon=401, budget=BUDGET).bind(dpoco.load(tmp_path / "state"))
+    with pytest.raises(TypeError):
+        PrivateBandit(ARMS, horizon=400, budget=BUDGET).bind(first)
+
+
+def test_nothing_that_was_learned_is_kept_or_shown():
+    policy = PrivateBandit(ARMS, horizon=300, budget=BUDGET)
+    before = repr(policy)
+    for _, reward in zip(range(100), itertools.cycle([0.123456, 0.654321]), strict=False):
+        policy.update(policy.pull(ARMS), reward)
+    assert repr(policy) == before
+    assert not policy._rewards
+    assert not policy._counts
+    assert "Guarantee" in before
+
+
+@pytest.mark.parametrize("bad", [{"arms": ("x",)}, {"arms": ("x", "x")}, {"unanswered": "wait"},
+                                 {"learner": "ucb"}, {"options": {"arms": 3}},
+                                 {"features": ()}])  # fmt: skip
+def test_bad_arguments(bad):
+    good = {"arms": ARMS, "features": 2, "horizon": 1000, "budget": BUDGET}
+    with pytest.raises((ValueError, TypeError)):
+        PrivateContextualBandit(**{**good, **bad})

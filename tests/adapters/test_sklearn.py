@@ -1,0 +1,247 @@
+"""scikit-learn's estimators: its own checks, public classes and horizons, copies and ledgers."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from adapter_cases import BUDGET, NAMES, records
+
+import dpoco
+from dpoco import Budget, BudgetExceeded, HorizonExceeded, StateError
+from dpoco.accounting.ledger import Ledger
+
+pytest.importorskip("sklearn")
+
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
+from sklearn.utils.estimator_checks import check_estimator
+
+from dpoco.adapters.sklearn import (
+    PrivateOnlineClassifier,
+    PrivateOnlineRegressor,
+    expected_failed_checks,
+)
+
+ESTIMATORS = [
+    PrivateOnlineClassifier(budget=BUDGET, classes="data"),
+    PrivateOnlineClassifier(budget=BUDGET, classes="data", random_state=1, horizon=1000),
+    PrivateOnlineClassifier(budget=BUDGET, classes="data", learner="noisy_ftrl"),
+    PrivateOnlineClassifier(
+        budget=BUDGET, classes="data", learner="polyhedral_frank_wolfe", horizon=1000
+    ),
+    PrivateOnlineRegressor(budget=BUDGET),
+    PrivateOnlineRegressor(budget=BUDGET, loss="huber", horizon=1000),
+    PrivateOnlineRegressor(budget=None, learner="noisy_ftrl", horizon=1000, fit_intercept=False),
+]
+
+
+def classifier(**arguments):
+    return PrivateOnlineClassifier(**{"budget": BUDGET, "classes": (False, True), **arguments})
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning", "ignore:fit.. starts a new")
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
+def test_passes_scikit_learns_checks(estimator):
+    expected = expected_failed_checks(estimator)
+    results = check_estimator(
+        estimator, expected_failed_checks=expected, on_fail=None, on_skip=None
+    )
+    by_status = {}
+    for result in results:
+        by_status.setdefault(result["status"], {})[result["check_name"]] = result["exception"]
+    assert not by_status.get("failed")
+    assert set(by_status.get("xfail", {})) == set(expected)  # nothing is excused in vain
+    assert len(by_status["passed"]) >= 40
+
+
+@pytest.mark.parametrize("name", ["tree_frank_wolfe", "coupled_regularized_leader"])
+def test_rows_are_rounds_of_one_learner(name):
+    rows, labels = records(60)
+    whole, parts = (
+        classifier(learner=name, horizon=500, random_state=3, radius=2.0) for _ in range(2)
+    )
+    whole.fit(rows, labels)
+    for start in range(0, 60, 20):
+        parts.partial_fit(rows[start : start + 20], labels[start : start + 20])
+    plain = whole._model.problem.make(500, BUDGET, None, dpoco.random.Source.seeded(3))
+    for row, label in zip(rows, labels, strict=True):
+        plain.decide()
+        plain.observe(np.append(row, 1.0), float(label))
+    for model in (whole, parts):
+        assert [*model.coef_[0], *model.intercept_] == plain.decide().tolist()
+        assert model.learner_.round == 60
+    assert whole.coef_.shape == (1, 3)
+    margins = rows @ whole.coef_[0] + whole.intercept_[0]
+    assert np.allclose(whole.decision_function(rows), margins)
+    assert (whole.predict(rows) == (margins > 0.0)).all()
+    assert np.allclose(whole.predict_proba(rows)[:, 1], 1.0 / (1.0 + np.exp(-margins)))
+
+
+def test_predictions_play_no_round():
+    rows, labels = records(50)
+    model = classifier(horizon=50).fit(rows, labels)
+    state = pickle.dumps(model.learner_)
+    model.predict(rows), model.predict_proba(rows), model.score(rows, labels)
+    assert pickle.dumps(model.learner_) == state
+    one_by_one = [model.decision_function(row[None, :])[0] for row in rows]
+    assert model.decision_function(rows).tolist() == one_by_one
+
+
+def test_it_learns():
+    rows, labels = records(20_000)
+    fresh, truth = records(500, seed=1)
+    assert classifier(radius=12.0).fit(rows, labels).score(fresh, truth) > 0.85
+    texts = np.where(labels, "yes", "no")
+    model = classifier(radius=12.0, classes=["yes", "no"]).fit(rows, texts)
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert model.score(fresh, np.where(truth, "yes", "no")) > 0.85
+    target = rows @ [1.0, -1.0, 0.5] + 0.3
+    regressor = PrivateOnlineRegressor(budget=BUDGET, radius=2.0).fit(rows, target)
+    assert regressor.score(rows, target) > 0.7
+    assert regressor.intercept_ > 0.1
+
+
+def test_classes_are_public():
+    rows, labels = records(30)
+    with pytest.raises(ValueError, match="which labels occur depends on the data"):
+        classifier(classes=None).fit(rows, labels)
+    with pytest.raises(ValueError, match="first call of partial_fit"):
+        classifier(classes=None).partial_fit(rows, labels)
+    with pytest.raises(ValueError, match="first call of partial_fit"):
+        classifier(classes="data").partial_fit(rows, labels)
+    model = classifier(classes=None, horizon=100).partial_fit(rows, labels, classes=[False, True])
+    model.partial_fit(rows, labels).partial_fit(rows[:1], labels[:1], classes=[True, False])
+    with pytest.raises(ValueError, match="those of the first call"):
+        model.partial_fit(rows, labels, classes=[0, 7])
+    for bad in (["a"], ["a", "a"], ["a", "b", "c"], "ab", 2):
+        with pytest.raises(ValueError, match="classes must be two different labels"):
+            classifier(classes=None).partial_fit(rows, labels, classes=bad)
+    # Only one of them in the data, or none: nobody can tell.
+    assert classifier(classes=("a", "b")).fit(rows, ["a"] * 30).classes_.tolist() == ["a", "b"]
+    other = [classifier(random_state=1).fit(rows, y) for y in (["x"] * 30, [np.nan] * 30)]
+    assert other[0].coef_.tolist() == other[1].coef_.tolist()
+
+
+def test_rows_that_are_not_finite_are_empty_records():
+    rows, labels = records(30)
+    bad = rows.copy()
+    bad[7, 1], bad[11, 2], bad[12, 0] = np.nan, np.inf, 1e308
+    models = [classifier(random_state=1).fit(x, labels) for x in (bad, np.where(
+        np.isfinite(bad).all(axis=1)[:, None], bad, np.nan))]  # fmt: skip
+    assert models[0].coef_.tolist() == models[1].coef_.tolist()
+    assert np.isfinite(models[0].predict_proba(bad)).all()
+    targets = np.where(labels, np.inf, 0.5)
+    assert np.isfinite(PrivateOnlineRegressor(budget=BUDGET).fit(rows, targets).predict(bad)).all()
+
+
+def test_horizons():
+    rows, labels = records(50)
+    model = classifier().fit(rows, labels)
+    assert model.guarantee_.horizon == 50
+    with pytest.raises(HorizonExceeded):
+        model.partial_fit(rows[:1], labels[:1])
+    assert model.learner_.round == 50
+    small = classifier(horizon=49)
+    with pytest.raises(HorizonExceeded, match="50 records"):
+        small.fit(rows, labels)
+    with pytest.raises(NotFittedError):
+        small.predict(rows)
+    part = classifier(horizon=60).partial_fit(rows, labels)
+    with pytest.raises(HorizonExceeded):
+        part.partial_fit(rows, labels)
+    assert part.learner_.round == 50
+    assert classifier().partial_fit(rows, labels).learner_.round == 50  # unknown: up to 1e9
+    with pytest.raises((ValueError, TypeError)):
+        classifier(learner="polyhedral_frank_wolfe").partial_fit(rows, labels)
+
+
+def test_every_fit_spends_the_budget_again():
+    rows, labels = records(50)
+    model = classifier().fit(rows, labels)
+    with pytest.warns(UserWarning, match="spends both"):
+        model.fit(rows, labels)
+    ledger = Ledger(Budget(6.5, 1e-5), currency="gaussian")
+    model = classifier(ledger=ledger)
+    for copied in (model, clone(model), model):
+        try:
+            copied.fit(rows, labels)
+        except BudgetExceeded:
+            break
+    else:
+        pytest.fail("three times epsilon = 4 is more than 6.5")
+    assert len(ledger.entries) == 2
+    assert model.ledger is clone(model).ledger is ledger
+    with pytest.raises(BudgetExceeded):
+        cross_val_score(classifier(ledger=ledger), rows, labels, cv=3, error_score="raise")
+    assert len(ledger.entries) == 2
+    with pytest.raises(TypeError, match="ledger must be a Ledger"):
+        classifier(ledger=6.5).fit(rows, labels)
+
+
+@pytest.mark.filterwarnings("ignore:fit.. starts a new")
+def test_a_fit_that_fails_changes_nothing():
+    rows, labels = records(50)
+    model = classifier(horizon=50).fit(rows, labels)
+    before = model.predict_proba(rows).tolist()
+    for change in ({"feature_bound": -1.0}, {"horizon": 10}, {"learner": "hedge"},
+                   {"options": {"source": None}}, {"random_state": 0.5}, {"budget": 1.0},
+                   {"classes": (1, 1)}, {"radius": "wide"}, {"horizon": "long"}):  # fmt: skip
+        old = model.get_params()
+        model.set_params(**change)
+        with pytest.raises((ValueError, TypeError, HorizonExceeded)):
+            model.fit(rows, labels)
+        model.set_params(**old)
+        assert model.predict_proba(rows).tolist() == before
+
+
+def test_copies(tmp_path):
+    rows, labels = records(40)
+    model = classifier(horizon=100, random_state=5).partial_fit(rows, labels)
+    with pytest.raises(StateError, match="share its noise"):
+        copy.deepcopy(model)
+    assert copy.deepcopy(classifier()).get_params() == classifier().get_params()
+    again = pickle.loads(pickle.dumps(model))
+    assert again.predict_proba(rows).tolist() == model.predict_proba(rows).tolist()
+    assert again.guarantee_ == model.guarantee_
+    with pytest.raises(StateError, match="carries what was published"):
+        again.partial_fit(rows, labels)
+    model.learner_.save(tmp_path / "state")
+    model.partial_fit(rows, labels)
+    again.bind(dpoco.load(tmp_path / "state")).partial_fit(rows, labels)
+    assert again.coef_.tolist() == model.coef_.tolist()
+    fresh = classifier(horizon=100).bind(dpoco.load(tmp_path / "state"))
+    assert fresh.partial_fit(rows, labels).coef_.tolist() == model.coef_.tolist()
+    endless = classifier().partial_fit(rows, labels)
+    endless.learner_.save(tmp_path / "endless")
+    assert classifier().bind(dpoco.load(tmp_path / "endless")).coef_.tolist() == (
+        endless.coef_.tolist())  # fmt: skip
+    for other in (dpoco.experts.PrefixHedge(2, horizon=2000, budget=BUDGET), None):
+        with pytest.raises(TypeError, match="learner"):
+            classifier().bind(other)
+    with pytest.raises(StateError):
+        model.bind(dpoco.load(tmp_path / "state"))
+    with pytest.raises(ValueError, match="another domain or loss"):
+        classifier(radius=3.0).bind(dpoco.load(tmp_path / "state"))
+
+
+def test_noise_and_records_are_not_in_a_pickle():
+    model = classifier(learner="coupled_regularized_leader", random_state=7, horizon=1000)
+    canary = 0.123456789
+    model.partial_fit([[canary, 0.0, 0.0]], [True])
+    state, data = model.learner_._engine.state(), pickle.dumps(model)
+    for secret in (dpoco.random.Source.seeded(7)._key, np.float64(canary).tobytes()):
+        assert secret in state  # there is something to hide
+        assert secret not in data
+
+
+def test_names_of_columns():
+    pandas = pytest.importorskip("pandas")
+    rows, labels = records(30)
+    model = classifier(horizon=100).partial_fit(pandas.DataFrame(rows, columns=NAMES), labels)
+    assert model.feature_names_in_.tolist() == list(NAMES)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(pandas.DataFrame(rows, columns=("a", "b", "z")))

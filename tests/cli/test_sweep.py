@@ -1,0 +1,80 @@
+"""`dpoco sweep`: a table, JSON, going on, and bad input."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import dpoco
+from dpoco.scale._sweep_runs import LEARNERS
+
+SMALL = ("--horizon", "100,200", "--dimension", "3", "--epsilon", "1,100", "--seeds", "2")
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_every_learner(invoke, tmp_path, learner):
+    path = tmp_path / "results.jsonl"
+    result = invoke("sweep", learner, *SMALL, "--output", path, "--json")
+    assert result.exit_code == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert (report["runs"], report["failed"], len(report["cells"])) == (8, 0, 4)
+    assert report["noise"] == "seeded: guarantee void"
+    assert len(path.read_text().splitlines()) == 8
+    by_epsilon = {1: 0.0, 100: 0.0}
+    for cell in report["cells"]:
+        assert cell["average_loss"]["min"] <= cell["average_loss"]["median"]
+        by_epsilon[cell["epsilon"]] += cell["average_regret"]["median"]
+    assert by_epsilon[100] < by_epsilon[1]
+
+
+def test_a_sweep_goes_on_and_grows(invoke, tmp_path):
+    path = tmp_path / "results.jsonl"
+    asked = ("sweep", "prefix-hedge", *SMALL, "--output", path)
+    first = invoke(*asked)
+    assert first.exit_code == 0, first.stderr
+    assert "the guarantee is void" in first.stdout
+    assert "average loss" in first.stdout
+    before = path.read_text()
+    assert invoke(*asked, "--quiet").stdout == ""
+    assert path.read_text() == before
+    more = invoke(*asked, "--backend", "threads", "--seeds", "4", "--json")
+    assert json.loads(more.stdout)["runs"] == 16
+    assert path.read_text().startswith(before)
+    assert len(path.read_text().splitlines()) == 16
+    other = invoke("sweep", "tree-frank-wolfe", *SMALL, "--output", path)
+    assert other.exit_code == 2
+    assert "another sweep: run changed" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nobody",), "learner must be one of"),
+        (("prefix-hedge", "--epsilon", "1,a"), "--epsilon must be positive numbers"),
+        (("prefix-hedge", "--epsilon", "inf"), "--epsilon must be positive numbers"),
+        (("prefix-hedge", "--horizon", "0"), "--horizon must be whole numbers"),
+        (("prefix-hedge", "--horizon", "1e3"), "--horizon must be whole numbers"),
+        (("prefix-hedge", "--dimension", ""), "--dimension must be whole numbers"),
+        (("prefix-hedge", "--seeds", "0"), "--seeds must be in"),
+        (("prefix-hedge", "--delta", "2"), "delta"),
+        (("prefix-hedge", "--backend", "mpi"), "backend must be one of"),
+        (("prefix-hedge", "--root", "-1"), "root must be in"),
+        (("prefix-hedge", "--output", "missing/file"), "No such file or directory"),
+    ],
+)
+def test_bad_input(invoke, tmp_path, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    result = invoke("sweep", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_failed_runs_are_told(invoke, tmp_path):
+    path = tmp_path / "results.jsonl"
+    result = invoke("sweep", "prefix-hedge", "--delta", "0", "--seeds", "2", "--output", path)
+    assert result.exit_code == 2
+    assert "2 of 2 runs failed, the first with dpoco.errors.CalibrationError" in result.stderr
+    assert len(dpoco.scale.read_sweep(path).failed) == 2

@@ -1,0 +1,161 @@
+"""Learners of every family, and records for them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import dpoco
+from dpoco.domains import Box, LpBall
+from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
+from dpoco.random import Source
+
+T, D, N, K = 40, 3, 4, 3
+BUDGET = dpoco.Budget(2.0, 1e-5)
+
+
+class Distance:
+    """Half the squared distance, as a custom loss."""
+
+    def __init__(self, centre):
+        self.centre = np.asarray(centre)
+
+    def value(self, theta):
+        return 0.5 * float(np.sum((theta - self.centre) ** 2))
+
+    def gradient(self, theta):
+        return theta - self.centre
+
+    def hessian(self, theta):
+        return np.eye(len(theta))
+
+
+def glm(rng):
+    return rng.uniform(-0.5, 0.5, D), float(rng.uniform(-1, 1))
+
+
+def label(rng):
+    return rng.uniform(-0.5, 0.5, D), float(rng.integers(2))
+
+
+def gradient(rng):
+    return (rng.uniform(-0.5, 0.5, D),)
+
+
+def custom(rng):
+    return (Distance(rng.uniform(-0.5, 0.5, D)),)
+
+
+def matrix(rng):
+    a = rng.uniform(-0.4, 0.4, (D, D))
+    return a @ a.T, rng.uniform(-0.4, 0.4, D)
+
+
+def expert(rng):
+    return (rng.random(N),)
+
+
+def net(rng):
+    return (np.cumsum(rng.uniform(-0.05, 0.05, 9)),)
+
+
+def of(module, name, *problem, **options):
+    """Return a maker of learners that calibrates once."""
+    known = {}
+
+    def make(seed=1, **more):
+        given = {"horizon": T, "budget": BUDGET, "source": Source.seeded(seed), **options, **more}
+        learner = getattr(getattr(dpoco, module), name)(*problem, **known, **given)
+        if not more:
+            known["parameters"] = learner.parameters
+        return learner
+
+    def fresh(seed=1, **more):
+        if more:
+            known.clear()
+        return make(seed, **more)
+
+    return fresh
+
+
+BALL = LpBall(D, 2.0)
+CUSTOM = CustomLoss(lipschitz=2.0, smoothness=1.0)
+LEARNERS = {
+    "tree": (of("frank_wolfe", "TreeFrankWolfe", BALL, SquaredLoss()), glm),
+    "tree, batches": (of("frank_wolfe", "TreeFrankWolfe", BALL, SquaredLoss(), batch=3), glm),
+    "tree, custom": (of("frank_wolfe", "TreeFrankWolfe", BALL, CUSTOM), custom),
+    "polyhedral": (
+        of("frank_wolfe", "PolyhedralFrankWolfe", LpBall(D, 1.0), LogisticLoss()),
+        label,
+    ),
+    "polyhedral, custom": (
+        of("frank_wolfe", "PolyhedralFrankWolfe", LpBall(D, 1.0), CUSTOM),
+        custom,
+    ),
+    "ftrl": (of("oco", "NoisyFTRL", BALL, LinearLoss()), gradient),
+    "ftrl, squares": (
+        of("oco", "NoisyFTRL", BALL, SquaredLoss(1.0, feature_bound_l2=1.0)),
+        glm,
+    ),
+    "ctrl": (
+        of("oco", "CoupledRegularizedLeader", BALL, LogisticLoss(), budget=dpoco.Budget(20.0, 0.1)),
+        label,
+    ),
+    "ctrl, quadratic": (
+        of(
+            "oco", "CoupledRegularizedLeader", BALL, QuadraticLoss(3.0, 1.0),
+            budget=dpoco.Budget(20.0, 0.1),
+        ),
+        matrix,
+    ),
+    "comw": (
+        of(
+            "oco", "ContinuousMultiplicativeWeights", Box([-1.0] * D, [1.0] * D), LinearLoss(),
+            budget=dpoco.Budget(20.0, 0.1),
+        ),
+        gradient,
+    ),
+    "lipschitz": (
+        of("oco", "LipschitzLearner", Box([-1.0], [1.0]), lipschitz=1.0, resolution=9),
+        net,
+    ),
+    "hedge": (of("experts", "PrefixHedge", N), expert),
+    "epochs": (of("experts", "EpochSelector", N, budget=dpoco.Budget(2.0, 0.0)), expert),
+    "detector": (of("experts", "ShiftDetector", N, budget=dpoco.Budget(2.0, 0.0)), expert),
+    "tracker": (of("experts", "ObliviousTracker", N, switches=2), expert),
+    "share": (of("experts", "BatchShare", N, switches=2), expert),
+}  # fmt: skip
+BANDITS = {
+    "linucb": of("bandits", "LinUCB", K, D),
+    "linucb, batches": of("bandits", "LinUCB", K, D, batch=4),
+    "linucb, exact": of("bandits", "LinUCB", K, D, batch=1, budget=None),
+    "polyhedral": of("bandits", "HighDimensionalBandit", K, LpBall(D, 1.0), forced_rounds=4),
+    "tree": of(
+        "bandits", "HighDimensionalBandit", K, LpBall(D, 1.0), forced_rounds=3,
+        arm_learner="tree", gap=0.1,
+    ),
+    "all forced": of(
+        "bandits", "HighDimensionalBandit", K, LpBall(D, 1.0), forced_rounds=15, batch=1,
+    ),
+    "free": of("bandits", "HighDimensionalBandit", K, LpBall(D, 1.0), forced_rounds=0, batch=1),
+}  # fmt: skip
+
+
+def records(kind, seed=0, rounds=T):
+    rng = np.random.default_rng(seed)
+    return [kind(rng) for _ in range(rounds)]
+
+
+def world(seed=0, rounds=T):
+    """Contexts and rewards of all arms."""
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-1.0, 1.0, (rounds, D)), rng.uniform(-1.0, 1.0, (rounds, K))
+
+
+def schedule(seed, tickets=T, share_lost=0.0):
+    """A random schedule: ("issue", n), ("arrive", n) and ("expire", n) in a possible order."""
+    rng = np.random.default_rng(seed)
+    at = np.arange(tickets) + 0.1 + rng.exponential(6.0, tickets) * rng.integers(2, size=tickets)
+    events = [(float(n), "issue", n) for n in range(tickets)]
+    lost = rng.random(tickets) < share_lost
+    events += [(at[n], "expire" if lost[n] else "arrive", n) for n in range(tickets)]
+    return [(name, n) for _, name, n in sorted(events)]

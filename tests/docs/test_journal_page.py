@@ -1,0 +1,34 @@
+"""The guide to the journal: its programs run, in order."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import dpoco
+
+PAGES = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+def test_the_programs_of_the_guide_run(tmp_path, monkeypatch, capsys):
+    programs = re.findall(r"```python\n(.*?)```", (PAGES / "journal.md").read_text(), re.DOTALL)
+    assert len(programs) == 3
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for number, program in enumerate(programs):
+        exec(compile(program, f"docs/journal.md, program {number}", "exec"), names)
+    assert "of the budget is spent" in capsys.readouterr().out
+    assert names["stream"].name == "demand model"
+
+
+def test_what_the_pages_name_exists():
+    text = (PAGES / "journal.md").read_text() + (PAGES / "operations.md").read_text()
+    for name in re.findall(r"`journal\.([a-z_]+)", text):
+        assert hasattr(dpoco.journal.Journal, name), name
+    for name in re.findall(r"`stream\.([a-z_]+)", text):
+        assert hasattr(dpoco.journal.Stream, name), name
+    for name in re.findall(r"`(\w+(?:Error|Exceeded|Mismatch|Fenced))`", text):
+        assert hasattr(dpoco, name) or name == "OSError", name

@@ -1,0 +1,124 @@
+"""A service with three streams, what it delivers, and copies of its files at every step."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+from journal_cases import QuickStore
+
+import dpoco
+from dpoco.journal import Journal
+from dpoco.random import Source
+
+FILES = ("journal.db", "journal.db-wal", "journal.db.key", "journal.db.mark")
+ROUNDS = 6
+RECORDS = np.random.default_rng(11).uniform(size=(ROUNDS, 3))
+
+
+def sums(seed):
+    budget = dpoco.Budget(1.0, 1e-6)
+    return dpoco.mechanisms.ContinualSum(
+        3, horizon=ROUNDS, budget=budget, method="tree", source=_source(seed)
+    )
+
+
+def selections(seed):
+    return dpoco.mechanisms.NoisyMax(
+        3, horizon=ROUNDS, budget=dpoco.Budget(1.0, 0.0), source=_source(seed)
+    )
+
+
+def epochs(seed):
+    return dpoco.experts.EpochSelector(
+        3, horizon=ROUNDS, budget=dpoco.Budget(1.0, 0.0), source=_source(seed)
+    )
+
+
+MAKERS = {"sums": sums, "selections": selections, "epochs": epochs}
+
+
+def _source(seed):
+    return None if seed is None else Source.seeded(seed)
+
+
+def plan(seed):
+    """Batches (stream, first round, stop) of a service: sizes and order by `seed`."""
+    rng = np.random.default_rng(seed)
+    at = dict.fromkeys(MAKERS, 0)
+    while any(round_ < ROUNDS for round_ in at.values()):
+        name = rng.choice([name for name, round_ in at.items() if round_ < ROUNDS])
+        stop = min(ROUNDS, at[name] + int(rng.integers(1, 5)))
+        yield str(name), at[name], stop
+        at[name] = stop
+
+
+def serve(store, seed, deliver, *, noise_seed=1):
+    """Play the whole plan from its first batch on, delivering each release as it is returned."""
+    with Journal(store) as journal:
+        for name, first, stop in plan(seed):
+            stream = journal.open(name, lambda name=name: MAKERS[name](noise_seed))
+            releases = stream.process(RECORDS[first:stop], first_round=first)
+            for turn, release in zip(range(first, stop), releases, strict=True):
+                deliver(name, turn, release.tobytes())
+
+
+def reference(seed=1):
+    """Releases of learners that were never interrupted, and had no journal."""
+    expected = {}
+    totals = sums(seed).run(RECORDS)
+    best = selections(seed)
+    rows = {
+        "sums": totals,
+        "selections": np.array([best.select(row) for row in RECORDS]),
+        "epochs": epochs(seed).run(RECORDS).decisions,
+    }
+    for name, releases in rows.items():
+        for turn, release in enumerate(releases):
+            expected[name, turn] = release.tobytes()
+    return expected
+
+
+class Recorded(QuickStore):
+    """Calls `step` before and after everything that reaches the database."""
+
+    def __init__(self, path, step):
+        self.step = lambda: None
+        super().__init__(path)
+        self.step = step
+        step()
+
+    def _run(self, statement, parameters=()):
+        self.step()
+        rows = super()._run(statement, parameters)
+        self.step()
+        return rows
+
+    def _run_many(self, statement, rows):
+        self.step()
+        super()._run_many(statement, rows)
+        self.step()
+
+
+def image(source: Path, target: Path, wal_bytes=None):
+    """Copy the files as a kill at this moment leaves them, the log cut short if asked to."""
+    target.mkdir()
+    for name in FILES:
+        if (source / name).exists():
+            shutil.copy(source / name, target / name)
+    if wal_bytes is not None:
+        log = target / "journal.db-wal"
+        log.write_bytes(log.read_bytes()[:wal_bytes])
+
+
+def recovered(place: Path, seed, *, noise_seed=1):
+    """Everything that the service delivers when it is started again from an image."""
+    delivered = {}
+
+    def deliver(name, turn, release):
+        assert (name, turn) not in delivered
+        delivered[name, turn] = release
+
+    serve(QuickStore(place / "journal.db"), seed, deliver, noise_seed=noise_seed)
+    return delivered

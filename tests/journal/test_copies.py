@@ -1,0 +1,119 @@
+"""What becomes of copies: loads go on, pickles wait, deep copies are refused, clones are fresh."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from journal_cases import ROUNDS, QuickStore, cases
+
+import dpoco
+from dpoco.journal import Journal
+
+CASES = cases()
+IDS = [case.name for case in CASES]
+
+
+def opened(path):
+    return Journal(QuickStore(path / "journal.db"))
+
+
+def started(case):
+    learner = case.make(1)
+    part = case.part(0, 5)
+    if case.name == "NoisyMax":
+        for row in part[0]:
+            learner.select(row)
+    elif case.name == "AboveThreshold":
+        for row in zip(*part, strict=True):
+            learner.test(*row)
+    else:
+        learner.run(*part)
+    return learner
+
+
+def use(case, learner):
+    record = [array[5] for array in case.batch]
+    if case.name == "NoisyMax":
+        return learner.select(*record)
+    if case.name == "AboveThreshold":
+        return learner.test(*record)
+    if case.name == "ContinualSum":
+        return learner.push(*record)
+    if case.name == "LinUCB":
+        return learner.decide(record[0])
+    return learner.decide()
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_copies(case, tmp_path):
+    learner, expected = started(case), case.reference()
+    for attempt in (copy.copy, copy.deepcopy):
+        with pytest.raises(dpoco.StateError, match="clone"):
+            attempt(learner)
+    clone = learner.clone()
+    assert clone.round == 0
+    learner.save(tmp_path / "state")
+    loaded = dpoco.load(tmp_path / "state")
+    assert np.array_equal(use(case, loaded), expected[5])
+    waiting = pickle.loads(pickle.dumps(learner))
+    with pytest.raises(dpoco.StateError, match="suspended"):
+        use(case, waiting)
+    waiting.resume()
+    assert np.array_equal(use(case, waiting), expected[5])
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_unpickled_learners_are_bound_to_a_journal(case, tmp_path):
+    expected, learner = case.reference(), started(case)
+    waiting = pickle.loads(pickle.dumps(learner))
+    with opened(tmp_path) as journal:
+        with pytest.raises(dpoco.StateError, match="adopt"):
+            journal.open("a", lambda: waiting)
+        stream = journal.adopt("a", waiting)
+        assert (stream.round, stream.kept_from) == (5, 5)
+        with pytest.raises(dpoco.StateError, match="suspended"):
+            use(case, waiting)
+        with pytest.raises(ValueError, match="already"):
+            journal.adopt("a", learner)
+        np.testing.assert_array_equal(stream.process(*case.part(5, ROUNDS)), expected[5:])
+        with pytest.raises(dpoco.StateError, match="not kept"):
+            stream.process(*case.part(0, 2), first_round=0)
+    with opened(tmp_path) as journal:
+        again = journal.open("a").process(*case.part(5, ROUNDS), first_round=5)
+        np.testing.assert_array_equal(again, expected[5:])
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_what_a_journal_takes_is_taken(case, tmp_path):
+    """An active learner with a decision that waits: it goes on in the journal only."""
+    learner, expected = started(case), case.reference()
+    use_before = None if case.name in ("NoisyMax", "AboveThreshold", "ContinualSum") else 1
+    record = [array[5] for array in case.batch]
+    if case.name == "LinUCB":
+        record = [0.5]
+    if use_before:
+        use(case, learner)
+    with opened(tmp_path) as journal:
+        stream = journal.adopt("a", learner)
+        with pytest.raises(dpoco.StateError, match="suspended"):
+            use(case, learner)
+        if use_before:
+            with pytest.raises(dpoco.StateError, match="suspended"):
+                learner.observe(*record)
+        np.testing.assert_array_equal(stream.process(*case.part(5, ROUNDS)), expected[5:])
+
+
+def test_an_unstarted_learner_given_is_taken(tmp_path):
+    case = CASES[0]
+    learner = case.make(1)
+    with opened(tmp_path) as journal:
+        stream = journal.open("a", learner)
+        with pytest.raises(dpoco.StateError, match="suspended"):
+            learner.decide()
+        np.testing.assert_array_equal(stream.process(*case.batch), case.reference())
+        with pytest.raises(dpoco.StateError, match="suspended"):
+            journal.open("b", learner)

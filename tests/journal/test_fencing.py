@@ -1,0 +1,208 @@
+"""One writer: others are refused before they draw, and journals set back are noticed."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import shutil
+import threading
+
+import numpy as np
+import pytest
+from journal_cases import ROUNDS, QuickStore, cases
+
+import dpoco
+from dpoco.journal import Journal
+
+CASE = cases()[0]
+EXPECTED = CASE.reference()
+
+
+def opened(path, **options):
+    return Journal(QuickStore(path / "journal.db"), **options)
+
+
+def played(stream, start=0, stop=ROUNDS):
+    return stream.process(*CASE.part(start, stop), first_round=start)
+
+
+def files(path):
+    return [p for p in path.iterdir() if p.name.startswith("journal.db")]
+
+
+def test_the_last_to_open_is_the_writer(tmp_path):
+    first = opened(tmp_path)
+    old = first.open("a", lambda: CASE.make(1))
+    played(old, 0, 3)
+    second = opened(tmp_path)
+    drawn = old._learner._engine.variates_drawn()
+    for attempt in (
+        lambda: played(old, 3, 5),
+        lambda: played(old, 0, 2),
+        lambda: first.open("b", lambda: CASE.make(2)),
+        lambda: old.fork("b"),
+        lambda: first.forget("a", 1),
+        lambda: first.rotate_key(),
+    ):
+        with pytest.raises(dpoco.JournalFenced, match="another writer"):
+            attempt()
+    assert old._learner is None or old._learner._engine.variates_drawn() == drawn
+    np.testing.assert_array_equal(played(second.open("a")), EXPECTED)
+    with opened(tmp_path) as third:
+        with pytest.raises(dpoco.JournalFenced):
+            played(second.open("a"))
+        np.testing.assert_array_equal(played(third.open("a")), EXPECTED)
+    first.close()
+    second.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_is_another_process(tmp_path):
+    with opened(tmp_path) as journal:
+        stream = journal.open("a", lambda: CASE.make(1))
+        played(stream, 0, 3)
+        child = os.fork()
+        if child == 0:
+            results = []
+            for attempt in (
+                lambda: played(stream, 3, 5),
+                stream.decide,
+                lambda: journal.open("b", lambda: CASE.make(2)),
+                journal.streams,
+            ):
+                try:
+                    attempt()
+                    results.append(False)
+                except dpoco.JournalFenced:
+                    results.append(True)
+            journal.close()
+            os._exit(0 if all(results) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        np.testing.assert_array_equal(played(stream), EXPECTED)
+
+
+def test_a_journal_restored_from_an_old_copy(tmp_path):
+    with opened(tmp_path) as journal:
+        played(journal.open("a", lambda: CASE.make(1)), 0, 3)
+    backup = (tmp_path / "journal.db").read_bytes()
+    with opened(tmp_path) as journal:
+        played(journal.open("a"), 3, 6)
+    for name in ("journal.db-wal", "journal.db-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / "journal.db").write_bytes(backup)
+    with pytest.raises(dpoco.StateError, match="older than its mark"):
+        opened(tmp_path)
+    # Without its mark nobody can tell; but callers that know their round can.
+    with opened(tmp_path, mark=False) as journal:
+        stream = journal.open("a")
+        with pytest.raises(dpoco.RoundOrderError, match="restored"):
+            played(stream, 6, 7)
+        # The same records give the same releases, bit for bit.
+        np.testing.assert_array_equal(played(stream), EXPECTED)
+
+
+def test_marks_of_another_journal_or_damaged(tmp_path):
+    with opened(tmp_path):
+        pass
+    for path in files(tmp_path):
+        if not path.name.endswith((".mark", ".key")):
+            path.unlink()
+    with pytest.raises(dpoco.StateError, match="another journal"):
+        opened(tmp_path)
+    mark = tmp_path / "journal.db.mark"
+    mark.write_bytes(mark.read_bytes()[:-3] + b"x\n")
+    with pytest.raises(dpoco.StateError, match="mark is corrupt"):
+        opened(tmp_path)
+    mark.unlink()
+    with opened(tmp_path, mark=tmp_path / "elsewhere"):
+        assert (tmp_path / "elsewhere").exists()
+
+
+def test_a_file_replaced_or_removed_while_it_is_open(tmp_path):
+    journal = opened(tmp_path)
+    stream = journal.open("a", lambda: CASE.make(1))
+    played(stream, 0, 3)
+    shutil.copy(tmp_path / "journal.db", tmp_path / "copy")
+    os.replace(tmp_path / "copy", tmp_path / "journal.db")
+    with pytest.raises(dpoco.JournalFenced, match="replaced"):
+        played(stream, 3, 4)
+    (tmp_path / "journal.db").unlink()
+    with pytest.raises(dpoco.JournalFenced, match="removed"):
+        played(stream, 3, 4)
+    journal._store.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs hard links")
+def test_two_names_of_one_file(tmp_path):
+    with opened(tmp_path):
+        pass
+    os.link(tmp_path / "journal.db", tmp_path / "other.db")
+    with pytest.raises(dpoco.StateError, match="two names"):
+        opened(tmp_path)
+
+
+def test_a_journal_set_back_while_it_is_open(tmp_path):
+    with opened(tmp_path) as journal:
+        stream = journal.open("a", lambda: CASE.make(1))
+        played(stream, 0, 3)
+        connection = journal._store._connection
+        connection.execute("UPDATE journal SET sequence = sequence - 1")
+        with pytest.raises(dpoco.StateError, match="set back"):
+            played(stream, 3, 4)
+        connection.execute("UPDATE journal SET uid = x'00'")
+        with pytest.raises(dpoco.StateError, match="another journal"):
+            played(stream, 3, 4)
+
+
+def test_closed_journals(tmp_path):
+    journal = opened(tmp_path)
+    stream = journal.open("a", lambda: CASE.make(1))
+    journal.close()
+    journal.close()
+    for attempt in (stream.decide, lambda: played(stream), journal.streams, lambda: stream.round):
+        with pytest.raises(dpoco.StateError, match="closed"):
+            attempt()
+
+
+def test_journals_are_not_copied(tmp_path):
+    with opened(tmp_path) as journal:
+        for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError):
+                attempt(journal)
+
+
+def test_threads_take_turns(tmp_path):
+    names = [f"s{i}" for i in range(4)]
+    with opened(tmp_path) as journal:
+        for name in names:
+            journal.open(name, lambda: CASE.make(1))
+        errors = []
+
+        def work(name):
+            try:
+                for start in range(0, ROUNDS, 4):
+                    part = played(journal.open(name), start, start + 4)
+                    np.testing.assert_array_equal(part, EXPECTED[start : start + 4])
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not errors
+        assert all(journal.open(name).round == ROUNDS for name in names)
+
+
+def test_transactions_do_not_nest(tmp_path):
+    with opened(tmp_path) as journal:
+        stream = journal.open("a", lambda: CASE.make(1))
+        with journal.transaction() as outer:
+            with pytest.raises(dpoco.RoundOrderError, match="open in this thread"):
+                played(stream)
+            with pytest.raises(dpoco.RoundOrderError, match="open"):
+                journal.close()
+            work = outer.process(stream, *CASE.batch)
+        np.testing.assert_array_equal(work.decisions, EXPECTED)

@@ -1,0 +1,148 @@
+"""Other stores than SQLite: the same journal on dictionaries, and on PostgreSQL's statements.
+
+The statements for PostgreSQL run on a stand-in for its driver; with ``DPOCO_TEST_POSTGRES`` set to
+a connection string also on a server.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+
+import numpy as np
+import pytest
+from journal_cases import KEY, ROUNDS, QuickStore, cases
+from memory_store import MemoryStore, fake_psycopg
+
+import dpoco
+from dpoco.accounting.ledger import Ledger
+from dpoco.journal import Journal, KeyFile, PostgresStore, SqliteStore, Store
+
+CASES = [case for case in cases() if case.name in ("TreeFrankWolfe", "PrefixHedge", "NoisyMax")]
+SERVER = os.environ.get("DPOCO_TEST_POSTGRES")
+
+
+@pytest.fixture(params=["memory", "sqlite", "statements", "server"])
+def connect(request, tmp_path, monkeypatch):
+    """Return a function that opens the same store again and again."""
+    if request.param == "memory":
+        disk = {}
+        return lambda: MemoryStore(disk)
+    if request.param == "sqlite":
+        return lambda: QuickStore(tmp_path / "journal.db", timeout=0.05)
+    if request.param == "statements":
+        monkeypatch.setitem(sys.modules, "psycopg", fake_psycopg(tmp_path / "server.db"))
+        return lambda: PostgresStore("postgresql://somewhere", timeout=0.05)
+    if SERVER is None:
+        pytest.skip("DPOCO_TEST_POSTGRES names no server")
+    prefix = f"t{secrets.token_hex(4)}_"
+    return lambda: PostgresStore(SERVER, prefix=prefix, timeout=0.2)
+
+
+def test_a_life_of_a_journal(connect, tmp_path):
+    mark = tmp_path / "mark"
+    budget = dpoco.Budget(100.0, 1e-4)
+    terms = {"currency": "basic"}
+    expected = {case.name: case.reference() for case in CASES}
+    with Journal(connect(), key=KEY, ledger=Ledger(budget, **terms), mark=mark) as journal:
+        assert isinstance(journal._store, Store)
+        for case in CASES:
+            if case.name == "NoisyMax":  # of records, not of rounds
+                with pytest.raises(ValueError, match="same_unit"):
+                    journal.open(case.name, lambda case=case: case.make(1))
+            stream = journal.open(case.name, lambda case=case: case.make(1), same_unit=True)
+            for start in (0, 3, 6):
+                stream.process(*case.part(start, start + 3), first_round=start)
+    with Journal(connect(), key=KEY, mark=mark) as journal:
+        spent = journal.spent
+        assert journal.streams() == [case.name for case in CASES]
+        with journal.transaction() as together:
+            works = [
+                together.process(journal.open(case.name), *case.batch, first_round=0)
+                for case in CASES
+            ]
+        for case, work in zip(CASES, works, strict=True):
+            np.testing.assert_array_equal(work.decisions, expected[case.name])
+        with pytest.raises(dpoco.ReplayMismatch):
+            journal.open("PrefixHedge").process(*CASES[1].changed(7), first_round=0)
+        journal.rotate_key(KEY[::-1])
+        assert journal.compact("NoisyMax") == 4
+        assert journal.forget("TreeFrankWolfe", 5) == 3
+        np.testing.assert_array_equal(
+            journal.open("TreeFrankWolfe").releases(3, ROUNDS), expected["TreeFrankWolfe"][3:]
+        )
+        journal.open("NoisyMax").fork("other")
+        assert journal.spent > spent
+    with Journal(connect(), key=[KEY, KEY[::-1]], mark=mark) as journal:
+        assert journal.open("other").round == ROUNDS
+        case = CASES[2]
+        again = journal.open("NoisyMax").process(*case.batch, first_round=0)
+        np.testing.assert_array_equal(again, expected["NoisyMax"])
+        assert journal.open("TreeFrankWolfe").kept_from == 3
+
+
+def test_writers_and_locks(connect):
+    case = CASES[0]
+    first = Journal(connect(), key=KEY)
+    stream = first.open("a", lambda: case.make(1))
+    stream.process(*case.part(0, 3))
+    with Journal(connect(), key=KEY) as second:
+        with pytest.raises(dpoco.JournalFenced):
+            stream.process(*case.part(3, 4))
+        with second.transaction(), pytest.raises(dpoco.StateError, match="locked"):
+            stream.process(*case.part(3, 4))
+        np.testing.assert_array_equal(
+            second.open("a").process(*case.batch, first_round=0), case.reference()
+        )
+    first.close()
+    with pytest.raises(dpoco.StateError, match="closed"):
+        stream.process(*case.part(3, 4))
+
+
+def test_a_failed_transaction(connect, monkeypatch):
+    case = CASES[0]
+    with Journal(connect(), key=KEY) as journal:
+        stream = journal.open("a", lambda: case.make(1))
+        stream.process(*case.part(0, 3))
+        with monkeypatch.context() as patch:
+            patch.setattr(journal._store, "put_head", lambda head: 1 // 0)
+            with pytest.raises(ZeroDivisionError):
+                stream.process(*case.part(3, 6))
+        assert stream.round == 3
+        np.testing.assert_array_equal(stream.process(*case.batch, first_round=0), case.reference())
+
+
+def test_stores_that_are_no_files_need_keys_and_marks(tmp_path):
+    with pytest.raises(ValueError, match="key"):
+        Journal(MemoryStore({}))
+    with pytest.raises(ValueError, match="mark"):
+        Journal(MemoryStore({}), key=KEY, mark=True)
+    disk = {}
+    with Journal(MemoryStore(disk), key=KeyFile(tmp_path / "key")) as journal:
+        journal.rotate_key()
+    with Journal(MemoryStore(disk), key=KeyFile(tmp_path / "key")):
+        pass
+
+
+def test_without_the_driver(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ImportError, match=r"dpoco\[postgres\]"):
+        PostgresStore("postgresql://somewhere")
+
+
+def test_prefixes_are_names(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "psycopg", fake_psycopg(tmp_path / "server.db"))
+    for prefix in ("a b", "x; DROP", "", "A", "1"):
+        with pytest.raises(ValueError, match="prefix"):
+            PostgresStore("postgresql://somewhere", prefix=prefix)
+
+
+def test_sqlite_waits_for_the_disk(tmp_path):
+    store = SqliteStore(tmp_path / "journal.db")
+    with Journal(store):
+        connection = store._connection
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("PRAGMA application_id").fetchone() == (0x64706F6A,)
+    assert (tmp_path / "journal.db").stat().st_mode & 0o777 == 0o600
