@@ -40,9 +40,10 @@ BatchProblem problem_of(DomainPointer domain, const losses::GlmLoss& loss,
 std::unique_ptr<BatchFit> fit_of(const std::string& method, BatchProblem problem,
                                  const py::dict& settings) {
   if (method == "noisy_sgd") {
-    return make_noisy_sgd(std::move(problem), {entry<std::uint64_t>(settings, "steps"),
-                                               entry<double>(settings, "step_size"),
-                                               entry<double>(settings, "noise_scale")});
+    return make_noisy_sgd(
+        std::move(problem),
+        {entry<std::uint64_t>(settings, "steps"), entry<double>(settings, "step_size"),
+         entry<double>(settings, "noise_scale"), entry<double>(settings, "grid")});
   }
   if (method == "noisy_frank_wolfe") {
     return make_noisy_frank_wolfe(
@@ -50,21 +51,26 @@ std::unique_ptr<BatchFit> fit_of(const std::string& method, BatchProblem problem
         {entry<std::uint64_t>(settings, "first_batch"), entry<std::uint64_t>(settings, "batch"),
          entry<std::uint64_t>(settings, "steps"), entry<double>(settings, "step_size"),
          entry<double>(settings, "difference_bound"), entry<double>(settings, "first_scale"),
-         entry<double>(settings, "later_scale")});
+         entry<double>(settings, "later_scale"), entry<double>(settings, "first_grid"),
+         entry<double>(settings, "later_grid")});
   }
   const auto rows = entry<std::vector<py::tuple>>(settings, "phases");
+  const auto grids = entry<std::vector<double>>(settings, "grids");
+  if (grids.size() != rows.size()) throw std::invalid_argument("each phase has a grid");
   if (method == "phased_sgd") {
     std::vector<frank_wolfe::SgdPhase> phases;
-    for (const py::tuple& row : rows) {
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const py::tuple& row = rows[i];
       phases.push_back(
-          {row[0].cast<std::uint64_t>(), row[1].cast<double>(), row[2].cast<double>()});
+          {row[0].cast<std::uint64_t>(), row[1].cast<double>(), row[2].cast<double>(), grids[i]});
     }
     return make_phased_sgd(std::move(problem), std::move(phases));
   }
   std::vector<frank_wolfe::MirrorPhase> phases;
-  for (const py::tuple& row : rows) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const py::tuple& row = rows[i];
     phases.push_back({row[0].cast<std::uint64_t>(), row[1].cast<double>(), row[2].cast<double>(),
-                      row[3].cast<double>()});
+                      row[3].cast<double>(), grids[i]});
   }
   return make_localized_mirror_descent(std::move(problem), entry<double>(settings, "p"),
                                        entry<double>(settings, "radius"),

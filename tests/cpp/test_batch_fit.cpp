@@ -40,6 +40,13 @@ const std::vector<Maker>& makers() {
   static const std::vector<Maker> all{
       [](BatchProblem p) { return frank_wolfe::make_noisy_sgd(std::move(p), {500, 0.05, 1.0}); },
       [](BatchProblem p) {
+        return frank_wolfe::make_noisy_sgd(std::move(p), {500, 0.05, 1.0, 0x1p-20});
+      },
+      [](BatchProblem p) {
+        return frank_wolfe::make_noisy_frank_wolfe(
+            std::move(p), {20, 3, 6, 0.2, 4.0, 0.1, 0.1, 0x1p-20, 0x1p-20});
+      },
+      [](BatchProblem p) {
         return frank_wolfe::make_phased_sgd(std::move(p), {{20, 0.1, 0.02}, {10, 0.05, 0.01}});
       },
       [](BatchProblem p) {

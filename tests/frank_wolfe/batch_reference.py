@@ -33,6 +33,20 @@ class Tape:
         grid = 2.0 ** (np.frexp(scale)[1] - 13)
         return grid * np.rint((x + scale * self.gaussians(len(x))) / grid)
 
+    def exact_release(self, vectors, scale):
+        """The mean of rounded vectors with rounded noise, over exact sums; and its grid."""
+        n = len(vectors)
+        grid = 2.0 ** (np.frexp(scale * n)[1] - 29)
+        units = np.rint(vectors / grid).sum(axis=0)
+        noise = np.empty(vectors.shape[1])
+        _core.fill_rounded_gaussian(self._engine, scale * n / grid, noise)
+        return 2.0**16 * grid * np.rint((units + noise) * 2.0**-16) / n
+
+    def mean(self, p, vectors, scale):
+        if p.numerics == "lattice" and scale > 0.0:
+            return self.exact_release(vectors, scale)
+        return self.release(vectors.mean(axis=0), scale)
+
 
 def clipped(domain, loss, X, y):
     """Records inside their bounds; those that are not finite are zero."""
@@ -66,7 +80,8 @@ def noisy_sgd(domain, loss, p, rows, labels, start, tape):
     for _ in range(p.steps):
         i = tape.index(len(rows))
         gradient = slopes(loss, p, theta, rows[i : i + 1], labels[i : i + 1])[0] * rows[i]
-        theta = domain.project(theta - p.step_size * tape.release(gradient, p.noise_scale))
+        released = tape.mean(p, gradient[None], p.noise_scale)
+        theta = domain.project(theta - p.step_size * released)
         total += theta
     return total / p.steps
 
@@ -84,7 +99,7 @@ def noisy_frank_wolfe(domain, loss, p, rows, labels, start, tape):
             s = np.clip(
                 s - slopes(loss, p, previous, x, y), -p.difference_bound, p.difference_bound
             )
-        direction = direction + tape.release(s @ x / size, scale)
+        direction = direction + tape.mean(p, s[:, None] * x, scale)
         v = domain.minimize_linear(direction)
         previous, theta = theta, theta + p.step_size * (v - theta)
     return theta
@@ -124,10 +139,13 @@ def localized_mirror_descent(domain, loss, p, rows, labels, start, tape):
         reach = p.step_size / 4**i * size
         radius = min(domain.diameter(), 2 * lipschitz * (norm - 1) * reach)
         lam, scale = 1 / reach, p.noise_multiplier * 2 * p.derivative_bound * x2 / size
+        if p.numerics == "lattice" and scale > 0.0:
+            grid = 2.0 ** (np.frexp(scale * size)[1] - 29)
+            scale += p.noise_multiplier * np.sqrt(d) * grid / size
         x, y = rows[first : first + size], labels[first : first + size]
         dual, theta, mean = np.zeros(d), anchor, np.zeros(d)
         for t in range(1, p.steps + 1):
-            g = tape.release(slopes(loss, p, theta, x, y) @ x / size, scale)
+            g = tape.mean(p, slopes(loss, p, theta, x, y)[:, None] * x, scale)
             gamma = 2 / (lam * (t + 1))
             dual = (dual - gamma * g) / (1 + gamma * lam)
             size_q = np.linalg.norm(dual, ord=q)

@@ -60,8 +60,15 @@ CASES = [
 @pytest.mark.parametrize(("kind", "domain", "loss"), CASES)
 def test_models_equal_the_reference(kind, domain, loss, budget):
     cls, options = KINDS[kind]
+    numerics = "float"
+    if budget is not None and kind != "PhasedSGD" and loss != "huber":
+        numerics = "lattice"
+        options = {**options, "numerics": numerics}
+    elif kind != "PhasedSGD":
+        options = {**options, "numerics": "float"}
     learner = cls(DOMAINS[domain], LOSSES[loss], budget=budget, source=Source.seeded(3), **options)
     learner.fit(X, Y)
+    assert getattr(learner.parameters, "numerics", "float") == numerics
     want = reference.fit(learner, X, Y, 3)
     np.testing.assert_allclose(learner.theta, want, rtol=0, atol=1e-7)
     assert learner.domain.contains(learner.theta)

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "dpoco/core/grid.hpp"
 #include "dpoco/frank_wolfe/batch_fit.hpp"
 #include "dpoco/mechanisms/additive_noise.hpp"
 #include "dpoco/mechanisms/sampled_gaussian.hpp"
@@ -19,7 +20,8 @@ class NoisySgd final : public BatchFit {
   NoisySgd(BatchProblem problem, NoisySgdSettings settings)
       : BatchFit(std::move(problem)),
         step_size_(settings.step_size),
-        mechanism_(records_.count(), static_cast<Index>(dimension()), settings.noise_scale),
+        mechanism_(records_.count(), static_cast<Index>(dimension()), settings.noise_scale,
+                   settings.grid),
         gradient_(dimension(), 0.0),
         point_(dimension(), 0.0),
         sum_(dimension(), 0.0) {
@@ -32,6 +34,7 @@ class NoisySgd final : public BatchFit {
                           double* out) const override {
     if (k >= records_.count()) throw std::invalid_argument("no such record");
     gradient(k, at, out);
+    mechanism_.admit(out, out);
   }
 
  protected:
@@ -77,8 +80,8 @@ class PhasedSgd final : public BatchFit {
         throw std::invalid_argument("phases need records and a positive step size");
       }
       const auto law = phase.noise_scale == 0.0 ? AdditiveLaw::none : AdditiveLaw::gaussian;
-      noise_.push_back(
-          mechanisms::make_additive_noise(law, phase.noise_scale, static_cast<Index>(dimension())));
+      noise_.push_back(mechanisms::make_additive_noise(
+          law, phase.noise_scale, static_cast<Index>(dimension()), phase.grid));
       units_ += phase.records;
     }
     if (phases_.empty() || units_ > records_.count()) {
@@ -128,7 +131,7 @@ class PhasedSgd final : public BatchFit {
 
   static void average(const std::vector<double>& sum, const SgdPhase& phase, double* out) {
     for (std::size_t j = 0; j < sum.size(); ++j) {
-      out[j] = sum[j] / static_cast<double>(phase.records);
+      out[j] = nearest_multiple(sum[j] / static_cast<double>(phase.records), phase.grid);
     }
   }
 

@@ -5,13 +5,10 @@
 #include <utility>
 
 #include "dpoco/frank_wolfe/batch_fit.hpp"
-#include "dpoco/mechanisms/additive_noise.hpp"
-#include "dpoco/simd/kernels.hpp"
+#include "noisy_mean.hpp"
 
 namespace dpoco::frank_wolfe {
 namespace {
-
-using mechanisms::AdditiveLaw;
 
 class NoisyFrankWolfe final : public BatchFit {
  public:
@@ -35,10 +32,10 @@ class NoisyFrankWolfe final : public BatchFit {
     }
     units_ = settings.first_batch + (settings.steps - 1) * settings.batch;
     if (units_ > records_.count()) throw std::invalid_argument("there are too few records");
-    for (const double scale : {settings.first_scale, settings.later_scale}) {
-      const auto law = scale == 0.0 ? AdditiveLaw::none : AdditiveLaw::gaussian;
-      noise_.push_back(
-          mechanisms::make_additive_noise(law, scale, static_cast<Index>(dimension())));
+    const auto d = static_cast<Index>(dimension());
+    means_.emplace_back(settings.first_batch, d, settings.first_scale, settings.first_grid);
+    if (settings.steps > 1) {
+      means_.emplace_back(settings.batch, d, settings.later_scale, settings.later_grid);
     }
   }
 
@@ -49,7 +46,7 @@ class NoisyFrankWolfe final : public BatchFit {
     std::vector<double> rest(dimension(), 0.0);
     const std::uint64_t first = k == 0 ? 0 : settings_.first_batch + (k - 1) * settings_.batch;
     for (std::uint64_t i = 0; i < size(k); ++i) add(first + i, k, at, previous, out, rest.data());
-    for (std::size_t j = 0; j < dimension(); ++j) out[j] /= static_cast<double>(size(k));
+    mean(k).mean(out);
   }
 
  protected:
@@ -57,8 +54,7 @@ class NoisyFrankWolfe final : public BatchFit {
     add(record_++, batch_, theta_.data(), previous_.data(), sum_.data(), rest_.data());
     if (++seen_ < size(batch_)) return;
     const std::size_t d = theta_.size();
-    for (std::size_t j = 0; j < d; ++j) sum_[j] /= static_cast<double>(seen_);
-    noise_[batch_ == 0 ? 0 : 1]->release(sum_.data(), *source_, sum_.data());
+    mean(batch_).release(*source_, sum_.data());
     for (std::size_t j = 0; j < d; ++j) direction_[j] += sum_[j];
     domain_->minimize_linear(direction_.data(), vertex_.data());
     previous_ = theta_;
@@ -75,7 +71,8 @@ class NoisyFrankWolfe final : public BatchFit {
     return k == 0 ? settings_.first_batch : settings_.batch;
   }
 
-  // Compensated: plain sums of two data sets that differ in one record could drift apart.
+  const NoisyMean& mean(std::uint64_t k) const noexcept { return means_[k == 0 ? 0 : 1]; }
+
   void add(std::uint64_t i, std::uint64_t k, const double* at, const double* previous, double* to,
            double* rest) const {
     double scalar = records_.derivative(i, at);
@@ -83,7 +80,7 @@ class NoisyFrankWolfe final : public BatchFit {
       const double bound = settings_.difference_bound;
       scalar = std::clamp(scalar - records_.derivative(i, previous), -bound, bound);
     }
-    simd::kernels().accumulate(scalar, records_.row(i), theta_.size(), to, rest);
+    mean(k).add(scalar, records_.row(i), to, rest);
   }
 
   NoisyFrankWolfeSettings settings_;
@@ -92,7 +89,7 @@ class NoisyFrankWolfe final : public BatchFit {
   std::vector<double> rest_;  // what rounding has lost of it
   std::vector<double> direction_;
   std::vector<double> vertex_;
-  std::vector<std::unique_ptr<mechanisms::VectorRelease>> noise_;
+  std::vector<NoisyMean> means_;  // of the first batch, of the others
   std::uint64_t batch_ = 0;
   std::uint64_t record_ = 0;
   std::uint64_t seen_ = 0;  // records of the current batch

@@ -7,14 +7,12 @@
 
 #include "dpoco/domains/norms.hpp"
 #include "dpoco/frank_wolfe/batch_fit.hpp"
-#include "dpoco/mechanisms/additive_noise.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "dpoco/simd/kernels.hpp"
+#include "noisy_mean.hpp"
 
 namespace dpoco::frank_wolfe {
 namespace {
-
-using mechanisms::AdditiveLaw;
 
 class LocalizedMirrorDescent final : public BatchFit {
  public:
@@ -38,9 +36,8 @@ class LocalizedMirrorDescent final : public BatchFit {
       if (phase.records < 1 || !(phase.regularization > 0.0) || !(phase.radius > 0.0)) {
         throw std::invalid_argument("phases need records, a regularization and a radius");
       }
-      const auto law = phase.noise_scale == 0.0 ? AdditiveLaw::none : AdditiveLaw::gaussian;
-      noise_.push_back(
-          mechanisms::make_additive_noise(law, phase.noise_scale, static_cast<Index>(dimension())));
+      means_.emplace_back(phase.records, static_cast<Index>(dimension()), phase.noise_scale,
+                          phase.grid);
       records += phase.records;
       units_ += phase.records * steps;
     }
@@ -57,19 +54,17 @@ class LocalizedMirrorDescent final : public BatchFit {
     std::fill(out, out + dimension(), 0.0);
     std::vector<double> rest(dimension(), 0.0);
     for (std::uint64_t i = 0; i < phases_[k].records; ++i) {
-      add(first + i, at, out, rest.data());
+      add(first + i, k, at, out, rest.data());
     }
-    for (std::size_t j = 0; j < dimension(); ++j) out[j] /= static_cast<double>(phases_[k].records);
+    means_[k].mean(out);
   }
 
  protected:
   void step() override {
     const MirrorPhase& phase = phases_[phase_];
-    add(first_ + seen_, theta_.data(), sum_.data(), rest_.data());
+    add(first_ + seen_, phase_, theta_.data(), sum_.data(), rest_.data());
     if (++seen_ < phase.records) return;
-    const std::size_t d = theta_.size();
-    for (std::size_t j = 0; j < d; ++j) sum_[j] /= static_cast<double>(seen_);
-    noise_[phase_]->release(sum_.data(), *source_, sum_.data());
+    means_[phase_].release(*source_, sum_.data());
     move(phase);
     std::fill(sum_.begin(), sum_.end(), 0.0);
     std::fill(rest_.begin(), rest_.end(), 0.0);
@@ -78,10 +73,8 @@ class LocalizedMirrorDescent final : public BatchFit {
   }
 
  private:
-  // Compensated: plain sums of two data sets that differ in one record could drift apart.
-  void add(std::uint64_t i, const double* at, double* to, double* rest) const {
-    simd::kernels().accumulate(records_.derivative(i, at), records_.row(i), theta_.size(), to,
-                               rest);
+  void add(std::uint64_t i, std::size_t phase, const double* at, double* to, double* rest) const {
+    means_[phase].add(records_.derivative(i, at), records_.row(i), to, rest);
   }
 
   // With step sizes 2 / (lambda (t + 1)): dual <- ((t + 1) dual - (2 / lambda) g) / (t + 3), then
@@ -137,7 +130,7 @@ class LocalizedMirrorDescent final : public BatchFit {
   std::vector<double> rest_;  // what rounding has lost of it
   std::vector<double> dual_;
   std::vector<double> mean_;
-  std::vector<std::unique_ptr<mechanisms::VectorRelease>> noise_;
+  std::vector<NoisyMean> means_;
   std::size_t phase_ = 0;
   std::uint64_t first_ = 0;  // record of the current phase
   std::uint64_t seen_ = 0;   // records of it in the current step

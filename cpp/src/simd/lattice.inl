@@ -59,6 +59,17 @@ DPOCO_INLINE V kept_within(V x, double limit) {
   return below > -limit ? below : -limit + V{};
 }
 
+void accumulate_rounded(double a, const double* x, double grid, double limit, std::size_t n,
+                        double* sum) {
+  const double magic = el::kRoundMagic * grid;  // exact
+  std::size_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) {
+    const Doubles rounded = (kept_within(a * load(x + i), limit) + magic) - magic;
+    store(sum + i, load(sum + i) + rounded);
+  }
+  for (; i < n; ++i) sum[i] += (kept_within(a * x[i], limit) + magic) - magic;
+}
+
 // One step of kWidth columns or one: D and U hold doubles and unsigned integers.
 template <class D, class U>
 DPOCO_INLINE void lattice_step(double a, const double* g, const double* noise, double inverse,

@@ -26,6 +26,12 @@ _OF_RECORDS = {
 }
 
 
+_ARITHMETIC = {
+    "lattice": "exact integers: how the program computes is part of the proof",
+    "float": "double precision: the proof leaves out what the last digits may show",
+}
+
+
 def neighbours(guarantee: Guarantee) -> str:
     """Return what cannot be told apart, in words of the guarantee's unit."""
     if guarantee.unit == "one record" and guarantee.relation in _OF_RECORDS:
@@ -85,6 +91,8 @@ def statement(guarantee: Guarantee) -> str:
             f"  Published:  epsilon = {guarantee.paper_epsilon:.6g} for the same noise, "
             "by the constants in print"
         )
+    if guarantee.numerics is not None:
+        lines.append(f"  Arithmetic: {_ARITHMETIC[guarantee.numerics]}")
     lines += _utility(guarantee)
     lines += ["  Conditions:"] + [f"    - {text}" for text in guarantee.conditions]
     lines.append(f"  Proof:      {guarantee.reference}")

@@ -63,7 +63,7 @@ def facts(guarantee: Guarantee) -> dict[str, Any]:
     ``guessing`` (prior to the largest probability of a right guess), ``odds`` (the factor, the
     probability of exceeding it, and prior to posterior), ``power`` (false-alarm probability to the
     largest power), ``groups`` (number of units to epsilon at the same delta), ``paper_epsilon``,
-    ``conditions`` and ``reference``.
+    ``numerics`` (of the guarantee), ``conditions`` and ``reference``.
     """
     g = guarantee
     record: dict[str, Any] = {
@@ -92,10 +92,23 @@ def facts(guarantee: Guarantee) -> dict[str, Any]:
     paper = g.paper_epsilon
     record |= {
         "paper_epsilon": None if paper is None else plain_float(paper),
+        "numerics": g.numerics,
         "conditions": list(g.conditions),
         "reference": g.reference,
     }
     return record
+
+
+def _arithmetic(guarantee: Guarantee) -> list[str]:
+    texts = {
+        "lattice": "What the program computes is what the proof is about: data are rounded to a "
+        "public grid, which is paid for, and the noise consists of whole steps of that grid, of "
+        "exactly the right probabilities. The last digits of a released number give nothing away.",
+        "float": "The proof is about real numbers; the program computes with 16 digits, and what "
+        "the last of them could give away is not part of the proof.",
+    }
+    text = None if guarantee.numerics is None else texts[guarantee.numerics]
+    return [] if text is None else _paragraph("How it is computed", text)
 
 
 def explain(guarantee: Guarantee) -> str:
@@ -140,6 +153,7 @@ def explain(guarantee: Guarantee) -> str:
         *_paragraph("Against whom", _AGAINST[guarantee.relation] + "."),
         *_meaning(guarantee, record),
         *_not_protected(guarantee, record),
+        *_arithmetic(guarantee),
         "Only if",
         *(line for text in guarantee.conditions for line in _item(text)),
         *_published(guarantee),

@@ -90,6 +90,10 @@ class Guarantee:
     regret_bound : float or None
         Bound on the expected regret over the horizon, in units of the loss, for data that do not
         depend on the decisions.
+    numerics : {"lattice", "float"} or None
+        Arithmetic of what is released. "lattice": exact integers with noise of exactly the right
+        law, accounted for; "float": doubles, whose rounding is not. None: see the conditions
+        (nothing to state, or a record of an earlier release).
     details : dict
         Parameters behind the numbers, printed by the report: name to number, text or None.
     """
@@ -117,10 +121,13 @@ class Guarantee:
     profile: dict[str, Any] | None = field(default=None, hash=False)
     regret_bound: float | None = None
     details: dict[str, float | str | None] = field(default_factory=dict, hash=False)
+    numerics: str | None = None
 
     def __post_init__(self) -> None:
         """Validate ranges and freeze sequences."""
         choice("relation", self.relation, RELATIONS)
+        if self.numerics is not None:
+            choice("numerics", self.numerics, ("lattice", "float"))
         if not self.epsilon >= 0.0:
             raise ValueError(f"epsilon must be at least 0; got {self.epsilon!r}")
         if not 0.0 <= self.delta <= 1.0:
@@ -348,9 +355,11 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "claimed": (list, tuple, type(None)),
     "conditions": (list, tuple),
     "details": (dict,),
+    "numerics": (str, type(None)),
 }
 # Fields that records of the first release do not have, and what they stand for there.
-_LATER_FIELDS: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {}}
+_LATER_FIELDS: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
+                                 "numerics": None}  # fmt: skip
 
 
 def _number(value: float | str | None) -> float | str | None:

@@ -273,6 +273,7 @@ def gdp_guarantee(
         reference=reference,
         conditions=conditions + common_conditions(mass, seeded, numerics=numerics),
         truncation_mass=mass,
+        numerics=numerics,
     )
 
 

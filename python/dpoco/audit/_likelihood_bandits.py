@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.audit._likelihood_base import Scorer, Scores, spread
+from dpoco.audit._likelihood_base import Scorer, Scores, log_odds, spread
 from dpoco.audit._likelihood_selections import choices_of, selection_law
 from dpoco.audit._likelihood_sums import PlainSums, SumRun, noise_map, sum_noise, whitening_of
 from dpoco.audit._replay_arms import admitted_record, arm_view
@@ -26,14 +26,16 @@ __all__ = ["ArmReleases", "ReleasedStatistics"]
 FloatArray = NDArray[np.float64]
 
 
-def actions_of(learner: Any, contexts: list[FloatArray], forced: bool) -> list[int]:
+def actions_of(learner: Any, contexts: list[FloatArray], forced: bool) -> tuple[list[int], bool]:
     """Return the actions for contexts, given all that was released; begins the round of the first.
 
-    `forced` says that the schedule decides, whatever the context.
+    And whether the round's action is the one that the estimates recommend. `forced` says that the
+    schedule decides, whatever the context.
     """
     advised = [int(arm) for arm in learner.recommend(np.array(contexts))]
     arm = int(learner.decide(contexts[0]))
-    return [arm, *(arm if forced else other for other in advised[1:])]
+    heeded = forced or arm == advised[0]
+    return [arm, *(arm if forced else other for other in advised[1:])], heeded
 
 
 class ReleasedStatistics(PlainSums):
@@ -57,7 +59,9 @@ class ReleasedStatistics(PlainSums):
         pending = [np.zeros(run.released.shape[1]) for _ in (0, 1)]
         for t in range(self._pushes * p.batch):
             records = [self.streams[w].record(t) for w in (world, 1 - world)]
-            arms = actions_of(learner, [context for context, _ in records], forced=False)
+            arms, heeded = actions_of(learner, [context for context, _ in records], forced=False)
+            if not heeded:
+                run.findings.append("an action is not the one that is recommended")
             for w, arm, (context, rewards) in zip((world, 1 - world), arms, records, strict=True):
                 leaf = leaf_of_action(learner, arm, context, rewards[arm])
                 pending[w] = pending[w] + leaf
@@ -143,7 +147,8 @@ class ArmReleases(Scorer):
         for t in range(len(self.streams[0])):
             records = [self.streams[w].record(t) for w in (world, 1 - world)]
             forced = t < self._forced
-            arms = actions_of(learner, [context for context, _ in records], forced)
+            arms, heeded = actions_of(learner, [context for context, _ in records], forced)
+            run.stray = run.stray or not heeded
             for w, arm, (context, rewards) in zip((world, 1 - world), arms, records, strict=True):
                 record = admitted_record(learner, context, rewards[arm])
                 if record is not None:
@@ -191,7 +196,8 @@ class ArmReleases(Scorer):
             chosen = int(np.argmin(gap))
             run.stray = run.stray or bool(gap[chosen] > 1e-6 * (1.0 + np.abs(table).max()))
             laws = [selection_law(noise, -(table @ each[entries]) * rate, 1.0) for each in sums]
-            run.loss += float(np.log(laws[world][chosen] / laws[1 - world][chosen]))
+            run.stray = run.stray or not laws[world][chosen] > 0.0
+            run.loss += log_odds(laws[world][chosen], laws[1 - world][chosen])
             run.choices.append((laws[world], chosen))
 
     def _noise(self, learner: Any, tape: Source) -> list[FloatArray]:

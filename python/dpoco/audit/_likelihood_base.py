@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from dpoco.audit._replay_base import Rounds
 from dpoco.audit._replay_families import family_of
 from dpoco.random import Source
 
-__all__ = ["Scorer", "Scores", "spread"]
+__all__ = ["Scorer", "Scores", "draws_of", "log_odds", "spread"]
 
 FloatArray = NDArray[np.float64]
 
@@ -31,11 +32,16 @@ class Scores:
         the releases.
     findings : tuple of str
         Violations that single runs show.
+    draws : dict of str to ndarray, shape (trials, draws)
+        What is uniform and independent if decisions are drawn by their law given what is released;
+        under the name of the order of decisions that it was computed in. Empty where decisions are
+        scored themselves, or are functions of the releases.
     """
 
     losses: FloatArray
     uniforms: FloatArray
     findings: tuple[str, ...] = ()
+    draws: dict[str, FloatArray] = field(default_factory=dict)
 
 
 class Scorer(ABC):
@@ -76,6 +82,11 @@ def _differ(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
     return not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(ours, theirs, strict=True))
 
 
+def log_odds(own: float, other: float) -> float:
+    """Return ln(own / other); infinite if one of the two laws cannot give what was drawn."""
+    return math.log(own / other) if own > 0.0 and other > 0.0 else math.inf
+
+
 def spread(chances: FloatArray, chosen: NDArray[np.int64], jitter: FloatArray) -> FloatArray:
     """Return uniforms for draws from finite laws: the drawn cell's place, by a uniform within it.
 
@@ -90,3 +101,34 @@ def spread(chances: FloatArray, chosen: NDArray[np.int64], jitter: FloatArray) -
     upper = np.cumsum(chances, axis=1)[rows, chosen]
     values: FloatArray = np.clip(upper - jitter * chances[rows, chosen], 0.0, 1.0)
     return values
+
+
+def draws_of(
+    chances: FloatArray, chosen: NDArray[np.int64], exact: FloatArray, world: int
+) -> dict[str, FloatArray]:
+    """Return uniforms for decisions drawn by released weights, in two orders of the decisions.
+
+    By their weights, so that decisions that do not heed the weights are seen; and by what is not
+    released, so that those that heed this are.
+
+    Parameters
+    ----------
+    chances : ndarray, shape (trials, draws, N)
+        Laws of the decisions.
+    chosen : ndarray of int, shape (trials, draws)
+    exact : ndarray, shape (trials, draws, N) or (draws, N)
+        Scores without noise, the best least; they may depend on what was released before.
+    world : int
+        Of the runs; picks the uniforms that spread the draws.
+    """
+    n = chances.shape[-1]
+    laws, picked = chances.reshape(-1, n), chosen.ravel()
+    scores = np.broadcast_to(exact, chances.shape).reshape(-1, n)
+    out = {}
+    for k, (name, keys) in enumerate((("their weights", -laws), ("the exact losses", scores))):
+        order = np.argsort(keys, axis=1, kind="stable")
+        place = np.argmax(order == picked[:, None], axis=1)
+        jitter = Source.seeded(2 + 2 * k + world).uniform(len(picked))
+        ordered = np.take_along_axis(laws, order, axis=1)
+        out[name] = spread(ordered, place, jitter).reshape(chosen.shape)
+    return out

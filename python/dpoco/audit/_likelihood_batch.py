@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco.audit._likelihood_base import Scorer, Scores
 from dpoco.audit._replay_batch import releases_of
-from dpoco.frank_wolfe import LocalizedMirrorDescent, NoisyFrankWolfe, NoisySGD
+from dpoco.frank_wolfe import LocalizedMirrorDescent, NoisyFrankWolfe, NoisySGD, PhasedSGD
 from dpoco.random import Source
 
 __all__ = ["Fits"]
@@ -32,9 +32,17 @@ class _Tape:
     def __init__(self, claim: dict[str, Any]) -> None:
         self._engine = _core.Source(claim["key"], claim["stream"])
 
-    def release(self, mean: FloatArray, scale: float) -> FloatArray:
-        """Return a mean with noise, on the grid of additive releases."""
+    def release(
+        self, mean: FloatArray, scale: float, lattice: float = 0.0, count: int = 1
+    ) -> FloatArray:
+        """Return a mean with noise, on the grid of additive releases, in integers or doubles."""
         noise = np.empty(len(mean))
+        if lattice > 0.0:  # the sum is what is released
+            step = 2.0 ** (np.frexp(scale * count)[1] - _GRID_BITS)
+            _core.fill_rounded_gaussian(self._engine, scale * count / lattice, noise)
+            exact = (np.rint(count * mean / lattice) + noise) * lattice
+            summed: FloatArray = step * np.rint(exact / step) / count
+            return summed
         self._engine.fill(_GAUSSIAN, noise)
         grid = 2.0 ** (np.frexp(scale)[1] - _GRID_BITS)
         released: FloatArray = grid * np.rint((mean + scale * noise) / grid)
@@ -51,6 +59,7 @@ class Fits(Scorer):
     def __init__(self, learner: Any, stream: Any, neighbour: Any) -> None:
         super().__init__(learner, stream, neighbour)
         self._releases = list(releases_of(learner))
+        self._grids = _grids(learner, len(self._releases))
         # What is asked of an engine that never runs: releases at given points.
         self._probes = [learner._engine(*each.parts) for each in self.streams]
 
@@ -112,9 +121,11 @@ class Fits(Scorer):
             np.array(self._probes[w].nonprivate_release(k, at, previous))
             for w in (world, 1 - world)
         )
-        released = tape.release(own, scale)
-        first, second = (released - own) / scale, (released - other) / scale
-        return released, float(0.5 * ((second - first) * (second + first)).sum()), first
+        first, last = self._releases[k][-2:]
+        count = 1 if isinstance(self.learner, PhasedSGD) else last - first
+        released = tape.release(own, scale, self._grids[k], count)
+        ours, theirs = (released - own) / scale, (released - other) / scale
+        return released, float(0.5 * ((theirs - ours) * (theirs + ours)).sum()), ours
 
     def _mirror(self, tape: _Tape, world: int) -> tuple[FloatArray, float, FloatArray]:
         """Return the same of a phase's gradients at every mirror step, solved in the dual."""
@@ -159,7 +170,8 @@ class Fits(Scorer):
                           for i in range(p.records)])
                 for w in (world, 1 - world)
             )  # fmt: skip
-            released = tape.release(own[tape.index(p.records)], p.noise_scale)
+            record = own[tape.index(p.records)]
+            released = tape.release(record, p.noise_scale, self._grids[0])
             logs = [
                 float(logsumexp(-0.5 * (((released - each) / p.noise_scale) ** 2).sum(axis=1)))
                 for each in (own, other)
@@ -170,3 +182,13 @@ class Fits(Scorer):
             total = total + theta
         model = np.array(domain.project(total / p.steps))
         return model, loss, np.array(places)
+
+
+def _grids(learner: Any, releases: int) -> list[float]:
+    """Return the grid of each release's sum; 0 for doubles."""
+    settings = learner._settings()
+    if isinstance(learner, NoisySGD):
+        return [settings["grid"]]
+    if isinstance(learner, NoisyFrankWolfe):
+        return [settings["first_grid"]] + [settings["later_grid"]] * (releases - 1)
+    return list(settings["grids"])

@@ -151,7 +151,8 @@ class EpochTranscripts(Scorer):
                 continue
             noise = law_of(self.learner.parameters.selection)
             law = selection_law(noise, -instance.sums, self._scale)
-            out.log_chance += float(np.log(law[follows]))
+            with np.errstate(divide="ignore"):
+                out.log_chance += float(np.log(law[follows]))
             out.selections.append((t, law, follows))
             instance.sums = np.zeros_like(instance.sums)
         if instance.answers:

@@ -12,9 +12,10 @@ from dpoco.audit._likelihood_base import Scorer
 from dpoco.audit._likelihood_batch import Fits
 from dpoco.audit._likelihood_coupled import Transcripts
 from dpoco.audit._likelihood_epochs import EpochTranscripts
+from dpoco.audit._likelihood_nets import LedByNetSums
 from dpoco.audit._likelihood_selections import Selections, Vertices
 from dpoco.audit._likelihood_share import ReleasedBatches
-from dpoco.audit._likelihood_sums import LedByNetSums, LedBySums, PlainSums
+from dpoco.audit._likelihood_sums import LedBySums, PlainSums
 from dpoco.audit._likelihood_thresholds import ThresholdAnswers
 from dpoco.audit._likelihood_tracker import TrackedPaths
 from dpoco.bandits import HighDimensionalBandit, LinUCB

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco.accounting.noisy_max import law_of
-from dpoco.audit._likelihood_base import Scorer, Scores, spread
+from dpoco.audit._likelihood_base import Scorer, Scores, log_odds, spread
 from dpoco.audit._replay_sums import leaf_of
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.random import Source
@@ -56,6 +56,8 @@ def _laplace_law(rates: FloatArray) -> FloatArray:
     for row, u in zip(out, flat, strict=True):
         # Between the kinks, and to where the rest is below 1e-17.
         edges = np.unique(np.concatenate([[u.min() - 40.0], u, u + 8.0, [40.0]]))
+        if edges[-1] - edges[0] > 120.0:  # scores far apart: nothing between them
+            edges = np.unique(np.concatenate([edges, *(u + far for far in (-40, -8, 24, 40))]))
         middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
         x = (middle[:, None] + half[:, None] * nodes).ravel()
         w = (half[:, None] * weights).ravel()
@@ -85,14 +87,18 @@ class Selections(Scorer):
         ]
         chosen = np.array(runs)
         steps = np.arange(chosen.shape[1])
-        change = np.log(laws[world]) - np.log(laws[1 - world])
-        losses = change[steps[None, :], chosen].sum(axis=1)
+        ours, theirs = (each[steps[None, :], chosen] for each in (laws[world], laws[1 - world]))
+        possible = (ours > 0.0) & (theirs > 0.0)
+        ratios = np.where(possible, ours, 1.0) / np.where(possible, theirs, 1.0)
+        losses = np.where(possible, np.log(ratios), np.inf).sum(axis=1)
+        stray = bool(np.any(ours <= 0.0))
         jitter = Source.seeded(world).uniform(chosen.size).reshape(chosen.shape)
         columns = [
             spread(np.tile(laws[world][t], (len(chosen), 1)), chosen[:, t], jitter[:, t])
             for t in steps
         ]
-        return Scores(losses, np.stack(columns, axis=1))
+        findings = ("a selection is impossible under the declared law",) if stray else ()
+        return Scores(losses, np.stack(columns, axis=1), findings)
 
 
 class Vertices(Scorer):
@@ -131,7 +137,8 @@ class Vertices(Scorer):
                                   -(table @ own[entries]) * rate, 1.0)
                     for own in sums
                 ]  # fmt: skip
-                loss += float(np.log(laws[world][chosen] / laws[1 - world][chosen]))
+                stray = stray or not laws[world][chosen] > 0.0
+                loss += log_odds(laws[world][chosen], laws[1 - world][chosen])
                 uniforms.append((laws[world], chosen))
         return loss, uniforms, stray
 
@@ -145,7 +152,7 @@ class Vertices(Scorer):
             chosen = np.array([each[1][k][1] for each in runs])
             u[:, k] = spread(laws, chosen, jitter[:, k])
         stray = any(each[2] for each in runs)
-        findings = ("decisions do not move towards vertices",) if stray else ()
+        findings = ("decisions do not move towards vertices of the declared law",) if stray else ()
         # Updates in order; a box has several draws in each.
         each_update = len(self._choices)
         shape = (count, steps // each_update, each_update)

@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.audit._likelihood_base import Scorer, Scores, spread
+from dpoco.audit._likelihood_base import Scorer, Scores, draws_of, spread
+from dpoco.audit._likelihood_sums import SILENT
 from dpoco.random import Source
 
 __all__ = ["ReleasedBatches"]
 
 FloatArray = NDArray[np.float64]
+
+
+@dataclass
+class _Run:
+    """What one run released, and what its decisions were drawn from."""
+
+    released: list[FloatArray] = field(default_factory=list)
+    chances: list[FloatArray] = field(default_factory=list)
+    chosen: list[int] = field(default_factory=list)
+    exact: list[FloatArray] = field(default_factory=list)
+    stray: bool = False
+
+
+def _floored(weights: FloatArray, floor: float) -> FloatArray:
+    """Return the law nearest to one in relative entropy whose entries are at least `floor`."""
+    low = np.zeros(len(weights), dtype=bool)
+    while True:
+        rest = weights[~low].sum()
+        scaled = weights * ((1.0 - floor * low.sum()) / rest)
+        below = ~low & (scaled < floor)
+        if not below.any():
+            return np.where(low, floor, scaled)
+        low |= below
 
 
 class ReleasedBatches(Scorer):
@@ -27,13 +52,18 @@ class ReleasedBatches(Scorer):
         if releases < 1 or learner.experts < 2:
             raise ValueError("stream must be long enough for a release, of at least two experts")
         self._releases = releases
-        self._inputs = [self._sums(each.parts[0]) for each in self.streams]
+        self._admitted = [self._unit(each.parts[0]) for each in self.streams]
+        self._inputs = [self._sums(rows) for rows in self._admitted]
 
-    def _sums(self, rows: FloatArray) -> FloatArray:
-        """Return what each release is of, from the losses: shape (releases, N)."""
-        p = self.learner.parameters
+    def _unit(self, rows: FloatArray) -> FloatArray:
+        """Return losses as they are used, in [0, 1]."""
         low, high = self.learner._loss_range
-        admitted = np.where(np.isfinite(rows), np.clip((rows - low) / (high - low), 0, 1), 0.0)
+        clipped = np.clip((rows - low) / (high - low), 0.0, 1.0)
+        return np.where(np.isfinite(rows), clipped, 0.0)
+
+    def _sums(self, admitted: FloatArray) -> FloatArray:
+        """Return what each release is of: shape (releases, N)."""
+        p = self.learner.parameters
         used = admitted[: self._releases * p.batch]
         sums: FloatArray = used.reshape(self._releases, p.batch, -1).sum(axis=1)
         if p.noise == "gaussian":
@@ -41,20 +71,66 @@ class ReleasedBatches(Scorer):
         return sums
 
     def run(self, learner: Any, world: int, tape: Source) -> Any:
-        batch, out = learner.parameters.batch, []
-        for t in range(self._releases * batch):
-            learner.decide()
-            learner.observe(self.streams[world].parts[0][t])
+        batch, rows = learner.parameters.batch, self.streams[world].parts[0]
+        run, state, exact = _Run(), self._first_state(), np.zeros(learner.experts)
+        for t in range(self._releases * batch + 1):
+            if learner.round == learner.horizon:
+                break
+            run.chances.append(np.array(learner.weights))
+            run.chosen.append(int(learner.decide()))
+            run.exact.append(exact)
+            follows = np.allclose(run.chances[-1], self._weights(state), rtol=1e-6, atol=1e-12)
+            run.stray = run.stray or not follows
+            if t == self._releases * batch:
+                break
+            learner.observe(rows[t])
+            exact = exact + self._admitted[world][t]
             if (t + 1) % batch == 0:
-                out.append(np.array(learner._engine.released()))
-        return np.array(out)
+                run.released.append(np.array(learner._engine.released()))
+                state = self._updated(state, run.released[-1])
+        return run
+
+    # The rule: logarithms of weights, up to a constant.
+
+    def _first_state(self) -> FloatArray:
+        return np.zeros(self.learner.experts)
+
+    def _updated(self, state: FloatArray, released: FloatArray) -> FloatArray:
+        p, n = self.learner.parameters, self.learner.experts
+        state = state - p.learning_rate * (released - released.min())
+        if p.share_rate > 0.0:
+            shared = (1.0 - p.share_rate - p.share_rate / (n - 1)) * self._weights(state)
+            state = np.log(shared + p.share_rate / (n - 1))
+        elif p.floor > 0.0:
+            state = np.log(_floored(self._weights(state), p.floor))
+        return state
+
+    @staticmethod
+    def _weights(state: FloatArray) -> FloatArray:
+        powers = np.exp(state - state.max())
+        weights: FloatArray = powers / powers.sum()
+        return weights
 
     def score(self, runs: list[Any], world: int) -> Scores:
-        released = np.array(runs)  # (trials, releases, N)
+        released = np.array([run.released for run in runs])  # (trials, releases, N)
+        chances, exact = (
+            np.array([getattr(run, name) for run in runs]) for name in ("chances", "exact")
+        )
+        draws = draws_of(chances, np.array([run.chosen for run in runs]), exact, world)
+        found = self._releases_scored(released, world)
+        findings = found.findings
+        if any(run.stray for run in runs):
+            findings += ("weights do not follow from what is released",)
+        return replace(found, findings=findings, draws=draws)
+
+    def _releases_scored(self, released: FloatArray, world: int) -> Scores:
         p = self.learner.parameters
         own, other = (released - self._inputs[w] for w in (world, 1 - world))
         if p.noise == "coordinate_rr":
             return self._responses(released, world)
+        silent = np.any(np.all(own == 0.0, axis=2))
+        if silent or not p.noise_scale > 0.0:
+            return Scores(np.zeros(len(released)), np.empty((len(released), 0)), (SILENT,))
         from scipy import special
 
         scale = p.noise_scale
@@ -95,4 +171,10 @@ class ReleasedBatches(Scorer):
             spread(np.tile(cells[k], (len(place), 1)), 2 * place[:, k] + bits[:, k], jitter[:, k])
             for k in range(released.shape[1])
         ]
-        return Scores(np.log(ours / theirs).sum(axis=1), np.stack(columns, axis=1))
+        possible = (ours > 0.0) & (theirs > 0.0)
+        ratios = np.where(possible, ours, 1.0) / np.where(possible, theirs, 1.0)
+        losses = np.where(possible, np.log(ratios), np.inf).sum(axis=1)
+        findings = (
+            ("a response is impossible under the declared law",) if np.any(ours <= 0.0) else ()
+        )
+        return Scores(losses, np.stack(columns, axis=1), findings)

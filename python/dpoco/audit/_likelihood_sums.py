@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco.audit._likelihood_base import Scorer, Scores
+from dpoco.audit._likelihood_base import Scorer, Scores, draws_of
 from dpoco.audit._replay_mechanisms import clipped_vector
 from dpoco.audit._replay_sums import leaf_of
 from dpoco.experts import PrefixHedge
@@ -17,7 +17,7 @@ from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
 
 __all__ = [
-    "LedByNetSums",
+    "SILENT",
     "LedBySums",
     "PlainSums",
     "SumRun",
@@ -27,6 +27,9 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
+
+SILENT = "a release has no noise at all"
+_DRAWN = ("chances", "chosen", "exact")
 
 
 def noise_map(method: str, rounds: int, horizon: int) -> FloatArray:
@@ -122,6 +125,9 @@ class SumRun:
     released: FloatArray  # (pushes, d)
     leaves: list[FloatArray] = field(default_factory=list)  # two of (pushes, d)
     findings: list[str] = field(default_factory=list)
+    chances: list[FloatArray] = field(default_factory=list)  # laws of decisions that are drawn
+    chosen: list[int] = field(default_factory=list)  # and what was drawn
+    exact: list[FloatArray] = field(default_factory=list)  # what would be known without noise
 
 
 class PlainSums(Scorer):
@@ -158,13 +164,18 @@ class PlainSums(Scorer):
 
         scale = self.learner.parameters.noise_scale
         released = np.array([run.released for run in runs])
+        if not scale > 0.0:
+            return Scores(np.zeros(len(runs)), np.empty((len(runs), 0)), (SILENT,))
         own, other = (
             np.einsum("st,ntd->nsd", self._whitening, released - self._sums(runs, w)) / scale
             for w in (world, 1 - world)
         )
         losses = 0.5 * ((other - own) * (other + own)).sum(axis=(1, 2))
         found = tuple(dict.fromkeys(text for run in runs for text in run.findings))
-        return Scores(losses, ndtr(own), found)
+        if not runs[0].chosen:
+            return Scores(losses, ndtr(own), found)
+        drawn = (np.array([getattr(run, name) for run in runs]) for name in _DRAWN)
+        return Scores(losses, ndtr(own), found, draws_of(*drawn, world))
 
     @staticmethod
     def _sums(runs: list[Any], world: int) -> FloatArray:
@@ -176,7 +187,7 @@ class LedBySums(PlainSums):
     """TreeFrankWolfe, NoisyFTRL and PrefixHedge: decisions are functions of released sums.
 
     The noise is drawn again from a copy of the tape by a sum alone, and the learner's decisions
-    must be those that follow from its own sum with that noise.
+    must be those that follow from its own sum with that noise, or be drawn from weights that do.
     """
 
     def _count(self, rounds: int) -> int:
@@ -192,7 +203,7 @@ class LedBySums(PlainSums):
         pending = [np.zeros(d), np.zeros(d)]
         sums: tuple[list[FloatArray], list[FloatArray]] = ([], [])
         for t in range(self._pushes * batch):
-            decision = learner.decide()
+            decision = self._decided(learner, run)
             for w in (0, 1):
                 pending[w] = pending[w] + self._leaf(learner, decision, self.streams[w].record(t))
             record = self.streams[world].record(t)
@@ -206,8 +217,29 @@ class LedBySums(PlainSums):
                 pending[w] = np.zeros(d)
             if not self._follows(learner, k, decision, run.released[k]):
                 run.findings.append("decisions do not follow from sums with the declared noise")
+        if learner.round < learner.horizon:
+            self._decided(learner, run)
         run.leaves = [np.array(each) for each in sums]
         return run
+
+    def _decided(self, learner: Any, run: SumRun) -> Any:
+        """Return the round's decision, and note what it was drawn from, if it was."""
+        decision = learner.decide()
+        if hasattr(learner, "weights"):
+            run.chances.append(np.array(learner.weights))
+            run.chosen.append(self._index(learner, decision))
+            run.exact.append(self._exact(learner))
+        elif not np.array_equal(decision, learner.last_decision):
+            run.findings.append("a round decides otherwise than the last update did")
+        return decision
+
+    def _index(self, learner: Any, decision: Any) -> int:
+        return int(decision)
+
+    def _exact(self, learner: Any) -> FloatArray:
+        """Return the losses of all choices so far, without noise."""
+        losses: FloatArray = np.array(learner._engine.nonprivate_sum())
+        return losses
 
     def _leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
         """Return what a record adds in the learner's current round."""
@@ -242,23 +274,3 @@ class LedBySums(PlainSums):
             released @ (vertex - best)
             <= (4 * slack + 1e-9 * np.abs(released).max()) * (size + 1e-9)
         )
-
-
-class LedByNetSums(LedBySums):
-    """LipschitzLearner: weights on a net, from released sums of transformed losses."""
-
-    def _leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
-        leaf: FloatArray = np.array(learner._engine.leaf(record[0]))
-        return leaf
-
-    def _follows(self, learner: Any, k: int, before: Any, released: FloatArray) -> bool:
-        from dpoco.accounting.continual_sum import release_grid
-
-        p = learner.parameters
-        # The transform's inverse is linear: what a grid of the releases becomes, at most.
-        values = learner._checker.invert(np.ascontiguousarray(released))
-        unit = np.array([learner._checker.invert(row) for row in np.eye(len(released))])
-        slack = release_grid(p.noise_scale) * float(np.abs(unit).sum(axis=0).max())
-        expected = np.exp(-p.learning_rate * (values - values.min()))
-        expected /= expected.sum()
-        return bool(np.allclose(learner.weights, expected, rtol=4 * p.learning_rate * slack + 1e-9))

@@ -12,10 +12,18 @@ from dpoco.audit._replay_base import Change, Family, Play, Rounds, one_part, pos
 from dpoco.audit._replay_sums import add, grid_of, rounded, rounding_of, spent
 from dpoco.domains._base import lp_norm
 
-__all__ = ["ExpertFamily", "SumOfBatches", "SumOfLosses", "expert_rounds"]
+__all__ = ["ExpertFamily", "SumOfBatches", "SumOfLosses", "expert_rounds", "granted", "ratio"]
 
 # Losses of a batch are rounded to a grid of 2^-52 rounds.
 _GRID = 1e-12
+
+
+def granted(guarantee: Any, selections: int) -> float:
+    """Return by how much the log odds of one of so many selections may move, as promised."""
+    profile = guarantee.profile or {}
+    if profile.get("kind") == "bounded_range":
+        return float(profile["range"])
+    return float(guarantee.epsilon_at(0.0)) / selections
 
 
 def expert_rounds(learner: Any, stream: Any) -> Rounds:
@@ -88,6 +96,11 @@ class SumOfLosses(ExpertFamily):
         yield from spent(self.learner, _norm(gap), self.learner.parameters.pushes)
 
 
+def ratio(moved: float, scale: float) -> float:
+    """Return a movement in units of the noise; infinite where there is none."""
+    return moved / scale if scale > 0.0 else np.inf * np.sign(moved)
+
+
 def _norm(change: Any) -> float:
     return lp_norm(np.ascontiguousarray(change), 2.0)
 
@@ -120,8 +133,28 @@ class SumOfBatches(ExpertFamily):
             gap = a - b
             if k == own:
                 yield from self._sizes(gap)
+                yield from self._spent(a, b)
             else:
                 yield "releases of other batches", float(np.abs(gap).max()), _GRID
+
+    def _spent(self, ours: Any, theirs: Any) -> Iterator[Change]:
+        """Yield what the movement of a release spends with the noise in use, and the promise."""
+        p, found, gap = self.learner.parameters, self.learner.guarantee, ours - theirs
+        if not found.private or self.learner.experts < 2:
+            return
+        pure = found.epsilon_at(0.0)
+        if p.noise == "gaussian":
+            if found.mu is not None:
+                yield "mu of the releases", ratio(_norm(gap), p.noise_scale), found.mu
+        elif p.noise == "coordinate_rr":
+            bias = 0.5 * np.tanh(0.5 * ratio(1.0, p.noise_scale))
+            high = [0.5 + (2.0 * x - 1.0) * bias for x in (ours, theirs)]
+            with np.errstate(divide="ignore"):
+                logs = [np.abs(np.log(a / b)) for a, b in (high, [1.0 - x for x in high])]
+            yield "the log odds of a response", float(np.max(logs)), pure
+        else:
+            moved = float(np.abs(gap).sum() if p.noise == "laplace" else np.abs(gap).max())
+            yield "the log odds of a release", ratio(moved, p.noise_scale), pure
 
     def _sizes(self, gap: Any) -> Iterator[Change]:
         noise, experts = self.learner.parameters.noise, self.learner.experts

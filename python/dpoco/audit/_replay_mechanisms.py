@@ -18,6 +18,7 @@ from dpoco.audit._replay_base import (
     source_positions,
     words_of,
 )
+from dpoco.audit._replay_experts import granted
 from dpoco.audit._replay_sums import add, grid_of, rounded, rounding_of, spent
 from dpoco.domains._base import lp_norm
 
@@ -159,12 +160,7 @@ class Selections(_Answers):
         yield "the log odds of a selection", float(spent), self._granted()
 
     def _granted(self) -> float:
-        found = self.learner.guarantee
-        profile = found.profile or {}
-        if profile.get("kind") == "bounded_range":
-            return float(profile["range"])
-        pure = found.epsilon_at(0.0)
-        return float(pure / self.learner.parameters.horizon)
+        return granted(self.learner.guarantee, self.learner.parameters.horizon)
 
 
 class ThresholdTests(_Answers):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpoco.audit._replay_base import Change, FloatArray, Play, Rounds, positions, words_of
-from dpoco.audit._replay_experts import ExpertFamily
+from dpoco.audit._replay_experts import ExpertFamily, granted, ratio
 
 __all__ = ["Epochs", "EpochsWithAlarms", "Tracker"]
 
@@ -64,9 +64,14 @@ class Epochs(ExpertFamily):
         return play
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        p = self.learner.parameters
         for t in range(at, len(base.notes["sums"])):
             gap = base.notes["sums"][t] - other.notes["sums"][t]
             yield "the sums of an epoch", float(np.abs(gap).max()), 1.0 + _GRID
+            if self.learner.guarantee.private:
+                # A record is in one epoch, and so in one selection.
+                moved, allowed = ratio(_reach(gap), p.scale), granted(self.learner.guarantee, 1)
+                yield "the log odds of a selection", moved, allowed
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
         for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=True)):
@@ -80,6 +85,11 @@ class Epochs(ExpertFamily):
             if over and a != b:
                 yield "a record is kept after the selection of its epoch"
                 return
+
+
+def _reach(gap: FloatArray) -> float:
+    """Return the range of the changes of the sums of all experts."""
+    return float(gap.max() - gap.min())
 
 
 def _ends_epoch(rounds: int) -> bool:
@@ -120,16 +130,23 @@ class EpochsWithAlarms(ExpertFamily):
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         alarmed = {t for play in (base, other) for t in play.notes["alarms"][0]}
+        p, found, parts = self.learner.parameters, self.learner.guarantee, [0.0, 0.0]
         for t in range(at, len(base.notes["sums"])):
             if t in alarmed or base.published[: t + 1] != other.published[: t + 1]:
-                return
+                break
             gap = base.notes["sums"][t] - other.notes["sums"][t]
             yield "the sums of an epoch", float(np.abs(gap).max()), 1.0 + _GRID
+            parts[0] = max(parts[0], ratio(_reach(gap), p.selection_scale))
             a, b = base.notes["rows"][t], other.notes["rows"][t]
             if a.shape == b.shape:  # windows kept one by one have rows of other rounds
                 seen = np.isfinite(a) & np.isfinite(b)
                 moved = np.abs(a[seen] - b[seen]).max() if seen.any() else 0.0
                 yield "the test statistic", float(moved), 2.0 + _GRID
+                scales = p.threshold_noise_scale, p.query_noise_scale
+                parts[1] = max(parts[1], sum(ratio(float(moved), scale) for scale in scales))
+        if found.private:
+            # A record is in one selection and in the tests of one instance.
+            yield "the log odds of selection and alarm", sum(parts), found.epsilon_at(0.0)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
         for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=True)):
@@ -177,8 +194,8 @@ class Tracker(ExpertFamily):
         return play
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        p = self.learner.parameters
-        rate, batch = p.learning_rate, p.batch
+        promised = self._promised()
+        rate, batch = promised["learning_rate"], promised["batch"]
         for t in range(len(base.notes["keep"])):
             same = base.published[: t + 1] == other.published[: t + 1]
             if not same or base.notes["state"][t] != other.notes["state"][t]:
@@ -195,3 +212,18 @@ class Tracker(ExpertFamily):
                 seen = change[np.isfinite(change)]
                 reach = float(seen.max() - seen.min()) if seen.size else 0.0
                 yield "the law of fresh draws, range of its logarithm", reach, 2.0 * rate
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        promised = self._promised()
+        for play in (base, other):
+            coins = [keep for keep, due in zip(play.notes["keep"], play.fresh, strict=True) if due]
+            if coins and not max(coins) <= (1.0 - promised["forced_switch"]) * (1.0 + _GRID):
+                # The odds of a switch are bounded by the least chance of one.
+                yield "a coin stays with a larger chance than was promised"
+            cap = promised["max_resamples"]
+            if cap is not None and play.published[-1][1] > cap:
+                yield "there are more fresh draws than were promised"
+
+    def _promised(self) -> dict[str, Any]:
+        """Return rate and coins that the guarantee is about, whatever is in use."""
+        return {**vars(self.learner.parameters), **(self.learner.guarantee.profile or {})}

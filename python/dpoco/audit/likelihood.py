@@ -26,6 +26,7 @@ from dpoco._validation import positive_int, real_float
 from dpoco.audit import _bounds
 from dpoco.audit._likelihood_base import Scores
 from dpoco.audit._likelihood_families import scorer_of
+from dpoco.audit._uniforms import uniform_findings
 from dpoco.audit.replay import made
 from dpoco.random import Source
 
@@ -190,7 +191,7 @@ def likelihood_audit(
     findings = [
         *dict.fromkeys(text for each in worlds for text in each.findings),
         *_identities(losses, error),
-        *_noise(worlds, error),
+        *uniform_findings(worlds, error, _ROUNDING),
         *findings,
     ]
     largest = float(max(own.max() for own in losses))
@@ -258,26 +259,6 @@ def _identities(losses: list[FloatArray], error: float) -> Iterator[str]:
                     f"likelihood ratios of world {direction} add up to {total:.4g} instead of 1 "
                     f"(+- {width:.2g}): the law that is drawn from is not the declared one"
                 )
-
-
-def _noise(worlds: list[Scores], error: float) -> Iterator[str]:
-    """Yield where what ought to be independent uniforms is not."""
-    for world, scores in enumerate(worlds):
-        u = scores.uniforms
-        if u.size == 0:
-            continue
-        half = u.shape[1] // 2 * 2
-        first, second = u[:, :half:2], u[:, 1:half:2]
-        for name, values in (
-            ("has another law than declared", u),
-            ("repeats itself", (first - second) % 1.0),
-            ("repeats itself with its sign changed", (first + second) % 1.0),
-        ):
-            if values.size == 0:
-                continue
-            far = _bounds.distance_to_uniform(values.ravel())
-            if not far <= _bounds.dkw(values.size, error / 12.0) + _ROUNDING:
-                yield f"world {world}: the noise {name} (distance {far:.3g})"
 
 
 def _detectable(losses: list[FloatArray], guarantee: Any, error: float, largest: float) -> float:

@@ -28,8 +28,8 @@ from dpoco.random import Source
 
 __all__ = ["ReplayReport", "made", "replay_audit"]
 
-# Pairs that move nothing beyond a twentieth of its bound test no sensitivity to speak of.
-_USEFUL = 20.0
+# Pairs that move nothing beyond a quarter of its bound test no sensitivity to speak of.
+_USEFUL = 4.0
 # Bounds below these, or this share of the largest, are allowances for roundings.
 _ABSOLUTE, _RELATIVE = 1e-8, 1e-6
 
@@ -89,7 +89,7 @@ class ReplayReport:
 
     @property
     def powerful(self) -> bool:
-        """Whether a quantity reached a twentieth of its bound."""
+        """Whether a quantity reached a quarter of its bound."""
         return self.detectable <= _USEFUL
 
     @property

@@ -30,6 +30,9 @@ Self = TypeVar("Self", bound="BatchLearner")
 # Gradient entries per compiled call: signals are answered between two of them.
 _CHUNK_ENTRIES = 2**21
 
+# What parameters say, too: it must not be contradicted.
+_RESTATED = ("records", "calibration", "steps", "numerics")
+
 # Only one thread may start the one fit; a lock of each learner could not be pickled with it.
 _STARTING = threading.Lock()
 
@@ -68,7 +71,7 @@ class BatchLearner(ABC):
         if parameters is not None:
             if not isinstance(parameters, self._parameters_class):
                 raise TypeError(f"parameters must be {self._parameters_class.__name__}")
-            restated = [name for name in ("records", "calibration", "steps") if name in arguments]
+            restated = [name for name in _RESTATED if name in arguments]
             defaults = signature(constructed).parameters
             refuse_contradictions(arguments, parameters, restated, defaults)
             self._settle(parameters)

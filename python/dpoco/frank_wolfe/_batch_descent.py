@@ -9,6 +9,7 @@ from dpoco import domains, losses
 from dpoco.accounting import Budget
 from dpoco.accounting._batch import noisy_sgd, phased_sgd
 from dpoco.accounting._batch.parameters import NoisySGDParameters, PhasedSGDParameters
+from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.frank_wolfe._batch_base import BatchLearner
 from dpoco.random import Source
 
@@ -44,6 +45,10 @@ class NoisySGD(BatchLearner):
         K; default n^2, and for "tight" at most 10^7 or ten passes.
     step_scale : float, default 1.0
         Factor on the step size; it affects neither privacy nor noise.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of releases: exact integers with noise of exactly the right law, or doubles,
+        whose rounding the guarantee leaves out. "auto" (default): integers where they cost next
+        to nothing.
     start : array_like of shape (d,), optional
         Public first iterate; default the domain's centre.
     on_violation : {"clip", "raise"}
@@ -80,7 +85,7 @@ class NoisySGD(BatchLearner):
     _method = "noisy_sgd"
     _accountant: ClassVar[ModuleType] = noisy_sgd
     _parameters_class = NoisySGDParameters
-    _options = ("calibration", "steps", "step_scale")
+    _options = ("calibration", "steps", "step_scale", "numerics")
 
     def __init__(
         self,
@@ -93,6 +98,7 @@ class NoisySGD(BatchLearner):
         calibration: str = "tight",
         steps: int | None = None,
         step_scale: float = 1.0,
+        numerics: str = DEFAULT_NUMERICS,
         start: Any = None,
         on_violation: str = "clip",
         source: Source | None = None,
@@ -101,7 +107,8 @@ class NoisySGD(BatchLearner):
 
     def _settings(self) -> dict[str, Any]:
         p: NoisySGDParameters = self._parameters
-        return {name: getattr(p, name) for name in ("steps", "step_size", "noise_scale")}
+        settings = {name: getattr(p, name) for name in ("steps", "step_size", "noise_scale")}
+        return {**settings, "grid": noisy_sgd.grid(self._domain, self._loss, p)}
 
 
 class PhasedSGD(BatchLearner):
@@ -189,4 +196,5 @@ class PhasedSGD(BatchLearner):
         self._begin(PhasedSGD, locals())
 
     def _settings(self) -> dict[str, Any]:
-        return {"phases": phased_sgd.phases_of(self._domain, self._loss, self._parameters)}
+        phases = phased_sgd.phases_of(self._domain, self._loss, self._parameters)
+        return {"phases": phases, "grids": [0.0] * len(phases)}

@@ -9,6 +9,7 @@ from dpoco import domains, losses
 from dpoco.accounting import Budget
 from dpoco.accounting._batch import noisy_frank_wolfe as accountant
 from dpoco.accounting._batch.parameters import NoisyFrankWolfeParameters
+from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.frank_wolfe._batch_base import BatchLearner
 from dpoco.random import Source
 
@@ -45,6 +46,10 @@ class NoisyFrankWolfe(BatchLearner):
         Factor on the published step size ln(n) / (2 sqrt(n)). It does not affect privacy, but
         smaller steps need less noise. Default 0.1, without noise 1: with noise, published steps
         diverge at a budget of epsilon = 1.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of releases: exact integers with noise of exactly the right law, or doubles,
+        whose rounding the guarantee leaves out. "auto" (default): integers where they cost next
+        to nothing.
     start : array_like of shape (d,), optional
         Public first decision; default the domain's centre.
     on_violation : {"clip", "raise"}
@@ -81,7 +86,7 @@ class NoisyFrankWolfe(BatchLearner):
     _method = "noisy_frank_wolfe"
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = NoisyFrankWolfeParameters
-    _options = ("calibration", "step_scale")
+    _options = ("calibration", "step_scale", "numerics")
 
     def __init__(
         self,
@@ -93,6 +98,7 @@ class NoisyFrankWolfe(BatchLearner):
         records: int | None = None,
         calibration: str = "tight",
         step_scale: float | None = None,
+        numerics: str = DEFAULT_NUMERICS,
         start: Any = None,
         on_violation: str = "clip",
         source: Source | None = None,
@@ -103,4 +109,6 @@ class NoisyFrankWolfe(BatchLearner):
         p: NoisyFrankWolfeParameters = self._parameters
         names = ("first_batch", "batch", "steps", "step_size", "difference_bound",
                  "first_scale", "later_scale")  # fmt: skip
-        return {name: getattr(p, name) for name in names}
+        first, later = accountant.grids(self._domain, self._loss, p)
+        settings = {name: getattr(p, name) for name in names}
+        return {**settings, "first_grid": first, "later_grid": later}

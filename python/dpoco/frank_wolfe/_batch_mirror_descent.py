@@ -9,6 +9,7 @@ from dpoco import domains, losses
 from dpoco.accounting import Budget
 from dpoco.accounting._batch import localized_mirror_descent as accountant
 from dpoco.accounting._batch.parameters import LocalizedMirrorDescentParameters
+from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.frank_wolfe._batch_base import BatchLearner
 from dpoco.random import Source
 
@@ -44,6 +45,10 @@ class LocalizedMirrorDescent(BatchLearner):
         Mirror steps per phase. Noise grows with its square root and averages out again.
     step_scale : float, default 1.0
         Factor on the step size, which sets how far a phase may go.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of releases: exact integers with noise of exactly the right law, or doubles,
+        whose rounding the guarantee leaves out. "auto" (default): integers where they cost next
+        to nothing.
     start : array_like of shape (d,), optional
         Public first iterate; default the domain's centre.
     on_violation : {"clip", "raise"}
@@ -80,7 +85,7 @@ class LocalizedMirrorDescent(BatchLearner):
     _method = "localized_mirror_descent"
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = LocalizedMirrorDescentParameters
-    _options = ("calibration", "steps", "step_scale")
+    _options = ("calibration", "steps", "step_scale", "numerics")
 
     def __init__(
         self,
@@ -93,6 +98,7 @@ class LocalizedMirrorDescent(BatchLearner):
         calibration: str = "tight",
         steps: int = 100,
         step_scale: float = 1.0,
+        numerics: str = DEFAULT_NUMERICS,
         start: Any = None,
         on_violation: str = "clip",
         source: Source | None = None,
@@ -104,6 +110,7 @@ class LocalizedMirrorDescent(BatchLearner):
         assert isinstance(ball, domains.LpBall)
         return {
             "phases": accountant.phases_of(ball, self._loss, self._parameters),
+            "grids": accountant.grids_of(ball, self._loss, self._parameters),
             "p": ball.p,
             "radius": ball.radius,
             "steps": self._parameters.steps,

@@ -81,12 +81,16 @@ class BatchFit {
   std::uint64_t completed_ = 0;
 };
 
+// A grid of noise, a power of two or 0, is what vectors are rounded to before integers of the law
+// of rounded Gaussian noise are added to them: docs/privacy/lattice.md.
+
 // The average of theta_2, theta_3, ... with theta_{t+1} = project(theta_t - step_size (g_t + Z_t)),
 // g_t the gradient of a record drawn uniformly with replacement, Z_t ~ N(0, noise_scale^2 I).
 struct NoisySgdSettings {
   std::uint64_t steps = 0;
   double step_size = 0.0;
   double noise_scale = 0.0;
+  double grid = 0.0;
 };
 std::unique_ptr<BatchFit> make_noisy_sgd(BatchProblem problem, NoisySgdSettings settings);
 
@@ -96,6 +100,7 @@ struct SgdPhase {
   std::uint64_t records = 0;
   double step_size = 0.0;  // at most 2 / smoothness, or the steps expand
   double noise_scale = 0.0;
+  double grid = 0.0;
 };
 std::unique_ptr<BatchFit> make_phased_sgd(BatchProblem problem, std::vector<SgdPhase> phases);
 
@@ -109,6 +114,8 @@ struct NoisyFrankWolfeSettings {
   double difference_bound = 0.0;  // |difference of a record's derivatives| <= this, enforced
   double first_scale = 0.0;
   double later_scale = 0.0;
+  double first_grid = 0.0;  // of the batch's sum, as the next
+  double later_grid = 0.0;
 };
 std::unique_ptr<BatchFit> make_noisy_frank_wolfe(BatchProblem problem,
                                                  NoisyFrankWolfeSettings settings);
@@ -120,6 +127,7 @@ struct MirrorPhase {
   double regularization = 0.0;  // lambda of the term lambda h added to the loss
   double radius = 0.0;          // of the ball, in l_p
   double noise_scale = 0.0;     // of one step
+  double grid = 0.0;            // of the slice's sum
 };
 std::unique_ptr<BatchFit> make_localized_mirror_descent(BatchProblem problem, double p,
                                                         double domain_radius, std::uint64_t steps,

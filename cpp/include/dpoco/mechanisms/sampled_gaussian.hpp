@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "dpoco/core/types.hpp"
+#include "dpoco/noise/rounded_gaussian.hpp"
 #include "dpoco/random/source.hpp"
 
 namespace dpoco::mechanisms {
@@ -13,9 +15,11 @@ namespace dpoco::mechanisms {
 // was.
 class SampledGaussian {
  public:
-  // scale 0: no noise. Throws std::invalid_argument for records < 1, dimension < 1, or a scale that
-  // is negative or not finite.
-  SampledGaussian(std::uint64_t records, Index dimension, double scale);
+  // scale 0: no noise. With a grid, a power of two, vectors are rounded to its multiples and the
+  // noise is ideal noise rounded to them (docs/privacy/lattice.md). Throws std::invalid_argument
+  // for records < 1, dimension < 1, a scale that is negative or not finite, or a grid that does not
+  // suit it.
+  SampledGaussian(std::uint64_t records, Index dimension, double scale, double grid = 0.0);
 
   // Every index with probability exactly 1/n. The number of words drawn does not depend on data.
   std::uint64_t draw(random::Source& source) const {
@@ -24,16 +28,22 @@ class SampledGaussian {
     return word % records_;
   }
 
-  // x + N(0, scale^2 I), rounded to the grid of make_additive_noise; out may be x. The same values
-  // as that mechanism's, for millions of short vectors.
+  // x + N(0, scale^2 I), rounded as by make_additive_noise; out may be x. The same values as that
+  // mechanism's, for millions of short vectors.
   void release(const double* x, random::Source& source, double* out);
+  // What noise is added to: x, on the grid if there is one. Not a release; out may be x.
+  void admit(const double* x, double* out) const;
 
  private:
+  void release_exactly(const double* x, random::Source& source, double* out);
+
   std::uint64_t records_;
   std::uint64_t last_;  // words up to here fall evenly on the indices
   double scale_;
-  double grid_ = 0.0;
+  double step_ = 0.0;  // of what is released
   double inverse_ = 0.0;
+  double grid_;  // of what noise is added to; 0 for doubles
+  std::optional<noise::RoundedGaussian> rounded_;
   std::vector<double> noise_;
 };
 

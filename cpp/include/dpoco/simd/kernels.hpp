@@ -47,6 +47,10 @@ struct Kernels {
   void (*axpy)(double a, const double* x, std::size_t n, double* y);
   // sum += a x, compensated by rest, which holds what rounding has lost.
   void (*accumulate)(double a, const double* x, std::size_t n, double* sum, double* rest);
+  // sum += a x, each product kept within `limit` and rounded to a multiple of `grid`, a power of
+  // two; limit at most 2^51 grids.
+  void (*accumulate_rounded)(double a, const double* x, double grid, double limit, std::size_t n,
+                             double* sum);
   // prefix_i = out_i = base_i + scale z_i; base null counts as zero; out may be z.
   void (*extend)(const double* base, const double* z, double scale, std::size_t n, double* prefix,
                  double* out);

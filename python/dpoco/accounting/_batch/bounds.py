@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from dpoco._validation import choice
+from dpoco.accounting._batch.exact import counted_variates
 from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
@@ -107,13 +108,15 @@ def checked_budget(budget: Any) -> Budget | None:
     return budget
 
 
-def gaussian_target(budget: Budget, calibration: str, variates: float) -> float:
+def gaussian_target(
+    budget: Budget, calibration: str, variates: float, numerics: str = "float"
+) -> float:
     """Return the mu that the budget allows: exactly, or by sqrt(2 ln(1/delta)) / epsilon.
 
     The latter is the published Gaussian mechanism (Han et al., Lemma 2.1); `CalibrationError`
     where its claim is false.
     """
-    mass = truncation_mass(variates)
+    mass = truncation_mass(counted_variates(variates, numerics))
     if calibration == "tight":
         return charged_gaussian_mu(budget, mass)
     mu = budget.epsilon / math.sqrt(2.0 * math.log(1.0 / budget.delta))
@@ -152,6 +155,7 @@ def batch_guarantee(
     mu: float | None = None,
     profile: dict[str, Any] | None = None,
     details: dict[str, float | str | None] | None = None,
+    numerics: str = "float",
 ) -> Guarantee:
     """Return the guarantee of one fit.
 
@@ -172,7 +176,7 @@ def batch_guarantee(
         If the calibration is "paper" and its claim is false.
     """
     choice("calibration", calibration, ("tight", "paper"))
-    mass = truncation_mass(variates)
+    mass = truncation_mass(counted_variates(variates, numerics))
     published = None if math.isnan(claimed_epsilon) else claimed_epsilon
     result = statement_of(
         mechanism=what,
@@ -189,6 +193,7 @@ def batch_guarantee(
         noise_scale=noise_scale,
         claimed=(published, delta) if calibration == "paper" and published is not None else None,
         details={"records": float(records), **(details or {})},
+        numerics=numerics,
     )
     result = replace(
         result,
@@ -203,7 +208,7 @@ def batch_guarantee(
             "the model is fitted once: another fit to the same data is another release, with a "
             "budget of its own",
             "only the fitted model is covered: not timing, memory or a fit that was interrupted",
-            *common_conditions(mass, seeded)[-2:],
+            *common_conditions(mass, seeded, numerics=numerics)[-2:],
         ),
     )
     if result.claimed is not None:

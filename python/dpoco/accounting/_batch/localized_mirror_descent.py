@@ -2,10 +2,12 @@
 
 Claim: every record lies in one phase, whose T steps each release the mean gradient of the phase's
 n_i records, which a replaced record moves by at most 2 L / n_i in l2. With noise z 2 L / n_i on
-each the model is sqrt(T)/z-GDP, hence T/(2 z^2)-zCDP.
+each the model is sqrt(T)/z-GDP, hence T/(2 z^2)-zCDP. On a grid g of the sums of a slice's rounded
+gradients, 2 L + sqrt(d) g stands for 2 L.
 
-Proof: ``docs/privacy/batch_baselines.md``. Source: Asi, Feldman, Koren and Talwar, "Private
-stochastic convex optimization: optimal rates in l1 geometry" (2021); other constants.
+Proof: ``docs/privacy/batch_baselines.md``, ``docs/privacy/lattice.md``. Source: Asi, Feldman, Koren
+and Talwar, "Private stochastic convex optimization: optimal rates in l1 geometry" (2021); other
+constants.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from dpoco.accounting._batch.bounds import (
     phase_sizes,
     stated_at,
 )
+from dpoco.accounting._batch.exact import exact_scale, grid_of, resolved
 from dpoco.accounting._batch.parameters import LocalizedMirrorDescentParameters
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
@@ -42,6 +45,7 @@ def calibrate(
     calibration: str = "tight",
     steps: int = _STEPS,
     step_scale: float = 1.0,
+    numerics: str = "auto",
 ) -> LocalizedMirrorDescentParameters:
     """Return the least noise with which one fit keeps to `budget`.
 
@@ -59,6 +63,9 @@ def calibrate(
         T, mirror steps per phase.
     step_scale : float
         Factor on the step size, which sets how far a phase may go.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of releases: exact integers, or doubles. "auto": integers where they cost next
+        to nothing.
 
     Raises
     ------
@@ -74,9 +81,19 @@ def calibrate(
     found = batch_bounds(domain, loss)
     sizes, d = phase_sizes(n), domain.dimension
     multiplier, strength = 0.0, math.inf
+    arithmetic = resolved(numerics, "tight", False, [], d)
     if budget is not None:
-        mu = gaussian_target(budget, "tight", float(len(sizes) * count * d))
+        variates = float(len(sizes) * count * d)
+        slope = found.derivative * found.feature_l2
+        mu = gaussian_target(
+            budget, "tight", variates, "float" if numerics == "float" else "lattice"
+        )
         multiplier = math.sqrt(count) / mu
+        releases = [(2.0 * slope, multiplier, slope, size) for size in sizes]
+        arithmetic = resolved(numerics, "tight", True, releases, d)
+        if arithmetic == "float":
+            mu = gaussian_target(budget, "tight", variates)
+            multiplier = math.sqrt(count) / mu
         # Size of the noise of a mean over n records, in l_q and in units of the gradient's bound.
         inflation = found.feature_l2 / found.feature
         strength = mu / (inflation * expected_norm_bound(2.0, domain.dual_exponent, d))
@@ -90,6 +107,7 @@ def calibrate(
         derivative_bound=found.derivative,
         noise_multiplier=multiplier,
         calibration=calibration,
+        numerics=arithmetic,
     )
 
 
@@ -108,7 +126,8 @@ def guarantee(
     if not p.private:
         return Guarantee.none(1, WHAT, unit="one record")
     delta = stated_at(budget, p.records)
-    reach = 2.0 * p.derivative_bound * found.feature_l2 / phase_sizes(p.records, p.phases)[0]
+    noise_scale = phases_of(domain, loss, p)[0][-1]
+    reach = noise_scale / p.noise_multiplier
     return batch_guarantee(
         what=f"{WHAT} (dimension {domain.dimension}, p = {domain.p:g}, {p.phases} phases of "
         f"{p.steps} steps)",
@@ -118,11 +137,12 @@ def guarantee(
         seeded=seeded,
         variates=float(p.phases * p.steps * domain.dimension),
         sensitivity=reach,
-        noise_scale=p.noise_multiplier * reach,
+        noise_scale=noise_scale,
         bound=clipping(loss, domain, p.derivative_bound, found.derivative),
         claimed_epsilon=math.nan,
         mu=math.sqrt(p.steps) / p.noise_multiplier,
         details={"phases": float(p.phases), "steps per phase": float(p.steps)},
+        numerics=p.numerics,
     )
 
 
@@ -138,8 +158,22 @@ def phases_of(
     for i, size in enumerate(phase_sizes(p.records, p.phases), start=1):
         reach = math.ldexp(p.step_size, -2 * i) * size
         radius = min(domain.diameter(), 2.0 * lipschitz * (domain.p - 1.0) * reach)
-        rows.append((size, 1.0 / reach, max(radius, 1e-300), p.noise_multiplier * 2.0 * l2 / size))
+        scale = p.noise_multiplier * 2.0 * l2 / size
+        if p.numerics == "lattice" and p.private:
+            scale = exact_scale(2.0 * l2, p.noise_multiplier, l2, size, domain.dimension)
+        rows.append((size, 1.0 / reach, max(radius, 1e-300), scale))
     return rows
+
+
+def grids_of(
+    domain: BatchDomain, loss: Any, parameters: LocalizedMirrorDescentParameters
+) -> list[float]:
+    """Return the grid of each phase's sums; 0 for doubles or without noise."""
+    p = parameters
+    if p.numerics == "float" or not p.private:
+        return [0.0] * p.phases
+    largest = p.derivative_bound * batch_bounds(domain, loss).feature_l2
+    return [grid_of(scale * size, largest, size) for size, *_, scale in phases_of(domain, loss, p)]
 
 
 def check_ball(domain: BatchDomain) -> None:

@@ -2,9 +2,10 @@
 
 Claim: every step releases the gradient of a record drawn uniformly with replacement, of l2 norm at
 most L = c X, plus N(0, sigma^2 I). Replacing one record of n: the profile of
-`dpoco.accounting.sampled_gaussian` with noise multiplier sigma / (2 L) and K steps.
+`dpoco.accounting.sampled_gaussian` with noise multiplier sigma / (2 L) and K steps. On a grid g,
+gradients and noise are rounded to it, and 2 L + sqrt(d) g stands for 2 L.
 
-Proof: ``docs/privacy/batch_baselines.md``.
+Proof: ``docs/privacy/batch_baselines.md``, ``docs/privacy/lattice.md``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,13 @@ from dpoco.accounting._batch.bounds import (
     clipping,
     require_published,
     stated_at,
+)
+from dpoco.accounting._batch.exact import (
+    charged_movement,
+    counted_variates,
+    exact_scale,
+    grid_of,
+    resolved,
 )
 from dpoco.accounting._batch.parameters import CALIBRATIONS, NoisySGDParameters
 from dpoco.accounting.budget import Budget
@@ -52,6 +60,7 @@ def calibrate(
     calibration: str = "tight",
     steps: int | None = None,
     step_scale: float = 1.0,
+    numerics: str = "auto",
 ) -> NoisySGDParameters:
     """Return the least noise with which one fit keeps to `budget`.
 
@@ -69,6 +78,9 @@ def calibrate(
         K; default n^2 ("paper"), for "tight" at most 10^7 or ten passes.
     step_scale : float
         Factor on the step size.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of releases: exact integers, or doubles. "auto": integers where they cost next
+        to nothing.
 
     Raises
     ------
@@ -85,16 +97,23 @@ def calibrate(
     found = batch_bounds(domain, loss)
     lipschitz = found.derivative * found.feature_l2
     radius, d = float(domain.radius_from_center()), domain.dimension
-    sigma = 0.0
+    sigma, arithmetic = 0.0, resolved(numerics, calibration, False, [], d)
     if budget is not None:
         variates = float(k) * d
         if calibration == "tight":
-            rest = reserve(budget, variates)
-            sigma = (
-                2.0
-                * lipschitz
-                * sampled_gaussian_multiplier(rest.epsilon, rest.delta, records=n, steps=k)
-            )
+            reach = 2.0 * lipschitz
+
+            def factor_for(numerics: str) -> float:
+                rest = reserve(budget, counted_variates(variates, numerics))
+                return sampled_gaussian_multiplier(rest.epsilon, rest.delta, records=n, steps=k)
+
+            factor = factor_for("float" if numerics == "float" else "lattice")
+            release = (reach, factor, found.derivative * found.feature_l2, 1)
+            arithmetic = resolved(numerics, calibration, True, [release], d)
+            if arithmetic == "lattice":
+                sigma = exact_scale(*release, d)
+            else:
+                sigma = reach * factor_for("float")
         else:
             sigma = lipschitz * math.sqrt(8.0 * math.log(1.0 / budget.delta)) / budget.epsilon
             factor = sigma / (2.0 * lipschitz)
@@ -121,6 +140,7 @@ def calibrate(
         derivative_bound=found.derivative,
         noise_scale=sigma,
         calibration=calibration,
+        numerics=arithmetic,
     )
 
 
@@ -139,7 +159,8 @@ def guarantee(
         return Guarantee.none(1, WHAT, unit="one record")
     delta = stated_at(budget, p.records)
     lipschitz = p.derivative_bound * found.feature_l2
-    multiplier = p.noise_scale / (2.0 * lipschitz)
+    reach = moved(domain, loss, p)
+    multiplier = p.noise_scale / reach
     return batch_guarantee(
         what=f"{WHAT} (dimension {domain.dimension}, {p.steps} steps)",
         records=p.records,
@@ -147,7 +168,7 @@ def guarantee(
         calibration=p.calibration,
         seeded=seeded,
         variates=float(p.steps) * domain.dimension,
-        sensitivity=2.0 * lipschitz,
+        sensitivity=reach,
         noise_scale=p.noise_scale,
         bound=clipping(loss, domain, p.derivative_bound, found.derivative),
         claimed_epsilon=math.sqrt(8.0 * math.log(1.0 / delta)) * lipschitz / p.noise_scale
@@ -155,4 +176,22 @@ def guarantee(
         else math.nan,
         profile=sampled_gaussian_profile(p.records, multiplier, p.steps),
         details={"steps": float(p.steps), "noise multiplier": multiplier},
+        numerics=p.numerics,
     )
+
+
+def moved(domain: BatchDomain, loss: Any, parameters: NoisySGDParameters) -> float:
+    """Return how far apart two records' vectors can be, in l2."""
+    p = parameters
+    lipschitz = p.derivative_bound * batch_bounds(domain, loss).feature_l2
+    if p.numerics == "float":
+        return 2.0 * lipschitz
+    return charged_movement(2.0 * lipschitz, p.noise_scale, lipschitz, 1, domain.dimension)
+
+
+def grid(domain: BatchDomain, loss: Any, parameters: NoisySGDParameters) -> float:
+    """Return the grid of vectors and noise; 0 for doubles or without noise."""
+    p = parameters
+    if p.numerics == "float" or not p.private:
+        return 0.0
+    return grid_of(p.noise_scale, p.derivative_bound * batch_bounds(domain, loss).feature_l2)

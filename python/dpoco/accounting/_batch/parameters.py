@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero, count_of
+from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.release import check_scale
 from dpoco.accounting.sampled_gaussian import LARGEST_STEPS
 
@@ -49,9 +51,13 @@ class NoisyFrankWolfeParameters(StoredParameters):
         GDP parameter, infinite without noise. Derived: the guarantee recomputes it.
     calibration : {"tight", "paper"}
         How the noise scales were found.
+    numerics : {"float", "lattice"}
+        Arithmetic of releases: doubles, whose rounding the guarantee leaves out, or exact integers.
     """
 
     _kind = "dpoco.noisy_frank_wolfe_parameters"
+    _version = 2
+    _added: ClassVar[dict[str, Any] | None] = {"numerics": "float"}
 
     records: int
     first_batch: int
@@ -64,9 +70,13 @@ class NoisyFrankWolfeParameters(StoredParameters):
     later_scale: float
     mu: float
     calibration: str = "tight"
+    numerics: str = "float"
 
     def __post_init__(self) -> None:
         """Validate."""
+        choice("numerics", self.numerics, NUMERICS)
+        if self.numerics == "lattice" and self.calibration != "tight":
+            raise ValueError("numerics 'lattice' is for calibration 'tight'")
         choice("calibration", self.calibration, CALIBRATIONS)
         for name in ("records", "first_batch", "steps"):
             positive_int(name, getattr(self, name))
@@ -107,9 +117,13 @@ class NoisySGDParameters(StoredParameters):
         Standard deviation of a step's noise; 0 means no privacy.
     calibration : {"tight", "paper"}
         How the noise scale was found.
+    numerics : {"float", "lattice"}
+        Arithmetic of releases: doubles, whose rounding the guarantee leaves out, or exact integers.
     """
 
     _kind = "dpoco.noisy_sgd_parameters"
+    _version = 2
+    _added: ClassVar[dict[str, Any] | None] = {"numerics": "float"}
 
     records: int
     steps: int
@@ -117,9 +131,13 @@ class NoisySGDParameters(StoredParameters):
     derivative_bound: float
     noise_scale: float
     calibration: str = "tight"
+    numerics: str = "float"
 
     def __post_init__(self) -> None:
         """Validate."""
+        choice("numerics", self.numerics, NUMERICS)
+        if self.numerics == "lattice" and self.calibration != "tight":
+            raise ValueError("numerics 'lattice' is for calibration 'tight'")
         choice("calibration", self.calibration, CALIBRATIONS)
         positive_int("records", self.records)
         positive_int("steps", self.steps, maximum=LARGEST_STEPS)
@@ -204,12 +222,16 @@ class LocalizedMirrorDescentParameters(StoredParameters):
     derivative_bound : float
         Enforced bound on a record's derivative in the margin.
     noise_multiplier : float
-        Noise of a mean gradient over 2 L / n_i; 0 means no privacy.
+        Noise of a mean gradient over 2 L / n_i and what rounding adds; 0 means no privacy.
     calibration : {"tight"}
         How the noise was found.
+    numerics : {"float", "lattice"}
+        Arithmetic of releases: doubles, whose rounding the guarantee leaves out, or exact integers.
     """
 
     _kind = "dpoco.localized_mirror_descent_parameters"
+    _version = 2
+    _added: ClassVar[dict[str, Any] | None] = {"numerics": "float"}
 
     records: int
     phases: int
@@ -218,9 +240,11 @@ class LocalizedMirrorDescentParameters(StoredParameters):
     derivative_bound: float
     noise_multiplier: float
     calibration: str = "tight"
+    numerics: str = "float"
 
     def __post_init__(self) -> None:
         """Validate."""
+        choice("numerics", self.numerics, NUMERICS)
         choice("calibration", self.calibration, ("tight",))
         _check_phases(self.records, self.phases)
         positive_int("steps", self.steps, maximum=10**6)

@@ -108,4 +108,5 @@ def statement_of(
         profile=profile,
         regret_bound=regret_bound,
         details={**rows, **(details or {})},
+        numerics=numerics,
     )

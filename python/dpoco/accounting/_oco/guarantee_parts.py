@@ -150,6 +150,7 @@ def build_guarantee(
         profile=None if constant else profile,
         regret_bound=found.regret.total,
         details=details,
+        numerics="float",
     )
 
 
