@@ -22,6 +22,7 @@ import numpy as np
 import numpy_loops
 import polyhedral_cases
 import sampler_cases
+import scale_cases
 from measurement import Row, available_sets, compare, rate
 from numpy.typing import NDArray
 
@@ -63,6 +64,7 @@ def run(*, quick: bool, pairs: int) -> list[Row]:
         local_cases.rows(pairs, shrink),
         local_server_cases.rows(pairs, shrink),
         journal_cases.rows(pairs, shrink),
+        scale_cases.rows(pairs, shrink),
         memory_rows(),
     ):
         rows.extend(part)
