@@ -23,6 +23,7 @@ import numpy as np
 import numpy_loops
 import polyhedral_cases
 import sampler_cases
+import scale_cases
 from measurement import Row, available_sets, compare, rate
 from numpy.typing import NDArray
 
@@ -65,6 +66,7 @@ def run(*, quick: bool, pairs: int) -> list[Row]:
         local_server_cases.rows(pairs, shrink),
         audit_cases.rows(pairs, shrink),
         journal_cases.rows(pairs, shrink),
+        scale_cases.rows(pairs, shrink),
         memory_rows(),
     ):
         rows.extend(part)

@@ -131,7 +131,7 @@ def inspect(wheel: Path, findings: Findings) -> None:
     findings.add("files in the wheel", len(names))
     findings.add("tests, sources, strays", ", ".join(strangers) or "none", not strangers)
     findings.add("typed, with stubs", ", ".join(missing) or "yes", not missing)
-    licences = [name for name in names if "/licenses/" in name]
+    licences = [name for name in names if re.search(r"/licenses/[^/]+$", name)]
     findings.add("licence files", len(licences), len(licences) == 2)
     findings.add("symbols exported", ", ".join(sorted(exported)), exported == EXPORTED)
     findings.add("libraries it loads", ", ".join(needed), "libpython" not in " ".join(needed))

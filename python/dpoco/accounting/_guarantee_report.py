@@ -20,6 +20,11 @@ RELATIONS = {
 }
 
 # What the units other than a round call their data and count over the horizon.
+_OF_USERS = {
+    "replace": "two streams that differ in the data of one user, replaced by any others",
+    "zero_out": "two streams, one of which has no data of one user in the other",
+    "joint": "two streams that differ in the data of one user, seen by all other users together",
+}
 _OF_RECORDS = {
     "replace": "two data sets that differ in the contents of one record, replaced by any others",
     "zero_out": "two data sets, one of which has no contents in one record of the other",
@@ -36,6 +41,8 @@ def neighbours(guarantee: Guarantee) -> str:
     """Return what cannot be told apart, in words of the guarantee's unit."""
     if guarantee.unit == "one record" and guarantee.relation in _OF_RECORDS:
         return _OF_RECORDS[guarantee.relation]
+    if guarantee.unit == "one user" and guarantee.relation in _OF_USERS:
+        return _OF_USERS[guarantee.relation]
     return RELATIONS[guarantee.relation]
 
 

@@ -31,6 +31,8 @@ __all__ = ["NOISES", "pool_guarantee"]
 
 NOISES = ("draws", "couplings", "unknown")
 _PAGE = "docs/privacy/pools.md"
+# What learners say of one person's rounds, and what a user's guarantee replaces.
+_PER_ROUND = "; one person's data in several rounds are protected per round"
 _UP = 1.0 + 1e-14  # more than the roundings below
 
 
@@ -91,7 +93,10 @@ def pool_guarantee(
         return one
     changed: dict[str, Any] = {
         "mechanism": f"{one.mechanism}, by each of at most {keys} learners, one a key",
-        "conditions": (*_conditions(keys, adaptive, user, m, c), *one.conditions),
+        "conditions": (
+            *_conditions(one, keys, adaptive, user, m, c),
+            *(text.replace(_PER_ROUND, "") if user else text for text in one.conditions),
+        ),
         "reference": f"{one.reference}; {_PAGE}",
         "claimed": None,
     }
@@ -166,6 +171,8 @@ def _summed(one: Guarantee, keys: int, changed: dict[str, Any]) -> Guarantee:
     nothing = {"mu": None, "rho": None, "profile": None, "truncation_mass": 0.0}
     if not math.isfinite(epsilon):
         raise CalibrationError(_too_little(keys, one.delta))
+    reacts = "the guarantee of one learner holds for a round that its own releases decide"
+    changed["conditions"] = (reacts, *changed["conditions"])
     return replace(one, **{**changed, **nothing, "epsilon": epsilon})
 
 
@@ -184,7 +191,9 @@ def _too_little(keys: int | None, delta: float) -> str:
     )
 
 
-def _conditions(keys: int, adaptive: bool, user: bool, m: int, c: int) -> tuple[str, ...]:
+def _conditions(
+    one: Guarantee, keys: int, adaptive: bool, user: bool, m: int, c: int
+) -> tuple[str, ...]:
     where = "key and round" if m * c == 1 else "the keys and rounds"
     if user:
         data = (
@@ -194,6 +203,7 @@ def _conditions(keys: int, adaptive: bool, user: bool, m: int, c: int) -> tuple[
     else:
         data = "one record under one key changes; all others of the same person stay"
     return (
+        f"there are never more than {keys} keys",
         "which keys there are, and how many records each gets and when, is public: only what the "
         "records hold is protected",
         data,
@@ -201,4 +211,9 @@ def _conditions(keys: int, adaptive: bool, user: bool, m: int, c: int) -> tuple[
         if adaptive
         else f"{where} of what changes do not depend on releases: promised by the caller",
         "the learners' noises are independent",
+        *(
+            ("nobody who reacts to releases sees what the protected user is shown",)
+            if one.relation == "joint"
+            else ()
+        ),
     )

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._state import Stateful
 from dpoco import _validation
+from dpoco._state import Stateful
 from dpoco.errors import HorizonExceeded
 
 __all__ = ["Family", "Parts", "family_of"]

@@ -133,8 +133,8 @@ class KeptLearner:
         for chunk in self._chunks(start, stop):
             if Recipe.of(chunk.releases) is not None:
                 raise StateError(
-                    f"the releases of rounds {chunk.first} to {chunk.stop - 1} are not stored: they "
-                    "are computed again from their records, which process() has to be given"
+                    f"the releases of rounds {chunk.first} to {chunk.stop - 1} are not stored: "
+                    "they are computed again from their records, which process() has to be given"
                 )
             part = slice(max(start, chunk.first) - chunk.first, min(stop, chunk.stop) - chunk.first)
             pieces.append(decoded(chunk.releases)[part])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -72,9 +72,8 @@ class _Line:
         finally:
             if journal._line is self:
                 journal._line = None  # from here on nothing of this pipeline begins to be written
-            pool.shutdown(wait=False, cancel_futures=True)
-            if self._result is not None and os.getpid() == journal._owner:
-                wait([self._result])
+            mine = os.getpid() == journal._owner  # a forked child has no thread to wait for
+            pool.shutdown(wait=mine, cancel_futures=True)
 
     def _play(self, batch: tuple[Any, ...]) -> None:
         stream, played = self._stream, self._played

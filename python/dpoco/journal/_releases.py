@@ -39,7 +39,7 @@ def encoded(releases: NDArray[Any]) -> bytes:
     begins = _begins(rows.view(np.int64).reshape(rounds, max(width, 1)))
     if begins is None:
         head = _HEAD.pack(code, width, rounds, rounds)
-        return b"".join((head, memoryview(rows).cast("B")))
+        return b"".join((head, rows.tobytes()))
     head = _HEAD.pack(code, width, rounds, begins.size)
     return b"".join((head, begins.astype("<i8").tobytes(), rows[begins].tobytes()))
 

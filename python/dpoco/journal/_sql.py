@@ -164,7 +164,9 @@ class SqlStore:
 
     def put_states(self, rows: Iterable[StateRow]) -> None:
         """Write or replace states."""
-        statement = _upsert(f"{self.prefix}states", "stream", ("round", "payload", "pending", "key", "seal"))
+        statement = _upsert(
+            f"{self.prefix}states", "stream", ("round", "payload", "pending", "key", "seal")
+        )
         self._run_many(
             statement, [(r.stream, r.round, r.payload, r.pending, r.key, r.seal) for r in rows]
         )

@@ -128,7 +128,7 @@ class Stream(KeptLearner):
         batches: Iterable[tuple[Any, ...]],
         *,
         first_round: int | None = None,
-        together: int = 16,
+        together: int = 32,
     ) -> Iterator[NDArray[Any]]:
         """Play micro-batches while those before them are being committed.
 
@@ -142,7 +142,7 @@ class Stream(KeptLearner):
             ``2 together`` batches beyond the releases yielded so far: it must not wait for them.
         first_round : int, optional
             Of the first batch, as for `process`; the others follow.
-        together : int, default 16
+        together : int, default 32
             Number of batches in a commit. Keyword-only, as `first_round`.
 
         Yields

@@ -96,7 +96,7 @@ class Writer:
         self._lock.acquire()
         if self._busy or self._line is not line:
             self._lock.release()
-            raise RoundOrderError("a transaction or pipeline is open already")
+            raise RoundOrderError("a transaction is open in this thread already, or a pipeline")
         self._busy = True
         try:
             self._store.check()

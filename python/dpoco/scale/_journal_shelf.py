@@ -153,7 +153,7 @@ class JournalShelf:
             self._prototype,
             [work.learner._engine for work in works],
             rows.offsets,
-            np.arange(len(rows.rows)),
+            np.arange(len(rows.rows), dtype=np.int64),
             ordered,
             workers,
         )

@@ -15,7 +15,7 @@ from dpoco.errors import BudgetExceeded
 __all__ = [
     "Key",
     "Rows",
-    "check_room",
+    "check_fresh",
     "key_from_text",
     "key_list",
     "key_of",
@@ -121,7 +121,7 @@ def rows_of(index: Mapping[Key, int], keys: list[Key], limit: int) -> Rows:
         codes = [index[key] for key in keys]
     except KeyError:
         fresh = [key for key in dict.fromkeys(keys) if key not in index]
-        check_room(len(index), len(fresh), limit)
+        check_fresh(len(index), fresh, limit)
         more = {key: len(index) + i for i, key in enumerate(fresh)}
         codes = [index[key] if key in index else more[key] for key in keys]
     kind = np.uint16 if len(index) + len(fresh) <= 2**16 else np.int64  # sorted in linear time
@@ -135,9 +135,12 @@ def rows_of(index: Mapping[Key, int], keys: list[Key], limit: int) -> Rows:
     return Rows(ordered[begins].astype(np.int64), offsets, rows.astype(np.int64), fresh)
 
 
-def check_room(known: int, fresh: int, limit: int) -> None:
+def check_fresh(known: int, fresh: list[Key], limit: int) -> None:
     """Raise `BudgetExceeded` if the fresh keys are more than the guarantee covers."""
-    if known + fresh > limit:
+    if known + len(fresh) > limit:
         raise BudgetExceeded(
-            f"{fresh} new keys, {limit - known} left of the {limit} that the guarantee covers"
+            f"{len(fresh)} new keys, {limit - known} left of the {limit} that the guarantee covers"
         )
+    for key in fresh:
+        if isinstance(key, str) and any("\ud800" <= letter <= "\udfff" for letter in key):
+            raise ValueError("a key must be a text that UTF-8 can carry")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -13,14 +12,15 @@ from numpy.typing import NDArray
 
 from dpoco._validation import positive_int
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.errors import RoundOrderError, StateError
+from dpoco.errors import RoundOrderError
 from dpoco.journal import Journal
+from dpoco.scale._enrolment import enrolled
 from dpoco.scale._journal_shelf import BatchLog, JournalShelf
 from dpoco.scale._keyed_runs import check_records
-from dpoco.scale._keys import Key, check_room, key_list, key_of, rows_of
+from dpoco.scale._keys import Key, check_fresh, key_list, key_of, rows_of
 from dpoco.scale._pool_file import read_pool, write_pool
 from dpoco.scale._shelf import MemoryShelf
-from dpoco.scale._siblings import described, family_for, header_of, prototype_of
+from dpoco.scale._siblings import family_for, header_of, prototype_of
 from dpoco.scale._terms import Terms
 
 __all__ = ["KeyedPool"]
@@ -74,7 +74,7 @@ class KeyedPool:
     record reveals its key. Learners are made when their keys first come, or by `register`.
 
     One thread at a time; a second one is refused. O(1) a record beyond the learner's own round; a
-    learner takes about ten kilobytes and its state.
+    learner takes some ten kilobytes, mostly buffers of its generator.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class KeyedPool:
             raise TypeError("make must be a learner, or return one")
         prototype = None if make is None else prototype_of(make)
         if journal is not None:
-            prototype = _enrolled(journal, name, prototype, terms, same_unit)
+            prototype = enrolled(journal, name, prototype, terms, same_unit)
         self._begin(prototype, terms, workers, journal, name)
 
     def _begin(
@@ -211,7 +211,7 @@ class KeyedPool:
         with self._alone():
             values = dict.fromkeys(key_of(key) for key in keys)
             fresh = [key for key in values if key not in self._index]
-            check_room(len(self._index), len(fresh), self._terms.max_keys)
+            check_fresh(len(self._index), fresh, self._terms.max_keys)
             if fresh:
                 self._shelf.add(fresh)
                 self._number(fresh)
@@ -328,32 +328,3 @@ class KeyedPool:
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
         self.__reduce__()
-
-
-def _enrolled(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit: bool) -> Any:
-    """Return the prototype of a pool in a journal; the first time, charged and stored."""
-    place = f"pool {name}"
-    with journal.transaction() as transaction:
-        text = journal._store.value(place)
-        if text is None:
-            if prototype is None:
-                raise StateError(f"there is no pool {name!r}, and nothing to make it")
-            record = {"learner": header_of(prototype), "terms": terms.to_dict()}
-            guarantee = terms.guarantee(prototype)
-            journal._accounts.charge(guarantee, f"pool {name}", same_unit=same_unit)
-            journal._store.put_value(place, json.dumps(record))
-            transaction._changed = True
-            return prototype
-    try:
-        record = json.loads(text)
-        header, stored = str(record["learner"]), Terms.from_dict(record["terms"])
-    except (KeyError, TypeError, ValueError):
-        raise StateError("the journal is corrupt: not a pool") from None
-    if stored != terms:
-        raise StateError(f"the pool {name!r} was made on other terms")
-    if prototype is None:
-        return described(header)
-    ours, theirs = json.loads(header_of(prototype)), json.loads(header)
-    if any(ours[part] != theirs[part] for part in ("kind", "object")):
-        raise StateError(f"the pool {name!r} has other learners")
-    return prototype

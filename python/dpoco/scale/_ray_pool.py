@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -14,8 +13,10 @@ from numpy.typing import NDArray
 
 from dpoco._validation import positive_float, positive_int
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.errors import DpocoError, RoundOrderError
-from dpoco.scale._keyed_runs import check_records
+from dpoco.errors import RoundOrderError
+from dpoco.journal._families import Parts
+from dpoco.scale._actors import Actors, imported_ray
+from dpoco.scale._keyed_runs import check_records, play_keyed
 from dpoco.scale._keys import Key, key_list, key_of, rows_of
 from dpoco.scale._ray_shard import Shard
 from dpoco.scale._routing import Routing
@@ -80,32 +81,40 @@ class RayPool:
         patience: float = 60.0,
         actor_options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._ray = _ray()
+        ray = imported_ray()
         number = positive_int("shards", shards, maximum=10_000)
-        self._patience = positive_float("patience", patience)
+        seconds, threads = positive_float("patience", patience), positive_int("workers", workers)
         self._terms = Terms(max_keys, adaptive, privacy_unit, rounds_per_user, keys_per_user)
         self._prototype = prototype_of(make)
         self._family = family_for(self._prototype)
         self._guarantee = self._terms.guarantee(self._prototype)
         self._routing = Routing(journal_directory, number)
         self._sole = threading.Lock()
-        options = {**(actor_options or {}), "max_restarts": -1, "max_task_retries": 0}
-        actor = self._ray.remote(**options)(Shard)
+        self._fresh, self._stale = True, False
         header, terms = header_of(self._prototype), self._terms.to_dict()
-        self._shards = [
-            actor.remote(
-                header, self._routing.directory(i), terms, positive_int("workers", workers)
-            )
-            for i in range(number)
-        ]
+        places = [self._routing.directory(i) for i in range(number)]
+        self._shards = Actors(
+            ray,
+            Shard,
+            [(header, place, terms, threads) for place in places],
+            actor_options or {},
+            seconds,
+        )
         try:
-            states = self._ask({i: ("state",) for i in range(number)})
+            self._refresh()
         except BaseException:
-            self._stop()
+            self._shards.stop()
             raise
-        self._last = max(last for last, _ in states.values())
-        keys = [key for _, known in states.values() for key in known]
-        self._index = {key: slot for slot, key in enumerate(keys)}
+
+    def _refresh(self) -> None:
+        """Ask the shards how far they are."""
+        states = self._shards.ask_all("state")
+        self._index: dict[Key, int] = {}
+        for _, keys in states:
+            self._index.update({key: len(self._index) + i for i, key in enumerate(keys)})
+        if self._fresh:
+            self._last: int = max(last for last, _ in states)
+        self._fresh = self._stale = False
 
     # -- rounds -----------------------------------------------------------------------------------
 
@@ -146,21 +155,23 @@ class RayPool:
                 positive_int("batch", number)
             pieces = self._pieces(names)
             if len(pieces) > 1:  # one shard alone checks for itself, before it plays
-                self._ask(
+                self._shards.ask(
                     {
                         shard: ("check", number, unique, np.bincount(codes).tolist())
                         for shard, (_, unique, codes) in pieces.items()
                     }
                 )
-            answers = self._ask(
+            self._stale = True  # until all shards have answered
+            answers = self._shards.ask(
                 {
                     shard: ("process", number, unique, codes, tuple(part[at] for part in parts))
                     for shard, (at, unique, codes) in pieces.items()
                 }
             )
+            self._stale = False
             self._last = max(self._last, number)
             self._index.update({key: len(self._index) + i for i, key in enumerate(rows.fresh)})
-            return self._joined(pieces, answers, parts[0].shape[0])
+            return self._joined(pieces, answers, parts)
 
     def _pieces(
         self, names: list[Key]
@@ -180,21 +191,18 @@ class RayPool:
             pieces[shard] = (at, [unique[i] for i in mine.tolist()], numbers[at])
         return pieces
 
-    def _joined(self, pieces: Any, answers: dict[int, NDArray[Any]], rounds: int) -> NDArray[Any]:
-        if not answers:
-            empty: NDArray[Any] = np.empty((0, *self._shape()[0]), dtype=self._shape()[1])
-            return empty
-        some = next(iter(answers.values()))
-        out = np.empty((rounds, *some.shape[1:]), dtype=some.dtype)
+    def _joined(self, pieces: Any, answers: dict[int, NDArray[Any]], parts: Parts) -> NDArray[Any]:
+        if answers:
+            some = next(iter(answers.values()))
+            out = np.empty((parts[0].shape[0], *some.shape[1:]), dtype=some.dtype)
+        else:  # no records
+            none = np.zeros(0, dtype=np.int64)
+            first = np.zeros(1, dtype=np.int64)
+            out = play_keyed(self._family, self._prototype, [], first, none, parts, 1)
         for shard, (at, _, _) in pieces.items():
             out[at] = answers[shard]
         out.flags.writeable = False
         return out
-
-    def _shape(self) -> tuple[tuple[int, ...], type]:
-        if self._family.contextual or not hasattr(self._prototype, "domain"):
-            return (), np.int64
-        return (self._prototype.domain.dimension,), np.float64
 
     def decide(self, key: Key, *context: Any) -> Any:
         """Return the current decision of a key's learner, made if it is new.
@@ -207,46 +215,21 @@ class RayPool:
         with self._alone():
             rows = rows_of(self._index, [name], self._terms.max_keys)
             shard = self._routing.shard(name)
-            decision = self._ask({shard: ("decide", name, ())})[shard]
+            self._stale = bool(rows.fresh)
+            decision = self._shards.ask({shard: ("decide", name, ())})[shard]
             self._index.update({key: len(self._index) for key in rows.fresh})
+            self._stale = False
             return decision
 
     # -- shards -----------------------------------------------------------------------------------
-
-    def _ask(self, tasks: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
-        """Return each shard's answer; shards that died are asked again once they are back."""
-        errors = self._ray.exceptions
-        answers: dict[int, Any] = {}
-        failure: BaseException | None = None
-        waiting = dict(tasks)
-        deadline = time.monotonic() + self._patience
-        pause = 0.01
-        while waiting:
-            refs = {}
-            for shard, (method, *arguments) in waiting.items():
-                refs[shard] = getattr(self._shards[shard], method).remote(*arguments)
-            waiting = {}
-            for shard, ref in refs.items():
-                try:
-                    answers[shard] = self._ray.get(ref)
-                except errors.RayActorError:
-                    waiting[shard] = tasks[shard]  # whether it was played, its journal knows
-                except errors.RayTaskError as error:
-                    failure = failure or _cause(error)
-            if waiting and failure is None:
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"{len(waiting)} shards are not back: send the batch again")
-                time.sleep(pause)
-                pause = min(2.0 * pause, 1.0)
-            elif failure is not None:
-                raise failure from None
-        return answers
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         if not self._sole.acquire(blocking=False):
             raise RoundOrderError("the pool is in use by another thread")
         try:
+            if self._stale:  # shards may have keys of a batch that failed elsewhere
+                self._refresh()
             yield
         finally:
             self._sole.release()
@@ -254,15 +237,11 @@ class RayPool:
     def close(self) -> None:
         """Let the shards close their journals, and stop them."""
         with self._alone():
+            self._stale = False
             try:
-                self._ask({i: ("close",) for i in range(len(self._shards))})
+                self._shards.ask_all("close")
             finally:
-                self._stop()
-
-    def _stop(self) -> None:
-        for shard in self._shards:
-            self._ray.kill(shard, no_restart=True)
-        self._shards = []
+                self._shards.stop()
 
     def __enter__(self) -> RayPool:
         return self
@@ -288,7 +267,8 @@ class RayPool:
         if name not in self._index:
             return 0
         shard = self._routing.shard(name)
-        return int(self._ask({shard: ("round", name)})[shard])
+        rounds: int = self._shards.ask({shard: ("round", name)})[shard]
+        return rounds
 
     def keys(self) -> list[Key]:
         """Return the keys."""
@@ -296,6 +276,9 @@ class RayPool:
 
     def __len__(self) -> int:
         return len(self._index)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.keys())
 
     def __contains__(self, key: object) -> bool:
         return key in self._index
@@ -309,20 +292,3 @@ class RayPool:
             f"<RayPool of {kind}, {self._routing.shards} shards, at most {self._terms.max_keys} "
             f"keys: {self._guarantee!r}>"
         )
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise ImportError("RayPool needs Ray: pip install 'dpoco[ray]'") from None
-    return ray
-
-
-def _cause(error: Any) -> BaseException:
-    """Return a shard's own error: without the text of Ray, which quotes where it came from."""
-    cause = getattr(error, "cause", None)
-    if isinstance(cause, (DpocoError, OSError, TypeError, ValueError)):
-        return cause
-    own: BaseException = error
-    return own

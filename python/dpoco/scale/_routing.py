@@ -56,7 +56,7 @@ class Routing:
         """Return the shard of a key, from 0 on."""
         place = self._places.get(key)
         if place is None:
-            text = key_text(key).encode("utf-8", "surrogatepass")
+            text = key_text(key).encode()
             digest = hashlib.blake2b(text, key=self._salt, digest_size=8).digest()
             place = self._places[key] = int.from_bytes(digest, "little") % self.shards
         return place
