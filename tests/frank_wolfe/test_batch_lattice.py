@@ -130,15 +130,15 @@ def test_no_grid_means_doubles_or_an_error():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("numerics", ["lattice", "float"])
-def test_replay_audits_pass(kind, numerics):
+def test_replay_audits_find_nothing(kind, numerics):
     X7, Y7 = -X[7], 1.0
 
     def fresh(source):
         return made(kind, numerics, source=source)
 
     report = replay_audit(fresh, (X, Y), [(7, X7, Y7)])
-    assert report.passed, report
-    assert report.measured > 0.0
+    assert not report.violated, report
+    assert report.measured > 0.2 * report.declared
 
 
 @pytest.mark.parametrize("kind", KINDS)
