@@ -16,8 +16,9 @@ namespace dpoco::bindings {
 // An engine that draws nothing when it is built need not be built again: it is restored to its
 // state of round 0 under the next key, which is what a saved learner goes through. That this gives
 // the same outcomes and the same final states as engines built anew is checked on the first runs of
-// every call; where it does not, or where the state does not hold the key as it is, every run
-// builds its engine.
+// every call, and on further ones spread over all of them: run 8, 16, 32, ... and about
+// one in a thousand, picked by its own key. Where it does not, or where the state does not hold the
+// key as it is, every run builds its engine, those before it once more.
 template <class Engine, class Play>
 class RepeatedRuns {
  public:
@@ -42,13 +43,25 @@ class RepeatedRuns {
       run_built(0);
       return count_ + built;
     }
-    run_rekeyed(built);
+    std::size_t from = built;
+    while (from < count_) {
+      from = run_rekeyed(from);
+      const Recheck found = recheck();
+      built += found.built;
+      if (!found.agree) {
+        run_built(0);
+        return count_ + built;
+      }
+      serve_signals();
+    }
     return built;
   }
 
  private:
-  static constexpr std::size_t kChecked = 8;  // runs played in both ways
-  static constexpr std::size_t kBuilt = 16;   // engines alive at once
+  static constexpr std::size_t kChecked = 8;     // runs played in both ways
+  static constexpr std::size_t kBuilt = 16;      // engines alive at once
+  static constexpr std::size_t kLongest = 4096;  // runs in a stretch
+  static constexpr std::uint64_t kSeldom = 1024;
   static constexpr std::chrono::milliseconds kStretch{50};
 
   struct Built {
@@ -112,19 +125,52 @@ class RepeatedRuns {
     reader.finish();
   }
 
-  void run_rekeyed(std::size_t from) {
-    while (from < count_) {
-      {
-        const py::gil_scoped_release nogil;  // no Python object is touched below
-        const auto until = std::chrono::steady_clock::now() + kStretch;
-        do {
-          restore(from);
-          play_(*spare_.engine, from);
-          ++from;
-        } while (from < count_ && std::chrono::steady_clock::now() < until);
-      }
-      serve_signals();
+  // Plays a stretch of runs and returns the next one. Remembers those to be looked at again.
+  std::size_t run_rekeyed(std::size_t from) {
+    const std::size_t first = from;
+    marked_.clear();
+    {
+      const py::gil_scoped_release nogil;  // no Python object is touched below
+      const auto until = std::chrono::steady_clock::now() + kStretch;
+      do {
+        restore(from);
+        play_(*spare_.engine, from);
+        if (is_marked(from)) mark(from);
+        ++from;
+      } while (from < count_ && from - first < kLongest &&
+               std::chrono::steady_clock::now() < until);
     }
+    return from;
+  }
+
+  struct Marked {
+    std::size_t run;
+    std::string outcome;
+    std::string end;
+  };
+  struct Recheck {
+    std::size_t built;
+    bool agree;
+  };
+
+  bool is_marked(std::size_t run) const {
+    return (run & (run - 1)) == 0 || keys_[run * kKeyWords] % kSeldom == 0;
+  }
+  void mark(std::size_t run) {
+    marked_.push_back({run, play_.outcome(run), state(*spare_.engine)});
+  }
+
+  // Plays the marked runs with engines built for them.
+  Recheck recheck() {
+    for (const Marked& each : marked_) {
+      const Built fresh = build(each.run);
+      rekey(each.run);
+      bool agree = state(*fresh.engine) == first_;
+      play_(*fresh.engine, each.run);
+      agree = agree && state(*fresh.engine) == each.end && play_.outcome(each.run) == each.outcome;
+      if (!agree) return {marked_.size(), false};
+    }
+    return {marked_.size(), true};
   }
 
   void run_built(std::size_t from) {
@@ -153,6 +199,7 @@ class RepeatedRuns {
   Built spare_{py::none(), nullptr};
   std::string first_;  // its state in round 0: secret as the key in it, and gone with this object
   std::vector<std::size_t> places_;  // of the key in it
+  std::vector<Marked> marked_;       // runs of the last stretch that are looked at again
 };
 
 }  // namespace dpoco::bindings

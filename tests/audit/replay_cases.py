@@ -165,14 +165,16 @@ CASES = {
     ),
     "ContinuousMultiplicativeWeights, quadratic": (
         coupled("weights dartboard ball quadratic"), (QUADRATICS, X),
-        [(3, np.eye(3), [1.0, 0.0, 0.0]), (T - 1, -np.eye(3), [NAN] * 3)],
+        [(3, np.eye(3), [1.0, 0.0, 0.0]), (3, -np.eye(3), [0.0] * 3),
+         (T - 1, -np.eye(3), [NAN] * 3)],
     ),
     "LipschitzLearner": (
         of(LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=N), LOSSES, EXPERTS
     ),
     "PrefixHedge": (of(PrefixHedge, N), LOSSES, EXPERTS),
     "PrefixHedge, toeplitz": (
-        of(PrefixHedge, N, sum_method="toeplitz", loss_range=(-1.0, 3.0)), LOSSES, EXPERTS
+        of(PrefixHedge, N, sum_method="toeplitz", loss_range=(-1.0, 3.0)), 4.0 * LOSSES - 1.0,
+        [(t, 4.0 * np.asarray(row) - 1.0) for t, row in EXPERTS],
     ),
     "EpochSelector": (of(EpochSelector, N, budget=PURE), LOSSES, EXPERTS),
     "EpochSelector, gumbel": (of(EpochSelector, N, selection="gumbel"), LOSSES, EXPERTS),

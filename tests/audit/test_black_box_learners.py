@@ -13,7 +13,7 @@ import pytest
 import dpoco
 from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
 from dpoco.audit import black_box_audit, learn_event, learner_runs
-from dpoco.audit._runs import _play, compiled_kind
+from dpoco.audit._runs import compiled_kind
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import Box, LpBall
 from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, PrefixHedge, ShiftDetector
@@ -214,37 +214,11 @@ def test_vectors_of_a_batch_learner_are_audited_in_python():
         )
         return black_box_audit(
             run, (features, labels), (features, flipped(labels, -1.0)),
-            epsilon=claim.epsilon, delta=claim.delta, trials=600,
+            epsilon=claim.epsilon, delta=claim.delta, trials=400,
         )  # fmt: skip
 
     assert not report(1.0).violated
     assert report(0.01).violated
-
-
-@pytest.mark.parametrize("name", replay_cases.CASES)
-def test_compiled_runs_are_those_of_the_learner_itself(name):
-    make, stream, _ = replay_cases.CASES[name]
-    count = 40
-    short = tuple(part[:9] for part in stream) if isinstance(stream, tuple) else stream[:9]
-    if compiled_kind(make(Source())) is None:
-        assert hasattr(make(Source()), "fit")
-        return
-    outcomes = learner_runs(make)(short, count, Source.seeded(5))
-    source = Source.seeded(5)
-    learner = make(source)
-    keys = source.words(4 * count).reshape(count, 4)
-    assert len(np.unique(outcomes, axis=0)) > 1 or "AboveThreshold" in name  # sure answers
-    # Beyond the first few, engines may be restored instead of built.
-    for run in (0, 1, 9, count - 1):
-        learner._engine = learner._build_engine({"key": keys[run].tobytes(), "stream": 1})
-        learner._asked = (-1, None)
-        played = np.array(list(_play(learner, short, False))).reshape(-1)
-        np.testing.assert_array_equal(played, outcomes[run, : len(played)])
-        marks = outcomes[run, len(played) :]
-        if marks.size:
-            rows = played.reshape(9, -1)
-            moved = np.any(rows[1:] != rows[:-1], axis=1)
-            assert np.all(marks[:-1] >= moved)  # a fresh draw may hit the same vertex
 
 
 def test_statistics_of_vectors_are_taken_in_compiled_code():

@@ -42,3 +42,18 @@ def test_noise_of_another_scale_is_caught(name, factor):
         return replace(p, arm=replace(p.arm, **{key: factor * getattr(p.arm, key)}))
 
     assert likelihood_audit(cases.rebuilt(make, change), stream, neighbour, trials).violated
+
+
+@pytest.mark.parametrize("name", ["HighDimensionalBandit", "HighDimensionalBandit, tree"])
+def test_arms_that_share_their_noise_are_caught(name):
+    make, stream, neighbour, _ = cases.ARMS[name]
+
+    def liar(source):
+        learner = make(source)
+        own = type(learner)._arm_settings
+        learner._arm_settings = lambda claim: own(learner, {**claim, "stream": 0})
+        learner._engine = learner._build_engine({"key": source._key, "stream": 1})
+        return learner
+
+    report = likelihood_audit(liar, stream, neighbour, 200)
+    assert report.violated, str(report)

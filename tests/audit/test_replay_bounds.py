@@ -11,11 +11,12 @@ import pytest
 import dpoco
 from dpoco.audit import replay_audit
 from dpoco.bandits import LinUCB
-from dpoco.experts import PrefixHedge
+from dpoco.experts import ObliviousTracker, PrefixHedge
 from dpoco.frank_wolfe import NoisyFrankWolfe, PhasedSGD, PolyhedralFrankWolfe, TreeFrankWolfe
 from dpoco.losses import SquaredLoss
 from dpoco.mechanisms import ContinualSum
 from dpoco.oco import NoisyFTRL
+from dpoco.random import Source
 
 cases = sys.modules["audit_replay_cases"]
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -84,6 +85,13 @@ def halved(name, **changes):
         ("NoisyMax, counts", {"sensitivity": 2.0}),  # granted: no more than the guarantee was for
         ("AboveThreshold", {"query_noise_scale": 0.5}),
         ("AboveThreshold, alarms", {"threshold_noise_scale": 0.5}),
+        ("BatchShare", {"noise_scale": 0.25}),
+        ("BatchShare, laplace", {"noise_scale": 0.25}),
+        ("BatchShare, gaussian", {"noise_scale": 0.25}),
+        ("BatchShare, response", {"noise_scale": 0.25}),
+        ("EpochSelector", {"scale": 0.5}),
+        ("EpochSelector, gumbel", {"scale": 0.5}),
+        ("ShiftDetector", {"selection_scale": 0.25}),
         ("ObliviousTracker", {"learning_rate": 0.4}),
         ("ObliviousTracker, coins", {"learning_rate": 0.5}),
         ("ContinuousMultiplicativeWeights", {"clip_high": 0.1, "clip_low": 0.1}),
@@ -99,6 +107,36 @@ def test_scales_that_do_not_fit_the_claim_are_caught(name, changes):
         assert report.passed  # rows of the stream still move by no more
     else:
         assert not report.passed, str(report)
+
+
+@pytest.mark.parametrize(
+    ("used", "promised", "finding"),
+    [
+        ({"learning_rate": 1.25}, {}, "law of fresh draws"),
+        ({"learning_rate": 1.25}, {}, "the coin of its batch"),
+        ({"forced_switch": 0.02}, {}, "a coin stays with a larger chance"),
+        ({"max_resamples": None}, {"max_resamples": 1}, "more fresh draws"),
+        ({"batch": 1}, {}, "coins of other batches"),
+    ],
+)
+def test_coins_are_held_to_the_promise_and_not_to_the_parameters(used, promised, finding):
+    honest, stream, replacements = cases.CASES["ObliviousTracker, coins"]
+    own = honest(Source.seeded(0)).parameters
+
+    def make(source, changes=used):
+        p = replace(own, **changes)
+        return ObliviousTracker(cases.N, horizon=cases.T, budget=None, parameters=p, source=source)
+
+    promise = make(Source.seeded(0), promised).guarantee
+
+    def liar(source):
+        learner = make(source)
+        learner._guarantee = promise
+        return learner
+
+    replacements = [*replacements, (3, np.arange(cases.N) % 2.0), (2, 1.0 - np.arange(cases.N) % 2)]
+    assert finding in str(replay_audit(liar, stream, replacements))
+    assert not replay_audit(make, stream, replacements).violated
 
 
 def with_engine_of(name, other):

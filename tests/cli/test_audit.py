@@ -38,6 +38,28 @@ def test_a_refuted_claim_is_exit_code_one(invoke, tmp_path):
     assert path.stat().st_size > 10_000
 
 
+def test_a_figure_that_cannot_be_written_is_found_out_before_the_runs(
+    invoke, tmp_path, monkeypatch
+):
+    pytest.importorskip("matplotlib")
+
+    def never(*_, **__):
+        raise AssertionError("the runs have begun")
+
+    monkeypatch.setattr("dpoco.audit.audit_learner", never)
+    taken = tmp_path / "taken.png"
+    taken.mkdir()
+    result = invoke("audit", "BatchShare", "--calibration", "paper", *TRIALS, "--figure", taken)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "--figure cannot be written" in result.stderr
+    monkeypatch.undo()
+    free = tmp_path / "free.png"
+    result = invoke("audit", "noisy-max", "--trials", 10, "--figure", free)
+    assert result.exit_code == 2
+    assert not free.exists()  # nothing is left behind
+
+
 def test_options_reach_the_case(invoke):
     result = invoke(
         "audit", "noisy-max", *TRIALS, "--epsilon", 2, "--horizon", 1, "--dimension", 3, "--json"

@@ -64,7 +64,7 @@ def _laplace_law(rates: FloatArray) -> FloatArray:
         away = x[:, None] - u[None, :]
         tail = 0.5 * np.exp(-np.abs(away))
         below = np.where(away > 0.0, 1.0 - tail, tail)
-        logs = np.log(below)
+        logs = np.log(np.maximum(below, 1e-300))
         row[:] = (w[:, None] * tail * np.exp(logs.sum(axis=1, keepdims=True) - logs)).sum(axis=0)
     law: FloatArray = (out / out.sum(axis=1, keepdims=True)).reshape(rates.shape)
     return law

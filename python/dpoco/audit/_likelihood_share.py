@@ -128,8 +128,8 @@ class ReleasedBatches(Scorer):
         own, other = (released - self._inputs[w] for w in (world, 1 - world))
         if p.noise == "coordinate_rr":
             return self._responses(released, world)
-        silent = np.any(np.all(own == 0.0, axis=2))
-        if silent or not p.noise_scale > 0.0:
+        silent = np.all(np.abs(own) <= 1e-9 * p.noise_scale, axis=2)
+        if np.any(silent) or not p.noise_scale > 0.0:
             return Scores(np.zeros(len(released)), np.empty((len(released), 0)), (SILENT,))
         from scipy import special
 

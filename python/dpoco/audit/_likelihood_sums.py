@@ -174,8 +174,8 @@ class PlainSums(Scorer):
         found = tuple(dict.fromkeys(text for run in runs for text in run.findings))
         if not runs[0].chosen:
             return Scores(losses, ndtr(own), found)
-        drawn = (np.array([getattr(run, name) for run in runs]) for name in _DRAWN)
-        return Scores(losses, ndtr(own), found, draws_of(*drawn, world))
+        chances, chosen, exact = (np.array([getattr(run, name) for run in runs]) for name in _DRAWN)
+        return Scores(losses, ndtr(own), found, draws_of(chances, chosen, exact, world))
 
     @staticmethod
     def _sums(runs: list[Any], world: int) -> FloatArray:

@@ -183,6 +183,7 @@ class Tracker(ExpertFamily):
             admitted = np.where(np.isfinite(row), np.clip((row - low) / (high - low), 0, 1), 0.0)
             keep, law, _ = engine.nonprivate_kernel(admitted)
             play.note(keep=float(keep), law=np.array(law), state=engine.nonprivate_state())
+            play.note(lost=float(admitted[play.published[-1][0]]))
             learner.observe(row)
             play.variates.append(positions(learner))
             ends = (t + 1) % learner.parameters.batch == 0
@@ -216,14 +217,24 @@ class Tracker(ExpertFamily):
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
         promised = self._promised()
         for play in (base, other):
-            coins = [keep for keep, due in zip(play.notes["keep"], play.fresh, strict=True) if due]
-            if coins and not max(coins) <= (1.0 - promised["forced_switch"]) * (1.0 + _GRID):
+            if not self._stays(play) <= (1.0 - promised["forced_switch"]) * (1.0 + 1e-9):
                 # The odds of a switch are bounded by the least chance of one.
                 yield "a coin stays with a larger chance than was promised"
             cap = promised["max_resamples"]
             if cap is not None and play.published[-1][1] > cap:
                 yield "there are more fresh draws than were promised"
 
+    def _stays(self, play: Play) -> float:
+        """Return the largest chance to stay if nothing were lost."""
+        p, most = self.learner.parameters, 0.0
+        for t, due in enumerate(play.fresh):
+            if due:
+                lost = sum(play.notes["lost"][t + 1 - p.batch : t + 1])
+                most = max(most, play.notes["keep"][t] * float(np.exp(p.learning_rate * lost)))
+        return most
+
     def _promised(self) -> dict[str, Any]:
         """Return rate and coins that the guarantee is about, whatever is in use."""
-        return {**vars(self.learner.parameters), **(self.learner.guarantee.profile or {})}
+        p, profile = vars(self.learner.parameters), self.learner.guarantee.profile or {}
+        rate = min(p["learning_rate"], profile.get("learning_rate", np.inf))
+        return {**p, **profile, "learning_rate": rate}

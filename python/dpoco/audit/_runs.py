@@ -94,8 +94,10 @@ class LearnerRuns:
         learner = self.make_learner(source)
         if getattr(learner, "round", 0) != 0 or getattr(learner, "_fitted", False):
             raise ValueError("make_learner must return learners that have not played yet")
-        plays = hasattr(learner, "_arguments") and not hasattr(learner, "fit")  # which claims later
-        if plays and source._next_stream == streams:
+        claims = source._next_stream != streams
+        # A fit claims later, and is played in Python.
+        waits = hasattr(learner, "fit") and getattr(learner, "_source", None) is source
+        if hasattr(learner, "_arguments") and not (claims or waits):
             raise ValueError("make_learner must give the learner the source it is called with")
         return learner
 

@@ -70,9 +70,11 @@ def _shift_detector(asked: Asked) -> Problem:
 
 def _oblivious_tracker(asked: Asked) -> Problem:
     stream, replacements = _streams(asked.horizon, asked.size)
+    # A short stream would be played without coins, with a fresh draw in every round.
     make = calibrated_once(
-        ObliviousTracker, asked.size, horizon=asked.horizon, budget=asked.budget, switches=1
-    )
+        ObliviousTracker, asked.size, horizon=asked.horizon, budget=asked.budget, switches=1,
+        forced_switch=0.2,
+    )  # fmt: skip
     return Problem(make, stream, replacements, _ABOUT)
 
 

@@ -41,14 +41,19 @@ def _noisy_max(asked: Asked) -> Problem:
 
 def _above_threshold(asked: Asked) -> Problem:
     make = calibrated_once(AboveThreshold, horizon=asked.horizon, budget=asked.budget)
-    # At the margin an alarm is as likely as not; one record may move all queries.
-    margin = make(Source.seeded(0)).parameters.margin
-    stream = np.full(asked.horizon, margin)
+    # One record may move all queries, and the last the other way: silence says that the threshold
+    # is high, and an alarm after it that the noise of its own query is.
+    p = make(Source.seeded(0)).parameters
+    stream = np.full(asked.horizon, p.margin + p.query_noise_scale)
+    stream[-1] = p.margin - 2.0 * p.query_noise_scale
+    moved = np.full(asked.horizon, -1.0)
+    moved[-1] = 1.0
     return Problem(
-        make, stream, ((0, margin + 1.0), (0, margin - 1.0), (asked.horizon - 1, margin + 1.0)),
-        "all queries are where an alarm is as likely as not, or all are above it by the "
-        "sensitivity",
-        own_neighbour=stream + 1.0,
+        make, stream,
+        ((0, stream[0] + 1.0), (0, stream[0] - 1.0), (asked.horizon - 1, stream[-1] + 1.0)),
+        "an alarm at the last query, where it is unlikely, after silence where that is; or all "
+        "queries but the last are lower by the sensitivity, and the last is higher",
+        own_neighbour=stream + moved,
     )  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def _entries(u: FloatArray) -> list[tuple[str, Pair]]:
 
 def _nearest(count: int) -> list[tuple[int, int]]:
     """Return pairs of indices, nearest first, no more than are compared one by one."""
-    pairs = []
+    pairs: list[tuple[int, int]] = []
     for lag in range(1, count):
         for first in range(count - lag):
             if len(pairs) == _PAIRS:

@@ -107,3 +107,10 @@ def _check_figure(path: Path) -> None:
     from dpoco.plotting._drawing import new_figure
 
     new_figure((1.0, 1.0))
+    existed = path.exists()
+    try:
+        path.open("ab").close()
+    except OSError as reason:
+        raise ValueError(f"--figure cannot be written: {reason.strerror}") from None
+    if not existed:
+        path.unlink()

@@ -119,6 +119,14 @@ def the_tracker() -> Any:
     return SimpleNamespace(make=TRACKER, stream=LOSSES, pairs=PAIRS)
 
 
+def faster(factor: float) -> Any:
+    def plant(subject: Any) -> Any:
+        rate = subject.make.honest().parameters.learning_rate
+        return remade(learning_rate=factor * rate)(subject)
+
+    return plant
+
+
 # ---- bandits -------------------------------------------------------------------------------------
 
 UCB = maker(LinUCB, 2, 3, horizon=T, budget=dpoco.Budget(1.0, 1e-4), batch=1)
@@ -209,6 +217,10 @@ BUGS = [
     Bug(
         "rate-of-other-coins", "A record moves a coin by more than the declared learning rate.",
         "tampered parameters", the_tracker, tampered(learning_rate=0.4), (replay,),
+    ),
+    Bug(
+        "rate-beyond-the-promise", "Draws follow 2.5 times the rate that was accounted for.",
+        "tampered parameters", the_tracker, faster(2.5), (replay,),
     ),
     Bug(
         "rewards-that-remember", "A bandit learns from the best reward so far.",

@@ -112,6 +112,20 @@ class Sticky(ShiftDetector):
         super().observe(row)
 
 
+class Exact(BatchShare):
+    """Plays the best expert of the losses without noise."""
+
+    totals: Any = 0.0
+
+    def decide(self) -> Any:
+        played = super().decide()
+        return int(np.argmin(self.totals)) if np.ndim(self.totals) else played
+
+    def observe(self, losses: Any) -> None:
+        super().observe(losses)
+        self.totals = self.totals + np.asarray(losses)
+
+
 SHARE = maker(BatchShare, 4, horizon=7, budget=PURE, batch=2, learning_rate=0.1)
 CORNER = np.tile([1.0, 0.0, 0.0, 0.0], (6, 1))
 CORNER[1] = [1.0, 1.0, 0.0, 0.0]
@@ -124,6 +138,11 @@ def the_share() -> Any:
     return SimpleNamespace(
         make=SHARE, stream=CORNER, neighbour=ACROSS, pairs=[(1, ACROSS[1])], trials=600
     )
+
+
+def a_quarter(subject: Any) -> Any:
+    scale = SHARE.honest().parameters.noise_scale
+    return remade(noise_scale=0.25 * scale)(subject)
 
 
 def quiet(learner: Any, source: Any) -> Any:
@@ -141,12 +160,20 @@ BUGS = [
         "subclass", the_epochs, remade(Overlapping), (replay,),
     ),
     Bug(
+        "shares-drawn-from-exact-losses", "Released weights are for show, decisions follow losses.",
+        "subclass", the_share, remade(Exact), (likelihood,),
+    ),
+    Bug(
         "sign-of-the-losses", "Losses enter with the wrong sign; privacy is as it was.",
         "engine wrapper", the_useful_hedge, negated, (utility,),
     ),
     Bug(
         "record-handed-to-the-next-instance", "After an alarm a record is used once more.",
         "subclass", the_detector, remade(Sticky), (replay,),
+    ),
+    Bug(
+        "share-with-a-quarter-of-the-noise", "The noise of batches is a quarter of the promised.",
+        "tampered parameters", the_share, a_quarter, (replay, likelihood),
     ),
     Bug(
         "share-without-noise", "The engine is built without noise under a private claim.",

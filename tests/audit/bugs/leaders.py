@@ -166,7 +166,8 @@ BUGS = [
     ),
     Bug(
         "decisions-without-noise", "The exact sums lead, the noisy ones are drawn for show.",
-        "subclass", the_heard_hedge, lambda subject: heard(remade(Overt)(subject)), (black_box,),
+        "subclass", the_heard_hedge, lambda subject: heard(remade(Overt)(subject)),
+        (likelihood, black_box),
     ),
     Bug(
         "non-private-weights", "The weights that are shown are those of the exact sums.",

@@ -333,7 +333,7 @@ BUGS = [
     ),
     Bug(
         "printed-noise-of-losses", "Algorithm 3: N losses are noised for a sensitivity of 1.",
-        "tampered parameters", the_share, one_coordinate, (likelihood,),
+        "tampered parameters", the_share, one_coordinate, (replay, likelihood),
     ),
     Bug(
         "printed-norm-of-losses", "Lemma 16: noise for M l, where M (l - l') is twice as long.",

@@ -281,7 +281,8 @@ BUGS = [
     ),
     Bug(
         "noise-reused-by-the-next-node", "A node takes over the noise of the node before it.",
-        "subclass", the_tree, functools.partial(noded, PerLevel), (difference_attack,),
+        "subclass", the_tree, functools.partial(noded, PerLevel),
+        (likelihood, difference_attack),
     ),
     Bug(
         "drift-of-rounded-sums", "Sums in single precision drift apart by more than a record.",
