@@ -1,7 +1,6 @@
 """Regret of the private bandits on linear worlds with contexts in a cube, as a Markdown table.
 
-    python examples/bandit_regret.py
-    python examples/bandit_regret.py --rows 2 --worlds 3
+Usage: python examples/bandit_regret.py [--rows N] [--worlds N] [--quick]
 
 Mean regret per round, in units of the reward, over the whole horizon; delta = 1e-6; the mean of
 several worlds. Coefficients of an arm have l1 norm 1, contexts are uniform in [-1, 1]^d.
@@ -32,11 +31,9 @@ ROWS = [
     (2, 500, 5, 100_000),
 ]
 EPSILONS = (1.0, 8.0)
-HEADER = [
-    "K", "d", "not zero", "T", "uniform play",
-    *(f"epsilon = {e:g}" for e in EPSILONS), "no privacy",
-    *(f"LinUCB, epsilon = {e:g}" for e in EPSILONS),
-]  # fmt: skip
+HEADER = ["K", "d", "not zero", "T", "uniform play"]
+HEADER += [*(f"epsilon = {e:g}" for e in EPSILONS), "no privacy"]
+HEADER += [f"LinUCB, epsilon = {e:g}" for e in EPSILONS]
 _LARGEST_LINUCB = 100  # d x d matrices: beyond, noise is all there is
 
 
@@ -49,32 +46,19 @@ def regret(world: LinearWorld, learner: HighDimensionalBandit | LinUCB) -> float
 def measure(world: LinearWorld, seed: int) -> list[float]:
     """Return the columns of the table that are measured, NaN where a learner was left out."""
     arms, d, rounds = world.arms, world.dimension, world.horizon
+    common = {"horizon": rounds, "reward_bound": world.reward_bound}
     budgets = [dpoco.Budget(epsilon, 1e-6) for epsilon in EPSILONS]
     out = [float((world.means.max(axis=1) - world.means.mean(axis=1)).mean())]
     for budget in [*budgets, None]:
-        learner = HighDimensionalBandit(
-            arms,
-            LpBall(d, p=1.0, radius=1.0),
-            horizon=rounds,
-            budget=budget,
-            reward_bound=world.reward_bound,
-            source=Source.seeded(seed),
-        )
-        out.append(regret(world, learner))
+        ball = LpBall(d, p=1.0, radius=1.0)
+        common |= {"budget": budget, "source": Source.seeded(seed)}
+        out.append(regret(world, HighDimensionalBandit(arms, ball, **common)))
     for budget in budgets:
         if d > _LARGEST_LINUCB:
             out.append(np.nan)
             continue
-        rival = LinUCB(
-            arms,
-            d,
-            horizon=rounds,
-            budget=budget,
-            context_bound=float(np.sqrt(d)),
-            reward_bound=world.reward_bound,
-            reward_noise=0.1,
-            source=Source.seeded(seed),
-        )
+        common |= {"budget": budget, "source": Source.seeded(seed)}
+        rival = LinUCB(arms, d, context_bound=float(np.sqrt(d)), reward_noise=0.1, **common)
         out.append(regret(world, rival))
     return out
 
@@ -97,9 +81,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=len(ROWS))
     parser.add_argument("--worlds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="one row, one world")
     arguments = parser.parse_args()
+    rows, worlds = (1, 1) if arguments.quick else (arguments.rows, arguments.worlds)
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)
-    for line in table(arguments.rows, arguments.worlds):
+    for line in table(rows, worlds):
         print(line, flush=True)
 
 

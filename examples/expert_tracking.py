@@ -1,6 +1,6 @@
 """Private trackers of the best expert: what a budget costs, on a short stream and on a long one.
 
-Usage: python examples/expert_tracking.py [--rounds N] [--repeats R] [--output FILE]
+Usage: python examples/expert_tracking.py [--rounds N] [--repeats R] [--output FILE] [--quick]
 
 Streams: 1001 days of five pollsters; N rounds of ten experts, another one good after each sixth.
 Learners face them at epsilon = 1 and 8 (delta = 1e-6; 0 for the shift detector) and without
@@ -39,8 +39,7 @@ class Scripted:
     def decide(self) -> int:
         return next(self.decisions)
 
-    def observe(self, losses: np.ndarray) -> None:
-        pass
+    def observe(self, losses: np.ndarray) -> None: ...
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -48,9 +47,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", default="expert_tracking.png")
+    parser.add_argument("--quick", action="store_true", help="60 000 rounds, three repeats")
     options = parser.parse_args(arguments)
-    # At epsilon = 1 a thousand rounds are too few: the learners say so, and the figure shows it.
-    warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)
+    if options.quick:
+        options.rounds, options.repeats = 60_000, 3
+    warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # the figure shows it
 
     from matplotlib.figure import Figure
 
@@ -59,12 +60,11 @@ def main(arguments: list[str] | None = None) -> None:
     figure = Figure(figsize=(17.0, 14.5), layout="constrained")
     panels = figure.subplots(4, 3, gridspec_kw={"height_ratios": [3, 1.1, 3, 1.6]})
     for row, (stream, losses) in enumerate(streams.items()):
-        rounds, experts = losses.shape
-        best = best_switching_sequence(losses, SWITCHES)
+        (rounds, experts), best = losses.shape, best_switching_sequence(losses, SWITCHES)
         blind = np.random.default_rng(0).integers(experts, size=rounds)
         single = np.full(rounds, best_expert(losses).decision)
-        fixed = {"blind play": play(Scripted(blind), Recorded(losses))}
-        fixed["best single expert"] = play(Scripted(single), Recorded(losses))
+        scripts = {"blind play": blind, "best single expert": single}
+        fixed = {name: play(Scripted(one), Recorded(losses)) for name, one in scripts.items()}
         print(f"\n{stream}, T = {rounds}, N = {experts}")
         print(f"{'learner':19}{'budget':12} {'regret':>9} {'bound':>9} {'switches':>9}")
         for name, trace in fixed.items():
@@ -87,11 +87,10 @@ def main(arguments: list[str] | None = None) -> None:
                 print(f"{name:19}{title:12} {regret:9.0f} {bound:9.0f} {switches:9.0f}")
             upper, lower = panels[2 * row][column], panels[2 * row + 1][column]
             plot_dynamic_regret(runs | fixed, comparator=best, ax=upper)
-            upper.set_ylim(-0.03 * top, top)
-            upper.set_title(f"{stream}, {title}", loc="left", fontweight="bold")
+            upper.set(ylim=(-0.03 * top, top), title=f"{stream}, {title}")
             plot_decisions(runs["tracker"][0], comparator=best, ax=lower)
             lower.set_title("one run of the tracker; behind: best sequence", loc="left")
-    figure.savefig(options.output, dpi=90)
+    figure.savefig(options.output, dpi=60)
     print(f"\nwrote {options.output}")
 
 

@@ -1,11 +1,10 @@
 """A server and the devices of many users: two processes that share a socket and nothing else.
 
-Usage: python examples/local_client_server.py [--users N] [--rounds N]
+Usage: python examples/local_client_server.py [--users N] [--rounds N] [--quick]
 
 The server opens one round after another and sends its specification; devices answer with reports
 of a few dozen bytes. Labels, noise and budgets stay in the devices' process, one ledger in a file.
-Reports sent twice, late reports and devices without budget are refused. Standard library only,
-besides dpoco.
+Reports sent twice, late reports and devices without budget are refused. Needs nothing but dpoco.
 """
 
 from __future__ import annotations
@@ -94,8 +93,7 @@ if __name__ == "__main__":
     parser.add_argument("--users", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)  # the devices' process
+    parser.add_argument("--quick", action="store_true", help="400 users, 20 rounds")
     options = parser.parse_args()
-    if options.port is None:
-        serve(options.users, options.rounds)
-    else:
-        answer(options.port, options.users, options.rounds)
+    size = (400, 20) if options.quick else (options.users, options.rounds)
+    serve(*size) if options.port is None else answer(options.port, *size)

@@ -30,7 +30,9 @@ def test_a_guarantee(invoke, tmp_path, guarantee):
     assert result.exit_code == 0, result.stderr
     assert result.stdout == explain(guarantee) + "\n"
     result = invoke("explain", path, "--json")
-    assert json.loads(result.stdout) == facts(guarantee)
+    record = json.loads(result.stdout)
+    assert record.pop("schema") == "dpoco.explanation/1"
+    assert record == facts(guarantee)
 
 
 def test_a_ledger(invoke, tmp_path, guarantee):
@@ -41,6 +43,7 @@ def test_a_ledger(invoke, tmp_path, guarantee):
     assert result.exit_code == 0, result.stderr
     assert result.stdout == f"{ledger.report()}\n\n{explain(ledger.guarantee)}\n"
     record = json.loads(invoke("explain", path, "--json").stdout)
+    assert record.pop("schema") == "dpoco.explanation/1"
     assert record.pop("ledger") == {
         "spent": ledger.spent,
         "currency": "gaussian",

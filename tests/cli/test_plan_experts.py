@@ -15,7 +15,9 @@ PROBLEM = ("plan", "experts", "--experts", 10, "--horizon", 10**5, "--switches",
 def test_json_carries_everything(invoke):
     result = invoke(*PROBLEM, "--delta", 1e-6, "--json")
     assert result.exit_code == 0, result.stderr
-    plans = json.loads(result.stdout)
+    record = json.loads(result.stdout)
+    assert record["schema"] == "dpoco.plan-experts/1"
+    plans = record["plans"]
     assert [plan["learner"] for plan in plans[:2]] == ["ObliviousTracker", "BatchShare"]
     bounds = [plan["regret_bound"] for plan in plans]
     assert bounds == sorted(bounds)

@@ -54,7 +54,7 @@ def test_progress_counts_every_round():
     assert seen[-1] == (3 * T, 3 * T)
     phases = []
     compare(progress=lambda phase, done, total: phases.append((phase, done == total)))
-    assert [phase for phase, done in phases if done] == ["private", "without noise", "comparators"]
+    assert [phase for phase, done in phases if done] == ["comparators", "private", "without noise"]
 
 
 def test_report_agrees_with_the_runs_it_describes():

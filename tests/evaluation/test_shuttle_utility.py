@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpoco import datasets
+from dpoco.cli._catalogue import entry_of
 from dpoco.cli._problem import build_problem
 from dpoco.evaluation import compare_private
 
@@ -23,11 +24,11 @@ def shuttle():
 
 def play(stream, **changes):
     settings = {
-        "loss": "logistic", "epsilon": 1.0, "delta": None, "horizon": None, "p": 2.0,
-        "radius": None, "feature_bound": None, "calibration": "tight", "noise": None,
-        "sum_method": "auto", "step_scale": 1.0, "batch": None,
+        "loss": "logistic", "epsilon": 1.0, "delta": None, "horizon": None, "p": None,
+        "radius": None, "feature_bound": None, "given": {"calibration": "tight"},
     }  # fmt: skip
-    problem = build_problem(stream, **{**settings, **changes})
+    entry = entry_of("tree-frank-wolfe")
+    problem = build_problem(stream, entry, **{**settings, **changes})
     return compare_private(
         stream, problem.domain, problem.loss, budget=problem.budget, repeats=SEEDS, seed=2024,
         **problem.options,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -60,13 +61,22 @@ def audit_command(
 
     Exit code 1 says that the claim is refuted. 0 does not say that it holds: the report names the
     smallest violation that would have been found.
+
+    For example:
+
+    dpoco audit tree-frank-wolfe --trials 2000
+
+    dpoco audit --list
     """
     from dpoco import audit
 
     with errors_in_one_line():
         if list_names:
-            for name in audit.standard_names():
-                typer.echo(name)
+            names = audit.standard_names()
+            if as_json:
+                typer.echo(json.dumps({"schema": "dpoco.audit-names/1", "names": names}, indent=2))
+            else:
+                typer.echo("\n".join(names))
             return
         if learner is None:
             raise ValueError("name a learner, or ask for --list")

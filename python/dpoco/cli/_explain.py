@@ -31,13 +31,19 @@ def explain_command(
     """Say what a guarantee protects, against whom, what its numbers mean, and what it leaves out.
 
     All numbers are bounds for every attack, from the guarantee's own privacy curve.
+
+    For example:
+
+    dpoco plan ctrl --horizon 100000 --dimension 10 --json > plan.json
+
+    dpoco explain plan.json
     """
     with errors_in_one_line():
         item = _read(file)
         ledger = item if isinstance(item, Ledger) else None
         guarantee = item.guarantee if isinstance(item, Ledger) else item
         if as_json:
-            record = facts(guarantee)
+            record = {"schema": "dpoco.explanation/1", **facts(guarantee)}
             if ledger is not None:
                 record["ledger"] = _ledger_facts(ledger)
             typer.echo(json.dumps(record, allow_nan=False, indent=2))

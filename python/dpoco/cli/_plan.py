@@ -1,46 +1,48 @@
-"""``dpoco plan``: the parameters, the guarantee and the regret bound of a learner, before any data.
-
-Domains have diameter 1 and losses are 1-Lipschitz, so bounds are in units of G D.
-"""
+"""``dpoco plan``: parameters, guarantee, noise, memory and regret of a learner, before any data."""
 
 from __future__ import annotations
 
 import json
-import math
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from dpoco._validation import choice, positive_int
-from dpoco.accounting import (
-    Budget,
-    Guarantee,
-    continuous_multiplicative_weights,
-    coupled_regularized_leader,
-)
+from dpoco.accounting import Guarantee
+from dpoco.cli._catalogue import LEARNERS, Entry
 from dpoco.cli._plan_experts import experts_command
+from dpoco.cli._plan_problem import (
+    plan_arms,
+    plan_batch,
+    plan_experts_of,
+    plan_records,
+    plan_reports,
+    plan_surface,
+)
+from dpoco.cli._plan_report import print_plan
 from dpoco.cli._support import errors_in_one_line
-from dpoco.domains import Box, Domain, LpBall, Simplex
-from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, Loss
 
 __all__ = ["plan_app"]
 
-_LOSSES = ("linear", "logistic", "huber", "general")
-_DOMAINS = ("ball", "box", "simplex")
-_WIDTH = 100
-
 plan_app = typer.Typer(
-    help="Show what a budget buys: parameters, guarantee and regret bound, without data.",
+    help="Show what a budget buys, without data: parameters, guarantee, noise, memory, regret "
+    "bound and the smallest useful horizon of any learner.\n\n"
+    "Domains have diameter D = 1 and losses slope G = 1 (or range 1).\n\n"
+    "Example: dpoco plan ctrl --horizon 100000 --dimension 10 --epsilon 1",
     no_args_is_help=True,
+    rich_markup_mode=None,
 )
 plan_app.command("experts")(experts_command)
 
-_Horizon = Annotated[int, typer.Option(help="Rounds.")]
-_Dimension = Annotated[int, typer.Option(help="Coordinates of a decision.")]
+_Horizon = Annotated[int, typer.Option(help="Rounds; for batch baselines, records.")]
+_Dimension = Annotated[int, typer.Option(help="Coordinates of a decision, or of a context.")]
+_Experts = Annotated[int, typer.Option(help="Number of experts.")]
+_Arms = Annotated[int, typer.Option(help="Number of arms.")]
 _Epsilon = Annotated[float, typer.Option(help="Privacy budget.")]
-_Delta = Annotated[float | None, typer.Option(help="Privacy budget. [default: 1/(10 horizon)]")]
+_Delta = Annotated[
+    float | None,
+    typer.Option(help="Privacy budget. [default: 1/(10 horizon); 0 for pure mechanisms]"),
+]
 _Loss = Annotated[
     str,
     typer.Option(
@@ -61,131 +63,215 @@ _Coupling = Annotated[
         help="auto, density_ratio, scheduled; for comw also dartboard and anchored.",
     ),
 ]
+_Switches = Annotated[
+    int, typer.Option(help="Switches of the sequence of experts to compete with.")
+]
+_Target = Annotated[
+    float,
+    typer.Option(
+        help="Regret per round, as a share of the largest, at which a horizon counts as useful."
+    ),
+]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
 
+_TARGET = 0.1
 
-@plan_app.command("ctrl")
-def ctrl(
-    horizon: _Horizon,
-    dimension: _Dimension,
-    epsilon: _Epsilon = 1.0,
-    delta: _Delta = None,
-    loss: _Loss = "general",
-    domain: _DomainName = "ball",
-    relation: _Relation = "replace",
-    calibration: _Calibration = "tight",
-    coupling: _Coupling = "auto",
-    as_json: _Json = False,
-) -> None:
-    """Plan the coupled regularized leader (CTRL), for smooth convex losses."""
+
+def _say(plan: Callable[..., dict[str, Any]], as_json: bool, *args: Any, **asked: Any) -> None:
     with errors_in_one_line():
-        _plan(
-            "ctrl", horizon, dimension, epsilon, delta, loss, domain, relation, calibration,
-            coupling, as_json,
+        report = plan(*args, **asked)
+        if as_json:
+            typer.echo(json.dumps(report, allow_nan=False, indent=2))
+        else:
+            print_plan(report, Guarantee.from_dict(report["guarantee"]))
+
+
+def _coupled(entry: Entry, standard_loss: str) -> Callable[..., None]:
+    def command(
+        horizon: _Horizon,
+        dimension: _Dimension,
+        epsilon: _Epsilon = 1.0,
+        delta: _Delta = None,
+        loss: _Loss = standard_loss,
+        domain: _DomainName = "ball",
+        relation: _Relation = "replace",
+        calibration: _Calibration = "tight",
+        coupling: _Coupling = "auto",
+        target: _Target = _TARGET,
+        as_json: _Json = False,
+    ) -> None:
+        options = {"relation": relation, "calibration": calibration, "coupling": coupling}
+        _say(
+            plan_records, as_json, entry, dimension=dimension, domain=domain, loss=loss,
+            options=options, horizon=horizon, epsilon=epsilon, delta=delta, target=target,
         )  # fmt: skip
 
+    return command
 
-@plan_app.command("comw")
-def comw(
-    horizon: _Horizon,
-    dimension: _Dimension,
-    epsilon: _Epsilon = 1.0,
-    delta: _Delta = None,
-    loss: _Loss = "linear",
-    domain: _DomainName = "ball",
-    relation: _Relation = "replace",
-    calibration: _Calibration = "tight",
-    coupling: _Coupling = "auto",
-    as_json: _Json = False,
-) -> None:
-    """Plan continuous multiplicative weights (P-COMW), for any convex Lipschitz losses."""
-    with errors_in_one_line():
-        _plan(
-            "comw", horizon, dimension, epsilon, delta, loss, domain, relation, calibration,
-            coupling, as_json,
+
+def _records(entry: Entry, standard_domain: str) -> Callable[..., None]:
+    def command(
+        horizon: _Horizon,
+        dimension: _Dimension,
+        epsilon: _Epsilon = 1.0,
+        delta: _Delta = None,
+        loss: _Loss = "logistic",
+        domain: _DomainName = standard_domain,
+        relation: _Relation = "replace",
+        calibration: _Calibration = "tight",
+        target: _Target = _TARGET,
+        as_json: _Json = False,
+    ) -> None:
+        _say(
+            plan_records, as_json, entry, dimension=dimension, domain=domain, loss=loss,
+            options={"relation": relation, "calibration": calibration}, horizon=horizon,
+            epsilon=epsilon, delta=delta, target=target,
         )  # fmt: skip
 
-
-def _plan(
-    learner: str, horizon: int, dimension: int, epsilon: float, delta: float | None, loss: str,
-    domain: str, relation: str, calibration: str, coupling: str, as_json: bool,
-) -> None:  # fmt: skip
-    positive_int("horizon", horizon)
-    positive_int("dimension", dimension, maximum=10**6)
-    budget = Budget(epsilon, 1.0 / (10.0 * horizon) if delta is None else delta)
-    decisions = _domain(domain, dimension)
-    losses = _loss(loss, decisions)
-    options: dict[str, Any] = {
-        "horizon": horizon,
-        "budget": budget,
-        "calibration": calibration,
-        "coupling": coupling,
-        "relation": relation,
-    }
-    parameters: Any
-    if learner == "ctrl":
-        parameters = coupled_regularized_leader.calibrate(decisions, losses, **options)
-        guarantee = coupled_regularized_leader.guarantee(
-            decisions, losses, parameters, budget=budget
-        )
-    else:
-        parameters = continuous_multiplicative_weights.calibrate(decisions, losses, **options)
-        guarantee = continuous_multiplicative_weights.guarantee(
-            decisions, losses, parameters, budget=budget
-        )
-    unit = parameters.lipschitz * parameters.diameter * horizon
-    per_round = parameters.regret_bound / unit
-    if as_json:
-        report = {
-            "regret_bound_per_round": per_round,
-            "parameters": parameters.to_dict(),
-            "guarantee": guarantee.to_dict(),
-        }
-        typer.echo(json.dumps(report, allow_nan=False, indent=2))
-        return
-    _print(parameters, guarantee, per_round)
+    return command
 
 
-def _domain(name: str, dimension: int) -> Domain:
-    """Return the domain of Euclidean diameter 1."""
-    choice("domain", name, _DOMAINS)
-    if name == "ball":
-        return LpBall(dimension, 2.0, 0.5)
-    if name == "box":
-        half = 0.5 / math.sqrt(dimension)
-        return Box([-half] * dimension, [half] * dimension)
-    return Simplex(dimension, math.sqrt(0.5))
+def _surface(entry: Entry) -> Callable[..., None]:
+    def command(
+        horizon: _Horizon,
+        dimension: Annotated[int, typer.Option(help="1 or 2.")] = 1,
+        epsilon: _Epsilon = 1.0,
+        delta: _Delta = None,
+        calibration: _Calibration = "tight",
+        target: _Target = _TARGET,
+        as_json: _Json = False,
+    ) -> None:
+        _say(
+            plan_surface, as_json, entry, dimension=dimension,
+            options={"calibration": calibration}, horizon=horizon, epsilon=epsilon, delta=delta,
+            target=target,
+        )  # fmt: skip
+
+    return command
 
 
-def _loss(name: str, domain: Domain) -> Loss:
-    """Return the family of losses that are 1-Lipschitz in l2."""
-    choice("loss", name, _LOSSES)
-    # The declared bound in the domain's dual norm follows from the one in l2.
-    dual = math.pow(domain.dimension, max(0.0, 1.0 / domain.dual_exponent - 0.5))
-    if name == "linear":
-        return LinearLoss(dual, gradient_bound_l2=1.0)
-    if name == "logistic":
-        return LogisticLoss(dual, feature_bound_l2=1.0)
-    if name == "huber":
-        return HuberLoss(dual, feature_bound_l2=1.0)
-    # A custom loss declares its bounds in the dual norm; these give 1 in l2.
-    stretch = math.pow(domain.dimension, max(0.0, 0.5 - 1.0 / domain.dual_exponent))
-    return CustomLoss(1.0 / stretch, 1.0 / stretch**2)
+def _experts(entry: Entry) -> Callable[..., None]:
+    def command(
+        horizon: _Horizon,
+        experts: _Experts,
+        epsilon: _Epsilon = 1.0,
+        delta: _Delta = None,
+        calibration: _Calibration = "tight",
+        target: _Target = _TARGET,
+        as_json: _Json = False,
+    ) -> None:
+        _say(
+            plan_experts_of, as_json, entry, experts=experts, options={"calibration": calibration},
+            horizon=horizon, epsilon=epsilon, delta=delta, target=target,
+        )  # fmt: skip
+
+    return command
 
 
-def _print(parameters: Any, guarantee: Guarantee, per_round: float) -> None:
-    console = Console()
-    if not console.is_terminal:  # a file or a pipe has no width to respect
-        console = Console(width=_WIDTH)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    trivial = parameters.radius / parameters.diameter
-    table.add_row("regret bound", f"{per_round:.6g} G D a round (constant decision: {trivial:.6g})")
-    for name, value in parameters.to_dict().items():
-        if name in ("kind", "version", "regret_terms", "regret_bound"):
-            continue
-        table.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
-    console.print(table)
-    console.print()
-    console.print(str(guarantee), markup=False, highlight=False, soft_wrap=True)
+def _trackers(entry: Entry, option: str) -> Callable[..., None]:
+    def command(
+        horizon: _Horizon,
+        experts: _Experts,
+        switches: _Switches = 0,
+        epsilon: _Epsilon = 1.0,
+        delta: _Delta = None,
+        calibration: _Calibration = "tight",
+        target: _Target = _TARGET,
+        as_json: _Json = False,
+    ) -> None:
+        _say(
+            plan_experts_of, as_json, entry, experts=experts,
+            options={option: switches, "calibration": calibration}, horizon=horizon,
+            epsilon=epsilon, delta=delta, target=target,
+        )  # fmt: skip
+
+    return command
+
+
+def _bandits(entry: Entry) -> Callable[..., None]:
+    def command(
+        horizon: _Horizon,
+        arms: _Arms,
+        dimension: _Dimension,
+        epsilon: _Epsilon = 1.0,
+        delta: _Delta = None,
+        relation: _Relation = "replace",
+        calibration: _Calibration = "tight",
+        target: _Target = _TARGET,
+        as_json: _Json = False,
+    ) -> None:
+        _say(
+            plan_arms, as_json, entry, arms=arms, dimension=dimension,
+            options={"relation": relation, "calibration": calibration}, horizon=horizon,
+            epsilon=epsilon, delta=delta, target=target,
+        )  # fmt: skip
+
+    return command
+
+
+def _fits(entry: Entry) -> Callable[..., None]:
+    def command(
+        horizon: _Horizon,
+        dimension: _Dimension,
+        epsilon: _Epsilon = 1.0,
+        delta: _Delta = None,
+        loss: Annotated[str, typer.Option(metavar="NAME", help="logistic or huber.")] = "logistic",
+        domain: _DomainName = "ball",
+        calibration: _Calibration = "tight",
+        as_json: _Json = False,
+    ) -> None:
+        _say(
+            plan_batch, as_json, entry, dimension=dimension, domain=domain, loss=loss,
+            options={"calibration": calibration}, horizon=horizon, epsilon=epsilon, delta=delta,
+            target=_TARGET,
+        )  # fmt: skip
+
+    return command
+
+
+def _reports(entry: Entry) -> Callable[..., None]:
+    def command(
+        horizon: _Horizon,
+        hypotheses: Annotated[int, typer.Option(help="Number K of known distributions.")],
+        labels: Annotated[int, typer.Option(help="Number M of labels.")],
+        epsilon: Annotated[float, typer.Option(help="Privacy of one report.")] = 1.0,
+        target: _Target = _TARGET,
+        as_json: _Json = False,
+    ) -> None:
+        _say(
+            plan_reports, as_json, entry, hypotheses=hypotheses, labels=labels, options={},
+            horizon=horizon, epsilon=epsilon, delta=None, target=target,
+        )  # fmt: skip
+
+    return command
+
+
+def _command(entry: Entry) -> tuple[Callable[..., None], str]:
+    """Return the command of a learner, and the options of its example."""
+    sized = "--horizon 100000 --dimension 10"
+    if entry.name in ("ctrl", "comw"):
+        return _coupled(entry, "general" if entry.name == "ctrl" else "linear"), sized
+    if entry.family == "records":
+        return _records(entry, "simplex" if entry.name.startswith("poly") else "ball"), sized
+    if entry.family == "surface":
+        return _surface(entry), "--horizon 100000"
+    if entry.family == "experts":
+        own = {"oblivious-tracker": "switches", "batch-share": "switches",
+               "shift-detector": "expected_shifts"}  # fmt: skip
+        of = "--horizon 100000 --experts 10"
+        if entry.name in own:
+            return _trackers(entry, own[entry.name]), f"{of} --switches 5"
+        return _experts(entry), of
+    if entry.family == "arms":
+        return _bandits(entry), "--horizon 1000000 --arms 5 --dimension 10"
+    if entry.family == "batch":
+        return _fits(entry), "--horizon 10000 --dimension 10"
+    return _reports(entry), "--horizon 1000000 --hypotheses 8 --labels 16"
+
+
+for _entry in LEARNERS.values():
+    _made, _example = _command(_entry)
+    plan_app.command(
+        _entry.name,
+        help=f"Plan {_entry.path}: {_entry.about}.\n\nExample: dpoco plan {_entry.name} {_example}",
+    )(_made)

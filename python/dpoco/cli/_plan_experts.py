@@ -15,6 +15,7 @@ from dpoco.experts import ExpertPlan, plan_experts
 
 __all__ = ["experts_command"]
 
+SCHEMA = "dpoco.plan-experts/1"
 _WIDTH = 100
 
 
@@ -34,7 +35,12 @@ def experts_command(
     ] = "oblivious",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
 ) -> None:
-    """Plan learning with expert advice: all admissible learners, smallest bound first."""
+    """Plan learning with expert advice: all admissible learners, smallest bound first.
+
+    For example:
+
+    dpoco plan experts --experts 10 --horizon 100000 --switches 5
+    """
     with errors_in_one_line():
         if delta is None:
             delta = 1.0 / (10.0 * max(1, horizon))
@@ -46,7 +52,8 @@ def experts_command(
             adversary=adversary,
         )
         if as_json:
-            typer.echo(json.dumps([_record(plan) for plan in plans], allow_nan=False, indent=2))
+            record = {"schema": SCHEMA, "plans": [_record(plan) for plan in plans]}
+            typer.echo(json.dumps(record, allow_nan=False, indent=2))
         else:
             _print(plans, horizon)
 

@@ -8,16 +8,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpoco import datasets
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import Budget
+from dpoco.cli._catalogue import Entry, named
 from dpoco.datasets import PublicScaling, Stream
 from dpoco.domains import LpBall
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
 
-__all__ = ["Problem", "build_problem", "load_stream", "parse_range"]
+__all__ = [
+    "Problem", "build_problem", "expert_problem", "load_losses", "load_stream", "parse_range",
+]  # fmt: skip
 
 LOSSES = ("huber", "logistic", "squared")
 # Euclidean length of the largest decision. Logistic: a confident answer needs margins of several
@@ -73,7 +80,7 @@ def load_stream(
         if label is not None or columns or feature_ranges or label_range or not intercept:
             raise ValueError("options that describe a file need --data FILE")
         if name is not None:
-            return datasets.load(name)
+            return datasets.load(named("stream", name, datasets.available()))
         try:
             return datasets.load_shuttle()
         except ImportError:
@@ -120,26 +127,112 @@ def _column_ranges(
     return low, high
 
 
+def load_losses(
+    path: str | None, name: str | None, columns: Sequence[str] | None, loss_range: str | None
+) -> tuple[NDArray[np.float64], dict[str, Any]]:
+    """Return losses of experts, shape (T, N), and public facts about them."""
+    if path is not None and name is not None:
+        raise ValueError("--data and --stream exclude each other")
+    if path is None:
+        if columns or loss_range:
+            raise ValueError("options that describe a file need --data FILE")
+        return bundled_losses(name or "pollsters")
+    losses, names = _columns(Path(path), columns)
+    facts = {
+        "name": Path(path).name,
+        "description": f"Losses of experts in {Path(path).name}",
+        "scaling": f"declared range {loss_range or '0,1'}, clipped",
+        "feature_names": list(names),
+    }
+    return losses, facts
+
+
+def _columns(
+    path: Path, columns: Sequence[str] | None
+) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+    """Return columns of a table file; all of them if none are named."""
+    if columns is not None and len(columns) > 1:
+        wanted = list(columns)
+    else:
+        wanted = datasets.column_names(path)
+    if len(wanted) < 2:
+        raise ValueError(f"{path.name} must have at least two columns, one an expert")
+    # A table has a label to its loader: here it is the last expert.
+    stream = datasets.load_file(path, label=wanted[-1], features=wanted[:-1], task="regression")
+    return np.column_stack([stream.features, stream.labels]), tuple(wanted)
+
+
+def bundled_losses(name: str) -> tuple[NDArray[np.float64], dict[str, Any]]:
+    """Return a bundled table of experts' losses."""
+    loaders = {
+        "pollsters": (datasets.pollster_losses, datasets.POLLSTERS, "Errors of pollsters"),
+        "stocks": (datasets.stock_losses, datasets.STOCKS, "Days of ten stocks"),
+    }
+    load, names, about = loaders[named("stream of experts", name, tuple(loaders))]
+    return load(), {
+        "name": name,
+        "description": about,
+        "scaling": "public constants, to [0, 1]",
+        "feature_names": list(names),
+    }
+
+
+def expert_problem(
+    entry: Entry,
+    rounds: int,
+    epsilon: float,
+    delta: float | None,
+    horizon: int | None,
+    loss_range: str | None,
+    given: dict[str, Any],
+) -> dict[str, Any]:
+    """Return the arguments of a learner of experts but for the losses."""
+    covered = positive_int("horizon", rounds if horizon is None else horizon)
+    options = _accepted(entry, given)
+    if loss_range is not None:
+        options["loss_range"] = parse_range("--loss-range", loss_range)
+    return {
+        "budget": Budget(epsilon, 1.0 / (10.0 * covered) if delta is None else delta),
+        "horizon": covered,
+        **options,
+    }
+
+
+# What an option has when nobody gave it: learners without it are then not told.
+_NOT_GIVEN = {"noise": None, "sum_method": None, "step_scale": 1.0, "batch": None, "switches": None}
+
+
+def _accepted(entry: Entry, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that were given, or raise for one that the learner does not have."""
+    known = entry.load()._options
+    options = {}
+    for name, value in given.items():
+        if name in known and (name not in _NOT_GIVEN or value != _NOT_GIVEN[name]):
+            options[name] = value
+        elif name not in known and value != _NOT_GIVEN.get(name, value):
+            raise ValueError(f"{entry.name} has no --{name.replace('_', '-')}")
+    return options
+
+
 def build_problem(
     stream: Stream,
+    entry: Entry,
     *,
     loss: str,
     epsilon: float,
     delta: float | None,
     horizon: int | None,
-    p: float,
+    p: float | None,
     radius: float | None,
     feature_bound: float | None,
-    calibration: str,
-    noise: str | None,
-    sum_method: str,
-    step_scale: float,
-    batch: int | None,
+    given: dict[str, Any],
 ) -> Problem:
-    """Fill in the defaults and build the problem."""
+    """Fill in the defaults and build the problem; `given` are options of the learner."""
     choice("loss", loss, LOSSES)
     d = stream.dimension
     rounds = positive_int("horizon", stream.rounds if horizon is None else horizon)
+    if p is None:
+        p = 1.0 if entry.name == "polyhedral-frank-wolfe" else 2.0
     unit = LpBall(d, p, 1.0)
     if radius is None:
         radius = _DECISION_LENGTH[loss] / unit.max_norm(2.0)
@@ -151,21 +244,17 @@ def build_problem(
     }
     if domain.dual_exponent != 2.0:
         bounds["feature_bound_l2"] = length
-    if batch is None:
-        batch = 1 if calibration == "paper" else max(1, rounds // _UPDATES)
+    options = _accepted(entry, given)
+    if entry.name == "tree-frank-wolfe":
+        batch = 1 if options["calibration"] == "paper" else max(1, rounds // _UPDATES)
+        options = {"noise": None, "sum_method": None, "step_scale": 1.0, "batch": batch, **options}
     kinds = {"logistic": LogisticLoss, "squared": SquaredLoss, "huber": HuberLoss}
     return Problem(
         domain=domain,
         loss=kinds[loss](**bounds),
         budget=Budget(epsilon, 1.0 / (10.0 * rounds) if delta is None else delta),
         horizon=rounds,
-        options={
-            "calibration": calibration,
-            "noise": noise,
-            "sum_method": None if sum_method == "auto" else sum_method,
-            "step_scale": step_scale,
-            "batch": batch,
-        },
+        options=options,
     )
 
 

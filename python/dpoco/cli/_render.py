@@ -1,4 +1,4 @@
-"""The report as text."""
+"""Reports as text."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from dpoco.evaluation import RunReport
+from dpoco.evaluation import Comparison, RunReport
 
-__all__ = ["print_report"]
+__all__ = ["print_comparison", "print_report"]
 
 _WIDTH = 100
 
@@ -26,7 +26,9 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     resumed = f", continued after round {report.first_round:,}" if report.first_round else ""
-    say(f"{stream['name']}: {rounds:,} rounds x {stream['dimension']} features{resumed}")
+    experts = report.domain.get("type") == "experts"
+    kind = "experts" if experts else "features"
+    say(f"{stream['name']}: {rounds:,} rounds x {stream['dimension']} {kind}{resumed}")
     say(f"  {stream['description']}; scaling: {stream['scaling']}")
     say()
     console.print(_table(report))
@@ -37,10 +39,10 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
         )
     say()
     say(f"Price of privacy  {report.price_of_privacy:.4f} loss per round")
-    say(
-        f"Noise             scale {noise['scale']:.4g} per draw, "
-        f"{noise['released']:.4g} on the noisiest released sum"
-    )
+    if noise["scale"] is not None:
+        released = noise["released"]
+        more = "" if released is None else f", {released:.4g} on the noisiest released sum"
+        say(f"Noise             scale {noise['scale']:.4g} per draw{more}")
     if noise["paper_scale"] is not None:
         say(
             f"                  published constants, an update a round: "
@@ -77,11 +79,58 @@ def _table(report: RunReport) -> Table:
             f"{low:.4f}-{high:.4f}" if low < high else "",
         )
     fixed, constant = report.best_fixed, report.best_constant
-    add("best fixed decision", fixed["average_loss"], 0, 0)
+    experts = report.domain.get("type") == "experts"
+    add("best expert" if experts else "best fixed decision", fixed["average_loss"], 0, 0)
     add(
-        "best constant prediction",
+        constant.get("name", "best constant prediction"),
         constant["average_loss"],
         constant["total_loss"] - fixed["total_loss"],
         0,
     )
     return table
+
+
+def print_comparison(result: Comparison, files: Sequence[str]) -> None:
+    """Print the table of a comparison and where the files are, to standard output."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
+
+    def say(text: str = "") -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    stream, repeats = result.stream, result.settings["repeats"]
+    say(f"{stream['name']}: {result.settings['horizon']:,} rounds, {repeats} runs each")
+    say()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("learner", no_wrap=True)
+    for title in ("epsilon", "delta", "average loss", "range", "regret", "switches"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in result.rows:
+        budget = row.budget
+        size = ("none", "") if budget is None else (
+            f"{budget['epsilon']:g}", f"{budget['delta']:.2g}"
+        )  # fmt: skip
+        if row.average_loss is None or row.regret is None:
+            table.add_row(row.learner, *size, "refused", "", "", "")
+            continue
+        low, high = min(row.average_losses), max(row.average_losses)
+        middle = sorted(row.switches)[len(row.switches) // 2]
+        table.add_row(
+            row.learner, *size, f"{row.average_loss:.4f}",
+            f"{low:.4f}-{high:.4f}" if low < high else "", f"{row.regret:,.1f}", f"{middle:,}",
+        )  # fmt: skip
+    console.print(table)
+    say()
+    say(
+        f"Regret is against the {result.comparator['name']}: average loss "
+        f"{result.comparator['average_loss']:.4f}."
+    )
+    relations = {row.guarantee["relation"] for row in result.rows if row.guarantee and row.budget}
+    say(f"Same budget, rounds and relation ({', '.join(sorted(relations))}) for every learner.")
+    for row in result.rows:
+        if row.refused is not None:
+            say(f"{row.learner}: {row.refused}")
+    say("Computed from raw records: for evaluation, not for publication.")
+    for path in files:
+        say(f"Written: {path}")

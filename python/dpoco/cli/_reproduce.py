@@ -63,7 +63,7 @@ def table_5_1(
     with errors_in_one_line():
         _check_figure(figure)
         horizons = _whole("--horizon", horizon)
-        with progress(as_json) as show:
+        with progress(as_json) as (show, _):
             result = dpoco.reproduce.table_5_1(
                 horizons=[1000] if quick and horizons is None else horizons,
                 dimensions=_whole("--dimension", dimension),
@@ -100,7 +100,7 @@ def figure_5_1(
     """
     with errors_in_one_line():
         _check_figure(figure)
-        with progress(as_json) as show:
+        with progress(as_json) as (show, _):
             result = dpoco.reproduce.figure_5_1(
                 horizon=min(horizon, 2000) if quick else horizon,
                 dimension=dimension,

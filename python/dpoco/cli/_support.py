@@ -22,6 +22,7 @@ from rich.progress import (
 from rich.text import Text
 
 import dpoco
+from dpoco.evaluation import Snapshot
 
 __all__ = ["errors_in_one_line", "notes", "progress"]
 
@@ -66,12 +67,52 @@ class _Rate(ProgressColumn):
         return Text("" if speed is None else f"{speed:,.0f} rounds/s", style="progress.data.speed")
 
 
+# The columns that users of online learners know, and what privacy adds.
+_COLUMNS = ("round", "average loss", "since last", "regret", "switches", "epsilon")
+
+
+def _heading() -> str:
+    return " ".join(f"{name:>12}" for name in _COLUMNS)
+
+
+def _line(seen: Snapshot) -> str:
+    cells = (f"{seen.round:,}", f"{seen.average_loss:.4f}", f"{seen.since_last:.4f}",
+             f"{seen.regret:,.1f}", f"{seen.switches:,}", f"{seen.epsilon:.4g}")  # fmt: skip
+    return " ".join(f"{cell:>12}" for cell in cells)
+
+
 @contextmanager
-def progress(silent: bool) -> Iterator[Any]:
-    """Yield a progress callback, or None where nobody would see it."""
+def progress(
+    silent: bool, *, lines: bool | None = None, table: bool = False
+) -> Iterator[tuple[Any, Any]]:
+    """Yield callbacks for progress and for snapshots, each None where nobody would see it.
+
+    Parameters
+    ----------
+    silent : bool
+        Nothing at all.
+    lines : bool, optional
+        False: no lines of snapshots; True: also where standard error is no terminal.
+    table : bool
+        Whether there are snapshots.
+    """
     console = Console(stderr=True)
-    if silent or not console.is_terminal:
-        yield None
+    if silent or not (console.is_terminal or lines):
+        yield None, None
+        return
+    told: list[Snapshot] = []
+
+    def snapshot(seen: Snapshot) -> None:
+        text = ([] if told else [_heading()]) + [_line(seen)]
+        told.append(seen)
+        if console.is_terminal:
+            console.print("\n".join(text), markup=False, highlight=False, soft_wrap=True)
+        else:
+            typer.echo("\n".join(text), err=True)
+
+    shown = snapshot if table and lines is not False else None
+    if not console.is_terminal:
+        yield None, shown
         return
     columns = (
         TextColumn("{task.description:<14}"),
@@ -88,4 +129,4 @@ def progress(silent: bool) -> Iterator[Any]:
                 tasks[phase] = bars.add_task(phase, total=total)
             bars.update(tasks[phase], completed=done)
 
-        yield show
+        yield show, shown

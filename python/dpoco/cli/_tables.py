@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import typer
 
@@ -10,7 +12,23 @@ from dpoco.cli._support import errors_in_one_line
 
 __all__ = ["table_app"]
 
-table_app = typer.Typer(help="Print tables of the accounting.", no_args_is_help=False)
+table_app = typer.Typer(
+    help="Print tables of the accounting, as Markdown or JSON.\n\nExample: dpoco table regret",
+    no_args_is_help=False,
+    rich_markup_mode=None,
+)
+
+SCHEMA = "dpoco.table/1"
+
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+
+
+def _say(name: str, entries: list[Any], markdown: str, as_json: bool) -> None:
+    if not as_json:
+        typer.echo(markdown)
+        return
+    record = {"schema": SCHEMA, "table": name, "rows": [asdict(entry) for entry in entries]}
+    typer.echo(json.dumps(record, allow_nan=False, indent=2))
 
 
 @table_app.command()
@@ -21,6 +39,7 @@ def noise(
     epsilons: Annotated[
         str, typer.Option(metavar="E,E,...", help="Privacy budgets.")
     ] = "0.1,0.5,1,2,4,8",
+    as_json: _Json = False,
 ) -> None:
     """Noise of the published constants over exact accounting, as a Markdown table.
 
@@ -34,13 +53,14 @@ def noise(
             [int(n) for n in _numbers("--horizons", horizons, 1)],
             _numbers("--epsilons", epsilons, 0),
         )
-        typer.echo(tables.format_markdown(entries))
+        _say("noise", entries, tables.format_markdown(entries), as_json)
 
 
 @table_app.command()
 def regret(
     epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
     delta: Annotated[float, typer.Option(help="Privacy budget.")] = 1e-6,
+    as_json: _Json = False,
 ) -> None:
     """Proven regret per round of the Euclidean learners, as a Markdown table.
 
@@ -49,15 +69,15 @@ def regret(
     with errors_in_one_line():
         from dpoco.accounting import regret_table
 
-        typer.echo(
-            regret_table.format_markdown(regret_table.regret_table(epsilon=epsilon, delta=delta))
-        )
+        entries = regret_table.regret_table(epsilon=epsilon, delta=delta)
+        _say("regret", entries, regret_table.format_markdown(entries), as_json)
 
 
 @table_app.command()
 def experts(
     epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
     delta: Annotated[float, typer.Option(help="Privacy budget, positive.")] = 1e-6,
+    as_json: _Json = False,
 ) -> None:
     """Proven regret of the learners of experts against S switches, as a Markdown table.
 
@@ -66,9 +86,8 @@ def experts(
     with errors_in_one_line():
         from dpoco.accounting import expert_table
 
-        typer.echo(
-            expert_table.format_markdown(expert_table.expert_table(epsilon=epsilon, delta=delta))
-        )
+        entries = expert_table.expert_table(epsilon=epsilon, delta=delta)
+        _say("experts", entries, expert_table.format_markdown(entries), as_json)
 
 
 def _numbers(name: str, text: str, at_least: int) -> list[float]:

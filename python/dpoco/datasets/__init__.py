@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpoco.datasets._files import load_file
+from dpoco.datasets._files import column_names, load_file
 from dpoco.datasets._phishing import load_phishing
 from dpoco.datasets._pollsters import POLLSTERS, pollster_losses
 from dpoco.datasets._scaling import PublicScaling
@@ -23,6 +23,7 @@ __all__ = [
     "PublicScaling",
     "Stream",
     "available",
+    "column_names",
     "linear_regression_stream",
     "load",
     "load_file",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpoco.datasets._scaling import PublicScaling
 from dpoco.datasets._stream import Stream
 
-__all__ = ["load_file"]
+__all__ = ["column_names", "load_file"]
 
 FloatArray = NDArray[np.float64]
 Columns = dict[str, FloatArray]
@@ -107,6 +107,17 @@ def load_file(
         source="file given by the user",
         scaling=described,
     )
+
+
+def column_names(path: str | os.PathLike[str]) -> list[str]:
+    """Return the names of a table's columns, in order; formats and errors as of `load_file`."""
+    source = Path(path)
+    if not source.is_file():
+        raise FileNotFoundError(f"no such file: {source}")
+    try:
+        return _reader(source)(source)[0]
+    except OSError as error:
+        raise ValueError(f"{source.name} cannot be read ({type(error).__name__})") from None
 
 
 # A reader returns the column names and a function that loads the chosen columns as float64.

@@ -13,6 +13,7 @@ from dpoco.evaluation._comparators import (
     best_fixed_decision,
     suboptimality,
 )
+from dpoco.evaluation._comparison import COMPARISON_SCHEMA, Comparison, ComparisonRow, compare
 from dpoco.evaluation._logged_bandit import LoggedBandit, load_logged_bandit
 from dpoco.evaluation._offline import (
     OffPolicyEstimate,
@@ -20,8 +21,14 @@ from dpoco.evaluation._offline import (
     off_policy_value,
     replay_log,
 )
+from dpoco.evaluation._prequential import PrequentialResult, prequential
+from dpoco.evaluation._private import compare_private, compare_private_experts
+from dpoco.evaluation._progress import Snapshot
+from dpoco.evaluation._regret import COMPARATORS, Regret, regret
+from dpoco.evaluation._repeat import repeat
 from dpoco.evaluation._report import SCHEMA, Curves, PlayedRuns, RunReport
-from dpoco.evaluation._runs import compare_private, repeat_runs
+from dpoco.evaluation._runs import repeat_runs
+from dpoco.evaluation._seeds import SeedTree
 from dpoco.evaluation._sequences import (
     BestSequence,
     FixedExpert,
@@ -29,11 +36,16 @@ from dpoco.evaluation._sequences import (
     best_switching_sequence,
     interval_regret,
 )
+from dpoco.evaluation._traces import SavedTrace, load, save
 from dpoco.local._divergences import kl_divergence, total_variation
 
 __all__ = [
+    "COMPARATORS",
+    "COMPARISON_SCHEMA",
     "SCHEMA",
     "BestSequence",
+    "Comparison",
+    "ComparisonRow",
     "ConstantPrediction",
     "Curves",
     "FixedDecision",
@@ -41,19 +53,31 @@ __all__ = [
     "LoggedBandit",
     "OffPolicyEstimate",
     "PlayedRuns",
+    "PrequentialResult",
+    "Regret",
     "ReplayResult",
     "RunReport",
+    "SavedTrace",
+    "SeedTree",
+    "Snapshot",
     "best_constant_prediction",
     "best_expert",
     "best_fixed_decision",
     "best_switching_sequence",
+    "compare",
     "compare_private",
+    "compare_private_experts",
     "interval_regret",
     "kl_divergence",
+    "load",
     "load_logged_bandit",
     "off_policy_value",
+    "prequential",
+    "regret",
+    "repeat",
     "repeat_runs",
     "replay_log",
+    "save",
     "suboptimality",
     "total_variation",
 ]

@@ -1,25 +1,36 @@
-"""Figures of runs: average loss and regret over time. Not private: they show raw losses.
+"""Figures of runs, guarantees and noise. Those of runs are not private: they show raw losses.
 
 Every function takes ``ax=`` and returns what it drew on; none shows, saves or keeps anything, and
 matplotlib (extra ``plot``) is imported on use. Colours are those of Okabe and Ito, told apart by
-all forms of colour vision, and every line also has a style of its own.
+all forms of colour vision, and every line also has a style of its own. Bands are the range over
+repeated runs; what is proven is dashed and thin, with a triangle at the round it is for.
 """
 
 from __future__ import annotations
 
 from dpoco.plotting._audit import plot_audit
+from dpoco.plotting._comparison import plot_comparison
+from dpoco.plotting._noise import plot_noise
+from dpoco.plotting._privacy import plot_privacy
 from dpoco.plotting._reproduce import plot_figure_5_1, plot_table_5_1
 from dpoco.plotting._runs import plot_loss, plot_regret, plot_regret_per_round, plot_run_report
 from dpoco.plotting._sequences import plot_decisions, plot_dynamic_regret
+from dpoco.plotting._switches import plot_switches
+from dpoco.plotting._windows import plot_prequential
 
 __all__ = [
     "plot_audit",
+    "plot_comparison",
     "plot_decisions",
     "plot_dynamic_regret",
     "plot_figure_5_1",
     "plot_loss",
+    "plot_noise",
+    "plot_prequential",
+    "plot_privacy",
     "plot_regret",
     "plot_regret_per_round",
     "plot_run_report",
+    "plot_switches",
     "plot_table_5_1",
 ]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
-from dpoco.plotting._drawing import COLOURS, STYLES, axes_for, finish, short
+from dpoco.plotting._drawing import COLOURS, STYLES, axes_for, finish, legend_below, short
+from dpoco.plotting._privacy import columns, floor_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,6 @@ _LOOKS = {
     "likelihood": ("likelihood audit, at least", 1, 1, "o"),
     "black box": ("black-box audit, at least", 2, 2, "s"),
 }
-_SMALLEST = 1e-6
 
 
 def plot_audit(report: AuditReport, *, ax: Any = None) -> Axes:
@@ -54,7 +53,7 @@ def plot_audit(report: AuditReport, *, ax: Any = None) -> Axes:
         if attack.name in _LOOKS
     }
     proved = [point for points in measured.values() for point in points]
-    lowest = _floor([claim.delta, *(delta for _, delta in proved)])
+    lowest = floor_of([claim.delta, *(delta for _, delta in proved)])
     reach = max([1.25 * claim.epsilon, 1e-3, *(epsilon for epsilon, _ in proved)])
     words = "published claim" if claim.published else "claim"
     label = f"{words}: epsilon = {short(claim.epsilon)}, delta = {claim.delta:.3g}"
@@ -63,14 +62,14 @@ def plot_audit(report: AuditReport, *, ax: Any = None) -> Axes:
         steps = [point for point in steps if point[0] < claim.epsilon]
         steps.append((claim.epsilon, lowest))
     axes.plot(
-        *_columns(steps), color=COLOURS[0], linestyle=STYLES[0], linewidth=2.0, label=label,
+        *columns(steps), color=COLOURS[0], linestyle=STYLES[0], linewidth=2.0, label=label,
         zorder=3,
     )  # fmt: skip
     if claim.published:
         own = claim.guarantee
         line = [(reach * i / 100, own.delta_at(reach * i / 100)) for i in range(101)]
         axes.plot(
-            *_columns([point for point in line if point[1] > 0.0]), color=COLOURS[3],
+            *columns([point for point in line if point[1] > 0.0]), color=COLOURS[3],
             linestyle=STYLES[3], linewidth=1.4, zorder=2,
             label=f"stated here for this noise: epsilon = {short(own.epsilon)}",
         )  # fmt: skip
@@ -78,7 +77,7 @@ def plot_audit(report: AuditReport, *, ax: Any = None) -> Axes:
         text, colour, style, marker = _LOOKS[name]
         if points:
             axes.plot(
-                *_columns(sorted(points)), color=COLOURS[colour], linestyle=STYLES[style],
+                *columns(sorted(points)), color=COLOURS[colour], linestyle=STYLES[style],
                 linewidth=1.4, marker=marker, markersize=4.0, label=text, zorder=4,
             )  # fmt: skip
     axes.set_xlim(0.0, reach * 1.03)
@@ -88,18 +87,8 @@ def plot_audit(report: AuditReport, *, ax: Any = None) -> Axes:
     axes.set_ylabel("delta(epsilon)")
     axes.set_title(f"{report.learner}: {_title(report)}", loc="left", fontsize="medium")
     finish(axes)
-    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=1)
+    legend_below(axes, columns=1)
     return axes
-
-
-def _floor(deltas: list[float]) -> float:
-    """Return the power of ten below what is shown, within reason."""
-    least = min([delta for delta in deltas if delta >= _SMALLEST], default=1e-2)
-    return float(10.0 ** math.floor(math.log10(min(least, 1e-2)) - 1e-9))
-
-
-def _columns(points: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    return [point[0] for point in points], [point[1] for point in points]
 
 
 def _title(report: AuditReport) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco.bandits import BanditTrace
 from dpoco.evaluation import RunReport
 from dpoco.trace import Trace
 
@@ -17,16 +20,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FloatArray = NDArray[np.float64]
-Runs = Trace | Sequence[Trace]
+AnyTrace = Trace | BanditTrace
+Runs = AnyTrace | Sequence[AnyTrace] | Mapping[Any, AnyTrace]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9")
 STYLES = ("-", (0, (6, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)), "-", "--")
+BOUND_STYLE = (0, (8, 4))  # of what was proven, thinner than what was measured
+GREY = "#999999"
 _LARGEST_SHOWN = 2000
+_LARGEST_MARKED = 50
+_STRETCH = 3.0  # how far above the lines a bound may lie and still be drawn
 
 
 @dataclass(frozen=True)
 class Line:
-    """Cumulative loss of one player: median, smallest and largest over repetitions."""
+    """Cumulative loss or regret of one player: median, smallest and largest over repetitions."""
 
     label: str
     middle: FloatArray
@@ -38,7 +46,23 @@ PRIVATE, NONPRIVATE = "private", "without noise"
 BEST_FIXED, BEST_CONSTANT = "best fixed decision", "best constant prediction"
 
 
-def lines_of(runs: RunReport | Mapping[str, Runs]) -> tuple[NDArray[np.int64], list[Line]]:
+def look(index: int) -> tuple[str, Any]:
+    """Return colour and line style of the line `index`; 49 differ."""
+    cycle = index // len(COLOURS)
+    return COLOURS[index % len(COLOURS)], STYLES[(index + cycle) % len(STYLES)]
+
+
+def losses_so_far(trace: AnyTrace) -> FloatArray:
+    if isinstance(trace, BanditTrace):
+        raise TypeError("the trace of a bandit has rewards instead of losses: see plot_regret")
+    return np.cumsum(trace.losses)
+
+
+def lines_of(
+    runs: RunReport | Mapping[str, Runs],
+    so_far: Callable[[Any], FloatArray] = losses_so_far,
+) -> tuple[NDArray[np.int64], list[Line]]:
+    """Return the rounds shown, and for every player what ``so_far(trace)`` is at their end."""
     if isinstance(runs, RunReport):
         c = runs.curves
         spread = len(runs.private.average_losses) > 1
@@ -50,21 +74,10 @@ def lines_of(runs: RunReport | Mapping[str, Runs]) -> tuple[NDArray[np.int64], l
             Line(BEST_CONSTANT, np.array(c.best_constant)),
         ]
     grouped = {label: traces_of(value) for label, value in runs.items()}
-    lengths = {len(trace) for traces in grouped.values() for trace in traces}
-    if len(lengths) != 1 or 0 in lengths:
-        raise ValueError("the traces must have the same number of rounds, at least one")
-    length = lengths.pop()
-    shown = np.unique(
-        np.concatenate(
-            [
-                np.linspace(1, length, _LARGEST_SHOWN // 2),
-                np.geomspace(1, length, _LARGEST_SHOWN // 2),
-            ]
-        ).round()
-    ).astype(np.int64)
+    shown = shown_rounds(common_length(grouped))
     lines = []
     for label, traces in grouped.items():
-        sums = np.stack([np.cumsum(trace.losses)[shown - 1] for trace in traces])
+        sums = np.stack([np.asarray(so_far(trace), np.float64)[shown - 1] for trace in traces])
         spread = len(traces) > 1
         lines.append(
             Line(
@@ -77,8 +90,29 @@ def lines_of(runs: RunReport | Mapping[str, Runs]) -> tuple[NDArray[np.int64], l
     return shown, lines
 
 
-def traces_of(value: Runs) -> Sequence[Trace]:
-    return [value] if isinstance(value, Trace) else list(value)
+def common_length(grouped: Mapping[str, Sequence[AnyTrace]]) -> int:
+    lengths = {len(trace) for traces in grouped.values() for trace in traces}
+    if len(lengths) != 1 or 0 in lengths or not all(grouped.values()):
+        raise ValueError("the traces must have the same number of rounds, at least one")
+    return lengths.pop()
+
+
+def shown_rounds(length: int) -> NDArray[np.int64]:
+    """Return at most 2000 of the rounds 1..length, dense enough for both kinds of axes."""
+    half = _LARGEST_SHOWN // 2
+    both = np.concatenate([np.linspace(1, length, half), np.geomspace(1, length, half)])
+    return np.unique(both.round()).astype(np.int64)
+
+
+def traces_of(value: Runs) -> Sequence[AnyTrace]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return [value] if isinstance(value, (Trace, BanditTrace)) else list(value)
+
+
+def plain(text: str) -> str:
+    """Return a name as text that no typesetting reads."""
+    return text.replace("$", r"\$")
 
 
 def draw(
@@ -91,8 +125,7 @@ def draw(
 ) -> None:
     """Draw a line and its band; the legend tells its last value."""
     values = (line.middle - baseline) * factor
-    colour = COLOURS[index % len(COLOURS)]
-    style = STYLES[index % len(STYLES)]
+    colour, style = look(index)
     if line.low is not None and line.high is not None:
         axes.fill_between(
             rounds,
@@ -109,23 +142,77 @@ def draw(
         color=colour,
         linestyle=style,
         linewidth=1.8,
-        label=f"{line.label}: {short(float(values[-1]))}",
+        marker="o" if len(rounds) == 1 else None,  # one point makes no line
+        clip_on=len(rounds) > 1,
+        label=f"{plain(line.label)}: {short(float(values[-1]))}",
         zorder=3,
     )
+
+
+def draw_bounds(
+    axes: Axes,
+    lines: Sequence[Line],
+    bounds: Mapping[str, float | None] | None,
+    rounds: NDArray[np.int64],
+    *,
+    limit: float | None = None,
+) -> None:
+    """Draw dashed what is proven for the last round; what lies above `limit` is only named."""
+    if bounds is None:
+        return
+    names = [line.label for line in lines]
+    if not set(bounds) <= set(names):
+        raise ValueError(f"bounds must be of {names}")
+    if limit is None:
+        tops = [line.middle if line.high is None else line.high for line in lines]
+        limit = _STRETCH * max(float(top.max()) for top in tops)
+    last = float(rounds[-1])
+    for index, name in enumerate(names):
+        bound = bounds.get(name)
+        if bound is None or not math.isfinite(bound):
+            continue
+        style: dict[str, Any] = {
+            "color": look(index)[0],
+            "linestyle": BOUND_STYLE,
+            "linewidth": 1.0,
+        }
+        label = f"proven for {plain(name)}: {short(bound)}"
+        if bound > limit:
+            axes.plot([], [], label=f"{label} (above the figure)", **style)
+        else:
+            axes.plot([0.5, last], [bound, bound], zorder=4, label=label, **style)
+            axes.plot(
+                last, bound, color=look(index)[0], marker="v", markersize=8, clip_on=False,
+                zorder=4,
+            )  # fmt: skip
+
+
+def mark_switches(axes: Axes, decisions: NDArray[np.int64]) -> None:
+    """Draw thin vertical lines where a sequence of experts, shape (T,), switches, if seldom."""
+    switches = np.flatnonzero(np.diff(decisions)) if decisions.ndim else np.empty(0)
+    if len(switches) <= _LARGEST_MARKED:
+        for after in switches:
+            axes.axvline(after + 1.0, color="#BBBBBB", linewidth=0.8, zorder=1)
+
+
+def labelled_decades(axis: Any) -> None:
+    """Label a logarithmic axis with plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 300.0 * low else (1.0,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def log_scale(
     axes: Axes, lines: Sequence[Line], rounds: NDArray[np.int64], shown: NDArray[np.bool_]
 ) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     edges = [line.middle[shown] / rounds[shown] for line in lines]
     edges += [line.high[shown] / rounds[shown] for line in lines if line.high is not None]
     axes.set_yscale("log")
     axes.set_ylim(min(edge.min() for edge in edges) / 1.3, max(edge.max() for edge in edges) * 1.3)
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    labelled_decades(axes.yaxis)
 
 
 def short(value: float) -> str:
@@ -139,17 +226,50 @@ def thousands(axis: Any) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.7g}"))
 
 
+def linear_rounds(axes: Axes, last: float) -> None:
+    """Let the rounds run from 0 to `last`, with thousands told apart on both axes."""
+    axes.set_xlim(0, last)
+    thousands(axes.xaxis)
+    thousands(axes.yaxis)
+    axes.set_xlabel("round")
+
+
+def logarithmic_rounds(axes: Axes, last: float) -> None:
+    # The average over a handful of rounds says nothing: the first thousandth is left out.
+    axes.set_xscale("log")
+    axes.set_xlim(max(1.0, last / 1000.0), max(2.0, last))
+    axes.set_xlabel("round (logarithmic)")
+
+
 def finish(axes: Axes) -> None:
+    """Draw the grid, take away two sides, and put the legend below."""
     axes.grid(True, color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    # Below the axes: nowhere else is it sure to cover no line.
-    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    legend_below(axes)
 
 
-def axes_for(ax: Axes | None) -> Axes:
-    return new_figure((5.5, 5.0)).subplots() if ax is None else ax
+def legend_below(axes: Axes, columns: int = 2) -> None:
+    """Put the legend below the axes: nowhere else is it sure to cover no line."""
+    handles, labels = axes.get_legend_handles_labels()
+    if not handles:
+        return
+    spec = axes.get_subplotspec()
+    share = 1 if spec is None else spec.get_gridspec().ncols
+    figure = axes.figure.get_figure(root=True)
+    width = 12.4 * float(figure.get_size_inches()[0]) / share  # characters side by side
+    if max(len(label) for label in labels) > width / columns - 5.0:
+        columns = 1
+    wide = max(16, int(width / columns - 5.0))
+    axes.legend(
+        handles, [textwrap.fill(label, wide) for label in labels], frameon=False,
+        loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns,
+    )  # fmt: skip
+
+
+def axes_for(ax: Axes | None, height: float = 5.0) -> Axes:
+    return new_figure((5.5, height)).subplots() if ax is None else ax
 
 
 def new_figure(size: tuple[float, float]) -> Figure:

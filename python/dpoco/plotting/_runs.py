@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,16 +12,18 @@ from dpoco.evaluation import RunReport
 from dpoco.plotting._drawing import (
     BEST_CONSTANT,
     BEST_FIXED,
-    COLOURS,
+    GREY,
+    FloatArray,
     Runs,
     axes_for,
     draw,
+    draw_bounds,
     finish,
+    linear_rounds,
     lines_of,
     log_scale,
+    logarithmic_rounds,
     new_figure,
-    thousands,
-    traces_of,
 )
 
 if TYPE_CHECKING:
@@ -50,34 +53,42 @@ def plot_loss(runs: RunReport | Mapping[str, Runs], *, ax: Axes | None = None) -
         Without matplotlib: ``pip install "dpoco[plot]"``.
     ValueError
         If traces differ in length or there are none.
+    TypeError
+        For the trace of a bandit, which has no losses.
     """
     rounds, lines = lines_of(runs)
     axes = axes_for(ax)
     for index, line in enumerate(lines):
         draw(axes, index, line, rounds, 1.0 / rounds, np.zeros_like(line.middle))
-    # The average over a handful of rounds says nothing: the first thousandth is left out.
-    axes.set_xscale("log")
-    axes.set_xlim(max(1.0, rounds[-1] / 1000.0), max(2, rounds[-1]))
+    logarithmic_rounds(axes, rounds[-1])
     shown = rounds >= rounds[-1] / 1000.0
     if all((line.middle[shown] > 0.0).all() for line in lines):
         log_scale(axes, lines, rounds, shown)
-    axes.set_xlabel("round (logarithmic)")
     axes.set_ylabel("average loss so far")
     finish(axes)
     return axes
 
 
 def plot_regret(
-    runs: RunReport | Mapping[str, Runs], *, comparator: Any = None, ax: Axes | None = None
+    runs: RunReport | Mapping[str, Runs],
+    *,
+    comparator: Any = None,
+    bounds: Mapping[str, float | None] | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
-    """Draw the regret so far: total loss minus that of a fixed decision.
+    """Draw the regret so far: total loss minus that of a comparator.
 
     Parameters
     ----------
     runs : RunReport, or mapping from label to Trace or sequence of Traces
-        As in `plot_loss`.
-    comparator : array_like of shape (d,) or FixedDecision, optional
-        What traces are compared with; a report brings its own, the best fixed decision.
+        As in `plot_loss`; traces of bandits, too.
+    comparator : array_like of shape (d,), FixedDecision, or callable
+        What traces are compared with: whatever ``trace.regret`` takes, or a function of a trace
+        that returns its regret so far, shape (T,). A report brings its own, the best fixed
+        decision.
+    bounds : mapping from label to float, optional
+        Bounds on the expected regret of the whole run: dashed, with a triangle at the last round
+        they are for. One far above the lines is told in the legend only; None is no bound.
     ax : matplotlib Axes, optional
         Default: axes of a new figure.
 
@@ -90,38 +101,50 @@ def plot_regret(
     ImportError
         Without matplotlib.
     ValueError
-        If `comparator` is missing for traces or given for a report.
+        If `comparator` is missing for traces or given for a report, or for a bound of nobody.
     """
     if isinstance(runs, RunReport) != (comparator is None):
         raise ValueError("comparator belongs to traces; a report has its own")
-    rounds, lines = lines_of(runs)
     if isinstance(runs, RunReport):
+        rounds, lines = lines_of(runs)
         baseline = np.array(runs.curves.best_fixed)
         lines = [line for line in lines if line.label != BEST_FIXED]
     else:
-        first = traces_of(next(iter(runs.values())))[0]
-        decision = getattr(comparator, "decision", comparator)
-        baseline = np.cumsum(first.comparator_losses(decision))[rounds - 1]
+        rounds, lines = lines_of(runs, regret_against(comparator))
+        baseline = np.zeros(len(rounds))
     axes = axes_for(ax)
     for index, line in enumerate(lines):
         if isinstance(runs, RunReport) and line.label == BEST_CONSTANT:
             index = 3  # the colour it has in `plot_loss`
         draw(axes, index, line, rounds, np.ones(len(rounds)), baseline)
-    axes.axhline(0.0, color="#999999", linewidth=0.8, zorder=1)
-    axes.set_xlim(0, rounds[-1])
-    thousands(axes.xaxis)
-    thousands(axes.yaxis)
-    axes.set_xlabel("round")
-    axes.set_ylabel("regret against the best fixed decision")
+    lines = [replace(line, middle=line.middle - baseline, low=None, high=None) for line in lines]
+    draw_bounds(axes, lines, bounds, rounds)
+    axes.axhline(0.0, color=GREY, linewidth=0.8, zorder=1)
+    linear_rounds(axes, rounds[-1])
+    axes.set_ylabel("regret" if callable(comparator) else "regret against the best fixed decision")
     finish(axes)
     return axes
+
+
+def regret_against(comparator: Any) -> Callable[[Any], FloatArray]:
+    """Return the function from a trace to its regret so far, shape (T,)."""
+
+    def so_far(trace: Any) -> FloatArray:
+        if not callable(comparator):
+            return np.asarray(trace.regret(comparator), np.float64)
+        values = np.asarray(comparator(trace), np.float64)
+        if values.shape != (len(trace),):
+            raise ValueError(f"comparator must return shape ({len(trace)},); got {values.shape}")
+        return values
+
+    return so_far
 
 
 def plot_regret_per_round(
     runs: Mapping[str, Runs],
     *,
     comparator: Any,
-    bounds: Mapping[str, float] | None = None,
+    bounds: Mapping[str, float | None] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the average regret of each player so far, and what was proven for the last round.
@@ -129,12 +152,12 @@ def plot_regret_per_round(
     Parameters
     ----------
     runs : mapping from label to Trace or sequence of Traces
-        As in `plot_loss`.
-    comparator : array_like of shape (d,) or FixedDecision
-        What the traces are compared with.
+        As in `plot_regret`.
+    comparator : array_like of shape (d,), FixedDecision, or callable
+        As in `plot_regret`.
     bounds : mapping from label to float, optional
-        Bounds on the expected regret per round of the whole run: a triangle at the last round, in
-        the player's colour; one above the plotted range is left out.
+        Bounds on the expected regret per round of the whole run: dashed, with a triangle at the
+        last round, in the player's colour; one above the plotted range is told in the legend only.
     ax : matplotlib Axes, optional
         Default: axes of a new figure.
 
@@ -147,31 +170,22 @@ def plot_regret_per_round(
     ImportError
         Without matplotlib.
     ValueError
-        If traces differ in length or there are none.
+        If traces differ in length or there are none, or for a bound of nobody.
     """
-    rounds, lines = lines_of(runs)
-    first = traces_of(next(iter(runs.values())))[0]
-    decision = getattr(comparator, "decision", comparator)
-    baseline = np.cumsum(first.comparator_losses(decision))[rounds - 1]
+    rounds, lines = lines_of(runs, regret_against(comparator))
     axes = axes_for(ax)
     shown = rounds >= rounds[-1] / 1000.0
-    middles = [((line.middle - baseline) / rounds)[shown] for line in lines]
-    top = max(*(middle.max() for middle in middles), 1e-12)
+    middles = [(line.middle / rounds)[shown] for line in lines]
+    top = max(*(middle.max() for middle in middles), 0.0)
     low = min(*(middle.min() for middle in middles), 0.0)
+    top = top if top - low > 1e-9 else low + 1.0
     limit = top + 0.15 * (top - low)
     for index, line in enumerate(lines):
-        draw(axes, index, line, rounds, 1.0 / rounds, baseline)
-        bound = None if bounds is None else bounds.get(line.label)
-        if bound is not None and bound <= limit:
-            axes.plot(
-                rounds[-1], bound, marker="v", markersize=9, color=COLOURS[index % len(COLOURS)],
-                clip_on=False, zorder=4,
-            )  # fmt: skip
-    axes.axhline(0.0, color="#999999", linewidth=0.8, zorder=1)
-    axes.set_xscale("log")
-    axes.set_xlim(max(1.0, rounds[-1] / 1000.0), max(2, rounds[-1]))
+        draw(axes, index, line, rounds, 1.0 / rounds, np.zeros(len(rounds)))
+    draw_bounds(axes, lines, bounds, rounds, limit=limit)
+    axes.axhline(0.0, color=GREY, linewidth=0.8, zorder=1)
+    logarithmic_rounds(axes, rounds[-1])
     axes.set_ylim(low - 0.05 * (top - low), limit)
-    axes.set_xlabel("round (logarithmic)")
     axes.set_ylabel("regret per round so far")
     finish(axes)
     return axes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +13,20 @@ from dpoco.evaluation import BestSequence
 from dpoco.experts import ExpertTrace
 from dpoco.plotting._drawing import (
     COLOURS,
+    GREY,
     axes_for,
+    common_length,
     draw,
+    draw_bounds,
     finish,
+    linear_rounds,
     lines_of,
+    mark_switches,
+    plain,
     thousands,
     traces_of,
 )
+from dpoco.plotting._runs import regret_against
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +38,6 @@ IntArray = NDArray[np.int64]
 ExpertRuns = ExpertTrace | Sequence[ExpertTrace]
 
 _BEHIND = "#F2C46D"  # a light shade of the palette's orange
-_LARGEST_MARKED = 50
 _LARGEST_NAMED = 20
 _COLUMNS = 400
 
@@ -41,6 +46,7 @@ def plot_dynamic_regret(
     runs: Mapping[str, ExpertRuns],
     *,
     comparator: BestSequence | Any,
+    bounds: Mapping[str, float | None] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the regret so far against a sequence of experts.
@@ -53,6 +59,8 @@ def plot_dynamic_regret(
         For example from `dpoco.evaluation.best_switching_sequence`; one expert, or one for each
         round. Every trace is compared with it on the losses of its own game. Thin vertical lines
         mark its switches, if they are few.
+    bounds : mapping from label to float, optional
+        Bounds on the expected regret of the whole run, as in `plot_regret`.
     ax : matplotlib Axes, optional
         Default: axes of a new figure.
 
@@ -65,29 +73,17 @@ def plot_dynamic_regret(
     ImportError
         Without matplotlib: ``pip install "dpoco[plot]"``.
     ValueError, TypeError
-        If traces differ in length, there are none, or the comparator does not fit them.
+        If traces differ in length, there are none, or comparator or bounds do not fit them.
     """
-    decisions = _sequence_of(comparator)
-    excess = {
-        label: [
-            replace(trace, losses=trace.losses - trace.comparator_losses(decisions))
-            for trace in traces_of(value)
-        ]
-        for label, value in runs.items()
-    }
-    rounds, lines = lines_of(excess)
+    decisions = sequence_of(comparator)
+    rounds, lines = lines_of(runs, regret_against(decisions))
     axes = axes_for(ax)
     for index, line in enumerate(lines):
         draw(axes, index, line, rounds, np.ones(len(rounds)), np.zeros(len(rounds)))
-    switches = np.flatnonzero(np.diff(decisions)) if decisions.ndim else np.empty(0)
-    if len(switches) <= _LARGEST_MARKED:
-        for after in switches:
-            axes.axvline(after + 1.0, color="#BBBBBB", linewidth=0.8, zorder=1)
-    axes.axhline(0.0, color="#999999", linewidth=0.8, zorder=1)
-    axes.set_xlim(0, rounds[-1])
-    thousands(axes.xaxis)
-    thousands(axes.yaxis)
-    axes.set_xlabel("round")
+    draw_bounds(axes, lines, bounds, rounds)
+    mark_switches(axes, decisions)
+    axes.axhline(0.0, color=GREY, linewidth=0.8, zorder=1)
+    linear_rounds(axes, rounds[-1])
     if isinstance(comparator, BestSequence):
         axes.set_ylabel(f"regret against the best {comparator.limit}-switch sequence")
     else:
@@ -132,14 +128,11 @@ def plot_decisions(
     -----
     Rows are drawn for the experts up to the last one named, played or compared with.
     """
-    traces = traces_of(runs)
-    lengths = {len(trace) for trace in traces}
-    if len(lengths) != 1 or 0 in lengths:
-        raise ValueError("the traces must have the same number of rounds, at least one")
-    length = lengths.pop()
+    traces: Sequence[Any] = traces_of(runs)
+    length = common_length({"": traces})
     behind = None
     if comparator is not None:
-        given = _sequence_of(comparator)
+        given = sequence_of(comparator)
         if given.shape not in ((), (length,)):
             raise ValueError(f"comparator must have shape () or ({length},); got {given.shape}")
         behind = np.broadcast_to(given, (length,))
@@ -156,7 +149,7 @@ def plot_decisions(
     axes.set_ylim(experts - 0.4, -0.6)
     thousands(axes.xaxis)
     if names is not None and experts <= _LARGEST_NAMED:
-        axes.set_yticks(range(experts), names)
+        axes.set_yticks(range(experts), [plain(name) for name in names])
     else:
         from matplotlib.ticker import MaxNLocator
 
@@ -168,7 +161,7 @@ def plot_decisions(
     return axes
 
 
-def _sequence_of(comparator: Any) -> IntArray:
+def sequence_of(comparator: Any) -> IntArray:
     decisions = np.asarray(getattr(comparator, "decisions", comparator))
     if decisions.dtype.kind not in "iu" or decisions.ndim > 1:
         raise TypeError("comparator must be one expert, or one for each round")

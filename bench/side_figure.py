@@ -1,0 +1,53 @@
+"""The figure of docs/comparison.md: regret of every contender, one panel a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from side_measure import BUDGETS, Line, Table
+
+# Okabe and Ito's colours; a shape each, so that colour is not needed.
+STYLES = dict(zip(BUDGETS, (("#000000", "o"), ("#D55E00", "s"), ("#0072B2", "^")), strict=True))
+PANELS = ("shuttle", "regression", "pollsters", "switching", "sphere", "cube")
+
+
+def shown(line: Line) -> bool:
+    """Private lines tuned in hindsight are in the tables only."""
+    return bool(line.regrets) and ("best step" not in line.name or line.kind == "non-private")
+
+
+def draw(tables: Sequence[Table], path: Path) -> None:
+    """Write the figure of these tables."""
+    from matplotlib.figure import Figure
+
+    by_key = {table.key: table for table in tables}
+    figure = Figure(figsize=(12.5, 11.0), layout="constrained")
+    axes = figure.subplots(3, 2, gridspec_kw={"height_ratios": [10, 10, 6]})
+    for ax, key in zip(axes.ravel(), PANELS, strict=True):
+        table = by_key[key]
+        lines = [line for line in table.lines if shown(line)]
+        for y, line in enumerate(lines):
+            if line.kind == "ours":
+                ax.axhspan(y - 0.5, y + 0.5, color="0.92", zorder=0)
+            for column, (mean, error) in line.regrets.items():
+                colour, marker = STYLES[column]
+                ax.errorbar(
+                    max(mean, 1e-4), y, xerr=error, color=colour, marker=marker, markersize=5,
+                    linestyle="none", capsize=2, label=column, zorder=3,
+                )  # fmt: skip
+        ax.set_xscale("log")
+        ax.set_yticks(range(len(lines)), [line.name for line in lines], fontsize=8)
+        ax.set_ylim(len(lines) - 0.5, -0.5)
+        ax.set_title(table.title, loc="left", fontsize=9, fontweight="bold")
+        ax.grid(axis="x", which="major", linewidth=0.4)
+        for side in ("top", "right"):
+            ax.spines[side].set_visible(False)
+    for ax in axes[-1]:
+        ax.set_xlabel("regret per round (less is better); at least 0.0001 is drawn", fontsize=8)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    first = {label: handle for handle, label in zip(handles, labels, strict=True)}
+    figure.legend(
+        [first[name] for name in BUDGETS], list(BUDGETS), loc="outside upper center", ncols=3
+    )
+    figure.savefig(path, dpi=75)

@@ -1,0 +1,237 @@
+"""What a plan says: regret, noise, memory and the smallest useful horizon of one learner."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from dpoco._validation import positive_float, positive_int
+from dpoco.accounting import Budget, Guarantee
+from dpoco.cli._catalogue import Entry
+from dpoco.errors import CalibrationError, NoiseDominatesWarning, StateError
+
+__all__ = ["PLAN_SCHEMA", "Scale", "plan_report", "print_plan"]
+
+PLAN_SCHEMA = "dpoco.plan/1"
+_WIDTH = 100
+_LARGEST = 10**12
+_LOOKS = 12  # calibrations in the search for the smallest useful horizon
+_CLOSE = 1.05
+
+Calibrate = Callable[[int, Budget], Any]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How to read the regret of a learner's parameters.
+
+    Attributes
+    ----------
+    bound : callable
+        ``parameters -> (regret, range)``: regret over the horizon, and the largest there can be per
+        round, in the same units.
+    kind : {"proven", "predicted"} or None
+        Whether it is a theorem, or an estimate of what the noise costs; None: nothing is known.
+    unit : str
+        Units, for the text.
+    """
+
+    bound: Callable[[Any], tuple[float, float]]
+    kind: str | None
+    unit: str
+
+
+def plan_report(
+    entry: Entry,
+    build: Callable[[int, Budget], Any],
+    calibrate: Calibrate | None,
+    scale: Scale,
+    *,
+    problem: dict[str, Any],
+    horizon: int,
+    epsilon: float,
+    delta: float | None,
+    target: float,
+) -> dict[str, Any]:
+    """Return the plan of one learner, JSON-able.
+
+    `build` returns an unstarted learner, and `calibrate` its parameters, for a horizon and a
+    budget; `delta` None is a tenth of one over the horizon, also in the search.
+    """
+    positive_int("horizon", horizon)
+    if not 0.0 < positive_float("target", target) < 1.0:
+        raise ValueError(f"target must be in (0, 1); got {target!r}")
+
+    def budget(rounds: int) -> Budget:
+        return Budget(epsilon, 1.0 / (10.0 * rounds) if delta is None else delta)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", NoiseDominatesWarning)
+        learner = build(horizon, budget(horizon))
+    parameters, guarantee = learner.parameters, learner.guarantee
+    regret: dict[str, Any] = {"kind": scale.kind, "unit": scale.unit}
+    useful = None
+    if scale.kind is not None:
+        total, largest = scale.bound(parameters)
+        share = total / (horizon * largest)
+        regret.update(
+            bound=_finite(total), per_round=_finite(total / horizon), share=_finite(share),
+            scope=getattr(parameters, "regret_scope", None),
+        )  # fmt: skip
+        if calibrate is not None:
+            useful = _smallest_useful(
+                lambda rounds: _share(calibrate, scale, rounds, budget(rounds)),
+                target, (horizon, share),
+            )  # fmt: skip
+    asked = budget(horizon)
+    return {
+        "schema": PLAN_SCHEMA,
+        "learner": entry.name,
+        "class": f"dpoco.{entry.path}",
+        "problem": {"horizon": horizon, **problem},
+        "budget": {"epsilon": asked.epsilon, "delta": asked.delta},
+        "regret": regret,
+        "regret_bound_per_round": regret.get("share") if scale.kind == "proven" else None,
+        "useful": {"target": target, "horizon": useful},
+        "noise": _noise(parameters, guarantee),
+        "memory": {"state_bytes": _state_bytes(learner)},
+        "notes": list(dict.fromkeys(str(warning.message) for warning in caught)),
+        "parameters": parameters.to_dict(),
+        "guarantee": guarantee.to_dict(),
+    }
+
+
+def _share(calibrate: Calibrate, scale: Scale, rounds: int, budget: Budget) -> float:
+    try:
+        total, largest = scale.bound(calibrate(rounds, budget))
+    except CalibrationError:  # no noise meets the budget on so short a stream
+        return math.inf
+    return total / (rounds * largest)
+
+
+def _smallest_useful(
+    share: Callable[[int], float], target: float, known: tuple[int, float]
+) -> int | None:
+    """Return a horizon that meets the target, at most 5 % above the smallest; None beyond 10^12.
+
+    Regret per round falls like a power of the horizon, so the search follows the slope between two
+    logarithms, and halves the logarithmic interval where that leads out of it.
+    """
+    low, high = 0, 0  # the largest known not to meet it, the smallest known to
+    nudge = 1.0
+    values: dict[int, float] = {}
+
+    def look(rounds: int, found: float) -> None:
+        nonlocal low, high, nudge
+        values[rounds] = found
+        # A little beyond where the slope points, so that the other end of the interval moves next.
+        if found <= target:
+            high = rounds if high == 0 else min(high, rounds)
+            nudge = 0.985
+        else:
+            low = max(low, rounds)
+            nudge = 1.015
+
+    look(*known)
+    for _ in range(_LOOKS):
+        if high == 1 or (low and high and high <= max(low + 1, _CLOSE * low)):
+            break
+        if low >= _LARGEST:
+            return None
+        base = high or low
+        if low and high and math.isfinite(values[low]):
+            slope = math.log(values[high] / values[low]) / math.log(high / low)
+        else:
+            slope = -0.6
+        if 0.0 < values[base] < math.inf:
+            step = math.log(target / values[base]) / min(slope, -0.05)
+            guess = base * math.exp(max(min(step, 9.0), -9.0)) * nudge
+        else:
+            guess = base / 30.0 if high else base * 30.0
+        if low and high and not low < guess < high:
+            guess = math.sqrt(low * high)
+        rounds = max(1, min(round(guess), _LARGEST))
+        if low and high:
+            rounds = min(max(rounds, low + 1), high - 1)
+        look(rounds, share(rounds))
+    return high or None
+
+
+def _noise(parameters: Any, guarantee: Guarantee) -> dict[str, Any]:
+    """Scale of the noise and its ratio to the sensitivity, where there are such numbers."""
+    scale = None
+    for holder in (parameters, getattr(parameters, "arm", None)):
+        for name in ("noise_scale", "scale", "first_scale", "selection_scale"):
+            if scale is None:
+                scale = getattr(holder, name, None)
+    if scale is None and guarantee.noise_scale > 0.0:
+        scale = guarantee.noise_scale
+    multiplier = guarantee.noise_multiplier
+    return {
+        "mechanism": guarantee.mechanism,
+        "scale": _finite(scale),
+        "multiplier": _finite(multiplier),
+        "sensitivity": _finite(guarantee.sensitivity),
+    }
+
+
+def _state_bytes(learner: Any) -> int | None:
+    """Size of the saved state of the fresh learner, which is what it keeps between rounds."""
+    pack = getattr(learner, "_to_bytes", None)
+    try:
+        return None if pack is None else len(pack())
+    except StateError:  # losses given as Python objects have no state that could be saved
+        return None
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def print_plan(report: dict[str, Any], guarantee: Guarantee) -> None:
+    """Print the plan to standard output."""
+    console = Console()
+    if not console.is_terminal:  # a file or a pipe has no width to respect
+        console = Console(width=_WIDTH)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    regret, useful, noise = report["regret"], report["useful"], report["noise"]
+    table.add_row("learner", report["class"])
+    if regret["kind"] is None:
+        table.add_row("regret", "none is defined: one fit, no decisions on the way")
+    else:
+        name = "regret bound" if regret["kind"] == "proven" else "predicted error"
+        share = regret["share"]
+        text = "none at this budget and horizon"
+        if share is not None:
+            text = f"{share:.6g} {regret['unit']} a round"
+            text += f" ({regret['scope']} losses)" if regret["scope"] else ""
+            text += ": says nothing" if share >= 1.0 else ""
+        table.add_row(name, text)
+        reach = useful["horizon"]
+        shown = "none up to T = 1e12" if reach is None else f"T = {reach:,}"
+        limit = f"{useful['target']:g} {regret['unit']} a round"
+        table.add_row("smallest useful", f"{shown} (for at most {limit})")
+    if noise["scale"] is not None:
+        table.add_row("noise scale", f"{noise['scale']:.6g}")
+    if noise["multiplier"] is not None:
+        table.add_row("noise multiplier", f"{noise['multiplier']:.6g}")
+    if report["memory"]["state_bytes"] is not None:
+        table.add_row("memory", f"{report['memory']['state_bytes']:,} bytes of state")
+    skipped = ("kind", "version", "regret_terms", "regret_bound", "noise_scale", "learner")
+    for name, value in report["parameters"].items():
+        if name in skipped:
+            continue
+        table.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
+    console.print(table)
+    for note in report["notes"]:
+        console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+    console.print()
+    console.print(str(guarantee), markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,358 @@
+"""``dpoco run``: a private learner on a stream, beside everything it should be compared with."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import dpoco
+from dpoco.cli._catalogue import entry_of
+from dpoco.cli._config import Config
+from dpoco.cli._problem import build_problem, expert_problem, load_losses, load_stream
+from dpoco.cli._render import print_report
+from dpoco.cli._support import errors_in_one_line, notes, progress
+
+__all__ = ["run_command"]
+
+
+def run_command(
+    learner: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="tree-frank-wolfe, polyhedral-frank-wolfe, noisy-ftrl, ctrl, comw for records; "
+            "prefix-hedge, epoch-selector, shift-detector, oblivious-tracker, batch-share for "
+            "losses of experts.",
+        ),
+    ] = "tree-frank-wolfe",
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="CSV, Parquet or NPZ file, one round a row, in order.",
+        ),
+    ] = None,
+    stream_name: Annotated[
+        str | None,
+        typer.Option(
+            "--stream",
+            metavar="NAME",
+            help="Bundled stream, without --data: shuttle or phishing, of experts pollsters or "
+            "stocks; see dpoco datasets. [default: shuttle, of experts pollsters; phishing on "
+            "Python 3.10, where river has no shuttle]",
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of the labels. Logistic loss: the probability of the event, in [0, 1] "
+            "(1 = it happened); other values are clipped. Regression: a number in --label-range.",
+        ),
+    ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Feature columns, or the experts' losses. [default: all but the label]",
+        ),
+    ] = None,
+    feature_range: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[COLUMN=]LOW,HIGH",
+            help="Public range of all columns, or of one; repeatable. Mapped to [-1, 1], values "
+            "outside saturate. Declare it from knowledge, never from the records. "
+            "[default: -1,1]",
+        ),
+    ] = None,
+    label_range: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOW,HIGH",
+            help="Public range of the labels, mapped to [-1, 1] (logistic loss: to [0, 1]).",
+        ),
+    ] = None,
+    loss_range: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOW,HIGH",
+            help="Public range of experts' losses; values outside are clipped. [default: 0,1]",
+        ),
+    ] = None,
+    intercept: Annotated[bool, typer.Option(help="Append a constant feature.")] = True,
+    loss: Annotated[str, typer.Option(metavar="NAME", help="logistic, squared or huber.")] = (
+        "logistic"
+    ),
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of one run.")] = 1.0,
+    delta: Annotated[
+        float | None, typer.Option(help="Privacy budget of one run. [default: 1/(10 horizon)]")
+    ] = None,
+    p: Annotated[
+        float | None,
+        typer.Option(
+            "--p",
+            help="Decisions lie in an l_p ball; 1 to inf. [default: 2; 1 for "
+            "polyhedral-frank-wolfe]",
+        ),
+    ] = None,
+    radius: Annotated[
+        float | None,
+        typer.Option(
+            help="Radius of the ball. [default: reaches Euclidean length 8 for the logistic "
+            "loss, 1 otherwise]"
+        ),
+    ] = None,
+    feature_bound: Annotated[
+        float | None,
+        typer.Option(
+            help="Longer records (Euclidean, after scaling) are shortened to this. "
+            "[default: sqrt(columns / 3)]"
+        ),
+    ] = None,
+    horizon: Annotated[
+        int | None,
+        typer.Option(help="Rounds the guarantee covers; later rows are left out. [default: all]"),
+    ] = None,
+    switches: Annotated[
+        int | None,
+        typer.Option(
+            help="Of the sequence of experts to compete with, for oblivious-tracker and "
+            "batch-share. [default: 0]"
+        ),
+    ] = None,
+    sum_method: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="auto, blt, tree, honaker or toeplitz, where the learner sums with noise.",
+        ),
+    ] = "auto",
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="gaussian or generalized_gaussian. [default: what the calibration prescribes]",
+        ),
+    ] = None,
+    calibration: Annotated[
+        str, typer.Option(metavar="NAME", help="tight, corrected or paper.")
+    ] = "tight",
+    step_scale: Annotated[
+        float, typer.Option(help="s in the steps s/(k + s) of tree-frank-wolfe.")
+    ] = 1.0,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            help="Rounds per update. [default: of tree-frank-wolfe horizon/1000, 1 for "
+            "--calibration paper; else the learner's own]"
+        ),
+    ] = None,
+    repeats: Annotated[
+        int | None,
+        typer.Option(
+            help="Private runs with independent noise, for evaluation. "
+            "[default: 10; 1 with --checkpoint]"
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Reproducible noise, which voids the guarantee. "
+            "[default: the operating system's entropy]"
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where report.json and report.png go.")
+    ] = Path("results"),
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the report here, too: results.json."),
+    ] = None,
+    figure: Annotated[bool, typer.Option(help="Draw report.png (needs matplotlib).")] = True,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep the learner's state here, also when interrupted. Secret, like the data.",
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the learner in --checkpoint.")
+    ] = False,
+    show_progress: Annotated[
+        bool | None,
+        typer.Option(
+            "--progress/--no-progress",
+            help="Tell at rounds 1, 2, 4, 8, ... how the first private run is going, on standard "
+            "error. [default: on a terminal]",
+        ),
+    ] = None,
+    config: Config = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the report as JSON, and nothing else.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Play a private learner on a stream and report how it compares.
+
+    It is compared with the same learner without noise and the best fixed decision and the best
+    constant prediction in hindsight (of experts: the best one and a random one). The report is for
+    evaluation: it is computed from raw records.
+
+    For example:
+
+    dpoco run
+
+    dpoco run --learner noisy-ftrl --stream phishing --epsilon 2 --output results.json
+
+    dpoco run --data events.csv --label alarm --feature-range 0,10
+
+    dpoco run --config results.json --epsilon 4
+    """
+    asked = {
+        "learner": learner,
+        "data": data,
+        "stream": stream_name,
+        "label": label,
+        "features": features,
+        "feature_range": feature_range,
+        "label_range": label_range,
+        "loss_range": loss_range,
+        "intercept": intercept,
+        "loss": loss,
+        "epsilon": epsilon,
+        "delta": delta,
+        "p": "inf" if p == float("inf") else p,
+        "radius": radius,
+        "feature_bound": feature_bound,
+        "horizon": horizon,
+        "switches": switches,
+        "sum_method": sum_method,
+        "noise": noise,
+        "calibration": calibration,
+        "step_scale": step_scale,
+        "batch": batch,
+        "repeats": repeats,
+        "seed": seed,
+    }
+    columns = None if features is None else [name.strip() for name in features.split(",")]
+    with errors_in_one_line(checkpoint), notes(quiet):
+        entry = entry_of(learner, ("records", "experts"))
+        _check_writable(out)
+        if output is not None and not output.absolute().parent.is_dir():
+            raise ValueError(f"--output: no such directory: {output.parent}")
+        started = _started_learner(checkpoint, resume)
+        count = repeats if repeats is not None else (10 if checkpoint is None else 1)
+        table = show_progress is not False and not (quiet or as_json)
+        with progress(quiet or as_json, lines=show_progress, table=table) as (show, snapshot):
+            common: dict[str, Any] = {
+                "repeats": count,
+                "seed": seed,
+                "progress": show,
+                "snapshot": snapshot,
+                "checkpoint": checkpoint,
+                "resume": started,
+            }
+            given = {
+                "calibration": calibration,
+                "noise": noise,
+                "sum_method": None if sum_method == "auto" else sum_method,
+                "step_scale": step_scale,
+                "batch": batch,
+            }
+            if entry.family == "experts":
+                if label is not None or feature_range or label_range or p is not None:
+                    raise ValueError(f"{entry.name} takes losses: no labels, ranges or balls")
+                losses, facts = load_losses(data, stream_name, columns, loss_range)
+                report = dpoco.evaluation.compare_private_experts(
+                    losses,
+                    entry.load(),
+                    stream=facts,
+                    **expert_problem(
+                        entry, len(losses), epsilon, delta, horizon, loss_range,
+                        {**given, "switches": switches},
+                    ),
+                    **common,
+                )  # fmt: skip
+            else:
+                if loss_range is not None or switches is not None:
+                    raise ValueError("--loss-range and --switches are for learners of experts")
+                stream = load_stream(
+                    data, stream_name, label, columns, feature_range or [], label_range, intercept,
+                    loss,
+                )  # fmt: skip
+                problem = build_problem(
+                    stream, entry, loss=loss, epsilon=epsilon, delta=delta, horizon=horizon, p=p,
+                    radius=radius, feature_bound=feature_bound, given=given,
+                )  # fmt: skip
+                report = dpoco.evaluation.compare_private(
+                    stream,
+                    problem.domain,
+                    problem.loss,
+                    learner=entry.load(),
+                    budget=problem.budget,
+                    horizon=problem.horizon,
+                    **common,
+                    **problem.options,
+                )
+        default = data is None and stream_name is None and entry.family == "records"
+        if default and report.stream["name"] != "shuttle" and not quiet:
+            typer.echo(
+                "note: no shuttle stream here (river 0.26, Python 3.11); playing "
+                f"{report.stream['name']}",
+                err=True,
+            )
+        report = replace(report, settings={**report.settings, "command": asked})
+        files = _write(report, out, figure)
+        if output is not None:
+            output.write_text(report.to_json() + "\n", encoding="utf-8")
+            files.append(str(output))
+        if as_json:
+            typer.echo(report.to_json())
+        elif not quiet:
+            print_report(report, files)
+
+
+def _started_learner(checkpoint: Path | None, resume: bool) -> Any:
+    """Return the saved learner to continue, or None; refuse to overwrite a state by accident."""
+    if checkpoint is None:
+        if resume:
+            raise ValueError("--resume needs --checkpoint FILE")
+        return None
+    if not resume:
+        if checkpoint.exists():
+            raise ValueError(f"{checkpoint} exists: add --resume to continue it, or remove it")
+        if not checkpoint.parent.is_dir():
+            raise ValueError(f"no such directory: {checkpoint.parent}")
+        return None
+    return dpoco.load(checkpoint)
+
+
+def _check_writable(directory: Path) -> None:
+    """Find out before a long run, not after it, that the report has no place to go."""
+    nearest = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        raise ValueError(f"--out must be a directory; {nearest} is not")
+    if not os.access(nearest, os.W_OK):
+        raise ValueError(f"--out: no permission to write in {nearest}")
+
+
+def _write(report: dpoco.evaluation.RunReport, out: Path, figure: bool) -> list[str]:
+    out.mkdir(parents=True, exist_ok=True)
+    text = out / "report.json"
+    text.write_text(report.to_json() + "\n", encoding="utf-8")
+    files = [str(text)]
+    if figure:
+        image = out / "report.png"
+        try:
+            dpoco.plotting.plot_run_report(report).savefig(image)
+        except ImportError as error:
+            typer.echo(f"note: no figure: {error}", err=True)
+        else:
+            files.append(str(image))
+    return files

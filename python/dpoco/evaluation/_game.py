@@ -1,0 +1,228 @@
+"""How a private run and its comparators are played, whatever the learner."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._learner import Progress
+from dpoco._validation import positive_int
+from dpoco.accounting import Budget
+from dpoco.evaluation._measures import cumulative_curves, versions
+from dpoco.evaluation._progress import Snapshot, SnapshotTaker, doubling_parts
+from dpoco.evaluation._report import PlayedRuns, RunReport
+from dpoco.evaluation._runs import root_source
+from dpoco.evaluation._seeds import SeedTree
+from dpoco.random import Source
+
+__all__ = ["Comparators", "Game", "Step", "play_game"]
+
+FloatArray = NDArray[np.float64]
+Step = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Comparators:
+    """The best fixed decision and the best constant: facts and cumulative losses, shape (T,)."""
+
+    fixed: dict[str, Any]
+    fixed_losses: FloatArray
+    constant: dict[str, Any]
+    constant_losses: FloatArray
+
+
+@dataclass(frozen=True)
+class Game:
+    """What is played: a stream, a way to build learners, what they are compared with.
+
+    ``build(source, budget)`` returns an unstarted learner; ``comparators(first)`` those of the
+    rounds from `first` on; `problem` names the attributes that a resumed learner must share.
+    """
+
+    build: Callable[[Source | None, Budget | None], Any]
+    data: tuple[FloatArray, ...]
+    comparators: Callable[[int], Comparators]
+    noise: Callable[[Any], dict[str, Any]]
+    problem: tuple[str, ...]
+    domain: dict[str, Any]
+    loss: dict[str, Any]
+    stream: dict[str, Any]
+    run_options: dict[str, Any]
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Played:
+    """What a report needs of a run."""
+
+    losses: FloatArray
+    switches: int
+
+
+def play_game(
+    game: Game,
+    *,
+    budget: Budget,
+    horizon: int,
+    repeats: int,
+    seed: int | None,
+    progress: Step | None,
+    snapshot: Callable[[Snapshot], None] | None,
+    checkpoint: str | os.PathLike[str] | None,
+    resume: Any,
+) -> RunReport:
+    """Play the private runs, the run without noise and the comparators, and report."""
+    started = time.perf_counter()
+    count = positive_int("repeats", repeats, maximum=10**6)
+    if count > 1 and (checkpoint is not None or resume is not None):
+        raise ValueError("a checkpoint is of one private run: repeats must be 1")
+    root = root_source(seed)
+    learner = game.build(root, budget) if resume is None else resume
+    if resume is not None:
+        _check_same_problem(resume, game.build(None, budget), game)
+    first = learner.round
+    data = tuple(column[first:] for column in game.data)
+    length = len(data[0])
+
+    if progress is not None:
+        progress("comparators", 0, 1)
+    compared = game.comparators(first)
+    if progress is not None:
+        progress("comparators", 1, 1)
+
+    runs: list[_Played] = []
+    seconds: list[float] = []
+    for index in range(count):
+        learner = learner if index == 0 else game.build(root, budget)
+        taker = None
+        if snapshot is not None and index == 0:
+            taker = SnapshotTaker(snapshot, compared.fixed_losses, first, learner.guarantee.epsilon)
+        begun = time.perf_counter()
+        part = _part(progress, index, count)
+        runs.append(_play(learner, data, game.run_options, part, taker, checkpoint))
+        seconds.append(time.perf_counter() - begun)
+
+    begun = time.perf_counter()
+    # Without noise for privacy, but some learners draw their decisions.
+    draws = None if seed is None else SeedTree(seed).child("without noise").source()
+    free = game.build(draws, None).run(
+        *game.data,
+        **game.run_options,
+        progress=None if progress is None else lambda a, b: progress("without noise", a, b),
+    )
+    free_seconds = time.perf_counter() - begun
+
+    private = np.stack([np.cumsum(run.losses) for run in runs])
+    nonprivate = np.cumsum(free.losses[first:])
+    total = float(compared.fixed_losses[-1])
+    free_switches = int(np.count_nonzero(free.switches >= first))
+    return RunReport(
+        stream=game.stream,
+        settings={
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "horizon": horizon,
+            "repeats": count,
+            "seed": seed,
+            **{name: _plain(value) for name, value in game.options.items()},
+        },
+        domain=game.domain,
+        loss=game.loss,
+        parameters=learner.parameters.to_dict(),
+        guarantee=learner.guarantee.to_dict(),
+        guarantee_text=str(learner.guarantee),
+        noise=game.noise(learner.parameters),
+        private=PlayedRuns(
+            tuple(float(run[-1]) / length for run in private),
+            tuple(float(run[-1]) - total for run in private),
+            tuple(run.switches for run in runs),
+        ),
+        nonprivate=PlayedRuns(
+            (float(nonprivate[-1]) / length,), (float(nonprivate[-1]) - total,), (free_switches,)
+        ),
+        best_fixed=compared.fixed,
+        best_constant=compared.constant,
+        curves=cumulative_curves(
+            private, nonprivate, compared.fixed_losses, compared.constant_losses
+        ),
+        versions=versions(),
+        timing={
+            "private_seconds": seconds,
+            "nonprivate_seconds": free_seconds,
+            "total_seconds": time.perf_counter() - started,
+            "rounds_per_second": length * count / max(sum(seconds), 1e-9),
+        },
+        first_round=first,
+    )
+
+
+def _part(progress: Step | None, index: int, count: int) -> Progress | None:
+    if progress is None:
+        return None
+
+    def report(done: int, total: int) -> None:
+        progress("private", index * total + done, count * total)
+
+    return report
+
+
+def _play(
+    learner: Any,
+    data: tuple[FloatArray, ...],
+    options: dict[str, Any],
+    progress: Progress | None,
+    taker: SnapshotTaker | None,
+    checkpoint: str | os.PathLike[str] | None,
+) -> _Played:
+    first, rounds = learner.round, len(data[0])
+    parts = [slice(0, rounds)] if taker is None else doubling_parts(first, rounds)
+    losses: list[FloatArray] = []
+    switches = 0
+    last: Any = None  # the decision before this part, of learners of experts
+    try:
+        for part in parts:
+
+            def report(done: int, total: int, part: slice = part) -> None:
+                if progress is not None:
+                    progress(part.start + done, rounds)
+
+            trace = learner.run(
+                *(column[part] for column in data),
+                **options,
+                progress=report,
+                checkpoint=checkpoint,
+            )
+            losses.append(trace.losses)
+            switches += len(trace.switches)
+            if not options:  # their traces see no switch between two of them
+                switches += int(last is not None and trace.decisions[0] != last)
+                last = trace.decisions[-1]
+            if taker is not None:
+                taker.take(trace.losses, switches)
+    except KeyboardInterrupt:
+        if checkpoint is not None:
+            learner.save(checkpoint)
+        raise
+    return _Played(np.concatenate(losses), switches)
+
+
+def _check_same_problem(resumed: Any, fresh: Any, game: Game) -> None:
+    if type(resumed) is not type(fresh):
+        raise ValueError("the saved learner is of another class than asked for")
+    for name in (*game.problem, "parameters"):
+        if getattr(resumed, name) != getattr(fresh, name):
+            raise ValueError(f"the saved learner has another {name} than asked for")
+    if resumed.round >= len(game.data[0]):
+        raise ValueError("the saved learner has already played every round of the stream")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return value.tolist() if isinstance(value, np.ndarray) else value

@@ -1,0 +1,249 @@
+"""`dpoco run` with every learner, configurations, and the commands compare, datasets and bench."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from dpoco.evaluation import RunReport
+
+FILE = ("--data", "events.csv", "--label", "alarm", "--feature-range", "0,10")
+QUICK = ("--repeats", 2, "--seed", 5, "--no-figure")
+
+
+@pytest.fixture
+def losses(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = np.random.default_rng(3).uniform(0.0, 2.0, size=(300, 3)) * [0.4, 1.0, 1.0]
+    np.savetxt("losses.csv", rows, delimiter=",", header="a,b,c", comments="")
+    return rows
+
+
+@pytest.mark.parametrize("learner", ["polyhedral-frank-wolfe", "noisy-ftrl", "ctrl", "comw"])
+def test_other_learners_of_records(table, invoke, tmp_path, learner):
+    result = invoke("run", *FILE, *QUICK, "--learner", learner, "--epsilon", 8, "--json")
+    assert result.exit_code == 0, result.stderr
+    report = RunReport.from_dict(json.loads(result.stdout))
+    assert report.settings["command"]["learner"] == learner
+    assert report.rounds == 400
+    assert report.guarantee["epsilon"] <= 8.0
+    assert report.best_fixed["average_loss"] < report.nonprivate.average_loss
+
+
+@pytest.mark.parametrize(
+    "learner",
+    ["prefix-hedge", "epoch-selector", "shift-detector", "oblivious-tracker", "batch-share"],
+)
+def test_learners_of_experts(losses, invoke, tmp_path, learner):
+    options = ("--data", "losses.csv", "--loss-range", "0,2", "--learner", learner)
+    result = invoke("run", *options, *QUICK, "--epsilon", 20, "--delta", 1e-4)
+    assert result.exit_code == 0, result.stderr
+    assert "300 rounds x 3 experts" in result.stdout
+    report = RunReport.from_dict(json.loads((tmp_path / "results" / "report.json").read_text()))
+    assert report.best_fixed["decision"] == 0
+    assert report.best_fixed["average_loss"] == pytest.approx(losses[:, 0].mean(), rel=1e-5)
+    assert report.best_constant["average_loss"] == pytest.approx(losses.mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("learner", "columns"), [("noisy-ftrl", FILE), ("prefix-hedge", ("--data", "events.csv"))]
+)
+def test_lines_of_progress_change_no_bit(table, invoke, tmp_path, learner, columns):
+    common = ("run", *columns, *QUICK, "--learner", learner)
+    plain, told = invoke(*common, "--out", "a"), invoke(*common, "--out", "b", "--progress")
+    assert plain.stderr == ""
+    lines = [line.split() for line in told.stderr.splitlines()]
+    heading = " ".join(told.stderr.splitlines()[0].split())
+    assert heading == "round average loss since last regret switches epsilon"
+    assert [line[0] for line in lines[1:]] == ["1", "2", "4", "8", "16", "32", "64", "128", "256",
+                                               "400"]  # fmt: skip
+    a, b = (json.loads((tmp_path / name / "report.json").read_text()) for name in "ab")
+    assert a.pop("timing") != b.pop("timing")
+    assert a == b
+    assert float(lines[-1][1]) == pytest.approx(a["private"]["average_losses"][0], abs=1e-4)
+    assert int(lines[-1][4].replace(",", "")) == a["private"]["switches"][0]
+
+
+def test_a_report_is_a_configuration(table, invoke, tmp_path):
+    first = ("run", *FILE, *QUICK, "--learner", "comw", "--epsilon", 3, "--output", "results.json")
+    assert invoke(*first).exit_code == 0
+    again = invoke("run", "--config", "results.json", "--no-figure", "--json")
+    assert again.exit_code == 0, again.stderr
+    a, b = json.loads((tmp_path / "results.json").read_text()), json.loads(again.stdout)
+    assert a.pop("timing") != b.pop("timing")
+    assert a == b
+    other = invoke("run", "--config", "results.json", "--epsilon", 5, "--no-figure", "--json")
+    assert json.loads(other.stdout)["settings"]["epsilon"] == 5.0
+
+
+def test_a_configuration_in_toml(table, invoke, tmp_path):
+    if sys.version_info < (3, 11):
+        pytest.skip("TOML needs Python 3.11")
+    (tmp_path / "run.toml").write_text(
+        'data = "events.csv"\nlabel = "alarm"\nfeature-range = ["0,10"]\nlearner = "noisy-ftrl"\n'
+        "epsilon = 2.5\nrepeats = 2\nseed = 5\nfigure = false\n"
+    )
+    result = invoke("run", "--config", "run.toml", "--no-figure", "--json")
+    record = json.loads(result.stdout)
+    assert record["settings"]["epsilon"] == 2.5
+    assert record["settings"]["command"]["feature_range"] == ["0,10"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.json", '{"epsilonn": 1}', "did you mean 'epsilon'"),
+        ("a.json", "[1]", "options by name"),
+        ("a.json", "{", "not a JSON file"),
+        ("a.json", '{"epsilon": {"x": 1}}', "not a table"),
+        ("a.yaml", "", ".toml or .json"),
+        ("b.json", None, "no such file"),
+    ],
+)
+def test_bad_configurations(tmp_path, monkeypatch, invoke, name, text, message):
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    result = invoke("run", "--config", name)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--learner", "linucb"], "not for this"),
+        (["--learner", "comw", "--batch", "2"], "comw has no --batch"),
+        (["--learner", "prefix-hedge", "--switches", "2"], "prefix-hedge has no --switches"),
+        (["--switches", "2"], "learners of experts"),
+        (["--learner", "prefix-hedge", "--label", "y"], "takes losses"),
+        (["--learner", "prefix-hedge", "--stream", "shuttle"], "pollsters"),
+    ],
+)
+def test_options_that_do_not_fit(tmp_path, monkeypatch, invoke, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    result = invoke("run", *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_compare_is_at_equal_privacy_and_rows_stand_alone(table, invoke, tmp_path):
+    common = ("compare", *FILE, "--epsilons", "2,8", "--repeats", 2, "--seed", 1, "--json")
+    both = invoke(*common, "--learners", "noisy-ftrl,comw")
+    assert both.exit_code == 0, both.stderr
+    record = json.loads(both.stdout)
+    assert record["schema"] == "dpoco.comparison/1"
+    assert (tmp_path / "results" / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    cells = [(r["learner"], r["budget"] and r["budget"]["epsilon"]) for r in record["rows"]]
+    assert cells == [
+        (learner, epsilon) for epsilon in (2.0, 8.0, None) for learner in ("noisy-ftrl", "comw")
+    ]
+    for row in record["rows"][:4]:
+        assert row["guarantee"]["epsilon"] <= row["budget"]["epsilon"] * (1 + 1e-9)
+        assert row["guarantee"]["delta"] <= row["budget"]["delta"]
+        assert row["guarantee"]["relation"] == "replace"
+        assert row["regrets"][0] == pytest.approx(
+            400 * (row["average_losses"][0] - record["comparator"]["average_loss"])
+        )
+    alone = json.loads(invoke(*common, "--learners", "comw", "--no-figure").stdout)
+    assert alone["rows"][0] == record["rows"][1]
+    text = invoke(*common[:-1], "--learners", "comw", "--no-figure").stdout
+    assert f"{alone['rows'][0]['average_loss']:.4f}" in text
+
+
+def test_compare_of_experts(losses, invoke):
+    result = invoke(
+        "compare", "--data", "losses.csv", "--loss-range", "0,2", "--learners",
+        "prefix-hedge,batch-share", "--epsilons", 20, "--repeats", 2, "--no-figure", "--json",
+    )  # fmt: skip
+    record = json.loads(result.stdout)
+    assert record["comparator"]["average_loss"] == pytest.approx(losses[:, 0].mean(), rel=1e-5)
+    assert all(row["regret"] > 0.0 for row in record["rows"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--learners", "comw,prefix-hedge"], "no stream in common"),
+        (["--learners", "comw,comw"], "twice"),
+        (["--epsilons", "1,1"], "twice"),
+        (["--epsilons", "one"], "numbers"),
+        (["--epsilons", "-1"], "positive"),
+        (["--repeats", "0"], "repeats"),
+    ],
+)
+def test_comparisons_that_are_none(tmp_path, monkeypatch, invoke, arguments, message):
+    pytest.importorskip("river")
+    monkeypatch.chdir(tmp_path)
+    result = invoke("compare", *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_datasets_are_what_loaders_return(invoke):
+    pytest.importorskip("river")
+    from dpoco import datasets
+    from dpoco.cli._problem import bundled_losses
+
+    for facts in json.loads(invoke("datasets", "--json").stdout)["datasets"]:
+        if not facts["installed"]:
+            continue
+        if facts["kind"] == "records":
+            stream = datasets.load(facts["name"])
+            shape, source = stream.features.shape, stream.source
+            assert source.startswith(facts["source"])
+            assert (facts["licence"] or "") in stream.licence
+        else:
+            shape = bundled_losses(facts["name"])[0].shape
+        assert shape == (facts["rounds"], facts["columns"])
+        assert facts["bytes"] > 1000
+    assert invoke("datasets", "phishing", "--cite").stdout.startswith("UCI")
+    assert "constant" in invoke("datasets", "phishing").stdout
+
+
+def test_bench_times_what_was_asked_for(invoke):
+    options = ("--learners", "noisy-ftrl,prefix-hedge,linucb", "--rounds", 500, "--pairs", 1)
+    record = json.loads(invoke("bench", *options, "--json").stdout)
+    assert record["schema"] == "dpoco.bench/1"
+    assert [each["learner"] for each in record["learners"]] == options[1].split(",")
+    assert all(each["rounds_per_second"] > 0.0 for each in record["learners"])
+    assert {each["noise"] for each in record["noise"]} == {"gaussian", "laplace"}
+    assert "private/not" in invoke("bench", *options).stdout
+    assert invoke("bench", "--rounds", 1).exit_code == 2
+
+
+def test_tables_in_json(invoke):
+    options = ("--horizons", "1000", "--epsilons", "1", "--json")
+    record = json.loads(invoke("table", "noise", *options).stdout)
+    assert (record["schema"], record["table"]) == ("dpoco.table/1", "noise")
+    assert [row["horizon"] for row in record["rows"]] == [1000]
+
+
+def test_completion_completes(monkeypatch, capfd):
+    from dpoco.cli import main
+
+    monkeypatch.setenv("_DPOCO_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "dpoco com")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    with contextlib.suppress(SystemExit):
+        main([])
+    assert "compare" in capfd.readouterr().out
+
+
+def test_every_help_has_an_example(invoke):
+    import typer
+
+    from dpoco.cli._app import app
+
+    for name, command in typer.main.get_command(app).commands.items():
+        if name in ("sweep", "reproduce"):
+            continue
+        text = invoke(name, "--help").stdout
+        assert f"dpoco {name}" in text, name
+        for parameter in command.params:
+            assert getattr(parameter, "help", None), (name, parameter.name)

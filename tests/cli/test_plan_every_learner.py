@@ -1,0 +1,84 @@
+"""`dpoco plan` answers for every learner, and its smallest useful horizon is one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dpoco.accounting import Guarantee
+from dpoco.cli._catalogue import LEARNERS
+from dpoco.cli._plan import _command
+from dpoco.cli._plan_report import _smallest_useful
+
+# The accountant of noisy-sgd takes seconds; its own tests calibrate it.
+PLANNED = [name for name in LEARNERS if name != "noisy-sgd"]
+
+
+def options(name, **changes):
+    words = _command(LEARNERS[name])[1].split()
+    given = {**dict(zip(words[::2], words[1::2], strict=True)), "--horizon": 20_000, **changes}
+    return [word for pair in given.items() for word in pair]
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_every_learner_has_a_plan(invoke, name):
+    result = invoke("plan", name, *options(name), "--json")
+    assert result.exit_code == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert report["schema"] == "dpoco.plan/1"
+    assert report["learner"] == name
+    guarantee = Guarantee.from_dict(report["guarantee"])
+    assert guarantee.epsilon <= 1.0 + 1e-9
+    regret = report["regret"]
+    if LEARNERS[name].family == "batch":
+        assert regret["kind"] is None
+    else:
+        assert regret["kind"] in ("proven", "predicted")
+        assert regret["share"] > 0.0
+    if LEARNERS[name].family in ("records", "surface", "experts", "arms") and name != "ctrl":
+        assert report["memory"]["state_bytes"] > 500
+
+
+@pytest.mark.parametrize("name", ["noisy-ftrl", "prefix-hedge", "batch-share", "lipschitz"])
+def test_the_useful_horizon_is_the_smallest(invoke, name):
+    def share(horizon):
+        text = invoke("plan", name, *options(name, **{"--horizon": horizon}), "--json").stdout
+        return json.loads(text)
+
+    found = share(20_000)["useful"]["horizon"]
+    assert share(found)["regret"]["share"] <= 0.1
+    assert share(int(found / 1.06))["regret"]["share"] > 0.1
+
+
+@pytest.mark.parametrize("known", [10, 1000, 10**6])
+@pytest.mark.parametrize("power", [0.3, 0.5, 1.0])
+def test_the_search_finds_powers(known, power):
+    def share(rounds):
+        return 3.0 * rounds**-power
+
+    exact = 30.0 ** (1.0 / power)
+    found = _smallest_useful(share, 0.1, (known, share(known)))
+    assert exact * 0.99 <= found <= 1.06 * exact
+
+
+def test_the_search_gives_up():
+    assert _smallest_useful(lambda rounds: 2.0, 0.1, (100, 2.0)) is None
+    assert _smallest_useful(lambda rounds: 0.01, 0.1, (100, 0.01)) == 1
+
+
+def test_what_was_probably_meant(capfd):
+    from dpoco.cli import main
+
+    for arguments, meant in (
+        (["plan", "noisy-ftlr"], "noisy-ftrl"),
+        (["pln"], "plan"),
+        (["run", "--learner", "noisy-ftlr"], "noisy-ftrl"),
+        (["run", "--stream", "phising"], "phishing"),
+        (["datasets", "shutle"], "shuttle"),
+        (["run", "--epsilom", "1"], "--epsilon"),
+    ):
+        assert main(arguments) == 2
+        err = capfd.readouterr().err
+        assert meant in err
+        assert err.count("\n") == 1

@@ -1,0 +1,139 @@
+"""The comparison page shows what its command computes: one cheap row of every table again."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpoco
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+MODULES = ("side_convex", "side_experts", "side_bandits")
+
+# A row of ours, a private script and a non-private tool, in every kind of table.
+ROWS = [
+    ("side_convex", "shuttle", "TreeFrankWolfe"),
+    ("side_convex", "phishing", "DP-FTRL, tree noise"),
+    ("side_convex", "phishing", "DP-SGD, fresh noise on every gradient, best step"),
+    ("side_convex", "regression", "NoisyFTRL, quadratic statistics"),
+    ("side_experts", "stocks", "PrefixHedge"),
+    ("side_experts", "pollsters", "noisy max every round, composed"),
+    ("side_experts", "stationary", "EpochSelector"),
+    ("side_experts", "switching", "ShiftDetector"),
+    ("side_bandits", "sphere", "LinUCB"),
+    ("side_bandits", "cube", "HighDimensionalBandit"),
+]
+
+
+@pytest.fixture(scope="module")
+def bench():
+    """The modules of the benchmark, which are scripts beside each other and no package."""
+    pytest.importorskip("river")
+    added = str(ROOT / "bench")
+    sys.path.insert(0, added)
+    try:
+        names = (*MODULES, "side_measure", "side_by_side")
+        yield {name: importlib.import_module(name) for name in names}
+    finally:
+        sys.path.remove(added)
+
+
+def lines_of(key):
+    """Rows of a table on the page: cells by learner."""
+    block = re.search(rf"<!-- begin {key} -->\n(.*?)<!-- end {key} -->", PAGE, re.DOTALL)
+    assert block, f"the page has no table {key!r}"
+    rows = [line.strip("| ").split(" | ") for line in block[1].splitlines() if line[:1] == "|"]
+    return {cells[0].strip("*"): cells for cells in rows}
+
+
+def case_of(bench, module, key):
+    try:
+        return bench[module].CASES[key]()
+    except ImportError:
+        pytest.skip("this version of river does not bundle the stream")
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+@pytest.mark.parametrize(("module", "key", "name"), ROWS)
+def test_a_row_is_what_the_command_computes(bench, module, key, name):
+    case = case_of(bench, module, key)
+    (contender,) = [line for line in case.contenders if line.name == name]
+    cells = dict(zip(bench["side_measure"].BUDGETS, lines_of(key)[name][1:], strict=False))
+    found = bench["side_measure"].played(contender)
+    assert found
+    for column, cell in cells.items():
+        if column not in found:
+            assert cell == "-"
+            continue
+        mean, error = found[column]
+        numbers = [float(number) for number in cell.split(" ± ")]
+        assert len(numbers) == (1 if error is None else 2)
+        # NumPy's sums round differently on other machines; ours do not.
+        slack = 5.1e-5 if contender.kind == "ours" else 2e-3
+        np.testing.assert_allclose(numbers, [mean, error][: len(numbers)], rtol=0.0, atol=slack)
+
+
+def test_every_table_has_every_contender(bench):
+    seen = set()
+    for module in MODULES:
+        for key in bench[module].CASES:
+            names = set(lines_of(key))
+            assert {"learner"} < names
+            seen |= names
+    for name in ("NoisyFTRL", "PrefixHedge", "ObliviousTracker", "HighDimensionalBandit"):
+        assert name in seen
+
+
+def test_markers_are_replaced_once(bench):
+    replaced = bench["side_by_side"].replaced
+    page = "a\n<!-- begin x -->\nold\n<!-- end x -->\nb"
+    assert replaced(page, "x", "new") == "a\n<!-- begin x -->\nnew\n<!-- end x -->\nb"
+    with pytest.raises(ValueError, match="markers"):
+        replaced(page, "y", "new")
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_the_scripts_have_the_claimed_budget(bench, epsilon):
+    """Their noise, restated: the exact Gaussian curve at the stated epsilon gives delta."""
+    gaussian = dpoco.accounting.gaussian
+    convex, budget = bench["side_convex"], dpoco.Budget(epsilon, 1e-6)
+    streams = [dpoco.datasets.linear_regression_stream(100, 3, seed=1)]
+    loss = dpoco.losses.SquaredLoss(feature_bound=1.0, label_bound=1.0)
+    problem = convex.Problem(loss, 1.0, streams, slope_bound=4.0)
+    # How often a record enters: one gradient; 99 released sums; the 7 nodes above a leaf.
+    for method, times in (("descent", 1), ("fresh", 99), ("tree", 7)):
+        scale, _ = problem.law(method, budget)
+        mu = gaussian.compose_gdp([2.0 * 4.0 / scale] * times)
+        assert gaussian.gaussian_delta(epsilon, mu) == pytest.approx(1e-6, rel=1e-6)
+
+
+def test_one_run_is_one_of_many(bench):
+    """Without noise, the loop that is timed plays what the loop for many runs plays."""
+    convex = bench["side_convex"]
+    streams = [dpoco.datasets.linear_regression_stream(500, 3, seed=1)]
+    loss = dpoco.losses.SquaredLoss(feature_bound=1.0, label_bound=1.0)
+    problem = convex.Problem(loss, 0.5, streams, slope_bound=4.0)
+    for method in convex.LOOPS:
+        _, step = problem.law(method, None)
+        many = convex.many(problem, method, np.zeros(2), np.array([step, 2.0 * step]))
+        one = convex.one(problem, method, None)
+        np.testing.assert_allclose(many[:, 0], one, atol=1e-12)
+        assert np.abs(many[:, 1] - one).max() > 1e-3
+
+
+def test_tree_noise_is_the_noise_of_a_tree(bench):
+    draws = list(np.random.default_rng(1).standard_normal((13, 2)))
+    tree = bench["side_convex"].tree_noise(iter(draws), (2,))
+    prefixes = [noise.copy() for noise in tree]  # the arrays are used again
+    for t, noise in enumerate(prefixes, 1):
+        expected, left = np.zeros(2), t
+        while left:  # the completed nodes that cover 1..t end at t without its lowest bits
+            expected += draws[left - 1]
+            left &= left - 1
+        np.testing.assert_allclose(noise, expected, atol=1e-12)
