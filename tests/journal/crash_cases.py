@@ -36,6 +36,12 @@ def epochs(seed):
     )
 
 
+# Kills of each test by statement or commit, at least: each test asserts its own, one their sum.
+STATEMENTS = {0: 180, 1: 180, 2: 180}  # by seed of the plan
+COMMITS = {4: 120, 3: 140}
+SYSTEM_NOISE = 200
+CUTS = 11  # of the log, for each time it grows
+
 MAKERS = {"sums": sums, "selections": selections, "epochs": epochs}
 
 
@@ -122,3 +128,60 @@ def recovered(place: Path, seed, *, noise_seed=1):
 
     serve(QuickStore(place / "journal.db"), seed, deliver, noise_seed=noise_seed)
     return delivered
+
+
+def images_of_every_statement(home: Path, seed, *, noise_seed=1):
+    """Serve, and return an image for each kill with what was delivered before it, and all."""
+    images, delivered = [], {}
+    (home / "live").mkdir()
+
+    def step():
+        place = home / f"image {len(images)}"
+        image(home / "live", place)
+        images.append((place, dict(delivered)))
+
+    store = Recorded(home / "live" / "journal.db", step)
+    serve(
+        store,
+        seed,
+        lambda name, turn, release: delivered.update({(name, turn): release}),
+        noise_seed=noise_seed,
+    )
+    return images, delivered
+
+
+def check_every_statement(home: Path, seed):
+    """Kill before and after every statement; return how often."""
+    expected = reference()
+    images, delivered = images_of_every_statement(home, seed)
+    assert delivered == expected
+    for place, before in images:
+        assert before.items() <= expected.items()
+        assert recovered(place, seed) == expected
+    return len(images)
+
+
+def check_inside_of_commits(place: Path, seed):
+    """Cut the log within what each commit appends to it; return how often."""
+    expected = reference()
+    home, before, delivered, cuts = place / "home", 0, {}, 0
+    home.mkdir()
+    log = home / "journal.db-wal"
+    rng = np.random.default_rng(seed)
+
+    def step():
+        nonlocal before, cuts
+        size = log.stat().st_size if log.exists() else 0
+        for cut in rng.integers(before, size + 1, CUTS) if size > before else ():
+            image(home, place / f"cut {cuts}", wal_bytes=int(cut))
+            assert recovered(place / f"cut {cuts}", seed) == expected
+            cuts += 1
+        before = size
+
+    serve(
+        Recorded(home / "journal.db", step),
+        seed,
+        lambda name, turn, release: delivered.update({(name, turn): release}),
+    )
+    assert delivered == expected
+    return cuts

@@ -94,23 +94,6 @@ def test_a_refused_charge_is_not_half_entered(tmp_path, monkeypatch):
         assert journal.spent == pytest.approx(2 * before)
 
 
-def test_groups_of_disjoint_data_are_charged_once(tmp_path):
-    with opened(tmp_path, ledger=Ledger(TOTAL)) as journal:
-        for user in range(5):
-            journal.open(f"user {user}", sums, group="users")
-            if user == 0:
-                once = journal.spent
-        assert journal.spent == once
-        assert "disjoint" in journal.ledger.entries[0].label
-        with pytest.raises(ValueError, match="alike"):
-            journal.open("big", lambda: sums(budget=TOTAL), group="users")
-    with opened(tmp_path) as journal:
-        journal.open("user 5", sums, group="users")
-        assert journal.spent == once
-        journal.open("other", sums)
-        assert journal.spent > once
-
-
 def test_adaptive_budgets_hold_for_adopted_learners(tmp_path):
     with opened(tmp_path, ledger=Ledger(TOTAL)) as journal:
         started = sums(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from dpoco.accounting.guarantee import Guarantee
@@ -48,24 +47,8 @@ class Accounts:
         """Whether there is a ledger."""
         return self._current() is not None
 
-    def charge(
-        self, guarantee: Guarantee, label: str, group: str | None = None, *, same_unit: bool = False
-    ) -> None:
+    def charge(self, guarantee: Guarantee, label: str, *, same_unit: bool = False) -> None:
         """Charge and store, within a transaction; raises `BudgetExceeded` before anything else."""
-        if group is not None:
-            if not isinstance(group, str):
-                raise TypeError(f"group must be a text; got {type(group).__name__}")
-            record = json.dumps(guarantee.to_dict(), sort_keys=True)
-            charged = self._store.value(f"group {group}")
-            if charged is not None:
-                if charged != record:
-                    raise ValueError(
-                        f"the group {group!r} is charged for another guarantee: its streams must "
-                        "be alike"
-                    )
-                return
-            self._store.put_value(f"group {group}", record)
-            label = f"{group}: streams of disjoint data, {label} the first"
         ledger = self._current()
         if ledger is not None:
             ledger.charge(guarantee, label, same_unit=same_unit)

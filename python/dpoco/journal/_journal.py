@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from dpoco._state import Stateful, unpack
+from dpoco._state import Stateful
 from dpoco._validation import choice
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal import _upkeep
+from dpoco.journal._entry import alike, check_tickets, header_of
 from dpoco.journal._families import family_of
 from dpoco.journal._forks import check_forkable, renew
+from dpoco.journal._groups import Group, join
 from dpoco.journal._kept import learner_of
 from dpoco.journal._keys import KeyFile
 from dpoco.journal._records import StreamRow
@@ -107,6 +108,7 @@ class Journal(Writer):
         *,
         check: bool = False,
         group: str | None = None,
+        group_size: int | None = None,
         same_unit: bool = False,
     ) -> Stream:
         """Return the stream of that name; the first time, made, charged and stored.
@@ -122,8 +124,12 @@ class Journal(Writer):
             If the stream exists and `make` is a learner: raise unless arguments and parameters are
             those of the stream.
         group : str, optional
-            Promise that the streams of this group see disjoint data, each person's in one of them:
-            the group is charged once, for its first stream. All must have the same guarantee.
+            Promise that the streams of this group see disjoint data, each person's in one of them,
+            and that names and times of records are public. The group is charged once, with its
+            first stream, for all that it will ever have: one learner's guarantee where that is
+            proved, else more; see "Groups" in ``docs/privacy/journal.md``. All must be alike.
+        group_size : int, optional
+            Largest number of streams in the group, ever; public. Required for its first stream.
         same_unit : bool, default False
             Promise that the guarantee's unit is the ledger's in other words: see `Ledger.charge`.
 
@@ -131,18 +137,23 @@ class Journal(Writer):
         ------
         BudgetExceeded
             If the ledger does not pay for it; nothing was drawn, nothing changed.
+        CalibrationError
+            If the learner's delta is too small for a group of that size.
         StateError
-            If there is no such stream and nothing to make it, if `check` fails, or if the learner
-            has started: see `adopt`.
+            If there is no such stream and nothing to make it, if `check` fails, if the group is
+            full, or if the learner has started (see `adopt`) or has issued tickets that wait.
         TypeError
-            If it is no learner that a journal can hold.
+            If it is no learner that a journal can hold, or a new group has no size.
+        ValueError
+            If the group has another size, or learners of another guarantee.
         """
         if not isinstance(name, str) or not name:
             raise ValueError("name must be a text that is not empty")
+        together = Group.of(group, group_size)
         with self._guard():
             known = self._known(name)
         if known is not None:
-            if check and isinstance(make, Stateful) and not _alike(make, known._row.header):
+            if check and isinstance(make, Stateful) and not alike(make, known._row.header):
                 raise StateError(f"the stream {name!r} has other arguments than the learner given")
             return known
         if make is None:
@@ -150,13 +161,20 @@ class Journal(Writer):
         given = isinstance(make, Stateful)
         learner: Any = make if given else make()
         family_of(learner)
+        check_tickets(learner)
         if learner._is_started():
             raise StateError("the learner has started: adopt() binds it to the journal")
         learner._check_active()
-        return self._enroll(name, learner, "", group, same_unit, apart=given)
+        return self._enroll(name, learner, "", together, same_unit, apart=given)
 
     def adopt(
-        self, name: str, learner: Any, *, group: str | None = None, same_unit: bool = False
+        self,
+        name: str,
+        learner: Any,
+        *,
+        group: str | None = None,
+        group_size: int | None = None,
+        same_unit: bool = False,
     ) -> Stream:
         """Bind a started learner, also one that waits after unpickling, and return its stream.
 
@@ -169,14 +187,23 @@ class Journal(Writer):
             Of the new stream; no stream may have it.
         learner : learner or mechanism
             The only copy that is ever used again, as for `resume`.
-        group, same_unit
+        group, group_size, same_unit
             As for `open`.
+
+        Raises
+        ------
+        StateError
+            If tickets of the learner wait for feedback: streams take none.
+        BudgetExceeded, CalibrationError, StateError, TypeError, ValueError
+            As `open`.
         """
         if not isinstance(name, str) or not name:
             raise ValueError("name must be a text that is not empty")
+        together = Group.of(group, group_size)
         family_of(learner)
+        check_tickets(learner)
         origin = f"adopted in round {learner.round}"
-        return self._enroll(name, learner, origin, group, same_unit, apart=True)
+        return self._enroll(name, learner, origin, together, same_unit, apart=True)
 
     def streams(self) -> list[str]:
         """Return the names of all streams, in the order of their opening."""
@@ -197,17 +224,22 @@ class Journal(Writer):
         name: str,
         learner: Any,
         origin: str,
-        group: str | None,
+        group: Group | None,
         same_unit: bool,
         *,
         apart: bool,
     ) -> Stream:
         """Charge and store a learner in one transaction; `apart`: and take it from the caller."""
-        header, guarantee = _header_of(learner), learner.guarantee
+        header = header_of(learner)
         with self.transaction() as transaction:
             if self._store.stream(name) is not None:
                 raise ValueError(f"there is a stream {name!r} already")
-            self._accounts.charge(guarantee, name, group, same_unit=same_unit)
+            if group is None:
+                self._accounts.charge(learner.guarantee, name, same_unit=same_unit)
+            else:
+                charge = join(self._store, group, learner)
+                if charge is not None:
+                    self._accounts.charge(charge, f"group {group.name}", same_unit=same_unit)
             mine = learner_of(header, learner._engine.state()) if apart else learner
             row = StreamRow(0, name, secrets.token_bytes(16), header, origin, int(mine.round))
             stream = self._added(row, mine)
@@ -345,15 +377,3 @@ class Journal(Writer):
 
     def __repr__(self) -> str:
         return f"<dpoco.journal.Journal at {self._store.path or type(self._store).__name__}>"
-
-
-def _header_of(learner: Any) -> str:
-    """Return what a learner is made of, as it is stored: its state's header."""
-    header, _ = unpack(learner._to_bytes())
-    return json.dumps(header, sort_keys=True)
-
-
-def _alike(learner: Any, header: str) -> bool:
-    """Return whether a learner has the arguments and parameters of a stored header."""
-    ours, theirs = json.loads(_header_of(learner)), json.loads(header)
-    return all(ours[name] == theirs[name] for name in ("kind", "object"))

@@ -27,13 +27,15 @@ class Stream(KeptLearner):
 
     # -- rounds -----------------------------------------------------------------------------------
 
-    def decide(self, context: Any = None) -> Any:
+    def decide(self, context: Any = None, *, ticket: bool = False) -> Any:
         """Return this round's decision; the same one until its round is over, and after restarts.
 
         Parameters
         ----------
         context : array_like of shape (d,)
             For bandits, and only for them.
+        ticket : bool, default False
+            Streams have no tickets: True raises `TypeError`.
 
         Raises
         ------
@@ -42,8 +44,12 @@ class Stream(KeptLearner):
         ReplayMismatch
             If a bandit's round was begun with another context.
         TypeError
-            For mechanisms: they answer records, see `observe`.
+            For mechanisms: they answer records, see `observe`. For tickets.
         """
+        if ticket:
+            raise TypeError(
+                "a journal's streams have no tickets: a round ends with its record before the next"
+            )
         if self._family.contextual:
             return self._decide_for(context)
         if context is not None or self._family.answers:

@@ -1,0 +1,218 @@
+"""Groups of streams: charged once as what is proved for all of them, for no more than promised."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from journal_cases import ROUNDS, QuickStore
+
+import dpoco
+from dpoco.accounting.ledger import Ledger
+from dpoco.domains import LpBall
+from dpoco.journal import Journal
+from dpoco.journal._groups import _guarantee
+from dpoco.losses import QuadraticLoss
+from dpoco.random import Source
+
+TOTAL = dpoco.Budget(1.0, 1e-6)
+PART = dpoco.Budget(0.6, 1e-6)
+WIDE = dpoco.Budget(100.0, 1e-4)
+VALUES = np.random.default_rng(5).uniform(-0.5, 0.5, size=(ROUNDS, 2))
+
+
+def opened(path, **options):
+    return Journal(QuickStore(path / "journal.db"), **options)
+
+
+def sums(seed=None, budget=PART):
+    source = None if seed is None else Source.seeded(seed)
+    return dpoco.mechanisms.ContinualSum(2, horizon=ROUNDS, budget=budget, source=source)
+
+
+def hidden(budget=TOTAL):
+    """A learner that keeps its noise, private at a delta only and, far worse, purely."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)
+        return dpoco.experts.ObliviousTracker(4, horizon=1000, budget=budget)
+
+
+def coupled():
+    loss = QuadraticLoss(lipschitz=1.0, smoothness=1.0)
+    return dpoco.oco.CoupledRegularizedLeader(LpBall(2), loss, horizon=10**6, budget=TOTAL)
+
+
+def test_fresh_draws_cost_what_one_learner_costs(tmp_path):
+    with opened(tmp_path, ledger=Ledger(TOTAL)) as journal:
+        for user in range(5):
+            journal.open(f"user {user}", sums, group="users", group_size=7)
+            if user == 0:
+                once = journal.spent
+        assert journal.spent == once
+        (entry,) = journal.ledger.entries
+        assert entry.label == "group users"
+        charge, one = _guarantee(sums(), 7), sums().guarantee
+        assert (charge.epsilon, charge.mu) == (one.epsilon, one.mu)
+        assert any("never more than 7 keys" in text for text in charge.conditions)
+    with opened(tmp_path) as journal:
+        journal.open("user 5", sums, group="users")  # the size is known
+        journal.open("user 0", sums, group="users")  # is there already
+        started = sums()
+        started.push(VALUES[0])
+        journal.adopt("user 6", started, group="users")
+        assert journal.spent == once
+        with pytest.raises(dpoco.StateError, match="full"):
+            journal.open("user 7", sums, group="users")
+        assert journal.streams() == [f"user {user}" for user in range(7)]
+        journal.open("other", sums)
+        assert journal.spent == pytest.approx(2 * once)
+
+
+def test_the_size_is_enforced_across_failures(tmp_path, monkeypatch):
+    with opened(tmp_path, ledger=Ledger(TOTAL)) as journal:
+        journal.open("a", sums, group="users", group_size=2)
+
+        def full(rows):
+            raise OSError("full")
+
+        monkeypatch.setattr(journal._store, "put_states", full)
+        for _ in range(3):
+            with pytest.raises(OSError, match="full"):
+                journal.open("b", sums, group="users")
+        monkeypatch.undo()
+        journal.open("b", sums, group="users")  # attempts do not count
+        with pytest.raises(dpoco.StateError, match="full"):
+            journal.open("c", sums, group="users")
+
+
+def test_refusals_of_groups(tmp_path):
+    with opened(tmp_path, ledger=Ledger(TOTAL)) as journal:
+        with pytest.raises(TypeError, match="needs group_size"):
+            journal.open("a", sums, group="users")
+        with pytest.raises(TypeError, match="streams of a group"):
+            journal.open("a", sums, group_size=3)
+        with pytest.raises(TypeError, match="text"):
+            journal.open("a", sums, group=3, group_size=3)
+        for size, error in ((0, ValueError), (2**31 + 1, ValueError), (1.0, TypeError)):
+            with pytest.raises(error, match="group_size"):
+                journal.open("a", sums, group="users", group_size=size)
+        assert journal.streams() == []
+        assert journal.spent == 0.0
+        journal.open("a", sums, group="users", group_size=3)
+        with pytest.raises(ValueError, match="for 3 streams"):
+            journal.open("b", sums, group="users", group_size=4)
+        with pytest.raises(ValueError, match="alike"):
+            journal.open("b", lambda: sums(budget=TOTAL), group="users")
+        with journal.transaction() as transaction:
+            journal._store.put_value("group users", "{}")
+            transaction._changed = True
+        with pytest.raises(dpoco.StateError, match="corrupt"):
+            journal.open("b", sums, group="users")
+
+
+def test_hidden_noise_costs_more_than_one_learner(tmp_path):
+    """A delta may be announced, and data come in reaction: one charge of it would be false."""
+    one = hidden().guarantee
+    charge = _guarantee(hidden(), 100)
+    assert charge.delta == one.delta > 0.0
+    assert charge.epsilon > 2.0 * one.epsilon
+    assert charge.delta_at(1.5 * one.epsilon) > one.delta
+    with opened(tmp_path, ledger=Ledger(WIDE, currency="basic")) as journal:
+        journal.open("alone", hidden)
+        alone = journal.spent
+        journal.open("user 0", hidden, group="users", group_size=100)
+        assert journal.spent > 3.0 * alone
+    (tmp_path / "tight").mkdir()
+    with opened(tmp_path / "tight", ledger=Ledger(TOTAL)) as journal:
+        with pytest.raises(dpoco.BudgetExceeded):
+            journal.open("user 0", hidden, group="users", group_size=100)
+        assert journal.streams() == []
+        journal.open("alone", hidden)
+
+
+def test_what_announces_its_delta_is_refused():
+    """The counterexample to parallel composition: known by (0, delta) and nothing else."""
+    learner = hidden()
+    learner._guarantee = replace(learner.guarantee, epsilon=0.0, delta=0.1, profile=None)
+    with pytest.raises(dpoco.CalibrationError, match="smaller delta"):
+        _guarantee(learner, 5)
+
+
+def test_curves_known_without_a_pure_epsilon_add_up_their_deltas():
+    learner = hidden()
+    learner._guarantee = one = sums().guarantee
+    few, many = (_guarantee(learner, size) for size in (10, 1000))
+    assert one.epsilon < few.epsilon < many.epsilon
+    assert 1000 * one.delta_at(many.epsilon) <= one.delta * (1.0 + 1e-9)
+
+
+def test_couplings_pay_the_tails_of_all_streams():
+    learner = coupled()
+    one, charge = learner.guarantee, _guarantee(learner, 10**4)
+    assert charge.truncation_mass == pytest.approx(1e4 * one.truncation_mass)
+    assert charge.epsilon > one.epsilon
+
+
+def test_pure_learners_stay_pure():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)
+        learner = dpoco.experts.ShiftDetector(4, horizon=1000, budget=dpoco.Budget(1.0, 0.0))
+    charge = _guarantee(learner, 10**6)
+    assert (charge.epsilon, charge.delta) == (1.0, 0.0)
+    selections = dpoco.mechanisms.NoisyMax(4, horizon=100, budget=TOTAL)
+    pure = selections.guarantee.epsilon_at(0.0)
+    assert selections.guarantee.epsilon < _guarantee(selections, 2).epsilon <= pure
+
+
+def test_forks_of_a_group_are_charges_of_their_own(tmp_path):
+    with opened(tmp_path, ledger=Ledger(TOTAL)) as journal:
+        stream = journal.open("a", sums, group="users", group_size=1)
+        once = journal.spent
+        stream.process(VALUES[:3])
+        stream.fork("b")
+        assert journal.spent == pytest.approx(2 * once)
+
+
+# -- tickets --------------------------------------------------------------------------------------
+
+
+def hedge():
+    return dpoco.experts.PrefixHedge(3, horizon=ROUNDS, budget=TOTAL, source=Source.seeded(1))
+
+
+def test_learners_with_outstanding_tickets_are_refused(tmp_path):
+    learner = hedge()
+    _, first = learner.decide(ticket=True)
+    _, second = learner.decide(ticket=True)
+    with opened(tmp_path, ledger=Ledger(TOTAL)) as journal:
+        for enter in (journal.open, journal.adopt):
+            with pytest.raises(dpoco.StateError, match=r"tickets .* wait for feedback \(2\)"):
+                enter("a", learner)
+        learner.observe([0.0, 0.5, 1.0], ticket=second)
+        with pytest.raises(dpoco.StateError, match=r"tickets .* wait for feedback \(1\)"):
+            journal.adopt("a", learner)
+        assert journal.streams() == []
+        assert journal.spent == 0.0
+        learner.expire(first)  # nothing was taken: it is the caller's still
+        stream = journal.adopt("a", learner)
+        assert stream.round == 1
+        with pytest.raises(dpoco.StateError, match="suspended"):
+            learner.decide(ticket=True)
+        with pytest.raises(TypeError, match="no tickets"):
+            stream.decide(ticket=True)
+        assert any("delayed" in text for text in stream.guarantee.conditions)
+        expected = stream.process([[0.0, 1.0, 0.5]] * 5)
+    with opened(tmp_path) as journal:
+        again = journal.open("a").process([[0.0, 1.0, 0.5]] * 5, first_round=1)
+        np.testing.assert_array_equal(again, expected)
+
+
+def test_streams_issue_no_tickets(tmp_path):
+    with opened(tmp_path) as journal:
+        stream = journal.open("a", hedge)
+        with pytest.raises(TypeError, match="no tickets"):
+            stream.decide(ticket=True)
+        assert stream.decide() == hedge().decide()
+        assert stream.round == 0
