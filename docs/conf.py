@@ -17,6 +17,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ version = release = dpoco.__version__
 extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc"]
 nitpicky = True
 exclude_patterns = ["figures"]
+
+toc_object_entries = False  # or every page's sidebar is built from every name of the library
 
 html_theme = "furo"
 html_title = f"dpoco {release}"
@@ -64,6 +67,7 @@ _SPELLINGS = {"\\\n": "\\ ", r"\arg\m": r"\operatorname{arg}\m", r"zero\_out": "
 _FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
+@cache
 def pages_of_other_files() -> dict[Path, Path]:
     """Return the files outside ``docs`` that are pages of the site, with the pages they are."""
     found = {}

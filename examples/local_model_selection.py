@@ -1,11 +1,10 @@
 """Which of eight models is right about data that never leave their devices?
 
 Usage: python examples/local_model_selection.py [--output FILE] [--quick]
-
 A server ships naive Bayes models, trained on the first records of a public stream. Every later
-record (x, y) is on a device of its own, which sends one report. With "context public" the server
-knows x; with "context private" it learns neither. Losses, -log of the probability of what
-happened, are means of three runs. Needs ``pip install "dpoco[data,plot]"``.
+record (x, y) is on a device of its own, which sends one report. "Context public": the server knows
+x; "context private": it learns neither. Losses, -log of the probability of what happened, are means
+of three runs. Needs ``pip install "dpoco[data,plot]"``.
 """
 
 from __future__ import annotations
@@ -66,18 +65,18 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     repeats, limit = (1, 600) if options.quick else (3, 10_000)
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # of bounds, not of results
-    figure = Figure(figsize=(13.0, 5.5), layout="constrained")
-    for panel, load in zip(figure.subplots(1, 2), (photographs, shuttle), strict=True):
+    figure, loads = Figure(figsize=(13.0, 5.5), layout="constrained"), (photographs, shuttle)
+    for panel, load in zip(figure.subplots(1, 2), loads, strict=True):
         (features, labels), groups = load(), GROUPS[load.__name__]
         trained = 310 if load is photographs else 2000
         models = [naive_bayes(features[:, group], labels, trained) for group in groups.values()]
-        labels = labels[trained : trained + limit]
-        table, rounds = np.stack(models, axis=1)[trained:][: len(labels)], np.arange(len(labels))
+        table, labels = np.stack(models, axis=1)[trained:][:limit], labels[trained:][:limit]
+        rounds = np.arange(len(labels))
         each = -np.log(table[rounds, :, labels])  # loss of every model in every round
         best = int(each.sum(axis=0).argmin())
         likely = np.logaddexp.reduce(-each.cumsum(axis=0), axis=1) - np.log(len(groups))
-        curves = {"no privacy (Bayes)": ("k-", -likely)}
-        curves["all ignored"] = ("k:", -np.log(np.exp(-each).mean(axis=1)).cumsum())
+        ignored = -np.log(np.exp(-each).mean(axis=1)).cumsum()
+        curves = {"no privacy (Bayes)": ("k-", -likely), "all ignored": ("k:", ignored)}
         for name, (look, build) in LEARNERS.items():
             build, runs = {"horizon": len(rounds), **build}, []
             for seed in range(repeats):
@@ -92,7 +91,7 @@ def main(arguments: list[str] | None = None) -> None:
             panel.plot(rounds + 1, excess, look, lw=5.0 if look == "k-" else 1.5, label=name)
         panel.set(xlabel="devices", ylabel="loss above best model's, nats", title=load.__name__)
         panel.legend(frameon=False, loc="upper left", fontsize=9)
-    print(f"\n{name}:\n{server.guarantee}")
+    print(DistributionLearner(Hypotheses(table), epsilon=4.0, horizon=10_000).guarantee)
     figure.savefig(options.output, dpi=65)
 
 

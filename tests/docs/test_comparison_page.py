@@ -21,7 +21,7 @@ ROWS = [
     ("side_convex", "shuttle", "TreeFrankWolfe"),
     ("side_convex", "phishing", "DP-FTRL, tree noise"),
     ("side_convex", "phishing", "DP-SGD, fresh noise on every gradient, best step"),
-    ("side_convex", "regression", "NoisyFTRL, quadratic statistics"),
+    ("side_convex", "regression", "TreeFrankWolfe"),
     ("side_experts", "stocks", "PrefixHedge"),
     ("side_experts", "pollsters", "noisy max every round, composed"),
     ("side_experts", "stationary", "EpochSelector"),
@@ -88,6 +88,41 @@ def test_every_table_has_every_contender(bench):
             seen |= names
     for name in ("NoisyFTRL", "PrefixHedge", "ObliviousTracker", "HighDimensionalBandit"):
         assert name in seen
+
+
+def test_the_reading_agrees_with_the_tables():
+    """What the last section says, of the numbers above it."""
+
+    def regret(key, name, column):
+        return float(lines_of(key)[name][1 + column].split(" ± ")[0])
+
+    free, one, eight = range(3)
+    tuned, tree = "best step", "DP-FTRL, tree noise"
+    assert regret("shuttle", f"river LogisticRegression, {tuned}", free) < 0.0
+    river = regret("phishing", "river LogisticRegression", free)
+    for name in ("NoisyFTRL", "TreeFrankWolfe", "CoupledRegularizedLeader", tree):
+        assert regret("phishing", name, one) > 2.0 * river
+    for key in ("shuttle", "regression"):
+        for column in (one, eight):
+            ftrl = regret(key, "NoisyFTRL", column)
+            assert ftrl < 0.9 * regret(key, tree, column)
+            assert regret(key, "TreeFrankWolfe", column) < ftrl
+            best = regret(key, f"NoisyFTRL, {tuned}", column)
+            assert best < 0.6 * regret(key, f"{tree}, {tuned}", column)
+            assert 2.0 * best < ftrl
+            assert regret(key, f"{tree}, {tuned}", column) < ftrl
+    sgd = regret("shuttle", "DP-SGD, fresh noise on every gradient", eight)
+    assert sgd < regret("shuttle", "NoisyFTRL", eight) < regret("shuttle", tree, eight)
+    hedge = regret("stationary", "PrefixHedge", one)
+    assert 2.0 * hedge < regret("stationary", "tree Hedge, NumPy", one)
+    tuned_tree = regret("stationary", f"tree Hedge, NumPy, {tuned}", eight)
+    assert tuned_tree < regret("stationary", "PrefixHedge", eight)
+    share = regret("switching", "fixed share, NumPy", free)
+    assert 5.5 < regret("switching", "ObliviousTracker", one) / share < 6.5
+    assert 1.8 < regret("switching", "ObliviousTracker", eight) / share < 2.2
+    theirs = "DP-LinUCB, tree noise, NumPy"
+    for key, column in (("sphere", one), ("sphere", eight), ("cube", eight)):
+        assert 0.25 < regret(key, "LinUCB", column) / regret(key, theirs, column) < 0.36
 
 
 def test_markers_are_replaced_once(bench):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -20,8 +23,8 @@ def test_regret_of_the_euclidean_learners(tmp_path):
         pytest.skip("this version of river does not bundle the shuttle stream")
     figure = tmp_path / "regret.png"
     command = [
-        sys.executable, str(ROOT / "examples" / "oco_regret.py"), "--rounds", "1001",
-        "--repeats", "2", "--epsilon", "4", "--figure", str(figure),
+        sys.executable, str(ROOT / "examples" / "oco_regret.py"),
+        "--quick", "--epsilon", "4", "--output", str(figure),
     ]  # fmt: skip
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stderr
@@ -44,8 +47,8 @@ def test_regret_of_the_euclidean_learners(tmp_path):
 def test_tracking_of_experts(tmp_path):
     figure = tmp_path / "tracking.png"
     command = [
-        sys.executable, str(ROOT / "examples" / "expert_tracking.py"), "--rounds", "60000",
-        "--repeats", "3", "--output", str(figure),
+        sys.executable, str(ROOT / "examples" / "expert_tracking.py"),
+        "--quick", "--output", str(figure),
     ]  # fmt: skip
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stderr
@@ -68,3 +71,90 @@ def test_tracking_of_experts(tmp_path):
         # Enough rounds, and they beat it by far, the more the larger the budget.
         assert tracked[f"{name} epsilon = 1"] < 0.5 * tracked["best single expert"]
         assert tracked[f"{name} no privacy"] < tracked[f"{name} epsilon = 1"]
+
+
+def run_quickly(name, tmp_path, capsys):
+    """Run an example in this process, which has its libraries loaded; return what it printed."""
+    pytest.importorskip("river", reason="the example's stream is bundled with river")
+    pytest.importorskip("matplotlib")
+    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    figure = tmp_path / "figure.png"
+    with warnings.catch_warnings():
+        module.main(["--quick", "--output", str(figure)])
+    assert figure.stat().st_size > 10_000
+    return capsys.readouterr().out
+
+
+def table(text, names):
+    """Numbers of the lines that begin with one of the names, in order of occurrence."""
+    found = {name: [] for name in names}
+    for line in text.splitlines():
+        for name in names:
+            if line.startswith(name + " "):
+                found[name].append(
+                    [float(part) for part in re.findall(r"-?\d+\.?\d*", line[len(name) :])]
+                )
+    assert all(found.values())
+    return found
+
+
+def test_portfolio(tmp_path, capsys):
+    text = run_quickly("portfolio", tmp_path, capsys)
+    assert "epsilon = 1, delta = 0" in text
+    selector, leader, free = "selector, epsilon = 1", "noisy leader, epsilon = 1", "selector, w"
+    rows = table(text.replace("selector, without privacy", free), [
+        "best stock", "equal parts", selector, leader, free
+    ])  # fmt: skip
+    five, twenty = 0, 1
+    assert rows[selector][twenty][0] > rows["equal parts"][twenty][0] + 10.0
+    assert rows[free][five][0] > rows[selector][five][0]  # what privacy costs in five years
+    assert rows[leader][five][0] < 0.0  # costs of trading every day
+    assert rows[selector][twenty][1] < 20 < 1000 < rows[leader][five][1]
+    assert rows["best stock"][twenty][0] > rows[free][twenty][0]
+
+
+def test_anomaly_stream(tmp_path, capsys):
+    text = run_quickly("anomaly_stream", tmp_path, capsys)
+    assert "epsilon = 1, delta = 1e-06" in text
+    rows = table(text, ["never an alarm", "epsilon = 0.1", "epsilon = 1", "epsilon = 8",
+                        "without privacy"])  # fmt: skip
+    losses = [rows[name][0][3] for name in rows if name != "never an alarm"]
+    assert losses == sorted(losses, reverse=True)  # the more privacy, the more loss
+    wrong = {name: rows[name][0][0] for name in rows}
+    assert wrong["without privacy"] < wrong["epsilon = 8"] < wrong["never an alarm"]
+    assert rows["without privacy"][0][1] > 60 > rows["epsilon = 8"][0][1]  # percent caught
+
+
+def test_offer_bandit(tmp_path, capsys):
+    text = run_quickly("offer_bandit", tmp_path, capsys)
+    assert "epsilon = 1, delta = 1e-06" in text
+    names = [f"{kind}, {budget}" for kind in ("sparse bandit", "LinUCB")
+             for budget in ("epsilon = 1", "epsilon = 4", "without privacy")]  # fmt: skip
+    rows = {name: values[0] for name, values in table(text, ["random offer", *names]).items()}
+    for kind in ("sparse bandit", "LinUCB"):
+        one, four, free = (rows[name][-1] for name in names if name.startswith(kind))
+        assert free < 0.3 * four < four < one < rows["random offer"][-1]
+        # A thousand visitors are too few: no better than a random offer at epsilon = 1.
+        assert rows[f"{kind}, epsilon = 1"][2] > 0.9 * rows["random offer"][2]
+    assert rows["sparse bandit, epsilon = 4"][-1] < rows["LinUCB, epsilon = 4"][-1]
+
+
+def test_local_model_selection(tmp_path, capsys):
+    text = run_quickly("local_model_selection", tmp_path, capsys)
+    assert "epsilon = 4, delta = 0" in text
+    public, private = "context public, epsilon = 4", "context private, epsilon = 4"
+    rows = table(text, ["all ignored", public, private, "published, epsilon = 4"])
+    for stream in (0, 1):
+        loss = {name: rows[name][stream][0] for name in rows}
+        assert loss[public] < 0.25 * loss["all ignored"]
+        assert loss[public] < loss[private] < loss["published, epsilon = 4"]
+
+
+def test_examples_are_short_and_have_a_quick_version():
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        text = path.read_text()
+        assert len(text.splitlines()) < 100, path.name
+        assert '"--quick"' in text, path.name
+        assert f"examples/{path.name}" in (ROOT / "docs" / "examples.md").read_text()

@@ -127,7 +127,7 @@ def test_figures_are_shown_and_pages_bring_no_script():
     text = "".join(PAGES.values()) + (ROOT / "README.md").read_text()
     for figure in DOCS.glob("figures/*"):
         assert f"figures/{figure.name})" in text, figure.name
-    assert not re.search(r"<script|<iframe|<img|src=", text)
+    assert not re.search(r"<script|<iframe|<img", text)
 
 
 def test_the_build_is_strict_and_part_of_continuous_integration():

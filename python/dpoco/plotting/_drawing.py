@@ -47,7 +47,7 @@ BEST_FIXED, BEST_CONSTANT = "best fixed decision", "best constant prediction"
 
 
 def look(index: int) -> tuple[str, Any]:
-    """Return colour and line style of the line `index`; 49 differ."""
+    """Return colour and line style of the line `index`; the first 14 differ."""
     cycle = index // len(COLOURS)
     return COLOURS[index % len(COLOURS)], STYLES[(index + cycle) % len(STYLES)]
 
@@ -228,6 +228,8 @@ def thousands(axis: Any) -> None:
 
 def linear_rounds(axes: Axes, last: float) -> None:
     """Let the rounds run from 0 to `last`, with thousands told apart on both axes."""
+    axes.set_xscale("linear")  # axes may have been drawn on before
+    axes.set_yscale("linear")
     axes.set_xlim(0, last)
     thousands(axes.xaxis)
     thousands(axes.yaxis)

@@ -61,10 +61,10 @@ def plot_noise(
     Returns
     -------
     Axes
-        Logarithmic in both; the legend tells the largest noise, of means the last. Of one coordinate
-        of the sum, in the units of what is summed: compare sources that sum the same. Lines are
-        the root mean square of neighbouring rounds; where these differ much, as for "tree", a band
-        shows their range.
+        Logarithmic in both; the legend tells the largest noise, of means the last. Of one
+        coordinate of the sum, in the units of what is summed: compare sources that sum the same.
+        Lines are the root mean square of neighbouring rounds; where these differ much, as for
+        "tree", a band shows their range.
 
     Raises
     ------
