@@ -13,6 +13,8 @@ from dpoco.accounting import sum_release
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.pools import pool_guarantee
+from dpoco.experts import ObliviousTracker
+from dpoco.mechanisms import NoisyMax
 
 BUDGET = Budget(1.0, 1e-6)
 
@@ -52,6 +54,18 @@ def test_couplings_pay_the_tails_of_all_keys():
     assert fixed.truncation_mass == 1e-12
     with pytest.raises(CalibrationError, match="smaller delta"):
         pool_guarantee(one, keys=10**7, noise="couplings")
+
+
+def test_a_smaller_epsilon_at_the_delta_of_one_learner_is_not_that_of_the_pool():
+    """Hidden noise: proved given any past is the pure epsilon; otherwise deltas add up."""
+    one = ObliviousTracker(4, horizon=1000, budget=BUDGET).guarantee
+    few, many = (pool_guarantee(one, keys=k, noise="unknown") for k in (2, 10**6))
+    assert one.epsilon < few.epsilon < many.epsilon
+    for pool, keys in ((few, 2), (many, 10**6)):
+        assert pool.delta == one.delta
+        assert pool.epsilon == pytest.approx(one.epsilon_at(one.delta / keys), rel=1e-9)
+    pure = NoisyMax(5, horizon=3, budget=Budget(1.0, 0.0)).guarantee
+    assert pool_guarantee(pure, keys=10**6, noise="unknown").epsilon == pytest.approx(1.0)
 
 
 def test_unknown_noise_adds_up_deltas():

@@ -104,17 +104,42 @@ def pool_guarantee(
         changed["unit"] = "one user"
     if m * c > 1:
         changed |= _of_several(one, m, c, noise, adaptive)
-    pure = _ideal_pure(one)
     if noise == "draws" or not adaptive:
         mass = one.truncation_mass * c
-    elif noise == "couplings" or math.isfinite(pure):
+    elif noise == "couplings":
         mass = one.truncation_mass * keys
     else:
-        return _summed(one, keys, changed)
+        return _of_hidden_noise(one, keys, m * c, changed)
     if m * c == 1 and mass == one.truncation_mass:
         return replace(one, **changed)
     bare = replace(one, **{**changed, "epsilon": math.inf, "truncation_mass": min(1.0, mass)})
     return _stated(bare, one.delta)
+
+
+def _of_hidden_noise(one: Guarantee, keys: int, records: int, changed: dict[str, Any]) -> Guarantee:
+    """Return what holds where noise stays hidden: its pure epsilon, or the deltas of all keys.
+
+    Only the pure epsilon is proved given any past; a smaller epsilon at the learner's delta is not.
+    """
+    found: list[Guarantee] = []
+    pure = _ideal_pure(one)
+    if math.isfinite(pure):
+        curve = changed.get("profile") or {"kind": "pure", "epsilon": pure}
+        only = {"mu": None, "rho": None, "profile": curve, "epsilon": math.inf}
+        mass = min(1.0, one.truncation_mass * keys)
+        bare = replace(one, **{**changed, **only, "truncation_mass": mass})
+        epsilon = bare.epsilon_at(one.delta)
+        if math.isfinite(epsilon):
+            found.append(replace(bare, epsilon=epsilon))
+    if records == 1:
+        try:
+            found.append(_summed(one, keys, changed))
+        except CalibrationError:
+            if not found:
+                raise
+    if not found:
+        raise CalibrationError(_too_little(keys, one.delta))
+    return min(found, key=lambda each: each.epsilon)
 
 
 def _ideal_pure(one: Guarantee) -> float:

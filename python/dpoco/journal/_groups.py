@@ -11,12 +11,10 @@ Proof: ``docs/privacy/pools.md`` and ``docs/privacy/journal.md``, section "Group
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from dpoco._validation import positive_int
-from dpoco.accounting import _profiles
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.pools import pool_guarantee
 from dpoco.errors import StateError
@@ -110,21 +108,4 @@ def _guarantee(learner: Any, size: int) -> Guarantee:
 
     # The releases of a sum are its noisy rows: the draws that learners are made of.
     noise = "draws" if learner._kind == "ContinualSum" else noise_of(learner)
-    one: Guarantee = learner.guarantee
-    if noise == "unknown":
-        one = _pure_only(one)
-    return pool_guarantee(one, keys=size, noise=noise)
-
-
-def _pure_only(one: Guarantee) -> Guarantee:
-    """Return what is purely private in a guarantee, without a smaller epsilon at its delta.
-
-    Pure privacy holds given any past; that better (epsilon, delta) does so is not proved by it.
-    What has no pure epsilon is returned as it is: its deltas are added up.
-    """
-    pure = math.inf if one.profile is None else _profiles.pure_epsilon(one.profile)
-    if not math.isfinite(pure) or one.delta == 0.0:
-        return one
-    curve = {"kind": "pure", "epsilon": pure}
-    bare = replace(one, mu=None, rho=None, profile=curve, epsilon=math.inf, claimed=None)
-    return replace(bare, epsilon=bare.epsilon_at(one.delta))
+    return pool_guarantee(learner.guarantee, keys=size, noise=noise)
