@@ -116,7 +116,7 @@ def test_refusals_play_nothing_anywhere(tmp_path):
 
 def test_the_program_of_the_guide(tmp_path, monkeypatch):
     page = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
-    (program,) = re.findall(r"```python ray\n(.*?)```", page, re.DOTALL)
+    (program,) = re.findall(r"<!-- not run: .*?-->\n```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec(compile(program, "docs/scale.md", "exec"), names)

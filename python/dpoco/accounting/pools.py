@@ -27,13 +27,48 @@ from dpoco.accounting import _profiles
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import CalibrationError
 
-__all__ = ["NOISES", "pool_guarantee"]
+__all__ = ["NOISES", "noise_of", "pool_guarantee"]
 
 NOISES = ("draws", "couplings", "unknown")
 _PAGE = "docs/privacy/pools.md"
 # What learners say of one person's rounds, and what a user's guarantee replaces.
 _PER_ROUND = "; one person's data in several rounds are protected per round"
 _UP = 1.0 + 1e-14  # more than the roundings below
+
+
+# Classes by what is proved about their noise. The releases of a ContinualSum are its noisy rows.
+_DRAWS = frozenset(
+    {
+        "BatchShare",
+        "ContinualSum",
+        "EpochSelector",
+        "LinUCB",
+        "LipschitzLearner",
+        "NoisyFTRL",
+        "PolyhedralFrankWolfe",
+        "PrefixHedge",
+        "TreeFrankWolfe",
+    }
+)
+_COUPLINGS = frozenset({"ContinuousMultiplicativeWeights", "CoupledRegularizedLeader"})
+
+
+def noise_of(kind: str) -> str:
+    """Return what is proved about the noise of a learner or mechanism.
+
+    Parameters
+    ----------
+    kind : str
+        Name of its class.
+
+    Returns
+    -------
+    {"draws", "couplings", "unknown"}
+        As `pool_guarantee` takes it; "unknown" for every other name.
+    """
+    if kind in _DRAWS:
+        return "draws"
+    return "couplings" if kind in _COUPLINGS else "unknown"
 
 
 def pool_guarantee(

@@ -71,7 +71,7 @@ def sweep_command(
         }
         if delta is not None:
             Budget(1.0, delta)
-        with progress(as_json or quiet) as show:
+        with progress(as_json or quiet) as (show, _):
             found = dpoco.scale.sweep(
                 run,
                 grid,

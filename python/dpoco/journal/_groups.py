@@ -16,7 +16,7 @@ from typing import Any
 
 from dpoco._validation import positive_int
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.pools import pool_guarantee
+from dpoco.accounting.pools import noise_of, pool_guarantee
 from dpoco.errors import StateError
 from dpoco.journal._store import Store
 
@@ -104,8 +104,4 @@ def _written(guarantee: Guarantee) -> str:
 
 def _guarantee(learner: Any, size: int) -> Guarantee:
     """Return what holds for a group of learners like this one."""
-    from dpoco.scale._siblings import noise_of  # which imports this package
-
-    # The releases of a sum are its noisy rows: the draws that learners are made of.
-    noise = "draws" if learner._kind == "ContinualSum" else noise_of(learner)
-    return pool_guarantee(learner.guarantee, keys=size, noise=noise)
+    return pool_guarantee(learner.guarantee, keys=size, noise=noise_of(learner._kind))

@@ -19,33 +19,10 @@ __all__ = [
     "described",
     "family_for",
     "header_of",
-    "noise_of",
     "prototype_of",
     "restored",
     "sibling",
 ]
-
-# What is proved about the noise of each kind: docs/privacy/pools.md.
-_DRAWS = frozenset(
-    {
-        "BatchShare",
-        "EpochSelector",
-        "LinUCB",
-        "LipschitzLearner",
-        "NoisyFTRL",
-        "PolyhedralFrankWolfe",
-        "PrefixHedge",
-        "TreeFrankWolfe",
-    }
-)
-_COUPLINGS = frozenset({"ContinuousMultiplicativeWeights", "CoupledRegularizedLeader"})
-
-
-def noise_of(learner: Stateful) -> str:
-    """Return what is proved about the learner's noise: see ``dpoco.accounting.pools``."""
-    if learner._kind in _DRAWS:
-        return "draws"
-    return "couplings" if learner._kind in _COUPLINGS else "unknown"
 
 
 def family_for(learner: Any) -> Family:

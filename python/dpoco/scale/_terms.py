@@ -8,9 +8,8 @@ from typing import Any
 
 from dpoco._validation import positive_int
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.pools import pool_guarantee
+from dpoco.accounting.pools import noise_of, pool_guarantee
 from dpoco.errors import StateError
-from dpoco.scale._siblings import noise_of
 
 __all__ = ["Terms"]
 
@@ -34,7 +33,7 @@ class Terms:
         return pool_guarantee(
             prototype.guarantee,
             keys=self.max_keys,
-            noise=noise_of(prototype),
+            noise=noise_of(prototype._kind),
             adaptive=self.adaptive,
             privacy_unit=self.privacy_unit,
             rounds_per_user=self.rounds_per_user,
