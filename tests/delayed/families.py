@@ -125,9 +125,11 @@ LEARNERS = {
     "share": (of("experts", "BatchShare", N, switches=2), expert),
 }  # fmt: skip
 BANDITS = {
-    "linucb": of("bandits", "LinUCB", K, D),
-    "linucb, batches": of("bandits", "LinUCB", K, D, batch=4),
+    # In doubles, so that sums can be compared digit by digit: the lattice rounds every record.
+    "linucb": of("bandits", "LinUCB", K, D, numerics="float"),
+    "linucb, batches": of("bandits", "LinUCB", K, D, batch=4, numerics="float"),
     "linucb, exact": of("bandits", "LinUCB", K, D, batch=1, budget=None),
+    "linucb, lattice": of("bandits", "LinUCB", K, D, numerics="lattice"),
     "polyhedral": of("bandits", "HighDimensionalBandit", K, LpBall(D, 1.0), forced_rounds=4),
     "tree": of(
         "bandits", "HighDimensionalBandit", K, LpBall(D, 1.0), forced_rounds=3,

@@ -56,9 +56,9 @@ def calibrated(cls, **options):
 
 
 def loud_linucb(**options):
-    p = calibrated(LinUCB, **options)
+    p = calibrated(LinUCB, numerics="float", **options)  # sums are compared digit by digit
     return LinUCB(
-        K, D, horizon=T, budget=None, source=Source.seeded(2),
+        K, D, horizon=T, budget=None, source=Source.seeded(2), numerics="float",
         parameters=dataclasses.replace(p, noise_scale=1e13),
     )  # fmt: skip
 

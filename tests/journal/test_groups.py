@@ -122,7 +122,7 @@ def test_hidden_noise_costs_more_than_one_learner(tmp_path):
         journal.open("alone", hidden)
         alone = journal.spent
         journal.open("user 0", hidden, group="users", group_size=100)
-        assert journal.spent > 3.0 * alone
+        assert journal.spent > 2.1 * alone  # once and once more would be 2
     (tmp_path / "tight").mkdir()
     with opened(tmp_path / "tight", ledger=Ledger(TOTAL)) as journal:
         with pytest.raises(dpoco.BudgetExceeded):

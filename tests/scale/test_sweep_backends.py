@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,13 @@ def test_threads(tmp_path, serial, workers):
     assert swept(tmp_path, "threads", workers=workers) == serial
 
 
+@pytest.fixture
+def importable(monkeypatch):
+    """Let processes that are started import this module, however pytest itself was started."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+
+
+@pytest.mark.usefixtures("importable")
 def test_processes(tmp_path, serial):
     pytest.importorskip("joblib")
     assert swept(tmp_path, "loky", workers=2) == serial
@@ -60,6 +68,7 @@ def test_threads_run_side_by_side(tmp_path):
     assert not found.failed
 
 
+@pytest.mark.usefixtures("importable")
 @pytest.mark.parametrize("backend", ["threads", "loky"])
 def test_an_interrupt_stops_the_others(tmp_path, backend):
     if backend == "loky":
