@@ -40,8 +40,8 @@ void register_local_simulate(py::module_& m);
 void register_continuous_multiplicative_weights(py::module_& m);
 void register_repeated_runs(py::module_& m);
 
-// Shared by the rooms above: a key, a generator from its key, a continual sum from the dictionary that
-// `dpoco.mechanisms` builds, and learners from those of `dpoco.frank_wolfe`.
+// Shared by the rooms above: a key, a generator from its key, a continual sum from the dictionary
+// that `dpoco.mechanisms` builds, and learners from those of `dpoco.frank_wolfe`.
 random::Key key_from(const py::bytes& bytes);
 std::unique_ptr<random::Source> make_source(const py::bytes& key, std::uint64_t stream);
 mechanisms::ContinualSum make_continual_sum(const py::dict& settings,
