@@ -145,11 +145,16 @@ def test_local_model_selection(tmp_path, capsys):
     text = run_quickly("local_model_selection", tmp_path, capsys)
     assert "epsilon = 4, delta = 0" in text
     public, private = "context public, epsilon = 4", "context private, epsilon = 4"
-    rows = table(text, ["all ignored", public, private, "published, epsilon = 4"])
+    free, weak = "no privacy (Bayes)", "context public, epsilon = 1"
+    rows = table(text, [free, "all ignored", public, weak, private, "published, epsilon = 4"])
     for stream in (0, 1):
         loss = {name: rows[name][stream][0] for name in rows}
-        assert loss[public] < 0.25 * loss["all ignored"]
+        # Bayes pays log K at most; privacy costs something, and less than not to learn.
+        assert loss[free] <= 2.1
+        assert loss[public] < 0.1 * loss["all ignored"]
+        assert loss[weak] < 0.5 * loss["all ignored"]
         assert loss[public] < loss[private] < loss["published, epsilon = 4"]
+        assert loss["published, epsilon = 4"] > 0.5 * loss["all ignored"]
 
 
 def test_examples_are_short_and_have_a_quick_version():

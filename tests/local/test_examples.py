@@ -7,10 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-import dpoco
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -19,33 +15,6 @@ def run(name, *arguments):
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stderr
     return result.stdout
-
-
-def test_model_selection(tmp_path):
-    pytest.importorskip("matplotlib")
-    pytest.importorskip("river")
-    try:
-        dpoco.datasets.load("shuttle")
-    except ImportError:
-        pytest.skip("this version of river does not bundle the shuttle stream")
-    figure = tmp_path / "figure.png"
-    shown = run("local_model_selection.py", "--rounds", "1500", "--repeats", "1", "--output",
-                str(figure))  # fmt: skip
-    assert figure.stat().st_size > 10_000
-    photographs, shuttle, _ = shown.strip().split("\n\n")
-    for block in (photographs, shuttle):
-        rows = {}
-        for line in block.splitlines()[1:]:
-            name, excess = line.rsplit(maxsplit=1)
-            rows[name.strip()] = float(excess)
-        assert len(rows) == 7
-        ignored = rows["all reports ignored"]
-        # Bayes pays log K at most; privacy costs something, and less than not to learn.
-        assert rows["no privacy (Bayes)"] <= 2.1
-        assert rows["context public, epsilon = 4"] < 0.1 * ignored
-        assert rows["context public, epsilon = 1"] < 0.5 * ignored
-        assert rows["context private, epsilon = 4"] > rows["context public, epsilon = 4"]
-        assert rows["published algorithm, epsilon = 4"] > 0.5 * ignored
 
 
 def test_client_and_server():
