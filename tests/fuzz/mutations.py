@@ -186,7 +186,7 @@ def odd_array(rng: random.Random, value: np.ndarray) -> Any:
         if kind == 8:
             return array[::-1] if array.ndim else array
         if kind == 9:
-            return np.broadcast_to(array.ravel()[:1] if array.size else MARK, array.shape)
+            return np.broadcast_to(array.ravel()[0] if array.size else MARK, array.shape)
         if kind == 10:  # as large as can be said: must be refused before anything is copied
             return np.broadcast_to(MARK, (*array.shape, 2**40))
         if kind == 11:
