@@ -132,7 +132,8 @@ def test_what_is_kept():
     recipe = Recipe.of(kept)
     assert recipe is not None
     assert recipe.start == start
-    np.testing.assert_array_equal(recipe.sums, Recipe.sums_of(releases))
+    words = np.add.reduce(releases.view("<u8"), axis=1)  # modulo 2^64
+    np.testing.assert_array_equal(recipe.sums, (words % 2**16).astype(np.uint16))
     for stored in (
         (releases, None),
         (releases, bytes(4000)),

@@ -1,4 +1,3 @@
-#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -6,6 +5,7 @@
 #include <utility>
 
 #include "dpoco/core/compensated.hpp"
+#include "dpoco/core/eigen_solvers.hpp"
 #include "dpoco/core/errors.hpp"
 #include "dpoco/losses/loss_sum.hpp"
 #include "dpoco/simd/kernels.hpp"
@@ -290,8 +290,8 @@ class MatrixSum final : public QuadraticSum {
   double radius_;
   Vector centre_;
   RowMatrix full_;
-  Eigen::SelfAdjointEigenSolver<RowMatrix> solver_;
-  Eigen::SelfAdjointEigenSolver<RowMatrix> solver_staged_;
+  EigenvaluesOfRows solver_;
+  EigenvaluesOfRows solver_staged_;
   Quadratic staged_;
 };
 

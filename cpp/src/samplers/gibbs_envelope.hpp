@@ -1,9 +1,8 @@
 #pragma once
 
-#include <Eigen/Cholesky>
-#include <Eigen/Eigenvalues>
 #include <cstdint>
 
+#include "dpoco/core/eigen_solvers.hpp"
 #include "dpoco/core/types.hpp"
 #include "dpoco/losses/loss_sum.hpp"
 #include "dpoco/random/source.hpp"
@@ -78,7 +77,7 @@ class Envelope {
   Matrix precision_;
   Cholesky factor_;  // of lam I + C
   Cholesky target_;  // of lam I + hessian
-  Eigen::SelfAdjointEigenSolver<Matrix> eigen_;
+  Eigenvalues eigen_;
   Vector offset_;
   Vector scratch_;
 };

@@ -39,7 +39,7 @@ class Langevin {
   double lam_;
   double tolerance_;
   Matrix least_;
-  Eigen::SelfAdjointEigenSolver<Matrix> eigen_;
+  Eigenvalues eigen_;
   double energy_ = 0.0;
   Vector force_;  // the whitened gradient of the energy
   Vector next_force_;

@@ -1,9 +1,8 @@
 #pragma once
 
-#include <Eigen/Cholesky>
-#include <Eigen/Eigenvalues>
 #include <memory>
 
+#include "dpoco/core/eigen_solvers.hpp"
 #include "dpoco/core/types.hpp"
 #include "dpoco/domains/body.hpp"
 #include "dpoco/losses/loss_sum.hpp"
@@ -11,7 +10,6 @@
 namespace dpoco::samplers {
 
 using Matrix = Eigen::MatrixXd;
-using Cholesky = Eigen::LLT<Matrix>;
 
 // Minimises (v - at)'H(v - at)/2 + g'(v - at) over a body, H positive definite: the step of
 // Newton's method with constraints. By kind of body: Cholesky alone where its point is inside;
@@ -33,7 +31,7 @@ class QuadraticModel {
 
   domains::Body body_;
   Cholesky factor_;
-  Eigen::SelfAdjointEigenSolver<Matrix> eigen_;
+  Eigenvalues eigen_;
   Vector slope_;
   Vector ahead_;
   Vector next_;

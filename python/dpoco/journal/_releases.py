@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco import _core
 from dpoco.errors import StateError
 
 __all__ = ["CONTEXT", "Recipe", "decoded", "encoded", "kept_form"]
@@ -84,9 +85,7 @@ class Recipe:
     @staticmethod
     def sums_of(releases: NDArray[Any]) -> NDArray[np.uint16]:
         """Return the checks of releases, (n, w) float64."""
-        words = np.ascontiguousarray(releases, dtype="<f8").view("<u8")
-        sums: NDArray[np.uint64] = np.add.reduce(words, axis=1)
-        return sums.astype("<u2")
+        return _core.row_sums(np.ascontiguousarray(releases)).astype("<u2", copy=False)
 
 
 def kept_form(releases: NDArray[Any], start: bytes | None) -> bytes:
