@@ -8,8 +8,10 @@ Pages are written for the repository's web view, and this file makes them a site
   place of the page that says so, its links are those of the file.
 * ``README.md`` of a folder is the index of the other pages of that folder.
 * Mathematics becomes MathML, so that pages need no script from elsewhere.
+* Names and paths in tables may be broken behind their marks, or tables would be too wide.
 * Names in single backticks of a docstring link to what they name, if that is documented; a bar is
-  an absolute value, not markup. A class is shown with the arguments of its constructor.
+  an absolute value, not markup. A class is shown with the arguments of its constructor, and
+  without the members that a class of another library gives it.
 """
 
 from __future__ import annotations
@@ -47,6 +49,8 @@ html_title = f"dpoco {release}"
 html_show_sphinx = False
 html_copy_source = False
 html_math_renderer = "mathml"
+html_static_path = ["_static"]
+html_css_files = ["dpoco.css"]
 
 myst_enable_extensions = ["dollarmath"]
 myst_dmath_double_inline = True  # displayed formulas inside paragraphs
@@ -64,6 +68,9 @@ _PAGE = re.compile(r"<!-- page of the site: (\S+) -->")
 _LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 # What the converter to MathML does not know, and how it knows it.
 _SPELLINGS = {"\\\n": "\\ ", r"\arg\m": r"\operatorname{arg}\m", r"zero\_out": "zero_out"}
+_LONG = 35  # characters of a formula that may not fit on the line of a phone
+_CELL = re.compile(r"<td>.*?</td>", re.DOTALL)
+_CODE_IN_CELL = re.compile(r'(?<=<span class="pre">)[^<]+')
 _FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
@@ -122,7 +129,10 @@ def math_visitor(display: str) -> Any:
             raise ExtensionError(f"{translator.docnames[0]}: {node.astext()}: {error!r}") from error
         if "\\" in formula:
             raise ExtensionError(f"{translator.docnames[0]}: a command unknown in {node.astext()}")
-        translator.body.append(formula)
+        tag, kind = ("div", "math") if display == "block" else ("span", "math")
+        if tag == "span" and len(re.sub("<[^>]*>", "", formula)) > _LONG:
+            kind += " long"
+        translator.body.append(f'<{tag} class="{kind}">{formula}</{tag}>')
         raise nodes.SkipNode
 
     return visit
@@ -139,6 +149,31 @@ def plain_bars(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
             lines[i] = re.sub(r"``.*?``|\|", lambda m: r"\|" if m[0] == "|" else m[0], line)
             if line.rstrip().endswith("::"):
                 code_below = indentation
+
+
+def breakable_cells(
+    app: Sphinx, pagename: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Let code in the cells of tables be broken behind its marks, and nowhere else."""
+
+    def code(match: re.Match[str]) -> str:
+        return re.sub(r"([/_.(,=])(?=.)", r"\1<wbr>", match.group())
+
+    body = context.get("body", "")
+    context["body"] = _CELL.sub(lambda cell: _CODE_IN_CELL.sub(code, cell.group()), body)
+
+
+def foreign_members(
+    app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any
+) -> bool | None:
+    """Leave members that a class of another library gives to that library's documentation."""
+    if what == "module":
+        return None
+    code = inspect.unwrap(getattr(member, "fget", None) or getattr(member, "func", member))
+    giver = getattr(code, "__objclass__", code)
+    if not (inspect.isroutine(code) and getattr(giver, "__module__", None)):
+        return None
+    return None if giver.__module__.partition(".")[0] == "dpoco" else True
 
 
 def arguments_of_constructor(
@@ -164,6 +199,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_html_math_renderer("mathml", (inline, None), (block, None))
     app.connect("source-read", read_page)
     app.connect("autodoc-process-docstring", plain_bars)
+    app.connect("autodoc-skip-member", foreign_members)
     app.connect("autodoc-process-signature", arguments_of_constructor)
+    app.connect("html-page-context", breakable_cells)
     app.connect("missing-reference", plain_name)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,6 +1,6 @@
-"""Regret of the private bandits on linear worlds with contexts in a cube, as a Markdown table.
+"""Regret of the private bandits on linear worlds with contexts in a cube: a table and a figure.
 
-Usage: python examples/bandit_regret.py [--rows N] [--worlds N] [--quick]
+Usage: python examples/bandit_regret.py [--rows N] [--worlds N] [--output FILE] [--quick]
 
 Mean regret per round, in units of the reward, over the whole horizon; delta = 1e-6; the mean of
 several worlds. Coefficients of an arm have l1 norm 1, contexts are uniform in [-1, 1]^d.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -30,63 +29,69 @@ ROWS = [
     (5, 50, 5, 100_000),
     (2, 500, 5, 100_000),
 ]
-EPSILONS = (1.0, 8.0)
-HEADER = ["K", "d", "not zero", "T", "uniform play"]
-HEADER += [*(f"epsilon = {e:g}" for e in EPSILONS), "no privacy"]
-HEADER += [f"LinUCB, epsilon = {e:g}" for e in EPSILONS]
+SPARSE = {"epsilon = 1": 1.0, "epsilon = 8": 8.0, "no privacy": None}  # HighDimensionalBandit
+LINUCB = {"LinUCB, epsilon = 1": 1.0, "LinUCB, epsilon = 8": 8.0}
+PLAYERS = ["uniform play", *SPARSE, *LINUCB]
+LOOKS = [("|", "k"), ("o", "#D55E00"), ("^", "#0072B2"), ("s", "#009E73")]
+LOOKS += LOOKS[1:3]  # hollow: LinUCB
 _LARGEST_LINUCB = 100  # d x d matrices: beyond, noise is all there is
 
 
-def regret(world: LinearWorld, learner: HighDimensionalBandit | LinUCB) -> float:
-    """Return the mean regret per round of a learner that plays the whole world."""
-    trace = learner.run(world.contexts, world.rewards)
+def build(name: str, world: LinearWorld, seed: int | None = None):
+    arms, d, epsilon = world.arms, world.dimension, (SPARSE | LINUCB)[name]
+    budget = None if epsilon is None else dpoco.Budget(epsilon, 1e-6)
+    options = {"horizon": world.horizon, "reward_bound": world.reward_bound, "budget": budget}
+    options["source"] = None if seed is None else Source.seeded(seed)
+    if name in SPARSE:
+        return HighDimensionalBandit(arms, LpBall(d, p=1.0, radius=1.0), **options)
+    return LinUCB(arms, d, context_bound=float(np.sqrt(d)), reward_noise=0.1, **options)
+
+
+def regret(name: str, world: LinearWorld, seed: int) -> float:
+    """Return the mean regret per round over the whole world, NaN if the player is left out."""
+    if name == "uniform play":
+        return float((world.means.max(axis=1) - world.means.mean(axis=1)).mean())
+    if name in LINUCB and world.dimension > _LARGEST_LINUCB:
+        return np.nan
+    trace = build(name, world, seed).run(world.contexts, world.rewards)
     return float(trace.pseudo_regret(world.means)[-1]) / world.horizon
 
 
-def measure(world: LinearWorld, seed: int) -> list[float]:
-    """Return the columns of the table that are measured, NaN where a learner was left out."""
-    arms, d, rounds = world.arms, world.dimension, world.horizon
-    common = {"horizon": rounds, "reward_bound": world.reward_bound}
-    budgets = [dpoco.Budget(epsilon, 1e-6) for epsilon in EPSILONS]
-    out = [float((world.means.max(axis=1) - world.means.mean(axis=1)).mean())]
-    for budget in [*budgets, None]:
-        ball = LpBall(d, p=1.0, radius=1.0)
-        common |= {"budget": budget, "source": Source.seeded(seed)}
-        out.append(regret(world, HighDimensionalBandit(arms, ball, **common)))
-    for budget in budgets:
-        if d > _LARGEST_LINUCB:
-            out.append(np.nan)
-            continue
-        common |= {"budget": budget, "source": Source.seeded(seed)}
-        rival = LinUCB(arms, d, context_bound=float(np.sqrt(d)), reward_noise=0.1, **common)
-        out.append(regret(world, rival))
-    return out
-
-
-def table(rows: int, worlds: int) -> Iterator[str]:
-    """Yield the lines of the table, the first `rows` of its rows."""
-    yield "| " + " | ".join(HEADER) + " |"
-    yield "|" + "---|" * len(HEADER)
-    for arms, d, sparsity, rounds in ROWS[:rows]:
-        measured = [
-            measure(LinearWorld(arms, d, rounds, norm=np.inf, sparsity=sparsity, seed=seed), seed)
-            for seed in range(worlds)
-        ]
-        means = ["-" if np.isnan(x) else f"{x:.2g}" for x in np.mean(measured, axis=0)]
-        yield "| " + " | ".join([str(arms), str(d), str(sparsity), f"{rounds:,}", *means]) + " |"
-
-
-def main() -> None:
-    """Print the table."""
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=len(ROWS))
     parser.add_argument("--worlds", type=int, default=5)
+    parser.add_argument("--output", default="bandit_regret.png")
     parser.add_argument("--quick", action="store_true", help="one row, one world")
-    arguments = parser.parse_args()
-    rows, worlds = (1, 1) if arguments.quick else (arguments.rows, arguments.worlds)
-    warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)
-    for line in table(rows, worlds):
-        print(line, flush=True)
+    options = parser.parse_args(arguments)
+    rows, runs = (1, 1) if options.quick else (options.rows, options.worlds)
+    warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # the figure shows it
+
+    from matplotlib.figure import Figure
+
+    means = []
+    print("| " + " | ".join(["K", "d", "not zero", "T", *PLAYERS]) + " |")
+    print("|" + "---|" * (4 + len(PLAYERS)))
+    for arms, d, sparsity, rounds in ROWS[:rows]:
+        shape = {"norm": np.inf, "sparsity": sparsity}
+        worlds = [LinearWorld(arms, d, rounds, **shape, seed=seed) for seed in range(runs)]
+        all_runs = [[regret(name, w, i) for name in PLAYERS] for i, w in enumerate(worlds)]
+        means.append(np.mean(all_runs, axis=0))
+        shown = ["-" if np.isnan(x) else f"{x:.2g}" for x in means[-1]]
+        print("| " + " | ".join([f"{arms} | {d} | {sparsity} | {rounds:,}", *shown]) + " |")
+    figure = Figure(figsize=(9.0, 1.6 + 0.45 * len(means)), layout="constrained")
+    axes = figure.subplots()
+    for name, values, (marker, colour) in zip(PLAYERS, np.transpose(means), LOOKS, strict=True):
+        fill = "none" if name in LINUCB else colour
+        looks = {"marker": marker, "markersize": 9, "color": colour, "markerfacecolor": fill}
+        axes.semilogx(values, range(len(means)), linestyle="none", label=name, **looks)
+    labels = [f"K = {k}, d = {d} ({s} not zero), T = {t:,}" for k, d, s, t in ROWS[:rows]]
+    axes.set_yticks(range(len(means)), labels)
+    axes.set(xlabel="mean regret per round", ylim=(len(means) - 0.5, -0.5))
+    axes.grid(True, color="#DDDDDD")
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    figure.savefig(options.output, dpi=80)
+    print(f"{build('epsilon = 1', worlds[0]).guarantee}\nwrote {options.output}")
 
 
 if __name__ == "__main__":

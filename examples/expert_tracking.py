@@ -70,6 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
         for name, trace in fixed.items():
             print(f"{name:31} {trace.regret(best)[-1]:9.0f} {'-':>9} {len(trace.switches):9}")
         top = 0.0
+        promise = BatchShare(experts, horizon=rounds, budget=dpoco.Budget(1.0, 1e-6)).guarantee
         for column, (title, epsilon) in enumerate(BUDGETS.items()):
             runs = {}
             for name, (kind, delta, extra) in LEARNERS.items():
@@ -91,7 +92,7 @@ def main(arguments: list[str] | None = None) -> None:
             plot_decisions(runs["tracker"][0], comparator=best, ax=lower)
             lower.set_title("one run of the tracker; behind: best sequence", loc="left")
     figure.savefig(options.output, dpi=60)
-    print(f"\nwrote {options.output}")
+    print(f"\n{promise}\nwrote {options.output}")
 
 
 if __name__ == "__main__":

@@ -21,8 +21,6 @@ from dpoco.evaluation import best_fixed_decision, repeat_runs
 
 LEADER, FTRL = dpoco.oco.CoupledRegularizedLeader, dpoco.oco.NoisyFTRL
 WEIGHTS = dpoco.oco.ContinuousMultiplicativeWeights
-
-
 PAPER = {"calibration": "paper"}
 
 
@@ -89,10 +87,11 @@ def main(arguments: list[str] | None = None) -> None:
             regret = np.mean([trace.regret(best)[-1] for trace in runs[name]]) / rounds
             switches = np.mean([len(trace.switches) for trace in runs[name]])
             print(f"{name:20} {regret:9.4f} {bounds[name]:9.4f} {switches:9.0f}")
+        promise = learners[0][1](domain, loss, horizon=rounds, budget=budget).guarantee
         dpoco.plotting.plot_regret_per_round(runs, comparator=best, bounds=bounds, ax=axes)
         axes.set_title(title, fontsize=10)
     figure.savefig(options.output, dpi=70)
-    print(f"\nwrote {options.output}")
+    print(f"\n{promise}\nwrote {options.output}")
 
 
 if __name__ == "__main__":

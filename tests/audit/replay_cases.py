@@ -95,7 +95,7 @@ def batch(cls, **options):
         scale = options.pop("noise_scale", None)
         own = {"records": T, **options}
         learner = cls(*PROBLEM, budget=GAUSS if scale is None else None, **own)
-        if scale is not None:  # its calibration takes seconds
+        if scale is not None:  # no calibration
             p = replace(learner.parameters, noise_scale=scale)
             learner = cls(*PROBLEM, budget=None, parameters=p)
 

@@ -117,7 +117,7 @@ def test_bad_configurations(tmp_path, monkeypatch, invoke, name, text, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--learner", "linucb"], "not for this"),
+        (["--learner", "distribution-learner"], "not for this"),
         (["--learner", "comw", "--batch", "2"], "comw has no --batch"),
         (["--learner", "prefix-hedge", "--switches", "2"], "prefix-hedge has no --switches"),
         (["--switches", "2"], "learners of experts"),

@@ -11,9 +11,6 @@ from dpoco.cli._catalogue import LEARNERS
 from dpoco.cli._plan import _command
 from dpoco.cli._plan_report import _smallest_useful
 
-# The accountant of noisy-sgd takes seconds; its own tests calibrate it.
-PLANNED = [name for name in LEARNERS if name != "noisy-sgd"]
-
 
 def options(name, **changes):
     words = _command(LEARNERS[name])[1].split()
@@ -21,7 +18,7 @@ def options(name, **changes):
     return [word for pair in given.items() for word in pair]
 
 
-@pytest.mark.parametrize("name", PLANNED)
+@pytest.mark.parametrize("name", LEARNERS)
 def test_every_learner_has_a_plan(invoke, name):
     result = invoke("plan", name, *options(name), "--json")
     assert result.exit_code == 0, result.stderr

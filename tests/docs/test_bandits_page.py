@@ -10,11 +10,17 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "bandits.md").read_text()
 
 
-def test_the_first_row_is_what_the_example_prints():
-    command = [sys.executable, str(ROOT / "examples" / "bandit_regret.py"), "--rows", "1"]
+def test_the_first_row_is_what_the_example_prints(tmp_path):
+    figure = tmp_path / "regret.png"
+    command = [
+        sys.executable, str(ROOT / "examples" / "bandit_regret.py"),
+        "--rows", "1", "--output", str(figure),
+    ]  # fmt: skip
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stderr
-    head, rule, first = result.stdout.splitlines()
+    head, rule, first, promise, *_ = result.stdout.splitlines()
+    assert promise == "Differential privacy: epsilon = 1, delta = 1e-06"
+    assert figure.stat().st_size > 10_000
     assert head in PAGE
     assert rule in PAGE
     assert first in PAGE

@@ -9,6 +9,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dpoco
@@ -29,6 +30,7 @@ def test_regret_of_the_euclidean_learners(tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stderr
     assert figure.stat().st_size > 10_000
+    assert "Differential privacy: epsilon = 4" in result.stdout
     rows = {}
     for block in result.stdout.split("\n\n"):
         for line in block.splitlines():
@@ -53,7 +55,8 @@ def test_tracking_of_experts(tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stderr
     assert figure.stat().st_size > 10_000
-    polls, world, _ = result.stdout.strip().split("\n\n")
+    polls, world, promise = result.stdout.strip().split("\n\n")
+    assert promise.startswith("Differential privacy: epsilon = 1")
     rows = {}
     for name, block in (("pollsters", polls), ("world", world)):
         for line in block.splitlines()[2:]:
@@ -163,3 +166,43 @@ def test_examples_are_short_and_have_a_quick_version():
         assert len(text.splitlines()) < 100, path.name
         assert '"--quick"' in text or path.name == "http_service.py", path.name  # a server
         assert f"examples/{path.name}" in (ROOT / "docs" / "examples.md").read_text()
+
+
+def drawing():
+    """Return the program that draws the figures of the examples again."""
+    spec = importlib.util.spec_from_file_location("draw", ROOT / "docs" / "draw_examples.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_example_that_draws_has_its_figure_on_a_page():
+    names = drawing().drawing()
+    assert len(names) >= 7
+    pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    for name in names:
+        assert f"](figures/{name}.png)" in pages, name
+
+
+def test_figures_are_small():
+    figures = list((ROOT / "docs" / "figures").iterdir())
+    assert len(figures) > 15
+    for figure in figures:
+        assert figure.stat().st_size < 100_000, figure.name
+
+
+def test_a_large_figure_gets_a_palette(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    ramp = np.linspace(0, 255, 400 * 400 * 3).astype(np.uint8).reshape(400, 400, 3)
+    dots = np.random.default_rng(0).integers(0, 40, ramp.shape).astype(np.uint8)
+    large, small = tmp_path / "large.png", tmp_path / "small.png"
+    image.fromarray(ramp // 2 + dots).save(large)
+    image.fromarray(ramp[:50, :50]).save(small)
+    assert large.stat().st_size > drawing().LARGEST > small.stat().st_size
+    before, drawn = np.asarray(image.open(large)).astype(int), small.read_bytes()
+    drawing().shrink(large)
+    drawing().shrink(small)
+    assert small.read_bytes() == drawn
+    after = image.open(large)
+    assert after.mode == "P"
+    assert np.abs(np.asarray(after.convert("RGB")) - before).mean() < 15

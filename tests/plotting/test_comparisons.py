@@ -73,6 +73,24 @@ def test_columns_are_budgets_and_marks_are_medians_with_their_range():
     assert places[0] < 0.0 < 1.0 < places[1]  # side by side in a column
 
 
+def test_batch_baselines_are_drawn_where_they_have_a_number():
+    offline = ComparisonRow(
+        "c", {"epsilon": 4.0, "delta": 1e-6}, (1.5, 2.5), (), (), None, access="offline"
+    )
+    comparison = replace(COMPARISON, rows=(*ROWS, offline))
+    labels = [line.get_label() for line in plot_comparison(comparison).get_lines()]
+    assert not any(label.startswith("c") for label in labels)
+    axes = plot_comparison(comparison, measure="average_loss")
+    (line,) = [a for a in axes.get_lines() if a.get_label() == "c (one fit, offline)"]
+    assert line.get_ydata().tolist() == [2.0]
+
+
+def test_losses_of_bandits_are_said_to_miss_rewards():
+    comparator = {"name": "best", "average_loss": 0.25, "largest_reward": 1.0}
+    axes = plot_comparison(replace(COMPARISON, comparator=comparator), measure="average_loss")
+    assert axes.get_ylabel() == "average of 1 - reward"
+
+
 def test_bounds_and_other_measures_of_a_comparison():
     axes = plot_comparison(COMPARISON, bounds=True)
     dashed = [line for line in axes.get_lines() if line.get_label() == "proven, in expectation"]

@@ -9,10 +9,18 @@ import pytest
 import dpoco
 from dpoco.datasets import Stream
 from dpoco.domains import LpBall
-from dpoco.evaluation import best_fixed_decision, compare_private, repeat_runs
+from dpoco.evaluation import (
+    best_fixed_decision,
+    class_rewards,
+    compare_private,
+    compare_private_bandit,
+    compare_private_experts,
+    compare_private_fit,
+    repeat_runs,
+)
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.losses import LogisticLoss
-from dpoco.plotting import plot_loss, plot_regret, plot_run_report
+from dpoco.plotting import plot_fit_report, plot_loss, plot_regret, plot_run_report
 
 matplotlib = pytest.importorskip("matplotlib")
 figure_module = pytest.importorskip("matplotlib.figure")
@@ -188,3 +196,53 @@ def test_pyplot_state_is_left_alone(report):
     before = pyplot.get_fignums()
     plot_run_report(report)
     assert pyplot.get_fignums() == before
+
+
+def test_comparators_of_a_report_have_the_names_it_gives_them():
+    losses = np.random.default_rng(1).uniform(size=(200, 3)) * [0.2, 1.0, 1.0]
+    played = compare_private_experts(
+        losses, dpoco.experts.PrefixHedge, budget=dpoco.Budget(8.0, 1e-4), seed=1
+    )
+    figure = plot_run_report(played)
+    left, right = figure.axes
+    for label, values in (
+        ("best expert", played.curves.best_fixed),
+        ("uniformly random expert", played.curves.best_constant),
+    ):
+        _, y = line(left, label)
+        assert y[-1] == pytest.approx(values[-1] / 200)
+    assert right.get_ylabel() == "regret against the best expert"
+    labels = [item.get_label() for item in right.get_lines()]
+    assert not any(label.startswith("best expert") for label in labels)
+    _, y = line(right, "uniformly random expert")
+    assert y[-1] == pytest.approx(played.curves.best_constant[-1] - played.curves.best_fixed[-1])
+    assert left.get_ylabel() == "average loss so far"
+
+
+def test_losses_of_a_bandit_are_what_its_rewards_miss():
+    contexts = np.column_stack([np.linspace(-1.0, 1.0, 100), np.ones(100)])
+    played = compare_private_bandit(
+        contexts, class_rewards(np.repeat([0.0, 1.0], 50), 2), dpoco.bandits.LinUCB,
+        budget=dpoco.Budget(100.0, 1e-3), context_bound=1.5, seed=1,
+    )  # fmt: skip
+    left, right = plot_run_report(played).axes
+    assert left.get_ylabel() == "average of 1 - reward so far"
+    said = " ".join(right.get_ylabel().split())
+    assert said == "regret against the least-squares linear policy"
+
+
+def test_fits_are_marks_in_a_row_of_their_own():
+    played = compare_private_fit(
+        STREAM, DOMAIN, LOSS, dpoco.frank_wolfe.PhasedSGD, budget=BUDGET, repeats=3, seed=3
+    )
+    axes = plot_fit_report(played)
+    rows = [item.get_xdata() for item in axes.get_lines()[:4]]
+    assert [len(row) for row in rows] == [3, 1, 1, 1]
+    np.testing.assert_array_equal(rows[0], played.private)
+    assert rows[3][0] == played.zero["average_loss"]
+    names = [text.get_text() for text in axes.get_yticklabels()]
+    assert names == ["private", "same method without noise", "best fixed decision",
+                     "predicting zero"]  # fmt: skip
+    assert "3 fits" in axes.get_title(loc="left")
+    own = figure_module.Figure().subplots()
+    assert plot_fit_report(played, ax=own) is own

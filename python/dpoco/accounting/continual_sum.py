@@ -70,11 +70,16 @@ def column_norm(method: str, horizon: int | None) -> float:
     """
     n = _checked(method, horizon)
     if method == "blt":
-        return blt_parameters(n).column_norm(n)
+        return _blt_column_norm(n)
     if method == "toeplitz":
         return float(_toeplitz_norms()[n - 1])
     # A leaf lies in at most one completed dyadic node of each size 2^j <= n.
     return math.sqrt(n.bit_length())
+
+
+@lru_cache(maxsize=1024)
+def _blt_column_norm(n: int) -> float:
+    return blt_parameters(n).column_norm(n)
 
 
 def row_norm(method: str, t: ArrayLike, horizon: int | None) -> Any:
@@ -132,7 +137,12 @@ def worst_round(method: str, horizon: int | None) -> int:
 
 def worst_row_norm(method: str, horizon: int | None) -> float:
     """Return the largest `row_norm` over all rounds, exactly."""
-    return float(row_norm(method, worst_round(method, horizon), horizon))
+    return _worst_row_norm(method, _checked(method, horizon))
+
+
+@lru_cache(maxsize=1024)
+def _worst_row_norm(method: str, n: int) -> float:
+    return float(row_norm(method, worst_round(method, n), n))
 
 
 def root_mean_square_row(method: str, horizon: int | None) -> float:

@@ -37,6 +37,7 @@ from dpoco.accounting.polyhedral_geometry import LAW, L1Geometry, Reach, reach_o
 from dpoco.accounting.polyhedral_parameters import SELECTORS, PolyhedralFrankWolfeParameters
 from dpoco.accounting.polyhedral_scales import (
     best_batch,
+    closed_scale,
     keeps,
     published_epsilon,
     published_scale,
@@ -113,26 +114,28 @@ def calibrate(
     leaf = lossless_leaf_bounds(view, loss, weights, calibration, 1.0)
     offset = 1 if weights == "paper" else 0
 
-    def coefficient(m: int, tight: bool) -> float:
-        """Return b_1 for batches of m."""
+    def coefficient(m: int, quick: bool = False) -> float:
+        """Return b_1 for batches of m; a quick one is for comparisons only."""
         reach, decay = reach_of(view, leaf, m, relation), Decay(exponent, offset, n // m)
         if budget is None or reach.range == 0.0:
             return 0.0
-        return smallest_scale(budget, reach, LAW[selector], decay, tight)
+        if quick:
+            return closed_scale(budget, reach, LAW[selector], decay)
+        return smallest_scale(budget, reach, LAW[selector], decay, tight=not published)
 
     if batch not in (None, "auto"):
         batch = positive_int("batch", batch, maximum=n)
     elif published or budget is None:
         batch = 1
     else:
-        batch = best_batch(view, loss, n, selector, exponent, lambda m: coefficient(m, False))
+        batch = best_batch(view, loss, n, selector, exponent, lambda m: coefficient(m, quick=True))
     assert isinstance(batch, int)
     _check_agreement(calibration, selector, exponent, weights, batch, relation)
     if calibration == "paper" and budget is not None:
         budget.require_delta()
         scale = published_scale(view, loss, n, budget)
     else:
-        scale = coefficient(batch, not published)
+        scale = coefficient(batch)
     reach = reach_of(view, leaf, batch, relation)
     decay = Decay(exponent, offset, n // batch)
     if budget is not None and reach.range > 0.0:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from dpoco.accounting import selections
@@ -20,7 +21,14 @@ from dpoco.accounting.selections import Decay
 from dpoco.accounting.zcdp import zcdp_rho
 from dpoco.errors import CalibrationError
 
-__all__ = ["best_batch", "keeps", "published_epsilon", "published_scale", "smallest_scale"]
+__all__ = [
+    "best_batch",
+    "closed_scale",
+    "keeps",
+    "published_epsilon",
+    "published_scale",
+    "smallest_scale",
+]
 
 # Of the worst-case curvature in the choice of the batch: it is far too large for records that are
 # not aligned with a pair of vertices.
@@ -30,32 +38,50 @@ _FEWEST_UPDATES = 16
 
 def smallest_scale(budget: Budget, reach: Reach, law: str, decay: Decay, tight: bool) -> float:
     """Return the least b_1 that keeps to `budget`; by zCDP and pure composition unless `tight`."""
-    scale = reach.range * decay.total() / budget.epsilon
-    if budget.delta > 0.0:
-        try:
-            rho = zcdp_rho(budget.epsilon, budget.delta)
-            scale = min(
-                scale, reach.spread * math.sqrt(selections.LAWS[law] / rho * decay.squares())
-            )
-        except CalibrationError:
-            if not tight:
-                return scale
-        if tight:
-            scale = _bisect(scale, lambda b: _delta(budget, reach, law, decay, b) <= budget.delta)
+    scale = closed_scale(budget, reach, law, decay)
+    if tight and budget.delta > 0.0:
+        scale = _least(scale, lambda b: _delta(budget, reach, law, decay, b), budget.delta)
     while not keeps(budget, reach, law, decay, scale):  # rounding, by a few units
         scale *= 1.0 + 1e-12
     return scale
 
 
-def _bisect(high: float, holds: Callable[[float], bool]) -> float:
-    """Return the smallest scale at which `holds`, to 1e-9; `high` is returned if none is found."""
+def closed_scale(budget: Budget, reach: Reach, law: str, decay: Decay) -> float:
+    """Return the b_1 that zCDP or pure composition ask for; nothing checks its rounding."""
+    scale = reach.range * decay.total() / budget.epsilon
+    if budget.delta > 0.0:
+        try:
+            rho = _rho(budget.epsilon, budget.delta)
+        except CalibrationError:
+            return scale
+        scale = min(scale, reach.spread * math.sqrt(selections.LAWS[law] / rho * decay.squares()))
+    return scale
+
+
+@lru_cache(maxsize=64)
+def _rho(epsilon: float, delta: float) -> float:
+    return zcdp_rho(epsilon, delta)
+
+
+def _least(high: float, delta: Callable[[float], float], target: float) -> float:
+    """Return the smallest scale at which `delta` is at most `target`, to 1e-9; at most `high`."""
+    from scipy.optimize import brentq
+
+    def excess(log_scale: float) -> float:
+        return math.log(max(delta(math.exp(log_scale)), 1e-300)) - math.log(target)
+
     low = 0.8 * high
-    while holds(low) and low > 1e-3 * high:
+    while delta(low) <= target:
         high, low = low, 0.8 * low
-    while high > low * (1.0 + 1e-9):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    if delta(high) > target:
+        return high
+    root, top = math.log(low), math.log(high)
+    if excess(root) > 0.0:
+        root = float(brentq(excess, root, top, xtol=2e-10)) if excess(top) < 0.0 else top
+    scale, margin = min(math.exp(root), high), 2e-10
+    while delta(scale) > target:
+        scale, margin = min(scale * (1.0 + margin), high), 2.0 * margin
+    return scale
 
 
 def _delta(budget: Budget, reach: Reach, law: str, decay: Decay, scale: float) -> float:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 from dpoco._validation import real_float
 from dpoco.accounting.budget import Budget
@@ -130,7 +131,11 @@ def charged_gaussian_mu(budget: Budget, mass: float) -> float:
         If no mu in [1e-9, 1e3] qualifies: delta does not even pay for the truncated tails.
     """
     budget.require_delta()
-    epsilon, delta = budget.epsilon, budget.delta
+    return _charged_mu(budget.epsilon, budget.delta, mass)
+
+
+@lru_cache(maxsize=1024)
+def _charged_mu(epsilon: float, delta: float, mass: float) -> float:
     if _charge(0.0, mass) >= delta:
         raise CalibrationError(
             f"the truncated tails (total variation {mass:.3g}) cost more than delta = {delta:.3g}"

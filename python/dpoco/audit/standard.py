@@ -116,7 +116,7 @@ def standard_case(
 
     Notes
     -----
-    One calibration, which takes seconds for `NoisySGD` and up to a second for others.
+    One calibration, up to a second.
     """
     kind = _CASES[_known(name)]
     asked = _asked(kind, epsilon, delta, horizon, dimension, calibration)

@@ -12,6 +12,7 @@ from dpoco.cli._support import errors_in_one_line
 
 __all__ = ["audit_command"]
 
+SCHEMA, NAMES_SCHEMA = "dpoco.audit/1", "dpoco.audit-names/1"
 _VIOLATED = 1
 
 
@@ -74,7 +75,7 @@ def audit_command(
         if list_names:
             names = audit.standard_names()
             if as_json:
-                typer.echo(json.dumps({"schema": "dpoco.audit-names/1", "names": names}, indent=2))
+                typer.echo(json.dumps({"schema": NAMES_SCHEMA, "names": names}, indent=2))
             else:
                 typer.echo("\n".join(names))
             return
@@ -94,7 +95,11 @@ def audit_command(
             trials=trials,
             seed=seed,
         )
-        typer.echo(report.to_json() if as_json else str(report))
+        if as_json:
+            record = {"schema": SCHEMA, **report.to_dict()}
+            typer.echo(json.dumps(record, allow_nan=False, indent=2))
+        else:
+            typer.echo(str(report))
         if figure is not None:
             from dpoco.plotting import plot_audit
             from dpoco.plotting._drawing import new_figure

@@ -23,7 +23,8 @@ from dpoco.domains import LpBall
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
 
 __all__ = [
-    "Problem", "build_problem", "expert_problem", "load_losses", "load_stream", "parse_range",
+    "Problem", "accepted", "build_problem", "bundled_losses", "expert_problem", "load_losses",
+    "load_stream", "parse_range",
 ]  # fmt: skip
 
 LOSSES = ("huber", "logistic", "squared")
@@ -188,7 +189,7 @@ def expert_problem(
 ) -> dict[str, Any]:
     """Return the arguments of a learner of experts but for the losses."""
     covered = positive_int("horizon", rounds if horizon is None else horizon)
-    options = _accepted(entry, given)
+    options = accepted(entry, given)
     if loss_range is not None:
         options["loss_range"] = parse_range("--loss-range", loss_range)
     return {
@@ -199,10 +200,13 @@ def expert_problem(
 
 
 # What an option has when nobody gave it: learners without it are then not told.
-_NOT_GIVEN = {"noise": None, "sum_method": None, "step_scale": 1.0, "batch": None, "switches": None}
+_NOT_GIVEN = {
+    "noise": None, "sum_method": None, "step_scale": 1.0, "batch": None, "switches": None,
+    "exploration": None,
+}  # fmt: skip
 
 
-def _accepted(entry: Entry, given: dict[str, Any]) -> dict[str, Any]:
+def accepted(entry: Entry, given: dict[str, Any]) -> dict[str, Any]:
     """Return the options that were given, or raise for one that the learner does not have."""
     known = entry.load()._options
     options = {}
@@ -244,7 +248,7 @@ def build_problem(
     }
     if domain.dual_exponent != 2.0:
         bounds["feature_bound_l2"] = length
-    options = _accepted(entry, given)
+    options = accepted(entry, given)
     if entry.name == "tree-frank-wolfe":
         batch = 1 if options["calibration"] == "paper" else max(1, rounds // _UPDATES)
         options = {"noise": None, "sum_method": None, "step_scale": 1.0, "batch": batch, **options}

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 
-from dpoco.evaluation import Comparison, RunReport
+from dpoco.evaluation import Comparison, ComparisonRow, FitReport, RunReport
 
-__all__ = ["print_comparison", "print_report"]
+__all__ = ["print_comparison", "print_fit", "print_report"]
 
 _WIDTH = 100
 
 
 def print_report(report: RunReport, files: Sequence[str]) -> None:
     """Print the numbers, the guarantee and where the files are, to standard output."""
-    console = Console()
-    if not console.is_terminal:  # a file or a pipe has no width to respect
-        console = Console(width=_WIDTH)
+    console = _console()
+    say = _Say(console)
     stream, noise = report.stream, report.noise
-    rounds = report.rounds
-
-    def say(text: str = "") -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
     resumed = f", continued after round {report.first_round:,}" if report.first_round else ""
-    experts = report.domain.get("type") == "experts"
-    kind = "experts" if experts else "features"
-    say(f"{stream['name']}: {rounds:,} rounds x {stream['dimension']} {kind}{resumed}")
+    arms = report.domain.get("arms")
+    if "loss" in stream:  # of values that decisions should be near
+        shape = f"{report.rounds:,} rounds, {stream['loss']}"
+    else:
+        kind = "experts" if report.domain.get("type") == "experts" else "features"
+        shape = f"{report.rounds:,} rounds x {stream['dimension']} {kind}"
+    say(f"{stream['name']}: {shape}{'' if arms is None else f', {arms} arms'}{resumed}")
     say(f"  {stream['description']}; scaling: {stream['scaling']}")
+    if "rewards" in stream:
+        say(f"  rewards: {stream['rewards']}")
     say()
     console.print(_table(report))
     if len(report.private.average_losses) > 1:
@@ -37,8 +38,12 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
             f"  private: median and range of {len(report.private.average_losses)} repetitions, "
             "each a release of its own"
         )
+    if arms is not None:
+        say("  regret is against the least-squares policy, which is fitted to the rewards of all")
+        say("  arms in hindsight and need not be the best linear one")
     say()
-    say(f"Price of privacy  {report.price_of_privacy:.4f} loss per round")
+    unit = "loss" if arms is None else "reward"
+    say(f"Price of privacy  {report.price_of_privacy:.4f} {unit} per round")
     if noise["scale"] is not None:
         released = noise["released"]
         more = "" if released is None else f", {released:.4g} on the noisiest released sum"
@@ -50,8 +55,66 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
             f"{noise['paper_released']:.4g} ({noise['released_ratio']:.1f} times)"
         )
     say(f"Speed             {report.timing['rounds_per_second']:,.0f} rounds per second")
+    _say_end(say, report.guarantee_text, files)
+
+
+def print_fit(report: FitReport, files: Sequence[str]) -> None:
+    """Print what one-time fits reached, the guarantee and where the files are."""
+    console = _console()
+    say = _Say(console)
+    stream, best = report.stream, report.best_fixed["average_loss"]
+    shape = f"{stream['rounds']:,} records x {stream['dimension']} features"
+    say(f"{stream['name']}: one fit to {shape}")
+    say(f"  {stream['description']}; scaling: {stream['scaling']}")
     say()
-    say(report.guarantee_text)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("", no_wrap=True)
+    for title in ("average loss", "range", "above the best"):
+        table.add_column(title, justify="right", no_wrap=True)
+    rows = (
+        ("private", report.private),
+        ("without noise", report.nonprivate),
+        ("best decision", (best,)),
+        ("predicting zero", (report.zero["average_loss"],)),
+    )
+    for name, values in rows:
+        low, high = min(values), max(values)
+        middle = statistics.median(values)
+        between = f"{low:.4f}-{high:.4f}" if low < high else ""
+        table.add_row(name, f"{middle:.4f}", between, f"{middle - best:.4f}")
+    console.print(table)
+    say("  losses of the released decision on the records of the fit; no rounds, so no regret")
+    if len(report.private) > 1:
+        say(
+            f"  private: median and range of {len(report.private)} repetitions, each a release of "
+            "its own"
+        )
+    say()
+    say(f"Price of privacy  {report.price_of_privacy:.4f} loss per record")
+    seconds = report.timing["private_seconds"]
+    say(f"Time              {sum(seconds) / len(seconds):.2g} s a fit")
+    _say_end(say, report.guarantee_text, files)
+
+
+class _Say:
+    """Prints lines as they are."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def __call__(self, text: str = "") -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _console() -> Console:
+    console = Console()
+    # A file or a pipe has no width to respect.
+    return console if console.is_terminal else Console(width=_WIDTH)
+
+
+def _say_end(say: _Say, guarantee: str, files: Sequence[str]) -> None:
+    say()
+    say(guarantee)
     say()
     say("This report is computed from raw records: it is for evaluation, not for publication.")
     for path in files:
@@ -62,70 +125,72 @@ def _table(report: RunReport) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True)
     spread = len(report.private.average_losses) > 1
-    for title in ("average loss", *(["range"] if spread else []), "regret", "switches"):
+    arms = report.domain.get("type") == "policies"
+    # Losses are the largest reward minus the reward.
+    top = report.loss["reward_range"][1] if arms else 0.0
+    titles = ["average reward" if arms else "average loss", *(["range"] if spread else []),
+              "regret", *([] if arms else ["switches"])]  # fmt: skip
+    for title in titles:
         table.add_column(title, justify="right", no_wrap=True)
 
+    def shown(loss: float) -> str:
+        return f"{top - loss if arms else loss:.4f}"
+
     def add(name: str, loss: float, regret: float, switches: float, between: str = "") -> None:
-        ranges = [between] if spread else []
-        table.add_row(name, f"{loss:.4f}", *ranges, f"{regret:,.0f}", f"{switches:,.0f}")
+        changes = [] if arms else [f"{switches:,.0f}"]
+        table.add_row(name, shown(loss), *([between] if spread else []), f"{regret:,.0f}", *changes)
 
     for name, runs in (("private", report.private), ("without noise", report.nonprivate)):
-        low, high = min(runs.average_losses), max(runs.average_losses)
+        ends = [min(runs.average_losses), max(runs.average_losses)]
+        low, high = (shown(end) for end in (reversed(ends) if arms else ends))
         add(
             name,
             runs.average_loss,
             runs.regret,
             runs.summary()["switches"]["median"],
-            f"{low:.4f}-{high:.4f}" if low < high else "",
+            f"{low}-{high}" if ends[0] < ends[1] else "",
         )
-    fixed, constant = report.best_fixed, report.best_constant
-    experts = report.domain.get("type") == "experts"
-    add("best expert" if experts else "best fixed decision", fixed["average_loss"], 0, 0)
-    add(
-        constant.get("name", "best constant prediction"),
-        constant["average_loss"],
-        constant["total_loss"] - fixed["total_loss"],
-        0,
+    fixed = report.best_fixed
+    others = (
+        {"name": "best fixed decision", **fixed},
+        {"name": "best constant prediction", **report.best_constant},
+        *report.others,
     )
+    for other in others:
+        add(other["name"], other["average_loss"], other["total_loss"] - fixed["total_loss"], 0)
     return table
 
 
 def print_comparison(result: Comparison, files: Sequence[str]) -> None:
     """Print the table of a comparison and where the files are, to standard output."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH)
-
-    def say(text: str = "") -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
+    console = _console()
+    say = _Say(console)
     stream, repeats = result.stream, result.settings["repeats"]
     say(f"{stream['name']}: {result.settings['horizon']:,} rounds, {repeats} runs each")
     say()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("learner", no_wrap=True)
-    for title in ("epsilon", "delta", "average loss", "range", "regret", "switches"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for row in result.rows:
-        budget = row.budget
-        size = ("none", "") if budget is None else (
-            f"{budget['epsilon']:g}", f"{budget['delta']:.2g}"
-        )  # fmt: skip
-        if row.average_loss is None or row.regret is None:
-            table.add_row(row.learner, *size, "refused", "", "", "")
-            continue
-        low, high = min(row.average_losses), max(row.average_losses)
-        middle = sorted(row.switches)[len(row.switches) // 2]
-        table.add_row(
-            row.learner, *size, f"{row.average_loss:.4f}",
-            f"{low:.4f}-{high:.4f}" if low < high else "", f"{row.regret:,.1f}", f"{middle:,}",
-        )  # fmt: skip
-    console.print(table)
-    say()
-    say(
-        f"Regret is against the {result.comparator['name']}: average loss "
-        f"{result.comparator['average_loss']:.4f}."
-    )
+    top = result.comparator.get("largest_reward")
+    online = [row for row in result.rows if row.access == "online"]
+    if online:
+        console.print(_rows(online, top, offline=False))
+        say()
+        value = result.comparator["average_loss"]
+        measure = "loss" if top is None else "reward"
+        say(
+            f"Regret is against the {result.comparator['name']}: average {measure} "
+            f"{value if top is None else top - value:.4f}."
+        )
+    fits = [row for row in result.rows if row.access == "offline"]
+    if fits:
+        say(
+            "One fit to all records, offline: the loss of its decision on the records it was "
+            "fitted to; no regret."
+        )
+        say()
+        console.print(_rows(fits, None, offline=True))
+        say()
+        if not online:
+            value = result.comparator["average_loss"]
+            say(f"The {result.comparator['name']} has average loss {value:.4f}.")
     relations = {row.guarantee["relation"] for row in result.rows if row.guarantee and row.budget}
     say(f"Same budget, rounds and relation ({', '.join(sorted(relations))}) for every learner.")
     for row in result.rows:
@@ -134,3 +199,32 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
     say("Computed from raw records: for evaluation, not for publication.")
     for path in files:
         say(f"Written: {path}")
+
+
+def _rows(rows: Sequence[ComparisonRow], top: float | None, *, offline: bool) -> Table:
+    """Return the table of some rows; `top` is the largest reward, where losses are of arms."""
+    measure = "average loss" if top is None else "average reward"
+    titles = ["epsilon", "delta", measure, "range"]
+    if not offline:
+        titles += ["regret", *(["switches"] if top is None else [])]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("learner", no_wrap=True)
+    for title in titles:
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        budget = row.budget
+        cells = [row.learner]
+        cells += ["none", ""] if budget is None else [
+            f"{budget['epsilon']:g}", f"{budget['delta']:.2g}"
+        ]  # fmt: skip
+        if row.average_loss is None:
+            cells.append("refused")
+        else:
+            values = sorted(v if top is None else top - v for v in row.average_losses)
+            low, high = values[0], values[-1]
+            cells += [f"{statistics.median(values):.4f}",
+                      f"{low:.4f}-{high:.4f}" if low < high else ""]  # fmt: skip
+        if row.regret is not None:
+            cells += [f"{row.regret:,.1f}", f"{sorted(row.switches)[len(row.switches) // 2]:,}"]
+        table.add_row(*[*cells, "", "", ""][: len(titles) + 1])
+    return table

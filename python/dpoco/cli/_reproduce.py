@@ -13,7 +13,10 @@ from dpoco.cli._support import errors_in_one_line, progress
 __all__ = ["reproduce_app"]
 
 reproduce_app = typer.Typer(
-    help="Rerun published tables and figures at the budget they state.", no_args_is_help=True
+    help="Rerun published tables and figures at the budget they state.\n\n"
+    "Example: dpoco reproduce table-5.1 --quick",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
@@ -21,6 +24,7 @@ _Figure = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Also draw it: a PNG, PDF or SVG file.")
 ]
 _Quick = Annotated[bool, typer.Option("--quick", help="A small part, in a few seconds.")]
+_DPI = 75  # a PNG below 100 kB
 _Seed = Annotated[int, typer.Option(help="Seed of the first run; the others follow.")]
 
 
@@ -59,6 +63,14 @@ def table_5_1(
 
     The tree Frank-Wolfe learner with published constants, corrected, tight and without noise beside
     print; the budget that each printed number needs; what the printed noise law really spends.
+
+    For example:
+
+    dpoco reproduce table-5.1 --quick
+
+    dpoco reproduce table-5.1 --horizon 1000,10000 --dimension 5 --p inf --figure table.png
+
+    dpoco reproduce table-5.1 --baselines --json
     """
     with errors_in_one_line():
         _check_figure(figure)
@@ -78,7 +90,7 @@ def table_5_1(
             )
         typer.echo(result.to_json() if as_json else dpoco.reproduce.format_markdown(result))
         if figure is not None:
-            dpoco.plotting.plot_table_5_1(result).savefig(figure)
+            dpoco.plotting.plot_table_5_1(result).savefig(figure, dpi=_DPI)
 
 
 @reproduce_app.command("figure-5.1")
@@ -97,6 +109,12 @@ def figure_5_1(
 
     HighDimensionalBandit and LinUCB at the stated budget beside uniformly random play, and the
     published selection, whose noise can be multiplied by 1000 with no effect: it is not private.
+
+    For example:
+
+    dpoco reproduce figure-5.1 --quick
+
+    dpoco reproduce figure-5.1 --epsilon 4 --arms 2 --figure regret.png
     """
     with errors_in_one_line():
         _check_figure(figure)
@@ -112,7 +130,7 @@ def figure_5_1(
             )
         typer.echo(result.to_json() if as_json else result.format_markdown())
         if figure is not None:
-            dpoco.plotting.plot_figure_5_1(result).savefig(figure)
+            dpoco.plotting.plot_figure_5_1(result).savefig(figure, dpi=_DPI)
 
 
 def _check_figure(figure: Path | None) -> None:

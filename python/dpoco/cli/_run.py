@@ -12,9 +12,10 @@ import typer
 import dpoco
 from dpoco.cli._catalogue import entry_of
 from dpoco.cli._config import Config
-from dpoco.cli._problem import build_problem, expert_problem, load_losses, load_stream
-from dpoco.cli._render import print_report
+from dpoco.cli._play import FAMILIES, play
+from dpoco.cli._render import print_fit, print_report
 from dpoco.cli._support import errors_in_one_line, notes, progress
+from dpoco.evaluation import FitReport, RunReport
 
 __all__ = ["run_command"]
 
@@ -26,7 +27,9 @@ def run_command(
             metavar="NAME",
             help="tree-frank-wolfe, polyhedral-frank-wolfe, noisy-ftrl, ctrl, comw for records; "
             "prefix-hedge, epoch-selector, shift-detector, oblivious-tracker, batch-share for "
-            "losses of experts.",
+            "losses of experts; linucb, high-dimensional-bandit for records whose classes are "
+            "arms; lipschitz for a running quantile; noisy-sgd, phased-sgd, "
+            "localized-mirror-descent, noisy-frank-wolfe for one fit to all records.",
         ),
     ] = "tree-frank-wolfe",
     data: Annotated[
@@ -51,7 +54,8 @@ def run_command(
         typer.Option(
             metavar="COLUMN",
             help="Column of the labels. Logistic loss: the probability of the event, in [0, 1] "
-            "(1 = it happened); other values are clipped. Regression: a number in --label-range.",
+            "(1 = it happened); other values are clipped. Regression: a number in --label-range. "
+            "Bandits: the class. lipschitz: the column, or two, to be near to.",
         ),
     ] = None,
     features: Annotated[
@@ -74,7 +78,8 @@ def run_command(
         str | None,
         typer.Option(
             metavar="LOW,HIGH",
-            help="Public range of the labels, mapped to [-1, 1] (logistic loss: to [0, 1]).",
+            help="Public range of the labels, mapped to [-1, 1] (logistic loss: to [0, 1]). "
+            "Bandits: the first class and the last, whole numbers. [default of bandits: 0,1]",
         ),
     ] = None,
     loss_range: Annotated[
@@ -124,6 +129,17 @@ def run_command(
             help="Of the sequence of experts to compete with, for oblivious-tracker and "
             "batch-share. [default: 0]"
         ),
+    ] = None,
+    exploration: Annotated[
+        float | None,
+        typer.Option(
+            help="Of linucb: factor on the proven widths of its intervals. A bound on regret needs "
+            "1. [default: 0.1]"
+        ),
+    ] = None,
+    quantile: Annotated[
+        float | None,
+        typer.Option(help="Of lipschitz: the quantile that is learned. [default: 0.5]"),
     ] = None,
     sum_method: Annotated[
         str,
@@ -201,8 +217,9 @@ def run_command(
     """Play a private learner on a stream and report how it compares.
 
     It is compared with the same learner without noise and the best fixed decision and the best
-    constant prediction in hindsight (of experts: the best one and a random one). The report is for
-    evaluation: it is computed from raw records.
+    constant prediction in hindsight (of experts: the best one and a random one; of bandits: a
+    linear policy, the best arm and a random one). Batch baselines make one fit and have no regret.
+    The report is for evaluation: it is computed from raw records.
 
     For example:
 
@@ -211,6 +228,10 @@ def run_command(
     dpoco run --learner noisy-ftrl --stream phishing --epsilon 2 --output results.json
 
     dpoco run --data events.csv --label alarm --feature-range 0,10
+
+    dpoco run --data visits.csv --label choice --label-range 1,4 --learner linucb
+
+    dpoco run --data times.csv --label ms --label-range 0,2000 --learner lipschitz --quantile 0.99
 
     dpoco run --config results.json --epsilon 4
     """
@@ -232,6 +253,8 @@ def run_command(
         "feature_bound": feature_bound,
         "horizon": horizon,
         "switches": switches,
+        "exploration": exploration,
+        "quantile": quantile,
         "sum_method": sum_method,
         "noise": noise,
         "calibration": calibration,
@@ -240,67 +263,30 @@ def run_command(
         "repeats": repeats,
         "seed": seed,
     }
-    columns = None if features is None else [name.strip() for name in features.split(",")]
     with errors_in_one_line(checkpoint), notes(quiet):
-        entry = entry_of(learner, ("records", "experts"))
+        entry = entry_of(learner, FAMILIES)
         _check_writable(out)
         if output is not None and not output.absolute().parent.is_dir():
             raise ValueError(f"--output: no such directory: {output.parent}")
+        if entry.family == "batch" and (checkpoint is not None or resume):
+            raise ValueError(f"{entry.name} makes one fit: there is nothing to --resume")
         started = _started_learner(checkpoint, resume)
         count = repeats if repeats is not None else (10 if checkpoint is None else 1)
-        table = show_progress is not False and not (quiet or as_json)
+        table = show_progress is not False and not (quiet or as_json) and entry.family != "batch"
         with progress(quiet or as_json, lines=show_progress, table=table) as (show, snapshot):
-            common: dict[str, Any] = {
-                "repeats": count,
-                "seed": seed,
-                "progress": show,
-                "snapshot": snapshot,
-                "checkpoint": checkpoint,
-                "resume": started,
-            }
-            given = {
-                "calibration": calibration,
-                "noise": noise,
-                "sum_method": None if sum_method == "auto" else sum_method,
-                "step_scale": step_scale,
-                "batch": batch,
-            }
-            if entry.family == "experts":
-                if label is not None or feature_range or label_range or p is not None:
-                    raise ValueError(f"{entry.name} takes losses: no labels, ranges or balls")
-                losses, facts = load_losses(data, stream_name, columns, loss_range)
-                report = dpoco.evaluation.compare_private_experts(
-                    losses,
-                    entry.load(),
-                    stream=facts,
-                    **expert_problem(
-                        entry, len(losses), epsilon, delta, horizon, loss_range,
-                        {**given, "switches": switches},
-                    ),
-                    **common,
-                )  # fmt: skip
-            else:
-                if loss_range is not None or switches is not None:
-                    raise ValueError("--loss-range and --switches are for learners of experts")
-                stream = load_stream(
-                    data, stream_name, label, columns, feature_range or [], label_range, intercept,
-                    loss,
-                )  # fmt: skip
-                problem = build_problem(
-                    stream, entry, loss=loss, epsilon=epsilon, delta=delta, horizon=horizon, p=p,
-                    radius=radius, feature_bound=feature_bound, given=given,
-                )  # fmt: skip
-                report = dpoco.evaluation.compare_private(
-                    stream,
-                    problem.domain,
-                    problem.loss,
-                    learner=entry.load(),
-                    budget=problem.budget,
-                    horizon=problem.horizon,
-                    **common,
-                    **problem.options,
-                )
-        default = data is None and stream_name is None and entry.family == "records"
+            report = play(
+                entry,
+                asked,
+                {
+                    "repeats": count,
+                    "seed": seed,
+                    "progress": show,
+                    "snapshot": snapshot,
+                    "checkpoint": checkpoint,
+                    "resume": started,
+                },
+            )
+        default = data is None and stream_name is None and "task" in report.stream
         if default and report.stream["name"] != "shuttle" and not quiet:
             typer.echo(
                 "note: no shuttle stream here (river 0.26, Python 3.11); playing "
@@ -315,7 +301,10 @@ def run_command(
         if as_json:
             typer.echo(report.to_json())
         elif not quiet:
-            print_report(report, files)
+            if isinstance(report, FitReport):
+                print_fit(report, files)
+            else:
+                print_report(report, files)
 
 
 def _started_learner(checkpoint: Path | None, resume: bool) -> Any:
@@ -342,7 +331,7 @@ def _check_writable(directory: Path) -> None:
         raise ValueError(f"--out: no permission to write in {nearest}")
 
 
-def _write(report: dpoco.evaluation.RunReport, out: Path, figure: bool) -> list[str]:
+def _write(report: RunReport | FitReport, out: Path, figure: bool) -> list[str]:
     out.mkdir(parents=True, exist_ok=True)
     text = out / "report.json"
     text.write_text(report.to_json() + "\n", encoding="utf-8")
@@ -350,7 +339,10 @@ def _write(report: dpoco.evaluation.RunReport, out: Path, figure: bool) -> list[
     if figure:
         image = out / "report.png"
         try:
-            dpoco.plotting.plot_run_report(report).savefig(image)
+            if isinstance(report, FitReport):
+                dpoco.plotting.plot_fit_report(report).figure.get_figure(root=True).savefig(image)
+            else:
+                dpoco.plotting.plot_run_report(report).savefig(image)
         except ImportError as error:
             typer.echo(f"note: no figure: {error}", err=True)
         else:

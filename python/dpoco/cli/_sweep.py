@@ -60,6 +60,10 @@ def sweep_command(
     Linear regression on the unit ball against its true parameter, or experts of which one is better
     against the best. An interrupted sweep goes on when the command is given again, also with more
     values. The noise is seeded, for research: every guarantee is void.
+
+    For example:
+
+    dpoco sweep noisy-ftrl --epsilon 1,4 --horizon 1000,10000 --seeds 5
     """
     with errors_in_one_line(output), notes(quiet):
         run = BuiltInRun(learner)
@@ -85,6 +89,7 @@ def sweep_command(
         cells = _summary(found)
         if as_json:
             record = {
+                "schema": "dpoco.sweep/1",
                 "learner": learner,
                 "noise": "seeded: guarantee void",
                 "output": str(output),

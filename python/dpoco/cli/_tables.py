@@ -45,6 +45,10 @@ def noise(
 
     Each cell: the ratio of the scales with a binary tree; the ratio on the noisiest released sum
     with the default sum; the epsilon that the published noise really spends. delta = 1/rounds.
+
+    For example:
+
+    dpoco table noise --horizons 1000,100000 --epsilons 1,4
     """
     with errors_in_one_line():
         from dpoco.accounting import tables
@@ -65,6 +69,10 @@ def regret(
     """Proven regret per round of the Euclidean learners, as a Markdown table.
 
     In units of G D: losses are G-Lipschitz on a ball of diameter D; standing still has 1/2.
+
+    For example:
+
+    dpoco table regret --epsilon 4
     """
     with errors_in_one_line():
         from dpoco.accounting import regret_table
@@ -82,6 +90,10 @@ def experts(
     """Proven regret of the learners of experts against S switches, as a Markdown table.
 
     Losses in [0, 1]; a bound above the number of rounds says nothing.
+
+    For example:
+
+    dpoco table experts --epsilon 4 --json
     """
     with errors_in_one_line():
         from dpoco.accounting import expert_table

@@ -14,6 +14,7 @@ from dpoco.evaluation._comparators import (
     suboptimality,
 )
 from dpoco.evaluation._comparison import COMPARISON_SCHEMA, Comparison, ComparisonRow, compare
+from dpoco.evaluation._fit_report import FIT_SCHEMA, FitReport
 from dpoco.evaluation._logged_bandit import LoggedBandit, load_logged_bandit
 from dpoco.evaluation._offline import (
     OffPolicyEstimate,
@@ -23,6 +24,9 @@ from dpoco.evaluation._offline import (
 )
 from dpoco.evaluation._prequential import PrequentialResult, prequential
 from dpoco.evaluation._private import compare_private, compare_private_experts
+from dpoco.evaluation._private_bandit import class_rewards, compare_private_bandit
+from dpoco.evaluation._private_fit import compare_private_fit
+from dpoco.evaluation._private_lipschitz import compare_private_lipschitz
 from dpoco.evaluation._progress import Snapshot
 from dpoco.evaluation._regret import COMPARATORS, Regret, regret
 from dpoco.evaluation._repeat import repeat
@@ -42,12 +46,14 @@ from dpoco.local._divergences import kl_divergence, total_variation
 __all__ = [
     "COMPARATORS",
     "COMPARISON_SCHEMA",
+    "FIT_SCHEMA",
     "SCHEMA",
     "BestSequence",
     "Comparison",
     "ComparisonRow",
     "ConstantPrediction",
     "Curves",
+    "FitReport",
     "FixedDecision",
     "FixedExpert",
     "LoggedBandit",
@@ -64,9 +70,13 @@ __all__ = [
     "best_expert",
     "best_fixed_decision",
     "best_switching_sequence",
+    "class_rewards",
     "compare",
     "compare_private",
+    "compare_private_bandit",
     "compare_private_experts",
+    "compare_private_fit",
+    "compare_private_lipschitz",
     "interval_regret",
     "kl_divergence",
     "load",

@@ -13,9 +13,10 @@ import numpy as np
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import CalibrationError
-from dpoco.evaluation._measures import versions
+from dpoco.evaluation._measures import losses_of, switches_of, versions
 from dpoco.evaluation._repeat import repeat
 from dpoco.evaluation._seeds import SeedTree
+from dpoco.frank_wolfe._batch_base import BatchLearner
 from dpoco.random import Source
 from dpoco.trace import Trace
 
@@ -37,12 +38,16 @@ class ComparisonRow:
     budget : dict or None
         ``epsilon`` and ``delta`` that were asked for; None without privacy.
     average_losses, regrets, switches : tuple
-        One entry a run: mean loss per round, total loss minus the comparator's, changes of
-        decision. Empty if the learner was refused.
+        One entry a run: mean loss per round (of bandits, of the largest declared reward minus the
+        reward), total loss minus the comparator's, changes of decision. Empty if the learner was
+        refused. Batch baselines have losses only.
     guarantee : dict or None
         As of ``Guarantee.to_dict``; None if refused.
     refused : str or None
         Why the learner cannot be calibrated to this budget.
+    access : {"online", "offline"}
+        "offline": one fit to all records, whose decision is judged on these same records. It saw
+        them beforehand: its losses are not those of an online learner, and it has no regret.
     """
 
     learner: str
@@ -52,6 +57,7 @@ class ComparisonRow:
     switches: tuple[int, ...]
     guarantee: dict[str, Any] | None
     refused: str | None = None
+    access: str = "online"
 
     @property
     def average_loss(self) -> float | None:
@@ -139,7 +145,8 @@ def compare(
     learners : mapping of str to callable
         ``build(budget, source)`` returns an unstarted learner.
     data : tuple
-        The stream, as ``run`` takes it: ``(features, labels)`` or ``(losses,)``.
+        The stream, as ``run`` takes it: ``(features, labels)``, ``(losses,)`` or, for bandits,
+        ``(contexts, rewards)``; batch baselines are fitted to ``(features, labels)``.
     budgets : sequence of Budget or None
         None is without noise: it is run once.
     comparator : mapping
@@ -165,7 +172,9 @@ def compare(
 
     Notes
     -----
-    A learner that no noise scale brings to a budget is refused there, and the row says why.
+    A batch baseline, of `dpoco.frank_wolfe`, is built for the number of records, so that its
+    guarantee is known. A learner that no noise scale brings to a budget is refused there, and the
+    row says why.
     """
     count = positive_int("repeats", repeats, maximum=10**6)
     if not learners or not budgets:
@@ -187,7 +196,8 @@ def compare(
                     progress(name, done, all_rounds)
 
             try:
-                guarantee: Guarantee = build(budget, None).guarantee
+                first = build(budget, None)
+                guarantee: Guarantee = first.guarantee
             except CalibrationError as error:
                 rows.append(ComparisonRow(name, asked, (), (), (), None, str(error)))
                 continue
@@ -196,23 +206,29 @@ def compare(
                 relations.add(guarantee.relation)
                 if len(relations) > 1:
                     raise ValueError("the learners' guarantees are of different relations")
-            runs = repeat(
-                lambda source, build=build, budget=budget: build(budget, source),  # type: ignore[misc]
-                *data,
-                repeats=1 if budget is None else count,
-                seed=root,
-                progress=tell,
-            )
-            played = list(runs.values())
+            runs = 1 if budget is None else count
+
+            def seeded(
+                source: Source | None, build: Builder = build, budget: Budget | None = budget
+            ) -> Any:
+                return build(budget, source)
+
+            if isinstance(first, BatchLearner):
+                fits = _fit(seeded, data, runs, root, tell)
+                rows.append(
+                    ComparisonRow(name, asked, fits, (), (), guarantee.to_dict(), access="offline")
+                )
+                continue
+            played = list(repeat(seeded, *data, repeats=runs, seed=root, progress=tell).values())
             traces[name, index] = played
-            sums = [float(np.sum(trace.losses)) for trace in played]
+            sums = [float(np.sum(losses_of(trace))) for trace in played]
             rows.append(
                 ComparisonRow(
                     name,
                     asked,
                     tuple(value / len(trace) for value, trace in zip(sums, played, strict=True)),
                     tuple(value - total for value in sums),
-                    tuple(len(trace.switches) for trace in played),
+                    tuple(len(switches_of(trace)) for trace in played),
                     guarantee.to_dict(),
                 )
             )
@@ -233,3 +249,24 @@ def compare(
         versions=versions(),
         traces=traces,
     )
+
+
+def _fit(
+    build: Callable[[Source | None], Any],
+    data: tuple[Any, ...],
+    fits: int,
+    root: SeedTree | None,
+    progress: Callable[[int, int], None],
+) -> tuple[float, ...]:
+    """Fit a batch baseline several times: the average loss of every decision on the records."""
+    found = []
+    for number in range(fits):
+
+        def report(done: int, total: int, number: int = number) -> None:
+            progress(number * total + done, fits * total)
+
+        model = build(Source() if root is None else root.child("run", number).source())
+        model.fit(*data, progress=report)
+        losses = model.loss.batch_values(model.domain, model.theta, *data)
+        found.append(float(np.mean(losses)))
+    return tuple(found)

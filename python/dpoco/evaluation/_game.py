@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from dpoco._learner import Progress
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
-from dpoco.evaluation._measures import cumulative_curves, versions
+from dpoco.bandits import BanditTrace
+from dpoco.evaluation._measures import cumulative_curves, losses_of, switches_of, versions
 from dpoco.evaluation._progress import Snapshot, SnapshotTaker, doubling_parts
 from dpoco.evaluation._report import PlayedRuns, RunReport
 from dpoco.evaluation._runs import root_source
@@ -42,11 +43,12 @@ class Game:
     """What is played: a stream, a way to build learners, what they are compared with.
 
     ``build(source, budget)`` returns an unstarted learner; ``comparators(first)`` those of the
-    rounds from `first` on; `problem` names the attributes that a resumed learner must share.
+    rounds from `first` on, ``others(first)`` facts of further ones; `problem` names the attributes
+    that a resumed learner must share.
     """
 
     build: Callable[[Source | None, Budget | None], Any]
-    data: tuple[FloatArray, ...]
+    data: tuple[Any, ...]
     comparators: Callable[[int], Comparators]
     noise: Callable[[Any], dict[str, Any]]
     problem: tuple[str, ...]
@@ -55,6 +57,7 @@ class Game:
     stream: dict[str, Any]
     run_options: dict[str, Any]
     options: dict[str, Any]
+    others: Callable[[int], tuple[dict[str, Any], ...]] = lambda first: ()
 
 
 @dataclass(frozen=True)
@@ -119,9 +122,9 @@ def play_game(
     free_seconds = time.perf_counter() - begun
 
     private = np.stack([np.cumsum(run.losses) for run in runs])
-    nonprivate = np.cumsum(free.losses[first:])
+    nonprivate = np.cumsum(losses_of(free)[first:])
     total = float(compared.fixed_losses[-1])
-    free_switches = int(np.count_nonzero(free.switches >= first))
+    free_switches = int(np.count_nonzero(switches_of(free) >= first))
     return RunReport(
         stream=game.stream,
         settings={
@@ -134,7 +137,7 @@ def play_game(
         },
         domain=game.domain,
         loss=game.loss,
-        parameters=learner.parameters.to_dict(),
+        parameters={k: _plain(v) for k, v in learner.parameters.to_dict().items()},
         guarantee=learner.guarantee.to_dict(),
         guarantee_text=str(learner.guarantee),
         noise=game.noise(learner.parameters),
@@ -159,6 +162,7 @@ def play_game(
             "rounds_per_second": length * count / max(sum(seconds), 1e-9),
         },
         first_round=first,
+        others=game.others(first),
     )
 
 
@@ -174,7 +178,7 @@ def _part(progress: Step | None, index: int, count: int) -> Progress | None:
 
 def _play(
     learner: Any,
-    data: tuple[FloatArray, ...],
+    data: tuple[Any, ...],
     options: dict[str, Any],
     progress: Progress | None,
     taker: SnapshotTaker | None,
@@ -184,7 +188,7 @@ def _play(
     parts = [slice(0, rounds)] if taker is None else doubling_parts(first, rounds)
     losses: list[FloatArray] = []
     switches = 0
-    last: Any = None  # the decision before this part, of learners of experts
+    last: Any = None  # the decision before this part, where they are recorded
     try:
         for part in parts:
 
@@ -198,13 +202,15 @@ def _play(
                 progress=report,
                 checkpoint=checkpoint,
             )
-            losses.append(trace.losses)
-            switches += len(trace.switches)
+            own = losses_of(trace)
+            losses.append(own)
+            switches += len(switches_of(trace))
             if not options:  # their traces see no switch between two of them
-                switches += int(last is not None and trace.decisions[0] != last)
-                last = trace.decisions[-1]
+                decisions = trace.actions if isinstance(trace, BanditTrace) else trace.decisions
+                switches += int(last is not None and bool(np.any(decisions[0] != last)))
+                last = decisions[-1]
             if taker is not None:
-                taker.take(trace.losses, switches)
+                taker.take(own, switches)
     except KeyboardInterrupt:
         if checkpoint is not None:
             learner.save(checkpoint)

@@ -11,14 +11,31 @@ from numpy.typing import NDArray
 from dpoco import accounting
 from dpoco.accounting import Budget, TreeFrankWolfeParameters, continual_sum
 from dpoco.accounting.generalized_gaussian import coordinate_variance
+from dpoco.bandits import BanditTrace
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.evaluation._comparators import GlmLoss
 from dpoco.evaluation._report import Curves
 
-__all__ = ["constant_losses", "cumulative_curves", "noise_levels", "versions"]
+__all__ = [
+    "constant_losses", "cumulative_curves", "losses_of", "noise_levels", "switches_of", "versions",
+]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
+
+
+def losses_of(trace: Any) -> FloatArray:
+    """Return the losses of a run, shape (T,); of a bandit, the largest reward minus its own."""
+    if isinstance(trace, BanditTrace):
+        return np.asarray(trace._reward_range[1] - trace.rewards, np.float64)
+    return np.asarray(trace.losses, np.float64)
+
+
+def switches_of(trace: Any) -> NDArray[np.int64]:
+    """Return rounds of a run, from 0, after which the decision, of a bandit the arm, changed."""
+    if isinstance(trace, BanditTrace):
+        return np.flatnonzero(np.diff(trace.actions))
+    return np.asarray(trace.switches, np.int64)
 
 
 def constant_losses(loss: GlmLoss, margin: float, labels: FloatArray) -> FloatArray:

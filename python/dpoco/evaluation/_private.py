@@ -27,7 +27,7 @@ from dpoco.experts._trace import admitted_losses, checked_range
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.random import Source
 
-__all__ = ["compare_private", "compare_private_experts"]
+__all__ = ["compare_private", "compare_private_experts", "fixed_facts", "own_noise"]
 
 
 def compare_private(
@@ -107,7 +107,7 @@ def compare_private(
         present = np.where(np.isfinite(features).all(axis=1), labels, np.nan)
         constant = best_constant_prediction(loss, present)
         return Comparators(
-            _fixed(fixed),
+            fixed_facts(fixed),
             np.cumsum(loss.batch_values(domain, fixed.decision, features, labels)),
             {
                 "prediction": constant.prediction,
@@ -120,7 +120,7 @@ def compare_private(
     def noise(parameters: Any) -> dict[str, Any]:
         if learner is TreeFrankWolfe:
             return noise_levels(domain, loss, parameters, budget)
-        return _own_noise(parameters)
+        return own_noise(parameters)
 
     game = Game(
         build=build,
@@ -205,6 +205,7 @@ def compare_private_experts(
         mean = np.cumsum(read.mean(axis=1))
         return Comparators(
             {
+                "name": "best expert",
                 "decision": best.decision,
                 "average_loss": best.average_loss,
                 "total_loss": best.total_loss,
@@ -225,7 +226,7 @@ def compare_private_experts(
         build=build,
         data=(rows,),
         comparators=comparators,
-        noise=_own_noise,
+        noise=own_noise,
         problem=("experts",),
         domain={"type": "experts", "experts": experts},
         loss={"type": "losses of experts", "loss_range": list(loss_range)},
@@ -246,14 +247,15 @@ def compare_private_experts(
     )
 
 
-def _own_noise(parameters: Any) -> dict[str, Any]:
+def own_noise(parameters: Any) -> dict[str, Any]:
     """Scale of the noise where the parameters name one; what is published is not compared."""
     names = ("paper_scale", "paper_released", "scale_ratio", "released_ratio")
     scale = getattr(parameters, "noise_scale", getattr(parameters, "scale", None))
     return {"scale": scale, "released": None, **dict.fromkeys(names)}
 
 
-def _fixed(fixed: FixedDecision) -> dict[str, Any]:
+def fixed_facts(fixed: FixedDecision) -> dict[str, Any]:
+    """Return what a report holds of the best fixed decision."""
     return {
         "decision": fixed.decision.tolist(),
         "average_loss": fixed.average_loss,

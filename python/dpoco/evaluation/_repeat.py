@@ -79,9 +79,10 @@ def play_through(learner: Any, data: tuple[Any, ...], **options: Any) -> Any:
     """Run a learner over the stream, without keeping decisions where they are vectors."""
     from dpoco.bandits import HighDimensionalBandit, LinUCB
     from dpoco.experts._expert_learner import ExpertLearner
+    from dpoco.oco import LipschitzLearner
 
     if isinstance(learner, ExpertLearner) and len(data) != 1:
         raise TypeError("learners of experts take losses, and no labels")
-    if not isinstance(learner, (ExpertLearner, LinUCB, HighDimensionalBandit)):
+    if not isinstance(learner, (ExpertLearner, LinUCB, HighDimensionalBandit, LipschitzLearner)):
         options["record_decisions"] = False
     return learner.run(*data, **options)

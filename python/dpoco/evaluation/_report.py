@@ -121,6 +121,13 @@ class RunReport:
         Seconds and rounds per second.
     first_round : int
         Rounds the learner had consumed before (when continued from a checkpoint).
+    others : tuple of dict
+        Further players: ``name``, ``average_loss`` and ``total_loss``.
+
+    Notes
+    -----
+    Losses of bandits are the largest declared reward minus the reward; `best_fixed` and
+    `best_constant` of every report but those on records have a ``name``.
     """
 
     stream: dict[str, Any]
@@ -139,6 +146,7 @@ class RunReport:
     versions: dict[str, str]
     timing: dict[str, Any]
     first_round: int = 0
+    others: tuple[dict[str, Any], ...] = ()
 
     @property
     def rounds(self) -> int:
@@ -184,6 +192,7 @@ class RunReport:
         if not isinstance(record, Mapping) or record.get("schema") != SCHEMA:
             raise ValueError(f"not a report of schema {SCHEMA}")
         body = {k: v for k, v in record.items() if k not in ("schema", "summary")}
+        body["others"] = tuple(body.get("others", ()))  # earlier reports have none
         if set(body) != {field.name for field in fields(cls)}:
             raise ValueError("the report misses fields, or has unknown ones")
         try:

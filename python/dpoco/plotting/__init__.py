@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dpoco.plotting._audit import plot_audit
 from dpoco.plotting._comparison import plot_comparison
+from dpoco.plotting._fits import plot_fit_report
 from dpoco.plotting._noise import plot_noise
 from dpoco.plotting._privacy import plot_privacy
 from dpoco.plotting._reproduce import plot_figure_5_1, plot_table_5_1
@@ -24,6 +25,7 @@ __all__ = [
     "plot_decisions",
     "plot_dynamic_regret",
     "plot_figure_5_1",
+    "plot_fit_report",
     "plot_loss",
     "plot_noise",
     "plot_prequential",

@@ -60,7 +60,8 @@ def plot_comparison(
     Axes
         A column for each budget, in the order of epsilon; hollow marks without privacy. Learners
         are side by side in a column, so that no mark hides another. One that cannot be calibrated
-        to a budget is missing there, and the legend says so.
+        to a budget is missing there, and the legend says so. Batch baselines, which are offline,
+        are drawn for "average_loss" only.
 
     Raises
     ------
@@ -95,7 +96,11 @@ def plot_comparison(
             x, [values.min() for values in table], [values.max() for values in table],
             color=colour, linewidth=3.0, alpha=0.35, zorder=2,
         )  # fmt: skip
+        if not rows and not missing:  # a batch baseline has no regret
+            continue
         label = plain(learner)
+        if any(row.access == "offline" for row in rows):
+            label += " (one fit, offline)"
         if missing:
             at = ", ".join(short(row.budget["epsilon"]) for row in missing if row.budget)
             label += f" (refused at epsilon = {at})"
@@ -121,6 +126,8 @@ def plot_comparison(
         axes.axhline(0.0, color=GREY, linewidth=0.8, zorder=1)
     _name_places(axes, comparison, places)
     thousands(axes.yaxis)
+    if measure == "average_loss" and "largest_reward" in comparison.comparator:
+        words = f"average of {comparison.comparator['largest_reward']:g} - reward"
     axes.set_ylabel(words.format(name=plain(str(comparison.comparator["name"]))))
     finish(axes)
     return axes
@@ -148,7 +155,7 @@ def _name_places(
             names.append(f"{epsilon:g}" if one else f"{epsilon:g}\ndelta = {delta:g}")
     axes.set_xticks(list(places.values()), names)
     axes.set_xlim(-0.5, len(places) - 0.5)
-    axes.set_xlabel(f"epsilon (delta = {min(deltas):g})" if one else "epsilon")
+    axes.set_xlabel(f"epsilon (delta = {min(deltas):.3g})" if one else "epsilon")
 
 
 def _draw_bounds(

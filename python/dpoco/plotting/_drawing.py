@@ -62,7 +62,11 @@ def lines_of(
     runs: RunReport | Mapping[str, Runs],
     so_far: Callable[[Any], FloatArray] = losses_so_far,
 ) -> tuple[NDArray[np.int64], list[Line]]:
-    """Return the rounds shown, and for every player what ``so_far(trace)`` is at their end."""
+    """Return the rounds shown, and for every player what ``so_far(trace)`` is at their end.
+
+    Of a report these are the private learner, the one without noise, and the two comparators, by
+    the names that the report gives them.
+    """
     if isinstance(runs, RunReport):
         c = runs.curves
         spread = len(runs.private.average_losses) > 1
@@ -70,8 +74,8 @@ def lines_of(
         return np.array(c.rounds), [
             Line(PRIVATE, np.array(c.private), low if spread else None, high if spread else None),
             Line(NONPRIVATE, np.array(c.nonprivate)),
-            Line(BEST_FIXED, np.array(c.best_fixed)),
-            Line(BEST_CONSTANT, np.array(c.best_constant)),
+            Line(runs.best_fixed.get("name", BEST_FIXED), np.array(c.best_fixed)),
+            Line(runs.best_constant.get("name", BEST_CONSTANT), np.array(c.best_constant)),
         ]
     grouped = {label: traces_of(value) for label, value in runs.items()}
     shown = shown_rounds(common_length(grouped))

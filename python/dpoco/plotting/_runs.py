@@ -10,7 +10,6 @@ import numpy as np
 
 from dpoco.evaluation import RunReport
 from dpoco.plotting._drawing import (
-    BEST_CONSTANT,
     BEST_FIXED,
     GREY,
     FloatArray,
@@ -24,6 +23,7 @@ from dpoco.plotting._drawing import (
     log_scale,
     logarithmic_rounds,
     new_figure,
+    plain,
 )
 
 if TYPE_CHECKING:
@@ -64,9 +64,16 @@ def plot_loss(runs: RunReport | Mapping[str, Runs], *, ax: Axes | None = None) -
     shown = rounds >= rounds[-1] / 1000.0
     if all((line.middle[shown] > 0.0).all() for line in lines):
         log_scale(axes, lines, rounds, shown)
-    axes.set_ylabel("average loss so far")
+    axes.set_ylabel(f"average {_loss_of(runs)} so far")
     finish(axes)
     return axes
+
+
+def _loss_of(runs: RunReport | Mapping[str, Runs]) -> str:
+    """Say what a loss is: of the report of a bandit, what its reward misses."""
+    if isinstance(runs, RunReport) and runs.domain.get("type") == "policies":
+        return f"of {runs.loss['reward_range'][1]:g} - reward"
+    return "loss"
 
 
 def plot_regret(
@@ -84,8 +91,8 @@ def plot_regret(
         As in `plot_loss`; traces of bandits, too.
     comparator : array_like of shape (d,), FixedDecision, or callable
         What traces are compared with: whatever ``trace.regret`` takes, or a function of a trace
-        that returns its regret so far, shape (T,). A report brings its own, the best fixed
-        decision.
+        that returns its regret so far, shape (T,). A report brings its own: the best fixed
+        decision, the best expert, a linear policy.
     bounds : mapping from label to float, optional
         Bounds on the expected regret of the whole run: dashed, with a triangle at the last round
         they are for. One far above the lines is told in the legend only; None is no bound.
@@ -108,20 +115,24 @@ def plot_regret(
     if isinstance(runs, RunReport):
         rounds, lines = lines_of(runs)
         baseline = np.array(runs.curves.best_fixed)
-        lines = [line for line in lines if line.label != BEST_FIXED]
+        compared = lines[2].label
+        del lines[2]
     else:
         rounds, lines = lines_of(runs, regret_against(comparator))
-        baseline = np.zeros(len(rounds))
+        baseline, compared = np.zeros(len(rounds)), BEST_FIXED
     axes = axes_for(ax)
     for index, line in enumerate(lines):
-        if isinstance(runs, RunReport) and line.label == BEST_CONSTANT:
+        if isinstance(runs, RunReport) and index == 2:
             index = 3  # the colour it has in `plot_loss`
         draw(axes, index, line, rounds, np.ones(len(rounds)), baseline)
     lines = [replace(line, middle=line.middle - baseline, low=None, high=None) for line in lines]
     draw_bounds(axes, lines, bounds, rounds)
     axes.axhline(0.0, color=GREY, linewidth=0.8, zorder=1)
     linear_rounds(axes, rounds[-1])
-    axes.set_ylabel("regret" if callable(comparator) else "regret against the best fixed decision")
+    name = plain(compared)
+    gap = " " if len(name) < 24 else "\n"  # the height of the axes
+    against = f"regret against the{gap}{name}"
+    axes.set_ylabel("regret" if callable(comparator) else against)
     finish(axes)
     return axes
 
@@ -197,7 +208,7 @@ def plot_run_report(report: RunReport, *, ax: Sequence[Axes] | None = None) -> F
     Parameters
     ----------
     report : RunReport
-        From `dpoco.evaluation.compare_private`.
+        From `dpoco.evaluation.compare_private` or one of its kind.
     ax : two matplotlib Axes, optional
         Default: a new figure, 11 x 5 inches.
 

@@ -52,23 +52,24 @@ def composed_delta(epsilon: float, step: SampledStep, steps: int) -> tuple[float
     slack = tilted.tail(2.0 * math.pi * (count + 1) / period, period) * size
     if slack * (period * theta * (theta + 1.0)) > 0.1 * size:  # too little would be known
         return plain, plain
-    s = np.asarray(theta + (2.0j * math.pi / period) * np.arange(count + 1), dtype=np.complex128)
-    excess = np.asarray(step.moment_excess(s))
-    # Real and imaginary part of log(1 + excess), accurate near 0.
-    x, y = excess.real, excess.imag
+    spacing = 2.0 * math.pi / period
+    x, y, rounding = step.moments_on_line(theta, spacing, count + 1)
+    t = spacing * np.arange(count + 1)
+    s = np.asarray(theta + 1.0j * t, dtype=np.complex128)
+    # Real and imaginary part of log(1 + x + i y), accurate near 0.
     with np.errstate(divide="ignore"):
         log_moment = 0.5 * np.log1p(np.maximum(2.0 * x + (x * x + y * y), -1.0))
     exponent = steps * log_moment - theta * epsilon
-    angle = steps * np.arctan2(y, 1.0 + x) - s.imag * epsilon
+    turned = steps * np.arctan2(y, 1.0 + x)
+    angle = turned - t * epsilon - np.angle(s * (s + 1.0))
     sizes = np.exp(exponent) / np.abs(s * (s + 1.0)) / period
-    angle -= np.angle(s * (s + 1.0))
     sizes[1:] *= 2.0  # with the conjugate
     value = float(np.sum(sizes * np.cos(angle)))
     # Rounding: of the moments' sums, and of logarithms and angles that are raised to the steps.
     moment = np.maximum(np.exp(log_moment), 1e-300)
-    sums = (len(step.losses) + 32.0) * _UNIT * np.abs(s * (s + 1.0)) * tilted.square
-    logs = np.where(sizes > 0.0, np.abs(steps * log_moment), 0.0) + np.abs(angle)
-    relative = steps * sums / moment + 16.0 * _UNIT * (logs + theta * epsilon + 8.0)
+    logs = np.where(sizes > 0.0, np.abs(steps * log_moment), 0.0)
+    logs += np.abs(turned) + (t + theta) * epsilon
+    relative = steps * rounding / moment + 16.0 * _UNIT * (logs + 8.0)
     slack += float(np.sum(sizes * np.expm1(np.minimum(2.0 * relative, 700.0))))
     slack += steps * step.beyond
     bound = max(value, 0.0) + slack
@@ -148,42 +149,39 @@ class _Tilted:
         ]
         self._moments[0] += rest / total
         self._steps = steps
-        self.square = float(np.sum(m * losses**2 * np.exp((1.0 + theta) * losses)))
         self.deviation = math.sqrt(steps * float(self._moments[2][-1]))
 
-    def _exponent(self, low: float, high: float) -> float:
-        """Return x with |M(theta + i t) / M(theta)|^K <= exp(-x) for low <= t <= high.
+    def _exponents(self, edges: FloatArray) -> FloatArray:
+        """Return x with |M(theta + i t) / M(theta)|^K <= exp(-x) for all t from edge to edge.
 
         For y = t (L - L') and two losses of at most r / t: 1 - cos(y) >= c y^2 / 2.
         """
-        best = 0.0
+        best = np.zeros(len(edges) - 1)
         for r, c in _COSINES:
-            j = int(np.searchsorted(self._losses, r / high, side="right"))
-            mass, mean, square = (float(part[j]) for part in self._moments)
-            variance = max(0.0, mass * square - mean * mean) * (1.0 - 1e-9)
-            best = max(best, 0.5 * c * self._steps * low * low * variance)
+            j = np.searchsorted(self._losses, r / edges[1:], side="right")
+            mass, mean, square = (part[j] for part in self._moments)
+            variance = np.maximum(0.0, mass * square - mean * mean) * (1.0 - 1e-9)
+            best = np.maximum(best, 0.5 * c * self._steps * np.square(edges[:-1]) * variance)
         return best
 
     def negligible_from(self) -> float:
         """Return the frequency from where terms are only bounded."""
-        t = best = 1.0 / self.deviation
-        most = 0.0
-        for _ in range(_BLOCKS):
-            found = self._exponent(t, t * _RATIO)
-            if found >= _NEGLIGIBLE:
-                return t
-            if found > most:
-                best, most = t, found
-            t *= _RATIO
-        return best
+        edges = _edges(1.0 / self.deviation)
+        found = self._exponents(edges)
+        enough = found >= _NEGLIGIBLE
+        return float(edges[int(np.argmax(enough if bool(enough.any()) else found))])
 
     def tail(self, first: float, period: float) -> float:
         """Return a bound on the terms of all frequencies from `first`, over the size at theta."""
-        total, t = 0.0, first
-        for _ in range(_BLOCKS):
-            count = (_RATIO - 1.0) * t * period / (2.0 * math.pi) + 1.0
-            total += count * math.exp(-self._exponent(t, t * _RATIO)) / (t * t)
-            t *= _RATIO
+        edges = _edges(first)
+        counts = np.diff(edges) * (period / (2.0 * math.pi)) + 1.0
+        total = float(np.sum(counts * np.exp(-self._exponents(edges)) / np.square(edges[:-1])))
         # Beyond: the sum of (period / (2 pi k))^2.
+        t = float(edges[-1])
         total += (period / (2.0 * math.pi * t)) + 1.0 / (t * t)
         return 2.0 * total / period
+
+
+def _edges(first: float) -> FloatArray:
+    """Return where the blocks of frequencies from `first` begin, and where the last one ends."""
+    return np.asarray(first * _RATIO ** np.arange(_BLOCKS + 1.0))

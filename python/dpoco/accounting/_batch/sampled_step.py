@@ -22,7 +22,6 @@ from dpoco.accounting.rdp import DEFAULT_ORDERS
 __all__ = ["SampledStep", "sampled_step", "step_divergences"]
 
 FloatArray = NDArray[np.float64]
-ComplexArray = NDArray[np.complex128]
 
 LARGEST_MU = 8.0
 _CELLS = 64.0  # per deviation of X, near 0: inflates the loss's variance by about 1e-4
@@ -33,6 +32,7 @@ REACHES = (36.0, 45.0, 60.0, 80.0, 140.0)
 # Inflates masses to cover their rounding: symmetric pairs taken from the loss 0, a worse law.
 _MASS_ROUNDING = 2.0**-40
 _POINTS_AT_ONCE = 2**19
+_MULTIPLIED_AT_ONCE = 2**17
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class SampledStep:
         """Largest real argument at which moments do not overflow."""
         return 600.0 / float(self.losses[-1]) - 1.0
 
-    def moment_excess(self, s: ComplexArray | FloatArray) -> ComplexArray | FloatArray:
-        """Return E exp(s L) - 1 for Re s >= 0, with the relative accuracy of a sum of m terms.
+    def moment_excess(self, s: FloatArray) -> FloatArray:
+        """Return E exp(s L) - 1 for real s >= 0, with the relative accuracy of a sum of m terms.
 
         As exp(l) (exp(s l) - 1) + exp(-s l) - 1 = (1 - exp(-s l)) (exp((s + 1) l) - 1).
         """
@@ -63,6 +63,81 @@ class SampledStep:
             at = np.multiply.outer(s[first : first + rows], self.losses)
             parts.append((-np.expm1(-at) * np.expm1(at + self.losses)) @ self.masses)
         return np.concatenate(parts)
+
+    def moments_on_line(
+        self, theta: float, spacing: float, count: int
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return E exp(s L) - 1 at s = theta + i k spacing, k < count: real, imaginary, rounding.
+
+        With w = exp(i k spacing l) - 1, what depends on k is the sum of m exp((1 + theta) l) w and
+        m exp(-theta l) conj(w). A w is v + v' + v v' of a fine and a coarse angle, so that sums for
+        all k are matrix products: O(m sqrt(count)) sines, O(m count) multiplications.
+        """
+        up = self.masses * np.exp((1.0 + theta) * self.losses)
+        down = self.masses * np.exp(-theta * self.losses)
+        far = (1.0 + 2.0 * theta) * self.losses
+        odd = np.where(far < 1.0, down * np.expm1(np.minimum(far, 1.0)), up - down)
+        even = up + down
+        block = math.isqrt(count - 1) + 1
+        fine = np.multiply.outer(spacing * np.arange(block), self.losses)
+        coarse = np.multiply.outer(spacing * np.arange(0, count, block), self.losses)
+        c, s = -2.0 * np.square(np.sin(0.5 * fine)), np.sin(fine)
+        c_far, s_far = -2.0 * np.square(np.sin(0.5 * coarse)), np.sin(coarse)
+        real = _sums(c_far * even, c * even) + _products(c_far * even, c)
+        real -= _products(s_far * even, s)
+        imaginary = _sums(s_far * odd, s * odd) + _products(s_far * odd, c)
+        imaginary += _products(c_far * odd, s)
+        still = float(self.moment_excess(np.array([theta]))[0])
+        real += still
+        t = np.asarray(spacing * np.arange(count), dtype=np.float64)
+        rounding = self._rounding(t, even, odd, still, (1.0 + theta) * float(self.losses[-1]))
+        return real.ravel()[:count], imaginary.ravel()[:count], rounding
+
+    def _rounding(
+        self, t: FloatArray, even: FloatArray, odd: FloatArray, still: float, largest: float
+    ) -> FloatArray:
+        """Return a bound on the rounding of moments at frequencies t.
+
+        Of angles y = t l, what is added up is at most min(y^2, 9) and min(3 y, 6) times the
+        weights, each off by some units, an exponential by as many as its argument is large, and
+        their sum by one for each term. Angles are off by units of themselves.
+        """
+        units = len(self.losses) + 64.0 + largest
+        near_even, far_even = _sums_up_to(self.losses, even * self.losses**2, even, 3.0, t)
+        near_odd, far_odd = _sums_up_to(self.losses, odd * self.losses, odd, 2.0, t)
+        added = still + t * t * near_even + 9.0 * far_even + 3.0 * t * near_odd + 6.0 * far_odd
+        turned = (even + odd) * self.losses
+        return 2.0**-52 * (
+            units * added + 2.0 * t * _sums_up_to(self.losses, turned, turned, 2.0, t)[1]
+        )
+
+
+def _sums(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the sum of every row of `a` plus that of every row of `b`."""
+    return np.asarray(np.add.outer(a.sum(axis=1), b.sum(axis=1)))
+
+
+def _products(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return a b', some rows at a time.
+
+    Few enough that the library starts no threads: on a busy machine to wait for them takes far
+    longer than a product.
+    """
+    rows = max(1, _MULTIPLIED_AT_ONCE // b.size)
+    parts = [a[first : first + rows] @ b.T for first in range(0, len(a), rows)]
+    return np.concatenate(parts)
+
+
+def _sums_up_to(
+    losses: FloatArray, near: FloatArray, far: FloatArray, angle: float, t: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the sums of `near` over losses of at most angle / t, and of `far` over the others."""
+    with np.errstate(divide="ignore"):
+        j = np.searchsorted(losses, angle / t, side="right")
+    zero = np.zeros(1)
+    below = np.concatenate([zero, np.cumsum(near)])
+    above = np.concatenate([np.cumsum(far[::-1])[::-1], zero])
+    return below[j], above[j]
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,139 @@
+"""From the options of ``dpoco run`` to Lipschitz losses: running quantiles, running centres.
+
+A decision is a number that should be near the column's next value, or a point near the next values
+of two columns. The losses are those that quantiles and geometric medians minimise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._validation import positive_int
+from dpoco.accounting import Budget
+from dpoco.cli._catalogue import Entry, named
+from dpoco.cli._problem import accepted, bundled_losses, parse_range
+from dpoco.datasets import column_names
+from dpoco.datasets._files import _reader
+from dpoco.domains import Box
+
+__all__ = ["Targets", "load_targets", "surface_problem"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Values that decisions should be near, shape (T, 1) or (T, 2), in a public range."""
+
+    values: FloatArray
+    low: float
+    high: float
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Pinball:
+    """q (y - x) where x is too small, (1 - q) (x - y) where it is too large."""
+
+    target: float
+    quantile: float
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        short = self.target - points[:, 0]
+        loss: FloatArray = np.maximum(self.quantile * short, (self.quantile - 1.0) * short)
+        return loss
+
+
+@dataclass(frozen=True)
+class _Distance:
+    """Euclidean distance."""
+
+    target: FloatArray
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        distance: FloatArray = np.sqrt(np.sum((points - self.target) ** 2, axis=1))
+        return distance
+
+
+def load_targets(
+    path: str | None, name: str | None, label: str | None, label_range: str | None
+) -> Targets:
+    """Return one column, or two, of a file or of a bundled table of losses."""
+    if path is not None and name is not None:
+        raise ValueError("--data and --stream exclude each other")
+    wanted = None if label is None else [part.strip() for part in label.split(",")]
+    if path is None:
+        if label_range is not None:
+            raise ValueError("options that describe a file need --data FILE")
+        table, facts = bundled_losses(name or "pollsters")
+        names = list(facts["feature_names"])
+        wanted = wanted or names[:1]
+        values = table[:, [names.index(named("column", each, names)) for each in wanted]]
+        low, high = 0.0, 1.0
+    else:
+        if label is None or wanted is None or label_range is None:
+            raise ValueError("--data needs --label COLUMN and --label-range LOW,HIGH")
+        low, high = parse_range("--label-range", label_range)
+        values = _columns(Path(path), wanted)
+        file = Path(path).name
+        facts = {
+            "name": file,
+            "description": f"Values of {file}",
+            "scaling": f"declared range {label_range}, clipped",
+        }
+    if len(wanted) > 2 or len(set(wanted)) < len(wanted):
+        raise ValueError("--label must name one column, or two different ones")
+    return Targets(np.clip(values, low, high), low, high, {**facts, "feature_names": wanted})
+
+
+def _columns(path: Path, wanted: list[str]) -> FloatArray:
+    """Return columns of a table that may have no others, shape (T, len(wanted))."""
+    names = column_names(path)
+    for name in wanted:
+        if name not in names:
+            raise ValueError(f"{path.name} has no column {name!r}")
+    columns = _reader(path)(path)[1](wanted)
+    table = np.column_stack([columns[name] for name in wanted])
+    if len(table) < 2:
+        raise ValueError(f"{path.name} has {len(table)} rows of data; a stream needs at least 2")
+    return table
+
+
+def surface_problem(
+    entry: Entry,
+    targets: Targets,
+    *,
+    epsilon: float,
+    delta: float | None,
+    horizon: int | None,
+    quantile: float | None,
+    given: dict[str, Any],
+) -> dict[str, Any]:
+    """Return the arguments of `compare_private_lipschitz`."""
+    rounds, d = targets.values.shape
+    covered = positive_int("horizon", rounds if horizon is None else horizon)
+    if d == 2:
+        if quantile is not None:
+            raise ValueError("--quantile is of one column; of two, the geometric median is learned")
+        losses: list[Any] = [_Distance(row) for row in targets.values]
+        slope, what = 1.0, "distance"
+    else:
+        q = 0.5 if quantile is None else quantile
+        if not 0.0 < q < 1.0:
+            raise ValueError("--quantile must be between 0 and 1")
+        losses = [_Pinball(float(value), q) for value in targets.values[:, 0]]
+        slope, what = max(q, 1.0 - q), f"pinball loss of the quantile {q:g}"
+    return {
+        "losses": losses,
+        "domain": Box([targets.low] * d, [targets.high] * d),
+        "lipschitz": slope,
+        "budget": Budget(epsilon, 1.0 / (10.0 * covered) if delta is None else delta),
+        "horizon": covered,
+        "stream": {**targets.facts, "loss": what},
+        **accepted(entry, given),
+    }

@@ -1,0 +1,74 @@
+"""Every command's ``--json`` is one JSON object that names its schema, as the page lists it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from dpoco.accounting import Budget, sum_release
+
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+PLAYED = ("--learners", "noisy-ftrl", "--epsilons", "1", "--repeats", 1, "--no-figure")
+
+TABLE = ("--data", "events.csv", "--label", "alarm", "--horizon", 200)
+# Command line: its schema.
+PRINTED = {
+    ("run", *TABLE, "--no-figure", "--json"): "dpoco.run-report/1",
+    ("compare", *TABLE, *PLAYED, "--json"): "dpoco.comparison/1",
+    ("plan", "noisy-ftrl", "--horizon", 1000, "--dimension", 3, "--json"): "dpoco.plan/1",
+    ("plan", "experts", "--horizon", 1000, "--experts", 3, "--json"): "dpoco.plan-experts/1",
+    ("datasets", "--json"): "dpoco.datasets/1",
+    ("datasets", "shuttle", "--json"): "dpoco.datasets/1",
+    ("explain", "guarantee.json", "--json"): "dpoco.explanation/1",
+    ("audit", "noisy-max", "--trials", 300, "--json"): "dpoco.audit/1",
+    ("audit", "--list", "--json"): "dpoco.audit-names/1",
+    ("table", "noise", "--horizons", 1000, "--epsilons", 1, "--json"): "dpoco.table/1",
+    ("sweep", "noisy-ftrl", "--horizon", 50, "--dimension", 2, "--seeds", 2, "--json"):
+        "dpoco.sweep/1",
+    ("bench", "--learners", "prefix-hedge", "--rounds", 100, "--pairs", 1, "--json"):
+        "dpoco.bench/1",
+    ("reproduce", "table-5.1", "--quick", "--seeds", 2, "--dimension", 5, "--p", 1.5, "--json"):
+        "dpoco.table-5.1/1",
+    ("reproduce", "figure-5.1", "--quick", "--horizon", 300, "--arms", 2, "--json"):
+        "dpoco.figure-5.1/1",
+}  # fmt: skip
+
+
+def pages_schemas() -> dict[str, str]:
+    """Return the commands of the page's list, by schema."""
+    rows = re.findall(
+        r"^\| `(dpoco\.[a-z0-9.-]+/\d+)` \| `([^`]*)`", PAGE.read_text(), re.MULTILINE
+    )
+    return dict(rows)
+
+
+@pytest.mark.parametrize(("command", "schema"), PRINTED.items(), ids=lambda value: str(value)[:40])
+def test_json_names_its_schema(invoke, table, command, schema):
+    if command[0] == "datasets":
+        pytest.importorskip("river")
+    parameters = sum_release.calibrate(3, horizon=64, budget=Budget(0.5, 1e-7), bound=1.0)
+    stated = sum_release.guarantee(parameters, budget=Budget(0.5, 1e-7))
+    (table.parent / "guarantee.json").write_text(stated.to_json())
+    result = invoke(*command)
+    assert result.exit_code == 0, result.stderr
+    record = json.loads(result.stdout)
+    assert record["schema"] == schema
+    assert next(iter(record)) == "schema"
+    shown = pages_schemas()[schema].split()
+    assert shown[0] == command[0]
+    assert shown[1:] in ([], ["LEARNER"], list(command[1:2]))
+
+
+def test_the_page_lists_what_is_printed():
+    assert set(PRINTED.values()) <= set(pages_schemas())
+
+
+def test_no_command_is_left_out():
+    from dpoco.cli._app import app
+
+    names = {command.name for command in app.registered_commands}
+    names |= {group.name for group in app.registered_groups}
+    assert names == {command[0] for command in PRINTED}

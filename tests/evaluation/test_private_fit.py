@@ -1,0 +1,107 @@
+"""One-time fits beside their comparators, and in a comparison with online learners."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.domains import LpBall
+from dpoco.evaluation import FitReport, best_fixed_decision, compare, compare_private_fit
+from dpoco.frank_wolfe import LocalizedMirrorDescent, NoisyFrankWolfe, NoisySGD, PhasedSGD
+from dpoco.losses import SquaredLoss
+
+STREAM = dpoco.datasets.linear_regression_stream(400, 3, seed=2)
+PROBLEM = LpBall(3, 2.0, 1.0), SquaredLoss(1.0, 1.0)
+BUDGET = dpoco.Budget(4.0, 1e-5)
+
+
+def fit(learner=PhasedSGD, **options):
+    return compare_private_fit(
+        STREAM, *PROBLEM, learner, **{"budget": BUDGET, "seed": 3, **options}
+    )
+
+
+def test_losses_are_of_the_released_decision_on_all_records():
+    report = fit(repeats=3)
+    source = dpoco.random.Source.seeded(3)
+    for average in report.private:
+        model = PhasedSGD(*PROBLEM, budget=BUDGET, records=400, source=source)
+        model.fit(STREAM.features, STREAM.labels)
+        margins = STREAM.features @ model.theta
+        clipped = np.clip(STREAM.labels, -1.0, 1.0)
+        assert average == pytest.approx(np.mean((margins - clipped) ** 2), rel=1e-6)
+    assert len(set(report.private)) == 3
+    clipped = np.clip(STREAM.labels, -1.0, 1.0)
+    assert report.zero["average_loss"] == pytest.approx(np.mean(clipped**2), rel=1e-6)
+    best = best_fixed_decision(*PROBLEM, STREAM.features, STREAM.labels)
+    assert report.best_fixed["average_loss"] == best.average_loss
+
+
+@pytest.mark.parametrize(
+    ("learner", "options"),
+    [
+        (PhasedSGD, {}),
+        (NoisySGD, {"steps": 4000}),
+        (LocalizedMirrorDescent, {}),
+        (NoisyFrankWolfe, {}),
+    ],
+)
+def test_every_baseline_is_between_the_best_and_nothing_without_noise(learner, options):
+    heard = []
+    report = fit(learner, **options, progress=lambda *step: heard.append(step))
+    best = report.best_fixed["average_loss"]
+    assert best <= report.nonprivate[0] < report.zero["average_loss"]
+    assert best <= report.private[0]
+    assert report.guarantee["epsilon"] <= 4.0
+    assert {step[0] for step in heard} == {"private", "without noise"}
+    assert all(done <= total for _, done, total in heard)
+
+
+def test_reports_are_read_back_and_hang_on_the_seed():
+    report, again = fit(), fit()
+    record = json.loads(report.to_json())
+    assert FitReport.from_dict(record) == report
+    assert again.private == report.private
+    assert fit(seed=4).private != report.private
+    assert report.summary()["price_of_privacy"] == report.private[0] - report.nonprivate[0]
+    assert "not private" in repr(report)
+    for broken in ({}, {**record, "schema": "dpoco.fit-report/2"}, {**record, "more": 1}):
+        with pytest.raises(ValueError, match=r"schema|fields"):
+            FitReport.from_dict(broken)
+
+
+def test_records_past_the_number_are_left_out():
+    report = fit(records=100)
+    assert report.stream["rounds"] == report.parameters["records"] == 100
+    assert fit(records=10_000).parameters["records"] == 400
+
+
+def test_fits_are_offline_rows_of_a_comparison():
+    best = best_fixed_decision(*PROBLEM, STREAM.features, STREAM.labels)
+
+    def online(budget, source):
+        return dpoco.oco.NoisyFTRL(*PROBLEM, horizon=400, budget=budget, source=source)
+
+    def offline(budget, source):
+        return PhasedSGD(*PROBLEM, records=400, budget=budget, source=source)
+
+    def result(**learners):
+        return compare(
+            learners, (STREAM.features, STREAM.labels), budgets=[BUDGET, None],
+            comparator={"name": "best", "total_loss": best.total_loss}, repeats=2, seed=1,
+        )  # fmt: skip
+
+    both = result(a=online, b=offline)
+    assert [row.access for row in both.rows] == ["online", "offline"] * 2
+    for row in both.rows[1::2]:
+        assert (row.regrets, row.switches, row.regret) == ((), (), None)
+        assert min(row.average_losses) >= best.average_loss - 1e-9
+    assert [len(row.average_losses) for row in both.rows] == [2, 2, 1, 1]
+    assert len(set(both.rows[1].average_losses)) == 2
+    assert set(both.traces) == {("a", 0), ("a", 1)}
+    alone = result(b=offline)
+    assert alone.rows[0] == both.rows[1]
+    assert json.loads(both.to_json())["rows"][1]["access"] == "offline"

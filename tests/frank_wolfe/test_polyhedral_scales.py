@@ -1,0 +1,55 @@
+"""Noise scales of the polyhedral learner: the least that keep to a budget, and no less."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dpoco.accounting import Budget
+from dpoco.accounting.polyhedral_geometry import Reach
+from dpoco.accounting.polyhedral_scales import _delta, _least, closed_scale, keeps, smallest_scale
+from dpoco.accounting.selections import Decay
+
+REACH = Reach(2.0, 2.0)
+CASES = [(Budget(epsilon, delta), law, Decay(power, 0, updates))
+         for epsilon in (0.1, 1.0, 8.0) for delta in (1e-3, 1e-9)
+         for law in ("bounded_range", "pure")
+         for power, updates in ((2.0 / 3.0, 1), (2.0 / 3.0, 40), (0.5, 10**6))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("budget", "law", "decay"), CASES)
+def test_the_scale_is_the_least_that_keeps_to_the_budget(budget, law, decay):
+    scale = smallest_scale(budget, REACH, law, decay, tight=True)
+    assert keeps(budget, REACH, law, decay, scale)
+    assert _delta(budget, REACH, law, decay, scale) <= budget.delta
+    below = scale * (1.0 - 2e-9)
+    assert not keeps(budget, REACH, law, decay, below)
+
+
+@pytest.mark.parametrize(("budget", "law", "decay"), CASES)
+def test_what_batches_are_compared_by_is_the_looser_scale(budget, law, decay):
+    quick = closed_scale(budget, REACH, law, decay)
+    loose = smallest_scale(budget, REACH, law, decay, tight=False)
+    assert keeps(budget, REACH, law, decay, loose)
+    assert quick <= loose <= quick * (1.0 + 1e-9)
+    assert smallest_scale(budget, REACH, law, decay, tight=True) <= loose
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        lambda b: math.exp(-b),
+        lambda b: b**-9.0,
+        lambda b: 0.0 if b >= 2.0 else 1.0,  # falls at once, as past a pure epsilon
+        lambda b: math.exp(-b) if b < 3.0 else 0.0,
+    ],
+)
+@pytest.mark.parametrize("high", [3.5, 40.0])
+def test_the_search_ends_above_the_least_for_any_falling_curve(delta, high):
+    found = _least(high, delta, 0.04)
+    if delta(high) > 0.04:
+        assert found == high
+        return
+    assert delta(found) <= 0.04
+    assert delta(found * (1.0 - 2e-9)) > 0.04
