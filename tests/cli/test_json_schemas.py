@@ -17,6 +17,7 @@ TABLE = ("--data", "events.csv", "--label", "alarm", "--horizon", 200)
 # Command line: its schema.
 PRINTED = {
     ("run", *TABLE, "--no-figure", "--json"): "dpoco.run-report/1",
+    ("run", *TABLE, "--learner", "phased-sgd", "--no-figure", "--json"): "dpoco.fit-report/1",
     ("compare", *TABLE, *PLAYED, "--json"): "dpoco.comparison/1",
     ("plan", "noisy-ftrl", "--horizon", 1000, "--dimension", 3, "--json"): "dpoco.plan/1",
     ("plan", "experts", "--horizon", 1000, "--experts", 3, "--json"): "dpoco.plan-experts/1",

@@ -1,8 +1,9 @@
-"""`dpoco run` and `dpoco compare` with bandits, batch baselines and the Lipschitz learner."""
+"""`dpoco run` and `dpoco compare` with batch baselines and the Lipschitz learner."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,75 +15,8 @@ QUICK = ("--repeats", 2, "--seed", 5)
 BATCH = ["noisy-sgd", "phased-sgd", "localized-mirror-descent", "noisy-frank-wolfe"]
 
 
-@pytest.fixture
-def classes(tmp_path, monkeypatch):
-    """Three classes, told apart by one column."""
-    monkeypatch.chdir(tmp_path)
-    generator = np.random.default_rng(8)
-    x = generator.uniform(-1.0, 1.0, size=(600, 2))
-    y = 1 + np.digitize(x[:, 0], [-0.3, 0.3])
-    table = np.column_stack([x, y])
-    np.savetxt("visits.csv", table, delimiter=",", header="a,b,choice", comments="")
-    return y
-
-
 def column(name):
     return np.genfromtxt("events.csv", delimiter=",", names=True)[name]
-
-
-@pytest.mark.parametrize("learner", ["linucb", "high-dimensional-bandit"])
-def test_classes_become_arms(table, invoke, tmp_path, learner):
-    result = invoke("run", *FILE, *QUICK, "--learner", learner, "--epsilon", 50)
-    assert result.exit_code == 0, result.stderr
-    report = RunReport.from_dict(json.loads((tmp_path / "results" / "report.json").read_text()))
-    text = result.stdout
-    for expected in (
-        "events.csv: 400 rounds x 4 features, 2 arms", "1 for the arm of the label's class",
-        "average reward", "least-squares linear policy", "best single arm",
-        "uniformly random arm", "0.5000", "reward per round", "need not be the best linear one",
-    ):  # fmt: skip
-        assert expected in text, expected
-    assert "switches" not in text
-    assert f"{1.0 - report.private.average_loss:.4f}" in text
-    share = max(column("alarm").mean(), 1.0 - column("alarm").mean())
-    assert report.best_constant["average_loss"] == pytest.approx(1.0 - share)
-    assert report.guarantee["relation"] == "joint"
-    assert (tmp_path / "results" / "report.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_label_range_names_the_classes(classes, invoke):
-    options = ("--data", "visits.csv", "--label", "choice", "--learner", "linucb", "--epsilon", 50)
-    result = invoke("run", *options, *QUICK, "--label-range", "1,3", "--no-figure", "--json")
-    assert result.exit_code == 0, result.stderr
-    record = json.loads(result.stdout)
-    assert record["domain"] == {"type": "policies", "arms": 3, "dimension": 3}
-    counts = np.bincount(classes)[1:]
-    assert record["best_constant"]["decision"] == int(np.argmax(counts))
-    assert record["best_constant"]["average_loss"] == pytest.approx(1.0 - counts.max() / 600)
-    assert record["summary"]["nonprivate"]["average_losses"]["median"] < 0.3
-    assert record["others"][0]["average_loss"] == pytest.approx(2.0 / 3.0)
-
-
-def test_options_reach_the_bandit_and_a_report_is_a_configuration(table, invoke, tmp_path):
-    options = ("--exploration", 0.7, "--feature-bound", 0.9, "--batch", 20, "--sum-method", "tree")
-    first = invoke("run", *FILE, *QUICK, "--learner", "linucb", *options, "--no-figure", "--json")
-    assert first.exit_code == 0, first.stderr
-    record = json.loads(first.stdout)
-    expected = {"exploration": 0.7, "context_bound": 0.9, "batch": 20, "sum_method": "tree",
-                "reward_bound": 0.5}  # fmt: skip
-    assert {name: record["parameters"][name] for name in expected} == expected
-    again = invoke("run", "--config", "results/report.json", "--no-figure", "--json")
-    assert again.exit_code == 0, again.stderr
-    assert json.loads(again.stdout)["private"] == record["private"]
-
-
-def test_a_bandit_tells_how_it_goes_and_resumes(table, invoke, tmp_path):
-    common = ("run", *FILE, "--learner", "linucb", "--no-figure", "--epsilon", 50)
-    told = invoke(*common, *QUICK, "--progress")
-    assert [line.split()[0] for line in told.stderr.splitlines()[-3:]] == ["128", "256", "400"]
-    kept = ("--checkpoint", "state", "--horizon", 500)
-    assert invoke(*common, *kept).exit_code == 0
-    assert "already played" in invoke(*common, *kept, "--resume").stderr
 
 
 @pytest.mark.parametrize("learner", BATCH)
@@ -144,6 +78,88 @@ def test_a_file_of_one_column_and_a_point_in_the_plane(table, invoke, tmp_path):
     np.testing.assert_allclose(record["best_fixed"]["decision"], 5.0, atol=1.0)
 
 
+def test_regret_is_against_the_net_and_nothing_is_less_than_nothing(invoke, tmp_path, monkeypatch):
+    # No net point is the middle, which is what every value is.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "still.csv").write_text("ms\n" + "5\n" * 40)
+    options = ("--data", "still.csv", "--label", "ms", "--label-range", "0,10", "--no-figure")
+    result = invoke("run", *options, *QUICK, "--learner", "lipschitz", "--quantile", 0.3)
+    assert result.exit_code == 0, result.stderr
+    assert "best net point" in result.stdout
+    assert "best fixed decision" not in result.stdout
+    record = json.loads((tmp_path / "results" / "report.json").read_text())
+    best = record["best_fixed"]
+    assert f"no decision is better by more than {best['gap']:.4g} a round" in result.stdout
+    assert 0.0 <= best["average_loss"] <= best["gap"]
+    assert "-0.0000" not in result.stdout
+    (tmp_path / "twice.csv").write_text("ms,ms\n1,2\n3,4\n")
+    twice = invoke("run", "--data", "twice.csv", *options[2:], "--learner", "lipschitz")
+    assert "several columns of the same name" in twice.stderr
+
+
+def test_a_regret_of_less_than_a_half_is_no_minus_nothing(table, invoke, capsys):
+    from dpoco.cli._render import print_report
+
+    options = ("--learner", "lipschitz", "--label", "load", "--label-range", "0,10", "--json")
+    record = json.loads(invoke("run", *FILE[:2], *options, *QUICK, "--no-figure").stdout)
+    report = RunReport.from_dict(record)
+    near = {**report.best_constant, "total_loss": report.best_fixed["total_loss"] - 0.3}
+    print_report(replace(report, best_constant=near), [])
+    (line,) = (row for row in capsys.readouterr().out.splitlines() if "middle of" in row)
+    assert line.split()[-2:] == ["0", "0"]
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0])
+def test_a_loss_of_nothing_has_no_sign(value):
+    from dpoco.cli._surface_problem import _Pinball
+
+    lost = _Pinball(value, 0.5)(np.array([[0.0], [-0.0], [np.nan]]))
+    assert not np.signbit(lost[:2]).any()
+    assert np.isnan(_Pinball(np.nan, 0.5)(np.array([[0.0]]))).all()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--learner", "lipschitz", "--label", "load", "--label-range", "0,10", "--quantile", 0.8),
+        ("--learner", "phased-sgd", "--label", "alarm", "--feature-range", "0,10"),
+    ],
+)
+def test_a_report_is_a_configuration(table, invoke, arguments):
+    common = ("--no-figure", "--json")
+    first = json.loads(invoke("run", *FILE[:2], *arguments, *QUICK, *common).stdout)
+    again = json.loads(invoke("run", "--config", "results/report.json", *common).stdout)
+    first.pop("timing"), again.pop("timing")
+    assert again == first
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--learner", "linucb", "--label", "alarm", "--feature-range", "0,10"),
+        ("--learner", "high-dimensional-bandit", "--label", "alarm", "--feature-range", "0,10"),
+        ("--learner", "lipschitz", "--label", "load", "--label-range", "0,10"),
+    ],
+)
+def test_a_resumed_run_is_the_rest_of_the_whole(table, invoke, arguments):
+    lines = table.read_text().splitlines(keepends=True)
+    table.with_name("start.csv").write_text("".join(lines[:251]))
+    common = (*arguments, "--horizon", 400, "--seed", 4, "--epsilon", 20, "--no-figure", "--json")
+
+    def played(name, *more):
+        result = invoke("run", "--data", name, *common, *more)
+        assert result.exit_code == 0, result.stderr
+        return json.loads(result.stdout)
+
+    whole = played("events.csv", "--repeats", 1)
+    start = played("start.csv", "--checkpoint", "state")
+    rest = played("events.csv", "--checkpoint", "state", "--resume")
+    assert (start["first_round"], rest["first_round"]) == (0, 250)
+    for player in ("private", "nonprivate"):
+        own = [report[player]["average_losses"][0] for report in (start, rest, whole)]
+        assert (250 * own[0] + 150 * own[1]) == pytest.approx(400 * own[2])
+
+
 def test_the_default_streams(invoke, tmp_path, monkeypatch):
     pytest.importorskip("river")
     monkeypatch.chdir(tmp_path)
@@ -168,11 +184,14 @@ def test_the_default_streams(invoke, tmp_path, monkeypatch):
         (["--learner", "high-dimensional-bandit", "--exploration", "1"], "no --exploration"),
         (["--learner", "comw", "--exploration", "1"], "--exploration is for linucb"),
         (["--learner", "linucb", *FILE, "--label-range", "0,1.5"], "whole numbers"),
+        (["--learner", "linucb", *FILE, "--label-range", "0,1e9"], "more than 4096 classes"),
         (["--learner", "linucb", "--label-range", "0,2"], "--data"),
         (["--learner", "linucb", *FILE[:2], "--label", "heat"], "no label of events.csv"),
         (["--learner", "noisy-sgd", "--checkpoint", "state"], "one fit"),
         (["--learner", "noisy-sgd", "--batch", "2"], "no --batch"),
         (["--learner", "lipschitz", "--features", "a"], "no --features"),
+        (["--learner", "lipschitz", "--no-intercept"], "no --no-intercept"),
+        (["--learner", "prefix-hedge", "--no-intercept"], "no --no-intercept"),
         (["--learner", "lipschitz", *FILE[:4]], "--label-range"),
         (["--learner", "lipschitz", "--stream", "stocks", "--label", "XYZ"], "column"),
         (["--learner", "lipschitz", *FILE[:2], "--label", "z", "--label-range", "0,1"], "'z'"),
@@ -199,23 +218,6 @@ def test_options_that_do_not_fit(table, invoke, arguments, message):
     assert result.stderr.count("\n") == 1
 
 
-def test_comparing_bandits(table, invoke, tmp_path):
-    common = ("compare", *FILE, "--epsilons", "20,50", *QUICK)
-    both = invoke(*common, "--learners", "linucb,high-dimensional-bandit", "--json")
-    assert both.exit_code == 0, both.stderr
-    record = json.loads(both.stdout)
-    assert record["comparator"]["name"] == "least-squares linear policy"
-    assert {row["guarantee"]["relation"] for row in record["rows"] if row["budget"]} == {"joint"}
-    for row in record["rows"]:
-        for average, regret in zip(row["average_losses"], row["regrets"], strict=True):
-            assert regret == pytest.approx(400 * average - record["comparator"]["total_loss"])
-    assert (tmp_path / "results" / "comparison.png").read_bytes().startswith(b"\x89PNG")
-    text = invoke(*common, "--learners", "linucb", "--no-figure").stdout
-    rewards = sorted(1.0 - value for value in record["rows"][0]["average_losses"])
-    assert f"{sum(rewards) / 2.0:.4f}  {rewards[0]:.4f}-{rewards[1]:.4f}" in text
-    assert "average reward" in text
-
-
 def test_batch_baselines_have_rows_of_their_own(table, invoke):
     common = ("compare", *FILE, "--epsilons", "4", *QUICK, "--no-figure")
     text = invoke(*common, "--learners", "noisy-ftrl,phased-sgd").stdout
@@ -230,3 +232,16 @@ def test_batch_baselines_have_rows_of_their_own(table, invoke):
     assert refused.exit_code == 2
     assert "no stream in common" in refused.stderr
     assert "no --loss" in invoke(*common, "--learners", "linucb", "--loss", "huber").stderr
+
+
+def test_a_refused_baseline_is_offline_too(table, invoke):
+    common = ("compare", *FILE, "--epsilons", 1, "--delta", 0, *QUICK, "--no-figure")
+    both = invoke(*common, "--learners", "noisy-ftrl,noisy-sgd")
+    assert both.exit_code == 0, both.stderr
+    online, offline = both.stdout.split("One fit to all records, offline")
+    assert "noisy-sgd" not in online
+    assert "refused" in offline
+    assert "Same budget" not in both.stdout
+    record = json.loads(invoke(*common, "--learners", "noisy-ftrl,noisy-sgd", "--json").stdout)
+    access = [(row["learner"], row["access"]) for row in record["rows"] if row["refused"]]
+    assert access == [("noisy-ftrl", "online"), ("noisy-sgd", "offline")]

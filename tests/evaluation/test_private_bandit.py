@@ -76,6 +76,27 @@ def test_comparators_are_those_of_hindsight():
     assert report.curves.private_high[-1] == pytest.approx(T * max(report.private.average_losses))
 
 
+def test_a_context_with_a_gap_is_zero_for_comparators_too():
+    contexts, empty = CONTEXTS[:300].copy(), CONTEXTS[:300].copy()
+    contexts[::3, 0], empty[::3] = np.nan, 0.0
+    given, zeroed = (
+        compare_private_bandit(
+            rows, REWARDS[:300], LinUCB, budget=BUDGET, seed=7, context_bound=1.5
+        )
+        for rows in (contexts, empty)
+    )
+    assert given.best_fixed == zeroed.best_fixed
+    assert given.private == zeroed.private
+    trace = LinUCB(2, D, horizon=300, budget=None).run(contexts, REWARDS[:300])
+    lost = 300 - trace.comparator_rewards(trace.best_linear).sum()
+    assert given.best_fixed["total_loss"] == pytest.approx(lost)
+
+
+def test_every_context_has_rewards():
+    with pytest.raises(ValueError, match="same number of rounds"):
+        compare_private_bandit(CONTEXTS[:10], REWARDS[:12], LinUCB, budget=BUDGET)
+
+
 @pytest.mark.parametrize("learner", [LinUCB, HighDimensionalBandit])
 def test_bandits_learn_which_class_is_right(learner):
     report = play(learner)

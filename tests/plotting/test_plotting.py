@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -235,6 +236,8 @@ def test_fits_are_marks_in_a_row_of_their_own():
     played = compare_private_fit(
         STREAM, DOMAIN, LOSS, dpoco.frank_wolfe.PhasedSGD, budget=BUDGET, repeats=3, seed=3
     )
+    axes = plot_fit_report(replace(played, private=(1.25, 2.25)))
+    assert axes.texts[0].get_text() == "1.75"  # the median, as in the table
     axes = plot_fit_report(played)
     rows = [item.get_xdata() for item in axes.get_lines()[:4]]
     assert [len(row) for row in rows] == [3, 1, 1, 1]

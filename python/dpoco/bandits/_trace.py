@@ -68,7 +68,9 @@ class BanditTrace:
 
         Least squares for every arm, then the arm of the largest prediction.
         """
-        contexts = np.where(np.isfinite(self._contexts), self._contexts, 0.0)
+        # As learners read them: a context that is not finite counts as zero.
+        present = np.isfinite(self._contexts).all(axis=1, keepdims=True)
+        contexts = np.where(present, self._contexts, 0.0)
         weights = np.linalg.lstsq(contexts, self._read(self._table), rcond=None)[0]
         actions: IntArray = np.argmax(contexts @ weights, axis=1).astype(np.int64)
         return actions

@@ -23,6 +23,7 @@ __all__ = ["Classes", "arms_problem", "load_classes"]
 # Factor on the proven widths of confidence intervals: with 0.1 LinUCB earned more in all worlds of
 # docs/bandits.md and on both bundled streams.
 _EXPLORATION = 0.1
+_MOST_CLASSES = 4096  # rewards are a table of rounds x classes
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Classes:
         return {
             **self.stream.summary(),
             "arms": self.rewards.shape[1],
-            "rewards": "1 for the arm of the label's class, 0 for the others",
+            "rewards": "1 for the arm of the label's class, 0 for the others; 1/2 if it is missing",
         }
 
 
@@ -54,6 +55,8 @@ def load_classes(
     low, high = (0.0, 1.0) if label_range is None else parse_range("--label-range", label_range)
     if not (low.is_integer() and high.is_integer()):
         raise ValueError("--label-range must be whole numbers: the first class and the last")
+    if high - low >= _MOST_CLASSES:
+        raise ValueError(f"--label-range names more than {_MOST_CLASSES} classes")
     if path is None and label_range is not None:
         raise ValueError("options that describe a file need --data FILE")
     stream = load_stream(

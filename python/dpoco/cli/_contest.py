@@ -110,6 +110,8 @@ def _of_experts(
 def _of_arms(entries: list[Entry], asked: Mapping[str, Any], columns: list[str] | None) -> Contest:
     if asked["loss"] != "logistic" or float(asked["p"]) != 2.0:
         raise ValueError("bandits learn which class is right: no --loss, no --p")
+    if asked["radius"] is not None and all(entry.name == "linucb" for entry in entries):
+        raise ValueError("linucb has no --radius: its coefficients are not bounded")
     classes = load_classes(
         asked["data"], _stream(asked), asked["label"], columns, asked["feature_range"] or [],
         asked["label_range"], True,

@@ -124,5 +124,7 @@ def _refuse(entry: Entry, asked: dict[str, Any]) -> None:
     for name in names:
         if asked[name] not in (None, []):
             raise ValueError(f"{entry.name} {reason}: no --{name.replace('_', '-')}")
+    if entry.family in ("experts", "surface") and not asked["intercept"]:
+        raise ValueError(f"{entry.name} {reason}: no --no-intercept")
     if entry.family in ("arms", "surface") and asked["loss"] != "logistic":
         raise ValueError(f"{entry.name} {reason}: no --loss")

@@ -41,6 +41,11 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
     if arms is not None:
         say("  regret is against the least-squares policy, which is fitted to the rewards of all")
         say("  arms in hindsight and need not be the best linear one")
+    if report.loss.get("type") == "Lipschitz losses":
+        say(
+            "  regret is against the best point of the learner's net; no decision is better by "
+            f"more than {report.best_fixed['gap']:.4g} a round"
+        )
     say()
     unit = "loss" if arms is None else "reward"
     say(f"Price of privacy  {report.price_of_privacy:.4f} {unit} per round")
@@ -138,7 +143,8 @@ def _table(report: RunReport) -> Table:
 
     def add(name: str, loss: float, regret: float, switches: float, between: str = "") -> None:
         changes = [] if arms else [f"{switches:,.0f}"]
-        table.add_row(name, shown(loss), *([between] if spread else []), f"{regret:,.0f}", *changes)
+        ranges = [between] if spread else []
+        table.add_row(name, shown(loss), *ranges, f"{round(regret):,}", *changes)  # no "-0"
 
     for name, runs in (("private", report.private), ("without noise", report.nonprivate)):
         ends = [min(runs.average_losses), max(runs.average_losses)]
@@ -192,7 +198,8 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
             value = result.comparator["average_loss"]
             say(f"The {result.comparator['name']} has average loss {value:.4f}.")
     relations = {row.guarantee["relation"] for row in result.rows if row.guarantee and row.budget}
-    say(f"Same budget, rounds and relation ({', '.join(sorted(relations))}) for every learner.")
+    if relations:
+        say(f"Same budget, rounds and relation ({', '.join(relations)}) for every learner.")
     for row in result.rows:
         if row.refused is not None:
             say(f"{row.learner}: {row.refused}")
@@ -225,6 +232,6 @@ def _rows(rows: Sequence[ComparisonRow], top: float | None, *, offline: bool) ->
             cells += [f"{statistics.median(values):.4f}",
                       f"{low:.4f}-{high:.4f}" if low < high else ""]  # fmt: skip
         if row.regret is not None:
-            cells += [f"{row.regret:,.1f}", f"{sorted(row.switches)[len(row.switches) // 2]:,}"]
+            cells += [f"{row.regret:,.1f}", f"{statistics.median(row.switches):,.0f}"]
         table.add_row(*[*cells, "", "", ""][: len(titles) + 1])
     return table

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-import dpoco
 from dpoco.cli._catalogue import entry_of
 from dpoco.cli._config import Config
 from dpoco.cli._play import FAMILIES, play
 from dpoco.cli._render import print_fit, print_report
+from dpoco.cli._run_files import check_writable, started_learner, write_report
 from dpoco.cli._support import errors_in_one_line, notes, progress
-from dpoco.evaluation import FitReport, RunReport
+from dpoco.evaluation import FitReport
 
 __all__ = ["run_command"]
 
@@ -108,15 +107,15 @@ def run_command(
     radius: Annotated[
         float | None,
         typer.Option(
-            help="Radius of the ball. [default: reaches Euclidean length 8 for the logistic "
-            "loss, 1 otherwise]"
+            help="Radius of the ball; of high-dimensional-bandit, of the l_1 ball of an arm. "
+            "[default: reaches Euclidean length 8 for the logistic loss, 1 otherwise]"
         ),
     ] = None,
     feature_bound: Annotated[
         float | None,
         typer.Option(
-            help="Longer records (Euclidean, after scaling) are shortened to this. "
-            "[default: sqrt(columns / 3)]"
+            help="Longer records (Euclidean, after scaling) are shortened to this; for "
+            "high-dimensional-bandit, by their largest entry. [default: sqrt(columns / 3); 1]"
         ),
     ] = None,
     horizon: Annotated[
@@ -265,12 +264,9 @@ def run_command(
     }
     with errors_in_one_line(checkpoint), notes(quiet):
         entry = entry_of(learner, FAMILIES)
-        _check_writable(out)
-        if output is not None and not output.absolute().parent.is_dir():
-            raise ValueError(f"--output: no such directory: {output.parent}")
+        check_writable(out, output)
         if entry.family == "batch" and (checkpoint is not None or resume):
             raise ValueError(f"{entry.name} makes one fit: there is nothing to --resume")
-        started = _started_learner(checkpoint, resume)
         count = repeats if repeats is not None else (10 if checkpoint is None else 1)
         table = show_progress is not False and not (quiet or as_json) and entry.family != "batch"
         with progress(quiet or as_json, lines=show_progress, table=table) as (show, snapshot):
@@ -283,7 +279,7 @@ def run_command(
                     "progress": show,
                     "snapshot": snapshot,
                     "checkpoint": checkpoint,
-                    "resume": started,
+                    "resume": started_learner(checkpoint, resume),
                 },
             )
         default = data is None and stream_name is None and "task" in report.stream
@@ -294,10 +290,7 @@ def run_command(
                 err=True,
             )
         report = replace(report, settings={**report.settings, "command": asked})
-        files = _write(report, out, figure)
-        if output is not None:
-            output.write_text(report.to_json() + "\n", encoding="utf-8")
-            files.append(str(output))
+        files = write_report(report, out, output, figure)
         if as_json:
             typer.echo(report.to_json())
         elif not quiet:
@@ -305,46 +298,3 @@ def run_command(
                 print_fit(report, files)
             else:
                 print_report(report, files)
-
-
-def _started_learner(checkpoint: Path | None, resume: bool) -> Any:
-    """Return the saved learner to continue, or None; refuse to overwrite a state by accident."""
-    if checkpoint is None:
-        if resume:
-            raise ValueError("--resume needs --checkpoint FILE")
-        return None
-    if not resume:
-        if checkpoint.exists():
-            raise ValueError(f"{checkpoint} exists: add --resume to continue it, or remove it")
-        if not checkpoint.parent.is_dir():
-            raise ValueError(f"no such directory: {checkpoint.parent}")
-        return None
-    return dpoco.load(checkpoint)
-
-
-def _check_writable(directory: Path) -> None:
-    """Find out before a long run, not after it, that the report has no place to go."""
-    nearest = next(path for path in (directory, *directory.absolute().parents) if path.exists())
-    if not nearest.is_dir():
-        raise ValueError(f"--out must be a directory; {nearest} is not")
-    if not os.access(nearest, os.W_OK):
-        raise ValueError(f"--out: no permission to write in {nearest}")
-
-
-def _write(report: RunReport | FitReport, out: Path, figure: bool) -> list[str]:
-    out.mkdir(parents=True, exist_ok=True)
-    text = out / "report.json"
-    text.write_text(report.to_json() + "\n", encoding="utf-8")
-    files = [str(text)]
-    if figure:
-        image = out / "report.png"
-        try:
-            if isinstance(report, FitReport):
-                dpoco.plotting.plot_fit_report(report).figure.get_figure(root=True).savefig(image)
-            else:
-                dpoco.plotting.plot_run_report(report).savefig(image)
-        except ImportError as error:
-            typer.echo(f"note: no figure: {error}", err=True)
-        else:
-            files.append(str(image))
-    return files

@@ -45,7 +45,7 @@ class _Pinball:
 
     def __call__(self, points: FloatArray) -> FloatArray:
         short = self.target - points[:, 0]
-        loss: FloatArray = np.maximum(self.quantile * short, (self.quantile - 1.0) * short)
+        loss: FloatArray = np.where(short > 0.0, self.quantile, self.quantile - 1.0) * short + 0.0
         return loss
 
 
@@ -94,6 +94,8 @@ def load_targets(
 def _columns(path: Path, wanted: list[str]) -> FloatArray:
     """Return columns of a table that may have no others, shape (T, len(wanted))."""
     names = column_names(path)
+    if len(set(names)) < len(names):
+        raise ValueError(f"{path.name} has several columns of the same name")
     for name in wanted:
         if name not in names:
             raise ValueError(f"{path.name} has no column {name!r}")

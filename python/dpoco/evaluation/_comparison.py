@@ -199,7 +199,10 @@ def compare(
                 first = build(budget, None)
                 guarantee: Guarantee = first.guarantee
             except CalibrationError as error:
-                rows.append(ComparisonRow(name, asked, (), (), (), None, str(error)))
+                refused = str(error)
+                rows.append(
+                    ComparisonRow(name, asked, (), (), (), None, refused, access=_access(build))
+                )
                 continue
             if budget is not None:
                 guarantee.require(budget)
@@ -249,6 +252,14 @@ def compare(
         versions=versions(),
         traces=traces,
     )
+
+
+def _access(build: Builder) -> str:
+    """Tell what kind of learner was refused, by one without a budget."""
+    try:
+        return "offline" if isinstance(build(None, None), BatchLearner) else "online"
+    except CalibrationError:
+        return "online"
 
 
 def _fit(

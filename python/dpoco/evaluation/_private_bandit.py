@@ -19,6 +19,7 @@ from dpoco.accounting import Budget
 from dpoco.bandits import HighDimensionalBandit
 from dpoco.domains import Domain
 from dpoco.evaluation._game import Comparators, Game, Step, play_game
+from dpoco.evaluation._private import own_noise
 from dpoco.evaluation._progress import Snapshot
 from dpoco.evaluation._report import RunReport
 from dpoco.random import Source
@@ -111,7 +112,8 @@ class BanditProblem:
     def linear_policy(self, first: int = 0) -> tuple[FloatArray, FloatArray]:
         """Return the least-squares policy in hindsight: weights (d, K) and losses (T - first,)."""
         rows = self.contexts[first:]
-        contexts = np.where(np.isfinite(rows), rows, 0.0)
+        # As learners read them: a context that is not finite counts as zero.
+        contexts = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
         losses = self.losses(first)
         rewards = self.bounds[1] - losses
         weights = np.asarray(np.linalg.lstsq(contexts, rewards, rcond=None)[0], np.float64)
@@ -165,9 +167,9 @@ def compare_private_bandit(
     Returns
     -------
     RunReport
-        Losses are the largest reward of the range minus the reward: of a classification problem,
-        the average loss is the share of wrong arms. ``best_fixed`` is the fitted policy,
-        ``best_constant`` the best single arm, ``others`` the random one.
+        Losses are the largest reward of the range minus the reward: of a classification problem
+        without missing labels, the average loss is the share of wrong arms. ``best_fixed`` is the
+        fitted policy, ``best_constant`` the best single arm, ``others`` the random one.
 
     Raises
     ------
@@ -178,6 +180,8 @@ def compare_private_bandit(
     if many != isinstance(domain, Domain):
         raise TypeError("domain belongs to HighDimensionalBandit, which needs one")
     link = str(options.get("link", "identity"))
+    if len(contexts) != len(rewards):
+        raise ValueError("contexts and rewards must have the same number of rounds")
     rounds = positive_int("horizon", len(contexts) if horizon is None else horizon)
     problem = BanditProblem(contexts[:rounds], rewards[:rounds], reward_range, link)
     options = {**options, **problem.declared}
@@ -254,7 +258,4 @@ def _totals(losses: FloatArray) -> dict[str, float]:
 
 def _noise(parameters: Any) -> dict[str, Any]:
     """Scale of the noise of the sums, or of every arm's learner."""
-    own = getattr(parameters, "arm", parameters)
-    names = ("paper_scale", "paper_released", "scale_ratio", "released_ratio")
-    scale = getattr(own, "noise_scale", getattr(own, "scale", None))
-    return {"scale": scale, "released": None, **dict.fromkeys(names)}
+    return own_noise(getattr(parameters, "arm", parameters))

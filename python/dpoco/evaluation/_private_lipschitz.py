@@ -62,7 +62,8 @@ def compare_private_lipschitz(
     -------
     RunReport
         ``best_fixed`` is the best net point; its ``gap`` bounds how far its average loss is above
-        that of the best decision. ``best_constant`` is the middle.
+        that of the best decision, for losses that keep to `lipschitz`. Regret is against it, and
+        may be negative. ``best_constant`` is the middle.
 
     Raises
     ------
@@ -127,7 +128,7 @@ def net_comparators(rows: Sequence[Loss], learner: LipschitzLearner) -> Comparat
     gap = learner.parameters.lipschitz * 0.5 * float(np.linalg.norm(sides))
     return Comparators(
         {
-            "name": "best fixed decision",
+            "name": "best net point",
             "decision": points[best].tolist(),
             "average_loss": float(own.mean()),
             "total_loss": float(own.sum()),

@@ -27,7 +27,8 @@ def repeat(
     build : callable
         Returns an unstarted learner that takes its noise from the given source.
     *data
-        The stream, as the learner's ``run`` takes it: features and labels, or losses.
+        The stream, as the learner's ``run`` takes it: features and labels, losses, or
+        contexts and rewards.
     repeats : int or iterable of int
         How many runs, numbered from 0; or the numbers of the runs to play.
     seed : int or SeedTree, optional
@@ -39,7 +40,8 @@ def repeat(
     Returns
     -------
     dict of int to Trace
-        In the order of the numbers given; without decisions, but for learners of experts.
+        In the order of the numbers given; without decisions where ``run`` takes
+        ``record_decisions``.
 
     Raises
     ------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING
 
 from dpoco.evaluation import FitReport
@@ -38,7 +39,7 @@ def plot_fit_report(report: FitReport, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     Axes
-        A row for each player: a mark for each fit.
+        A row for each player: a mark for each fit, and their median in figures.
 
     Raises
     ------
@@ -58,7 +59,7 @@ def plot_fit_report(report: FitReport, *, ax: Axes | None = None) -> Axes:
             marker=_MARKERS[index], markersize=7, alpha=0.6 if len(values) > 1 else 1.0,
         )  # fmt: skip
         axes.annotate(
-            short(sorted(values)[len(values) // 2]), (max(values), index), xytext=(9, 0),
+            short(statistics.median(values)), (max(values), index), xytext=(9, 0),
             textcoords="offset points", va="center", fontsize="small",
         )  # fmt: skip
     axes.axvline(report.best_fixed["average_loss"], color=GREY, linewidth=0.8, zorder=1)

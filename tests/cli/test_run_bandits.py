@@ -1,0 +1,101 @@
+"""`dpoco run` and `dpoco compare` with bandits."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from dpoco.evaluation import RunReport
+
+FILE = ("--data", "events.csv", "--label", "alarm", "--feature-range", "0,10")
+QUICK = ("--repeats", 2, "--seed", 5)
+
+
+@pytest.fixture
+def classes(tmp_path, monkeypatch):
+    """Three classes, told apart by one column."""
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(8)
+    x = generator.uniform(-1.0, 1.0, size=(600, 2))
+    y = 1 + np.digitize(x[:, 0], [-0.3, 0.3])
+    table = np.column_stack([x, y])
+    np.savetxt("visits.csv", table, delimiter=",", header="a,b,choice", comments="")
+    return y
+
+
+@pytest.mark.parametrize("learner", ["linucb", "high-dimensional-bandit"])
+def test_classes_become_arms(table, invoke, tmp_path, learner):
+    result = invoke("run", *FILE, *QUICK, "--learner", learner, "--epsilon", 50)
+    assert result.exit_code == 0, result.stderr
+    report = RunReport.from_dict(json.loads((tmp_path / "results" / "report.json").read_text()))
+    text = result.stdout
+    for expected in (
+        "events.csv: 400 rounds x 4 features, 2 arms", "1 for the arm of the label's class",
+        "average reward", "least-squares linear policy", "best single arm",
+        "uniformly random arm", "0.5000", "reward per round", "need not be the best linear one",
+    ):  # fmt: skip
+        assert expected in text, expected
+    assert "switches" not in text
+    assert f"{1.0 - report.private.average_loss:.4f}" in text
+    labels = np.loadtxt("events.csv", delimiter=",", skiprows=1, usecols=3)
+    share = max(labels.mean(), 1.0 - labels.mean())
+    assert report.best_constant["average_loss"] == pytest.approx(1.0 - share)
+    assert report.guarantee["relation"] == "joint"
+    assert (tmp_path / "results" / "report.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_label_range_names_the_classes(classes, invoke):
+    options = ("--data", "visits.csv", "--label", "choice", "--learner", "linucb", "--epsilon", 50)
+    result = invoke("run", *options, *QUICK, "--label-range", "1,3", "--no-figure", "--json")
+    assert result.exit_code == 0, result.stderr
+    record = json.loads(result.stdout)
+    assert record["domain"] == {"type": "policies", "arms": 3, "dimension": 3}
+    counts = np.bincount(classes)[1:]
+    assert record["best_constant"]["decision"] == int(np.argmax(counts))
+    assert record["best_constant"]["average_loss"] == pytest.approx(1.0 - counts.max() / 600)
+    assert record["summary"]["nonprivate"]["average_losses"]["median"] < 0.3
+    assert record["others"][0]["average_loss"] == pytest.approx(2.0 / 3.0)
+
+
+def test_options_reach_the_bandit_and_a_report_is_a_configuration(table, invoke, tmp_path):
+    options = ("--exploration", 0.7, "--feature-bound", 0.9, "--batch", 20, "--sum-method", "tree")
+    first = invoke("run", *FILE, *QUICK, "--learner", "linucb", *options, "--no-figure", "--json")
+    assert first.exit_code == 0, first.stderr
+    record = json.loads(first.stdout)
+    expected = {"exploration": 0.7, "context_bound": 0.9, "batch": 20, "sum_method": "tree",
+                "reward_bound": 0.5}  # fmt: skip
+    assert {name: record["parameters"][name] for name in expected} == expected
+    again = invoke("run", "--config", "results/report.json", "--no-figure", "--json")
+    assert again.exit_code == 0, again.stderr
+    assert json.loads(again.stdout)["private"] == record["private"]
+
+
+def test_a_bandit_tells_how_it_goes_and_resumes(table, invoke, tmp_path):
+    common = ("run", *FILE, "--learner", "linucb", "--no-figure", "--epsilon", 50)
+    told = invoke(*common, *QUICK, "--progress")
+    assert [line.split()[0] for line in told.stderr.splitlines()[-3:]] == ["128", "256", "400"]
+    kept = ("--checkpoint", "state", "--horizon", 500)
+    assert invoke(*common, *kept).exit_code == 0
+    assert "already played" in invoke(*common, *kept, "--resume").stderr
+
+
+def test_comparing_bandits(table, invoke, tmp_path):
+    common = ("compare", *FILE, "--epsilons", "20,50", *QUICK)
+    both = invoke(*common, "--learners", "linucb,high-dimensional-bandit", "--json")
+    assert both.exit_code == 0, both.stderr
+    record = json.loads(both.stdout)
+    assert record["comparator"]["name"] == "least-squares linear policy"
+    assert {row["guarantee"]["relation"] for row in record["rows"] if row["budget"]} == {"joint"}
+    for row in record["rows"]:
+        for average, regret in zip(row["average_losses"], row["regrets"], strict=True):
+            assert regret == pytest.approx(400 * average - record["comparator"]["total_loss"])
+    assert (tmp_path / "results" / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    text = invoke(*common, "--learners", "linucb", "--no-figure").stdout
+    rewards = sorted(1.0 - value for value in record["rows"][0]["average_losses"])
+    assert f"{sum(rewards) / 2.0:.4f}  {rewards[0]:.4f}-{rewards[1]:.4f}" in text
+    assert "average reward" in text
+    refused = invoke(*common, "--learners", "linucb", "--radius", 2)
+    assert refused.exit_code == 2
+    assert "no --radius" in refused.stderr
