@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import dpoco
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.cli._catalogue import Entry
 from dpoco.cli._problem import accepted, load_stream, parse_range
 from dpoco.datasets import Stream
 from dpoco.domains import LpBall
-from dpoco.evaluation import class_rewards
 
 __all__ = ["Classes", "arms_problem", "load_classes"]
 
@@ -62,7 +62,7 @@ def load_classes(
     stream = load_stream(
         path, name, label, columns, feature_ranges, None, intercept, "squared"
     )  # labels as they are
-    rewards = class_rewards(stream.labels, int(high - low) + 1, first=int(low))
+    rewards = dpoco.evaluation.class_rewards(stream.labels, int(high - low) + 1, first=int(low))
     if not np.any(rewards == 1.0):
         raise ValueError(
             f"no label of {stream.name} is a class in {low:g}..{high:g}: name the first class and "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -16,7 +16,9 @@ from dpoco.cli._config import Config
 from dpoco.cli._contest import FAMILIES, contest_of
 from dpoco.cli._render import print_comparison
 from dpoco.cli._support import errors_in_one_line, notes, progress
-from dpoco.evaluation import Comparison
+
+if TYPE_CHECKING:
+    from dpoco.evaluation import Comparison
 
 __all__ = ["compare_command"]
 

@@ -11,7 +11,6 @@ from dpoco.accounting import Budget
 from dpoco.cli._arms_problem import arms_problem, load_classes
 from dpoco.cli._catalogue import Entry
 from dpoco.cli._problem import Problem, build_problem, expert_problem, load_losses, load_stream
-from dpoco.evaluation._private_bandit import BanditProblem
 
 __all__ = ["FAMILIES", "Contest", "contest_of"]
 
@@ -108,6 +107,8 @@ def _of_experts(
 
 
 def _of_arms(entries: list[Entry], asked: Mapping[str, Any], columns: list[str] | None) -> Contest:
+    from dpoco.evaluation._private_bandit import BanditProblem
+
     if asked["loss"] != "logistic" or float(asked["p"]) != 2.0:
         raise ValueError("bandits learn which class is right: no --loss, no --p")
     if asked["radius"] is not None and all(entry.name == "linucb" for entry in entries):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+import dpoco
 from dpoco.accounting import Budget
 from dpoco.cli._support import errors_in_one_line
-from dpoco.experts import ExpertPlan, plan_experts
+
+if TYPE_CHECKING:
+    from dpoco.experts import ExpertPlan
 
 __all__ = ["experts_command"]
 
@@ -44,7 +47,7 @@ def experts_command(
     with errors_in_one_line():
         if delta is None:
             delta = 1.0 / (10.0 * max(1, horizon))
-        plans = plan_experts(
+        plans = dpoco.experts.plan_experts(
             experts,
             horizon=horizon,
             budget=Budget(epsilon, delta),

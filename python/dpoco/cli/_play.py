@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dpoco
 from dpoco.cli._arms_problem import arms_problem, load_classes
 from dpoco.cli._catalogue import Entry
 from dpoco.cli._problem import build_problem, expert_problem, load_losses, load_stream
 from dpoco.cli._surface_problem import load_targets, surface_problem
-from dpoco.evaluation import FitReport, RunReport
+
+if TYPE_CHECKING:
+    from dpoco.evaluation import FitReport, RunReport
 
 __all__ = ["FAMILIES", "play"]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from dpoco.evaluation import Comparison, ComparisonRow, FitReport, RunReport
+if TYPE_CHECKING:
+    from dpoco.evaluation import Comparison, ComparisonRow, FitReport, RunReport
 
 __all__ = ["print_comparison", "print_fit", "print_report"]
 

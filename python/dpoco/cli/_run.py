@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
+import dpoco
 from dpoco.cli._catalogue import entry_of
 from dpoco.cli._config import Config
 from dpoco.cli._play import FAMILIES, play
 from dpoco.cli._render import print_fit, print_report
 from dpoco.cli._run_files import check_writable, started_learner, write_report
 from dpoco.cli._support import errors_in_one_line, notes, progress
-from dpoco.evaluation import FitReport
 
 __all__ = ["run_command"]
 
@@ -294,7 +294,7 @@ def run_command(
         if as_json:
             typer.echo(report.to_json())
         elif not quiet:
-            if isinstance(report, FitReport):
+            if isinstance(report, dpoco.evaluation.FitReport):
                 print_fit(report, files)
             else:
                 print_report(report, files)

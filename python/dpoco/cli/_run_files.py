@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 import dpoco
-from dpoco.evaluation import FitReport, RunReport
+
+if TYPE_CHECKING:
+    from dpoco.evaluation import FitReport, RunReport
 
 __all__ = ["check_writable", "started_learner", "write_report"]
 
@@ -51,7 +53,7 @@ def write_report(
     if figure:
         image = out / "report.png"
         try:
-            if isinstance(report, FitReport):
+            if isinstance(report, dpoco.evaluation.FitReport):
                 dpoco.plotting.plot_fit_report(report).figure.get_figure(root=True).savefig(image)
             else:
                 dpoco.plotting.plot_run_report(report).savefig(image)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -22,7 +22,9 @@ from rich.progress import (
 from rich.text import Text
 
 import dpoco
-from dpoco.evaluation import Snapshot
+
+if TYPE_CHECKING:
+    from dpoco.evaluation import Snapshot
 
 __all__ = ["errors_in_one_line", "notes", "progress"]
 
