@@ -1,9 +1,9 @@
 """What costs what: the tables of docs/performance.md.
 
-Usage: python bench/performance.py [--seconds 0.3]
+Usage: python bench/performance.py [--seconds 0.05] [--write]
 
 CPU time of the process per round, medians of five repetitions; wall time for threads. Run it on an
-idle machine: about a minute.
+idle machine: about a minute. Without --write the tables are printed only.
 """
 
 from __future__ import annotations
@@ -15,15 +15,20 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import journal_cases
+import measurement
 import numpy as np
 from numpy.typing import NDArray
+from pages import machine_line, replaced
 
 import dpoco
 
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 FloatArray = NDArray[np.float64]
 Maker = Callable[[], Any]
 BUDGET = dpoco.Budget(epsilon=1.0, delta=1e-6)
@@ -115,24 +120,22 @@ def one_by_one(learner: Any, parts: tuple[FloatArray, ...]) -> Callable[[int], N
     return play
 
 
-def per_round(seconds: float) -> None:
-    print("\n### Cost of a round, ns\n")
-    print("| learner | d | `decide` + `observe` | `run` of 10 | `run` of 100 | `run` of 8192 |")
-    print("|---|--:|--:|--:|--:|--:|")
+def per_round(seconds: float) -> Iterator[str]:
+    yield "| learner | d | `decide` + `observe` | `run` of 10 | `run` of 100 | `run` of 8192 |"
+    yield "|---|--:|--:|--:|--:|--:|"
     for name, make, records in LEARNERS:
         for d in SIZES:
             parts = data(d, 8192 if d < 1000 else 1024, records)
             actions = [one_by_one(make(d), parts)]
             actions += [in_batches(make(d), parts, size) for size in (10, 100, 8192)]
             cells = [f"{cost(action, seconds):,.0f}" for action in actions]
-            print(f"| {name} | {d} | {' | '.join(cells)} |", flush=True)
+            yield f"| {name} | {d} | {' | '.join(cells)} |"
 
 
-def in_threads(seconds: float) -> None:
+def in_threads(seconds: float) -> Iterator[str]:
     cores = min(os.cpu_count() or 1, 4)
-    print(f"\n### Threads: rounds per second of wall time, one learner a thread, {cores} cores\n")
-    print("| how | 1 thread | " + " | ".join(f"{n} threads" for n in range(2, cores + 1)) + " |")
-    print("|---|" + "--:|" * cores)
+    yield "| how | 1 thread | " + " | ".join(f"{n} threads" for n in range(2, cores + 1)) + " |"
+    yield "|---|" + "--:|" * cores
     parts = data(100, 8192, True)
     for title, action in (
         ("TreeFrankWolfe.run, d = 100", lambda: in_batches(tree(100), parts, 8192)),
@@ -147,7 +150,7 @@ def in_threads(seconds: float) -> None:
                 start = time.perf_counter()
                 list(pool.map(lambda play: play(rounds), players))  # noqa: B023
                 cells.append(f"{threads * rounds / (time.perf_counter() - start):,.0f}")
-        print(f"| {title} | {' | '.join(cells)} |", flush=True)
+        yield f"| {title} | {' | '.join(cells)} |"
 
 
 def resident() -> int:
@@ -155,13 +158,12 @@ def resident() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def in_memory() -> None:
-    print("\n### Memory of one learner, and the time to make it\n")
-    print(
+def in_memory() -> Iterator[str]:
+    yield (
         "| learner | d | state, bytes | resident, kB | calibrate and make, ms "
         "| make from parameters, ms |"
     )
-    print("|---|--:|--:|--:|--:|--:|")
+    yield "|---|--:|--:|--:|--:|--:|"
     kept = []
     for name, make, _ in LEARNERS:
         for d in SIZES:
@@ -177,22 +179,50 @@ def in_memory() -> None:
             spent = 1e3 * (time.process_time() - start) / count
             each = (resident() - before) / count / 1e3
             size = len(first._engine.state())
-            print(
-                f"| {name} | {d} | {size:,} | {each:.1f} | {made:.1f} | {spent:.2f} |", flush=True
-            )
+            yield f"| {name} | {d} | {size:,} | {each:.1f} | {made:.1f} | {spent:.2f} |"
             kept.append(many)  # or the next would take its memory
+
+
+def with_journal() -> Iterator[str]:
+    yield "| learner | a commit waits for | releases | called by | CPU time | time |"
+    yield "|---|---|---|---|--:|--:|"
+    found: dict[str, dict[str, float]] = {}
+    for row in journal_cases.rows(pairs=7, shrink=1):
+        case, _, clock = row.name.rpartition(", ")
+        found.setdefault(case, {})[clock] = row.value
+    for case, ratios in found.items():
+        if "CPU time" in ratios:
+            learner, durability, releases, call = case.rsplit(", ", 3)
+            cells = [learner, f"the {durability}", releases, f"`{call}`"]
+            cells += [f"{ratios[clock]:.2f}" for clock in ("CPU time", "time")]
+            yield f"| {' | '.join(cells)} |"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="The tables of docs/performance.md.")
-    parser.add_argument("--seconds", type=float, default=0.3, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=0.05, help="of each measurement")
+    parser.add_argument("--write", action="store_true", help="update the page")
     options = parser.parse_args()
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    print(f"instruction set {dpoco.random.instruction_set()}, load average {load}")
-    in_memory()
-    per_round(options.seconds)
-    in_threads(options.seconds)
+    facts = measurement.machine_facts()
+    tables = {
+        "machine": iter([f"{machine_line(facts)} Load averages before: {load}."]),
+        "memory": in_memory(),
+        "rounds": per_round(options.seconds),
+        "threads": in_threads(options.seconds),
+        "journal": with_journal(),
+    }
+    page = PAGE.read_text(encoding="utf-8")
+    for key, lines in tables.items():
+        print(f"\n### {key}\n")
+        text = []
+        for line in lines:
+            print(line, flush=True)
+            text.append(line)
+        page = replaced(page, key, "\n".join(text))
+    if options.write:
+        PAGE.write_text(page, encoding="utf-8")
     return 0
 
 

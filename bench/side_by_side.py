@@ -10,34 +10,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 import time
 import warnings
 from pathlib import Path
-from typing import Any
 
 from compare import THREADS
+from pages import machine_line, replaced
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "comparison.md"
 FIGURE = ROOT / "docs" / "figures" / "comparison.png"
-
-
-def replaced(page: str, key: str, text: str) -> str:
-    """Put `text` between the markers of `key`."""
-    pattern = re.compile(rf"(<!-- begin {key} -->\n).*?(<!-- end {key} -->)", re.DOTALL)
-    if len(pattern.findall(page)) != 1:
-        raise ValueError(f"the page needs one pair of markers for {key!r}")
-    return pattern.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page)
-
-
-def machine_line(facts: dict[str, Any]) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
-    return (
-        f"{facts['cpu']}, {facts['cores']} cores, instruction set {facts['instruction_set']}; "
-        f"{versions}; one thread."
-    )
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,0 +1,42 @@
+"""Tables that programs write into pages."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def replaced(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    from pages import replaced
+
+    yield replaced
+    sys.modules.pop("pages", None)
+
+
+def test_a_table_is_replaced_and_nothing_else(replaced):
+    page = "# T\n<!-- begin a -->\nold\n<!-- end a -->\ntext\n<!-- begin b -->\n<!-- end b -->\n"
+    page = replaced(page, "a", r"| 1 | \g<0> |")
+    page = replaced(page, "b", "new")
+    assert page == (
+        "# T\n<!-- begin a -->\n| 1 | \\g<0> |\n<!-- end a -->\n"
+        "text\n<!-- begin b -->\nnew\n<!-- end b -->\n"
+    )
+
+
+@pytest.mark.parametrize("page", ["", "<!-- begin a -->\n<!-- end a -->\n" * 2])
+def test_a_page_without_the_one_place_is_refused(replaced, page):
+    with pytest.raises(ValueError, match="one pair"):
+        replaced(page, "a", "text")
+
+
+@pytest.mark.parametrize("key", ["machine", "memory", "rounds", "threads", "journal"])
+def test_the_page_of_costs_has_its_tables(replaced, key):
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    emptied = replaced(page, key, "")
+    assert len(emptied) < len(page) - 60
