@@ -308,6 +308,8 @@ def contenders(problem: Problem) -> list[Contender]:
         lines.append(Contender(name, "simple", loop.proven, loop.prepare))
         lines.append(Contender(f"{name}, best step", "simple", loop.hindsight))
     lines.append(our_line(problem, "NoisyFTRL", dpoco.oco.NoisyFTRL))
+    foreseen = {"step_size": "predicted"}
+    lines.append(our_line(problem, "NoisyFTRL, predicted step", dpoco.oco.NoisyFTRL, **foreseen))
     lines.append(our_best_step(problem))
     if not problem.logistic:
         quadratic = {"statistics": "quadratic"}

@@ -134,11 +134,12 @@ def refuse_contradictions(
     """Raise unless every argument restated beside `parameters` says the same.
 
     An argument left at its default (attribute of the same name in `defaults`, a signature's
-    parameters), None or "auto" says nothing.
+    parameters), None, "auto" or "predicted" says nothing.
     """
     for name in names:
         value = arguments[name]
-        if value is None or value == "auto" or value == defaults[name].default:
+        chosen = isinstance(value, str) and value in ("auto", "predicted")
+        if value is None or chosen or value == defaults[name].default:
             continue
         if value != getattr(parameters, name):
             raise ValueError(

@@ -21,6 +21,7 @@ from typing import Any
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting._oco.ftrl_parameters import CALIBRATIONS, NoisyFTRLParameters
+from dpoco.accounting._oco.ftrl_prediction import predicted_step_size
 from dpoco.accounting._oco.ftrl_regret import (
     Problem,
     Schedule,
@@ -60,6 +61,7 @@ __all__ = [
     "sum_dimension",
 ]
 
+STEPS = ("predicted",)
 SCOPES_IN_WORDS = {
     "oblivious": "streams fixed in advance",
     "adaptive": "all streams, also such as react to the decisions",
@@ -75,7 +77,7 @@ def calibrate(
     calibration: str = "tight",
     statistics: str = "gradient",
     sum_method: str | None = None,
-    step_size: float | None = None,
+    step_size: float | str | None = None,
     batch: int = 1,
     relation: str = "replace",
     numerics: str = DEFAULT_NUMERICS,
@@ -96,8 +98,9 @@ def calibrate(
         What is summed; "quadratic" is for `SquaredLoss`.
     sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
         None and "auto" take the least regret bound, "blt" unless another is more than 1 % better.
-    step_size : float, optional
-        eta; None minimises the regret bound.
+    step_size : float or "predicted", optional
+        eta; None minimises the regret bound, "predicted" the predicted regret, for gradient
+        statistics: see `dpoco.oco.NoisyFTRL`.
     batch : int
         Rounds per decision.
     relation : {"replace", "zero_out"}
@@ -121,6 +124,9 @@ def calibrate(
     scale = None
     if check_statistics(loss, statistics) == "quadratic":
         scale = best_vector_scale(domain, loss, relation)
+    predicted = isinstance(step_size, str) and choice("step_size", step_size, STEPS) == "predicted"
+    if predicted and scale is not None:
+        raise ValueError("step_size='predicted' is for gradient statistics")
     reach, problem = _reach(domain, loss, relation, scale), _problem(domain, loss)
     size = sum_dimension(domain.dimension, statistics)
     best: NoisyFTRLParameters | None = None
@@ -133,8 +139,8 @@ def calibrate(
                 noise="gaussian", numerics=numerics, batch=batch,
             )  # fmt: skip
         run = _schedule(domain, loss, n, batch, method, noise_scale, scale)
-        eta = best_step_size(problem, run) if step_size is None else step_size
-        eta = positive_float("step_size", eta)
+        automatic = predicted or step_size is None
+        eta = best_step_size(problem, run) if automatic else positive_float("step_size", step_size)
         regret = regret_of(problem, run, eta)
         candidate = NoisyFTRLParameters(
             statistics=statistics,
@@ -163,6 +169,14 @@ def calibrate(
         if best is None or candidate.regret_bound < 0.99 * best.regret_bound:
             best = candidate
     assert best is not None
+    if predicted:  # of the sum that the default has, too
+        run = _schedule(domain, loss, n, batch, best.sum_method, best.noise_scale, None)
+        eta = predicted_step_size(domain, loss, problem, run)
+        regret = regret_of(problem, run, eta)
+        best = replace(
+            best, step_size=eta, regret_bound=regret.total, regret_terms=regret.terms,
+            regret_scope=regret.scope,
+        )  # fmt: skip
     return best
 
 

@@ -252,6 +252,8 @@ def build_problem(
     if entry.name == "tree-frank-wolfe":
         batch = 1 if options["calibration"] == "paper" else max(1, rounds // _UPDATES)
         options = {"noise": None, "sum_method": None, "step_scale": 1.0, "batch": batch, **options}
+    if entry.name == "noisy-ftrl":  # for what is to be expected, not for the worst case
+        options = {"step_size": "predicted", **options}
     kinds = {"logistic": LogisticLoss, "squared": SquaredLoss, "huber": HuberLoss}
     return Problem(
         domain=domain,

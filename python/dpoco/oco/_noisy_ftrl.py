@@ -59,8 +59,11 @@ class NoisyFTRL(RecordLearner):
     sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
         The continual sum; "auto" (default) has the least regret bound, "blt" unless another is more
         than 1 % better.
-    step_size : float, optional
-        eta, in squared length per unit of loss; default: the least regret bound.
+    step_size : float or "predicted", optional
+        eta, in squared length per unit of loss; default: the least regret bound, which holds for
+        every stream. "predicted": the least regret to be expected of noise that is independent of
+        the records, from public constants and for gradient statistics only; a longer step, mostly
+        with half the regret where learning is possible, but a larger proved bound.
     batch : int, default 1
         Rounds per decision; an incomplete last batch is discarded.
     relation : {"replace", "zero_out"}
@@ -149,7 +152,7 @@ class NoisyFTRL(RecordLearner):
         calibration: str = "tight",
         statistics: str = "gradient",
         sum_method: str | None = None,
-        step_size: float | None = None,
+        step_size: float | str | None = None,
         batch: int = 1,
         relation: str = "replace",
         numerics: str = DEFAULT_NUMERICS,

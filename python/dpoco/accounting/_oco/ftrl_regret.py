@@ -23,7 +23,16 @@ from dpoco.accounting import continual_sum
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 
-__all__ = ["Problem", "Regret", "Schedule", "best_step_size", "problem_of", "regret_of"]
+__all__ = [
+    "Problem",
+    "Regret",
+    "Schedule",
+    "best_step_size",
+    "fixed_stream_step",
+    "noise_deviations",
+    "problem_of",
+    "regret_of",
+]
 
 # Methods whose noise grows with every round, exactly: rows of a Toeplitz factor.
 GROWING = ("blt", "toeplitz")
@@ -147,6 +156,25 @@ def best_step_size(problem: Problem, run: Schedule) -> float:
     return min(candidates, key=lambda eta: regret_of(problem, run, eta).total)
 
 
+def fixed_stream_step(problem: Problem, run: Schedule) -> float:
+    """Return R / sqrt(A + n s^2), the step of bound (a) while noise does not fill the domain."""
+    if problem.radius == 0.0:
+        return 1.0
+    last, _ = noise_deviations(run)
+    squares = problem.lipschitz**2 * run.squares + problem.dimension * last**2
+    return problem.radius / math.sqrt(squares)
+
+
+def noise_deviations(run: Schedule) -> tuple[float, float]:
+    """Return the noise of a coordinate behind the last decision, and its root mean square."""
+    pushes, last = run.horizon // run.batch, -(-run.horizon // run.batch) - 1
+    if last == 0 or run.noise_scale == 0.0:
+        return 0.0, 0.0
+    # Over the sums behind decisions; the method's mean square is over all of them.
+    mean = continual_sum.root_mean_square_row(run.method, pushes) * math.sqrt(pushes / last)
+    return _last_deviation(run), run.noise_scale * mean
+
+
 def _growing_and_linear(problem: Problem, run: Schedule) -> bool:
     return problem.linear and run.method in GROWING and run.amplification is None
 
@@ -172,14 +200,13 @@ def _rounding(problem: Problem, run: Schedule) -> float:
 
 def _linear_noise(problem: Problem, run: Schedule) -> float:
     """Return the factor of eta in bound (b): G sum_t E||noise_t||, rounding included."""
-    pushes, last = run.horizon // run.batch, -(-run.horizon // run.batch) - 1
-    if last == 0 or run.noise_scale == 0.0:
+    last = -(-run.horizon // run.batch) - 1
+    _, mean = noise_deviations(run)
+    if mean == 0.0:
         return 0.0
-    # Cauchy-Schwarz over the sums behind decisions; the mean square is over all of them.
-    mean = continual_sum.root_mean_square_row(run.method, pushes) * math.sqrt(pushes / last)
     size = math.sqrt(problem.dimension) if run.amplification is None else run.amplification
-    noise = problem.lipschitz * run.batch * last * run.noise_scale * mean * size
-    return noise + _rounding(problem, run)
+    # Cauchy-Schwarz over the sums behind decisions.
+    return problem.lipschitz * run.batch * last * mean * size + _rounding(problem, run)
 
 
 def _any_stream(problem: Problem, run: Schedule, eta: float) -> Regret:
