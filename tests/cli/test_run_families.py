@@ -193,7 +193,7 @@ def test_the_default_streams(invoke, tmp_path, monkeypatch):
         (["--learner", "lipschitz", "--no-intercept"], "no --no-intercept"),
         (["--learner", "prefix-hedge", "--no-intercept"], "no --no-intercept"),
         (["--learner", "lipschitz", *FILE[:4]], "--label-range"),
-        (["--learner", "lipschitz", "--stream", "stocks", "--label", "XYZ"], "column"),
+        (["--learner", "lipschitz", "--stream", "pollsters", "--label", "XYZ"], "column"),
         (["--learner", "lipschitz", *FILE[:2], "--label", "z", "--label-range", "0,1"], "'z'"),
         (
             ["--learner", "lipschitz", *FILE[:2], "--label", "speed,heat", "--label-range", "0,9",
