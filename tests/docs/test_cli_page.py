@@ -26,7 +26,9 @@ def output(command: str, lines: str) -> str:
 
     result = CliRunner().invoke(app, command.split())
     assert result.exit_code == 0, result.output
-    printed = [line.rstrip() for line in result.output.splitlines()]
+    # Older rivers lack some streams, and the list says so.
+    text = re.sub(r" \(needs river [^)]*\([^)]*\)\)", "", result.output)
+    printed = [line.rstrip() for line in text.splitlines()]
     return "\n".join(printed[: int(lines)] if lines else printed) + "\n"
 
 
@@ -55,7 +57,7 @@ def test_every_command_is_on_the_page():
 
     page = PAGE.read_text()
     commands = typer.main.get_command(app).commands
-    assert {name for name in commands if f"`dpoco {name}`" not in page} <= {"sweep"}
+    assert {name for name in commands if f"`dpoco {name}`" not in page} == set()
 
 
 def write() -> None:
