@@ -100,3 +100,24 @@ def test_bounds_do_not_rise_with_epsilon(n, mu, k, end):
         for e in np.linspace(0.0, end, 15)
     ]
     assert all(b <= a * (1 + 1e-3) for a, b in pairwise(curve))
+
+
+@pytest.mark.parametrize(("n", "k", "epsilon", "delta"), [
+    (500, 500, 1.0, 1e-6), (1000, 1000, 1.0, 1e-6), (1000, 3000, 3.0, 1e-9), (300, 300, 3.0, 1e-9),
+])  # fmt: skip
+def test_calibrated_noise_is_enough_when_it_is_evaluated_again(n, k, epsilon, delta):
+    multiplier = accountant.sampled_gaussian_multiplier(epsilon, delta, records=n, steps=k)
+    found = [
+        accountant.sampled_gaussian_delta(
+            epsilon * (1.0 + i * 2.3e-16), records=n, multiplier=multiplier * (1.0 + j * 2.3e-16),
+            steps=k,
+        )
+        for i in (-1, 0, 1)
+        for j in (-2, -1, 0, 1, 2)
+    ]  # fmt: skip
+    assert max(found) <= delta
+    assert len(set(found)) > 1  # the last bits do matter
+    shorter = 0.999 * multiplier
+    assert (
+        accountant.sampled_gaussian_delta(epsilon, records=n, multiplier=shorter, steps=k) > delta
+    )

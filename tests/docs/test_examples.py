@@ -85,7 +85,12 @@ def run_quickly(name, tmp_path, capsys):
     spec.loader.exec_module(module)
     figure = tmp_path / "figure.png"
     with warnings.catch_warnings():
-        module.main(["--quick", "--output", str(figure)])
+        try:
+            module.main(["--quick", "--output", str(figure)])
+        except ImportError as error:
+            if error.name != "river":
+                raise
+            pytest.skip("this version of river does not bundle the example's stream")
     assert figure.stat().st_size > 10_000
     return capsys.readouterr().out
 

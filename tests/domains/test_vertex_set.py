@@ -8,7 +8,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog, nnls
+from scipy.optimize import linprog, lsq_linear
 from scipy.spatial.distance import pdist
 
 import dpoco
@@ -69,7 +69,9 @@ def test_projection_and_membership_agree_with_general_solvers(n: int, d: int) ->
         x = 0.7 * rng.normal(size=d)
         heavy = 1e5  # the weights' sum, as a stiff row
         rows = np.vstack([vertices.T, np.full(n, heavy)])
-        weights, _ = nnls(rows, np.append(x, heavy))
+        weights = lsq_linear(
+            rows, np.append(x, heavy), bounds=(0.0, np.inf), method="bvls", tol=1e-15
+        ).x
         np.testing.assert_allclose(domain.project(x), weights @ vertices, atol=1e-6)
         found = linprog(
             np.zeros(n), A_eq=np.vstack([vertices.T, np.ones(n)]), b_eq=np.append(x, 1.0)

@@ -68,6 +68,7 @@ _LARGEST_EPSILON = 1e9
 _LARGEST_MULTIPLIER = 1e9
 # What is unknown of a Fourier sum may be this share of it before others are asked.
 _UNKNOWN = 2e-3
+_JITTER = 1e-6
 
 
 def sampled_gaussian_delta(epsilon: float, *, records: int, multiplier: float, steps: int) -> float:
@@ -184,9 +185,15 @@ def _least_multiplier(epsilon: float, delta: float, n: int, k: int) -> float:
     if n == 1:
         return least
 
+    # A bound jitters with the last bits of its arguments: who evaluates it again, at a multiplier
+    # or epsilon computed another way, must find it below delta, too.
+    rounding = k * ROUNDING_PER_STEP / delta
+    transformed = k <= MOST_TRANSFORMED and rounding < 1.0
+    jitter = _JITTER + (min(rounding, _UNKNOWN) if transformed else 0.0)
+
     def excess(log_multiplier: float) -> float:
         value = _delta(epsilon, n, math.exp(log_multiplier), k)
-        return math.log(max(value, 1e-300)) - math.log(delta)
+        return math.log(max(value, 1e-300)) - math.log(delta) + jitter
 
     # In the limit of many steps the loss is that of a Gaussian with mu^2 = K q^2 (exp(1/z^2) - 1).
     guess = -0.5 * math.log(math.log1p((target * n) ** 2 / k))
