@@ -17,8 +17,7 @@ from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.cli._catalogue import Entry, named
 from dpoco.cli._problem import accepted, bundled_losses, parse_range
-from dpoco.datasets import column_names
-from dpoco.datasets._files import _reader
+from dpoco.datasets._files import read_columns
 from dpoco.domains import Box
 
 __all__ = ["Targets", "load_targets", "surface_problem"]
@@ -79,7 +78,7 @@ def load_targets(
         if label is None or wanted is None or label_range is None:
             raise ValueError("--data needs --label COLUMN and --label-range LOW,HIGH")
         low, high = parse_range("--label-range", label_range)
-        values = _columns(Path(path), wanted)
+        values = read_columns(path, wanted)
         file = Path(path).name
         facts = {
             "name": file,
@@ -89,21 +88,6 @@ def load_targets(
     if len(wanted) > 2 or len(set(wanted)) < len(wanted):
         raise ValueError("--label must name one column, or two different ones")
     return Targets(np.clip(values, low, high), low, high, {**facts, "feature_names": wanted})
-
-
-def _columns(path: Path, wanted: list[str]) -> FloatArray:
-    """Return columns of a table that may have no others, shape (T, len(wanted))."""
-    names = column_names(path)
-    if len(set(names)) < len(names):
-        raise ValueError(f"{path.name} has several columns of the same name")
-    for name in wanted:
-        if name not in names:
-            raise ValueError(f"{path.name} has no column {name!r}")
-    columns = _reader(path)(path)[1](wanted)
-    table = np.column_stack([columns[name] for name in wanted])
-    if len(table) < 2:
-        raise ValueError(f"{path.name} has {len(table)} rows of data; a stream needs at least 2")
-    return table
 
 
 def surface_problem(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpoco.datasets._scaling import PublicScaling
 from dpoco.datasets._stream import Stream
 
-__all__ = ["column_names", "load_file"]
+__all__ = ["column_names", "load_file", "read_columns"]
 
 FloatArray = NDArray[np.float64]
 Columns = dict[str, FloatArray]
@@ -67,27 +67,14 @@ def load_file(
         If the format needs a package that is not installed.
     """
     source = Path(path)
-    if not source.is_file():
-        raise FileNotFoundError(f"no such file: {source}")
-    read = _reader(source)
-    try:
-        names, select = read(source)
-    except OSError as error:
-        raise ValueError(f"{source.name} cannot be read ({type(error).__name__})") from None
-    if len(set(names)) != len(names):
-        raise ValueError(f"{source.name} has several columns of the same name")
+    names, select = _opened(source)
     wanted = [name for name in names if name != label] if features is None else list(features)
-    for name in [label, *wanted]:
-        if name not in names:
-            raise ValueError(f"{source.name} has no column {name!r}; it has {_listed(names)}")
+    _check_columns(source, names, [label, *wanted])
     if label in wanted:
         raise ValueError(f"column {label!r} is the label and cannot be a feature")
     if not wanted:
         raise ValueError(f"{source.name} has no feature column besides the label")
-    columns = select([*wanted, label])
-    rounds = len(columns[label])
-    if rounds < 2:
-        raise ValueError(f"{source.name} has {rounds} rows of data; a stream needs at least 2")
+    columns = _loaded(source, select, [*wanted, label])
     table = np.column_stack([columns[name] for name in wanted])
     labels = columns[label]
     described = "none"
@@ -111,17 +98,46 @@ def load_file(
 
 def column_names(path: str | os.PathLike[str]) -> list[str]:
     """Return the names of a table's columns, in order; formats and errors as of `load_file`."""
+    return _opened(Path(path))[0]
+
+
+def read_columns(path: str | os.PathLike[str], wanted: list[str]) -> FloatArray:
+    """Return columns of a table that may have no others, shape (T, len(wanted)); as `load_file`."""
     source = Path(path)
+    names, select = _opened(source)
+    _check_columns(source, names, wanted)
+    columns = _loaded(source, select, wanted)
+    return np.column_stack([columns[name] for name in wanted])
+
+
+# A reader returns the column names and a function that loads the chosen columns as float64.
+Select = Callable[[list[str]], Columns]
+Reader = Callable[[Path], tuple[list[str], Select]]
+
+
+def _opened(source: Path) -> tuple[list[str], Select]:
     if not source.is_file():
         raise FileNotFoundError(f"no such file: {source}")
     try:
-        return _reader(source)(source)[0]
+        return _reader(source)(source)
     except OSError as error:
         raise ValueError(f"{source.name} cannot be read ({type(error).__name__})") from None
 
 
-# A reader returns the column names and a function that loads the chosen columns as float64.
-Reader = Callable[[Path], tuple[list[str], Callable[[list[str]], Columns]]]
+def _check_columns(source: Path, names: list[str], wanted: list[str]) -> None:
+    if len(set(names)) != len(names):
+        raise ValueError(f"{source.name} has several columns of the same name")
+    for name in wanted:
+        if name not in names:
+            raise ValueError(f"{source.name} has no column {name!r}; it has {_listed(names)}")
+
+
+def _loaded(source: Path, select: Select, wanted: list[str]) -> Columns:
+    columns = select(wanted)
+    rounds = len(columns[wanted[0]])
+    if rounds < 2:
+        raise ValueError(f"{source.name} has {rounds} rows of data; a stream needs at least 2")
+    return columns
 
 
 def _reader(path: Path) -> Reader:
