@@ -18,7 +18,8 @@ from dpoco.evaluation._comparators import GlmLoss
 from dpoco.evaluation._report import Curves
 
 __all__ = [
-    "constant_losses", "cumulative_curves", "losses_of", "noise_levels", "switches_of", "versions",
+    "constant_losses", "cumulative_curves", "losses_of", "noise_levels", "switches_of", "totals",
+    "versions",
 ]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
@@ -45,6 +46,11 @@ def constant_losses(loss: GlmLoss, margin: float, labels: FloatArray) -> FloatAr
     targets = np.clip(np.where(present, labels, low), low, high)
     values = loss.value(np.array([margin]), np.ones((len(labels), 1)), targets)
     return np.where(present, values, 0.0)
+
+
+def totals(losses: FloatArray) -> dict[str, float]:
+    """Return what a report holds of the losses of a comparator, shape (T,)."""
+    return {"average_loss": float(losses.mean()), "total_loss": float(losses.sum())}
 
 
 def noise_levels(

@@ -19,6 +19,7 @@ from dpoco.accounting import Budget
 from dpoco.bandits import HighDimensionalBandit
 from dpoco.domains import Domain
 from dpoco.evaluation._game import Comparators, Game, Step, play_game
+from dpoco.evaluation._measures import totals
 from dpoco.evaluation._private import own_noise
 from dpoco.evaluation._progress import Snapshot
 from dpoco.evaluation._report import RunReport
@@ -198,16 +199,16 @@ def compare_private_bandit(
             {
                 "name": "least-squares linear policy",
                 "decision": weights.T.tolist(),
-                **_totals(fitted),
+                **totals(fitted),
             },
             np.cumsum(fitted),
-            {"name": "best single arm", "decision": arm, **_totals(losses[:, arm])},
+            {"name": "best single arm", "decision": arm, **totals(losses[:, arm])},
             np.cumsum(losses[:, arm]),
         )
 
     def others(first: int) -> tuple[dict[str, Any], ...]:
         mean = problem.losses(first).mean(axis=1)
-        return ({"name": "uniformly random arm", **_totals(mean)},)
+        return ({"name": "uniformly random arm", **totals(mean)},)
 
     policies = {"type": "policies", "arms": problem.arms, "dimension": problem.dimension}
     facts = {"name": "contexts", "description": "Contexts and rewards", "scaling": "none"}
@@ -249,11 +250,6 @@ def _range_of(reward_range: Any) -> tuple[float, float]:
     if not low < high:
         raise ValueError("reward_range must be (low, high) with low < high")
     return low, high
-
-
-def _totals(losses: FloatArray) -> dict[str, float]:
-    total = float(losses.sum())
-    return {"average_loss": total / len(losses), "total_loss": total}
 
 
 def _noise(parameters: Any) -> dict[str, Any]:

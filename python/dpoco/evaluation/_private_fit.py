@@ -15,7 +15,7 @@ from dpoco.domains import Domain
 from dpoco.evaluation._comparators import GlmLoss, best_fixed_decision
 from dpoco.evaluation._fit_report import FitReport
 from dpoco.evaluation._game import Step
-from dpoco.evaluation._measures import constant_losses, versions
+from dpoco.evaluation._measures import constant_losses, totals, versions
 from dpoco.evaluation._private import fixed_facts
 from dpoco.evaluation._runs import root_source
 from dpoco.evaluation._seeds import SeedTree
@@ -124,7 +124,7 @@ def compare_private_fit(
         private=tuple(average(model.theta) for model in models),
         nonprivate=(average(free.theta),),
         best_fixed=fixed_facts(best),
-        zero={"average_loss": float(nothing.mean()), "total_loss": float(nothing.sum())},
+        zero=totals(nothing),
         versions=versions(),
         timing={
             "private_seconds": seconds,

@@ -13,6 +13,7 @@ from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.domains import Domain
 from dpoco.evaluation._game import Comparators, Game, Step, play_game
+from dpoco.evaluation._measures import totals
 from dpoco.evaluation._private import own_noise
 from dpoco.evaluation._progress import Snapshot
 from dpoco.evaluation._report import RunReport
@@ -130,16 +131,14 @@ def net_comparators(rows: Sequence[Loss], learner: LipschitzLearner) -> Comparat
         {
             "name": "best net point",
             "decision": points[best].tolist(),
-            "average_loss": float(own.mean()),
-            "total_loss": float(own.sum()),
+            **totals(own),
             "gap": gap,
         },
         np.cumsum(own),
         {
             "name": "middle of the domain",
             "decision": middle[0].tolist(),
-            "average_loss": float(still.mean()),
-            "total_loss": float(still.sum()),
+            **totals(still),
         },
         np.cumsum(still),
     )

@@ -93,6 +93,11 @@ class Schedule:
         return float(whole) * float(self.batch) ** 2 + float(rest) ** 2
 
     @property
+    def noisy_blocks(self) -> int:
+        """Blocks whose decision has seen a sum: all but the first."""
+        return -(-self.horizon // self.batch) - 1
+
+    @property
     def noisy_rounds(self) -> int:
         """Rounds whose decision has seen a sum."""
         return self.horizon - self.batch
@@ -146,7 +151,7 @@ def best_step_size(problem: Problem, run: Schedule) -> float:
         return 1.0
     r, stability = problem.radius, problem.lipschitz**2 * run.squares
     candidates = [r / math.sqrt(stability + 2.0 * _linear_noise(problem, run))]
-    s = _last_deviation(run)
+    s, _ = noise_deviations(run)
     if _growing_and_linear(problem, run) and s > 0.0:
         n, w = problem.dimension, problem.width
         flat = stability + 2.0 * _rounding(problem, run)
@@ -167,25 +172,17 @@ def fixed_stream_step(problem: Problem, run: Schedule) -> float:
 
 def noise_deviations(run: Schedule) -> tuple[float, float]:
     """Return the noise of a coordinate behind the last decision, and its root mean square."""
-    pushes, last = run.horizon // run.batch, -(-run.horizon // run.batch) - 1
+    pushes, last = run.horizon // run.batch, run.noisy_blocks
     if last == 0 or run.noise_scale == 0.0:
         return 0.0, 0.0
+    row = float(continual_sum.row_norm(run.method, last, pushes))
     # Over the sums behind decisions; the method's mean square is over all of them.
     mean = continual_sum.root_mean_square_row(run.method, pushes) * math.sqrt(pushes / last)
-    return _last_deviation(run), run.noise_scale * mean
+    return run.noise_scale * row, run.noise_scale * mean
 
 
 def _growing_and_linear(problem: Problem, run: Schedule) -> bool:
     return problem.linear and run.method in GROWING and run.amplification is None
-
-
-def _last_deviation(run: Schedule) -> float:
-    """Return s_{K-1}: the noise of the sum behind the last block's decision, grid aside."""
-    last = -(-run.horizon // run.batch) - 1
-    if last == 0 or run.noise_scale == 0.0:
-        return 0.0
-    row = continual_sum.row_norm(run.method, last, run.horizon // run.batch)
-    return run.noise_scale * float(row)
 
 
 def _rounding(problem: Problem, run: Schedule) -> float:
@@ -200,13 +197,13 @@ def _rounding(problem: Problem, run: Schedule) -> float:
 
 def _linear_noise(problem: Problem, run: Schedule) -> float:
     """Return the factor of eta in bound (b): G sum_t E||noise_t||, rounding included."""
-    last = -(-run.horizon // run.batch) - 1
     _, mean = noise_deviations(run)
     if mean == 0.0:
         return 0.0
     size = math.sqrt(problem.dimension) if run.amplification is None else run.amplification
     # Cauchy-Schwarz over the sums behind decisions.
-    return problem.lipschitz * run.batch * last * mean * size + _rounding(problem, run)
+    noise = problem.lipschitz * run.batch * run.noisy_blocks * mean * size
+    return noise + _rounding(problem, run)
 
 
 def _any_stream(problem: Problem, run: Schedule, eta: float) -> Regret:
@@ -218,7 +215,7 @@ def _any_stream(problem: Problem, run: Schedule, eta: float) -> Regret:
 
 
 def _fixed_stream(problem: Problem, run: Schedule, eta: float) -> Regret:
-    n, w, s = problem.dimension, problem.width, _last_deviation(run)
+    n, w, s = problem.dimension, problem.width, noise_deviations(run)[0]
     terms = _common(problem, run, eta)
     terms["noise"] = 0.5 * eta * n * s * s if eta * n * s <= w else w * s - 0.5 * w * w / (eta * n)
     terms["rounding"] = eta * _rounding(problem, run)
