@@ -38,6 +38,13 @@ def run_command(
             help="CSV, Parquet or NPZ file, one round a row, in order.",
         ),
     ] = None,
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            help="Whether the first row of a CSV file names the columns; if not, they are named "
+            "1, 2, ... [default: it does, but is refused if it holds a number: it may be a record]"
+        ),
+    ] = None,
     stream_name: Annotated[
         str | None,
         typer.Option(
@@ -237,6 +244,7 @@ def run_command(
     asked = {
         "learner": learner,
         "data": data,
+        "header": header,
         "stream": stream_name,
         "label": label,
         "features": features,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.cli._catalogue import Entry, named
-from dpoco.cli._problem import accepted, bundled_losses, parse_range
+from dpoco.cli._problem import Input, accepted, bundled_losses, parse_range
 from dpoco.datasets._files import read_columns
 from dpoco.domains import Box
 
@@ -59,17 +59,11 @@ class _Distance:
         return distance
 
 
-def load_targets(
-    path: str | None, name: str | None, label: str | None, label_range: str | None
-) -> Targets:
+def load_targets(source: Input, label: str | None, label_range: str | None) -> Targets:
     """Return one column, or two, of a file or of a bundled table of losses."""
-    if path is not None and name is not None:
-        raise ValueError("--data and --stream exclude each other")
     wanted = None if label is None else [part.strip() for part in label.split(",")]
-    if path is None:
-        if label_range is not None:
-            raise ValueError("options that describe a file need --data FILE")
-        table, facts = bundled_losses(name or "pollsters")
+    if source.path is None:
+        table, facts = bundled_losses(source.name or "pollsters")
         names = list(facts["feature_names"])
         wanted = wanted or names[:1]
         values = table[:, [names.index(named("column", each, names)) for each in wanted]]
@@ -78,8 +72,8 @@ def load_targets(
         if label is None or wanted is None or label_range is None:
             raise ValueError("--data needs --label COLUMN and --label-range LOW,HIGH")
         low, high = parse_range("--label-range", label_range)
-        values = read_columns(path, wanted)
-        file = Path(path).name
+        values = read_columns(source.path, wanted, header=source.header)
+        file = Path(source.path).name
         facts = {
             "name": file,
             "description": f"Values of {file}",
