@@ -59,6 +59,7 @@ CASES = [
     (["--calibration", "loose"], "calibration"),
     (["--calibration", "paper", "--batch", "2"], "paper"),
     (["--resume"], "--checkpoint"),
+    (["--checkpoint", "none", "--skip-played"], "--resume"),
     (["--checkpoint", "none", "--resume"], "none: No such file"),
     (["--checkpoint", "no/such/state"], "no such directory"),
     (["--checkpoint", "wide.csv", "--resume"], "state"),

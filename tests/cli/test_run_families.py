@@ -42,6 +42,7 @@ def test_a_fit_in_json(table, invoke):
     assert set(record) == {
         "schema", "summary", "stream", "settings", "domain", "loss", "parameters", "guarantee",
         "guarantee_text", "private", "nonprivate", "best_fixed", "zero", "versions", "timing",
+        "rows",
     }  # fmt: skip
     assert len(record["private"]) == 2
 
@@ -153,7 +154,7 @@ def test_a_resumed_run_is_the_rest_of_the_whole(table, invoke, arguments):
 
     whole = played("events.csv", "--repeats", 1)
     start = played("start.csv", "--checkpoint", "state")
-    rest = played("events.csv", "--checkpoint", "state", "--resume")
+    rest = played("events.csv", "--checkpoint", "state", "--resume", "--skip-played")
     assert (start["first_round"], rest["first_round"]) == (0, 250)
     for player in ("private", "nonprivate"):
         own = [report[player]["average_losses"][0] for report in (start, rest, whole)]

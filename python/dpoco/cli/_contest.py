@@ -74,6 +74,7 @@ def _of_records(
         for entry in entries
     }  # fmt: skip
     first = made[entries[0].name]
+    left = max(0, len(stream) - first.horizon)
     stream = stream.take(first.horizon)
     rows = (stream.features, stream.labels)
     best = dpoco.evaluation.best_fixed_decision(first.domain, first.loss, *rows)
@@ -81,7 +82,7 @@ def _of_records(
         {entry.name: _of_problem(entry, made[entry.name], len(stream)) for entry in entries},
         rows,
         _compared("best fixed decision", best.total_loss, len(stream)),
-        stream.summary(),
+        {**stream.summary(), "beyond_horizon": left},
         first.horizon,
     )
 
@@ -102,6 +103,7 @@ def _of_experts(
         for entry in entries
     }
     first = made[entries[0].name]
+    left = max(0, len(losses) - first["horizon"])
     losses = losses[: first["horizon"]]
     best = dpoco.evaluation.best_expert(losses, loss_range=first.get("loss_range", (0.0, 1.0)))
     rounds, experts = losses.shape
@@ -109,7 +111,7 @@ def _of_experts(
         {entry.name: _of_options(entry, (experts,), made[entry.name]) for entry in entries},
         (losses,),
         _compared("best expert", best.total_loss, rounds),
-        {**facts, "rounds": rounds, "dimension": experts},
+        {**facts, "rounds": rounds, "dimension": experts, "beyond_horizon": left},
         first["horizon"],
     )
 
@@ -149,7 +151,11 @@ def _of_arms(entries: list[Entry], asked: Mapping[str, Any], columns: list[str] 
             **_compared("least-squares linear policy", float(fitted.sum()), len(stream)),
             "largest_reward": 1.0,
         },
-        {**classes.facts(), "rounds": len(stream)},
+        {
+            **classes.facts(),
+            "rounds": len(stream),
+            "beyond_horizon": len(classes.stream) - len(stream),
+        },
         horizon,
     )
 

@@ -45,7 +45,8 @@ def play(entry: Entry, asked: dict[str, Any], common: dict[str, Any]) -> RunRepo
     asked : dict
         The options of the command, by name.
     common : dict
-        ``repeats``, ``seed``, ``progress``, ``snapshot``, ``checkpoint`` and ``resume``.
+        ``repeats``, ``seed``, ``progress``, ``snapshot``, ``checkpoint``, ``resume`` and
+        ``skip_played``.
     """
     _refuse(entry, asked)
     sums = asked["sum_method"]
@@ -57,6 +58,8 @@ def play(entry: Entry, asked: dict[str, Any], common: dict[str, Any]) -> RunRepo
         "batch": asked["batch"],
     }
     limits: dict[str, Any] = {name: asked[name] for name in ("epsilon", "delta", "horizon")}
+    if limits["horizon"] is None and common["resume"] is not None:
+        limits["horizon"] = common["resume"].horizon
     columns = asked["features"]
     if columns is not None:
         columns = [name.strip() for name in columns.split(",")]

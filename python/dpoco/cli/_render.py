@@ -33,6 +33,9 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
     say(f"  {stream['description']}; scaling: {stream['scaling']}")
     if "rewards" in stream:
         say(f"  rewards: {stream['rewards']}")
+    _say_rows(say, report)
+    if report.first_round and not report.rows["skipped"]:
+        say("  without noise: a learner that starts with these rows")
     say()
     console.print(_table(report))
     if len(report.private.average_losses) > 1:
@@ -73,6 +76,7 @@ def print_fit(report: FitReport, files: Sequence[str]) -> None:
     shape = f"{stream['rounds']:,} records x {stream['dimension']} features"
     say(f"{stream['name']}: one fit to {shape}")
     say(f"  {stream['description']}; scaling: {stream['scaling']}")
+    _say_rows(say, report)
     say()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True)
@@ -117,6 +121,15 @@ def _console() -> Console:
     console = Console()
     # A file or a pipe has no width to respect.
     return console if console.is_terminal else Console(width=_WIDTH)
+
+
+def _say_rows(say: _Say, report: RunReport | FitReport) -> None:
+    rows = report.rows
+    if getattr(report, "first_round", 0) or rows["beyond_horizon"]:
+        say(
+            f"  rows: {rows['skipped']:,} skipped, {rows['played']:,} played, "
+            f"{rows['beyond_horizon']:,} left out beyond the horizon"
+        )
 
 
 def _say_end(say: _Say, guarantee: str, files: Sequence[str]) -> None:
@@ -174,7 +187,9 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
     console = _console()
     say = _Say(console)
     stream, repeats = result.stream, result.settings["repeats"]
-    say(f"{stream['name']}: {result.settings['horizon']:,} rounds, {repeats} runs each")
+    left = stream["beyond_horizon"]
+    more = f"; {left:,} rows left out beyond the horizon" if left else ""
+    say(f"{stream['name']}: {result.settings['horizon']:,} rounds, {repeats} runs each{more}")
     say()
     top = result.comparator.get("largest_reward")
     online = [row for row in result.rows if row.access == "online"]

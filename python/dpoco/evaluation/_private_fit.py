@@ -131,4 +131,5 @@ def compare_private_fit(
             "nonprivate_seconds": free_seconds,
             "total_seconds": time.perf_counter() - started,
         },
+        rows={"skipped": 0, "played": len(data), "beyond_horizon": len(stream) - len(data)},
     )
