@@ -44,6 +44,7 @@ def test_json_schema(table, invoke, tmp_path):
         "schema", "summary", "stream", "settings", "domain", "loss", "parameters", "guarantee",
         "guarantee_text", "noise", "private", "nonprivate", "best_fixed", "best_constant",
         "curves", "versions", "timing", "first_round", "others", "rows",
+        "nonprivate_records",
     }  # fmt: skip
     assert record["versions"]["dpoco"] == dpoco.__version__
     settings, command = record["settings"], record["settings"]["command"]

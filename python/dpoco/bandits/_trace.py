@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import float_array
+from dpoco.trace import Flags, ReadRecords
 
 __all__ = ["BanditTrace"]
 
@@ -17,7 +19,7 @@ IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class BanditTrace:
+class BanditTrace(ReadRecords):
     """Actions and rewards of a run. **Not private**: it is a log of everybody's actions.
 
     Comparisons read the arrays that were given to ``run``: leave them as they are.
@@ -38,6 +40,7 @@ class BanditTrace:
     _contexts: FloatArray = field(repr=False)
     _table: FloatArray = field(repr=False)  # rewards of all arms, as given
     _reward_range: tuple[float, float] = field(default=(-np.inf, np.inf), repr=False)
+    _flags: Callable[[slice], Flags] | None = field(default=None, repr=False)
 
     def _read(self, rewards: FloatArray) -> FloatArray:
         """Return rewards as learners read them."""

@@ -65,7 +65,9 @@ def load_classes(
             f"no label of {stream.name} is a class in {low:g}..{high:g}: name the first class and "
             "the last with --label-range"
         )
-    return Classes(replace(stream, task="classification"), rewards)
+    unknown = np.isfinite(stream.labels) & ~np.any(rewards == 1.0, axis=1)
+    flags = {**stream.nonprivate_flags, "unknown_label": unknown}
+    return Classes(replace(stream, task="classification", nonprivate_flags=flags), rewards)
 
 
 def arms_problem(

@@ -94,6 +94,7 @@ def play(entry: Entry, asked: dict[str, Any], common: dict[str, Any]) -> RunRepo
         )  # fmt: skip
         return dpoco.evaluation.compare_private_bandit(
             classes.stream.features, classes.rewards, entry.load(), stream=classes.facts(),
+            nonprivate_flags=classes.stream.nonprivate_flags,
             **problem, **common,
         )  # fmt: skip
     stream = load_stream(source, asked["label"], columns, *scales, asked["loss"])

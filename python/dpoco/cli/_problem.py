@@ -121,13 +121,7 @@ def load_stream(
     if label_range is not None and loss == "logistic":  # [-1, 1] to [0, 1]
         stream = replace(stream, labels=(stream.labels + 1.0) / 2.0)
     low, high = _column_ranges(feature_ranges, stream.feature_names)
-    scaling = PublicScaling(low, high, intercept=intercept)
-    return replace(
-        stream,
-        features=scaling.apply(stream.features),
-        feature_names=stream.feature_names + (("constant",) if intercept else ()),
-        scaling=scaling.describe(),
-    )
+    return stream.scaled(PublicScaling(low, high, intercept=intercept))
 
 
 def _column_ranges(

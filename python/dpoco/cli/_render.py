@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["print_comparison", "print_fit", "print_report"]
 
 _WIDTH = 100
+_COLUMNS = 10  # that are shown of those with entries out of range
 
 
 def print_report(report: RunReport, files: Sequence[str]) -> None:
@@ -65,6 +66,7 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
             f"{noise['paper_released']:.4g} ({noise['released_ratio']:.1f} times)"
         )
     say(f"Speed             {report.timing['rounds_per_second']:,.0f} rounds per second")
+    _say_records(say, report)
     _say_end(say, report.guarantee_text, files)
 
 
@@ -104,6 +106,7 @@ def print_fit(report: FitReport, files: Sequence[str]) -> None:
     say(f"Price of privacy  {report.price_of_privacy:.4f} loss per record")
     seconds = report.timing["private_seconds"]
     say(f"Time              {sum(seconds) / len(seconds):.2g} s a fit")
+    _say_records(say, report)
     _say_end(say, report.guarantee_text, files)
 
 
@@ -130,6 +133,26 @@ def _say_rows(say: _Say, report: RunReport | FitReport) -> None:
             f"  rows: {rows['skipped']:,} skipped, {rows['played']:,} played, "
             f"{rows['beyond_horizon']:,} left out beyond the horizon"
         )
+
+
+def _say_records(say: _Say, report: RunReport | FitReport) -> None:
+    """Say how records were read: shares above 0, the columns with the largest ones first."""
+
+    def listed(shares: dict[str, float]) -> str:
+        return ", ".join(
+            f"{100.0 * share:.3g} % {what.replace('_', ' ')}"
+            for what, share in shares.items()
+            if share > 0.0
+        )
+
+    read = report.nonprivate_records
+    say(f"Records           {listed(read['shares']) or 'all as declared'}")
+    odd = [(name, shares) for name, shares in read["columns"].items() if any(shares.values())]
+    odd.sort(key=lambda column: -max(column[1].values()))
+    for name, shares in odd[:_COLUMNS]:
+        say(f"                  {name}: {listed(shares)}")
+    if len(odd) > _COLUMNS:
+        say(f"                  and {len(odd) - _COLUMNS} more columns: see report.json")
 
 
 def _say_end(say: _Say, guarantee: str, files: Sequence[str]) -> None:

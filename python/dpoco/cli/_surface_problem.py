@@ -19,6 +19,7 @@ from dpoco.cli._catalogue import Entry, named
 from dpoco.cli._problem import Input, accepted, bundled_losses, parse_range
 from dpoco.datasets._files import read_columns
 from dpoco.domains import Box
+from dpoco.trace import Flags
 
 __all__ = ["Targets", "load_targets", "surface_problem"]
 
@@ -33,6 +34,7 @@ class Targets:
     low: float
     high: float
     facts: dict[str, Any]
+    nonprivate_flags: Flags
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,9 @@ def load_targets(source: Input, label: str | None, label_range: str | None) -> T
         }
     if len(wanted) > 2 or len(set(wanted)) < len(wanted):
         raise ValueError("--label must name one column, or two different ones")
-    return Targets(np.clip(values, low, high), low, high, {**facts, "feature_names": wanted})
+    flags = {"missing": ~np.isfinite(values), "out_of_range": (values < low) | (values > high)}
+    facts["feature_names"] = wanted
+    return Targets(np.clip(values, low, high), low, high, facts, flags)
 
 
 def surface_problem(
@@ -115,5 +119,6 @@ def surface_problem(
         "budget": Budget(epsilon, 1.0 / (10.0 * covered) if delta is None else delta),
         "horizon": covered,
         "stream": {**targets.facts, "loss": what},
+        "nonprivate_flags": targets.nonprivate_flags,
         **accepted(entry, given),
     }

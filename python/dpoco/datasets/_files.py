@@ -89,14 +89,11 @@ def load_file(
     columns = _loaded(source, select, [*wanted, label])
     table = np.column_stack([columns[name] for name in wanted])
     labels = columns[label]
-    described = "none"
-    if scaling is not None:
-        table, described = scaling.apply(table), scaling.describe()
-        if scaling.intercept:
-            wanted = [*wanted, "constant"]
+    flags = {}
     if label_scaling is not None:
+        flags["label_out_of_range"] = label_scaling.outside(labels[:, None])[:, 0]
         labels = label_scaling.apply(labels[:, None])[:, 0]
-    return Stream(
+    stream = Stream(
         name=source.name,
         features=table,
         labels=labels,
@@ -104,8 +101,9 @@ def load_file(
         task=task,
         description=f"Records of {source.name}, label {label!r}",
         source="file given by the user",
-        scaling=described,
+        nonprivate_flags=flags,
     )
+    return stream if scaling is None else stream.scaled(scaling)
 
 
 def column_names(path: str | os.PathLike[str], *, header: bool | None = None) -> list[str]:

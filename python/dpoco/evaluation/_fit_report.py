@@ -41,7 +41,7 @@ class FitReport:
         Of this library, NumPy and Python.
     timing : dict
         Seconds.
-    rows : dict
+    rows, nonprivate_records : dict
         As in `RunReport`.
     """
 
@@ -59,6 +59,7 @@ class FitReport:
     versions: dict[str, str]
     timing: dict[str, Any]
     rows: dict[str, int] = field(default_factory=dict)
+    nonprivate_records: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("private", "nonprivate"):
@@ -106,7 +107,8 @@ class FitReport:
         if not isinstance(record, Mapping) or record.get("schema") != FIT_SCHEMA:
             raise ValueError(f"not a report of schema {FIT_SCHEMA}")
         body = {k: v for k, v in record.items() if k not in ("schema", "summary")}
-        body.setdefault("rows", {})  # earlier reports have none
+        for name in ("rows", "nonprivate_records"):  # earlier reports have none
+            body.setdefault(name, {})
         if set(body) != {each.name for each in fields(cls)}:
             raise ValueError("the report misses fields, or has unknown ones")
         return cls(**body)

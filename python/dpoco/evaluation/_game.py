@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from dpoco.evaluation._report import PlayedRuns, RunReport
 from dpoco.evaluation._runs import root_source
 from dpoco.evaluation._seeds import SeedTree
 from dpoco.random import Source
+from dpoco.trace import Flags, RecordShares
 
 __all__ = ["Comparators", "Game", "Step", "horizon_of", "play_game"]
 
@@ -58,6 +59,7 @@ class Game:
     run_options: dict[str, Any]
     options: dict[str, Any]
     others: Callable[[slice], tuple[dict[str, Any], ...]] = lambda rows: ()
+    nonprivate_flags: Flags = field(default_factory=dict)  # what was done to the stream before
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,11 @@ def play_game(
     private = np.stack([np.cumsum(run.losses) for run in runs])
     nonprivate = np.cumsum(losses_of(free)[rows.start :])
     total = float(compared.fixed_losses[-1])
+    records = RecordShares.of(
+        free._flags(rows),
+        {key: flags[rows] for key, flags in game.nonprivate_flags.items()},
+        names=game.stream.get("feature_names"),
+    )
     free_switches = int(np.count_nonzero(switches_of(free) >= rows.start))
     return RunReport(
         stream={**game.stream, "rounds": rows.stop},
@@ -166,6 +173,7 @@ def play_game(
         first_round=first,
         others=game.others(rows),
         rows={"skipped": rows.start, "played": length, "beyond_horizon": given - rows.stop},
+        nonprivate_records=asdict(records),
     )
 
 

@@ -138,6 +138,7 @@ def compare_private(
         stream=stream.summary(),
         run_options={"record_decisions": False},
         options=options,
+        nonprivate_flags=stream.nonprivate_flags,
     )
     return play_game(
         game,

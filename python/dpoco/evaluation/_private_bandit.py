@@ -24,6 +24,7 @@ from dpoco.evaluation._private import own_noise
 from dpoco.evaluation._progress import Snapshot
 from dpoco.evaluation._report import RunReport
 from dpoco.random import Source
+from dpoco.trace import Flags
 
 __all__ = ["BanditProblem", "class_rewards", "compare_private_bandit"]
 
@@ -139,6 +140,7 @@ def compare_private_bandit(
     resume: Any = None,
     skip_played: bool = False,
     stream: dict[str, Any] | None = None,
+    nonprivate_flags: Flags | None = None,
     **options: Any,
 ) -> RunReport:
     """Play a private contextual bandit, and everything it should be compared with.
@@ -163,6 +165,9 @@ def compare_private_bandit(
         Where the coefficients of an arm lie: for `HighDimensionalBandit`, and only for it.
     stream : dict, optional
         Public facts about the stream for the report; ``name``, ``description``, ``scaling``.
+    nonprivate_flags : mapping of str to ndarray of bool, optional
+        What was done to the stream before, of shape (T,) or (T, columns), for the report's
+        ``nonprivate_records``: as `dpoco.datasets.Stream` has it.
     budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, **options
         As in `compare_private`; ``reward_bound`` is set.
 
@@ -227,6 +232,7 @@ def compare_private_bandit(
         run_options={},
         options=options,
         others=others,
+        nonprivate_flags=nonprivate_flags or {},
     )  # fmt: skip
     return play_game(
         game,

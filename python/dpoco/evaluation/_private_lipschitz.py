@@ -18,6 +18,7 @@ from dpoco.evaluation._progress import Snapshot
 from dpoco.evaluation._report import RunReport
 from dpoco.oco import LipschitzLearner
 from dpoco.random import Source
+from dpoco.trace import Flags
 
 __all__ = ["compare_private_lipschitz", "net_comparators"]
 
@@ -40,6 +41,7 @@ def compare_private_lipschitz(
     resume: Any = None,
     skip_played: bool = False,
     stream: dict[str, Any] | None = None,
+    nonprivate_flags: Flags | None = None,
     **options: Any,
 ) -> RunReport:
     """Play `dpoco.oco.LipschitzLearner`, and everything it should be compared with.
@@ -56,6 +58,9 @@ def compare_private_lipschitz(
         The learner's problem, in one or two dimensions.
     stream : dict, optional
         Public facts about the stream for the report; ``name``, ``description``, ``scaling``.
+    nonprivate_flags : mapping of str to ndarray of bool, optional
+        What was done to the stream before, of shape (T,) or (T, columns), for the report's
+        ``nonprivate_records``: as `dpoco.datasets.Stream` has it.
     budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, **options
         As in `compare_private`.
 
@@ -98,6 +103,7 @@ def compare_private_lipschitz(
         stream={**facts, **(stream or {}), "dimension": int(domain.dimension)},
         run_options={},
         options=options,
+        nonprivate_flags=nonprivate_flags or {},
     )  # fmt: skip
     return play_game(
         game,

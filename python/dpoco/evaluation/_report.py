@@ -125,7 +125,10 @@ class RunReport:
         Further players: ``name``, ``average_loss`` and ``total_loss``.
     rows : dict
         How many rows of the stream were ``skipped`` as already played, ``played``, and left out as
-        ``beyond_horizon``. Earlier reports have none.
+        ``beyond_horizon``.
+    nonprivate_records : dict
+        How the rows that were played were read, as of `dpoco.RecordShares`. Earlier reports lack
+        this and `rows`.
 
     Notes
     -----
@@ -151,6 +154,7 @@ class RunReport:
     first_round: int = 0
     others: tuple[dict[str, Any], ...] = ()
     rows: dict[str, int] = field(default_factory=dict)
+    nonprivate_records: dict[str, Any] = field(default_factory=dict)
 
     @property
     def rounds(self) -> int:
@@ -197,7 +201,8 @@ class RunReport:
             raise ValueError(f"not a report of schema {SCHEMA}")
         body = {k: v for k, v in record.items() if k not in ("schema", "summary")}
         body["others"] = tuple(body.get("others", ()))  # earlier reports have none
-        body.setdefault("rows", {})
+        for name in ("rows", "nonprivate_records"):
+            body.setdefault(name, {})
         if set(body) != {each.name for each in fields(cls)}:
             raise ValueError("the report misses fields, or has unknown ones")
         try:
