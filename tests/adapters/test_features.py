@@ -120,7 +120,9 @@ def test_the_type_of_a_label_is_schema_and_its_value_is_private(classes, known, 
         np.testing.assert_equal(labels.value(label), float(value))
     given = [label for label, _ in [*known, *missing]]
     unknown = [np.isnan(value) for _, value in known] + [False] * len(missing)
-    assert labels.nonprivate_flags(given)["unknown_label"].tolist() == unknown
+    flags = labels.nonprivate_flags(given)
+    assert flags["unknown_label"].tolist() == unknown
+    assert flags["label_missing"].tolist() == [False] * len(known) + [True] * len(missing)
     for label in other:
         with pytest.raises(TypeError, match=r"^a label must be ") as error:
             labels.values([classes[0], label])

@@ -237,7 +237,7 @@ def test_how_records_are_read():
     read = model.nonprivate_records(given, [0, 1, -1, 1, None])
     assert read.records == 5
     assert read.shares == {
-        "empty": 0.4, "clipped": 0.2, "label_missing": 0.4, "label_out_of_range": 0.0,
+        "empty": 0.4, "clipped": 0.2, "label_missing": 0.2, "label_out_of_range": 0.0,
         "missing": 0.2, "missing_features": 0.2, "unlisted_features": 0.4, "unknown_label": 0.2,
     }  # fmt: skip
     assert read.columns == {

@@ -269,6 +269,7 @@ def test_labels_of_another_type_are_refused_before_anything_is_spent():
     assert len({tuple(model.coef_[0]) for model in models}) == 1
     signs = classifier(**options).fit(rows, 2 * numbers - 1)  # -1 is a number, and private
     read = signs.nonprivate_records(rows, 2 * numbers - 1).shares
+    assert read["label_missing"] == 0.0
     assert read["unknown_label"] == read["empty"] == pytest.approx(1.0 - labels.mean())
 
 

@@ -175,10 +175,11 @@ class LabelMap:
         """Return the values of many labels, shape (n,)."""
         return np.array([self.value(label) for label in labels], dtype=np.float64)
 
-    def nonprivate_flags(self, labels: Iterable[Any]) -> Flags:
-        """Return which labels are there and none of the classes. **Not private**."""
-        unknown = [math.isnan(self.value(label)) and not _missing(label) for label in labels]
-        return {"unknown_label": np.array(unknown, dtype=bool)}
+    def nonprivate_flags(self, labels: Sequence[Any]) -> Flags:
+        """Return which labels are missing, and which are none of the classes. **Not private**."""
+        missing = np.array([_missing(label) for label in labels], dtype=bool)
+        unknown = np.isnan(self.values(labels)) & ~missing
+        return {"label_missing": missing, "unknown_label": unknown}
 
 
 def _records(table: Any) -> Iterable[Mapping[Any, Any]]:

@@ -95,9 +95,11 @@ class LinearEstimator:
         """
         labels, rows = list(y), self._features.rows(X)
         return RecordShares.of(
-            self._model.problem.nonprivate_flags(rows, self._targets(labels)),
+            {
+                **self._model.problem.nonprivate_flags(rows, self._targets(labels)),
+                **self._label_flags(labels),
+            },
             self._features.nonprivate_flags(X),
-            self._label_flags(labels),
             names=self._features.names,
         )
 

@@ -90,8 +90,7 @@ class LinearEstimator(BaseEstimator):
         features = matrix(self, X, reset=False)
         targets, flags = self._targets(y, features.shape[0])
         return RecordShares.of(
-            self._model.problem.nonprivate_flags(features, targets),
-            flags,
+            {**self._model.problem.nonprivate_flags(features, targets), **flags},
             names=getattr(self, "feature_names_in_", ()),
         )
 
