@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 
 from dpoco._validation import float_array
 
-__all__ = ["Flags", "ReadRecords", "RecordShares", "Trace"]
+__all__ = ["NO_STREAM", "Flags", "ReadRecords", "RecordShares", "Trace"]
+
+NO_STREAM = "this trace has no stream: how its records were read is not known"
 
 FloatArray = NDArray[np.float64]
 Flags = Mapping[str, NDArray[np.bool_]]
@@ -64,10 +67,12 @@ class RecordShares:
         return f"<dpoco.RecordShares of {self.records} records: not private, for evaluation only>"
 
 
-class ReadRecords:
+class ReadRecords(ABC):
     """Base of the traces that know how their records were read."""
 
-    _flags: Callable[[slice], Flags] | None
+    @abstractmethod
+    def _flags(self, part: slice) -> Flags:
+        """What holds of some of the records; `ValueError` if the trace has no stream."""
 
     @property
     def nonprivate_records(self) -> RecordShares:
@@ -78,8 +83,6 @@ class ReadRecords:
         ValueError
             For a trace without its stream: one that was loaded.
         """
-        if self._flags is None:
-            raise ValueError("this trace has no stream: how its records were read is not known")
         return RecordShares.of(self._flags(slice(None)))
 
 
@@ -107,7 +110,12 @@ class Trace(ReadRecords):
     first_round: int
     _decisions: FloatArray | None = field(repr=False)
     _loss_of: Callable[[FloatArray], FloatArray] = field(repr=False)
-    _flags: Callable[[slice], Flags] | None = field(default=None, repr=False)
+    _flags_of: Callable[[slice], Flags] | None = field(default=None, repr=False)
+
+    def _flags(self, part: slice) -> Flags:
+        if self._flags_of is None:
+            raise ValueError(NO_STREAM)
+        return self._flags_of(part)
 
     def __len__(self) -> int:
         return int(self.losses.shape[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -85,8 +87,12 @@ def test_no_records_and_no_stream(tmp_path):
     assert (empty.records, set(empty.shares.values())) == (0, {0.0})
     trace = learner.run(ROWS, np.zeros(5))
     evaluation.save(trace, tmp_path / "trace.jsonl")
-    with pytest.raises(ValueError, match="this trace has no stream"):
-        _ = evaluation.load(tmp_path / "trace.jsonl").nonprivate_records
+    bandit = free(LinUCB, 2, 2).run(ROWS, np.zeros((5, 2)))
+    evaluation.save(bandit, tmp_path / "bandit.jsonl")
+    for name in ("trace", "bandit"):
+        with pytest.raises(ValueError, match="this trace has no stream"):
+            _ = evaluation.load(tmp_path / f"{name}.jsonl").nonprivate_records
+    assert pickle.loads(pickle.dumps(bandit)).nonprivate_records == bandit.nonprivate_records
 
 
 def test_nothing_shows_shares_by_itself():

@@ -205,9 +205,11 @@ class PrivateContextualBandit(PrivatePolicy, bandit.base.ContextualPolicy):
         ----------
         contexts : sequence of mappings, or pandas.DataFrame
         """
-        flags = self._rounds.learner._flags(self._features.rows(contexts))
-        listed = self._features.nonprivate_flags(contexts)
-        return RecordShares.of(flags, listed, names=self._features.names)
+        return RecordShares.of(
+            self._rounds.nonprivate_flags(self._features.rows(contexts)),
+            self._features.nonprivate_flags(contexts),
+            names=self._features.names,
+        )
 
     @property
     def ranking(self) -> list[Any]:

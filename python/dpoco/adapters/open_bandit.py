@@ -266,7 +266,7 @@ class _Policy:
         contexts : array_like of shape (n, dim)
         """
         rows = float_array("contexts", contexts, (None, self.dim))
-        return RecordShares.of(self._rounds.learner._flags(rows))
+        return RecordShares.of(self._rounds.nonprivate_flags(rows))
 
     def _one(self, context: Any) -> NDArray[np.float64]:
         row: NDArray[np.float64] = float_array("context", context, (1, self.dim))[0]

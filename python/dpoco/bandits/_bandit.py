@@ -17,8 +17,6 @@ from dpoco._validation import float_array, number
 from dpoco.accounting import Budget
 from dpoco.bandits._trace import BanditTrace
 from dpoco.errors import HorizonExceeded, RoundOrderError
-from dpoco.losses._base import VIOLATION_SLACK
-from dpoco.trace import Flags
 
 __all__ = ["DECODERS", "BanditLearner"]
 
@@ -269,12 +267,8 @@ class BanditLearner(OnlineLearner):
                 self._engine.run(rows[part], table[part], actions[part], own[part])
         for array in (actions, own):
             array.flags.writeable = False
-
-        def flags_of(part: slice) -> Flags:
-            return self._flags(rows[part], table[part])
-
-        reward_range = self._reward_range()
-        return BanditTrace(actions, own, first_round, rows, table, reward_range, flags_of)
+        norms, reward_range = self._context_norms(rows), self._reward_range()
+        return BanditTrace(actions, own, first_round, rows, table, reward_range, norms)
 
     def _replay(
         self, contexts: FloatArray, actions: IntArray, rewards: FloatArray
@@ -288,20 +282,6 @@ class BanditLearner(OnlineLearner):
         with self._alone():
             read = self._engine.replay(contexts, actions, rewards, chosen)
         return int(read), chosen
-
-    def _flags(self, contexts: FloatArray, table: FloatArray | None = None) -> Flags:
-        """How contexts, and rewards of all arms, are read; not private."""
-        missing = ~np.isfinite(contexts)
-        empty = np.any(missing, axis=1)
-        long = self._context_norms(contexts) > 1.0 + VIOLATION_SLACK
-        flags = {"missing": missing, "empty": empty, "clipped": long & ~empty}
-        if table is not None:
-            low, high = self._reward_range()
-            known = np.isfinite(table)
-            flags["reward_missing"] = ~np.all(known, axis=1)
-            inside = (table >= low) & (table <= high)
-            flags["reward_out_of_range"] = np.any(known & ~inside, axis=1)
-        return flags
 
     def _refuse_contexts(self, rows: FloatArray, first: int, unit: str = "round") -> None:
         good = self._context_norms(rows) <= 1.0  # false for NaN, too

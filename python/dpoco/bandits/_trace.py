@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,12 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import float_array
-from dpoco.trace import Flags, ReadRecords
+from dpoco.losses._base import VIOLATION_SLACK
+from dpoco.trace import NO_STREAM, Flags, ReadRecords
 
-__all__ = ["BanditTrace"]
+__all__ = ["BanditTrace", "context_flags"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+
+
+def context_flags(contexts: FloatArray, norms: FloatArray | None) -> Flags:
+    """Return how contexts are read; `norms` are in units of their bound. Not private."""
+    missing = ~np.isfinite(contexts)
+    empty = np.any(missing, axis=1)
+    flags: dict[str, NDArray[np.bool_]] = {"missing": missing, "empty": empty}
+    if norms is not None:
+        flags["clipped"] = ~empty & (norms > 1.0 + VIOLATION_SLACK)
+    return flags
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +50,28 @@ class BanditTrace(ReadRecords):
     _contexts: FloatArray = field(repr=False)
     _table: FloatArray = field(repr=False)  # rewards of all arms, as given
     _reward_range: tuple[float, float] = field(default=(-np.inf, np.inf), repr=False)
-    _flags: Callable[[slice], Flags] | None = field(default=None, repr=False)
+    _norms: FloatArray | None = field(
+        default=None, repr=False
+    )  # of contexts, in units of the bound
 
     def _read(self, rewards: FloatArray) -> FloatArray:
         """Return rewards as learners read them."""
         low, high = self._reward_range
         return np.where(np.isfinite(rewards), np.clip(rewards, low, high), 0.0)
+
+    def _flags(self, part: slice) -> Flags:
+        if not self._contexts.shape[1]:
+            raise ValueError(NO_STREAM)
+        low, high = self._reward_range
+        table = self._table[part]
+        known = np.isfinite(table)
+        inside = (table >= low) & (table <= high)
+        norms = None if self._norms is None else self._norms[part]
+        return {
+            **context_flags(self._contexts[part], norms),
+            "reward_missing": ~np.all(known, axis=1),
+            "reward_out_of_range": np.any(known & ~inside, axis=1),
+        }
 
     def __len__(self) -> int:
         return int(self.actions.shape[0])
