@@ -72,7 +72,7 @@ class ReadRecords(ABC):
 
     @abstractmethod
     def _flags(self, part: slice) -> Flags:
-        """What holds of some of the records; `ValueError` if the trace has no stream."""
+        """Return what holds of some records; `ValueError` if the trace has no stream."""
 
     @property
     def nonprivate_records(self) -> RecordShares:

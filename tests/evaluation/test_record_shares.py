@@ -73,6 +73,15 @@ def test_contexts_and_rewards(kind):
     }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [LinUCB, HighDimensionalBandit])
+def test_contexts_that_overflow_are_clipped_without_a_warning(kind):
+    shape = (2, 2) if kind is LinUCB else (2, LpBall(2, 1.0, 1.0))
+    learner = kind(*shape, horizon=500, budget=None, context_bound=1e-3)
+    trace = learner.run([[1e308, 0.0], [1e-4, 0.0]], np.zeros((2, 2)))
+    assert trace.nonprivate_records.shares["clipped"] == 0.5
+
+
 @pytest.mark.parametrize("as_array", [True, False])
 def test_lipschitz_losses(as_array):
     learner = LipschitzLearner(Box([0.0], [1.0]), lipschitz=1.0, horizon=10, budget=None)

@@ -50,9 +50,7 @@ class BanditTrace(ReadRecords):
     _contexts: FloatArray = field(repr=False)
     _table: FloatArray = field(repr=False)  # rewards of all arms, as given
     _reward_range: tuple[float, float] = field(default=(-np.inf, np.inf), repr=False)
-    _norms: FloatArray | None = field(
-        default=None, repr=False
-    )  # of contexts, in units of the bound
+    _norms: FloatArray | None = field(default=None, repr=False)  # in units of the contexts' bound
 
     def _read(self, rewards: FloatArray) -> FloatArray:
         """Return rewards as learners read them."""
