@@ -99,6 +99,7 @@ def test_a_configuration_in_toml(table, invoke, tmp_path):
         ("a.json", '{"epsilonn": 1}', "did you mean 'epsilon'"),
         ("a.json", "[1]", "options by name"),
         ("a.json", "{", "not a JSON file"),
+        pytest.param("a.json", '{"epsilon": ' + "[" * 100_000, "not a JSON file", id="deep"),
         ("a.json", '{"epsilon": {"x": 1}}', "not a table"),
         ("a.yaml", "", ".toml or .json"),
         ("b.json", None, "no such file"),
