@@ -142,7 +142,7 @@ def test_forks_of_every_family(name, tmp_path):
     case = CASES[name]
     wide = Ledger(dpoco.Budget(100.0, 1e-4), currency="basic", relation="replace")
     if name == "LinUCB":
-        wide = Ledger(dpoco.Budget(100.0, 1e-4), currency="basic", relation="joint")
+        wide = Ledger(dpoco.Budget(100.0, 1e-4), currency="basic", view="others")
     with opened(tmp_path, ledger=wide) as journal:
         stream = journal.open("a", lambda: case.make(1))
         stream.process(*case.part(0, 9))

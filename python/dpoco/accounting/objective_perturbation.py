@@ -31,6 +31,7 @@ from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting._coupling.renyi_orders import best_delta, best_epsilon
 from dpoco.accounting.coupling import bit_renyi, later_bit_renyi
 from dpoco.accounting.gaussian import gaussian_epsilon
+from dpoco.accounting.guarantee import CHANGES
 
 __all__ = [
     "clip_widths",
@@ -43,8 +44,6 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
-
-_RELATIONS = ("replace", "zero_out")
 
 
 def renyi_excess(
@@ -286,7 +285,7 @@ def _counts(b: float, dimension: int, rank: int, relation: str) -> tuple[float, 
     b = real_float("b", b)
     if not b >= 0.0:
         raise ValueError(f"b must be at least 0; got {b!r}")
-    choice("relation", relation, _RELATIONS)
+    choice("relation", relation, CHANGES)
     positive_int("dimension", dimension)
     if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 0:
         raise ValueError("rank must be an int, at least 0")

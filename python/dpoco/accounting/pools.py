@@ -273,7 +273,7 @@ def _conditions(
         "the learners' noises are independent",
         *(
             ("nobody who reacts to releases sees what the protected user is shown",)
-            if one.relation == "joint"
+            if one.view == "others"
             else ()
         ),
     )
