@@ -258,7 +258,7 @@ class Guarantee:
         if budget.delta == 0.0:  # a delta may underflow to 0 where the ratio is not bounded
             kept = self.epsilon_at(0.0) <= budget.epsilon
         else:
-            kept = self.delta_at(budget.epsilon) <= budget.delta * (1.0 + 1e-9)
+            kept = self.delta_at(budget.epsilon) <= budget.delta
         if not self.private or not kept:
             raise BudgetExceeded(
                 f"the parameters give epsilon = {self.epsilon_at(budget.delta):.6g} at delta = "
