@@ -139,7 +139,9 @@ def cases() -> Iterator[Case]:
             fw.NoisyFrankWolfe,
             fw.LocalizedMirrorDescent,
         ):
-            more = {"budget": BUDGETS[1], "records": records}
+            more: dict[str, Any] = {"budget": BUDGETS[1], "records": records}
+            if kind is fw.NoisySGD:
+                more["steps"] = 40_000
             yield kind, (LpBall(3, 2.0), LogisticLoss(1.0)), more
 
 
@@ -157,9 +159,7 @@ def certified(learner: Any) -> dict[str, Any]:
         "epsilon": g.epsilon,
         "delta": g.delta,
         "mass": g.truncation_mass,
-        "at 0.1": g.delta_at(0.1),
         "at 0.7": g.delta_at(0.7),
-        "at 3": g.delta_at(3.0),
         "at 1e-5": g.epsilon_at(1e-5),
     }
     parameters = json.dumps(learner.parameters.to_dict(), sort_keys=True).encode()
