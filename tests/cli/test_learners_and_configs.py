@@ -147,7 +147,7 @@ def test_compare_is_at_equal_privacy_and_rows_stand_alone(table, invoke, tmp_pat
     for row in record["rows"][:4]:
         assert row["guarantee"]["epsilon"] <= row["budget"]["epsilon"] * (1 + 1e-9)
         assert row["guarantee"]["delta"] <= row["budget"]["delta"]
-        assert row["guarantee"]["relation"] == "replace"
+        assert row["guarantee"]["change"] == "replace"
         assert row["regrets"][0] == pytest.approx(
             400 * (row["average_losses"][0] - record["comparator"]["average_loss"])
         )
