@@ -16,6 +16,7 @@ from typing import Any
 from dpoco._validation import positive_int, real_float
 from dpoco.accounting import Budget
 from dpoco.audit._claim import Claim
+from dpoco.audit._exercises import EXERCISES, Exercise
 from dpoco.audit._standard_base import Asked, Problem
 from dpoco.audit._standard_convex import CONVEX
 from dpoco.audit._standard_experts import EXPERTS
@@ -55,6 +56,9 @@ class StandardCase:
         What makes the pair hard.
     trials : int
         Runs on each stream that a likelihood audit has power with.
+    exercises : tuple of Exercise
+        Settings of the same class that reach what the pair does not; whatever was asked for, they
+        are the same.
     """
 
     name: str
@@ -67,6 +71,7 @@ class StandardCase:
     settings: dict[str, Any] = field(hash=False)
     about: str
     trials: int
+    exercises: tuple[Exercise, ...] = field(default=(), repr=False, hash=False)
 
 
 def standard_names() -> tuple[str, ...]:
@@ -141,6 +146,7 @@ def standard_case(
         },
         about=problem.about,
         trials=problem.trials,
+        exercises=next(EXERCISES[cls] for cls in type(template).__mro__ if cls in EXERCISES),
     )
 
 
