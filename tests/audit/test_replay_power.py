@@ -24,7 +24,7 @@ def test_roundings_near_their_allowance_are_no_power():
         {"the sum": (1e-9, 2e-9), "the odds": (0.0, math.inf)},
         {},
     ):
-        bounded = any(1e-8 < declared for _, declared in changes.values())
+        bounded = any(declared > 1e-8 for _, declared in changes.values())
         found = report(**changes)
         assert math.isinf(found.detectable)
         assert not found.powerful

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from dpoco._validation import positive_int, real_float
 from dpoco.audit import _bounds
+from dpoco.audit._families import scorer_of
 from dpoco.audit._likelihood_base import Scorer, Scores
-from dpoco.audit._likelihood_families import scorer_of
 from dpoco.audit._uniforms import uniform_findings
 from dpoco.audit.replay import made
 from dpoco.random import Source

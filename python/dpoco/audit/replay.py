@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from dpoco.audit._families import family_of
 from dpoco.audit._replay_base import ROUNDING, Family, Play, Rounds
-from dpoco.audit._replay_families import family_of
 from dpoco.random import Source
 
 __all__ = ["ReplayReport", "made", "replay_audit"]

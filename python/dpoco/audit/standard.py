@@ -18,16 +18,14 @@ from dpoco.accounting import Budget
 from dpoco.audit._claim import Claim
 from dpoco.audit._exercises import EXERCISES, Exercise
 from dpoco.audit._standard_base import Asked, Problem
-from dpoco.audit._standard_convex import CONVEX
-from dpoco.audit._standard_experts import EXPERTS
-from dpoco.audit._standard_mechanisms import MECHANISMS
+from dpoco.audit._standard_cases import CASES
 from dpoco.random import Source
 
 __all__ = ["StandardCase", "standard_case", "standard_names"]
 
 _EPSILON = 1.0
 
-_CASES = {kind.name: kind for kind in (*EXPERTS, *CONVEX, *MECHANISMS)}
+_CASES = {kind.name: kind for kind in CASES}
 _ALSO = {"ctrl": "coupled-regularized-leader", "comw": "continuous-multiplicative-weights"}
 
 
