@@ -15,7 +15,7 @@ import dpoco.accounting as package
 from dpoco.accounting import Budget, Guarantee, events, sum_release
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta, gaussian_epsilon
 from dpoco.accounting.zcdp import zcdp_delta
-from dpoco.errors import StateError
+from dpoco.errors import BudgetExceeded, StateError
 
 
 def sum_guarantee(**options):
@@ -241,3 +241,54 @@ def test_only_safe_paths_of_dp_accounting_are_used():
     users = [name for name, text in sources.items() if "import dp_accounting" in text]
     assert sorted(users) == ["events.py", "foreign_events.py"]  # one writes, one reads
     assert "Accountant" not in sources["foreign_events.py"]
+
+
+def every_kind():
+    """Return guarantees of all kinds of curves, exact and with truncated tails."""
+    bits = {"forced_switch": 0.05, "factor_floor": 0.9, "later_bits": 100, "shift": 2e-3}
+    draws = {"cap": 60, "sensitivity_ratio": 0.03, "b": 0.001, "dimension": 5, "rank": 1}
+    tracker = {"learning_rate": 0.1, "forced_switch": 0.1, "batch": 4, "horizon": 100,
+               "share_rate": 0.02, "experts": 5, "prior": "share", "max_resamples": 9}  # fmt: skip
+    profiles = [
+        {"kind": "pure", "epsilon": 0.9},
+        {"kind": "gaussian", "mu": 0.3, **bits},
+        {"kind": "renyi", "relation": "replace", **draws, **bits},
+        {"kind": "tracker", **tracker},
+    ]
+    loose = dataclasses.replace(BASE, mu=None, rho=None, epsilon=9.0, truncation_mass=0.0)
+    curves = [dataclasses.replace(loose, mu=0.25), dataclasses.replace(loose, rho=0.03)]
+    curves += [dataclasses.replace(loose, profile=profile) for profile in profiles]
+    return curves + [dataclasses.replace(each, truncation_mass=1e-9) for each in curves]
+
+
+@pytest.mark.parametrize("stated", every_kind())
+@pytest.mark.parametrize("epsilon", [0.05, 0.4, 0.8])
+def test_a_budget_is_kept_exactly_up_to_the_curve(stated, epsilon):
+    """What `require` accepts is the region above the curve, in either coordinate."""
+    delta = stated.delta_at(epsilon)
+    assert 1e-12 < delta < 0.5
+    for kept in (Budget(epsilon, delta), Budget(epsilon * (1 + 1e-6), delta)):
+        stated.require(kept)
+    smaller = epsilon * (1 - 1e-6)
+    assert stated.delta_at(smaller) > delta * (1 + 1e-8)  # the curve falls there
+    for missed in (Budget(epsilon, delta * (1 - 1e-6)), Budget(smaller, delta)):
+        with pytest.raises(BudgetExceeded):
+            stated.require(missed)
+    with pytest.raises(BudgetExceeded):
+        Guarantee.none(10).require(Budget(1e6, 0.5))
+
+
+def test_a_pure_budget_is_kept_by_pure_curves_alone():
+    pure, *others = (each for each in every_kind() if each.profile is not None)
+    pure.require(Budget(0.9, 0.0))
+    with pytest.raises(BudgetExceeded):
+        pure.require(Budget(0.9 * (1 - 1e-9), 0.0))
+    tracker = next(each for each in others if each.profile["kind"] == "tracker")
+    largest = tracker.epsilon_at(0.0)
+    tracker.require(Budget(largest, 0.0))
+    with pytest.raises(BudgetExceeded):
+        tracker.require(Budget(largest * (1 - 1e-9), 0.0))
+    for each in (BASE, *every_kind()):
+        if each.truncation_mass > 0.0 or each.mu is not None:
+            with pytest.raises(BudgetExceeded):
+                each.require(Budget(500.0, 0.0))

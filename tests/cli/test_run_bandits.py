@@ -78,7 +78,7 @@ def test_a_bandit_tells_how_it_goes_and_resumes(table, invoke, tmp_path):
     assert [line.split()[0] for line in told.stderr.splitlines()[-3:]] == ["128", "256", "400"]
     kept = ("--checkpoint", "state", "--horizon", 500)
     assert invoke(*common, *kept).exit_code == 0
-    assert "already played" in invoke(*common, *kept, "--resume").stderr
+    assert "already played" in invoke(*common, *kept, "--resume", "--skip-played").stderr
 
 
 def test_comparing_bandits(table, invoke, tmp_path):

@@ -15,7 +15,7 @@ from dpoco.cli._support import errors_in_one_line
 __all__ = ["Config"]
 
 # Where a run writes, and what continues another one, is not taken over from a report.
-_NOT_AGAIN = ("config", "checkpoint", "resume", "out", "output")
+_NOT_AGAIN = ("config", "checkpoint", "resume", "skip_played", "out", "output")
 
 
 def _apply(context: typer.Context, path: Path | None) -> Path | None:

@@ -15,7 +15,7 @@ from dpoco._record_learner import RecordLearner
 from dpoco._tickets import Ticket
 from dpoco._validation import float_array, refuse_contradictions
 from dpoco.accounting import Budget
-from dpoco.trace import Trace
+from dpoco.trace import Flags, Trace
 
 __all__ = ["CoupledLearner"]
 
@@ -209,8 +209,11 @@ class CoupledLearner(RecordLearner):
         def loss_of(decision: FloatArray) -> FloatArray:
             return loss.batch_values(self._domain, decision, matrices, vectors)
 
+        def flags_of(part: slice) -> Flags:
+            return loss._flags(self._domain, matrices[part], vectors[part])
+
         kept = decisions if record_decisions else None
-        return Trace(out, np.flatnonzero(changed), first_round, kept, loss_of)
+        return Trace(out, np.flatnonzero(changed), first_round, kept, loss_of, flags_of)
 
     # -- public quantities ------------------------------------------------------------------------
 
