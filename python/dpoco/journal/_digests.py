@@ -48,6 +48,7 @@ class StreamDigests:
         self.number = number
         self._records = _derived(key, uid, b"records")
         self._contexts = _derived(key, uid, b"contexts")
+        self._arrivals = _derived(key, uid, b"arrivals")
 
     def records(self, first: int, *rows: NDArray[np.float64]) -> bytes:
         """Return 16 bytes for each row of one (n, w), or of two such side by side.
@@ -55,6 +56,10 @@ class StreamDigests:
         They are the records of the rounds first, first + 1, ....
         """
         return _core.keyed_digests(self._records, first, *rows)
+
+    def arrival(self, ticket: int, rows: tuple[NDArray[np.float64], ...]) -> bytes:
+        """Return the digest of the record, (1, w) or two such, that a ticket is redeemed with."""
+        return _core.keyed_digests(self._arrivals, ticket, *rows)
 
     def context(self, turn: int, context: NDArray[np.float64]) -> bytes:
         """Return the digest of a context alone, shape (d,)."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from dpoco._state import _REPLACED_CLAIM, Stateful, _class_of, pack
+from dpoco._state import Stateful
+from dpoco._tickets import TicketBook
 from dpoco._validation import choice
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal import _upkeep
-from dpoco.journal._entry import alike, check_tickets, header_of
+from dpoco.journal._entry import alike, header_of, learner_of, payload_of
 from dpoco.journal._families import family_of
 from dpoco.journal._forks import check_forkable, renew
 from dpoco.journal._groups import Group, join
@@ -141,7 +141,7 @@ class Journal(Writer):
             If the learner's delta is too small for a group of that size.
         StateError
             If there is no such stream and nothing to make it, if `check` fails, if the group is
-            full, or if the learner has started (see `adopt`) or has issued tickets that wait.
+            full, or if the learner has started (see `adopt`).
         TypeError
             If it is no learner that a journal can hold, or a new group has no size.
         ValueError
@@ -164,7 +164,6 @@ class Journal(Writer):
             raise StateError(f"there is no stream {name!r}, and nothing to make it")
         learner: Any = make if given else make()
         family_of(learner)
-        check_tickets(learner)
         if learner._is_started():
             raise StateError("the learner has started: adopt() binds it to the journal")
         learner._check_active()
@@ -181,8 +180,9 @@ class Journal(Writer):
     ) -> Stream:
         """Bind a started learner, also one that waits after unpickling, and return its stream.
 
-        Its state is stored, its whole guarantee charged, and it goes on here only: the object
-        given is suspended. Releases before are not known to the journal and cannot be replayed.
+        Its state is stored, with tickets that wait, its whole guarantee charged, and it goes on
+        here only: the object given is suspended. Releases before are not known to the journal and
+        cannot be replayed.
 
         Parameters
         ----------
@@ -195,8 +195,6 @@ class Journal(Writer):
 
         Raises
         ------
-        StateError
-            If tickets of the learner wait for feedback: streams take none.
         BudgetExceeded, CalibrationError, StateError, TypeError, ValueError
             As `open`.
         """
@@ -204,7 +202,6 @@ class Journal(Writer):
             raise ValueError("name must be a text that is not empty")
         together = Group.of(group, group_size)
         family_of(learner)
-        check_tickets(learner)
         origin = f"adopted in round {learner.round}"
         return self._enroll(name, learner, origin, together, same_unit, apart=True)
 
@@ -243,29 +240,14 @@ class Journal(Writer):
                 charge = join(self._rows, group, learner)
                 if charge is not None:
                     self._accounts.charge(charge, f"group {group.name}", same_unit=same_unit)
-            mine = self._learner_of(header, learner._engine.state()) if apart else learner
+            payload = payload_of(learner)
+            mine = learner_of(header, payload, self._siblings) if apart else learner
             stream = self._added(name, header, origin, mine)
             transaction._touch(stream)
             if apart:  # before the commit: two must never go on
                 learner._suspended, learner._asked = True, (-1, None)
         self._streams[name] = stream
         return stream
-
-    def _learner_of(self, header: str, payload: bytes) -> Any:
-        """Return the learner of a stored header and state.
-
-        What follows from the header, the guarantee above all, is computed for its first learner.
-        """
-        known = self._siblings.get(header)
-        if known is not None:
-            learner = known._sibling(_REPLACED_CLAIM)
-            learner._engine.restore(payload)
-            return learner
-        record = json.loads(header)
-        learner = _class_of(record.get("kind"))._from_bytes(pack(record, payload))
-        if "tickets" not in record["object"]:  # those are each learner's own
-            self._siblings[header] = learner._sibling(_REPLACED_CLAIM)
-        return learner
 
     def _added(self, name: str, header: str, origin: str, learner: Any) -> Stream:
         turn = int(learner.round)
@@ -290,10 +272,12 @@ class Journal(Writer):
                 raise StateError("a fork is a second charge: the journal has no ledger")
             origin = f"fork of {parent.name!r} in round {parent._round}"
             self._accounts.charge_again(parent.guarantee, f"{name}: {origin}")
-            header = parent._row.header
-            learner = self._learner_of(header, parent._learner._engine.state())
+            payload = payload_of(parent._learner)
+            learner = learner_of(parent._row.header, payload, self._siblings)
             renew(learner)
-            child = self._added(name, header, origin, learner)
+            if getattr(learner, "_book", None) is not None:
+                learner._book = TicketBook()  # tickets that wait are the parent's
+            child = self._added(name, header_of(learner), origin, learner)
             if not parent._family.contextual and child._pending != parent._pending:
                 raise StateError("a fork must continue from the same decision")
             transaction._touch(child)

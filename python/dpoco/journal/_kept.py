@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._tickets import Ticket, TicketBook
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
 from dpoco.journal._digests import DIGEST_BYTES, StreamDigests
+from dpoco.journal._entry import learner_of, payload_of
 from dpoco.journal._families import Parts, family_of
 from dpoco.journal._records import StateRow, StreamRow
 from dpoco.journal._releases import CONTEXT, Recipe, decoded, encoded
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from dpoco.journal._journal import Journal
 
 __all__ = ["KeptLearner"]
+
+_SEARCHED = 1024  # rounds that are searched at once for that of a ticket
 
 
 class KeptLearner:
@@ -62,7 +66,7 @@ class KeptLearner:
     def _restored(self) -> Any:
         """Return the learner of the stored state, checked against what was committed with it."""
         row = self._journal._rows.state(self._row.id)
-        learner = self._journal._learner_of(self._row.header, row.payload)
+        learner = learner_of(self._row.header, row.payload, self._journal._siblings)
         if learner.round != row.round:
             raise StateError("the journal is corrupt: a state of another round")
         family = family_of(learner)
@@ -81,8 +85,7 @@ class KeptLearner:
         self._context = None
 
     def _state(self) -> StateRow:
-        payload = self._learner._engine.state()
-        return StateRow(self._row.id, self._round, payload, self._pending)
+        return StateRow(self._row.id, self._round, payload_of(self._learner), self._pending)
 
     def _state_for_recipes(self) -> bytes | None:
         """Return the state from which the next rounds can be played again, if that is wanted."""
@@ -114,6 +117,36 @@ class KeptLearner:
             raise ReplayMismatch(
                 f"round {self._round} was begun with another context: a round has one user"
             )
+
+    def _check_no_decision(self) -> None:
+        if self._family.contextual and self._pending:
+            raise RoundOrderError("a decision waits for its reward: observe() or skip() first")
+
+    def _tickets(self) -> TicketBook:
+        """Return the learner's book; an empty one if it has issued no ticket."""
+        if self._family.answers:
+            raise TypeError("mechanisms do not decide, so that they have no tickets")
+        self._ready()
+        book: TicketBook | None = self._learner._book
+        return TicketBook() if book is None else book
+
+    def _check_redeemed(self, ticket: Ticket, book: TicketBook, rows: Parts) -> None:
+        """Raise unless a round was played for this record of a ticket, or none for any."""
+        if ticket.number in book.dropped:
+            return
+        start, stop = max(ticket.round, self._row.kept_from), self._round
+        while stop > start:  # backwards: what comes again mostly came a moment ago
+            first = max(start, stop - _SEARCHED)
+            for chunk in self._journal._rows.chunks(self._row.id, first, stop):
+                if self._digests_under(chunk.key).arrival(ticket.number, rows) in chunk.digests:
+                    return
+            stop = first
+        if ticket.round < start:
+            raise StateError(f"rounds before {start} are not kept in the journal")
+        raise ReplayMismatch(
+            "the ticket is not outstanding, and no round was played for it with this record: it "
+            "was redeemed with another one, or expired"
+        )
 
     def _check_kept(self, start: int, stop: int) -> None:
         if start < self._row.kept_from and start < stop:
@@ -163,7 +196,7 @@ class KeptLearner:
         return _joined(pieces)
 
     def _computed_again(self, recipe: Recipe, first: int, records: Parts) -> NDArray[Any]:
-        learner = self._journal._learner_of(self._row.header, recipe.start)
+        learner = learner_of(self._row.header, recipe.start, self._journal._siblings)
         if learner.round != first:
             raise StateError("the journal is corrupt: a state of another round")
         releases = self._family.play(learner, records)
