@@ -153,6 +153,11 @@ class Stateful:
     _kind: ClassVar[str]
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]]
 
+    # What is proved of the noise: "fresh", whatever was released before, truncated tails included;
+    # "ideal_fresh", so with ideal draws; or "hidden", part of it stays for later rounds.
+    _noise: ClassVar[str] = "hidden"
+    _one_round: ClassVar[bool] = True  # a record is data of one round, not of all later ones
+
     # Arguments that older states lack, with what they stood for.
     _added: ClassVar[dict[str, Any]] = {}
     _restated: ClassVar[tuple[str, ...]]  # arguments that the parameters fix, too

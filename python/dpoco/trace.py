@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpoco._validation import float_array
 
-__all__ = ["NO_STREAM", "Flags", "ReadRecords", "RecordShares", "Trace"]
+__all__ = ["RecordShares", "Trace"]
 
 NO_STREAM = "this trace has no stream: how its records were read is not known"
 

@@ -300,7 +300,7 @@ def test_rows_beyond_the_horizon_are_counted(table, invoke, tmp_path):
     common = (*FILE[2:], "--seed", 3, "--no-figure", "--checkpoint", "state")
     assert invoke("run", "--data", first, *common, "--horizon", 150).exit_code == 0
     result = invoke("run", "--data", second, *common, "--resume", "--quiet")
-    assert result.exit_code == 3
+    assert result.exit_code == 4
     assert result.output == (
         "error: 50 rows were not played: the horizon of 150 rounds is used up\n"
     )

@@ -54,7 +54,7 @@ def test_losses_are_what_rewards_miss_and_the_learner_reads_its_own_arm_only():
     right = REWARDS[np.arange(T), trace.actions]
     assert report.private.average_losses == (pytest.approx(1.0 - right.mean()),)
     assert report.private.switches == (np.count_nonzero(np.diff(trace.actions)),)
-    assert report.guarantee["relation"] == "joint"
+    assert (report.guarantee["change"], report.guarantee["view"]) == ("replace", "others")
     assert report.parameters["reward_bound"] == 0.5
 
 

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0, 1 if an audit refuted its claim, 2 for bad input or a missing package, 3 if a
+        Exit code: 0, 1 if an audit refuted its claim, 2 for bad input or a missing package, 4 if a
         run with ``--checkpoint`` left out rows beyond the horizon, 130 after an interrupt.
     """
     try:

@@ -44,7 +44,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(f"no such file: {path}")
     try:
         record: Any = _parse(path)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError(f"{path.name} is not a {path.suffix[1:].upper()} file") from None
     if not isinstance(record, dict):
         raise ValueError(f"{path.name} must hold options by name")

@@ -237,9 +237,9 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
         if not online:
             value = result.comparator["average_loss"]
             say(f"The {result.comparator['name']} has average loss {value:.4f}.")
-    relations = {row.guarantee["relation"] for row in result.rows if row.guarantee and row.budget}
-    if relations:
-        say(f"Same budget, rounds and relation ({', '.join(relations)}) for every learner.")
+    for g in [row.guarantee for row in result.rows if row.guarantee and row.budget][:1]:
+        neighbours = f"{g['change']}, seen by {g['view']}"
+        say(f"Same budget, rounds and change ({neighbours}) for every learner.")
     for row in result.rows:
         if row.refused is not None:
             say(f"{row.learner}: {row.refused}")

@@ -18,7 +18,7 @@ from dpoco.cli._support import errors_in_one_line, notes, progress
 
 __all__ = ["run_command"]
 
-_ROWS_LEFT = 3  # exit code: a learner that is kept has not got all rows
+_ROWS_LEFT = 4  # exit code: a learner that is kept has not got all rows
 
 
 def run_command(

@@ -6,8 +6,6 @@ import csv
 import gzip
 import os
 import re
-import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,6 +16,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._validation import MalformedError, reading
 from dpoco.datasets._scaling import PublicScaling
 from dpoco.datasets._stream import Stream
 
@@ -132,10 +131,15 @@ def _opened(source: Path, header: bool | None) -> tuple[list[str], Select]:
         raise TypeError(f"header must be a bool or None; got {type(header).__name__}")
     if not source.is_file():
         raise FileNotFoundError(f"no such file: {source}")
-    try:
-        return _reader(source, header)(source)
-    except OSError as error:
-        raise ValueError(f"{source.name} cannot be read ({type(error).__name__})") from None
+    read, kind = _reader(source, header)
+    with reading(source, kind):
+        names, select = read(source)
+
+    def load(chosen: list[str]) -> Columns:
+        with reading(source, kind):
+            return select(chosen)
+
+    return names, load
 
 
 def _check_columns(source: Path, names: list[str], wanted: list[str]) -> None:
@@ -154,16 +158,17 @@ def _loaded(source: Path, select: Select, wanted: list[str]) -> Columns:
     return columns
 
 
-def _reader(path: Path, header: bool | None) -> Reader:
+def _reader(path: Path, header: bool | None) -> tuple[Reader, str]:
+    """Return what reads a file, and what that should be."""
     name = path.name.lower()
     if name.endswith((".csv", ".csv.gz")):
-        return partial(_read_csv, header=header)
+        return partial(_read_csv, header=header), "a CSV file in UTF-8"
     if header is not None:
         raise ValueError(f"{path.name}: only a CSV file can be with or without a header")
     if name.endswith((".parquet", ".pq")):
-        return _read_parquet
+        return _read_parquet, "a Parquet file"
     if name.endswith(".npz"):
-        return _read_npz
+        return _read_npz, "a NumPy archive of plain arrays"
     raise ValueError(f"{path.name}: the format must be .csv, .csv.gz, .parquet or .npz")
 
 
@@ -178,18 +183,15 @@ def _open_csv(path: Path) -> IO[str]:
 
 
 def _read_csv(path: Path, header: bool | None) -> tuple[list[str], Callable[[list[str]], Columns]]:
-    try:
-        with _open_csv(path) as file:
-            rows = csv.reader(file)
-            first = next(rows, None)
-            has_rows = header is False or any(rows)
-    except (UnicodeDecodeError, EOFError, csv.Error, zlib.error):
-        raise ValueError(f"{path.name} is not a CSV file in UTF-8") from None
+    with _open_csv(path) as file:
+        rows = csv.reader(file)
+        first = next(rows, None)
+        has_rows = header is False or any(rows)
     if not first:
-        raise ValueError(f"{path.name} is empty")
+        raise MalformedError(f"{path.name} is empty")
     names = [cell.strip() for cell in first]
     if header is None and any(map(_DATUM.fullmatch, names)):
-        raise ValueError(
+        raise MalformedError(
             f"the first row of {path.name} holds a number, a date or a time, so it may be a record:"
             " header=False (--no-header) names the columns 1, 2, ...; header=True (--header) says"
             " that it holds their names"
@@ -222,15 +224,12 @@ def _slow_columns(path: Path, names: list[str], chosen: list[str], skipped: int)
     values: list[list[float]] = [[] for _ in chosen]
     with _open_csv(path) as file:
         rows = islice(csv.reader(file), skipped, None)
-        try:
-            for number, row in enumerate(rows, start=skipped + 1):
-                if row and len(row) != len(names):
-                    raise ValueError(f"{path.name}, row {number}: expected {len(names)} cells")
-                if row:
-                    for column, index in zip(values, indices, strict=True):
-                        column.append(_number(row[index], index))
-        except (UnicodeDecodeError, EOFError, csv.Error, zlib.error):
-            raise ValueError(f"{path.name} is not a CSV file in UTF-8") from None
+        for number, row in enumerate(rows, start=skipped + 1):
+            if row and len(row) != len(names):
+                raise MalformedError(f"{path.name}, row {number}: expected {len(names)} cells")
+            if row:
+                for column, index in zip(values, indices, strict=True):
+                    column.append(_number(row[index], index))
     return {name: np.array(column) for name, column in zip(chosen, values, strict=True)}
 
 
@@ -240,7 +239,7 @@ def _number(cell: str, index: int) -> float:
         return float(text) if text else np.nan
     except ValueError:
         # The cause's text quotes the cell.
-        raise ValueError(f"column {index + 1} is not numeric") from None
+        raise MalformedError(f"column {index + 1} is not numeric") from None
 
 
 def _read_parquet(path: Path) -> tuple[list[str], Callable[[list[str]], Columns]]:
@@ -251,10 +250,7 @@ def _read_parquet(path: Path) -> tuple[list[str], Callable[[list[str]], Columns]
         raise ImportError(
             'Parquet files need pyarrow: pip install "dpoco[data]"', name="pyarrow"
         ) from None
-    try:
-        names = list(pq.read_schema(path).names)
-    except pa.ArrowInvalid:
-        raise ValueError(f"{path.name} is not a Parquet file") from None
+    names = list(pq.read_schema(path).names)
 
     def select(chosen: list[str]) -> Columns:
         table = pq.read_table(path, columns=chosen)
@@ -266,7 +262,7 @@ def _read_parquet(path: Path) -> tuple[list[str], Callable[[list[str]], Columns]
 def _arrow_column(pa: Any, column: Any, name: str) -> FloatArray:
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        raise ValueError(f"column {name!r} is not numeric")
+        raise MalformedError(f"column {name!r} is not numeric")
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
     # Unsafe: a 64-bit integer beyond 2^53 is rounded like everywhere else.
@@ -276,23 +272,21 @@ def _arrow_column(pa: Any, column: Any, name: str) -> FloatArray:
 
 def _read_npz(path: Path) -> tuple[list[str], Callable[[list[str]], Columns]]:
     columns: dict[str, NDArray[Any]] = {}
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            for name in archive.files:
-                array = archive[name]
-                if array.ndim == 1:
-                    columns[name] = array
-                elif array.ndim == 2:
-                    columns.update({f"{name}{j}": array[:, j] for j in range(array.shape[1])})
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile):
-        raise ValueError(f"{path.name} is not a NumPy archive of plain arrays") from None
+    # Not by its name: a damaged file would stay open.
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        for name in archive.files:
+            array = archive[name]
+            if array.ndim == 1:
+                columns[name] = array
+            elif array.ndim == 2:
+                columns.update({f"{name}{j}": array[:, j] for j in range(array.shape[1])})
     if len({len(column) for column in columns.values()}) > 1:
-        raise ValueError(f"{path.name}: the arrays differ in length")
+        raise MalformedError(f"{path.name}: the arrays differ in length")
 
     def select(chosen: list[str]) -> Columns:
         for name in chosen:
             if columns[name].dtype.kind not in "fiub":
-                raise ValueError(f"column {name!r} is not numeric")
+                raise MalformedError(f"column {name!r} is not numeric")
         return {name: columns[name].astype(np.float64) for name in chosen}
 
     return list(columns), select

@@ -165,7 +165,7 @@ class KeptLearner:
                     "they are computed again from their records, which process() has to be given"
                 )
             part = slice(max(start, chunk.first) - chunk.first, min(stop, chunk.stop) - chunk.first)
-            pieces.append(decoded(chunk.releases)[part])
+            pieces.append(decoded(chunk.releases, chunk.count)[part])
         return _joined(pieces) if pieces else self._nothing()
 
     def _replayed(self, first: int, parts: Parts) -> NDArray[Any]:
@@ -178,7 +178,7 @@ class KeptLearner:
             records = tuple(part[start - first : stop - first] for part in parts)
             recipe = Recipe.of(chunk.releases)
             within = slice(start - chunk.first, stop - chunk.first)
-            stored = None if recipe is not None else decoded(chunk.releases)[within]
+            stored = None if recipe is not None else decoded(chunk.releases, chunk.count)[within]
             rows = self._family.rows(records, stored)
             digests = self._digests_under(chunk.key).records(start, *rows)
             at = within.start * DIGEST_BYTES
@@ -210,7 +210,7 @@ class KeptLearner:
     def _nothing(self) -> NDArray[Any]:
         """Return the releases of no rounds."""
         if self._pending and not self._family.contextual:
-            return decoded(self._pending)[:0]
+            return decoded(self._pending, 1)[:0]
         return np.empty((0,), dtype=np.int64)
 
     def _present(self, release: Any) -> Any:

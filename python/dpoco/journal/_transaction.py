@@ -167,7 +167,7 @@ class Transaction:
             return
         stream._check_no_decision()
         contextual = stream._family.contextual
-        release = np.array([ticket.decision]) if contextual else decoded(stream._pending)
+        release = np.array([ticket.decision]) if contextual else decoded(stream._pending, 1)
         self._touch(stream)
         if record:
             learner.observe(*(part[0] for part in parts), ticket=ticket)
@@ -244,7 +244,7 @@ class Transaction:
             learner.decide(np.zeros(learner.dimension))
         learner.skip()
         digest = stream._digests.records(stream._round, context, reward)
-        self._end_rounds(stream, digest, decoded(stream._pending[CONTEXT.size :]))
+        self._end_rounds(stream, digest, decoded(stream._pending[CONTEXT.size :], 1))
 
     def _end_rounds(
         self,

@@ -82,7 +82,7 @@ def compact(journal: Journal, name: str) -> int:
 
 def _merge(journal: Journal, stream: Stream, group: list[Chunk]) -> None:
     first, stop = group[0].first, group[-1].stop
-    releases = np.concatenate([decoded(chunk.releases) for chunk in group])
+    releases = np.concatenate([decoded(chunk.releases, chunk.count) for chunk in group])
     digests = b"".join(chunk.digests for chunk in group)
     journal._rows.drop_chunks(stream._row.id, first, stop)
     whole = Chunk(stream._row.id, first, group[0].key, digests, encoded(releases))

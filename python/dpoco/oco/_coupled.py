@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ FloatArray = NDArray[np.float64]
 
 class CoupledLearner(RecordLearner):
     """Base of the learners whose decision is kept for many rounds by a private coupling."""
+
+    _noise: ClassVar[str] = "ideal_fresh"
 
     def _begin(self, constructed: type, arguments: dict[str, Any]) -> None:
         if arguments["parameters"] is not None and arguments["max_switches"] is not None:

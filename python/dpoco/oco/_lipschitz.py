@@ -119,6 +119,7 @@ class LipschitzLearner(OnlineLearner):
     _domain: domains.Domain
     _parameters: LipschitzParameters
     _accountant: ClassVar[ModuleType] = accountant
+    _noise: ClassVar[str] = "fresh"
     _parameters_class = LipschitzParameters
     _options = (
         "lipschitz",
