@@ -102,14 +102,17 @@ def test_the_text_speaks_of_the_unit():
     records = dataclasses.replace(BASE, unit="one record", horizon=1)
     text = " ".join(str(records).split())
     assert "round" not in text.split("Conditions:")[0]
-    assert "two data sets that differ in the contents of one record, replaced by any others" in text
+    assert "two data sets that differ in the data of one record, replaced by any other data" in text
     assert "released once" in text
     assert repr(records).endswith("replace one record, 1 release>")
-    several = dataclasses.replace(records, horizon=5, relation="zero_out")
+    several = dataclasses.replace(records, horizon=5, change="zero_out")
     assert "over at most 5 releases" in str(several)
-    assert "two data sets, one of which" in str(several)
-    user = dataclasses.replace(BASE, unit="one user's record", relation="joint")
-    assert "one user's record, seen by all other users" in str(user)
+    assert "in the data of one record, empty in one of them" in str(several)
+    user = dataclasses.replace(BASE, unit="one user's record", view="others")
+    assert (
+        "one user's record: all others together, who do not see what she is shown, cannot"
+        in str(user)
+    )
     assert "1000 rounds" in str(user)
     assert repr(dataclasses.replace(BASE, horizon=1)).endswith("1 round>")
     assert repr(Guarantee.none(1, unit="one record")).startswith("<Guarantee: none, 1 release ")
@@ -132,8 +135,23 @@ def test_round_trips_are_exact():
     for guarantee in (BASE, claimed):
         assert Guarantee.from_dict(guarantee.to_dict()) == guarantee
         assert Guarantee.from_json(guarantee.to_json()) == guarantee
-        assert json.loads(guarantee.to_json())["version"] == 1
+        assert json.loads(guarantee.to_json())["version"] == 2
         assert hash(guarantee) == hash(Guarantee.from_json(guarantee.to_json()))
+
+
+@pytest.mark.parametrize(
+    ("relation", "change", "view"),
+    [("replace", "replace", "everyone"), ("zero_out", "zero_out", "everyone"),
+     ("local", "replace", "server"), ("joint", "zero_out", "others")],
+)  # fmt: skip
+def test_records_whose_relation_said_two_things(relation, change, view):
+    now = dataclasses.replace(BASE, change=change, view=view)
+    record = {k: v for k, v in now.to_dict().items() if k not in ("change", "view")}
+    old = record | {"version": 1, "relation": relation}
+    assert Guarantee.from_dict(old) == now
+    for wrong in ({"version": 2}, {"change": "replace"}, {"relation": ["joint"]}):
+        with pytest.raises(StateError):
+            Guarantee.from_dict(old | wrong)
 
 
 @settings(max_examples=100, deadline=None)
@@ -155,11 +173,14 @@ def test_malformed_records():
     broken = [
         {},
         3,
-        good | {"version": 2},
+        good | {"version": 3},
         good | {"kind": "dpoco.budget"},
         good | {"extra": 1},
         {k: v for k, v in good.items() if k != "mu"},
-        good | {"relation": "other"},
+        good | {"change": "other"},
+        good | {"view": "nobody"},
+        good | {"view": "server", "change": "zero_out"},
+        good | {"relation": "replace"},
         good | {"epsilon": "many"},
         good | {"epsilon": -1.0},
         good | {"conditions": 3},

@@ -159,7 +159,7 @@ def test_noise_is_the_least_that_keeps_to_the_budget(domain, selector, budget):
         batch=p.batch,
     )  # fmt: skip
     assert halved.scale == pytest.approx(p.scale / 2.0, rel=1e-6)
-    assert accountant.guarantee(domain, HALF, halved, budget=budget).relation == "zero_out"
+    assert accountant.guarantee(domain, HALF, halved, budget=budget).change == "zero_out"
     assert Guarantee.from_json(g.to_json()) == g
 
 
