@@ -1,10 +1,10 @@
 """Noise: exact samplers on a cryptographic stream, at NumPy speed.
 
-Every law is exact up to the truncation of its tails by 64-bit uniforms: total variation at most
-``TAIL_MASS_PER_VARIATE`` per elementary variate, which the guarantees charge to delta. Doubles are
-not the real line: values are not protected against attacks on the floating-point grid. The
-discrete laws, on the integers, are free of both: ``docs/privacy/discrete_noise.md``.
-Laws, truncation and tests: ``docs/privacy/noise.md``.
+Every law has both its tails: where the 64 random digits behind a variate do not tell how far out
+it lies, further ones do. Sums with noise still charge ``TAIL_MASS_PER_VARIATE`` per variate.
+Doubles are not the real line: values are not protected against attacks on the floating-point grid.
+The discrete laws, on the integers, are: ``docs/privacy/discrete_noise.md``.
+Laws, tails and tests: ``docs/privacy/noise.md``.
 """
 
 from __future__ import annotations
