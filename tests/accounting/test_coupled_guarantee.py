@@ -33,7 +33,7 @@ def guarantee(coupling, **fields):
     base = Guarantee(
         epsilon=8.0,
         delta=1e-6,
-        relation="replace",
+        change="replace",
         unit="one round",
         horizon=1002,
         mechanism="all decisions",
@@ -107,7 +107,7 @@ def test_round_trips_are_exact(coupling):
     assert Guarantee.from_dict(stated.to_dict()) == stated
     assert pickle.loads(pickle.dumps(stated)) == stated
     assert hash(stated) == hash(Guarantee.from_json(stated.to_json()))
-    assert json.loads(stated.to_json())["version"] == 1
+    assert json.loads(stated.to_json())["version"] == 2
 
 
 def test_records_without_the_later_fields_still_load():

@@ -64,18 +64,42 @@ def test_round_trip(options):
     assert Ledger.from_json(Ledger(BUDGET).to_json()).entries == ()
 
 
+def test_ledgers_whose_relation_said_two_things():
+    """What a joint guarantee of then changed is unknown: it is charged as for emptied rounds."""
+    ledger = Ledger(BUDGET, view="others", currency="gaussian")
+    ledger.charge(dataclasses.replace(gaussian(0.02), view="others"), "a bandit")
+    event = pytest.importorskip("dp_accounting").GaussianDpEvent(50.0)
+    ledger.charge(event, "an event")
+    old = json.loads(ledger.to_json())
+    for record in (old, *old["entries"], old["entries"][0]["guarantee"]):
+        record.pop("change", None)
+        del record["view"]
+        record |= {"version": 1, "relation": "joint"}
+    found = Ledger.from_dict(old)
+    assert (found.relation, found.view) == ("replace", "others")
+    assert [e.price.main for e in found.entries] == [
+        pytest.approx(4.0 * e.price.main) for e in ledger.entries
+    ]
+    assert Ledger.from_json(found.to_json()).to_json() == found.to_json()
+    for record in (old, *old["entries"], old["entries"][0]["guarantee"]):
+        record["relation"] = "local"
+    assert (found := Ledger.from_dict(old)).view == "server"
+    assert [e.price for e in found.entries] == [e.price for e in ledger.entries]
+
+
 def test_records_that_are_none():
     record = filled().to_dict()
     overspent = {**record, "entries": record["entries"] * 40, "ways": record["ways"] * 40}
     entry = record["entries"][0]
     for wrong in (
-        {**record, "kind": "x"}, {**record, "version": 2}, {**record, "more": 1},
-        {**record, "budget": {"epsilon": 1.0}}, {**record, "relation": "x"}, overspent,
+        {**record, "kind": "x"}, {**record, "version": 3}, {**record, "more": 1},
+        {**record, "budget": {"epsilon": 1.0}}, {**record, "relation": "x"},
+        {**record, "view": "x"}, overspent,
         {**record, "entries": 3}, {**record, "ways": record["ways"][1:]}, {**record, "ways": 3},
         {**record, "ways": ["gold"] * 3}, {**record, "ways": [{}] * 3},
         {**record, "entries": [3]}, {**record, "unit": 3},
         {**record, "entries": [{**entry, "label": 3}]}, {**record, "currency": "gold"},
-        {**record, "entries": [{**entry, "relation": "local"}]}, {**record, "side_share": -1.0},
+        {**record, "entries": [{**entry, "view": "server"}]}, {**record, "side_share": -1.0},
         {**record, "entries": [{**entry, "guarantee": None}]}, {**record, "adaptive": 1},
         {**record, "entries": [{**entry, "guarantee": None, "cost": {"parts": [{"count": 0}]}}]},
         {**record, "entries": [{**entry, "same_unit": 0}]},
@@ -155,7 +179,9 @@ def test_refusals_change_nothing():
 
 def test_bad_ledgers():
     for wrong, kind in (
-        ({"relation": "swap"}, ValueError), ({"currency": "gold"}, ValueError),
+        ({"relation": "swap"}, ValueError), ({"view": "joint"}, ValueError),
+        ({"relation": "zero_out", "view": "server"}, ValueError),
+        ({"currency": "gold"}, ValueError),
         ({"side_share": 1.0}, ValueError), ({"adaptive": 1}, TypeError), ({"unit": 3}, TypeError),
     ):  # fmt: skip
         with pytest.raises(kind):
@@ -224,7 +250,8 @@ def test_threads_share_one_budget():
 def test_the_guarantee_of_a_ledger():
     ledger = filled()
     g = ledger.guarantee
-    assert (g.epsilon, g.delta, g.relation, g.unit) == (1.0, 1e-6, "replace", "one round")
+    assert (g.epsilon, g.delta, g.change, g.view) == (1.0, 1e-6, "replace", "everyone")
+    assert g.unit == "one round"
     assert g.certified
     assert g.delta_at(1.0) == 1e-6
     assert Guarantee.from_json(g.to_json()) == g
@@ -238,8 +265,8 @@ def test_the_guarantee_of_a_ledger():
     assert plan.guarantee.epsilon < 0.6
     assert all(entry.price == (0.0, 0.0) for entry in plan.entries)
     assert plan.guarantee.conditions[0] == "all charges were fixed before the first release"
-    joint = Ledger(BUDGET, relation="joint")
-    joint.charge(dataclasses.replace(gaussian(0.01), relation="joint"), "bandit")
+    joint = Ledger(BUDGET, view="others")
+    joint.charge(dataclasses.replace(gaussian(0.01), view="others"), "bandit")
     assert any("nobody who reacts" in text for text in joint.guarantee.conditions)
 
 

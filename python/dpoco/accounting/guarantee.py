@@ -19,7 +19,7 @@ from typing import Any
 
 from dpoco._validation import choice
 from dpoco.accounting import _profiles, events
-from dpoco.accounting._guarantee_report import RELATIONS, one_line, statement
+from dpoco.accounting._guarantee_report import one_line, statement
 from dpoco.accounting._records import check_types, plain_float, read_record
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.truncation import (
@@ -31,9 +31,11 @@ from dpoco.accounting.truncation import (
 from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
 from dpoco.errors import BudgetExceeded, StateError
 
-__all__ = ["Guarantee"]
+__all__ = ["CHANGES", "VIEWS", "Guarantee", "of_version_1"]
 
-_KIND, _VERSION = "dpoco.guarantee", 1
+_KIND, _VERSION = "dpoco.guarantee", 2
+CHANGES = ("replace", "zero_out")
+VIEWS = ("others", "everyone", "server")  # each sees what those before it see
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,8 +47,9 @@ class Guarantee:
     epsilon, delta : float
         The stated point of the curve: the smallest epsilon known at this delta. Infinite epsilon
         means no privacy.
-    relation : {"replace", "zero_out", "local", "joint"}
-        Which streams are indistinguishable.
+    change : {"replace", "zero_out"}
+        How neighbouring streams differ in one unit: its data are replaced by any others, or are
+        empty in one of them.
     unit : str
         What one change of the data is: "one round" of a stream, "one record" of a data set, "one
         user's record". The report speaks of it.
@@ -94,13 +97,17 @@ class Guarantee:
         Arithmetic of what is released. "lattice": exact integers with noise of exactly the right
         law, accounted for; "float": doubles, whose rounding is not. None: see the conditions
         (nothing to state, or a record of an earlier release).
+    view : {"everyone", "others", "server"}
+        Who cannot tell: everyone who sees the releases; all others together, who do not see what
+        the protected user herself is shown (joint privacy); or the party that collects the reports,
+        too (local privacy).
     details : dict
         Parameters behind the numbers, printed by the report: name to number, text or None.
     """
 
     epsilon: float
     delta: float
-    relation: str
+    change: str
     unit: str
     horizon: int
     mechanism: str
@@ -122,10 +129,14 @@ class Guarantee:
     regret_bound: float | None = None
     details: dict[str, float | str | None] = field(default_factory=dict, hash=False)
     numerics: str | None = None
+    view: str = "everyone"
 
     def __post_init__(self) -> None:
         """Validate ranges and freeze sequences."""
-        choice("relation", self.relation, RELATIONS)
+        choice("change", self.change, CHANGES)
+        choice("view", self.view, VIEWS)
+        if self.view == "server" and self.change != "replace":
+            raise ValueError("view 'server' is about replaced data: who reports nothing is seen")
         if self.numerics is not None:
             choice("numerics", self.numerics, ("lattice", "float"))
         if not self.epsilon >= 0.0:
@@ -154,7 +165,7 @@ class Guarantee:
         return cls(
             epsilon=math.inf,
             delta=1.0,
-            relation="replace",
+            change="replace",
             unit=unit,
             horizon=horizon,
             mechanism=mechanism,
@@ -247,7 +258,7 @@ class Guarantee:
         if budget.delta == 0.0:  # a delta may underflow to 0 where the ratio is not bounded
             kept = self.epsilon_at(0.0) <= budget.epsilon
         else:
-            kept = self.delta_at(budget.epsilon) <= budget.delta * (1.0 + 1e-9)
+            kept = self.delta_at(budget.epsilon) <= budget.delta
         if not self.private or not kept:
             raise BudgetExceeded(
                 f"the parameters give epsilon = {self.epsilon_at(budget.delta):.6g} at delta = "
@@ -296,6 +307,7 @@ class Guarantee:
         names = frozenset(entry.name for entry in fields(cls))
         if isinstance(record, Mapping):
             record = {**_LATER_FIELDS, **record}
+            record = of_version_1(record)
         body = read_record(record, kind=_KIND, version=_VERSION, fields=names)
         check_types(body, _TYPES)
         try:
@@ -348,7 +360,7 @@ _FLOATS = (
 )
 # What JSON holds of the other fields.
 _TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("relation", "unit", "mechanism", "calibration", "reference"), (str,)),
+    **dict.fromkeys(("change", "view", "unit", "mechanism", "calibration", "reference"), (str,)),
     "sensitivity_norm": (str,),
     "horizon": (int,),
     "certified": (bool,),
@@ -357,9 +369,25 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "details": (dict,),
     "numerics": (str, type(None)),
 }
+# What a record of version 1 means. Its "joint" did not say what changes: the dearer is charged.
+_RELATIONS = {
+    "replace": {"change": "replace", "view": "everyone"},
+    "zero_out": {"change": "zero_out", "view": "everyone"},
+    "local": {"change": "replace", "view": "server"},
+    "joint": {"change": "zero_out", "view": "others"},
+}
 # Fields that records of the first release do not have, and what they stand for there.
 _LATER_FIELDS: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
                                  "numerics": None}  # fmt: skip
+
+
+def of_version_1(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record whose one relation said both what changes and who looks, as two."""
+    word = record.get("relation")
+    if record.get("version") != 1 or word not in tuple(_RELATIONS) or "change" in record:
+        return dict(record)
+    rest = {name: value for name, value in record.items() if name != "relation"}
+    return {**rest, **_RELATIONS[word], "version": 2}
 
 
 def _number(value: float | str | None) -> float | str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ __all__ = ["LeafLearner"]
 
 class LeafLearner(RecordLearner):
     """Base of the learners that move from a start towards vertices, by clipped gradient leaves."""
+
+    _noise: ClassVar[str] = "fresh"
 
     def _warn_if_noise_dominates(self) -> None:
         """Warn the caller of the constructor."""

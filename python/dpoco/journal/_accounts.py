@@ -35,7 +35,7 @@ class Accounts:
         if stored is None:
             raise StateError("the journal was made without a ledger")
         theirs, ours = given.to_dict(), stored.to_dict()
-        names = ("budget", "relation", "adaptive", "side_share")
+        names = ("budget", "relation", "view", "adaptive", "side_share")
         same = all(theirs[name] == ours[name] for name in names)
         for name, unsaid in (("unit", None), ("currency", "auto")):
             same = same and theirs[name] in (unsaid, ours[name])

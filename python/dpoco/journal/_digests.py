@@ -25,6 +25,7 @@ __all__ = ["DIGEST_BYTES", "StreamDigests"]
 DIGEST_BYTES = 16
 _LONG = 16384
 _RECORDS, _CONTEXTS, _RELEASES, _ROWS = b"records", b"contexts", b"releases", b"rows"
+_ARRIVALS = b"arrivals"
 
 
 class StreamDigests:
@@ -46,7 +47,7 @@ class StreamDigests:
             use: hashlib.blake2b(
                 uid + use, key=key, digest_size=32, person=b"dpoco journal 1"
             ).digest()
-            for use in (_RECORDS, _CONTEXTS, _RELEASES, _ROWS)
+            for use in (_RECORDS, _CONTEXTS, _ARRIVALS, _RELEASES, _ROWS)
         }
 
     def records(self, first: int, *rows: NDArray[np.float64]) -> bytes:
@@ -55,6 +56,10 @@ class StreamDigests:
         They are the records of the rounds first, first + 1, ....
         """
         return _core.keyed_digests(self._keys[_RECORDS], first, *rows)
+
+    def arrival(self, ticket: int, rows: tuple[NDArray[np.float64], ...]) -> bytes:
+        """Return the digest of the record, (1, w) or two such, that a ticket is redeemed with."""
+        return _core.keyed_digests(self._keys[_ARRIVALS], ticket, *rows)
 
     def context(self, turn: int, context: NDArray[np.float64]) -> bytes:
         """Return the digest of a context alone, shape (d,)."""

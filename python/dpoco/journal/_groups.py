@@ -104,4 +104,4 @@ def _written(guarantee: Guarantee) -> str:
 
 def _guarantee(learner: Any, size: int) -> Guarantee:
     """Return what holds for a group of learners like this one."""
-    return pool_guarantee(learner.guarantee, keys=size, noise=noise_of(learner._kind))
+    return pool_guarantee(learner.guarantee, keys=size, noise=noise_of(learner))

@@ -9,16 +9,16 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from dpoco._state import Stateful
+from dpoco._tickets import TicketBook
 from dpoco._validation import choice
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal import _upkeep
-from dpoco.journal._entry import alike, check_tickets, header_of
+from dpoco.journal._entry import alike, header_of, learner_of, payload_of
 from dpoco.journal._families import family_of
 from dpoco.journal._forks import check_forkable, renew
 from dpoco.journal._groups import Group, join
-from dpoco.journal._kept import learner_of
 from dpoco.journal._keys import KeyFile
 from dpoco.journal._records import StreamRow
 from dpoco.journal._releases import encoded
@@ -141,7 +141,7 @@ class Journal(Writer):
             If the learner's delta is too small for a group of that size.
         StateError
             If there is no such stream and nothing to make it, if `check` fails, if the group is
-            full, or if the learner has started (see `adopt`) or has issued tickets that wait.
+            full, or if the learner has started (see `adopt`).
         TypeError
             If it is no learner that a journal can hold, or a new group has no size.
         ValueError
@@ -161,7 +161,6 @@ class Journal(Writer):
         given = isinstance(make, Stateful)
         learner: Any = make if given else make()
         family_of(learner)
-        check_tickets(learner)
         if learner._is_started():
             raise StateError("the learner has started: adopt() binds it to the journal")
         learner._check_active()
@@ -178,8 +177,9 @@ class Journal(Writer):
     ) -> Stream:
         """Bind a started learner, also one that waits after unpickling, and return its stream.
 
-        Its state is stored, its whole guarantee charged, and it goes on here only: the object
-        given is suspended. Releases before are not known to the journal and cannot be replayed.
+        Its state is stored, with tickets that wait, its whole guarantee charged, and it goes on
+        here only: the object given is suspended. Releases before are not known to the journal and
+        cannot be replayed.
 
         Parameters
         ----------
@@ -192,8 +192,6 @@ class Journal(Writer):
 
         Raises
         ------
-        StateError
-            If tickets of the learner wait for feedback: streams take none.
         BudgetExceeded, CalibrationError, StateError, TypeError, ValueError
             As `open`.
         """
@@ -201,7 +199,6 @@ class Journal(Writer):
             raise ValueError("name must be a text that is not empty")
         together = Group.of(group, group_size)
         family_of(learner)
-        check_tickets(learner)
         origin = f"adopted in round {learner.round}"
         return self._enroll(name, learner, origin, together, same_unit, apart=True)
 
@@ -240,7 +237,7 @@ class Journal(Writer):
                 charge = join(self._store, group, learner)
                 if charge is not None:
                     self._accounts.charge(charge, f"group {group.name}", same_unit=same_unit)
-            mine = learner_of(header, learner._engine.state()) if apart else learner
+            mine = learner_of(header, payload_of(learner)) if apart else learner
             row = StreamRow(0, name, secrets.token_bytes(16), header, origin, int(mine.round))
             stream = self._added(row, mine)
             transaction._touch(stream)
@@ -271,10 +268,12 @@ class Journal(Writer):
                 raise StateError("a fork is a second charge: the journal has no ledger")
             origin = f"fork of {parent.name!r} in round {parent._round}"
             self._accounts.charge_again(parent.guarantee, f"{name}: {origin}")
-            learner = learner_of(parent._row.header, parent._learner._engine.state())
+            learner = learner_of(parent._row.header, payload_of(parent._learner))
             renew(learner)
+            if getattr(learner, "_book", None) is not None:
+                learner._book = TicketBook()  # tickets that wait are the parent's
             uid = secrets.token_bytes(16)
-            row = StreamRow(0, name, uid, parent._row.header, origin, parent._round)
+            row = StreamRow(0, name, uid, header_of(learner), origin, parent._round)
             child = self._added(row, learner)
             if not parent._family.contextual and child._pending != parent._pending:
                 raise StateError("a fork must continue from the same decision")

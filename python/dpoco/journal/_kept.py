@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hmac
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._state import _class_of, pack
+from dpoco._tickets import Ticket, TicketBook
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
 from dpoco.journal._digests import DIGEST_BYTES, StreamDigests
+from dpoco.journal._entry import learner_of, payload_of
 from dpoco.journal._families import Parts, family_of
 from dpoco.journal._records import StateRow, StreamRow
 from dpoco.journal._releases import CONTEXT, Recipe, decoded, encoded
@@ -22,7 +22,9 @@ from dpoco.journal._transaction import mismatch
 if TYPE_CHECKING:
     from dpoco.journal._journal import Journal
 
-__all__ = ["KeptLearner", "learner_of"]
+__all__ = ["KeptLearner"]
+
+_SEARCHED = 1024  # rounds that are searched at once for that of a ticket
 
 
 class KeptLearner:
@@ -86,7 +88,7 @@ class KeptLearner:
         self._context = None
 
     def _sealed_state(self) -> StateRow:
-        payload = self._learner._engine.state()
+        payload = payload_of(self._learner)
         return self._digests.sealed_state(self._id, self._round, payload, self._pending)
 
     def _state_for_recipes(self) -> bytes | None:
@@ -120,6 +122,36 @@ class KeptLearner:
                 f"round {self._round} was begun with another context: a round has one user"
             )
 
+    def _check_no_decision(self) -> None:
+        if self._family.contextual and self._pending:
+            raise RoundOrderError("a decision waits for its reward: observe() or skip() first")
+
+    def _tickets(self) -> TicketBook:
+        """Return the learner's book; an empty one if it has issued no ticket."""
+        if self._family.answers:
+            raise TypeError("mechanisms do not decide, so that they have no tickets")
+        self._ready()
+        book: TicketBook | None = self._learner._book
+        return TicketBook() if book is None else book
+
+    def _check_redeemed(self, ticket: Ticket, book: TicketBook, rows: Parts) -> None:
+        """Raise unless a round was played for this record of a ticket, or none for any."""
+        if ticket.number in book.dropped:
+            return
+        start, stop = max(ticket.round, self._row.kept_from), self._round
+        while stop > start:  # backwards: what comes again mostly came a moment ago
+            first = max(start, stop - _SEARCHED)
+            for chunk in self._chunks(first, stop):
+                if self._digests_under(chunk.key).arrival(ticket.number, rows) in chunk.digests:
+                    return
+            stop = first
+        if ticket.round < start:
+            raise StateError(f"rounds before {start} are not kept in the journal")
+        raise ReplayMismatch(
+            "the ticket is not outstanding, and no round was played for it with this record: it "
+            "was redeemed with another one, or expired"
+        )
+
     def _check_kept(self, start: int, stop: int) -> None:
         if start < self._row.kept_from and start < stop:
             raise StateError(f"rounds before {self._row.kept_from} are not kept in the journal")
@@ -137,7 +169,7 @@ class KeptLearner:
                     "they are computed again from their records, which process() has to be given"
                 )
             part = slice(max(start, chunk.first) - chunk.first, min(stop, chunk.stop) - chunk.first)
-            pieces.append(decoded(chunk.releases)[part])
+            pieces.append(decoded(chunk.releases, chunk.count)[part])
         return _joined(pieces) if pieces else self._nothing()
 
     def _chunks(self, start: int, stop: int) -> Any:
@@ -164,7 +196,7 @@ class KeptLearner:
             records = tuple(part[start - first : stop - first] for part in parts)
             recipe = Recipe.of(chunk.releases)
             within = slice(start - chunk.first, stop - chunk.first)
-            stored = None if recipe is not None else decoded(chunk.releases)[within]
+            stored = None if recipe is not None else decoded(chunk.releases, chunk.count)[within]
             rows = self._family.rows(records, stored)
             digests = self._digests_under(chunk.key).records(start, *rows)
             at = within.start * DIGEST_BYTES
@@ -196,7 +228,7 @@ class KeptLearner:
     def _nothing(self) -> NDArray[Any]:
         """Return the releases of no rounds."""
         if self._pending and not self._family.contextual:
-            return decoded(self._pending)[:0]
+            return decoded(self._pending, 1)[:0]
         return np.empty((0,), dtype=np.int64)
 
     def _present(self, release: Any) -> Any:
@@ -208,9 +240,3 @@ def _joined(pieces: list[Any]) -> NDArray[Any]:
     whole: NDArray[Any] = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
     whole.flags.writeable = False
     return whole
-
-
-def learner_of(header: str, payload: bytes) -> Any:
-    """Return the learner of a stored header and state."""
-    record = json.loads(header)
-    return _class_of(record.get("kind"))._from_bytes(pack(record, payload))

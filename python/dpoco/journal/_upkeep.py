@@ -81,7 +81,7 @@ def compact(journal: Journal, name: str) -> int:
 
 def _merge(journal: Journal, stream: Stream, group: list[Chunk]) -> None:
     first, stop = group[0].first, group[-1].stop
-    releases = np.concatenate([decoded(chunk.releases) for chunk in group])
+    releases = np.concatenate([decoded(chunk.releases, chunk.count) for chunk in group])
     digests = b"".join(chunk.digests for chunk in group)
     under = stream._digests_under(group[0].key)
     journal._store.drop_chunks(stream._id, first, stop)

@@ -13,9 +13,9 @@ from dpoco.accounting._ledger.currencies import (
     fixed_plan_epsilon,
 )
 from dpoco.accounting._ledger.entries import Claim, Entry
-from dpoco.accounting._ledger.relations import converted
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_epsilon
+from dpoco.accounting.guarantee import VIEWS
 from dpoco.errors import BudgetExceeded, CalibrationError
 
 __all__ = ["Admission", "Book"]
@@ -41,15 +41,21 @@ class Book:
     """
 
     def __init__(
-        self, budget: Budget, relation: str, currency: str, adaptive: bool, side_share: float
+        self,
+        budget: Budget,
+        change: str,
+        view: str,
+        currency: str,
+        adaptive: bool,
+        side_share: float,
     ) -> None:
-        self.budget, self.relation, self.currency = budget, relation, currency
+        self.budget, self.change, self.view, self.currency = budget, change, view, currency
         self.adaptive, self.side_share = adaptive, side_share
         self.entries: list[Entry] = []
 
     def admission(self, claim: Claim, share: float = 1.0) -> Admission:
         """Return how the claim would be entered within `share` of what is left, or raise."""
-        cost, condition = converted(claim.cost, ledger=self.relation, guarantee=claim.relation)
+        cost, condition = self._cost(claim)
         if claim.guarantee is not None and not claim.guarantee.private:
             raise BudgetExceeded(f"{claim.label!r} promises no privacy at all")
         if not self.adaptive:
@@ -84,7 +90,7 @@ class Book:
         if not self.adaptive or self.currency == "auto":
             self.enter(self.admission(claim))
             return
-        cost, condition = converted(claim.cost, ledger=self.relation, guarantee=claim.relation)
+        cost, condition = self._cost(claim)
         rule = self._filter(self.currency)
         price = rule.prices(cost)[way]
         after = self.total(price)
@@ -93,6 +99,31 @@ class Book:
                 f"{claim.label!r} exceeds the budget of the ledger it is stored in"
             )
         self.enter(Admission(Entry(claim, cost, price, condition, way), self.currency))
+
+    def _cost(self, claim: Claim) -> tuple[Cost, str]:
+        """Return what the claim costs for the ledger's change, and the condition in words.
+
+        Proof: docs/privacy/ledger.md, section "Change and view".
+        """
+        cost, conditions = claim.cost, []
+        if VIEWS.index(claim.view) < VIEWS.index(self.view):
+            raise ValueError(
+                f"a guarantee with view {claim.view!r} says nothing in a ledger with view "
+                f"{self.view!r}: make the ledger with view={claim.view!r}, which protects less"
+            )
+        if claim.view != self.view:
+            conditions.append(f"what {claim.view} cannot tell, {self.view} cannot tell")
+        if self.change == "replace" and claim.change == "zero_out":
+            cost = cost.doubled()
+            conditions.append("a replaced round counts as one emptied and filled again")
+        elif self.change == "zero_out" and claim.change == "replace":
+            if claim.view == "server":
+                raise ValueError(
+                    "a guarantee with view 'server' says nothing about whether a user reports: "
+                    "make the ledger with relation='replace'"
+                )
+            conditions.append("an empty round is processed as a zero record")
+        return cost, "; ".join(conditions)
 
     def _price(self, label: str, cost: Cost, currency: str, share: float) -> tuple[Spent, str]:
         """Return what the charge takes of the sums and how it is paid, or raise if it is much."""

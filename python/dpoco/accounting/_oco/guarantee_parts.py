@@ -128,7 +128,7 @@ def build_guarantee(
     return Guarantee(
         epsilon=epsilon,
         delta=0.0 if constant else delta,
-        relation=p.relation,
+        change=p.relation,
         unit="one round",
         horizon=p.horizon,
         mechanism=found.mechanism,
