@@ -109,7 +109,7 @@ def gaussian(
 
     Notes
     -----
-    Box-Muller on 64-bit uniforms: |z| <= 9.5 scale. O(1) per value.
+    Box-Muller on 64-bit uniforms, more digits beyond 8 scale. O(1) per value.
     """
     return _elementary("gaussian", source, size, scale, out)
 
@@ -121,7 +121,7 @@ def laplace(
 
     Notes
     -----
-    Inverse transform with a sign bit: |x| <= 44.4 scale.
+    Inverse transform with a sign bit; both tails.
     """
     return _elementary("laplace", source, size, scale, out)
 
@@ -133,7 +133,7 @@ def exponential(
 
     Notes
     -----
-    Full relative precision near 0; x <= 45.1 scale.
+    Full relative precision near 0; the whole tail.
     """
     return _elementary("exponential", source, size, scale, out)
 
@@ -145,7 +145,7 @@ def gumbel(
 
     Notes
     -----
-    Both tails are exact to 2^-64: -3.9 scale <= x <= 45.1 scale.
+    Both tails, as those of the exponential behind it.
     """
     return _elementary("gumbel", source, size, scale, out)
 
