@@ -1,4 +1,4 @@
-"""Prove in ball arithmetic what guarantees state: delta(epsilon) <= delta, from their numbers alone.
+"""Prove in ball arithmetic what guarantees state: delta(epsilon) <= delta, from their numbers.
 
     python check/check.py guarantee.json ...
 
@@ -187,7 +187,7 @@ def inverted(transform: Callable[[Any], Any], mu: arb) -> arb:
         parts = acb.integral(integrand, 0, reach, rel_tol=arb(2) ** -50, abs_tol=arb(2) ** -70)
     finally:
         ctx.prec = kept
-    rest = (-(mu * reach) ** 2 / 2).exp() / reach
+    rest = (-((mu * reach) ** 2) / 2).exp() / reach
     return size * (parts.real + rest.union(-rest)) / arb.pi()
 
 
@@ -289,7 +289,7 @@ def decaying_groups(record: dict[str, Any]) -> list[tuple[arb, arb, arb]]:
 
 
 def decaying_curve(record: dict[str, Any]) -> Curve:
-    """Return the curve of selections whose ranges follow a power law (polyhedral_frank_wolfe.md)."""
+    """Return the curve of selections of decaying range (polyhedral_frank_wolfe.md)."""
     reach, spread = arb(record["range"]), arb(record["spread"])
     bounded = record["law"] == "bounded_range"
     moment, cost = (range_moment, arb(1) / 8) if bounded else (pure_moment, arb(1) / 2)
@@ -446,7 +446,7 @@ def sampled_curve(record: dict[str, Any]) -> Curve:
         return [(y.log(), y, q) for y, q in rows][1:], tail  # the first has loss 0
 
     def composed(epsilon: float, reach: float) -> arb:
-        points, tail = law(reach, 224)
+        points, tail = law(reach, 448)
         spread = (steps * sum((q * (1 + y) * x**2 for x, y, q in points), arb(0))).sqrt()
         added = arb(float(spread.mid()) / 400.0)
 

@@ -29,6 +29,8 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tests.delayed import families  # noqa: E402
+
 import dpoco  # noqa: E402
 from dpoco import Budget, bandits, experts, mechanisms, oco  # noqa: E402
 from dpoco import frank_wolfe as fw  # noqa: E402
@@ -42,7 +44,6 @@ from dpoco.losses import (  # noqa: E402
     SquaredLoss,
 )
 from dpoco.random import Source  # noqa: E402
-from tests.delayed import families  # noqa: E402
 
 FILE = Path(__file__).with_name("golden.json")
 HORIZONS = (37, 1000, 10**6)
