@@ -35,7 +35,7 @@ REFERENCES = {name: case.reference() for name, case in CASES.items()}
 PLAYED = {"one": 9, "ContinualSum": 17, "EpochSelector": 12}  # a group's stream, and others
 NEXT = 20
 ARM = BANDIT.reference()[0]
-LEDGER = Ledger(dpoco.Budget(100.0, 1e-4), currency="basic", relation="joint")
+LEDGER = Ledger(dpoco.Budget(100.0, 1e-4), currency="basic", view="others")
 COLUMNS = ("kind", "owner", "number", "key", "seal", "body")
 
 
