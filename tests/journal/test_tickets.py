@@ -230,6 +230,7 @@ def test_a_record_without_a_round_comes_twice(tmp_path):
         for ticket in tickets[2:8]:
             stream.observe(0.5, ticket=ticket)
         assert stream.round == 8
+        assert stream.releases(0, 8).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_many_rewards_in_one_commit(tmp_path):
