@@ -145,6 +145,7 @@ def targets(home, rng):
         yield "database", byte(database, int(rng.integers(sizes[database])))
         yield "head of the database", byte(database, int(rng.integers(100)))
         start = page * int(rng.integers(sizes[database] // page))
+        yield "schema", byte(database, int(rng.integers(page - 400, page)))
         yield "head of a page", byte(database, max(100, start) + int(rng.integers(64)))
         yield "log", byte(log, int(rng.integers(sizes[log])))
         frame = 32 + (24 + page) * int(rng.integers(sizes[log] // (24 + page)))
