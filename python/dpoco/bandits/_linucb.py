@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, ClassVar
@@ -25,7 +24,6 @@ from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.linucb import LinUCBParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import DECODERS, BanditLearner
-from dpoco.errors import NoiseDominatesWarning
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
 
@@ -177,13 +175,6 @@ class LinUCB(BanditLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(LinUCB, arguments)
-        if self._parameters.noise_dominates:
-            warnings.warn(
-                "noise dominates: at this budget, horizon and number of arms hardly any learning "
-                "is expected",
-                NoiseDominatesWarning,
-                stacklevel=2,
-            )
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -52,7 +52,8 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
 def notes(quiet: bool) -> Iterator[None]:
     """Show the library's warnings once each, as notes."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", dpoco.NoiseDominatesWarning)
+        for category in (dpoco.LargeDeltaWarning, dpoco.NoiseDominatesWarning):
+            warnings.simplefilter("always", category)
         try:
             yield
         finally:

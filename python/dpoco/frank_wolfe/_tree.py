@@ -158,7 +158,6 @@ class TreeFrankWolfe(LeafLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(TreeFrankWolfe, arguments)
-        self._warn_if_noise_dominates()
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.TreeFrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""

@@ -47,6 +47,8 @@ class Mechanism(Stateful):
                 self._accountant.guarantee(parameters, budget=budget).require(budget)
         origin = Source() if source is None else source
         self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
+        if budget is not None:
+            budget.doubt(arguments.get("horizon"), stacklevel=3)
 
     def _calibrated(self, arguments: dict[str, Any]) -> Any:
         """Return the parameters that meet the budget."""

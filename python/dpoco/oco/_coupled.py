@@ -25,15 +25,12 @@ FloatArray = NDArray[np.float64]
 class CoupledLearner(RecordLearner):
     """Base of the learners whose decision is kept for many rounds by a private coupling."""
 
-    def _begin(self, constructed: type, arguments: dict[str, Any]) -> None:
-        if arguments["parameters"] is not None and arguments["max_switches"] is not None:
-            raise ValueError("max_switches is for calibration: leave it out beside parameters")
-        super()._begin(constructed, arguments)
-
     @classmethod
     def _check_restated(
         cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
     ) -> None:
+        if arguments["max_switches"] is not None:
+            raise ValueError("max_switches is for calibration: leave it out beside parameters")
         # Calibration answers a budget that buys no learning with one constant decision, whatever
         # coupling and block were asked for.
         constant = parameters.private and parameters.max_switches == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, ClassVar
@@ -19,7 +18,6 @@ from dpoco.accounting import Budget
 from dpoco.accounting import lipschitz as accountant
 from dpoco.accounting._experts.net_shape import checked_counts, shape_of
 from dpoco.accounting.lipschitz import LipschitzParameters
-from dpoco.errors import NoiseDominatesWarning
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.oco._net_losses import NetLosses
 from dpoco.oco._nets import net_of, net_transform
@@ -164,13 +162,6 @@ class LipschitzLearner(OnlineLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(LipschitzLearner, arguments)
-        if self._parameters.noise_dominates:
-            warnings.warn(
-                "noise dominates: at this budget and horizon no learning is expected "
-                f"(regret bound {self._parameters.regret_bound:.3g})",
-                NoiseDominatesWarning,
-                stacklevel=2,
-            )
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
@@ -18,7 +17,6 @@ from dpoco.accounting import noisy_ftrl as accountant
 from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.errors import NoiseDominatesWarning
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
 
@@ -161,13 +159,6 @@ class NoisyFTRL(RecordLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(NoisyFTRL, arguments)
-        if self.parameters.noise_dominates:
-            warnings.warn(
-                "noise dominates: at this budget and horizon no learning is expected "
-                f"(regret bound {self.parameters.regret_bound:.3g})",
-                NoiseDominatesWarning,
-                stacklevel=2,
-            )
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyFtrl:
         """Return a compiled learner in round 0 on the stream of `claim`."""
