@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._delayed import Delayed
+from dpoco._memory import require_memory
 from dpoco._state import check_writable
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int
 from dpoco.accounting import Budget, Guarantee
@@ -106,7 +107,12 @@ class OnlineLearner(Delayed):
         self._guarantee = self._accountant.guarantee(
             *problem, parameters, budget=arguments["budget"], seeded=seeded
         )
+        require_memory(self._entries())
         self._engine = self._build_engine(claim)
+
+    @abstractmethod
+    def _entries(self) -> dict[str, float]:
+        """Return how many doubles the engine has, at least, by what has them."""
 
     @classmethod
     @abstractmethod

@@ -206,6 +206,9 @@ class HighDimensionalBandit(BanditLearner):
         self._arms, self._dimension = int(arguments["arms"]), arguments["domain"].dimension
         super()._set_up(arguments, parameters, seeded, claim)
 
+    def _entries(self) -> dict[str, float]:
+        return {"decisions and gradients of the arms": 4.0 * self._arms * self._dimension}
+
     def _build_engine(self, claim: dict[str, Any]) -> _core.HighDimensionalBandit:
         p, domain = self._parameters, self.domain
         low, high = self._reward_range()

@@ -24,7 +24,7 @@ from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.linucb import LinUCBParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import DECODERS, BanditLearner
-from dpoco.mechanisms import continual_sum_settings
+from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.random import Source
 
 __all__ = ["LinUCB", "LinUCBParameters"]
@@ -188,6 +188,12 @@ class LinUCB(BanditLearner):
     ) -> None:
         self._arms, self._dimension = int(arguments["arms"]), int(arguments["dimension"])
         super()._set_up(arguments, parameters, seeded, claim)
+
+    def _entries(self) -> dict[str, float]:
+        p = self._parameters
+        size = sum_dimension(p.arms, p.dimension)
+        factors = {"factors of the arms' matrices": float(p.arms) * p.dimension**2}
+        return factors | sum_entries(size, p.pushes, p.sum_method)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.LinUcb:
         p = self._parameters

@@ -40,7 +40,7 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
         raise typer.Exit(130) from None
     except BrokenPipeError:
         raise
-    except (ValueError, OSError, ImportError, dpoco.DpocoError) as error:
+    except (ValueError, OSError, ImportError, MemoryError, dpoco.DpocoError) as error:
         text = str(error)
         if isinstance(error, OSError) and error.strerror and error.filename:
             text = f"{error.filename}: {error.strerror}"

@@ -16,7 +16,7 @@ from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.prefix_hedge import PrefixHedgeParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.experts._expert_learner import DECODERS, ExpertLearner
-from dpoco.mechanisms import continual_sum_settings
+from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.random import Source
 
 __all__ = ["PrefixHedge", "PrefixHedgeParameters"]
@@ -124,6 +124,10 @@ class PrefixHedge(ExpertLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(PrefixHedge, arguments)
+
+    def _entries(self) -> dict[str, float]:
+        p = self._parameters
+        return super()._entries() | sum_entries(p.experts, p.pushes, p.sum_method)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.PrefixHedge:
         parameters = self._parameters

@@ -44,6 +44,11 @@ class CoupledLearner(RecordLearner):
         kept = isinstance(self._loss, losses.LogisticLoss | losses.HuberLoss)
         return max(super()._width, 2048) if kept else super()._width
 
+    def _entries(self) -> dict[str, float]:
+        if isinstance(self._loss, losses.LinearLoss):
+            return super()._entries()
+        return super()._entries() | {"second derivatives": float(self._domain.dimension) ** 2}
+
     def _rule_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
         """Return what both engines are built from."""
         p = self._parameters

@@ -18,7 +18,7 @@ from dpoco.accounting import Budget
 from dpoco.accounting import lipschitz as accountant
 from dpoco.accounting._experts.net_shape import checked_counts, shape_of
 from dpoco.accounting.lipschitz import LipschitzParameters
-from dpoco.mechanisms import continual_sum_settings
+from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.oco._net_losses import NetLosses
 from dpoco.oco._nets import net_of, net_transform
 from dpoco.random import Source
@@ -196,6 +196,11 @@ class LipschitzLearner(OnlineLearner):
         self._net, self._points = net_of(self._domain, parameters.resolution)
         self._checker = net_transform(self._domain, parameters, enforce=True)
         super()._set_up(arguments, parameters, seeded, claim)
+
+    def _entries(self) -> dict[str, float]:
+        p = self._parameters
+        points = {"points of the net": 3.0 * p.experts}
+        return points | sum_entries(p.experts, p.pushes, p.sum_method)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.PrefixHedge:
         p = self._parameters

@@ -17,7 +17,7 @@ from dpoco.accounting import noisy_ftrl as accountant
 from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.mechanisms import continual_sum_settings
+from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.random import Source
 
 __all__ = ["NoisyFTRL", "NoisyFTRLParameters"]
@@ -159,6 +159,11 @@ class NoisyFTRL(RecordLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(NoisyFTRL, arguments)
+
+    def _entries(self) -> dict[str, float]:
+        p = self._parameters
+        size = accountant.sum_dimension(self._domain.dimension, p.statistics)
+        return super()._entries() | sum_entries(size, p.pushes, p.sum_method)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyFtrl:
         """Return a compiled learner in round 0 on the stream of `claim`."""
