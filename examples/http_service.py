@@ -1,14 +1,12 @@
 """One private learner behind HTTP, with the release journal: kill it, start it, nothing is doubled.
 
 Usage: python examples/http_service.py JOURNAL [--port N]
+  GET  /decision   the current round and its decision      POST /rounds/N   ends round N
+  GET  /rounds/N   what round N released                   POST /tickets    a decision and a ticket
+  GET  /guarantee  what is promised                        POST /tickets/T  its record, in any order
 
-  GET  /decision    the current round and its decision
-  POST /rounds/N    {"features": [...], "label": y}: ends round N; sent again, answered again
-  GET  /rounds/N    what round N released
-  GET  /guarantee   what is promised
-
-One request at a time, since a learner has one writer. Nothing is logged and no answer quotes a
-request. Encryption and authentication are for the proxy in front. No library but dpoco.
+A record is {"features": [...], "label": y}; sent again, it is answered again and played once. Slow
+clients wait alone. Nothing is logged, no answer quotes a request. In front: a proxy that encrypts.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import argparse
 import json
 import signal
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import dpoco
@@ -27,61 +25,63 @@ from dpoco.journal import Journal
 BUDGET, LARGEST_BODY = dpoco.Budget(epsilon=1.0, delta=1e-6), 2**16
 
 
-def make() -> dpoco.frank_wolfe.TreeFrankWolfe:
-    """Return the learner of a new journal; an old one goes on with its own."""
+def make() -> dpoco.frank_wolfe.TreeFrankWolfe:  # of a new journal; an old one goes on
     ball, loss = dpoco.domains.LpBall(3), dpoco.losses.LogisticLoss(feature_bound=1.0)
     return dpoco.frank_wolfe.TreeFrankWolfe(ball, loss, horizon=100_000, budget=BUDGET)
 
 
+class Service(ThreadingHTTPServer):
+    def handle_error(self, *_: Any) -> None:
+        pass  # it would print the client's address
+
+
 class Handler(BaseHTTPRequestHandler):
-    timeout = 5  # seconds that a silent client may hold the service
+    timeout = 5  # seconds of silence
 
-    def do_GET(self) -> None:
-        self.answer(self.read)
-
-    def do_POST(self) -> None:
-        self.answer(self.observe)
-
-    def read(self, stream: Any, path: list[str]) -> dict[str, Any]:
-        match path:
-            case ["decision"]:
+    def reply(self, stream: Any, record: Any) -> dict[str, Any]:
+        match self.command, *self.path.strip("/").split("/"):
+            case "GET", "decision":
                 return {"round": stream.round, "decision": stream.decide().tolist()}
-            case ["rounds", number] if number.isdecimal():
-                return {"round": int(number), "decision": stream.release(int(number)).tolist()}
-            case ["guarantee"]:
+            case "GET", "rounds", turn if turn.isdecimal():
+                return {"round": int(turn), "decision": stream.release(int(turn)).tolist()}
+            case "GET", "guarantee":
                 return stream.guarantee.to_dict()
-        raise LookupError("no such page")
+            case "POST", "tickets":
+                decision, ticket = stream.decide(ticket=True)
+                return {"decision": decision.tolist(), "ticket": ticket.to_bytes().hex()}
+            case "POST", "tickets", text:
+                place = {"ticket": dpoco.Ticket.from_bytes(bytes.fromhex(text))}
+            case "POST", "rounds", turn if turn.isdecimal():
+                place = {"round": int(turn)}
+            case _:
+                raise LookupError("no such page")
+        stream.observe(record["features"], record["label"], **place)
+        return {"round": stream.round}
 
-    def observe(self, stream: Any, path: list[str]) -> dict[str, Any]:
-        match path:
-            case ["rounds", number] if number.isdecimal():
-                length = int(self.headers.get("Content-Length", 0))
-                if not 0 < length <= LARGEST_BODY:
-                    raise ValueError("the record is missing or too long")
-                record = json.loads(self.rfile.read(length))
-                stream.observe(record["features"], record["label"], round=int(number))
-                return {"round": stream.round}
-        raise LookupError("no such page")
-
-    def answer(self, action: Any) -> None:
+    def answer(self) -> None:
         try:
-            status, body = 200, action(self.server.stream, self.path.strip("/").split("/"))
-        except dpoco.DpocoError as error:  # past the horizon, out of turn, another record, ...
+            length = min(max(int(self.headers.get("Content-Length", 0)), 0), LARGEST_BODY)
+            record = json.loads(self.rfile.read(length) or "{}")  # one that is cut off: refused
+            status, body = 200, self.reply(self.server.stream, record)  # type: ignore[attr-defined]
+        except dpoco.DpocoError as error:  # out of turn, another record, past the horizon, ...
             status, body = 409, {"error": type(error).__name__, "reason": str(error)}
         except LookupError:
             status, body = 404, {"error": "no such page, or an incomplete record"}
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             status, body = 400, {"error": "not a record"}
         except Exception as error:  # the disk is full, say: nothing was released
             status, body = 500, {"error": type(error).__name__}
-        text = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
         self.end_headers()
-        self.wfile.write(text)
+        self.wfile.write(json.dumps(body).encode())
 
-    def log_message(self, *args: Any) -> None:
+    do_GET = do_POST = answer  # noqa: N815
+
+    def send_error(self, code: int, *_: Any) -> None:
+        super().send_error(code)  # its texts quote the request
+
+    def log_message(self, *_: Any) -> None:
         pass
 
 
@@ -91,9 +91,9 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int, default=0)
     options = parser.parse_args()
     opened = Journal(options.journal, ledger=Ledger(BUDGET))
-    with opened as journal, HTTPServer(("127.0.0.1", options.port), Handler) as server:
+    with opened as journal, Service(("127.0.0.1", options.port), Handler) as server:
         server.stream = journal.open("service", make)  # type: ignore[attr-defined]
-        for name in (signal.SIGTERM, signal.SIGINT):  # the request at hand is answered first
+        for name in (signal.SIGTERM, signal.SIGINT):  # the round at hand is played to its end
             signal.signal(name, lambda *_: threading.Thread(target=server.shutdown).start())
         print(f"port {server.server_port}", flush=True)
         server.serve_forever(poll_interval=0.05)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         scale,
     )
     from dpoco._tickets import Ticket
-    from dpoco.trace import Trace
+    from dpoco.trace import RecordShares, Trace
 
 __version__: str = _core.__version__
 
@@ -93,6 +93,7 @@ __all__ = [
     "JournalFenced",
     "LargeDeltaWarning",
     "NoiseDominatesWarning",
+    "RecordShares",
     "ReplayMismatch",
     "RoundOrderError",
     "StateError",
@@ -129,10 +130,8 @@ def __getattr__(name: str) -> Any:
     """Import submodules on first use, so that ``import dpoco`` costs NumPy and little more."""
     if name in _SUBMODULES:
         return importlib.import_module(f"dpoco.{name}")
-    if name == "Trace":
-        from dpoco.trace import Trace
-
-        return Trace
+    if name in ("RecordShares", "Trace"):
+        return getattr(importlib.import_module("dpoco.trace"), name)
     if name == "Ticket":
         from dpoco._tickets import Ticket
 

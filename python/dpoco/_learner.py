@@ -58,7 +58,7 @@ class OnlineLearner(Delayed):
         """
         problem = self._problem(arguments)
         budget, source = arguments["budget"], arguments["source"]
-        parameters = arguments["parameters"]
+        parameters, published = arguments["parameters"], False
         if budget is not None and not isinstance(budget, Budget):
             raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
         if source is not None and not isinstance(source, Source):
@@ -67,15 +67,16 @@ class OnlineLearner(Delayed):
         if parameters is None:
             options = {name: arguments[name] for name in ("horizon", "budget", *self._options)}
             parameters = self._accountant.calibrate(*problem, **options)
+            published = parameters.calibration == "paper"  # states what it spends, over or not
         elif not isinstance(parameters, self._parameters_class):
             raise TypeError(f"parameters must be {self._parameters_class.__name__}")
         else:
             defaults = signature(constructed).parameters
             self._check_restated(arguments, parameters, defaults)
-            if budget is not None:
-                self._accountant.guarantee(*problem, parameters, budget=budget).require(budget)
         origin = Source() if source is None else source
         self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
+        if budget is not None and not published:
+            self._guarantee.require(budget)
         if budget is not None:
             budget.doubt(arguments["horizon"], stacklevel=3)
         note = self._noise_note()

@@ -13,7 +13,7 @@ from dpoco import domains, losses
 from dpoco._learner import OnlineLearner, Progress
 from dpoco._tickets import Ticket
 from dpoco._validation import float_array, number
-from dpoco.trace import Trace
+from dpoco.trace import Flags, Trace
 
 __all__ = ["RecordLearner"]
 
@@ -244,4 +244,9 @@ class RecordLearner(OnlineLearner):
         def loss_of(decision: FloatArray) -> FloatArray:
             return self._loss.batch_values(self._domain, decision, rows, targets)
 
-        return Trace(out, np.flatnonzero(changed), first_round, decisions, loss_of)
+        def flags_of(part: slice) -> Flags:
+            labels = None if targets is None else targets[part]
+            flags = self._loss._flags(self._domain, rows[part], labels)
+            return {**flags, "missing": ~np.isfinite(rows[part])}
+
+        return Trace(out, np.flatnonzero(changed), first_round, decisions, loss_of, flags_of)

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Mapping
 from inspect import signature
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from dpoco.errors import RoundOrderError, StateError
 
 __all__ = ["Stateful", "load", "stated_dimension"]
 
-_MAGIC = b"dpocost\n"
+FRAME_SIGNATURE = b"dpocost\n"
 _VERSION = 1
 _FRAME = struct.Struct("<8sIIQ")
 _CHECKSUM = 32
@@ -63,7 +63,7 @@ Self = TypeVar("Self", bound="Stateful")
 def pack(header: dict[str, Any], payload: bytes) -> bytes:
     """Return the framed state."""
     text = json.dumps(header, default=_plain).encode()
-    body = _FRAME.pack(_MAGIC, _VERSION, len(text), len(payload)) + text + payload
+    body = _FRAME.pack(FRAME_SIGNATURE, _VERSION, len(text), len(payload)) + text + payload
     return body + hashlib.sha256(body).digest()
 
 
@@ -79,7 +79,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
     if len(data) < _FRAME.size + _CHECKSUM:
         raise StateError("not a dpoco state: too short")
     magic, version, header_length, payload_length = _FRAME.unpack_from(data)
-    if magic != _MAGIC:
+    if magic != FRAME_SIGNATURE:
         raise StateError("not a dpoco state: wrong signature")
     if version > _VERSION:
         raise StateError(f"state has format {version}, this library reads up to {_VERSION}")
@@ -153,6 +153,11 @@ class Stateful:
     _kind: ClassVar[str]
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]]
 
+    # What is proved of the noise: "fresh", whatever was released before, truncated tails included;
+    # "ideal_fresh", so with ideal draws; or "hidden", part of it stays for later rounds.
+    _noise: ClassVar[str] = "hidden"
+    _one_round: ClassVar[bool] = True  # a record is data of one round, not of all later ones
+
     # Arguments that older states lack, with what they stood for.
     _added: ClassVar[dict[str, Any]] = {}
     _restated: ClassVar[tuple[str, ...]]  # arguments that the parameters fix, too
@@ -220,6 +225,15 @@ class Stateful:
         Asked before anything of that size is built. Any exception means a corrupt header.
         """
         raise NotImplementedError
+
+    def _sibling(self: Self, claim: dict[str, Any]) -> Self:
+        """Return an unstarted object with the same parameters and guarantee, none computed anew."""
+        sibling: Any = type(self).__new__(type(self))
+        own = ("_engine", "_asked", "_sole", "_book", "_suspended")
+        shared = {name: value for name, value in self.__dict__.items() if name not in own}
+        sibling.__dict__.update(shared)
+        sibling._engine = sibling._build_engine(claim)
+        return cast(Self, sibling)
 
     def _is_started(self) -> bool:
         return bool(self._engine.round > 0)

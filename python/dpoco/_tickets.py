@@ -144,6 +144,7 @@ class TicketBook:
         self._learner = os.urandom(16)
         self._next = 0
         self._outstanding: dict[int, tuple[bytes, int]] = {}  # tag, arm that was due or -1
+        self.dropped: set[int] = set()  # whose record had no round; a journal's streams only
         self._promised: dict[int, int] = {}  # outstanding pulls of arms that were due
 
     def __len__(self) -> int:
@@ -185,16 +186,24 @@ class TicketBook:
         self._next += 1
         return ticket
 
-    def check(self, ticket: Ticket) -> None:
-        """Raise unless this very ticket is outstanding."""
+    def authenticate(self, ticket: Ticket) -> None:
+        """Raise unless the ticket was issued from this book, and is as it was."""
         if not isinstance(ticket, Ticket):
             raise TypeError(f"ticket must be a dpoco.Ticket; got {type(ticket).__name__}")
         if ticket.learner != self._learner:
             raise StateError("the ticket is of another learner")
         if not hmac.compare_digest(self._tag_of(ticket._body()), ticket._tag):
             raise StateError("the ticket is not as it was issued")
+
+    def waits(self, ticket: Ticket) -> bool:
+        """Return whether this very ticket is outstanding."""
         known = self._outstanding.get(ticket.number)
-        if known is None or not hmac.compare_digest(known[0], ticket._tag):
+        return known is not None and hmac.compare_digest(known[0], ticket._tag)
+
+    def check(self, ticket: Ticket) -> None:
+        """Raise unless the ticket is authentic and outstanding."""
+        self.authenticate(ticket)
+        if not self.waits(ticket):
             raise RoundOrderError("the ticket is not outstanding: redeemed, expired or forgotten")
 
     def remove(self, number: int) -> None:
@@ -207,12 +216,13 @@ class TicketBook:
 
     def to_record(self) -> dict[str, Any]:
         """Return what JSON can carry; as secret as the learner's state."""
-        return {
+        record = {
             "key": self._key.hex(),
             "learner": self._learner.hex(),
             "next": self._next,
             "outstanding": [[n, tag.hex(), arm] for n, (tag, arm) in self._outstanding.items()],
         }
+        return {**record, "dropped": sorted(self.dropped)} if self.dropped else record
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any], arms: int) -> TicketBook:
@@ -222,6 +232,7 @@ class TicketBook:
         book._next = int(record["next"])
         for number, tag, arm in record["outstanding"]:
             book._enter(int(number), bytes.fromhex(tag), int(arm))
+        book.dropped.update(map(int, record.get("dropped", ())))
         numbers = list(book._outstanding)
         sizes = {len(tag) for tag, _ in book._outstanding.values()} | {_TAG}
         if (
@@ -231,6 +242,8 @@ class TicketBook:
             or not 0 <= book._next < 2**64
             or (numbers and not 0 <= numbers[0] <= numbers[-1] < book._next)
             or not all(-1 <= arm < arms for _, arm in book._outstanding.values())
+            or not all(0 <= n < book._next for n in book.dropped)
+            or not book.dropped.isdisjoint(numbers)
         ):
             raise StateError("state is corrupt: impossible tickets")
         return book

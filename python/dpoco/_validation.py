@@ -7,7 +7,9 @@ parameter), never a data value.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -145,3 +147,23 @@ def refuse_contradictions(
             raise ValueError(
                 f"{name}={value!r} contradicts parameters, which have {getattr(parameters, name)!r}"
             )
+
+
+class MalformedError(ValueError):
+    """A file is not what it should be, in words that quote nothing of it."""
+
+
+@contextmanager
+def reading(path: Path, kind: str) -> Iterator[None]:
+    """Turn whatever a library raises over a damaged file into a `ValueError` that quotes nothing.
+
+    `kind` is what the file should be; `MalformedError` and `ImportError` pass.
+    """
+    try:
+        yield
+    except (ImportError, MalformedError):
+        raise
+    except Exception as error:
+        raise MalformedError(
+            f"{path.name} is not {kind}, or cannot be read ({type(error).__name__})"
+        ) from None

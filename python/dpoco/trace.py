@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,13 +12,87 @@ from numpy.typing import NDArray
 
 from dpoco._validation import float_array
 
-__all__ = ["Trace"]
+__all__ = ["RecordShares", "Trace"]
+
+NO_STREAM = "this trace has no stream: how its records were read is not known"
 
 FloatArray = NDArray[np.float64]
+Flags = Mapping[str, NDArray[np.bool_]]
+
+
+@dataclass(frozen=True, repr=False)
+class RecordShares:
+    """How records were read, as shares of all of them. **Not private**: counted in raw records.
+
+    Learners take what they are given without a word, for an exception would tell. This tells an
+    evaluation where a schema is wrong: a misspelt feature, labels of another code, a narrow bound.
+
+    Attributes
+    ----------
+    records : int
+        How many there were.
+    shares : dict of str to float
+        Share in [0, 1] of the records that were ``empty`` (counted as a zero record), ``clipped``
+        (shortened to their bound), had an entry ``missing`` (not finite) or ``out_of_range`` (moved
+        into its declared range), a ``label_missing``, ``label_out_of_range`` (moved into it) or
+        ``unknown_label``, a ``reward_missing`` or ``reward_out_of_range`` (of any arm),
+        ``missing_features`` (a listed name is not there, or None) or ``unlisted_features`` (a name
+        that is there is not listed). Those that cannot occur are left out.
+    columns : dict of str to dict of str to float
+        The same of single columns, by name or else number, where something is known about them.
+    """
+
+    records: int
+    shares: dict[str, float]
+    columns: dict[str, dict[str, float]]
+
+    @classmethod
+    def of(cls, *flags: Flags, names: Sequence[str] | None = None) -> RecordShares:
+        """Count what holds of records, shape (T,), or of their columns, shape (T, d)."""
+        merged: dict[str, NDArray[np.bool_]] = {}
+        for key, values in (item for each in flags for item in each.items()):
+            merged[key] = merged[key] | values if key in merged else values
+        shares: dict[str, float] = {}
+        columns: dict[str, dict[str, float]] = {}
+        for key, values in merged.items():
+            if values.ndim == 2:
+                found = _share(values).tolist()
+                known = range(len(found)) if names is None or len(names) != len(found) else names
+                for name, share in zip(known, found, strict=True):
+                    columns.setdefault(str(name), {})[key] = share
+            shares[key] = float(_share(np.any(values, axis=1) if values.ndim == 2 else values))
+        return cls(len(next(iter(merged.values()), ())), shares, columns)
+
+    def __repr__(self) -> str:
+        return f"<dpoco.RecordShares of {self.records} records: not private, for evaluation only>"
+
+
+class ReadRecords(ABC):
+    """Base of the traces that know how their records were read."""
+
+    @abstractmethod
+    def _flags(self, part: slice) -> Flags:
+        """Return what holds of some records; `ValueError` if the trace has no stream."""
+
+    @property
+    def nonprivate_records(self) -> RecordShares:
+        """How the learner read the records of the run. **Not private**: publishing it is a leak.
+
+        Raises
+        ------
+        ValueError
+            For a trace without its stream: one that was loaded.
+        """
+        return RecordShares.of(self._flags(slice(None)))
+
+
+def _share(flags: NDArray[np.bool_]) -> FloatArray:
+    counts: FloatArray = np.count_nonzero(flags, axis=0) / np.float64(max(1, len(flags)))
+    return counts
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(ReadRecords):
     """Losses and decisions of a run. **Not private**: losses are computed from raw records.
 
     Attributes
@@ -35,6 +110,12 @@ class Trace:
     first_round: int
     _decisions: FloatArray | None = field(repr=False)
     _loss_of: Callable[[FloatArray], FloatArray] = field(repr=False)
+    _flags_of: Callable[[slice], Flags] | None = field(default=None, repr=False)
+
+    def _flags(self, part: slice) -> Flags:
+        if self._flags_of is None:
+            raise ValueError(NO_STREAM)
+        return self._flags_of(part)
 
     def __len__(self) -> int:
         return int(self.losses.shape[0])

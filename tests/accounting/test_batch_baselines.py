@@ -101,7 +101,7 @@ def test_a_calibrated_guarantee_is_the_budget(method, budget):
     assert found.epsilon <= budget.epsilon * (1 + 1e-8)
     assert found.delta == budget.delta
     assert found.certified
-    assert (found.relation, found.unit, found.horizon) == ("replace", "one record", 1)
+    assert (found.change, found.unit, found.horizon) == ("replace", "one record", 1)
     assert not accountant.guarantee(BALL, LOSS, p, budget=budget, seeded=True).certified
     text = str(found)
     assert "one record" in text

@@ -33,7 +33,7 @@ def guarantee(coupling, **fields):
     base = Guarantee(
         epsilon=8.0,
         delta=1e-6,
-        relation="replace",
+        change="replace",
         unit="one round",
         horizon=1002,
         mechanism="all decisions",
@@ -98,8 +98,10 @@ def test_inexact_draws_are_charged():
 
 @pytest.mark.parametrize("coupling", [GAUSSIAN, RENYI, GAUSSIAN | SCHEDULED, None])
 def test_round_trips_are_exact(coupling):
+    epsilon = 8.0 if coupling is None else guarantee(coupling, epsilon=99.0).epsilon_at(1e-6)
     stated = guarantee(
         coupling,
+        epsilon=epsilon,
         regret_bound=1.0 / 3.0,
         details={"draws": 600.0, "sampler": "exact", "step size": math.inf, "block": None},
     )
@@ -107,7 +109,7 @@ def test_round_trips_are_exact(coupling):
     assert Guarantee.from_dict(stated.to_dict()) == stated
     assert pickle.loads(pickle.dumps(stated)) == stated
     assert hash(stated) == hash(Guarantee.from_json(stated.to_json()))
-    assert json.loads(stated.to_json())["version"] == 1
+    assert json.loads(stated.to_json())["version"] == 2
 
 
 def test_records_without_the_later_fields_still_load():

@@ -24,7 +24,7 @@ PURE = statement_of(
     seeded=False, pure=0.5,
 )  # fmt: skip
 LOCAL = local_guarantee(epsilon=1.0, mechanism="a bit", reports_per_user=2)
-JOINT = dataclasses.replace(SUM, relation="joint", unit="one user's record", paper_epsilon=36.5)
+JOINT = dataclasses.replace(SUM, view="others", unit="one user's record", paper_epsilon=36.5)
 
 
 def flat(guarantee):
@@ -80,7 +80,7 @@ def test_what_each_relation_says():
     assert "all other users together" in flat(JOINT)
     assert "her data and are not covered" in flat(JOINT)
     assert "any computing power" in flat(SUM)
-    emptied = dataclasses.replace(SUM, relation="zero_out")
+    emptied = dataclasses.replace(SUM, change="zero_out")
     assert "whether one round had any data cannot be told" in flat(emptied)
     assert "replaced data count as two changes" in flat(emptied)
     assert "By the constants in print" in flat(JOINT)

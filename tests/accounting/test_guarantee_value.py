@@ -12,10 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpoco.accounting as package
-from dpoco.accounting import Budget, Guarantee, events, sum_release
+from dpoco.accounting import Budget, Guarantee, events, noisy_max, sum_release
+from dpoco.accounting._experts.statement import statement_of
+from dpoco.accounting.bounded_range import bounded_range_profile
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta, gaussian_epsilon
+from dpoco.accounting.ledger import Ledger
+from dpoco.accounting.local_reports import local_guarantee
 from dpoco.accounting.zcdp import zcdp_delta
-from dpoco.errors import StateError
+from dpoco.errors import BudgetExceeded, StateError
 
 
 def sum_guarantee(**options):
@@ -102,14 +106,17 @@ def test_the_text_speaks_of_the_unit():
     records = dataclasses.replace(BASE, unit="one record", horizon=1)
     text = " ".join(str(records).split())
     assert "round" not in text.split("Conditions:")[0]
-    assert "two data sets that differ in the contents of one record, replaced by any others" in text
+    assert "two data sets that differ in the data of one record, replaced by any other data" in text
     assert "released once" in text
     assert repr(records).endswith("replace one record, 1 release>")
-    several = dataclasses.replace(records, horizon=5, relation="zero_out")
+    several = dataclasses.replace(records, horizon=5, change="zero_out")
     assert "over at most 5 releases" in str(several)
-    assert "two data sets, one of which" in str(several)
-    user = dataclasses.replace(BASE, unit="one user's record", relation="joint")
-    assert "one user's record, seen by all other users" in str(user)
+    assert "in the data of one record, empty in one of them" in str(several)
+    user = dataclasses.replace(BASE, unit="one user's record", view="others")
+    assert (
+        "one user's record: all others together, who do not see what she is shown, cannot"
+        in str(user)
+    )
     assert "1000 rounds" in str(user)
     assert repr(dataclasses.replace(BASE, horizon=1)).endswith("1 round>")
     assert repr(Guarantee.none(1, unit="one record")).startswith("<Guarantee: none, 1 release ")
@@ -127,13 +134,28 @@ def test_seeded_noise_is_not_certified():
 
 def test_round_trips_are_exact():
     claimed = dataclasses.replace(
-        BASE, claimed=(0.1, 1e-6), paper_epsilon=1.0 / 3.0, horizon=10**12, sensitivity=math.pi
+        BASE, claimed=(0.1, 1e-6), paper_epsilon=1.0 / 3.0, horizon=10**12, regret_bound=math.pi
     )
     for guarantee in (BASE, claimed):
         assert Guarantee.from_dict(guarantee.to_dict()) == guarantee
         assert Guarantee.from_json(guarantee.to_json()) == guarantee
-        assert json.loads(guarantee.to_json())["version"] == 1
+        assert json.loads(guarantee.to_json())["version"] == 2
         assert hash(guarantee) == hash(Guarantee.from_json(guarantee.to_json()))
+
+
+@pytest.mark.parametrize(
+    ("relation", "change", "view"),
+    [("replace", "replace", "everyone"), ("zero_out", "zero_out", "everyone"),
+     ("local", "replace", "server"), ("joint", "zero_out", "others")],
+)  # fmt: skip
+def test_records_whose_relation_said_two_things(relation, change, view):
+    now = dataclasses.replace(BASE, change=change, view=view)
+    record = {k: v for k, v in now.to_dict().items() if k not in ("change", "view")}
+    old = record | {"version": 1, "relation": relation}
+    assert Guarantee.from_dict(old) == now
+    for wrong in ({"version": 2}, {"change": "replace"}, {"relation": ["joint"]}):
+        with pytest.raises(StateError):
+            Guarantee.from_dict(old | wrong)
 
 
 @settings(max_examples=100, deadline=None)
@@ -144,10 +166,62 @@ def test_round_trips_are_exact():
     scale=st.floats(1e-100, 1e100),
 )
 def test_any_float_survives_json(epsilon, mu, mass, scale):
+    stated = {"mu": mu, "rho": None, "noise_multiplier": None, "column_norm": None}
     other = dataclasses.replace(
-        BASE, epsilon=epsilon, mu=mu, truncation_mass=mass, noise_scale=scale
+        BASE, epsilon=math.inf, truncation_mass=mass, noise_scale=scale, **stated
     )
     assert Guarantee.from_json(other.to_json()) == other
+    other = dataclasses.replace(other, epsilon=epsilon, mu=None)
+    assert Guarantee.from_json(other.to_json()) == other
+
+
+EDITS = [
+    ("epsilon", 0.1), ("epsilon", 1.01), ("epsilon", 0.99), ("delta", 1e-9), ("mu", 0.1),
+    ("rho", 0.01), ("noise_scale", 2.0), ("column_norm", 0.5), ("noise_multiplier", 9.0),
+    ("sensitivity", 3.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "factor"), EDITS)
+def test_edited_numbers_contradict_the_others(name, factor):
+    record = BASE.to_dict()
+    assert Guarantee.from_dict(record) == BASE
+    changed = record | {name: factor * record[name] if name != "epsilon" else factor}
+    with pytest.raises(StateError, match="contradicts itself"):
+        Guarantee.from_dict(changed)
+    ledger = Ledger(Budget(5.0, 1e-5))
+    ledger.charge(BASE, "x")
+    stored = json.loads(ledger.to_json())
+    stored["entries"][0]["guarantee"] = changed
+    with pytest.raises(StateError):
+        Ledger.from_dict(stored)
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [
+        noisy_max.guarantee(noisy_max.calibrate(4, budget=Budget(0.5, 0.0))),
+        statement_of(
+            mechanism="draws",
+            horizon=20,
+            delta=1e-6,
+            calibration="tight",
+            reference="none",
+            seeded=False,
+            profile=bounded_range_profile(0.1, 20),
+            truncation_mass=1e-12,
+        ),
+        local_guarantee(epsilon=0.5, mechanism="bits", reports_per_user=9, stated_delta=1e-6),
+    ],
+)
+def test_edited_profiles_contradict_epsilon(guarantee):
+    record = guarantee.to_dict()
+    assert Guarantee.from_dict(record) == guarantee
+    name = next(n for n in ("epsilon", "range") if n in record["profile"])
+    for factor in (0.5, 0.99, 1.01):
+        edited = record["profile"] | {name: factor * record["profile"][name]}
+        with pytest.raises(StateError, match="contradicts itself"):
+            Guarantee.from_dict(record | {"profile": edited})
 
 
 def test_malformed_records():
@@ -155,11 +229,14 @@ def test_malformed_records():
     broken = [
         {},
         3,
-        good | {"version": 2},
+        good | {"version": 3},
         good | {"kind": "dpoco.budget"},
         good | {"extra": 1},
         {k: v for k, v in good.items() if k != "mu"},
-        good | {"relation": "other"},
+        good | {"change": "other"},
+        good | {"view": "nobody"},
+        good | {"view": "server", "change": "zero_out"},
+        good | {"relation": "replace"},
         good | {"epsilon": "many"},
         good | {"epsilon": -1.0},
         good | {"conditions": 3},
@@ -241,3 +318,54 @@ def test_only_safe_paths_of_dp_accounting_are_used():
     users = [name for name, text in sources.items() if "import dp_accounting" in text]
     assert sorted(users) == ["events.py", "foreign_events.py"]  # one writes, one reads
     assert "Accountant" not in sources["foreign_events.py"]
+
+
+def every_kind():
+    """Return guarantees of all kinds of curves, exact and with truncated tails."""
+    bits = {"forced_switch": 0.05, "factor_floor": 0.9, "later_bits": 100, "shift": 2e-3}
+    draws = {"cap": 60, "sensitivity_ratio": 0.03, "b": 0.001, "dimension": 5, "rank": 1}
+    tracker = {"learning_rate": 0.1, "forced_switch": 0.1, "batch": 4, "horizon": 100,
+               "share_rate": 0.02, "experts": 5, "prior": "share", "max_resamples": 9}  # fmt: skip
+    profiles = [
+        {"kind": "pure", "epsilon": 0.9},
+        {"kind": "gaussian", "mu": 0.3, **bits},
+        {"kind": "renyi", "relation": "replace", **draws, **bits},
+        {"kind": "tracker", **tracker},
+    ]
+    loose = dataclasses.replace(BASE, mu=None, rho=None, epsilon=9.0, truncation_mass=0.0)
+    curves = [dataclasses.replace(loose, mu=0.25), dataclasses.replace(loose, rho=0.03)]
+    curves += [dataclasses.replace(loose, profile=profile) for profile in profiles]
+    return curves + [dataclasses.replace(each, truncation_mass=1e-9) for each in curves]
+
+
+@pytest.mark.parametrize("stated", every_kind())
+@pytest.mark.parametrize("epsilon", [0.05, 0.4, 0.8])
+def test_a_budget_is_kept_exactly_up_to_the_curve(stated, epsilon):
+    """What `require` accepts is the region above the curve, in either coordinate."""
+    delta = stated.delta_at(epsilon)
+    assert 1e-12 < delta < 0.5
+    for kept in (Budget(epsilon, delta), Budget(epsilon * (1 + 1e-6), delta)):
+        stated.require(kept)
+    smaller = epsilon * (1 - 1e-6)
+    assert stated.delta_at(smaller) > delta * (1 + 1e-8)  # the curve falls there
+    for missed in (Budget(epsilon, delta * (1 - 1e-6)), Budget(smaller, delta)):
+        with pytest.raises(BudgetExceeded):
+            stated.require(missed)
+    with pytest.raises(BudgetExceeded):
+        Guarantee.none(10).require(Budget(1e6, 0.5))
+
+
+def test_a_pure_budget_is_kept_by_pure_curves_alone():
+    pure, *others = (each for each in every_kind() if each.profile is not None)
+    pure.require(Budget(0.9, 0.0))
+    with pytest.raises(BudgetExceeded):
+        pure.require(Budget(0.9 * (1 - 1e-9), 0.0))
+    tracker = next(each for each in others if each.profile["kind"] == "tracker")
+    largest = tracker.epsilon_at(0.0)
+    tracker.require(Budget(largest, 0.0))
+    with pytest.raises(BudgetExceeded):
+        tracker.require(Budget(largest * (1 - 1e-9), 0.0))
+    for each in (BASE, *every_kind()):
+        if each.truncation_mass > 0.0 or each.mu is not None:
+            with pytest.raises(BudgetExceeded):
+                each.require(Budget(500.0, 0.0))

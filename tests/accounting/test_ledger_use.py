@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import math
 
 import pytest
@@ -12,13 +14,17 @@ import dpoco
 from dpoco.accounting import Budget, Guarantee, sum_release
 from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting._ledger.costs import Cost, Part, pure_mu
-from dpoco.accounting._ledger.currencies import Spent, filter_of, fixed_plan_epsilon
+from dpoco.accounting._ledger.currencies import FixedPlan, Spent, filter_of
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import BudgetExceeded
 
 BUDGET = Budget(1.0, 1e-6)
 dpa = pytest.importorskip("dp_accounting")
+
+
+def fixed_plan_epsilon(costs, delta):
+    return functools.reduce(FixedPlan.plus, costs, FixedPlan()).epsilon(delta)
 
 
 def pure(epsilon, **options):
@@ -89,31 +95,60 @@ def test_truncated_tails_are_paid_with_the_factor_of_the_budget():
 
 # --- conversions ----------------------------------------------------------------------------------
 
-TABLE = {
-    ("replace", "replace"): 1, ("replace", "zero_out"): 2, ("replace", "joint"): 0,
-    ("replace", "local"): 1, ("zero_out", "replace"): 1, ("zero_out", "zero_out"): 1,
-    ("zero_out", "joint"): 0, ("zero_out", "local"): 0, ("joint", "replace"): 1,
-    ("joint", "zero_out"): 2, ("joint", "joint"): 1, ("joint", "local"): 1, ("local", "replace"): 0,
-    ("local", "zero_out"): 0, ("local", "joint"): 0, ("local", "local"): 1,
+# How far apart a guarantee's neighbours are in a ledger's; 0: it says nothing there.
+STEPS = {
+    ("replace", "replace"): 1, ("replace", "zero_out"): 2, ("zero_out", "replace"): 1,
+    ("zero_out", "zero_out"): 1,
 }  # fmt: skip
+SEEN = ("others", "everyone", "server")  # each sees what those before it see
+KINDS = [pair for pair in itertools.product(("replace", "zero_out"), SEEN)
+         if pair != ("zero_out", "server")]  # fmt: skip
 
 
-@pytest.mark.parametrize(("ledger", "charged"), TABLE)
-def test_relations(ledger, charged):
-    factor = TABLE[ledger, charged]
-    item = dataclasses.replace(gaussian(0.05), relation=charged)
-    book = Ledger(BUDGET, relation=ledger)
-    if factor == 0:
-        with pytest.raises(ValueError, match="says nothing"):
+@pytest.mark.parametrize("charged", KINDS)
+@pytest.mark.parametrize("ledger", KINDS)
+def test_change_decides_the_price_and_view_what_is_admitted(ledger, charged):
+    item = dataclasses.replace(gaussian(0.05), change=charged[0], view=charged[1])
+    book = Ledger(BUDGET, relation=ledger[0], view=ledger[1])
+    emptied_reports = (ledger[0], charged[1]) == ("zero_out", "server")
+    if SEEN.index(charged[1]) < SEEN.index(ledger[1]) or emptied_reports:
+        cure = "relation='replace'" if emptied_reports else f"view='{charged[1]}'"
+        with pytest.raises(ValueError, match=f"says nothing.*{cure}"):
             book.charge(item, "x")
         assert book.entries == ()
         return
+    steps = STEPS[ledger[0], charged[0]]
     entry = book.charge(item, "x")
-    assert entry.price.main == pytest.approx((factor * 0.05) ** 2)
+    assert entry.price.main == pytest.approx((steps * 0.05) ** 2)
     assert (entry.condition == "") == (ledger == charged)
     assert entry.condition in ("", *book.guarantee.conditions)
-    event = Ledger(BUDGET, relation=ledger).charge(dpa.GaussianDpEvent(20.0), "x", relation=charged)
+    assert Ledger.from_json(book.to_json()).to_json() == book.to_json()
+    event = Ledger(BUDGET, relation=ledger[0], view=ledger[1])
+    event = event.charge(dpa.GaussianDpEvent(20.0), "x", relation=charged[0])
     assert event.price.main == entry.price.main
+
+
+def test_bandits_of_emptied_rounds_are_charged_as_any_learner_of_emptied_rounds():
+    budget = Budget(0.25, 1e-6)
+    problem = (dpoco.domains.LpBall(4, p=2.0), dpoco.losses.LogisticLoss(1.0))
+    learners = [
+        dpoco.oco.NoisyFTRL(*problem, horizon=10**5, budget=budget, relation="zero_out"),
+        dpoco.bandits.LinUCB(3, 4, horizon=10**5, budget=budget, relation="zero_out"),
+        dpoco.bandits.HighDimensionalBandit(
+            2, dpoco.domains.LpBall(4, p=1.0), horizon=10**5, budget=budget, relation="zero_out"
+        ),
+    ]
+    for learner in learners:
+        guarantee = learner.guarantee
+        assert guarantee.change == learner.parameters.relation == "zero_out"
+        book = Ledger(Budget(1.0, 1e-6), view="others", currency="gaussian")
+        entry = book.charge(guarantee, "x", same_unit=True)
+        if guarantee.mu is not None:
+            assert entry.price.main == pytest.approx(4.0 * guarantee.mu**2)
+        assert entry.cost.epsilon == 2.0 * guarantee.epsilon
+        if guarantee.view == "others":
+            with pytest.raises(ValueError, match="view='others'"):
+                Ledger(Budget(9.0, 1e-5)).charge(guarantee, "x", same_unit=True)
 
 
 def test_two_steps_against_brute_force():
@@ -135,7 +170,7 @@ def test_two_steps_against_brute_force():
     assert Cost((), epsilon=800.0, delta=1e-9).doubled().delta == 1.0
     assert Cost((), epsilon=10.0, delta=0.5).doubled().delta == 1.0
     basic = Ledger(Budget(1.0, 1e-3), relation="replace", currency="basic")
-    entry = basic.charge(dataclasses.replace(bare(0.3, 1e-4), relation="zero_out"), "x")
+    entry = basic.charge(dataclasses.replace(bare(0.3, 1e-4), change="zero_out"), "x")
     # P <= e^a Q + d and Q <= e^a R + d give P <= e^2a R + (1 + e^a) d.
     assert entry.price.main == pytest.approx(0.6)
     assert entry.price.side == pytest.approx(1e-4 * (1 + math.exp(0.3)))

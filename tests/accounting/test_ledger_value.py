@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import json
 import math
+import multiprocessing
 import pickle
 import threading
 
+import numpy as np
 import pytest
 
 from dpoco.accounting import Budget, Guarantee, noisy_max
 from dpoco.accounting._experts.statement import statement_of
+from dpoco.accounting._ledger.currencies import FixedPlan
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
@@ -64,18 +68,42 @@ def test_round_trip(options):
     assert Ledger.from_json(Ledger(BUDGET).to_json()).entries == ()
 
 
+def test_ledgers_whose_relation_said_two_things():
+    """What a joint guarantee of then changed is unknown: it is charged as for emptied rounds."""
+    ledger = Ledger(BUDGET, view="others", currency="gaussian")
+    ledger.charge(dataclasses.replace(gaussian(0.02), view="others"), "a bandit")
+    event = pytest.importorskip("dp_accounting").GaussianDpEvent(50.0)
+    ledger.charge(event, "an event")
+    old = json.loads(ledger.to_json())
+    for record in (old, *old["entries"], old["entries"][0]["guarantee"]):
+        record.pop("change", None)
+        del record["view"]
+        record |= {"version": 1, "relation": "joint"}
+    found = Ledger.from_dict(old)
+    assert (found.relation, found.view) == ("replace", "others")
+    assert [e.price.main for e in found.entries] == [
+        pytest.approx(4.0 * e.price.main) for e in ledger.entries
+    ]
+    assert Ledger.from_json(found.to_json()).to_json() == found.to_json()
+    for record in (old, *old["entries"], old["entries"][0]["guarantee"]):
+        record["relation"] = "local"
+    assert (found := Ledger.from_dict(old)).view == "server"
+    assert [e.price for e in found.entries] == [e.price for e in ledger.entries]
+
+
 def test_records_that_are_none():
     record = filled().to_dict()
     overspent = {**record, "entries": record["entries"] * 40, "ways": record["ways"] * 40}
     entry = record["entries"][0]
     for wrong in (
-        {**record, "kind": "x"}, {**record, "version": 2}, {**record, "more": 1},
-        {**record, "budget": {"epsilon": 1.0}}, {**record, "relation": "x"}, overspent,
+        {**record, "kind": "x"}, {**record, "version": 3}, {**record, "more": 1},
+        {**record, "budget": {"epsilon": 1.0}}, {**record, "relation": "x"},
+        {**record, "view": "x"}, overspent,
         {**record, "entries": 3}, {**record, "ways": record["ways"][1:]}, {**record, "ways": 3},
         {**record, "ways": ["gold"] * 3}, {**record, "ways": [{}] * 3},
         {**record, "entries": [3]}, {**record, "unit": 3},
         {**record, "entries": [{**entry, "label": 3}]}, {**record, "currency": "gold"},
-        {**record, "entries": [{**entry, "relation": "local"}]}, {**record, "side_share": -1.0},
+        {**record, "entries": [{**entry, "view": "server"}]}, {**record, "side_share": -1.0},
         {**record, "entries": [{**entry, "guarantee": None}]}, {**record, "adaptive": 1},
         {**record, "entries": [{**entry, "guarantee": None, "cost": {"parts": [{"count": 0}]}}]},
         {**record, "entries": [{**entry, "same_unit": 0}]},
@@ -93,10 +121,12 @@ def test_records_that_are_none():
             Ledger.from_json(text)
 
 
-def test_a_stored_ledger_keeps_its_currency_and_its_prices():
+def test_a_stored_ledger_keeps_its_currency_and_its_prices(monkeypatch):
     """A share of the side may not pay for a point that all of the side would pay for."""
     import dataclasses as dc
 
+    # Points that say more than the parameters do.
+    monkeypatch.setattr(Guarantee, "_contradicts_itself", lambda self: False)
     charge = dc.replace(gaussian(0.2), epsilon=0.05, delta=3e-7, mu=None, rho=0.02, profile=None)
     ledger = Ledger(BUDGET, currency="renyi", side_share=0.5)
     ledger.open(lambda budget: dc.make_dataclass("L", ["guarantee"])(charge), "small", share=0.9)
@@ -119,6 +149,59 @@ def test_an_overspent_record_is_refused_and_not_trimmed():
     record["budget"]["epsilon"] = 0.05
     with pytest.raises(StateError):
         Ledger.from_dict(record)
+
+
+def test_a_forked_process_reads_and_does_not_spend():
+    """Six jobs that inherit a ledger of 1 would spend 0.9 each, and the parent would see none."""
+    ledger = Ledger(BUDGET)
+    ledger.charge(gaussian(0.05), "before")
+
+    def attempts(send):
+        refused = 0
+        for act in (
+            lambda: ledger.charge(gaussian(0.01), "x"),
+            lambda: ledger.affordable(gaussian(0.01)),
+            lambda: ledger.open(lambda budget: None, "x"),
+            ledger.to_json,
+        ):
+            try:
+                act()
+            except StateError:
+                refused += 1
+        send.send(
+            (refused, len(ledger.entries), ledger.spent == before, "1 charges" in repr(ledger))
+        )
+
+    before = ledger.spent
+    context = multiprocessing.get_context("fork")
+    with ledger._lock:  # as a thread that charges while the process forks
+        receive, send = context.Pipe(duplex=False)
+        child = context.Process(target=attempts, args=(send,))
+        child.start()
+    assert receive.poll(60.0)
+    assert receive.recv() == (4, 1, True, True)
+    child.join(60.0)
+    ledger.charge(gaussian(0.05), "after")
+    assert len(ledger.entries) == 2
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_sums_run_along_and_are_exact(adaptive, monkeypatch):
+    """A charge looks at no earlier entry; what it adds up is what fsum adds up."""
+    ledger = Ledger(Budget(5.0, 1e-5), adaptive=adaptive, currency="gaussian")
+    rng = np.random.default_rng(4)
+    for mu in np.exp(rng.uniform(-9.0, -2.0, 40)):
+        ledger.charge(gaussian(float(mu), truncation_mass=1e-15), "x")
+    entries, book = ledger.entries, ledger._book
+    for name in ("main", "side"):
+        assert getattr(book.total(), name) == math.fsum(getattr(e.price, name) for e in entries)
+    again = functools.reduce(FixedPlan.plus, [e.cost for e in entries], FixedPlan())
+    assert book.fixed_epsilon() == again.epsilon(1e-5)
+    squares = math.fsum(e.cost.gaussian_square() for e in entries)
+    assert float(again.everything.gaussian[0]) == squares
+    book.entries = None  # nobody may look
+    monkeypatch.setattr(type(book), "enter", lambda self, admission: None)
+    ledger.charge(gaussian(0.01), "y")
 
 
 def test_copies_are_refused():
@@ -155,7 +238,9 @@ def test_refusals_change_nothing():
 
 def test_bad_ledgers():
     for wrong, kind in (
-        ({"relation": "swap"}, ValueError), ({"currency": "gold"}, ValueError),
+        ({"relation": "swap"}, ValueError), ({"view": "joint"}, ValueError),
+        ({"relation": "zero_out", "view": "server"}, ValueError),
+        ({"currency": "gold"}, ValueError),
         ({"side_share": 1.0}, ValueError), ({"adaptive": 1}, TypeError), ({"unit": 3}, TypeError),
     ):  # fmt: skip
         with pytest.raises(kind):
@@ -224,7 +309,8 @@ def test_threads_share_one_budget():
 def test_the_guarantee_of_a_ledger():
     ledger = filled()
     g = ledger.guarantee
-    assert (g.epsilon, g.delta, g.relation, g.unit) == (1.0, 1e-6, "replace", "one round")
+    assert (g.epsilon, g.delta, g.change, g.view) == (1.0, 1e-6, "replace", "everyone")
+    assert g.unit == "one round"
     assert g.certified
     assert g.delta_at(1.0) == 1e-6
     assert Guarantee.from_json(g.to_json()) == g
@@ -238,8 +324,8 @@ def test_the_guarantee_of_a_ledger():
     assert plan.guarantee.epsilon < 0.6
     assert all(entry.price == (0.0, 0.0) for entry in plan.entries)
     assert plan.guarantee.conditions[0] == "all charges were fixed before the first release"
-    joint = Ledger(BUDGET, relation="joint")
-    joint.charge(dataclasses.replace(gaussian(0.01), relation="joint"), "bandit")
+    joint = Ledger(BUDGET, view="others")
+    joint.charge(dataclasses.replace(gaussian(0.01), view="others"), "bandit")
     assert any("nobody who reacts" in text for text in joint.guarantee.conditions)
 
 

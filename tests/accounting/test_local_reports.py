@@ -136,7 +136,8 @@ def test_arguments(name):
 def test_guarantee_of_one_report():
     guarantee = local_guarantee(epsilon=1.5, mechanism="one bit", horizon=100)
     assert (guarantee.epsilon, guarantee.delta) == (1.5, 0.0)
-    assert (guarantee.relation, guarantee.unit) == ("local", "one report")
+    assert (guarantee.change, guarantee.view) == ("replace", "server")
+    assert guarantee.unit == "one report"
     assert guarantee.certified
     assert guarantee.delta_at(1.0) == pytest.approx(pure_delta(1.0, 1.5))
     assert guarantee.epsilon_at(0.0) == 1.5

@@ -126,9 +126,6 @@ def test_guarantees_trust_no_derived_field(module, loss):
     honest = module.guarantee(BALL, loss, p, budget=BUDGET)
     lying = dataclasses.replace(p, regret_bound=1.0, regret_terms={}, expected_switches=0.0)
     assert module.guarantee(BALL, loss, lying, budget=BUDGET) == honest
-    for changes in ({"lipschitz": 0.5}, {"dimension": 4}, {"radius": 2.0}, {"diameter": 1.0}):
-        with pytest.raises(ValueError, match="domain and loss"):
-            module.guarantee(BALL, loss, dataclasses.replace(p, **changes))
     seeded = module.guarantee(BALL, loss, p, budget=BUDGET, seeded=True)
     assert not seeded.certified
     assert any("SEEDED" in text for text in seeded.conditions)
@@ -148,11 +145,6 @@ def test_guarantees_refuse_what_no_theorem_covers():
     huber = HuberLoss(1.0, 1.0, threshold=1.0)
     with pytest.raises(ValueError, match="normalising constant"):
         comw.guarantee(BALL, huber, p)
-    dart = comw.calibrate(BALL, LinearLoss(1.0), horizon=10**5, budget=BUDGET, coupling="dartboard")
-    with pytest.raises(ValueError, match="factor_range"):
-        comw.guarantee(
-            BALL, LinearLoss(1.0), dataclasses.replace(dart, factor_range=dart.factor_range / 2)
-        )
     leader = ctrl.calibrate(BALL, LinearLoss(1.0), horizon=10**5, budget=BUDGET)
     with pytest.raises(ValueError, match="barrier_weight"):
         ctrl.guarantee(BALL, LinearLoss(1.0), dataclasses.replace(leader, barrier_weight=1.0))

@@ -30,7 +30,7 @@ def ideal(one):
 
 def test_draws_cost_what_one_learner_costs():
     one = gaussian()
-    pool = pool_guarantee(one, keys=10**6, noise="draws")
+    pool = pool_guarantee(one, keys=10**6, noise="fresh")
     assert (pool.epsilon, pool.delta, pool.mu) == (one.epsilon, one.delta, one.mu)
     assert pool.truncation_mass == one.truncation_mass
     assert pool.certified
@@ -42,30 +42,30 @@ def test_draws_cost_what_one_learner_costs():
 def test_couplings_pay_the_tails_of_all_keys():
     one = replace(gaussian(), truncation_mass=1e-12)
     one = replace(one, epsilon=gaussian_epsilon(one.mu, one.delta))
-    few = pool_guarantee(one, keys=10, noise="couplings")
-    many = pool_guarantee(one, keys=10**5, noise="couplings")
+    few = pool_guarantee(one, keys=10, noise="ideal_fresh")
+    many = pool_guarantee(one, keys=10**5, noise="ideal_fresh")
     assert few.truncation_mass == pytest.approx(1e-11)
     assert many.truncation_mass == pytest.approx(1e-7)
     assert many.delta == one.delta
     tail = (1.0 + math.exp(many.epsilon)) * 1e-7
     assert gaussian_delta(many.epsilon, one.mu) + tail <= one.delta * (1.0 + 1e-9)
     assert many.epsilon > few.epsilon
-    fixed = pool_guarantee(one, keys=10**5, noise="couplings", adaptive=False)
+    fixed = pool_guarantee(one, keys=10**5, noise="ideal_fresh", adaptive=False)
     assert fixed.truncation_mass == 1e-12
     with pytest.raises(CalibrationError, match="smaller delta"):
-        pool_guarantee(one, keys=10**7, noise="couplings")
+        pool_guarantee(one, keys=10**7, noise="ideal_fresh")
 
 
 def test_a_smaller_epsilon_at_the_delta_of_one_learner_is_not_that_of_the_pool():
     """Hidden noise: proved given any past is the pure epsilon; otherwise deltas add up."""
     one = ObliviousTracker(4, horizon=1000, budget=BUDGET).guarantee
-    few, many = (pool_guarantee(one, keys=k, noise="unknown") for k in (2, 10**6))
+    few, many = (pool_guarantee(one, keys=k, noise="hidden") for k in (2, 10**6))
     assert one.epsilon < few.epsilon < many.epsilon
     for pool, keys in ((few, 2), (many, 10**6)):
         assert pool.delta == one.delta
         assert pool.epsilon == pytest.approx(one.epsilon_at(one.delta / keys), rel=1e-9)
     pure = NoisyMax(5, horizon=3, budget=Budget(1.0, 0.0)).guarantee
-    assert pool_guarantee(pure, keys=10**6, noise="unknown").epsilon == pytest.approx(1.0)
+    assert pool_guarantee(pure, keys=10**6, noise="hidden").epsilon == pytest.approx(1.0)
 
 
 def test_unknown_noise_adds_up_deltas():
@@ -92,11 +92,11 @@ def test_pure_learners_stay_pure():
         truncation_mass=0.0,
         profile={"kind": "pure", "epsilon": 1.0},
     )
-    for noise in ("draws", "couplings", "unknown"):
+    for noise in ("fresh", "ideal_fresh", "hidden"):
         pool = pool_guarantee(one, keys=10**6, noise=noise)
         assert (pool.epsilon, pool.delta, pool.epsilon_at(0.0)) == (1.0, 0.0, 1.0)
     user = pool_guarantee(
-        one, keys=10, privacy_unit="user", rounds_per_user=3, keys_per_user=2, noise="unknown"
+        one, keys=10, privacy_unit="user", rounds_per_user=3, keys_per_user=2, noise="hidden"
     )
     assert user.epsilon_at(0.0) == pytest.approx(6.0, rel=1e-12)
     assert user.epsilon >= 6.0
@@ -132,7 +132,7 @@ def test_parallel_composition_fails_for_what_announces_its_deltas():
 def test_a_user_with_several_records():
     one = ideal(gaussian())
     user = pool_guarantee(
-        one, keys=100, noise="draws", privacy_unit="user", rounds_per_user=3, keys_per_user=4
+        one, keys=100, noise="fresh", privacy_unit="user", rounds_per_user=3, keys_per_user=4
     )
     # Gaussian releases whose means move by 3 in each of 4 learners: exactly this mu.
     assert user.mu == pytest.approx(math.sqrt(4 * 9) * one.mu, rel=1e-12)
@@ -153,25 +153,25 @@ def test_a_user_with_several_records():
     assert chain.mu == pytest.approx(12.0 * one.mu, rel=1e-12)
     zcdp = replace(one, mu=None, rho=0.01)
     several = {"privacy_unit": "user", "rounds_per_user": 3, "keys_per_user": 4}
-    assert pool_guarantee(zcdp, keys=9, noise="draws", **several).rho == pytest.approx(0.36)
+    assert pool_guarantee(zcdp, keys=9, noise="fresh", **several).rho == pytest.approx(0.36)
     assert pool_guarantee(zcdp, keys=9, adaptive=False, **several).rho == pytest.approx(1.44)
-    alone = pool_guarantee(one, keys=100, noise="draws", privacy_unit="user")
+    alone = pool_guarantee(one, keys=100, noise="fresh", privacy_unit="user")
     assert (alone.epsilon, alone.unit) == (one.epsilon, "one user")
 
 
 def test_what_is_not_proved_is_refused():
     one = gaussian()
     several = {"privacy_unit": "user", "rounds_per_user": 2}
-    for noise in ("couplings", "unknown"):
+    for noise in ("ideal_fresh", "hidden"):
         with pytest.raises(ValueError, match="nothing is proved"):
             pool_guarantee(one, keys=5, noise=noise, **several)
     bare = replace(one, mu=None, rho=None, profile=None)
     with pytest.raises(ValueError, match="no Gaussian"):
-        pool_guarantee(bare, keys=5, noise="draws", **several)
+        pool_guarantee(bare, keys=5, noise="fresh", **several)
     with pytest.raises(ValueError, match="privacy_unit='user'"):
         pool_guarantee(one, keys=5, rounds_per_user=2)
     with pytest.raises(ValueError, match="at most the number of keys"):
-        pool_guarantee(one, keys=2, noise="draws", privacy_unit="user", keys_per_user=3)
+        pool_guarantee(one, keys=2, noise="fresh", privacy_unit="user", keys_per_user=3)
     with pytest.raises(ValueError, match="privacy_unit"):
         pool_guarantee(one, keys=2, privacy_unit="person")
     with pytest.raises(TypeError, match="adaptive"):
@@ -185,7 +185,7 @@ def test_without_privacy_nothing_is_said():
 
 def test_a_pool_is_charged_like_a_learner():
     ledger = Ledger(Budget(2.0, 1e-5))
-    ledger.charge(pool_guarantee(gaussian(), keys=1000, noise="draws"), "pool")
+    ledger.charge(pool_guarantee(gaussian(), keys=1000, noise="fresh"), "pool")
     assert 0.0 < ledger.spent < 1.0
-    stored = pool_guarantee(gaussian(), keys=1000, noise="draws")
+    stored = pool_guarantee(gaussian(), keys=1000, noise="fresh")
     assert Guarantee.from_json(stored.to_json()) == stored

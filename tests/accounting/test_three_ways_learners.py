@@ -194,7 +194,7 @@ def test_a_tree_against_its_nodes(count, relation):
     assert guarantee.mu == pytest.approx(truth, rel=1e-12)
     assert guarantee.delta_at(1.0) >= gaussian_delta(1.0, truth) * (1 - 1e-9)
     assert guarantee.delta_at(1.0) <= gaussian_delta(1.0, truth) + 4 * guarantee.truncation_mass
-    assert guarantee.relation == relation
+    assert guarantee.change == relation
 
 
 @pytest.mark.parametrize("method", ["toeplitz", "blt"])

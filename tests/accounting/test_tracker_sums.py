@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpoco.accounting._experts.tracker_moments import Tracker, tracker_moments
+from dpoco.accounting._experts.tracker_moments import Tracker, pure_bound, tracker_moments
 from dpoco.accounting._experts.tracker_profile import profile_epsilon, tracker_profile
 from dpoco.accounting._experts.tracker_series import RangeSeries, flagged
 from dpoco.accounting.bounded_range import bounded_range_moment
@@ -27,13 +27,19 @@ def epsilon(t, delta):
     return profile_epsilon(tracker_profile(t), delta)
 
 
+def exact_ranges(t):
+    """The ranges r_0, r_1, ... of the claim, up to the last boundary or until they vanish."""
+    sigma, others = mpmath.mpf(t.share_rate or 0), t.experts - 1
+    stay, move = 1 - sigma, sigma / others
+    tau = (stay - move) / (stay + move) if t.prior == "share" else 1
+    count = 120 if t.horizon is None else -(-t.horizon // t.batch) - 1
+    return [2 * mpmath.mpf(t.learning_rate) * tau ** (t.batch * k + 1) for k in range(count)]
+
+
 def exact_sum(t, order):
-    """The sum of the claim, term by term, in long arithmetic."""
+    """The moment of the claim, term by term, in long arithmetic; the better one with a cap."""
     with mpmath.workdps(40):
         eta, p, a = mpmath.mpf(t.learning_rate), mpmath.mpf(t.forced_switch), mpmath.mpf(order)
-        sigma, others = mpmath.mpf(t.share_rate or 0), t.experts - 1
-        stay, move = 1 - sigma, sigma / others
-        tau = (stay - move) / (stay + move)
 
         def moment(r):
             s = mpmath.log(a * mpmath.expm1(-(a - 1) * r) / ((a - 1) * mpmath.expm1(-a * r)))
@@ -41,21 +47,77 @@ def exact_sum(t, order):
             up = mpmath.exp((a - 1) * (r - s))
             return mpmath.log(one * up + (1 - one) * mpmath.exp(-(a - 1) * s))
 
-        first = moment(2 * eta * tau)
-        if t.forced_switch < 1.0:
+        def coin(drawn):
+            if p == 1:
+                return drawn
             low, high = p, 1 - (1 - p) * mpmath.exp(-eta)
-            first = max(
-                [first]
-                + [
-                    mpmath.log(x**a * y ** (1 - a) * mpmath.exp(first)
-                               + (1 - x) ** a * (1 - y) ** (1 - a))
-                    for x, y in ((high, low), (low, high))
-                ]
+            return max(
+                drawn,
+                *(mpmath.log(x**a * y ** (1 - a) * mpmath.exp(drawn)
+                             + (1 - x) ** a * (1 - y) ** (1 - a))
+                  for x, y in ((high, low), (low, high))),
             )  # fmt: skip
+
+        moments = [moment(r) for r in exact_ranges(t)]
         q = 1 - (1 - p) * mpmath.exp(-eta * t.batch)
-        batches = -(-t.horizon // t.batch)
-        ranges = [2 * eta * tau ** (t.batch * k + 1) for k in range(1, batches - 1)]
-        return first + mpmath.fsum(mpmath.log(1 - q + q * mpmath.exp(moment(r))) for r in ranges)
+        whole = coin(moments[0])
+        whole += mpmath.fsum(mpmath.log(1 - q + q * mpmath.exp(m)) for m in moments[1:])
+        if t.max_resamples is None:
+            return whole
+        return min(whole, coin(0) + mpmath.fsum(moments[: t.max_resamples]))
+
+
+def exact_ratio(t):
+    """The largest log-likelihood ratio of the claim: after "draw", and after "keep"."""
+    with mpmath.workdps(40):
+        eta, p = mpmath.mpf(t.learning_rate), mpmath.mpf(t.forced_switch)
+        first, *later = exact_ranges(t)
+        cap = len(later) + 1 if t.max_resamples is None else t.max_resamples
+        drawn = mpmath.log((1 - (1 - p) * mpmath.exp(-eta)) / p) + first
+        drawn += mpmath.fsum(later[: cap - 1])
+        return drawn if p == 1 else max(drawn, eta + mpmath.fsum(later[:cap]))
+
+
+# Caps before, at and behind the last boundary, incomplete batches, two boundaries, chains that
+# forget at once, where keeping says more than drawing, and not at all, streams without an end.
+SMALL = [
+    tracker(eta, p, batch, horizon, rate, experts, prior, cap)
+    for eta, p in ((1.5, 0.9), (1.5, 0.5), (0.3, 0.05), (0.7, 1.0))
+    for batch, horizon, rate, experts, prior, cap in (
+        (1, 9, 0.45, 2, "share", None),
+        (1, 9, 0.45, 2, "share", 1),
+        (3, 20, 0.1, 5, "share", 2),
+        (3, 21, 0.1, 5, "share", 5),
+        (2, 4, 0.2, 3, "share", None),
+        (2, 6, 0.2, 3, "share", 3),
+        (4, 23, None, 4, "at_most", 3),
+        (4, 23, None, 4, "at_most", 4),
+        (4, 23, 0.0, 4, "share", 40),
+        (2, None, 0.1, 3, "share", None),
+        (2, None, 0.1, 3, "share", 2),
+    )
+]
+
+
+@pytest.mark.parametrize("t", SMALL)
+def test_account_of_every_branch_is_the_claimed_one(t):
+    for order in (1.05, 3.0, 24.0):
+        exact = exact_sum(t, order)
+        value = float(tracker_moments(t, np.array([order]), group_ratio=1 - 1e-9)[0])
+        assert exact <= value <= exact * (1 + 1e-5) + 2e-14 * order
+    exact = exact_ratio(t)
+    assert exact <= pure_bound(t) <= exact * (1 + 1e-6)
+
+
+def test_nothing_is_told_where_nothing_is_drawn():
+    for free in ({"horizon": 3}, {"horizon": 2}, {"experts": 1}, {"max_resamples": 0}):
+        t = tracker(0.5, 0.3, 3, 20, 0.1, 5)._replace(**free)
+        assert tracker_moments(t, ORDERS).max() == pure_bound(t) == 0.0
+    assert pure_bound(tracker(0.5, 0.3, 3, 4, 0.1, 5)) > 0.0
+    endless = tracker(0.5, 0.3, 3, None, 0.0, 5)
+    assert pure_bound(endless) == tracker_moments(endless, ORDERS).min() == math.inf
+    capped = endless._replace(max_resamples=3)
+    assert pure_bound(capped) == pytest.approx(float(exact_ratio(capped)))
 
 
 @pytest.mark.parametrize("order", [1.05, 3.0, 24.0, 300.0])

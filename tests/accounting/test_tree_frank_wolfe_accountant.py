@@ -74,7 +74,7 @@ def test_there_and_back(fakes, noise, p, method, relation):
     parameters, guarantee = both(domain, loss, noise=noise, sum_method=method, relation=relation)
     assert guarantee.epsilon <= 1.0
     assert guarantee.epsilon == pytest.approx(1.0, rel=1e-9)
-    assert guarantee.relation == relation
+    assert guarantee.change == relation
     assert guarantee.mu == pytest.approx(parameters.mu, rel=1e-13)
     assert guarantee.calibration == "tight"
     assert guarantee.claimed is None

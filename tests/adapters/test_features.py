@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import enum
+from datetime import date
+
 import numpy as np
 import pytest
 
-from dpoco.adapters._features import FeatureMap
+from dpoco.adapters._features import FeatureMap, LabelMap
 
 RECORDED = [1.0, -1.0, 0.0, 0.0, 0.0, 0.0, -2.0, 0.0]
 
@@ -81,3 +84,67 @@ def test_messages_name_types_only(features):
         with pytest.raises(TypeError, match="real number; got str") as error:
             FeatureMap(features).row({"a": "secret"})
         assert "secret" not in str(error.value)
+
+
+class Answer(enum.Enum):
+    NO = 0
+    YES = 1
+
+
+NAN = float("nan")
+# Classes, labels of their kind and what they become, labels of other kinds.
+LABELS = {
+    "ints": ((0, 1), [(0, 0), (1, 1), (-1, NAN), (2, NAN), (1.0, 1), (0.5, NAN), (True, 1),
+                      (np.bool_(False), 0), (np.int8(1), 1), (np.uint64(0), 0),
+                      (np.float32(1.0), 1)], ["1", b"1", 1j, (1,), Answer.YES]),
+    "bools": ((False, True), [(True, 1), (np.bool_(False), 0), (1, 1), (0.0, 0), (7, NAN)],
+              ["True", "yes"]),
+    "signs": ((-1, 1), [(-1, 0), (1, 1), (0, NAN), (np.int64(-1), 0), (-1.0, 0)],
+              [True, False, np.bool_(True), "1"]),
+    "codes": ((1, 2), [(1, 0), (2, 1), (0, NAN)], [True, "2"]),
+    "halves": ((0.5, 1.5), [(0.5, 0), (1.5, 1), (1, NAN)], [True, "0.5"]),
+    "texts": (("no", "yes"), [("no", 0), (np.str_("yes"), 1), ("maybe", NAN), ("", NAN)],
+              [0, 1.0, True, b"yes"]),
+    "members": ((Answer.NO, Answer.YES), [(Answer.YES, 1)], [1, "YES", True]),
+    "days": ((date(2024, 1, 1), date(2024, 1, 2)), [(date(2024, 1, 2), 1), (date(1999, 1, 1), NAN)],
+             ["2024-01-01", 20240101]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("classes", "known", "other"), LABELS.values(), ids=LABELS)
+def test_the_type_of_a_label_is_schema_and_its_value_is_private(classes, known, other):
+    labels = LabelMap(classes)
+    pandas = pytest.importorskip("pandas")
+    missing = [(label, NAN) for label in (None, NAN, np.float32("nan"), pandas.NA, pandas.NaT)]
+    for label, value in [*known, *missing]:
+        np.testing.assert_equal(labels.value(label), float(value))
+    given = [label for label, _ in [*known, *missing]]
+    unknown = [np.isnan(value) for _, value in known] + [False] * len(missing)
+    flags = labels.nonprivate_flags(given)
+    assert flags["unknown_label"].tolist() == unknown
+    assert flags["label_missing"].tolist() == [False] * len(known) + [True] * len(missing)
+    for label in other:
+        with pytest.raises(TypeError, match=r"^a label must be ") as error:
+            labels.values([classes[0], label])
+        assert str(error.value).endswith(f"got {type_of(label)}")
+
+
+def type_of(label):
+    names = {str: "a text", bool: "a bool", np.bool_: "a bool", int: "a number", float: "a number"}
+    return names.get(type(label), f"of type {type(label).__name__}")
+
+
+@pytest.mark.parametrize(
+    "classes", [(0, "1"), ("a", True), (True, 2), (b"a", "b"), (0, Answer.YES)]
+)
+def test_classes_of_two_types_are_refused(classes):
+    with pytest.raises(TypeError, match="classes must be of one type"):
+        LabelMap(classes)
+
+
+@pytest.mark.parametrize(
+    "classes", ["ab", (1, 1), (0, False), (1,), (1, 2, 3), (None, 1), (0, NAN)]
+)
+def test_what_no_two_classes_are(classes):
+    with pytest.raises(ValueError, match="classes"):
+        LabelMap(classes)

@@ -100,7 +100,10 @@ def test_river_estimators(learner, caplog):
             with pytest.raises(TypeError) as error:
                 call()
             clean(f"{error.value!r} {error.value.__cause__!r}")
-    model.learn_one({"a": 0.1}, WORD)
+    with pytest.raises(TypeError, match="got a text") as error:
+        model.learn_one({"a": 0.1}, WORD)
+    clean(str(error.value))
+    model.learn_one({"a": 0.1}, CANARY)
     assert model.round == 2
 
 

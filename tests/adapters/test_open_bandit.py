@@ -200,3 +200,11 @@ def test_starting_over_and_copies_are_refused(tmp_path):
 def test_bad_arguments(kind, bad):
     with pytest.raises((ValueError, TypeError)):
         policy_of(kind, **bad)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_how_contexts_are_read(kind):
+    policy = kind(2, 2, horizon=3000, budget=None)
+    read = policy.nonprivate_records([[0.1, 0.2], [9.0, 0.1], [np.nan, 0.3], [0.0, 0.0]])
+    assert read.shares == {"missing": 0.25, "empty": 0.25, "clipped": 0.25}
+    assert policy.n_trial == 0

@@ -212,3 +212,44 @@ def test_a_pipeline_of_fixed_steps_works_like_its_last_one():
 
 def halved(x):
     return {name: value / 2.0 for name, value in x.items()}
+
+
+def test_labels_of_another_type_are_refused_before_anything_happens():
+    pandas = pytest.importorskip("pandas")
+    rows, labels = records(10)
+    model = classifier(classes=(0, 1))
+    with pytest.raises(TypeError, match="a label must be a bool or a number, as classes are; got"):
+        model.learn_one({"a": 0.1}, "1")
+    table = pandas.DataFrame(rows, columns=NAMES)
+    with pytest.raises(TypeError, match="got a text"):
+        model.learn_many(table, pandas.Series([1] * 9 + ["secret"], dtype=object))
+    assert model.round == 0
+    model.learn_many(table, pandas.Series(labels))  # bools are 0 and 1
+    model.learn_many(table, pandas.Series(np.where(labels, 1, -1)))  # -1 is a number, and private
+    assert model.round == 20
+
+
+def test_how_records_are_read():
+    model = classifier(classes=(0, 1), feature_bound=0.5)
+    good = {"a": 0.1, "b": 0.1, "c": 0.1}
+    given = [good, {**good, "A": 2.0}, {"a": 0.1, "b": None, "k": 0.1}, {**good, "c": 7.0},
+             {**good, "a": float("nan")}]  # fmt: skip
+    read = model.nonprivate_records(given, [0, 1, -1, 1, None])
+    assert read.records == 5
+    assert read.shares == {
+        "empty": 0.4, "clipped": 0.2, "label_missing": 0.2, "label_out_of_range": 0.0,
+        "missing": 0.2, "missing_features": 0.2, "unlisted_features": 0.4, "unknown_label": 0.2,
+    }  # fmt: skip
+    assert read.columns == {
+        "a": {"missing": 0.2, "missing_features": 0.0},
+        "b": {"missing": 0.0, "missing_features": 0.2},
+        "c": {"missing": 0.0, "missing_features": 0.2},
+    }
+    assert model.round == 0
+    regressor = PrivateRegressor(NAMES, horizon=10, budget=BUDGET, label_bound=2.0)
+    shares = regressor.nonprivate_records(given, [0.0, 2.0, -3.0, 2.5, 1.0]).shares
+    assert (shares["label_out_of_range"], shares["empty"]) == (0.4, 0.2)
+    assert "unknown_label" not in shares
+    hashed = PrivateRegressor(4, horizon=10, budget=BUDGET).nonprivate_records(given, [0.0] * 5)
+    assert set(hashed.columns) == set("0123")
+    assert "missing_features" not in hashed.shares

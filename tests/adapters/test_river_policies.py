@@ -220,3 +220,15 @@ def test_bad_arguments(bad):
     good = {"arms": ARMS, "features": 2, "horizon": 1000, "budget": BUDGET}
     with pytest.raises((ValueError, TypeError)):
         PrivateContextualBandit(**{**good, **bad})
+
+
+def test_how_contexts_are_read():
+    policy = PrivateContextualBandit(ARMS, ("s", "one"), horizon=3000, budget=BUDGET)
+    given = [{"s": 0.1, "one": 0.2}, {"s": 9.0, "one": 0.1}, {"S": 0.3}, {"s": float("inf")}]
+    read = policy.nonprivate_records(given)
+    assert read.shares == {
+        "missing": 0.25, "empty": 0.25, "clipped": 0.25, "missing_features": 0.5,
+        "unlisted_features": 0.25,
+    }  # fmt: skip
+    assert read.columns["one"] == {"missing": 0.0, "missing_features": 0.5}
+    assert policy.learner_.round == 0

@@ -122,7 +122,7 @@ def test_classes_are_public():
             classifier(classes=None).partial_fit(rows, labels, classes=bad)
     # Only one of them in the data, or none: nobody can tell.
     assert classifier(classes=("a", "b")).fit(rows, ["a"] * 30).classes_.tolist() == ["a", "b"]
-    other = [classifier(random_state=1).fit(rows, y) for y in (["x"] * 30, [np.nan] * 30)]
+    other = [classifier(random_state=1).fit(rows, y) for y in ([7] * 30, [np.nan] * 30)]
     assert other[0].coef_.tolist() == other[1].coef_.tolist()
 
 
@@ -245,3 +245,47 @@ def test_names_of_columns():
     assert model.feature_names_in_.tolist() == list(NAMES)
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(pandas.DataFrame(rows, columns=("a", "b", "z")))
+
+
+def test_labels_of_another_type_are_refused_before_anything_is_spent():
+    rows, labels = records(2000)
+    numbers = labels.astype(int)
+    ledger = Ledger(dpoco.Budget(9.0, 1e-5))
+    options = {"classes": (0, 1), "radius": 12.0, "ledger": ledger, "random_state": 1}
+    mixed = np.array([*numbers[:-1], "1"], dtype=object)
+    for wrong in (np.where(labels, "1", "0"), mixed, labels.astype("S1")):
+        with pytest.raises(TypeError, match="a label must be a bool or a number"):
+            classifier(**options).fit(rows, wrong)
+        with pytest.raises(TypeError, match="a label must be a bool or a number"):
+            classifier(**options, horizon=2000).partial_fit(rows, wrong)
+    with pytest.raises(TypeError, match="a label must be a number, as classes are; got a bool"):
+        classifier(classes=(-1, 1)).fit(rows, labels)
+    with pytest.raises(TypeError, match="classes must be of one type"):
+        classifier(classes=(0, "1")).fit(rows, labels)
+    assert not ledger.entries
+    options["ledger"] = None
+    same = [numbers, labels, numbers.astype(float), numbers.astype(np.int8), numbers.astype(object)]
+    models = [classifier(**options).fit(rows, y) for y in same]
+    assert len({tuple(model.coef_[0]) for model in models}) == 1
+    signs = classifier(**options).fit(rows, 2 * numbers - 1)  # -1 is a number, and private
+    read = signs.nonprivate_records(rows, 2 * numbers - 1).shares
+    assert read["label_missing"] == 0.0
+    assert read["unknown_label"] == read["empty"] == pytest.approx(1.0 - labels.mean())
+
+
+def test_how_rows_are_read():
+    pandas = pytest.importorskip("pandas")
+    rows = [[0.1, 0.2, 0.3], [9.0, 0.0, 0.0], [np.nan, 0.0, 0.0], [0.1, 0.1, 0.1]]
+    table = pandas.DataFrame(rows, columns=["age", "income", "visits"])
+    regressor = PrivateOnlineRegressor(budget=None, label_bound=2.0).fit(table, [0.0] * 4)
+    read = regressor.nonprivate_records(table, [0.0, 5.0, np.nan, -2.0])
+    assert (read.records, read.columns["age"]) == (4, {"missing": 0.25})
+    assert read.shares == {
+        "empty": 0.25, "clipped": 0.25, "label_missing": 0.25, "label_out_of_range": 0.25,
+        "missing": 0.25,
+    }  # fmt: skip
+    plain = PrivateOnlineRegressor(budget=None)
+    with pytest.raises(NotFittedError):
+        plain.nonprivate_records(rows, [0.0] * 4)
+    by_number = plain.fit(rows, [0.0] * 4).nonprivate_records(rows, [0.0] * 4)
+    assert set(by_number.columns) == {"0", "1", "2"}

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import inspect
 
-import pytest
-
 from dpoco import bandits, experts, frank_wolfe, local, mechanisms, oco
 from dpoco.audit import exact_audit
-from dpoco.audit._likelihood_families import SCORERS
-from dpoco.audit._replay_families import FAMILIES
+from dpoco.audit._exercises import EXERCISES
+from dpoco.audit._families import AUDITS
 
 ROOMS = (experts, frank_wolfe, oco, bandits, mechanisms)
 # What a class is called that takes data and answers with something released.
@@ -42,18 +40,16 @@ def audited():
     ]
 
 
-def test_every_public_learner_and_mechanism_is_replayed_and_scored():
+def test_every_public_learner_and_mechanism_is_replayed_scored_and_exercised():
     known = audited()
     assert len(known) >= 20
-    assert [each.__name__ for each in known if each not in FAMILIES] == []
-    assert [each.__name__ for each in known if each not in SCORERS] == []
+    assert [each.__name__ for each in known if each not in AUDITS] == []
     # And nothing is listed that does not exist any more.
-    assert set(FAMILIES) == set(known)
-    assert set(SCORERS) == set(known)
+    assert set(AUDITS) == set(EXERCISES) == set(known)
 
 
 def test_whatever_else_these_rooms_export_holds_no_data():
-    others = {each.__name__ for room in ROOMS for each in classes(room) if each not in FAMILIES}
+    others = {each.__name__ for room in ROOMS for each in classes(room) if each not in AUDITS}
     assert all(name.endswith(("Parameters", "Trace", "Plan")) for name in others), others
 
 
@@ -82,10 +78,10 @@ def test_every_randomizer_is_audited_exactly():
         assert exact_audit(each).passed
 
 
-@pytest.mark.parametrize("table", [FAMILIES, SCORERS])
-def test_families_and_scorers_say_whom_they_serve(table):
-    for learner, family in table.items():
-        texts = [
-            each.__doc__ or "" for each in family.__mro__ if each.__module__.startswith("dpoco")
-        ]
-        assert any(learner.__name__ in text for text in texts), (learner, family)
+def test_families_and_scorers_say_whom_they_serve():
+    for learner, audits in AUDITS.items():
+        for family in audits:
+            texts = [
+                each.__doc__ or "" for each in family.__mro__ if each.__module__.startswith("dpoco")
+            ]
+            assert any(learner.__name__ in text for text in texts), (learner, family)

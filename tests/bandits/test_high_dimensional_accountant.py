@@ -42,7 +42,7 @@ def test_the_price_is_that_of_one_learner_over_an_arms_clock(link, relation):
         one = polyhedral_frank_wolfe.guarantee(BALL, loss, own, budget=BUDGET)
         for name in ("epsilon", "delta", "rho", "profile", "noise_scale", "sensitivity"):
             assert getattr(guarantee, name) == getattr(one, name)
-        assert guarantee.relation == "joint"
+        assert (guarantee.change, guarantee.view) == (relation, "others")
         assert guarantee.horizon == 5000
         p = calibrate(arms, arm_learner="tree", forced_rounds=forced, link=link, relation=relation)
         own = tree_frank_wolfe.calibrate(

@@ -43,7 +43,7 @@ def test_noise_is_the_analytic_gaussian_one(method, reach, top):
         printed = (reach**2 + top**2) * column / gaussian_mu(1.0, 1e-6)
         assert p.noise_scale / math.sqrt(2.0) == pytest.approx(printed, rel=1e-6)
     g = guarantee(3, 4, p, budget=BUDGET)
-    assert g.relation == "joint"
+    assert (g.change, g.view) == ("replace", "others")
     assert g.unit == "one user's record"
     assert g.certified
     assert g.epsilon == pytest.approx(1.0, rel=1e-9)

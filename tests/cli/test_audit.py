@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -36,6 +37,33 @@ def test_a_refuted_claim_is_exit_code_one(invoke, tmp_path):
     assert record["claim"]["published"]
     assert record["settings"]["calibration"] == "paper"
     assert path.stat().st_size > 10_000
+
+
+def test_no_power_is_an_exit_code_of_its_own(invoke, monkeypatch):
+    from dpoco import audit
+
+    case = audit.standard_case("continual-sum")
+    stream = case.stream.copy()
+    stream[0] *= 0.999
+    near = replace(case, neighbour=stream, replacements=((0, stream[0]),))
+    report = audit.audit_learner(near, trials=300)
+    assert report.outcome == "no power"
+    monkeypatch.setattr("dpoco.audit.audit_learner", lambda *_, **__: report)
+    result = invoke("audit", "continual-sum")
+    assert result.exit_code == 3
+    result = invoke("audit", "continual-sum", "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["outcome"] == "no power"
+
+
+def test_a_learner_whose_replay_saw_nothing_says_so(invoke):
+    result = invoke("audit", "comw", *TRIALS, "--json")
+    assert result.exit_code == 0
+    record = json.loads(result.stdout)
+    assert record["attacks"][0]["verdict"] == "not applicable"
+    assert record["detectable_epsilon"] > record["claim"]["epsilon"]
+    assert "without power: replay" in record["verdict"]
+    assert record["exercises"]["not_exercised"] == []
 
 
 def test_a_figure_that_cannot_be_written_is_found_out_before_the_runs(

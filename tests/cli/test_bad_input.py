@@ -9,6 +9,8 @@ FILES = {
     "header.csv": "a,y\n",
     "one.csv": "a,y\n1,0\n",
     "text.csv": "a,y\nsecret,0\n2,1\n",
+    "bare.csv": "secret,1.25,7\n2,1,3\n2,1,3\n",
+    "names.csv": "secret,a\n1,0\n2,1\n",
     "wide.csv": "a,y\n1,0\n2,1\n3,0\n",
 }
 CASES = [
@@ -16,7 +18,19 @@ CASES = [
     (["--data", "empty.csv", "--label", "y"], "empty.csv is empty"),
     (["--data", "header.csv", "--label", "y"], "0 rows"),
     (["--data", "one.csv", "--label", "y"], "1 rows"),
-    (["--data", "text.csv", "--label", "y"], "column 'a' is not numeric"),
+    (["--data", "text.csv", "--label", "y"], "column 1 is not numeric"),
+    (["--data", "bare.csv", "--label", "y"], "--no-header"),
+    (["--data", "bare.csv", "--label", "y", "--learner", "linucb"], "--no-header"),
+    (["--data", "bare.csv", "--learner", "prefix-hedge"], "--no-header"),
+    (
+        ["--data", "bare.csv", "--label", "y", "--label-range", "0,9", "--learner", "lipschitz"],
+        "--no-header",
+    ),
+    (["--data", "bare.csv", "--label", "y", "--no-header"], "no column 'y'"),
+    (["--data", "names.csv", "--label", "y"], "no column 'y'"),
+    (["--no-header"], "--data"),
+    (["--learner", "prefix-hedge", "--header"], "--data"),
+    (["--learner", "lipschitz", "--no-header"], "--data"),
     (["--data", "wide.csv"], "--label"),
     (["--data", "wide.csv", "--label", "z"], "no column 'z'"),
     (["--data", "wide.csv", "--label", "y", "--features", "a,b"], "no column 'b'"),
@@ -45,6 +59,7 @@ CASES = [
     (["--calibration", "loose"], "calibration"),
     (["--calibration", "paper", "--batch", "2"], "paper"),
     (["--resume"], "--checkpoint"),
+    (["--checkpoint", "none", "--skip-played"], "--resume"),
     (["--checkpoint", "none", "--resume"], "none: No such file"),
     (["--checkpoint", "no/such/state"], "no such directory"),
     (["--checkpoint", "wide.csv", "--resume"], "state"),
@@ -74,6 +89,7 @@ def test_one_clear_line(capfd, arguments, message, tmp_path):
     assert err.count("\n") == 1
     assert message in err
     assert "secret" not in err
+    assert "1.25" not in err
     assert not (tmp_path / "results").exists()
 
 

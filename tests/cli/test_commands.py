@@ -36,7 +36,8 @@ def test_help_lists_the_commands_and_explains_labels(invoke):
     for option in (
         "--data", "--label", "--epsilon", "--delta", "--radius", "--p", "--loss", "--horizon",
         "--sum-method", "--noise", "--calibration", "--step-scale", "--batch", "--repeats",
-        "--seed", "--out", "--checkpoint", "--resume", "--json", "--quiet",
+        "--seed", "--out", "--checkpoint", "--resume", "--skip-played",
+        "--header", "--json", "--quiet",
     ):  # fmt: skip
         assert option in text
     assert "1 = it happened" in text

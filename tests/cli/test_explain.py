@@ -62,7 +62,11 @@ def test_what_plan_prints_can_be_explained(invoke, tmp_path):
     assert "What is protected" in result.stdout
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": "dpoco.ledger"}', '{"kind": 3}', "3"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"kind": "dpoco.ledger"}', '{"kind": 3}', "3",
+     pytest.param("[" * 100_000, id="deep")],
+)  # fmt: skip
 def test_bad_files_are_one_line(invoke, tmp_path, text):
     result = invoke("explain", written(tmp_path / "x.json", text))
     assert result.exit_code == 2

@@ -24,7 +24,7 @@ PRINTED = {
     ("datasets", "--json"): "dpoco.datasets/1",
     ("datasets", "shuttle", "--json"): "dpoco.datasets/1",
     ("explain", "guarantee.json", "--json"): "dpoco.explanation/1",
-    ("audit", "noisy-max", "--trials", 300, "--json"): "dpoco.audit/1",
+    ("audit", "noisy-max", "--trials", 300, "--json"): "dpoco.audit/2",
     ("audit", "--list", "--json"): "dpoco.audit-names/1",
     ("table", "noise", "--horizons", 1000, "--epsilons", 1, "--json"): "dpoco.table/1",
     ("sweep", "noisy-ftrl", "--horizon", 50, "--dimension", 2, "--seeds", 2, "--json"):

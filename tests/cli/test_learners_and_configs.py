@@ -99,6 +99,7 @@ def test_a_configuration_in_toml(table, invoke, tmp_path):
         ("a.json", '{"epsilonn": 1}', "did you mean 'epsilon'"),
         ("a.json", "[1]", "options by name"),
         ("a.json", "{", "not a JSON file"),
+        pytest.param("a.json", '{"epsilon": ' + "[" * 100_000, "not a JSON file", id="deep"),
         ("a.json", '{"epsilon": {"x": 1}}', "not a table"),
         ("a.yaml", "", ".toml or .json"),
         ("b.json", None, "no such file"),
@@ -146,7 +147,7 @@ def test_compare_is_at_equal_privacy_and_rows_stand_alone(table, invoke, tmp_pat
     for row in record["rows"][:4]:
         assert row["guarantee"]["epsilon"] <= row["budget"]["epsilon"] * (1 + 1e-9)
         assert row["guarantee"]["delta"] <= row["budget"]["delta"]
-        assert row["guarantee"]["relation"] == "replace"
+        assert row["guarantee"]["change"] == "replace"
         assert row["regrets"][0] == pytest.approx(
             400 * (row["average_losses"][0] - record["comparator"]["average_loss"])
         )

@@ -62,7 +62,7 @@ def test_problems_have_unit_diameter_and_slope(invoke, learner, domain, loss):
     # A logistic loss is less steep where margins are bounded.
     lipschitz = report["parameters"]["lipschitz"]
     assert lipschitz == pytest.approx(1.0) if loss != "logistic" else 0.5 < lipschitz < 1.0
-    assert report["guarantee"]["relation"] == "zero_out"
+    assert report["guarantee"]["change"] == "zero_out"
     assert report["guarantee"]["delta"] == pytest.approx(1e-6)
 
 

@@ -43,7 +43,8 @@ def test_json_schema(table, invoke, tmp_path):
     assert set(record) == {
         "schema", "summary", "stream", "settings", "domain", "loss", "parameters", "guarantee",
         "guarantee_text", "noise", "private", "nonprivate", "best_fixed", "best_constant",
-        "curves", "versions", "timing", "first_round", "others",
+        "curves", "versions", "timing", "first_round", "others", "rows",
+        "nonprivate_records",
     }  # fmt: skip
     assert record["versions"]["dpoco"] == dpoco.__version__
     settings, command = record["settings"], record["settings"]["command"]
@@ -179,6 +180,21 @@ def test_columns_have_ranges_of_their_own(table, invoke, tmp_path):
     assert "[0, 10], [0, 20]" in stream["scaling"]
 
 
+def test_a_file_without_a_header_loses_no_record(table, invoke, tmp_path):
+    bare = table.with_name("bare.csv")
+    bare.write_text(table.read_text().partition("\n")[2])
+    common = ("--feature-range", "0,10", "--seed", 1, "--no-figure", "--out")
+    assert invoke("run", *FILE, "--seed", 1, "--no-figure", "--out", "named").exit_code == 0
+    result = invoke("run", "--data", bare, "--no-header", "--label", 4, *common, "bare")
+    assert result.exit_code == 0, result.output
+    named, numbered = (report_of(tmp_path / name) for name in ("named", "bare"))
+    assert numbered["summary"] == named["summary"]
+    assert numbered["stream"]["feature_names"] == ["1", "2", "3", "constant"]
+    again = invoke("compare", "--data", bare, "--no-header", "--label", 4, "--epsilons", 1,
+                   "--learners", "noisy-ftrl", "--repeats", 1, "--no-figure", "--json")  # fmt: skip
+    assert json.loads(again.stdout)["stream"]["rounds"] == 400
+
+
 def test_shuttle_is_the_default(invoke, tmp_path):
     if sys.version_info < (3, 11):
         pytest.skip("the river that bundles the stream needs Python 3.11")
@@ -225,20 +241,83 @@ def test_checkpoint_interrupt_and_resume(table, invoke, tmp_path, monkeypatch):
         patch.setattr(dpoco.frank_wolfe.TreeFrankWolfe, "_chunks", interrupted)
         result = invoke(*common, "state")
     assert result.exit_code == 130
-    assert result.stderr == "interrupted; state kept in state\n"
+    assert result.stderr == "interrupted; state kept in state, after round 150\n"
     assert dpoco.load("state").round == 150
 
     refused = invoke(*common, "state")
     assert refused.exit_code == 2
     assert "--resume" in refused.stderr
-    resumed = invoke(*common, "state", "--resume")
+    resumed = invoke(*common, "state", "--resume", "--skip-played")
     assert resumed.exit_code == 0, resumed.output
     assert "continued after round 150" in resumed.stdout
+    assert "rows: 150 skipped, 250 played, 0 left out beyond the horizon" in resumed.stdout
     assert report_of(tmp_path / "results")["first_round"] == 150
+    assert report_of(tmp_path / "results")["rows"]["skipped"] == 150
     assert np.array_equal(dpoco.load("state").last_decision, dpoco.load("whole").last_decision)
-    again = invoke(*common, "state", "--resume")
-    assert again.exit_code == 2
-    assert "already played" in again.stderr
+    for more in ((), ("--skip-played",)):
+        again = invoke(*common, "state", "--resume", *more)
+        assert again.exit_code == 2
+        assert "the horizon of 400 rounds is used up: no row is played" in again.stderr
+
+
+def split(table, *sizes):
+    """Write the table's rows to files of these sizes, each with the header; return their names."""
+    lines = table.read_text().splitlines(keepends=True)
+    names, start = [], 1
+    for size in sizes:
+        names.append(f"hour{len(names)}.csv")
+        table.with_name(names[-1]).write_text("".join([lines[0], *lines[start : start + size]]))
+        start += size
+    return names
+
+
+def test_rows_of_a_resumed_run_are_new_rows(table, invoke, tmp_path):
+    common = (*FILE[2:], "--seed", 3, "--epsilon", 20, "--no-figure")
+    assert invoke("run", *FILE[:2], *common, "--repeats", 1, "--out", "all").exit_code == 0
+    whole = invoke("run", *FILE[:2], *common, "--checkpoint", "whole", "--out", "all")
+    assert whole.exit_code == 0, whole.output
+    started, total = 0, 0.0
+    for name, rounds in zip(split(table, 80, 120, 200), (80, 120, 200), strict=True):
+        more = ("--resume",) if started else ("--horizon", 400)
+        result = invoke("run", "--data", name, *common, "--checkpoint", "state", *more)
+        assert result.exit_code == 0, result.output
+        record = report_of(tmp_path / "results")
+        assert record["rows"] == {"skipped": 0, "played": rounds, "beyond_horizon": 0}
+        assert record["settings"]["horizon"] == 400
+        assert (record["first_round"], record["stream"]["rounds"]) == (started, rounds)
+        shown = f"rows: 0 skipped, {rounds} played, 0 left out beyond the horizon"
+        assert (shown in result.stdout) == (started > 0)
+        started += rounds
+        total += rounds * record["private"]["average_losses"][0]
+        assert dpoco.load("state").round == started
+    assert np.array_equal(dpoco.load("state").last_decision, dpoco.load("whole").last_decision)
+    expected = 400 * report_of(tmp_path / "all")["private"]["average_losses"][0]
+    assert total == pytest.approx(expected)
+
+
+def test_rows_beyond_the_horizon_are_counted(table, invoke, tmp_path):
+    first, second = split(table, 80, 120)
+    common = (*FILE[2:], "--seed", 3, "--no-figure", "--checkpoint", "state")
+    assert invoke("run", "--data", first, *common, "--horizon", 150).exit_code == 0
+    result = invoke("run", "--data", second, *common, "--resume", "--quiet")
+    assert result.exit_code == 4
+    assert result.output == (
+        "error: 50 rows were not played: the horizon of 150 rounds is used up\n"
+    )
+    assert dpoco.load("state").round == 150
+    rows = {"skipped": 0, "played": 70, "beyond_horizon": 50}
+    assert report_of(tmp_path / "results")["rows"] == rows
+    # Nothing is kept: rows that the caller's own --horizon leaves out are said, and no failure.
+    for more in ((), ("--learner", "phased-sgd"), ("--learner", "linucb"),
+                 ("--learner", "lipschitz", "--label-range", "0,1")):  # fmt: skip
+        scaled = () if "lipschitz" in more else ("--feature-range", "0,10")
+        result = invoke("run", *FILE[:4], *scaled, "--horizon", 100, "--seed", 1, "--no-figure",
+                        "--repeats", 1, *more)  # fmt: skip
+        assert result.exit_code == 0, result.output
+        assert "rows: 0 skipped, 100 played, 300 left out beyond the horizon" in result.stdout
+    result = invoke("compare", *FILE, "--horizon", 100, "--learners", "noisy-ftrl", "--repeats", 1,
+                    "--epsilons", 1, "--no-figure")  # fmt: skip
+    assert "100 rounds, 1 runs each; 300 rows left out beyond the horizon" in result.stdout
 
 
 def test_without_shuttle_the_phishing_stream_is_played(capfd, tmp_path, monkeypatch):

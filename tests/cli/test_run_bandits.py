@@ -42,7 +42,7 @@ def test_classes_become_arms(table, invoke, tmp_path, learner):
     labels = np.loadtxt("events.csv", delimiter=",", skiprows=1, usecols=3)
     share = max(labels.mean(), 1.0 - labels.mean())
     assert report.best_constant["average_loss"] == pytest.approx(1.0 - share)
-    assert report.guarantee["relation"] == "joint"
+    assert (report.guarantee["change"], report.guarantee["view"]) == ("replace", "others")
     assert (tmp_path / "results" / "report.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -78,7 +78,7 @@ def test_a_bandit_tells_how_it_goes_and_resumes(table, invoke, tmp_path):
     assert [line.split()[0] for line in told.stderr.splitlines()[-3:]] == ["128", "256", "400"]
     kept = ("--checkpoint", "state", "--horizon", 500)
     assert invoke(*common, *kept).exit_code == 0
-    assert "already played" in invoke(*common, *kept, "--resume").stderr
+    assert "already played" in invoke(*common, *kept, "--resume", "--skip-played").stderr
 
 
 def test_comparing_bandits(table, invoke, tmp_path):
@@ -87,7 +87,7 @@ def test_comparing_bandits(table, invoke, tmp_path):
     assert both.exit_code == 0, both.stderr
     record = json.loads(both.stdout)
     assert record["comparator"]["name"] == "least-squares linear policy"
-    assert {row["guarantee"]["relation"] for row in record["rows"] if row["budget"]} == {"joint"}
+    assert {row["guarantee"]["view"] for row in record["rows"] if row["budget"]} == {"others"}
     for row in record["rows"]:
         for average, regret in zip(row["average_losses"], row["regrets"], strict=True):
             assert regret == pytest.approx(400 * average - record["comparator"]["total_loss"])

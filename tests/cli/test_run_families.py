@@ -42,6 +42,7 @@ def test_a_fit_in_json(table, invoke):
     assert set(record) == {
         "schema", "summary", "stream", "settings", "domain", "loss", "parameters", "guarantee",
         "guarantee_text", "private", "nonprivate", "best_fixed", "zero", "versions", "timing",
+        "rows", "nonprivate_records",
     }  # fmt: skip
     assert len(record["private"]) == 2
 
@@ -153,7 +154,7 @@ def test_a_resumed_run_is_the_rest_of_the_whole(table, invoke, arguments):
 
     whole = played("events.csv", "--repeats", 1)
     start = played("start.csv", "--checkpoint", "state")
-    rest = played("events.csv", "--checkpoint", "state", "--resume")
+    rest = played("events.csv", "--checkpoint", "state", "--resume", "--skip-played")
     assert (start["first_round"], rest["first_round"]) == (0, 250)
     for player in ("private", "nonprivate"):
         own = [report[player]["average_losses"][0] for report in (start, rest, whole)]
@@ -245,3 +246,53 @@ def test_a_refused_baseline_is_offline_too(table, invoke):
     record = json.loads(invoke(*common, "--learners", "noisy-ftrl,noisy-sgd", "--json").stdout)
     access = [(row["learner"], row["access"]) for row in record["rows"] if row["refused"]]
     assert access == [("noisy-ftrl", "online"), ("noisy-sgd", "offline")]
+
+
+SHARES = {  # how the rows of the file below are read, by learner
+    "tree-frank-wolfe": {"empty": 0.5, "clipped": 0.0, "label_missing": 0.25,
+                         "label_out_of_range": 0.25, "missing": 0.25, "out_of_range": 0.25},
+    "phased-sgd": {"empty": 0.5, "clipped": 0.0, "label_missing": 0.25,
+                   "label_out_of_range": 0.25, "missing": 0.25, "out_of_range": 0.25},
+    "linucb": {"missing": 0.25, "empty": 0.25, "clipped": 0.0, "reward_missing": 0.25,
+               "reward_out_of_range": 0.0, "out_of_range": 0.25, "unknown_label": 0.25},
+    "prefix-hedge": {"missing": 0.25, "out_of_range": 0.25},
+    "lipschitz": {"clipped": 0.25, "missing": 0.25, "out_of_range": 0.25},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("learner", "shares"), SHARES.items(), ids=SHARES)
+def test_a_report_says_how_rows_were_read(tmp_path, monkeypatch, invoke, learner, shares):
+    monkeypatch.chdir(tmp_path)
+    lines = ["speed,heat,alarm"] + ["5,5,1", "5,99,0", ",5,-1", "5,5,"] * 100 + ["-9,-9,7"] * 50
+    (tmp_path / "odd.csv").write_text("\n".join(lines) + "\n")
+    described = {
+        "prefix-hedge": ("--features", "speed,heat", "--loss-range", "0,10"),
+        "lipschitz": ("--label", "speed,heat", "--label-range", "0,10"),
+    }.get(learner, ("--label", "alarm", "--feature-range", "0,10", "--feature-bound", 3))
+    common = ("run", "--data", "odd.csv", "--learner", learner, *described, "--no-figure")
+    result = invoke(*common, "--horizon", 400, "--repeats", 1, "--seed", 1)
+    assert result.exit_code == 0, result.output
+    read = json.loads((tmp_path / "results" / "report.json").read_text())["nonprivate_records"]
+    assert (read["records"], read["shares"]) == (400, shares)
+    assert read["columns"]["speed"] == {"missing": 0.25, "out_of_range": 0.0}
+    assert read["columns"]["heat"] == {"missing": 0.0, "out_of_range": 0.25}
+    assert "speed: 25 % missing" in result.stdout
+    assert "heat: 25 % out of range" in result.stdout
+    line = next(line for line in result.stdout.splitlines() if line.startswith("Records"))
+    said = [
+        f"{100 * share:g} % {what.replace('_', ' ')}" for what, share in shares.items() if share
+    ]
+    assert line.removeprefix("Records").strip() == ", ".join(said)
+
+
+def test_many_odd_columns_are_cut_off(tmp_path, monkeypatch, invoke):
+    monkeypatch.chdir(tmp_path)
+    names = [f"x{j}" for j in range(13)]
+    rows = [",".join(["1"] * 13)] + [",".join(["1"] * j + ["9"] * (13 - j)) for j in range(13)]
+    (tmp_path / "wide.csv").write_text("\n".join([",".join(names), *rows * 9]) + "\n")
+    result = invoke("run", "--data", "wide.csv", "--learner", "prefix-hedge", "--repeats", 1,
+                    "--epsilon", 50, "--no-figure")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    shown = [line.strip() for line in result.stdout.splitlines() if "out of range" in line]
+    assert [line.split(":")[0] for line in shown[1:]] == [f"x{j}" for j in range(12, 2, -1)]
+    assert "and 3 more columns: see report.json" in result.stdout

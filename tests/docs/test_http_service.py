@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
+import struct
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -29,7 +31,8 @@ def service(journal, end):
             assert port, process.stderr.read()
 
             def call(path, record=None):
-                data = None if record is None else json.dumps(record).encode()
+                raw = record is None or isinstance(record, bytes)
+                data = record if raw else json.dumps(record).encode()
                 url = f"http://127.0.0.1:{port[1]}/{path}"
                 try:
                     with OPEN(url, data=data, timeout=60) as answer:
@@ -38,6 +41,7 @@ def service(journal, end):
                     with error:
                         return error.code, json.loads(error.read())
 
+            call.port = int(port[1])
             yield call
             process.send_signal(end)
             code = process.wait(timeout=60)
@@ -96,3 +100,59 @@ def test_answers_to_bad_records_quote_nothing(tmp_path, body):
         assert "0.123456" not in str(answer)
         assert call("decision")[1]["round"] == 0
         assert call("nowhere")[0] == 404
+
+
+def test_late_records_go_by_tickets_and_survive_a_kill(tmp_path):
+    rng = np.random.default_rng(1)
+    journal, records = tmp_path / "journal.db", [record(rng), record(rng)]
+    with service(journal, signal.SIGKILL) as call:
+        issued = [call("tickets", b"")[1] for _ in range(2)]
+        assert issued[0]["decision"] == issued[1]["decision"] == call("decision")[1]["decision"]
+        assert call(f"tickets/{issued[1]['ticket']}", records[1]) == (200, {"round": 1})
+    with service(journal, signal.SIGTERM) as call:
+        for turn, i in ((1, 1), (2, 0), (2, 1)):  # doubled, new, doubled
+            assert call(f"tickets/{issued[i]['ticket']}", records[i]) == (200, {"round": turn})
+        status, refused = call(f"tickets/{issued[0]['ticket']}", records[1])
+        assert (status, refused["error"]) == (409, "ReplayMismatch")
+        other = issued[0]["ticket"]
+        forged = other[:-1] + ("0" if other[-1] != "0" else "1")
+        for text, expected in ((forged, 409), ("00", 409), ("x", 400)):
+            assert call(f"tickets/{text}", records[0])[0] == expected
+        assert call("decision")[1]["round"] == 2
+
+
+def test_what_is_no_record_is_refused(tmp_path):
+    """Nested deeper than the parser goes, too long, no text, cut off."""
+    with service(tmp_path / "journal.db", signal.SIGTERM) as call:
+        for body in (b"[" * 60_000, b'{"features":' * 5_000, b"[" * 70_000, b"\xff", b"{"):
+            assert call("rounds/0", body) == (400, {"error": "not a record"})
+        assert call("decision")[1]["round"] == 0
+
+
+def test_slow_clients_wait_alone_and_nobody_is_named(tmp_path):
+    """Clients that say nothing, half a request, or go away in the middle."""
+    half = b"POST /rounds/0 HTTP/1.0\r\nContent-Length: 99\r\n\r\n{"
+    with service(tmp_path / "journal.db", signal.SIGTERM) as call:
+        for text in (b"", b"GET /deci", half):
+            for _ in range(5):  # a call may take longer than the service waits for a client
+                slow = socket.create_connection(("127.0.0.1", call.port))
+                slow.sendall(text)
+                assert call("decision")[1]["round"] == 0
+                slow.setblocking(False)
+                try:
+                    ended = slow.recv(1)
+                except BlockingIOError:
+                    ended = None
+                # A reset, so that the service cannot answer.
+                slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                slow.close()
+                if ended is None:
+                    break
+            assert ended is None  # it was waited for all the while
+        with socket.create_connection(("127.0.0.1", call.port)) as rude:
+            rude.sendall(b"SECRET /decision?x=0.123456 HTTP/9\r\n\r\n")
+            answer = rude.makefile("rb").read()
+            assert b"400" in answer
+            assert b"SECRET" not in answer
+            assert b"0.123456" not in answer
+        assert call("decision")[1]["round"] == 0

@@ -116,6 +116,7 @@ def test_a_file_says_that_it_is_not_private(tmp_path, trace):
         (lambda lines: [lines[0].replace("dpoco.trace/1", "other/1"), *lines[1:]], "holds none"),
         (lambda lines: [lines[0], "[1.0]", *lines[2:]], "damaged"),
         (lambda lines: ["{", *lines[1:]], "JSON lines"),
+        (lambda lines: ["[" * 100_000, *lines[1:]], "JSON lines"),
         (lambda lines: [], "JSON lines"),
     ],
 )

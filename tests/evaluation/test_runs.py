@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -182,7 +183,8 @@ def test_interrupt_keeps_the_state_and_resume_continues_bit_for_bit(tmp_path, mo
         compare(repeats=1, checkpoint=state, progress=Interrupted(250))
     saved = dpoco.load(state)
     assert saved.round == 250
-    report = compare(repeats=1, checkpoint=state, resume=saved)
+    report = compare(repeats=1, checkpoint=state, resume=saved, skip_played=True)
+    assert report.rows == {"skipped": 250, "played": T - 250, "beyond_horizon": 0}
     assert report.first_round == 250
     assert report.rounds == T - 250
     assert np.array_equal(dpoco.load(state).last_decision, dpoco.load(whole).last_decision)
@@ -193,11 +195,47 @@ def test_interrupt_keeps_the_state_and_resume_continues_bit_for_bit(tmp_path, mo
     assert report.curves.private[-1] == pytest.approx(played, rel=1e-12)
 
 
+def test_rows_for_a_resumed_learner_are_new_rows(tmp_path):
+    """The second half as a stream of its own: the decisions and losses of one run over both."""
+    halves = [
+        dataclasses.replace(STREAM, features=FEATURES[part], labels=LABELS[part])
+        for part in (slice(0, 250), slice(250, None))
+    ]
+
+    def play(stream, **changes):
+        return compare_private(stream, DOMAIN, LOSS, budget=BUDGET, seed=7, **changes)
+
+    first = play(halves[0], horizon=T, checkpoint=tmp_path / "state")
+    rest = play(halves[1], resume=dpoco.load(tmp_path / "state"), checkpoint=tmp_path / "state")
+    assert rest.rows == {"skipped": 0, "played": T - 250, "beyond_horizon": 0}
+    assert (rest.first_round, rest.rounds, rest.settings["horizon"]) == (250, T - 250, T)
+    whole = play(STREAM, checkpoint=tmp_path / "whole")
+    decisions = [dpoco.load(tmp_path / name).last_decision for name in ("state", "whole")]
+    assert np.array_equal(*decisions)
+    total = sum(report.curves.private[-1] for report in (first, rest))
+    assert total == pytest.approx(whole.curves.private[-1])
+    fresh = TreeFrankWolfe(DOMAIN, LOSS, horizon=T, budget=None).run(FEATURES[250:], LABELS[250:])
+    assert rest.nonprivate.average_loss == pytest.approx(fresh.average_loss)
+
+
+def test_rows_beyond_the_horizon_are_counted(tmp_path):
+    report = compare(horizon=500, repeats=1, checkpoint=tmp_path / "state")
+    assert report.rows == {"skipped": 0, "played": 500, "beyond_horizon": 100}
+    assert report.stream["rounds"] == 500
+    played = compare(horizon=T + 30, repeats=1, checkpoint=tmp_path / "longer")
+    assert played.rows["beyond_horizon"] == 0
+    with pytest.raises(ValueError, match="already played every round of the stream"):
+        compare(repeats=1, resume=dpoco.load(tmp_path / "longer"), skip_played=True)
+    more = compare(repeats=1, resume=dpoco.load(tmp_path / "longer"))
+    assert more.rows == {"skipped": 0, "played": 30, "beyond_horizon": T - 30}
+
+
 def test_resume_of_another_problem_is_refused(tmp_path):
     compare(repeats=1, checkpoint=tmp_path / "state")
     finished = dpoco.load(tmp_path / "state")
-    with pytest.raises(ValueError, match="already played every round"):
-        compare(repeats=1, resume=finished)
+    for skip_played in (False, True):
+        with pytest.raises(ValueError, match="horizon of 600 rounds is used up: no row is played"):
+            compare(repeats=1, resume=finished, skip_played=skip_played)
     with pytest.raises(ValueError, match="another parameters"):
         compare(repeats=1, resume=finished, batch=2)
     with pytest.raises(ValueError, match="another domain"):

@@ -195,7 +195,7 @@ def test_pure_guarantees():
         assert found.certified
         assert not guarantee(6, p, seeded=True).certified
         assert found.delta_at(0.7) == 0.0
-        assert found.relation == "replace"
+        assert found.change == "replace"
         assert Guarantee.from_json(found.to_json()) == found
         # What is stated follows from the noise, not from derived fields.
         lied = dataclasses.replace(p, regret_bound=1.0, regret_terms={})

@@ -159,7 +159,7 @@ def test_noise_is_the_least_that_keeps_to_the_budget(domain, selector, budget):
         batch=p.batch,
     )  # fmt: skip
     assert halved.scale == pytest.approx(p.scale / 2.0, rel=1e-6)
-    assert accountant.guarantee(domain, HALF, halved, budget=budget).relation == "zero_out"
+    assert accountant.guarantee(domain, HALF, halved, budget=budget).change == "zero_out"
     assert Guarantee.from_json(g.to_json()) == g
 
 
@@ -190,14 +190,71 @@ def test_later_users_are_cheaper():
         accountant.user_rho(BALL, HALF, p, 1003)
 
 
-def test_declared_l2_bounds_save_noise_where_they_can():
-    box = Box([-1.0] * 100, [1.0] * 100)
-    options = {"horizon": 1000, "budget": BUDGET, "batch": 10}
-    plain = accountant.calibrate(box, SquaredLoss(1.0, 1.0), **options)
-    declared = accountant.calibrate(box, SquaredLoss(1.0, 1.0, feature_bound_l2=2.0), **options)
-    assert declared.scale < 0.05 * plain.scale
-    ball = accountant.calibrate(BALL, SquaredLoss(1.0, 1.0, feature_bound_l2=0.5), **options)
-    assert ball.leaf_bound_l2 < ball.leaf_bound
+def vertices_of(domain):
+    if isinstance(domain, Box):
+        return np.array(list(itertools.product(*zip(domain.lower, domain.upper, strict=True))))
+    if isinstance(domain, LpBall):
+        return domain.radius * np.vstack([np.eye(domain.dimension), -np.eye(domain.dimension)])
+    if isinstance(domain, Simplex):
+        return domain.scale * np.eye(domain.dimension)
+    return domain.vertices
+
+
+def widest(points, order):
+    return max(np.linalg.norm(v - w, order) for v in points for w in points)
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        LpBall(3, 1.0, 2.0),
+        Simplex(4, 1.5),
+        Box([-1.0, 0.0, 2.0, 0.0], [1.0, 3.0, 2.0, 0.5]),
+        VertexSet([[0.0, 0.0, 0.0], [3.0, 0.0, 0.0], [0.0, 1.0, 0.5], [0.0, -1.0, 2.0]]),
+    ],
+)
+@pytest.mark.parametrize("l2", [None, 0.02, 0.25, 0.35, 0.9])  # the least, hardly, not at all
+@pytest.mark.parametrize(("selector", "part"), [("gumbel", 8.0), ("laplace", 2.0)])
+@pytest.mark.parametrize("relation", ["replace", "zero_out"])
+def test_reach_is_that_of_all_pairs_of_vertices(domain, l2, selector, part, relation):
+    """Diameters by enumeration, sums term by term; the last batch is incomplete."""
+    horizon, batch, exponent, bound = 60, 7, 0.6, 0.3
+    loss, points = LinearLoss(bound, gradient_bound_l2=l2), vertices_of(domain)
+    p = accountant.calibrate(
+        domain, loss, horizon=horizon, budget=BUDGET, batch=batch, exponent=exponent,
+        selector=selector, relation=relation,
+    )  # fmt: skip
+    g = accountant.guarantee(domain, loss, p, budget=BUDGET)
+    sides, declared = 2.0 if relation == "replace" else 1.0, math.inf if l2 is None else l2
+    reach = sides / batch * min(bound * widest(points, 1), declared * widest(points, 2))
+    spread = reach
+    if isinstance(domain, Box):
+        by_side = min(bound * widest(points, 2), declared * widest(points, np.inf))
+        spread = min(reach, sides / batch * by_side)
+    k = np.arange(1.0, horizon // batch + 1)
+    shares = k**exponent / k / p.scale
+    assert p.score_range == pytest.approx(reach, rel=1e-12)
+    assert g.epsilon_at(0.0) == pytest.approx(reach * shares.sum(), rel=1e-6)
+    assert g.sensitivity == pytest.approx(sides * bound, rel=1e-12)
+    for first, rounds in ((0, (0, 6)), (3, (21, 27)), (7, (49, 55))):
+        rho = (spread * shares[first:]) @ (spread * shares[first:]) / part
+        for t in rounds:
+            assert accountant.user_rho(domain, loss, p, t) == pytest.approx(rho, rel=1e-6)
+    assert accountant.user_rho(domain, loss, p, 56) == 0.0
+    assert g.rho == accountant.user_rho(domain, loss, p, 0)
+    # Noise: ln or the harmonic number of what is chosen among, for each choice.
+    choices, among = (3, 2) if isinstance(domain, Box) else (1, len(points))
+    excess = math.log(among) if selector == "gumbel" else sum(1.0 / (np.arange(among) + 1.0))
+    mean_scale = p.scale * np.mean(k**-exponent)
+    assert p.predicted_error == pytest.approx(choices * excess * mean_scale, rel=1e-6)
+    smooth = accountant.calibrate(domain, CustomLoss(1.25, 0.75), horizon=9, budget=None)
+    assert smooth.leaf_bound == pytest.approx(1.25 + 0.75 * widest(points, 1), rel=1e-12)
+    # Margins by Hoelder in either norm; 1/2 + a/4 bounds the leaf of a logistic loss.
+    margin = bound * np.linalg.norm(points, 1, axis=1).max()
+    margin = min(margin, 0.7 * declared * np.linalg.norm(points, 2, axis=1).max())
+    bend = LogisticLoss(bound, feature_bound_l2=None if l2 is None else 0.7 * l2)
+    bent = accountant.calibrate(domain, bend, horizon=9, budget=None)
+    assert bent.leaf_bound == pytest.approx(bound * (0.5 + 0.25 * margin), rel=1e-12)
 
 
 def test_a_single_point_tells_nothing():

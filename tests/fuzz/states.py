@@ -125,7 +125,7 @@ def _framed(rng: random.Random, text: bytes, payload: bytes) -> bytes:
     if rng.random() < 0.02:
         version = rng.choice((0, 2, 2**32 - 1))
         sizes = rng.choice([sizes, (0, 0), (2**32 - 1, 2**64 - 1), (len(text) + len(payload), 0)])
-    body = _state._FRAME.pack(_state._MAGIC, version, *sizes) + text + payload
+    body = _state._FRAME.pack(_state.FRAME_SIGNATURE, version, *sizes) + text + payload
     return body + _state.hashlib.sha256(body).digest()
 
 

@@ -10,8 +10,9 @@ from journal_cases import ROUNDS, QuickStore, cases
 
 import dpoco
 from dpoco.accounting.ledger import Ledger
+from dpoco.accounting.pools import noise_of
 from dpoco.journal import Journal
-from dpoco.journal._forks import _FORKABLE, renew
+from dpoco.journal._forks import check_forkable, renew
 from dpoco.random import Source
 
 TOTAL = dpoco.Budget(1.0, 1e-6)
@@ -85,7 +86,7 @@ def test_a_refused_charge_is_not_half_entered(tmp_path, monkeypatch):
         def full(rows):
             raise OSError("full")
 
-        monkeypatch.setattr(journal._store, "put_states", full)
+        monkeypatch.setattr(journal._store, "put", full)
         with pytest.raises(OSError, match="full"):
             journal.open("b", sums)
         monkeypatch.undo()
@@ -137,16 +138,33 @@ def test_without_a_ledger_there_is_no_fork(tmp_path):
             stream.fork("b")
 
 
+def test_facts_about_noise_belong_to_the_class_and_not_to_its_name():
+    hidden = type("NoisyFTRL", (dpoco.experts.ObliviousTracker,), {})
+    renamed = type("ObliviousTracker", (dpoco.oco.NoisyFTRL,), {})
+    learner = hidden(4, horizon=10, budget=TOTAL)
+    assert learner._kind == "NoisyFTRL"
+    assert noise_of(learner) == "hidden"
+    with pytest.raises(TypeError, match="cannot be forked"):
+        check_forkable(learner)
+    ball, loss = dpoco.domains.LpBall(3, p=2.0), dpoco.losses.LogisticLoss(1.0)
+    learner = renamed(ball, loss, horizon=10_000, budget=PART)
+    assert noise_of(learner) == "fresh"
+    check_forkable(learner)
+    queries = dpoco.mechanisms.NoisyMax(4, horizon=10, budget=PART)
+    assert noise_of(queries) == "hidden"  # one record is in all rounds
+    check_forkable(queries)
+
+
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_forks_of_every_family(name, tmp_path):
     case = CASES[name]
     wide = Ledger(dpoco.Budget(100.0, 1e-4), currency="basic", relation="replace")
     if name == "LinUCB":
-        wide = Ledger(dpoco.Budget(100.0, 1e-4), currency="basic", relation="joint")
+        wide = Ledger(dpoco.Budget(100.0, 1e-4), currency="basic", view="others")
     with opened(tmp_path, ledger=wide) as journal:
         stream = journal.open("a", lambda: case.make(1))
         stream.process(*case.part(0, 9))
-        if name not in _FORKABLE:
+        if type(case.make(1))._noise != "fresh":
             with pytest.raises(TypeError, match="cannot be forked"):
                 stream.fork("b")
             return

@@ -77,7 +77,7 @@ def test_the_size_is_enforced_across_failures(tmp_path, monkeypatch):
         def full(rows):
             raise OSError("full")
 
-        monkeypatch.setattr(journal._store, "put_states", full)
+        monkeypatch.setattr(journal._store, "put", full)
         for _ in range(3):
             with pytest.raises(OSError, match="full"):
                 journal.open("b", sums, group="users")
@@ -105,9 +105,8 @@ def test_refusals_of_groups(tmp_path):
             journal.open("b", sums, group="users", group_size=4)
         with pytest.raises(ValueError, match="alike"):
             journal.open("b", lambda: sums(budget=TOTAL), group="users")
-        with journal.transaction() as transaction:
-            journal._store.put_value("group users", "{}")
-            transaction._changed = True
+        with journal.transaction():
+            journal._rows.put_value("group users", "{}")
         with pytest.raises(dpoco.StateError, match="corrupt"):
             journal.open("b", sums, group="users")
 
@@ -172,46 +171,3 @@ def test_forks_of_a_group_are_charges_of_their_own(tmp_path):
         stream.process(VALUES[:3])
         stream.fork("b")
         assert journal.spent == pytest.approx(2 * once)
-
-
-# -- tickets --------------------------------------------------------------------------------------
-
-
-def hedge():
-    return dpoco.experts.PrefixHedge(3, horizon=ROUNDS, budget=TOTAL, source=Source.seeded(1))
-
-
-def test_learners_with_outstanding_tickets_are_refused(tmp_path):
-    learner = hedge()
-    _, first = learner.decide(ticket=True)
-    _, second = learner.decide(ticket=True)
-    with opened(tmp_path, ledger=Ledger(TOTAL)) as journal:
-        for enter in (journal.open, journal.adopt):
-            with pytest.raises(dpoco.StateError, match=r"tickets .* wait for feedback \(2\)"):
-                enter("a", learner)
-        learner.observe([0.0, 0.5, 1.0], ticket=second)
-        with pytest.raises(dpoco.StateError, match=r"tickets .* wait for feedback \(1\)"):
-            journal.adopt("a", learner)
-        assert journal.streams() == []
-        assert journal.spent == 0.0
-        learner.expire(first)  # nothing was taken: it is the caller's still
-        stream = journal.adopt("a", learner)
-        assert stream.round == 1
-        with pytest.raises(dpoco.StateError, match="suspended"):
-            learner.decide(ticket=True)
-        with pytest.raises(TypeError, match="no tickets"):
-            stream.decide(ticket=True)
-        assert any("delayed" in text for text in stream.guarantee.conditions)
-        expected = stream.process([[0.0, 1.0, 0.5]] * 5)
-    with opened(tmp_path) as journal:
-        again = journal.open("a").process([[0.0, 1.0, 0.5]] * 5, first_round=1)
-        np.testing.assert_array_equal(again, expected)
-
-
-def test_streams_issue_no_tickets(tmp_path):
-    with opened(tmp_path) as journal:
-        stream = journal.open("a", hedge)
-        with pytest.raises(TypeError, match="no tickets"):
-            stream.decide(ticket=True)
-        assert stream.decide() == hedge().decide()
-        assert stream.round == 0

@@ -226,7 +226,7 @@ def test_clients_are_not_copied():
 
 def test_guarantee():
     guarantee = LocalClient(fixed(FA), 2.5, max_reports=4).guarantee
-    assert (guarantee.epsilon, guarantee.delta, guarantee.relation) == (2.5, 0.0, "local")
+    assert (guarantee.epsilon, guarantee.delta, guarantee.view) == (2.5, 0.0, "server")
     assert guarantee.certified
     assert guarantee.horizon == 4
     assert dpoco.Guarantee.from_json(guarantee.to_json()) == guarantee

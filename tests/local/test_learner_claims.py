@@ -27,7 +27,7 @@ FA, FC, build, play = cases.FA, cases.FC, cases.build, cases.play
 def test_guarantee():
     learner = build("bit")
     guarantee = learner.guarantee
-    assert (guarantee.epsilon, guarantee.delta, guarantee.relation) == (1.0, 0.0, "local")
+    assert (guarantee.epsilon, guarantee.delta, guarantee.view) == (1.0, 0.0, "server")
     assert guarantee.certified
     assert any("context of every round is disclosed" in text for text in guarantee.conditions)
     ten = learner.guarantee_for(reports_per_user=10, delta=1e-6)

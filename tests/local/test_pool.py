@@ -283,7 +283,7 @@ def test_copies_and_forks():
 
 def test_guarantee():
     guarantee = ClientPool(fixed(FA), 2, 2.5, max_reports=4).guarantee
-    assert (guarantee.epsilon, guarantee.relation, guarantee.certified) == (2.5, "local", True)
+    assert (guarantee.epsilon, guarantee.view, guarantee.certified) == (2.5, "server", True)
     assert not ClientPool(fixed(FA), 2, 2.5, simulation_seed=0).guarantee.certified
 
 

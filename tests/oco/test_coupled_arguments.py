@@ -176,7 +176,7 @@ def test_calibrated_learners_meet_their_budget(kind):
         learner = kind(BALL, LogisticLoss(1.0), horizon=2000, budget=BUDGET, relation=relation)
         assert learner.guarantee.epsilon <= BUDGET.epsilon * (1 + 1e-9)
         assert learner.guarantee.delta <= BUDGET.delta
-        assert learner.guarantee.relation == relation
+        assert learner.guarantee.change == relation
         assert learner.parameters.private
     free = kind(BALL, LogisticLoss(1.0), horizon=2000, budget=None)
     assert not free.guarantee.private

@@ -10,25 +10,14 @@ from dpoco.accounting import _profiles
 if TYPE_CHECKING:
     from dpoco.accounting.guarantee import Guarantee
 
-__all__ = ["RELATIONS", "neighbours", "one_line", "statement"]
+__all__ = ["neighbours", "one_line", "statement"]
 
-RELATIONS = {
-    "replace": "two streams that differ in the data of one round, replaced by any other data",
-    "zero_out": "two streams, one of which has no data in one round of the other",
-    "local": "any two values of one user's data, each user on their own",
-    "joint": "two streams that differ in one user's record, seen by all other users together",
+_OBSERVERS = {
+    "everyone": "no observer of the releases can",
+    "others": "all others together, who do not see what she is shown, cannot",
+    "server": "nobody, the party that collects the reports included, can",
 }
-
-# What the units other than a round call their data and count over the horizon.
-_OF_USERS = {
-    "replace": "two streams that differ in the data of one user, replaced by any others",
-    "zero_out": "two streams, one of which has no data of one user in the other",
-    "joint": "two streams that differ in the data of one user, seen by all other users together",
-}
-_OF_RECORDS = {
-    "replace": "two data sets that differ in the contents of one record, replaced by any others",
-    "zero_out": "two data sets, one of which has no contents in one record of the other",
-}
+_CHANGES = {"replace": "replaced by any other data", "zero_out": "empty in one of them"}
 
 
 _ARITHMETIC = {
@@ -37,13 +26,13 @@ _ARITHMETIC = {
 }
 
 
-def neighbours(guarantee: Guarantee) -> str:
-    """Return what cannot be told apart, in words of the guarantee's unit."""
-    if guarantee.unit == "one record" and guarantee.relation in _OF_RECORDS:
-        return _OF_RECORDS[guarantee.relation]
-    if guarantee.unit == "one user" and guarantee.relation in _OF_USERS:
-        return _OF_USERS[guarantee.relation]
-    return RELATIONS[guarantee.relation]
+def neighbours(change: str, view: str, unit: str) -> list[str]:
+    """Return who cannot tell what apart, in two lines."""
+    streams = "data sets" if unit == "one record" else "streams"
+    apart = f"two {streams} that differ in the data of {unit}, {_CHANGES[change]}"
+    if view == "server":
+        apart = "any two values of one user's data, each user on their own"
+    return [f"  Protected:  {unit}: {_OBSERVERS[view]} tell apart", f"              {apart}"]
 
 
 def _span(guarantee: Guarantee) -> str:
@@ -59,9 +48,10 @@ def one_line(guarantee: Guarantee) -> str:
         doubt = "beyond what is accounted for" if noisy else "without privacy"
         return f"<Guarantee: none, {_span(guarantee)} {doubt}>"
     doubt = "" if guarantee.certified else ", not certified"
+    seen = "" if guarantee.view == "everyone" else f", seen by {guarantee.view}"
     return (
         f"<Guarantee: epsilon={guarantee.epsilon:.6g}, delta={guarantee.delta:.6g}, "
-        f"{guarantee.relation} {guarantee.unit}, {_span(guarantee)}{doubt}>"
+        f"{guarantee.change} {guarantee.unit}{seen}, {_span(guarantee)}{doubt}>"
     )
 
 
@@ -77,8 +67,7 @@ def statement(guarantee: Guarantee) -> str:
         f"Differential privacy: epsilon = {guarantee.epsilon:.6g}, delta = {guarantee.delta:.6g}"
         + ("" if guarantee.certified else "  [NOT CERTIFIED, see conditions]"),
         f"  Released:   {guarantee.mechanism}, {_extent(guarantee)}",
-        f"  Protected:  {guarantee.unit}: no observer of the releases can tell apart",
-        f"              {neighbours(guarantee)},",
+        *neighbours(guarantee.change, guarantee.view, guarantee.unit),
         "              beyond a factor e^epsilon in probability, up to delta",
     ]
     if native:

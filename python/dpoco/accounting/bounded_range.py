@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import positive_int, real_float
 from dpoco.accounting.events import zcdp_event
+from dpoco.accounting.gaussian import SMALLEST_DELTA, raised
 from dpoco.accounting.pure import pure_delta, pure_epsilon_at
 from dpoco.accounting.rdp import DEFAULT_ORDERS, rdp_delta, rdp_epsilon
 from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
@@ -52,6 +53,8 @@ FloatArray = NDArray[np.float64]
 _QUADRATIC, _SHORT = 1e-3, 1e-9
 # Relative error of a moment, added to round upwards.
 _ROUNDING = 2e-11
+# Relative, of delta: more than its error.
+_MARGIN = 2.0**-48
 
 
 def bounded_range_moment(r: ArrayLike, order: ArrayLike) -> FloatArray:
@@ -121,8 +124,9 @@ def bounded_range_delta(epsilon: float, r: float) -> float:
     if r == math.inf:
         return 1.0
     if epsilon <= -r:
-        return -math.expm1(epsilon)
-    return float(math.expm1(0.5 * (epsilon - r)) ** 2 / -math.expm1(-r))
+        return min(1.0, -math.expm1(epsilon) * (1.0 + _MARGIN))
+    value = math.expm1(0.5 * (epsilon - r)) ** 2 / -math.expm1(-r)
+    return min(1.0, value * (1.0 + _MARGIN) + SMALLEST_DELTA)
 
 
 def bounded_range_epsilon(delta: float, r: float) -> float:
@@ -142,10 +146,7 @@ def bounded_range_epsilon(delta: float, r: float) -> float:
     if r == math.inf:
         return math.inf
     epsilon = max(0.0, r + 2.0 * math.log1p(-math.sqrt(delta * -math.expm1(-r))))
-    step = 2.0**-52
-    while epsilon < r and not bounded_range_delta(epsilon, r) <= delta:
-        epsilon, step = min(r, epsilon * (1.0 + step) + 5e-324), 2.0 * step
-    return epsilon
+    return raised(epsilon, lambda e: bounded_range_delta(e, r) <= delta, r)
 
 
 def bounded_range_profile(r: float, count: int = 1) -> dict[str, Any]:

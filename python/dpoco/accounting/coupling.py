@@ -35,7 +35,12 @@ from dpoco.accounting._coupling.bits import (
 )
 from dpoco.accounting._coupling.caps import bernstein_cap, switch_cap
 from dpoco.accounting._coupling.profile_sum import LossSum, log_delta
-from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, smallest_epsilon
+from dpoco.accounting.gaussian import (
+    SMALLEST_DELTA,
+    gaussian_delta,
+    gaussian_epsilon,
+    smallest_epsilon,
+)
 
 __all__ = [
     "bernstein_cap",
@@ -50,8 +55,9 @@ __all__ = [
     "switch_probability",
 ]
 
-# The numerical error of the composed profile is below this; it is added to round upwards.
-_ROUNDING = 1e-10
+# Relative, of the composed profile: more than its error.
+_MARGIN = 1e-8
+_LOSS = 2.0**-50  # relative, of a loss
 
 
 def coupled_delta(
@@ -83,7 +89,7 @@ def coupled_delta(
     Returns
     -------
     float
-        In [0, 1]; exact up to a relative 1e-9 and rounded up. 0 below 1e-300.
+        In [0, 1], never below the truth; above it by a relative 2e-8 at most, down to 1e-300.
 
     Notes
     -----
@@ -156,10 +162,12 @@ def _delta(epsilon: float, mu: float, p: float, w: float, trials: int, shift: fl
     switch = switch_probability(p, w)
     gains = (-math.log1p((1.0 - p) * (1.0 - w) / p), -math.log(w))
     total = 0.0
-    for weights, losses in (
+    # The pair of coins, both ways round; losses are rounded up, which only adds to delta.
+    for weights, exact in (
         ((p, 1.0 - p), gains),
         ((switch, stay), (-gains[0], -gains[1])),
     ):
+        losses = (exact[0] + _LOSS * abs(exact[0]), exact[1] + _LOSS * abs(exact[1]))
         if trials == 0:
             value = sum(
                 a * _gaussian_delta(epsilon - loss, mu)
@@ -167,11 +175,12 @@ def _delta(epsilon: float, mu: float, p: float, w: float, trials: int, shift: fl
             )
         else:
             loss_sum = LossSum(mu, weights, losses, trials, rare, step)
-            value = math.exp(log_delta(epsilon, loss_sum)) * (1.0 + _ROUNDING)
+            value = math.exp(log_delta(epsilon, loss_sum))
         total = max(total, value)
         if w == 1.0:
             break
-    return min(1.0, total)
+    least = SMALLEST_DELTA if mu > 0.0 or trials else 0.0
+    return min(1.0, total * (1.0 + _MARGIN) + least)
 
 
 def _gaussian_delta(epsilon: float, mu: float) -> float:

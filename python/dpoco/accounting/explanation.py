@@ -27,19 +27,15 @@ _GROUPS = (2, 5, 10)
 _WIDTH = 88
 
 _AGAINST = {
-    "replace": (
+    "everyone": (
         "anybody who sees everything that is released, knows the mechanism and all the rest of the "
         "data, may have chosen it, and has any computing power"
     ),
-    "zero_out": (
-        "anybody who sees everything that is released, knows the mechanism and all the rest of the "
-        "data, may have chosen it, and has any computing power"
-    ),
-    "local": (
+    "server": (
         "anybody, the party that collects the reports included: what leaves a device is already "
         "protected"
     ),
-    "joint": (
+    "others": (
         "all other users together, who may pool what they are shown; not against whoever sees what "
         "the protected user is shown, nor against the party that runs the mechanism"
     ),
@@ -47,22 +43,21 @@ _AGAINST = {
 _CHANGE = {
     "replace": "what was in {unit} cannot be told from anything else that could have been there",
     "zero_out": "whether {unit} had any data cannot be told; replaced data count as two changes",
-    "local": "what the user's data are cannot be told from any other value they could have",
-    "joint": "what was in {unit} cannot be told from anything else that could have been there",
 }
 _OPEN = {
-    "local": "that a user takes part, when, and how often, is visible",
-    "joint": "the protected user's own outputs depend on her data and are not covered",
+    "server": "that a user takes part, when, and how often, is visible",
+    "others": "the protected user's own outputs depend on her data and are not covered",
 }
 
 
 def facts(guarantee: Guarantee) -> dict[str, Any]:
     """Return the numbers behind `explain`, as a dictionary that JSON can carry.
 
-    Keys: ``epsilon``, ``delta``, ``private``, ``certified``, ``relation``, ``unit``, ``horizon``,
-    ``guessing`` (prior to the largest probability of a right guess), ``odds`` (the factor, the
-    probability of exceeding it, and prior to posterior), ``power`` (false-alarm probability to the
-    largest power), ``groups`` (number of units to epsilon at the same delta), ``paper_epsilon``,
+    Keys: ``epsilon``, ``delta``, ``private``, ``certified``, ``change``, ``view``, ``unit``,
+    ``horizon``, ``guessing`` (prior to the largest probability of a right guess), ``odds`` (the
+    factor, the probability of exceeding it, and prior to posterior), ``power`` (false-alarm
+    probability to the largest power), ``groups`` (number of units to epsilon at the same delta),
+    ``paper_epsilon``,
     ``numerics`` (of the guarantee), ``conditions`` and ``reference``.
     """
     g = guarantee
@@ -71,7 +66,8 @@ def facts(guarantee: Guarantee) -> dict[str, Any]:
         "delta": g.delta,
         "private": g.private,
         "certified": g.certified,
-        "relation": g.relation,
+        "change": g.change,
+        "view": g.view,
         "unit": g.unit,
         "horizon": g.horizon,
         "mechanism": g.mechanism,
@@ -150,7 +146,7 @@ def explain(guarantee: Guarantee) -> str:
             "about all of it together.",
         ),
         *_paragraph("What is protected", _change(guarantee)),
-        *_paragraph("Against whom", _AGAINST[guarantee.relation] + "."),
+        *_paragraph("Against whom", _AGAINST[guarantee.view] + "."),
         *_meaning(guarantee, record),
         *_not_protected(guarantee, record),
         *_arithmetic(guarantee),
@@ -165,7 +161,7 @@ def explain(guarantee: Guarantee) -> str:
 
 def _change(guarantee: Guarantee) -> str:
     return (
-        f"{guarantee.unit}: {_CHANGE[guarantee.relation].format(unit=guarantee.unit)}, beyond what "
+        f"{guarantee.unit}: {_CHANGE[guarantee.change].format(unit=guarantee.unit)}, beyond what "
         f"epsilon = {guarantee.epsilon:.6g} and delta = {guarantee.delta:.6g} allow."
     )
 
@@ -210,8 +206,8 @@ def _not_protected(guarantee: Guarantee, record: dict[str, Any]) -> list[str]:
         "is no breach of this guarantee, whomever it concerns"
     )
     lines += _item("the same data released elsewhere: guarantees add up, see dpoco's Ledger")
-    if guarantee.relation in _OPEN:
-        lines += _item(_OPEN[guarantee.relation])
+    if guarantee.view in _OPEN:
+        lines += _item(_OPEN[guarantee.view])
     return lines
 
 

@@ -16,7 +16,8 @@ from typing import Any
 from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting._records import plain_float, read_record
 from dpoco.accounting.continual_sum import METHODS, NOISES
-from dpoco.accounting.release import RELATIONS, check_numerics, check_scale
+from dpoco.accounting.guarantee import CHANGES
+from dpoco.accounting.release import check_numerics, check_scale
 from dpoco.errors import StateError
 
 __all__ = ["CALIBRATIONS", "WEIGHTS", "TreeFrankWolfeParameters"]
@@ -102,7 +103,7 @@ class TreeFrankWolfeParameters:
         choice("sum_method", self.sum_method, METHODS)
         choice("weights", self.weights, WEIGHTS)
         choice("calibration", self.calibration, CALIBRATIONS)
-        choice("relation", self.relation, RELATIONS)
+        choice("relation", self.relation, CHANGES)
         for name in ("norm_order", "leaf_bound", "sensitivity", "column_norm", "step_scale"):
             object.__setattr__(self, name, positive_float(name, getattr(self, name)))
         if self.norm_order < 2.0 or (self.noise == "gaussian" and self.norm_order != 2.0):

@@ -19,8 +19,8 @@ from typing import Any
 
 from dpoco._validation import choice
 from dpoco.accounting import _profiles, events
-from dpoco.accounting._guarantee_report import RELATIONS, one_line, statement
-from dpoco.accounting._records import check_types, plain_float, read_record
+from dpoco.accounting._guarantee_report import one_line, statement
+from dpoco.accounting._records import check_types, of_version_1, plain_float, read_record
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.truncation import (
     charged_delta,
@@ -31,9 +31,14 @@ from dpoco.accounting.truncation import (
 from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
 from dpoco.errors import BudgetExceeded, StateError
 
-__all__ = ["Guarantee"]
+__all__ = ["CHANGES", "VIEWS", "Guarantee"]
 
-_KIND, _VERSION = "dpoco.guarantee", 1
+_KIND, _VERSION = "dpoco.guarantee", 2
+CHANGES = ("replace", "zero_out")
+VIEWS = ("others", "everyone", "server")  # each sees what those before it see
+# Relative, of numbers that are computed again: margins and other machines move them by less. Sums
+# of sampled Gaussians jitter.
+_CLOSE, _JITTER = 1e-6, 1e-2
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,8 +50,9 @@ class Guarantee:
     epsilon, delta : float
         The stated point of the curve: the smallest epsilon known at this delta. Infinite epsilon
         means no privacy.
-    relation : {"replace", "zero_out", "local", "joint"}
-        Which streams are indistinguishable.
+    change : {"replace", "zero_out"}
+        How neighbouring streams differ in one unit: its data are replaced by any others, or are
+        empty in one of them.
     unit : str
         What one change of the data is: "one round" of a stream, "one record" of a data set, "one
         user's record". The report speaks of it.
@@ -94,13 +100,17 @@ class Guarantee:
         Arithmetic of what is released. "lattice": exact integers with noise of exactly the right
         law, accounted for; "float": doubles, whose rounding is not. None: see the conditions
         (nothing to state, or a record of an earlier release).
+    view : {"everyone", "others", "server"}
+        Who cannot tell: everyone who sees the releases; all others together, who do not see what
+        the protected user herself is shown (joint privacy); or the party that collects the reports,
+        too (local privacy).
     details : dict
         Parameters behind the numbers, printed by the report: name to number, text or None.
     """
 
     epsilon: float
     delta: float
-    relation: str
+    change: str
     unit: str
     horizon: int
     mechanism: str
@@ -122,10 +132,14 @@ class Guarantee:
     regret_bound: float | None = None
     details: dict[str, float | str | None] = field(default_factory=dict, hash=False)
     numerics: str | None = None
+    view: str = "everyone"
 
     def __post_init__(self) -> None:
         """Validate ranges and freeze sequences."""
-        choice("relation", self.relation, RELATIONS)
+        choice("change", self.change, CHANGES)
+        choice("view", self.view, VIEWS)
+        if self.view == "server" and self.change != "replace":
+            raise ValueError("view 'server' is about replaced data: who reports nothing is seen")
         if self.numerics is not None:
             choice("numerics", self.numerics, ("lattice", "float"))
         if not self.epsilon >= 0.0:
@@ -154,7 +168,7 @@ class Guarantee:
         return cls(
             epsilon=math.inf,
             delta=1.0,
-            relation="replace",
+            change="replace",
             unit=unit,
             horizon=horizon,
             mechanism=mechanism,
@@ -188,8 +202,11 @@ class Guarantee:
         """
         if not epsilon >= 0.0:
             raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
-        candidates = [self.delta if epsilon >= self.epsilon else 1.0]
-        mass = self.truncation_mass
+        return min(self.delta if epsilon >= self.epsilon else 1.0, self._curve_delta(epsilon))
+
+    def _curve_delta(self, epsilon: float) -> float:
+        """Return what the parameters alone prove; 1 if there are none."""
+        candidates, mass = [1.0], self.truncation_mass
         if self.mu is not None:
             candidates.append(charged_gaussian_delta(epsilon, self.mu, mass))
         elif self.rho is not None:
@@ -201,6 +218,30 @@ class Guarantee:
                 charged_delta(lambda e: kind.profile_delta(profile, e), epsilon, mass)
             )
         return min(candidates)
+
+    def _contradicts_itself(self) -> bool:
+        """Return whether epsilon does not follow from the parameters, or these from each other."""
+        mu, scale, column = self.mu, self.noise_scale, self.column_norm
+        if mu is not None:
+            if self.noise_multiplier is not None and not _near(mu * self.noise_multiplier, 1.0):
+                return True
+            if self.rho is not None and not _near(2.0 * self.rho, mu * mu):
+                return True
+            if self.sensitivity is not None and column is not None and scale > 0.0:
+                least = self.sensitivity * column / scale  # more with rounding or another noise
+                exact = self.sensitivity_norm == "l2" and self.numerics == "float"
+                if mu < least * (1.0 - _CLOSE) or (exact and not _near(mu, least)):
+                    return True
+        if not self.private or (mu, self.rho, self.profile) == (None, None, None):
+            return False
+        if self.delta == 0.0:
+            known = math.inf if self.profile is None else _profiles.pure_epsilon(self.profile)
+            return not _near(self.epsilon, known)
+        sampled = self.profile is not None and self.profile["kind"] == "sampled_gaussian"
+        close = _JITTER if sampled else _CLOSE
+        above = self._curve_delta(self.epsilon * (1.0 + close))
+        below = self._curve_delta(self.epsilon * (1.0 - close)) if self.epsilon > 0.0 else 1.0
+        return above > self.delta * (1.0 + close) or below < self.delta * (1.0 - close)
 
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon known at `delta`; infinite if there is none.
@@ -247,7 +288,7 @@ class Guarantee:
         if budget.delta == 0.0:  # a delta may underflow to 0 where the ratio is not bounded
             kept = self.epsilon_at(0.0) <= budget.epsilon
         else:
-            kept = self.delta_at(budget.epsilon) <= budget.delta * (1.0 + 1e-9)
+            kept = self.delta_at(budget.epsilon) <= budget.delta
         if not self.private or not kept:
             raise BudgetExceeded(
                 f"the parameters give epsilon = {self.epsilon_at(budget.delta):.6g} at delta = "
@@ -292,10 +333,18 @@ class Guarantee:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Guarantee:
-        """Return the guarantee written by `to_dict`; `StateError` if it is not one."""
+        """Return the guarantee written by `to_dict`.
+
+        Raises
+        ------
+        StateError
+            If it is not one, or if its numbers contradict each other: epsilon is computed again
+            from mu, rho or the profile, and mu from sensitivity, column norm and noise scale.
+        """
         names = frozenset(entry.name for entry in fields(cls))
         if isinstance(record, Mapping):
             record = {**_LATER_FIELDS, **record}
+            record = of_version_1(record)
         body = read_record(record, kind=_KIND, version=_VERSION, fields=names)
         check_types(body, _TYPES)
         try:
@@ -307,9 +356,12 @@ class Guarantee:
                 body["claimed"] = (float(epsilon), float(delta))
             if not all(isinstance(text, str) for text in body["conditions"]):
                 raise TypeError("conditions must be texts")
-            return cls(**body)
+            guarantee = cls(**body)
         except (TypeError, ValueError, OverflowError) as error:
             raise StateError("malformed guarantee record") from error
+        if guarantee._contradicts_itself():
+            raise StateError("a guarantee record contradicts itself: its numbers were changed")
+        return guarantee
 
     def to_json(self) -> str:
         """Return the guarantee as JSON text; every float survives exactly."""
@@ -348,7 +400,7 @@ _FLOATS = (
 )
 # What JSON holds of the other fields.
 _TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("relation", "unit", "mechanism", "calibration", "reference"), (str,)),
+    **dict.fromkeys(("change", "view", "unit", "mechanism", "calibration", "reference"), (str,)),
     "sensitivity_norm": (str,),
     "horizon": (int,),
     "certified": (bool,),
@@ -360,6 +412,10 @@ _TYPES: dict[str, tuple[type, ...]] = {
 # Fields that records of the first release do not have, and what they stand for there.
 _LATER_FIELDS: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
                                  "numerics": None}  # fmt: skip
+
+
+def _near(value: float, other: float) -> bool:
+    return math.isclose(value, other, rel_tol=_CLOSE)
 
 
 def _number(value: float | str | None) -> float | str | None:

@@ -40,10 +40,10 @@ from dpoco.accounting._bandits.high_dimensional_parameters import (
 from dpoco.accounting._experts.statement import stated_delta
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.frank_wolfe_parameters import CALIBRATIONS, TreeFrankWolfeParameters
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.guarantee import CHANGES, Guarantee
 from dpoco.accounting.polyhedral_geometry import L1Geometry
 from dpoco.accounting.polyhedral_parameters import SELECTORS
-from dpoco.accounting.release import RELATIONS, common_conditions
+from dpoco.accounting.release import common_conditions
 from dpoco.accounting.truncation import charged_gaussian_epsilon
 from dpoco.errors import BudgetExceeded, CalibrationError
 
@@ -116,7 +116,7 @@ def calibrate(
         raise ValueError("horizon must be an int: the noise depends on the number of rounds")
     rounds = positive_int("horizon", horizon)
     choice("calibration", calibration, CALIBRATIONS)
-    choice("relation", relation, RELATIONS)
+    choice("relation", relation, CHANGES)
     choice("link", link, LINKS)
     if selector is not None:
         choice("selector", selector, SELECTORS)
@@ -273,7 +273,8 @@ def guarantee(
     rewards = "[0, 1]" if p.link == "logistic" else f"[{-p.reward_bound:g}, {p.reward_bound:g}]"
     return replace(
         one,
-        relation="joint",
+        change=p.relation,
+        view="others",
         unit="one user's record",
         horizon=p.horizon,
         mechanism=what,

@@ -13,26 +13,27 @@ Proof: ``docs/privacy/ledger.md``, with sources (filters: Rogers et al., 2016; F
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn, TypeVar
 
 from dpoco._validation import choice, real_float
-from dpoco.accounting._guarantee_report import RELATIONS
 from dpoco.accounting._ledger.book import Admission, Book
 from dpoco.accounting._ledger.currencies import CURRENCIES, WAYS, filter_of
 from dpoco.accounting._ledger.entries import Claim, Entry, claim_of
 from dpoco.accounting._ledger.opening import largest_fitting
 from dpoco.accounting._ledger.report import ledger_guarantee, ledger_text
-from dpoco.accounting._records import read_record
+from dpoco.accounting._records import of_version_1, read_record
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.guarantee import CHANGES, VIEWS, Guarantee
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
 __all__ = ["Entry", "Ledger"]
 
-_KIND, _VERSION = "dpoco.ledger", 1
-_OPTIONS = frozenset({"relation", "unit", "currency", "adaptive", "side_share"})
+_KIND, _VERSION = "dpoco.ledger", 2
+_OPTIONS = frozenset({"relation", "view", "unit", "currency", "adaptive", "side_share"})
 _FIELDS = _OPTIONS | {"budget", "entries", "ways"}
 _UNIT = "one round"
 _Opened = TypeVar("_Opened")
@@ -45,9 +46,11 @@ class Ledger:
     ----------
     budget : Budget
         What all charges together may spend.
-    relation : {"replace", "zero_out", "joint", "local"}
-        Which streams are indistinguishable. Guarantees for other relations are converted where
-        that is proved, and refused elsewhere.
+    relation : {"replace", "zero_out"}
+        What changes: see `Guarantee.change`. Guarantees for the other one are converted where that
+        is proved, and refused elsewhere.
+    view : {"everyone", "others", "server"}
+        Who cannot tell: see `Guarantee.view`. Guarantees that protect against fewer are refused.
     unit : str, optional
         What one change of the data is; by default, that of the first charge. All charges must
         speak about the same unit of the same data.
@@ -65,7 +68,8 @@ class Ledger:
 
     Notes
     -----
-    Methods may be called from several threads. A ledger in memory forgets with its process:
+    Methods may be called from several threads; a process forked from its owner can read it, and
+    neither charge nor store it (`StateError`). A ledger in memory forgets with its process:
     `to_json` and `from_json` are for the caller to store. Copies would fork the budget and are
     refused.
 
@@ -86,6 +90,7 @@ class Ledger:
         budget: Budget,
         *,
         relation: str = "replace",
+        view: str = "everyone",
         unit: str | None = None,
         currency: str = "auto",
         adaptive: bool = True,
@@ -105,12 +110,16 @@ class Ledger:
             if currency in ("gaussian", "renyi"):
                 raise CalibrationError(f"the currency {currency!r} needs delta > 0")
             currency = "basic"
-        choice("relation", relation, RELATIONS)
+        choice("relation", relation, CHANGES)
+        choice("view", view, VIEWS)
+        if view == "server" and relation != "replace":
+            raise ValueError("view 'server' is about replaced data: who reports nothing is seen")
         if adaptive and currency in ("gaussian", "renyi"):
             filter_of(currency, budget, share)  # raises if it has no limit for this budget
-        self._book = Book(budget, relation, currency, adaptive, share)
+        self._book = Book(budget, relation, view, currency, adaptive, share)
         self._unit = unit
         self._lock = threading.RLock()
+        self._owner = os.getpid()
 
     @property
     def budget(self) -> Budget:
@@ -119,8 +128,13 @@ class Ledger:
 
     @property
     def relation(self) -> str:
-        """Which streams are indistinguishable."""
-        return self._book.relation
+        """What changes: see `Guarantee.change`."""
+        return self._book.change
+
+    @property
+    def view(self) -> str:
+        """Who cannot tell: see `Guarantee.view`."""
+        return self._book.view
 
     @property
     def unit(self) -> str | None:
@@ -140,13 +154,13 @@ class Ledger:
     @property
     def entries(self) -> tuple[Entry, ...]:
         """The admitted charges, in order."""
-        with self._lock:
+        with self._reading():
             return tuple(self._book.entries)
 
     @property
     def spent(self) -> float:
         """Share of the budget that is spent, in [0, 1], in the ledger's currency."""
-        with self._lock:
+        with self._reading():
             return self._book.spent()
 
     @property
@@ -157,7 +171,7 @@ class Ledger:
         by its exact curve is admitted; in "basic", any that states it; in a fixed plan, a purely
         private one (delta is 0). `open` finds what other mechanisms may spend.
         """
-        with self._lock:
+        with self._reading():
             return self._book.remaining()
 
     def charge(
@@ -178,7 +192,7 @@ class Ledger:
         label : str
             What it is for.
         relation, unit : str, optional
-            Of an event; by default the ledger's. A guarantee states its own.
+            Of an event; by default the ledger's, as its view is. A guarantee states its own.
         same_unit : bool
             Promise that the guarantee's unit is the ledger's in other words, "one record" for "one
             round", say; becomes a condition of the whole.
@@ -187,17 +201,19 @@ class Ledger:
         ------
         BudgetExceeded
             If what is left does not pay for it; the ledger is unchanged.
+        StateError
+            In a process forked from the ledger's.
         ValueError
-            If the guarantee is about another unit, or says nothing under the ledger's relation.
+            If the guarantee is about another unit, or says nothing about what the ledger protects.
         """
-        with self._lock:
+        with self._spending():
             admission = self._admission(item, label, relation, unit, same_unit)
             self._enter(admission)
             return admission.entry
 
     def affordable(self, item: Guarantee | Any, *, same_unit: bool = False) -> bool:
         """Return whether `charge` would admit it now."""
-        with self._lock:
+        with self._spending():
             try:
                 self._admission(item, "a question", None, None, same_unit)
             except BudgetExceeded:
@@ -243,7 +259,7 @@ class Ledger:
         portion = real_float("share", share)
         if not 0.0 < portion <= 1.0:
             raise ValueError(f"share must be in (0, 1]; got {share!r}")
-        with self._lock:
+        with self._spending():
             basic, before = self._book.currency == "basic", len(self._book.entries)
             delta = self._book.side_left() * portion if basic else self.budget.delta
 
@@ -269,22 +285,23 @@ class Ledger:
     @property
     def guarantee(self) -> Guarantee:
         """What holds for everything charged, and in an adaptive ledger for all charges to come."""
-        with self._lock:
+        with self._reading():
             return ledger_guarantee(self._book, self._unit or _UNIT, self.currency)
 
     def report(self) -> str:
         """Return what was charged and what is left, in several lines."""
-        with self._lock:
+        with self._reading():
             return ledger_text(self._book, self._unit, self.currency)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry and `from_dict` restores."""
-        with self._lock:
+        with self._spending():
             return {
                 "kind": _KIND,
                 "version": _VERSION,
                 "budget": self.budget.to_dict(),
                 "relation": self.relation,
+                "view": self.view,
                 "unit": self._unit,
                 "currency": self._book.currency,
                 "adaptive": self.adaptive,
@@ -300,8 +317,10 @@ class Ledger:
         Raises
         ------
         StateError
-            If it is not one, or its charges exceed its budget.
+            If it is not one, a number of it contradicts others, or its charges exceed its budget.
         """
+        if isinstance(record, Mapping):
+            record = _of_version_1(record)
         body = read_record(record, kind=_KIND, version=_VERSION, fields=_FIELDS)
         rows, ways = body["entries"], body["ways"]
         if not isinstance(rows, list) or not isinstance(ways, list):
@@ -342,12 +361,25 @@ class Ledger:
         return (
             f"<Ledger: {len(self.entries)} charges, {self.spent:.1%} of epsilon = "
             f"{self.budget.epsilon:.6g}, delta = {self.budget.delta:.6g} spent, "
-            f"{self.relation} {self._unit or '?'}, currency {self.currency}>"
+            f"{self.relation} {self._unit or '?'}, seen by {self.view}, currency {self.currency}>"
         )
 
     def __str__(self) -> str:
         """Return the report."""
         return self.report()
+
+    def _spending(self) -> AbstractContextManager[Any]:
+        """Return the lock, or raise in a forked child, whose charges nobody else would see."""
+        if os.getpid() != self._owner:
+            raise StateError(
+                "this ledger was inherited through fork: two processes would spend one budget; "
+                "charge it in the process that made it, or keep it in a dpoco.journal.Journal"
+            )
+        return self._lock
+
+    def _reading(self) -> AbstractContextManager[Any]:
+        """Return the lock; none in a forked child, where a thread that is gone may hold it."""
+        return self._lock if os.getpid() == self._owner else nullcontext()
 
     def _admission(
         self,
@@ -358,9 +390,9 @@ class Ledger:
         same_unit: bool,
         share: float = 1.0,
     ) -> Admission:
-        neighbours = self.relation if relation is None else choice("relation", relation, RELATIONS)
+        change = self.relation if relation is None else choice("relation", relation, CHANGES)
         words = unit if unit is not None else self._unit or _UNIT
-        claim = claim_of(item, label, neighbours, words, same_unit)
+        claim = claim_of(item, label, change, self.view, words, same_unit)
         self._check_unit(claim)
         return self._book.admission(claim, share)
 
@@ -375,3 +407,15 @@ class Ledger:
         self._book.enter(admission)
         if self._unit is None:
             self._unit = admission.entry.claim.unit
+
+
+def _of_version_1(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record whose one relation said both what changes and who looks, as two.
+
+    A ledger for "joint" promised it of replaced data.
+    """
+    body = of_version_1(record)
+    if "change" in body and record.get("version") == 1:
+        change = body.pop("change")
+        body["relation"] = "replace" if body["view"] == "others" else change
+    return body

@@ -37,11 +37,10 @@ from dpoco.accounting._bandits.linucb_regret import regret_of
 from dpoco.accounting._experts.parameters import at_least_zero
 from dpoco.accounting._experts.statement import stated_delta, statement_of
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.guarantee import CHANGES, Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
-    RELATIONS,
     Sensitivity,
     plain_numerics,
     spent_on_noise,
@@ -123,7 +122,7 @@ def calibrate(
         raise ValueError("horizon must be an int: the noise depends on the number of rounds")
     rounds = positive_int("horizon", horizon)
     choice("calibration", calibration, CALIBRATIONS)
-    choice("relation", relation, RELATIONS)
+    choice("relation", relation, CHANGES)
     if batch is not None:
         batch = positive_int("batch", batch)
     reach, top = (
@@ -296,4 +295,4 @@ def guarantee(
         details=details,
         numerics=p.numerics,
     )
-    return replace(result, relation="joint", unit="one user's record")
+    return replace(result, change=p.relation, view="others", unit="one user's record")

@@ -262,7 +262,8 @@ def local_guarantee(
     return Guarantee(
         epsilon=total,
         delta=at,
-        relation="local",
+        change="replace",
+        view="server",
         unit="one report" if reports == 1 else f"{reports} reports of one user",
         horizon=LARGEST_HORIZON if horizon is None else horizon,
         mechanism=mechanism,

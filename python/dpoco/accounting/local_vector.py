@@ -108,11 +108,12 @@ def _loss_masses(shift: int, scale: float, step: float, half: int) -> FloatArray
 def composed_laplace_scale(epsilon: float, delta: float, ranges: tuple[int, ...]) -> float:
     """Return a scale with ``composed_laplace_delta(epsilon, ranges, scale) <= delta``.
 
-    At most the pure scale ``sum(ranges) / epsilon``; for a delta below 1e-9 that one.
+    At most the pure scale ``sum(ranges) / epsilon``; for a delta below 1e-9 that one. Infinite if
+    that is more than a double holds.
     """
     pure = sum(ranges) / epsilon
     high = math.nextafter(pure * (1.0 + 1e-15), math.inf)
-    if delta < _SMALLEST_DELTA or pure == 0.0:
+    if delta < _SMALLEST_DELTA or pure == 0.0 or high == math.inf:
         return high
     low = max(ranges) / (epsilon + 30.0)
     while high > low * (1.0 + 1e-4):

@@ -38,11 +38,10 @@ from dpoco.accounting._oco.ftrl_statistics import (
     sum_dimension,
 )
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.guarantee import CHANGES, Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
-    RELATIONS,
     Sensitivity,
     calibrate_noise,
     gdp_guarantee,
@@ -119,7 +118,7 @@ def calibrate(
     if isinstance(budget, Budget):
         budget.require_delta()
     choice("calibration", calibration, CALIBRATIONS)
-    choice("relation", relation, RELATIONS)
+    choice("relation", relation, CHANGES)
     n = continual_sum.resolve_horizon(horizon)
     pushes = n // positive_int("batch", batch, maximum=n)
     scale = None

@@ -30,7 +30,8 @@ from numpy.typing import ArrayLike, NDArray
 from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting._coupling.renyi_orders import best_delta, best_epsilon
 from dpoco.accounting.coupling import bit_renyi, later_bit_renyi
-from dpoco.accounting.gaussian import gaussian_epsilon
+from dpoco.accounting.gaussian import gaussian_epsilon, raised
+from dpoco.accounting.guarantee import CHANGES
 
 __all__ = [
     "clip_widths",
@@ -43,8 +44,6 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
-
-_RELATIONS = ("replace", "zero_out")
 
 
 def renyi_excess(
@@ -235,11 +234,8 @@ def coupled_epsilon_renyi(delta: float, **release: Any) -> float:
     if not 0.0 < real_float("delta", delta) < 1.0:
         raise ValueError(f"delta must be strictly between 0 and 1; got {delta!r}")
     largest = _largest_order_step(release)
-    epsilon, step = best_epsilon(lambda alpha: coupled_renyi(alpha, **release), delta, largest), 0.0
-    while epsilon < math.inf and not coupled_delta_renyi(epsilon, **release) <= delta:
-        step = max(2.0 * step, 2.0**-50)
-        epsilon = epsilon * (1.0 + step) + 5e-324
-    return epsilon
+    epsilon = best_epsilon(lambda alpha: coupled_renyi(alpha, **release), delta, largest)
+    return raised(epsilon, lambda e: coupled_delta_renyi(e, **release) <= delta)
 
 
 def coupled_delta_renyi(epsilon: float, **release: Any) -> float:
@@ -286,7 +282,7 @@ def _counts(b: float, dimension: int, rank: int, relation: str) -> tuple[float, 
     b = real_float("b", b)
     if not b >= 0.0:
         raise ValueError(f"b must be at least 0; got {b!r}")
-    choice("relation", relation, _RELATIONS)
+    choice("relation", relation, CHANGES)
     positive_int("dimension", dimension)
     if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 0:
         raise ValueError("rank must be an int, at least 0")

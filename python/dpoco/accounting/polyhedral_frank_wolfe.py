@@ -26,7 +26,7 @@ from dpoco.accounting import selections
 from dpoco.accounting._experts.statement import stated_delta, statement_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.frank_wolfe_parameters import CALIBRATIONS, WEIGHTS
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.guarantee import CHANGES, Guarantee
 from dpoco.accounting.leaf_bounds import (
     DomainLike,
     clipping_condition,
@@ -43,7 +43,6 @@ from dpoco.accounting.polyhedral_scales import (
     published_scale,
     smallest_scale,
 )
-from dpoco.accounting.release import RELATIONS
 from dpoco.accounting.selections import Decay
 from dpoco.accounting.zcdp import zcdp_epsilon
 from dpoco.errors import CalibrationError
@@ -104,7 +103,7 @@ def calibrate(
         raise TypeError(f"budget must be a Budget or None; got {type(budget).__name__}")
     view = L1Geometry(domain)
     published = choice("calibration", calibration, CALIBRATIONS) != "tight"
-    choice("relation", relation, RELATIONS)
+    choice("relation", relation, CHANGES)
     n = positive_int("horizon", horizon)
     selector = choice("selector", selector or ("laplace" if published else "gumbel"), SELECTORS)
     weights = choice("weights", weights or ("paper" if published else "unbiased"), WEIGHTS)
@@ -239,7 +238,7 @@ def guarantee(
             f"the published claim (epsilon = {claimed[0]:.6g}, delta = {delta:.3g}) is false "
             f"for this noise: exact delta {result.delta_at(claimed[0]):.3g}"
         )
-    return replace(result, relation=p.relation, rho=rho if rho > 0.0 else None)
+    return replace(result, change=p.relation, rho=rho if rho > 0.0 else None)
 
 
 def user_rho(

@@ -15,7 +15,7 @@ from typing import ClassVar
 from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero
 from dpoco.accounting.frank_wolfe_parameters import CALIBRATIONS, WEIGHTS
-from dpoco.accounting.release import RELATIONS
+from dpoco.accounting.guarantee import CHANGES
 from dpoco.accounting.selections import LARGEST_EXPONENT, Decay
 
 __all__ = ["SELECTORS", "PolyhedralFrankWolfeParameters"]
@@ -88,7 +88,7 @@ class PolyhedralFrankWolfeParameters(StoredParameters):
         choice("selector", self.selector, SELECTORS)
         choice("weights", self.weights, WEIGHTS)
         choice("calibration", self.calibration, CALIBRATIONS)
-        choice("relation", self.relation, RELATIONS)
+        choice("relation", self.relation, CHANGES)
         if not 0.0 <= real_float("exponent", self.exponent) <= LARGEST_EXPONENT:
             raise ValueError(f"exponent must be in [0, {LARGEST_EXPONENT}]; got {self.exponent!r}")
         if self.scale != 0.0:

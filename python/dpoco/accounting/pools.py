@@ -29,53 +29,23 @@ from dpoco.errors import CalibrationError
 
 __all__ = ["NOISES", "noise_of", "pool_guarantee"]
 
-NOISES = ("draws", "couplings", "unknown")
+NOISES = ("fresh", "ideal_fresh", "hidden")
 _PAGE = "docs/privacy/pools.md"
 # What learners say of one person's rounds, and what a user's guarantee replaces.
 _PER_ROUND = "; one person's data in several rounds are protected per round"
 _UP = 1.0 + 1e-14  # more than the roundings below
 
 
-# Classes by what is proved about their noise. The releases of a ContinualSum are its noisy rows.
-_DRAWS = frozenset(
-    {
-        "BatchShare",
-        "ContinualSum",
-        "EpochSelector",
-        "LinUCB",
-        "LipschitzLearner",
-        "NoisyFTRL",
-        "PolyhedralFrankWolfe",
-        "PrefixHedge",
-        "TreeFrankWolfe",
-    }
-)
-_COUPLINGS = frozenset({"ContinuousMultiplicativeWeights", "CoupledRegularizedLeader"})
-
-
-def noise_of(kind: str) -> str:
-    """Return what is proved about the noise of a learner or mechanism.
-
-    Parameters
-    ----------
-    kind : str
-        Name of its class.
-
-    Returns
-    -------
-    {"draws", "couplings", "unknown"}
-        As `pool_guarantee` takes it; "unknown" for every other name.
-    """
-    if kind in _DRAWS:
-        return "draws"
-    return "couplings" if kind in _COUPLINGS else "unknown"
+def noise_of(learner: Any) -> str:
+    """Return what is proved about the noise of a learner, as `pool_guarantee` takes it."""
+    return str(learner._noise) if learner._one_round else "hidden"
 
 
 def pool_guarantee(
     one: Guarantee,
     *,
     keys: int,
-    noise: str = "unknown",
+    noise: str = "hidden",
     adaptive: bool = True,
     privacy_unit: str = "record",
     rounds_per_user: int = 1,
@@ -89,8 +59,9 @@ def pool_guarantee(
         For one changed record of one learner.
     keys : int
         Largest number of learners; public.
-    noise : {"draws", "couplings", "unknown"}
-        What is proved about the learner: see the module.
+    noise : {"fresh", "ideal_fresh", "hidden"}
+        What is proved about the learner's noise given any past: that it is fresh, truncated tails
+        included; that it is with ideal draws; nothing.
     adaptive : bool
         Whether key and round of a person's records may depend on what was released before.
     privacy_unit : {"record", "user"}
@@ -139,9 +110,9 @@ def pool_guarantee(
         changed["unit"] = "one user"
     if m * c > 1:
         changed |= _of_several(one, m, c, noise, adaptive)
-    if noise == "draws" or not adaptive:
+    if noise == "fresh" or not adaptive:
         mass = one.truncation_mass * c
-    elif noise == "couplings":
+    elif noise == "ideal_fresh":
         mass = one.truncation_mass * keys
     else:
         return _of_hidden_noise(one, keys, m * c, changed)
@@ -200,7 +171,7 @@ def _of_several(one: Guarantee, m: int, c: int, noise: str, adaptive: bool) -> d
     pure = _ideal_pure(one)
     if math.isfinite(pure):
         changed["profile"] = {"kind": "pure", "epsilon": c * m * pure * _UP}
-    if noise == "draws":
+    if noise == "fresh":
         mu, rho = math.sqrt(c) * m, c * m * m
     elif not adaptive:  # a chain of c m changes
         mu, rho = float(c * m), (c * m) ** 2
@@ -273,7 +244,7 @@ def _conditions(
         "the learners' noises are independent",
         *(
             ("nobody who reacts to releases sees what the protected user is shown",)
-            if one.relation == "joint"
+            if one.view == "others"
             else ()
         ),
     )

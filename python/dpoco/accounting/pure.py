@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpoco._validation import real_float
+from dpoco.accounting.gaussian import raised
 
 __all__ = [
     "checked",
@@ -27,6 +28,8 @@ __all__ = [
     "pure_profile",
 ]
 
+_MARGIN = 2.0**-50  # relative, of delta: more than its error
+
 
 def pure_delta(epsilon: float, pure: float) -> float:
     """Return delta at `epsilon` >= 0 of any mechanism that is `pure`-private (delta = 0)."""
@@ -35,7 +38,7 @@ def pure_delta(epsilon: float, pure: float) -> float:
     if epsilon >= pure:
         return 0.0
     # (1 - e^(epsilon - pure)) / (1 + e^-pure), without overflow.
-    return -math.expm1(epsilon - pure) / (1.0 + math.exp(-pure))
+    return min(1.0, -math.expm1(epsilon - pure) / (1.0 + math.exp(-pure)) * (1.0 + _MARGIN))
 
 
 def pure_epsilon_at(delta: float, pure: float) -> float:
@@ -43,12 +46,8 @@ def pure_epsilon_at(delta: float, pure: float) -> float:
     if not delta >= 0.0 or not pure >= 0.0:
         raise ValueError("delta and epsilon must be at least 0")
     gap = delta * (1.0 + math.exp(-pure))
-    if gap >= 1.0:
-        return 0.0
-    epsilon = max(0.0, pure + math.log1p(-gap))
-    while epsilon < pure and not pure_delta(epsilon, pure) <= delta:
-        epsilon = min(pure, math.nextafter(epsilon, math.inf) * (1.0 + 1e-15))
-    return epsilon
+    epsilon = max(0.0, pure + math.log1p(-gap)) if gap < 1.0 else 0.0
+    return raised(epsilon, lambda e: pure_delta(e, pure) <= delta, pure)
 
 
 def pure_profile(epsilon: float) -> dict[str, Any]:

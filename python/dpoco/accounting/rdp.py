@@ -20,10 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import float_array, real_float
+from dpoco.accounting.gaussian import SMALLEST_DELTA, raised
 
 __all__ = ["DEFAULT_ORDERS", "compose_rdp", "gaussian_rdp", "rdp_delta", "rdp_epsilon"]
 
 FloatArray = NDArray[np.float64]
+
+# Added to log delta: more than its error, whose second part is the rounding of large terms.
+_MARGIN, _TERM = 2.0**-44, 2.0**-50
 
 DEFAULT_ORDERS: tuple[float, ...] = tuple(1.0 + 2.0 ** (0.125 * k) for k in range(-64, 97))
 
@@ -51,8 +55,10 @@ def rdp_delta(orders: ArrayLike, divergences: ArrayLike, epsilon: float) -> floa
     if not real_float("epsilon", epsilon) >= 0.0:
         raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
     t = a - 1.0
-    log_delta = t * (divergence - epsilon) - np.log(t) - a * np.log1p(1.0 / t)
-    return min(1.0, math.exp(min(0.0, float(log_delta.min()))))
+    with np.errstate(over="ignore", invalid="ignore"):  # then nothing is proved
+        log_delta = t * (divergence - epsilon) - np.log(t) - a * np.log1p(1.0 / t)
+        log_delta += _MARGIN + _TERM * (t * (divergence + epsilon) + np.abs(np.log(t)))
+    return min(1.0, math.exp(min(0.0, float(log_delta.min()))) + SMALLEST_DELTA)
 
 
 def rdp_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: float) -> float:
@@ -62,7 +68,7 @@ def rdp_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: float) -> floa
         raise ValueError(f"delta must be strictly between 0 and 1; got {delta!r}")
     t = a - 1.0
     epsilon = divergence - np.log1p(1.0 / t) - (math.log(delta) + np.log(a)) / t
-    return max(0.0, float(epsilon.min()))
+    return raised(max(0.0, float(epsilon.min())), lambda e: rdp_delta(a, divergence, e) <= delta)
 
 
 def compose_rdp(curves: Sequence[ArrayLike]) -> FloatArray:

@@ -22,7 +22,7 @@ from dpoco._validation import choice, exponent, positive_float
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import best_order, smoothness_constant
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.guarantee import CHANGES, Guarantee
 from dpoco.accounting.lattice import (
     LARGEST_INFLATION,
     MASS_PER_VARIATE,
@@ -40,7 +40,6 @@ from dpoco.errors import CalibrationError
 
 __all__ = [
     "DEFAULT_NUMERICS",
-    "RELATIONS",
     "Sensitivity",
     "calibrate_noise",
     "check_numerics",
@@ -54,7 +53,6 @@ __all__ = [
     "spent_on_noise",
 ]
 
-RELATIONS = ("replace", "zero_out")
 DEFAULT_NUMERICS = "auto"
 
 
@@ -108,7 +106,7 @@ def sensitivity_of(
     relation: str = "replace",
 ) -> Sensitivity:
     """Return the sensitivity of vectors with ||g||_q <= bound and ||g||_2 <= bound_l2."""
-    sides = 2.0 if choice("relation", relation, RELATIONS) == "replace" else 1.0
+    sides = 2.0 if choice("relation", relation, CHANGES) == "replace" else 1.0
     if noise == "gaussian":
         inflated = bound * math.pow(dimension, max(0.0, 0.5 - 1.0 / q))
         return Sensitivity(sides * min(inflated, bound_l2), "l2", 1.0)
@@ -255,7 +253,7 @@ def gdp_guarantee(
     return Guarantee(
         epsilon=epsilon,
         delta=delta,
-        relation=relation,
+        change=relation,
         unit="one round",
         horizon=horizon,
         mechanism=mechanism,

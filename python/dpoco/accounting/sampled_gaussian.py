@@ -39,7 +39,7 @@ from dpoco.accounting._batch.sampled_transform import (
     ROUNDING_PER_STEP,
     transformed_delta,
 )
-from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
+from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu, raised
 from dpoco.accounting.rdp import DEFAULT_ORDERS, rdp_delta, rdp_epsilon
 from dpoco.errors import CalibrationError
 
@@ -152,7 +152,7 @@ def _epsilon(delta: float, n: int, factor: float, k: int) -> float:
     root = float(brentq(excess, 0.0, high, xtol=0.25 * step))
     while excess(root) > 0.0:
         root, step = min(root + 0.25 * step, high), 2.0 * step
-    return root
+    return raised(root, lambda e: _delta(e, n, factor, k) <= delta, high)
 
 
 def sampled_gaussian_multiplier(epsilon: float, delta: float, *, records: int, steps: int) -> float:

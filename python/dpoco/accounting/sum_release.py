@@ -23,10 +23,9 @@ from dpoco.accounting import continual_sum
 from dpoco.accounting._records import plain_float, read_record
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import coordinate_variance
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.guarantee import CHANGES, Guarantee
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
-    RELATIONS,
     calibrate_noise,
     check_numerics,
     check_scale,
@@ -89,7 +88,7 @@ class ContinualSumParameters:
         positive_int("dimension", self.dimension)
         positive_int("horizon", self.horizon)
         choice("method", self.method, continual_sum.METHODS)
-        choice("relation", self.relation, RELATIONS)
+        choice("relation", self.relation, CHANGES)
         exponent("norm", self.norm)
         noise_order(self.noise, self.norm_order, self.norm, self.dimension)
         for name in ("bound", "sensitivity", "column_norm"):

@@ -29,7 +29,7 @@ from dpoco.accounting.generalized_gaussian import (
     paper_order,
     smoothness_constant,
 )
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.guarantee import CHANGES, Guarantee
 from dpoco.accounting.leaf_bounds import (
     DomainLike,
     LeafBounds,
@@ -45,7 +45,6 @@ from dpoco.accounting.published import (
 )
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
-    RELATIONS,
     Sensitivity,
     calibrate_noise,
     check_numerics,
@@ -118,7 +117,7 @@ def calibrate(
     if isinstance(budget, Budget):
         budget.require_delta()
     choice("calibration", calibration, CALIBRATIONS)
-    choice("relation", relation, RELATIONS)
+    choice("relation", relation, CHANGES)
     step_scale = positive_float("step_scale", step_scale)
     n = continual_sum.resolve_horizon(horizon)
     pushes = n // positive_int("batch", batch, maximum=n)

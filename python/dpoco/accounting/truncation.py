@@ -25,6 +25,7 @@ from dpoco.accounting.gaussian import (
     gaussian_epsilon,
     largest_mu,
     log_gaussian_delta,
+    raised,
     smallest_epsilon,
 )
 from dpoco.errors import CalibrationError
@@ -42,6 +43,7 @@ __all__ = [
 ]
 
 TAIL_MASS_PER_VARIATE = 2.0**-64
+_UP = 1.0 + 2.0**-50  # more than the roundings of a charge and of a sum with it
 
 
 def truncation_mass(variates: float) -> float:
@@ -205,18 +207,15 @@ def charged_epsilon(
         epsilon = following
     else:
         return math.inf
-    step = 2.0**-50
-    while not delta_at(epsilon) <= delta:
-        epsilon, step = epsilon * (1.0 + step) + 5e-324, 2.0 * step
-        if step > 1e-3:
-            return math.inf
-    return epsilon
+    highest = 1.001 * epsilon + 1e-300
+    epsilon = raised(epsilon, lambda e: delta_at(e) <= delta, highest)
+    return epsilon if delta_at(epsilon) <= delta else math.inf
 
 
 def _charge(epsilon: float, mass: float) -> float:
-    if mass == 0.0:
-        return 0.0
-    return (1.0 + math.exp(epsilon)) * mass if epsilon < 700.0 else math.inf
+    if mass == 0.0 or epsilon == 0.0:
+        return 2.0 * mass
+    return (1.0 + math.exp(epsilon)) * mass * _UP if epsilon < 700.0 else math.inf
 
 
 def _turning_point(mu: float, mass: float) -> float:

@@ -15,13 +15,15 @@ import math
 from collections.abc import Iterable
 
 from dpoco._validation import real_float
-from dpoco.accounting.gaussian import smallest_epsilon
+from dpoco.accounting.gaussian import SMALLEST_DELTA, smallest_epsilon
 from dpoco.errors import CalibrationError
 
 __all__ = ["compose_zcdp", "zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
 
 SMALLEST_RHO, LARGEST_RHO = 1e-18, 1e6
-_MARGIN = 1e-12
+_RHO_MARGIN = 1e-12
+# Added to log delta: more than its error, whose second part is the rounding of large terms.
+_MARGIN, _TERM = 2.0**-44, 2.0**-50
 
 
 def zcdp_delta(epsilon: float, rho: float) -> float:
@@ -42,7 +44,7 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
         return 0.0
     if rho == math.inf:
         return 1.0
-    return min(1.0, math.exp(min(0.0, _log_delta(epsilon, rho))))
+    return min(1.0, math.exp(min(0.0, _log_delta(epsilon, rho))) + SMALLEST_DELTA)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
@@ -87,7 +89,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
         raise CalibrationError(
             f"no rho in [{SMALLEST_RHO:g}, {LARGEST_RHO:g}] corresponds to this epsilon and delta"
         )
-    rho, margin = math.exp(float(brentq(excess, low, high, xtol=1e-14, rtol=1e-15))), _MARGIN
+    rho, margin = math.exp(float(brentq(excess, low, high, xtol=1e-14, rtol=1e-15))), _RHO_MARGIN
     rho *= 1.0 - margin
     while not zcdp_delta(epsilon, rho) <= delta:
         rho, margin = rho * (1.0 - margin), 2.0 * margin
@@ -125,7 +127,8 @@ def _log_delta(epsilon: float, rho: float) -> float:
         x = float(brentq(slope, low, high, xtol=1e-12, rtol=1e-14))
     t = math.exp(x)
     # log(1 - 1/a) = -log1p(1/t) for a = 1 + t.
-    return t * ((1.0 + t) * rho - epsilon) - x - (1.0 + t) * math.log1p(1.0 / t)
+    up = _MARGIN + _TERM * (t * ((1.0 + t) * rho + epsilon) + abs(x))
+    return t * ((1.0 + t) * rho - epsilon) - x - (1.0 + t) * math.log1p(1.0 / t) + up
 
 
 def _check_delta(delta: float) -> None:

@@ -1,22 +1,25 @@
-"""Dictionaries of features to vectors whose length and order are public.
+"""Records of other libraries to numbers: dictionaries of features to vectors, labels to 0 and 1.
 
 A set of features that grows with the data would reveal data: that a name occurs at all is private.
 So the names are listed in advance, or hashed to a dimension that is fixed in advance; whether a
-record has other names, or lacks some, changes nothing that anybody sees.
+record has other names, or lacks some, changes nothing that anybody sees. Nor does a label that is
+none of the two declared ones. Its type does: types are part of the schema, which is public.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import number, positive_int
+from dpoco.trace import Flags
 
-__all__ = ["FeatureMap"]
+__all__ = ["FeatureMap", "LabelMap"]
 
 FloatArray = NDArray[np.float64]
 
@@ -88,16 +91,28 @@ class FeatureMap:
         return row
 
     def rows(self, table: Any) -> FloatArray:
-        """Return the vectors of a table's rows, shape (n, d), as `row` would.
+        """Return the vectors of many records, shape (n, d), as `row` would.
 
         Parameters
         ----------
-        table : pandas.DataFrame
-            One column a feature.
+        table : pandas.DataFrame or iterable of mappings
+            Of a table, one column a feature.
         """
-        records = (dict(zip(table.columns, row, strict=True)) for row in table.itertuples(False))
-        rows = [self.row(record) for record in records]
+        rows = [self.row(record) for record in _records(table)]
         return np.stack(rows) if rows else np.zeros((0, self.dimension))
+
+    def nonprivate_flags(self, table: Any) -> Flags:
+        """Return which listed names are missing and whether others are there. **Not private**."""
+        if self._order is None:
+            return {}
+        records, known = list(_records(table)), self._order
+        n = len(records)
+        lacking = [[record.get(name) is None for name in known] for record in records]
+        other = [any(name not in known for name in record) for record in records]
+        return {
+            "missing_features": np.array(lacking, dtype=bool).reshape(n, self.dimension),
+            "unlisted_features": np.array(other, dtype=bool),
+        }
 
     def _place(self, token: str) -> tuple[int, float]:
         # No cache: it would grow with the data and keep names.
@@ -114,3 +129,75 @@ def _name(name: Any) -> str:
 
 def _text(item: tuple[Any, Any]) -> str:
     return _name(item[0])
+
+
+class LabelMap:
+    """0 and 1 for two public labels, NaN, which makes a record an empty one, for others.
+
+    Labels must be of the classes' kind: bools, numbers (ints and floats, of Python and NumPy),
+    texts, or else one type. Classes 0 and 1, and False and True, take bools and numbers alike:
+    these are equal in Python. None, NaN and the like are labels that are missing.
+
+    Parameters
+    ----------
+    classes : sequence of two labels
+
+    Raises
+    ------
+    ValueError, TypeError
+        If they are not two, equal, missing, or of different kinds.
+    """
+
+    def __init__(self, classes: Sequence[Any]) -> None:
+        if isinstance(classes, (str, bytes)) or len(classes) != 2 or classes[0] == classes[1]:
+            raise ValueError("classes must be two different labels")
+        if any(map(_missing, classes)):
+            raise ValueError("None, NaN and the like are missing labels, and no classes")
+        self._classes = tuple(classes)
+        self._kinds = {_kind(label) for label in classes}
+        if self._kinds <= {"a bool", "a number"} and all(label in (0, 1) for label in classes):
+            self._kinds = {"a bool", "a number"}
+        elif len(self._kinds) > 1:
+            raise TypeError(f"classes must be of one type; got {' and '.join(sorted(self._kinds))}")
+
+    def value(self, label: Any) -> float:
+        """Return 0 for the first class, 1 for the second, NaN for others; check the type."""
+        if _missing(label):
+            return math.nan
+        if _kind(label) not in self._kinds:
+            expected = " or ".join(sorted(self._kinds))
+            raise TypeError(f"a label must be {expected}, as classes are; got {_kind(label)}")
+        if label == self._classes[1]:
+            return 1.0
+        return 0.0 if label == self._classes[0] else math.nan
+
+    def values(self, labels: Iterable[Any]) -> FloatArray:
+        """Return the values of many labels, shape (n,)."""
+        return np.array([self.value(label) for label in labels], dtype=np.float64)
+
+    def nonprivate_flags(self, labels: Sequence[Any]) -> Flags:
+        """Return which labels are missing, and which are none of the classes. **Not private**."""
+        missing = np.array([_missing(label) for label in labels], dtype=bool)
+        unknown = np.isnan(self.values(labels)) & ~missing
+        return {"label_missing": missing, "unknown_label": unknown}
+
+
+def _records(table: Any) -> Iterable[Mapping[Any, Any]]:
+    if not hasattr(table, "itertuples"):
+        return table  # type: ignore[no-any-return]
+    return (dict(zip(table.columns, row, strict=True)) for row in table.itertuples(False))
+
+
+def _kind(label: Any) -> str:
+    if isinstance(label, (bool, np.bool_)):
+        return "a bool"
+    if isinstance(label, (int, float, np.integer, np.floating)):
+        return "a number"
+    return "a text" if isinstance(label, str) else f"of type {type(label).__name__}"
+
+
+def _missing(label: Any) -> bool:
+    if isinstance(label, (float, np.floating)):
+        return math.isnan(label)
+    # pandas's own, which do not answer comparisons.
+    return label is None or type(label).__name__ in ("NAType", "NaTType")

@@ -18,7 +18,9 @@ from dpoco.accounting import Budget, Guarantee
 from dpoco.domains import LpBall
 from dpoco.errors import StateError
 from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, SquaredLoss
+from dpoco.losses._base import record_flags
 from dpoco.random import Source
+from dpoco.trace import Flags
 
 __all__ = ["LEARNERS", "LinearModel", "LinearProblem", "seeded_source"]
 
@@ -150,6 +152,12 @@ class LinearProblem:
             np.multiply(features, factors[:, None], out=rows[:, :d])
         bad: NDArray[np.bool_] = np.logical_not(np.isfinite(rows).all(axis=1))
         return rows, bad
+
+    def nonprivate_flags(self, features: FloatArray, labels: FloatArray) -> Flags:
+        """Return how records and labels are read, shapes (n,) and (n, d). **Not private**."""
+        factors = self._clipper.multipliers(np.ascontiguousarray(features))
+        flags = record_flags(factors, labels, self.family().label_range)
+        return {**flags, "missing": ~np.isfinite(features)}
 
     def margins(self, theta: FloatArray, features: FloatArray) -> FloatArray:
         """Return <theta, record> of clipped records, shape (n,); 0 for those that are not finite.

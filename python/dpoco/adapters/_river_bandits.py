@@ -12,6 +12,7 @@ from dpoco.accounting import Budget
 from dpoco.adapters._features import FeatureMap
 from dpoco.adapters._river_policy import PrivatePolicy
 from dpoco.adapters._rounds import BanditRounds
+from dpoco.trace import RecordShares
 
 __all__ = ["PrivateBandit", "PrivateContextualBandit"]
 
@@ -194,6 +195,21 @@ class PrivateContextualBandit(PrivatePolicy, bandit.base.ContextualPolicy):
     def skip(self) -> None:
         """End a round whose reward never came; the noise advances as in any other."""
         self._rounds.skip()
+
+    def nonprivate_records(self, contexts: Any) -> RecordShares:
+        """Return how this policy reads contexts, for evaluation only; no round is played.
+
+        **Not private**: it counts in raw records, and publishing it is a leak.
+
+        Parameters
+        ----------
+        contexts : sequence of mappings, or pandas.DataFrame
+        """
+        return RecordShares.of(
+            self._rounds.nonprivate_flags(self._features.rows(contexts)),
+            self._features.nonprivate_flags(contexts),
+            names=self._features.names,
+        )
 
     @property
     def ranking(self) -> list[Any]:

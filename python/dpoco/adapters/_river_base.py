@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dpoco.accounting import Guarantee
 from dpoco.adapters._features import FeatureMap
 from dpoco.adapters._linear import LinearModel
+from dpoco.trace import Flags, RecordShares
 
 __all__ = ["LinearEstimator"]
 
@@ -74,6 +75,39 @@ class LinearEstimator:
             If the learner does not fit.
         """
         self._model.bind(learner)
+
+    def nonprivate_records(self, X: Any, y: Iterable[Any]) -> RecordShares:
+        """Return how this estimator reads records, for evaluation only; it learns nothing.
+
+        **Not private**: it counts in raw records, and publishing it is a leak.
+
+        Parameters
+        ----------
+        X : sequence of mappings, or pandas.DataFrame
+            Records, as for `learn_one` or `learn_many`.
+        y : iterable
+            Their labels.
+
+        Returns
+        -------
+        RecordShares
+            Also which of the listed features are missing, by name.
+        """
+        labels, rows = list(y), self._features.rows(X)
+        return RecordShares.of(
+            {
+                **self._model.problem.nonprivate_flags(rows, self._targets(labels)),
+                **self._label_flags(labels),
+            },
+            self._features.nonprivate_flags(X),
+            names=self._features.names,
+        )
+
+    def _targets(self, y: Iterable[Any]) -> FloatArray:
+        raise NotImplementedError
+
+    def _label_flags(self, y: list[Any]) -> Flags:
+        return {}
 
     def _margin(self, x: Mapping[Any, Any]) -> float:
         return float(self._model.margins(self._features.row(x)[None, :])[0])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from river import base
 
+from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
-from dpoco.adapters._features import FeatureMap
+from dpoco.adapters._features import FeatureMap, LabelMap
 from dpoco.adapters._linear import LinearModel, LinearProblem
 from dpoco.adapters._river_base import LinearEstimator
+from dpoco.trace import Flags
 
 __all__ = ["PrivateClassifier"]
 
@@ -35,7 +36,8 @@ class PrivateClassifier(LinearEstimator, base.MiniBatchClassifier):
 "coupled_regularized_leader"}
         Which learner. "polyhedral_frank_wolfe" is for many bounded features.
     classes : (label, label), default (False, True)
-        The two labels, public; a record with another label counts as an empty one, silently.
+        The two labels, public; a record with another label counts as an empty one, silently. One of
+        another type is an error: texts for numbers, and bools for numbers other than 0 and 1.
     feature_bound : float, default 1.0
         Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm.
     radius : float, default 1.0
@@ -89,8 +91,7 @@ class PrivateClassifier(LinearEstimator, base.MiniBatchClassifier):
     ) -> None:
         self.__dict__.update({k: v for k, v in locals().items() if k not in ("self", "__class__")})
         self._features = FeatureMap(features)
-        if isinstance(classes, (str, bytes)) or len(classes) != 2 or classes[0] == classes[1]:
-            raise ValueError("classes must be two different labels")
+        self._labels = LabelMap(classes)
         problem = LinearProblem(
             "logistic",
             learner,
@@ -119,9 +120,9 @@ class PrivateClassifier(LinearEstimator, base.MiniBatchClassifier):
         StateError
             For an unpickled copy.
         TypeError
-            If a feature is no number.
+            If a feature is no number, or a label not of the classes' type.
         """
-        self._model.learn_one(self._features.row(x), self._label(y))
+        self._model.learn_one(self._features.row(x), self._labels.value(y))
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Play one round a row of a DataFrame, in order: the same decisions as `learn_one`.
@@ -131,8 +132,7 @@ class PrivateClassifier(LinearEstimator, base.MiniBatchClassifier):
         HorizonExceeded
             If not all rows are allowed: no round is played.
         """
-        labels = np.array([self._label(value) for value in y])
-        self._model.learn_many(self._features.rows(X), labels)
+        self._model.learn_many(self._features.rows(X), self._targets(y))
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
         """Return the probability of both labels; no round is played."""
@@ -158,10 +158,11 @@ class PrivateClassifier(LinearEstimator, base.MiniBatchClassifier):
         margins = self._model.margins(self._features.rows(X))
         return pd.Series([self.classes[z > 0.0] for z in margins.tolist()], index=X.index)
 
-    def _label(self, y: Any) -> float:
-        if y == self.classes[1]:
-            return 1.0
-        return 0.0 if y == self.classes[0] else math.nan
+    def _targets(self, y: Iterable[Any]) -> FloatArray:
+        return self._labels.values(y)
+
+    def _label_flags(self, y: list[Any]) -> Flags:
+        return self._labels.nonprivate_flags(y)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:

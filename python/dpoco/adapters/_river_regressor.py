@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from river import base
 
-from dpoco._validation import number
+from dpoco._validation import FloatArray, number
 from dpoco.accounting import Budget
 from dpoco.adapters._features import FeatureMap
 from dpoco.adapters._linear import LinearModel, LinearProblem
@@ -130,8 +130,10 @@ class PrivateRegressor(LinearEstimator, base.MiniBatchRegressor):
         HorizonExceeded
             If not all rows are allowed: no round is played.
         """
-        labels = np.array([number("the label", value) for value in y])
-        self._model.learn_many(self._features.rows(X), labels)
+        self._model.learn_many(self._features.rows(X), self._targets(y))
+
+    def _targets(self, y: Iterable[Any]) -> FloatArray:
+        return np.array([number("the label", value) for value in y], dtype=np.float64)
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> float:
         """Return the prediction for a record, clipped like those it learned from."""

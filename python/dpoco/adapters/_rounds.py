@@ -17,8 +17,10 @@ from dpoco._validation import choice, float_array
 from dpoco.accounting import Budget, Guarantee
 from dpoco.adapters._linear import seeded_source
 from dpoco.bandits import HighDimensionalBandit, LinUCB
+from dpoco.bandits._trace import context_flags
 from dpoco.domains import Domain, LpBall
 from dpoco.errors import RoundOrderError, StateError
+from dpoco.trace import Flags
 
 __all__ = ["BanditRounds", "ExpertRounds", "Rounds"]
 
@@ -208,6 +210,10 @@ class BanditRounds(Rounds):
             raise RoundOrderError("no decision waits for a reward")
         self.learner.skip()
         self._waiting = None
+
+    def nonprivate_flags(self, contexts: FloatArray) -> Flags:
+        """Return how contexts are read. **Not private**."""
+        return context_flags(contexts, self.learner._context_norms(contexts))
 
 
 class ExpertRounds(Rounds):

@@ -15,6 +15,7 @@ from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._linear import LinearModel, LinearProblem
 from dpoco.adapters._sklearn_input import matrix
 from dpoco.errors import HorizonExceeded
+from dpoco.trace import Flags, RecordShares
 
 __all__ = ["LinearEstimator"]
 
@@ -67,6 +68,33 @@ class LinearEstimator(BaseEstimator):
         self._publish()
 
     def _publish(self) -> None:
+        raise NotImplementedError
+
+    def nonprivate_records(self, X: Any, y: Any) -> RecordShares:
+        """Return how a fitted estimator reads rows, for evaluation only; it learns nothing.
+
+        **Not private**: it counts in raw rows, and publishing it is a leak.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            Dense and real.
+        y : array_like of shape (n,)
+            Labels or targets.
+
+        Returns
+        -------
+        RecordShares
+        """
+        check_is_fitted(self)
+        features = matrix(self, X, reset=False)
+        targets, flags = self._targets(y, features.shape[0])
+        return RecordShares.of(
+            {**self._model.problem.nonprivate_flags(features, targets), **flags},
+            names=getattr(self, "feature_names_in_", ()),
+        )
+
+    def _targets(self, y: Any, rows: int) -> tuple[FloatArray, Flags]:
         raise NotImplementedError
 
     def _margins(self, X: Any) -> FloatArray:

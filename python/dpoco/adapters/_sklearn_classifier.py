@@ -11,9 +11,11 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 from dpoco.accounting import Budget
 from dpoco.accounting.ledger import Ledger
+from dpoco.adapters._features import LabelMap
 from dpoco.adapters._linear import LinearProblem
 from dpoco.adapters._sklearn_base import LinearEstimator
-from dpoco.adapters._sklearn_input import column, labels_of, matrix
+from dpoco.adapters._sklearn_input import column, matrix
+from dpoco.trace import Flags
 
 __all__ = ["PrivateOnlineClassifier"]
 
@@ -29,9 +31,10 @@ class PrivateOnlineClassifier(ClassifierMixin, LinearEstimator):
         Of one `fit`, or of all `partial_fit` together; None switches privacy off. Keyword-only, as
         all parameters.
     classes : sequence of two labels, "data" or None
-        The labels, public; a row with another label counts as an empty one, silently. None: to be
-        passed to the first `partial_fit`; `fit` refuses, since which labels occur depends on the
-        data. "data": both are those that occur, which the caller declares to be public.
+        The labels, public; a row with another label counts as an empty one, silently. One of
+        another type is an error: texts for numbers, and bools for numbers other than 0 and 1. None:
+        to be passed to the first `partial_fit`; `fit` refuses, since which labels occur depends on
+        the data. "data": both are those that occur, which the caller declares to be public.
     horizon : int or None
         Number of rows that may ever be learned. None: that of the data in `fit`, which counts as
         public; unknown in `partial_fit`, for "tree_frank_wolfe" and "noisy_ftrl" only.
@@ -145,7 +148,7 @@ class PrivateOnlineClassifier(ClassifierMixin, LinearEstimator):
             classes = _occurring(targets)
         else:
             classes = self._public_classes('"data" declares those that occur to be public')
-        self._fit(features, labels_of(targets, classes))
+        self._fit(features, LabelMap(classes.tolist()).values(targets.tolist()))
         self.classes_ = classes
         return self
 
@@ -171,11 +174,11 @@ class PrivateOnlineClassifier(ClassifierMixin, LinearEstimator):
         if not first and not np.array_equal(known, self.classes_):
             raise ValueError("classes must be those of the first call to partial_fit")
         features = matrix(self, X, reset=first)
-        targets = column(y, features.shape[0])
+        labels = LabelMap(known.tolist()).values(column(y, features.shape[0]).tolist())
         if first:
             self._start(self.horizon)
             self.classes_ = known
-        self._learn(features, labels_of(targets, self.classes_))
+        self._learn(features, labels)
         return self
 
     def bind(self, learner: Any) -> Any:
@@ -193,6 +196,11 @@ class PrivateOnlineClassifier(ClassifierMixin, LinearEstimator):
     def _publish(self) -> None:
         coefficients, intercept = self._model.problem.coefficients(self._model.theta)
         self.coef_, self.intercept_ = coefficients[None, :], np.array([intercept])
+
+    def _targets(self, y: Any, rows: int) -> tuple[FloatArray, Flags]:
+        labels = column(y, rows).tolist()
+        known = LabelMap(self.classes_.tolist())
+        return known.values(labels), known.nonprivate_flags(labels)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return the log-odds of the second class, shape (n,), for rows clipped like the data."""
@@ -221,6 +229,7 @@ def _declared(classes: Any) -> NDArray[Any]:
     found: NDArray[Any] = np.unique(np.asarray(classes))
     if found.shape != (2,) or np.ndim(classes) != 1:
         raise ValueError("classes must be two different labels")
+    LabelMap(list(classes))  # before NumPy made two types one
     return found
 
 

@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 
 from dpoco._validation import float_array
 
-__all__ = ["column", "labels_of", "matrix", "targets_of"]
+__all__ = ["column", "matrix", "targets_of"]
 
 FloatArray = NDArray[np.float64]
 
@@ -72,14 +72,6 @@ def column(y: Any, rows: int) -> NDArray[Any]:
 def targets_of(y: Any, rows: int) -> FloatArray:
     """Return real targets as doubles; non-finite ones pass."""
     return float_array("y", column(y, rows), (rows,))
-
-
-def labels_of(y: NDArray[Any], classes: NDArray[Any]) -> FloatArray:
-    """Return 0 for the first class, 1 for the second, NaN, an empty record, for anything else."""
-    labels = np.full(y.shape[0], np.nan)
-    for value, name in enumerate(classes.tolist()):
-        labels[[bool(item == name) for item in y.tolist()]] = value
-    return labels
 
 
 def _array(name: str, value: Any) -> NDArray[Any]:

@@ -13,6 +13,7 @@ from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._linear import LinearProblem
 from dpoco.adapters._sklearn_base import LinearEstimator
 from dpoco.adapters._sklearn_input import matrix, targets_of
+from dpoco.trace import Flags
 
 __all__ = ["PrivateOnlineRegressor"]
 
@@ -169,6 +170,9 @@ class PrivateOnlineRegressor(RegressorMixin, LinearEstimator):
 
     def _publish(self) -> None:
         self.coef_, self.intercept_ = self._model.problem.coefficients(self._model.theta)
+
+    def _targets(self, y: Any, rows: int) -> tuple[FloatArray, Flags]:
+        return targets_of(y, rows), {}
 
     def predict(self, X: Any) -> FloatArray:
         """Return predictions, shape (n,), for rows clipped like the data."""

@@ -19,6 +19,7 @@ from dpoco._validation import float_array
 from dpoco.accounting import Budget, Guarantee
 from dpoco.adapters._rounds import BanditRounds
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
+from dpoco.trace import RecordShares
 
 __all__ = ["PolicyType", "PrivateHighDimensional", "PrivateLinUCB"]
 
@@ -254,6 +255,18 @@ class _Policy:
             raise RoundOrderError("an action waits for its reward")
         actions: IntArray = self._rounds.learner.run(contexts, rewards).actions
         return actions[:, None]
+
+    def nonprivate_records(self, contexts: Any) -> RecordShares:
+        """Return how this policy reads contexts, for evaluation only; no round is played.
+
+        **Not private**: it counts in raw records, and publishing it is a leak.
+
+        Parameters
+        ----------
+        contexts : array_like of shape (n, dim)
+        """
+        rows = float_array("contexts", contexts, (None, self.dim))
+        return RecordShares.of(self._rounds.nonprivate_flags(rows))
 
     def _one(self, context: Any) -> NDArray[np.float64]:
         row: NDArray[np.float64] = float_array("context", context, (1, self.dim))[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpoco.audit._events import learn_event
+from dpoco.audit._exercises import Exercise
 from dpoco.audit.anytime import AnytimeAudit, AnytimeReport
 from dpoco.audit.black_box import (
     BlackBoxReport,
@@ -15,7 +16,7 @@ from dpoco.audit.learner import audit_learner
 from dpoco.audit.likelihood import LikelihoodReport, likelihood_audit
 from dpoco.audit.packing import PackingReport, packing_audit
 from dpoco.audit.replay import ReplayReport, replay_audit
-from dpoco.audit.report import Attack, AuditReport
+from dpoco.audit.report import Attack, AuditReport, ExerciseReport
 from dpoco.audit.standard import StandardCase, standard_case, standard_names
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "AuditReport",
     "BlackBoxReport",
     "ExactReport",
+    "Exercise",
+    "ExerciseReport",
     "LikelihoodReport",
     "PackingReport",
     "ReplayReport",

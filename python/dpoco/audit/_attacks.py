@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpoco.audit._claim import Claim, epsilon_of_point
+from dpoco.audit._exercises import CHOICES, Exercise
 from dpoco.audit.black_box import BlackBoxReport, black_box_audit, epsilon_lower_bound, learner_runs
-from dpoco.audit.likelihood import LikelihoodReport, likelihood_audit
-from dpoco.audit.replay import ReplayReport, replay_audit
-from dpoco.audit.report import Attack, Point
+from dpoco.audit.likelihood import LikelihoodReport, law_findings, likelihood_audit
+from dpoco.audit.replay import ReplayReport, made, replay_audit
+from dpoco.audit.report import Attack, ExerciseReport, Point
 from dpoco.audit.standard import StandardCase
+from dpoco.bandits import HighDimensionalBandit, LinUCB
+from dpoco.errors import DpocoError
+from dpoco.experts import BatchShare, ObliviousTracker, ShiftDetector
+from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
+from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
+from dpoco.random import Source
 
-__all__ = ["black_box_attack", "likelihood_attack", "replay_attack"]
+__all__ = ["black_box_attack", "exercise_attack", "likelihood_attack", "replay_attack"]
+
+FloatArray = NDArray[np.float64]
 
 # Violations by more than this factor are too large to speak of power.
 _USEFUL = 4.0
 # Of log-likelihoods: grids of the releases, quadratures.
 _ROUNDING = 1e-3
 
+
+# Rounds of one call of `run`: none, one, the rest of a batch, several batches.
+_CALLS = (0, 1, 4, 5)
+_BLOCK = 16  # entries of two of the widest vector registers
+_SCORED = "noise scored by its law"
 
 # What is wrong with a case and not with an audit's knowledge of learners.
 _BAD_CASES = ("no neighbour", "stream must", "make_learner must", "a replacement")
@@ -51,7 +69,7 @@ def replay_attack(case: StandardCase, seed: int) -> Attack:
                 f"with its own noise the movement spends mu = {mu:.4g}, that is epsilon = "
                 f"{epsilon:.4g} at delta = {claim.delta:.3g}, claimed is {claim.epsilon:.4g}"
             )
-    verdict = _verdict(bool(findings), report.powerful)
+    verdict = "violated" if findings else report.verdict
     text = str(report)
     if epsilon is not None:
         text += (
@@ -71,6 +89,11 @@ def _verdict(violated: bool, powerful: bool) -> str:
 def _replay_power(report: ReplayReport) -> str:
     """Say by what factor a bound might be understated and not be noticed."""
     reach = report.reached()
+    if not report.applicable:
+        return (
+            "no bound on what a record moves is declared for this learner: nothing that a record "
+            "moves would have been found; draws and decisions that depend on it too early would"
+        )
     if not reach:
         return (
             "no replaced record reached a quantity with a bound: understated sensitivities would "
@@ -170,3 +193,160 @@ def _points(report: BlackBoxReport) -> tuple[Point, ...]:
         for delta in sorted(set(deltas))
     ]
     return tuple(point for point in points if point[0] > 0.0)
+
+
+# ---- exercises -----------------------------------------------------------------------------------
+
+
+def exercise_attack(
+    exercises: tuple[Exercise, ...], seed: int, confidence: float
+) -> ExerciseReport:
+    """Return what all exercises of one learner found, reached, and did not reach."""
+    error = (1.0 - confidence) / max(1, len(exercises))
+    findings: list[str] = []
+    facts: dict[str, bool] = {}
+    pairs = scored = 0
+    for exercise in exercises:
+        texts, reached, played = _exercised(exercise, seed, error)
+        findings += texts
+        pairs += played
+        scored += reached.get(_SCORED, False)
+        for name, seen in reached.items():
+            facts[name] = facts.get(name, False) or seen
+    return ExerciseReport(
+        len(exercises),
+        pairs,
+        scored,
+        tuple(dict.fromkeys(findings)),
+        tuple(name for name, seen in facts.items() if seen),
+        tuple(name for name, seen in facts.items() if not seen),
+    )
+
+
+def _exercised(
+    exercise: Exercise, seed: int, error: float
+) -> tuple[list[str], dict[str, bool], int]:
+    """Return the findings of one exercise, what it could reach and did, and its neighbours."""
+    make = exercise.maker()
+    learner = made(make, seed)
+    parts = exercise.stream(learner)
+    neighbours = exercise.neighbours(learner, parts)
+    own = ", ".join(f"{name} {value}" for name, value in exercise.settings.items())
+    findings: list[str] = []
+    reached: dict[str, bool] = {}
+    attacks: tuple[Callable[[], Iterable[str]], ...] = (
+        lambda: replay_audit(make, _joined(parts), neighbours, seed=seed).findings,
+        lambda: _enter(make, learner, parts, seed, reached),
+        # Scorers take for granted what the two others look at.
+        lambda: (
+            ()
+            if findings
+            else _law(make, parts, neighbours[0], exercise.trials, seed, error, reached)
+        ),
+    )
+    for attack in attacks:
+        try:
+            findings += (f"{own}: {text}" for text in attack())
+        except DpocoError as reason:  # of a stream that it must play, a state that it wrote
+            findings.append(f"{own}: {type(reason).__name__}: {reason}")
+    return findings, reached, len(neighbours)
+
+
+def _joined(parts: tuple[FloatArray, ...]) -> Any:
+    return parts if len(parts) > 1 else parts[0]
+
+
+def _law(
+    make: Callable[[Source], Any],
+    parts: tuple[FloatArray, ...],
+    neighbour: tuple[Any, ...],
+    trials: int,
+    seed: int,
+    error: float,
+    reached: dict[str, bool],
+) -> list[str]:
+    """Score the noise of some runs, where its law is known."""
+    at, *record = neighbour
+    other = tuple(part.copy() for part in parts)
+    for part, entry in zip(other, record, strict=True):
+        part[at] = entry
+    found = law_findings(make, _joined(parts), _joined(other), trials, seed=seed, error=error)
+    reached[_SCORED] = found is not None
+    return found or []
+
+
+def _enter(
+    make: Callable[[Source], Any],
+    learner: Any,
+    parts: tuple[FloatArray, ...],
+    seed: int,
+    reached: dict[str, bool],
+) -> Iterator[str]:
+    """Play a stream by all ways in, side by side, and note what it reached."""
+    rounds, runs = len(parts[0]), made(make, seed)
+    ends = [min(end, rounds) for end in itertools.accumulate(_CALLS)] + [rounds]
+    for first, last in itertools.pairwise(ends) if not hasattr(learner, "fit") else ():
+        before = learner._engine.state()
+        for t in range(first, last):
+            _step(learner, tuple(part[t] for part in parts))
+        if not hasattr(learner, "run"):
+            continue
+        resumed = made(make, seed)
+        resumed._engine.restore(before)
+        for other, text in ((runs, "`run`"), (resumed, "`run` of a resumed state")):
+            other.run(*(part[first:last] for part in parts))
+            if other._engine.state() != learner._engine.state():
+                yield f"{text} leaves another state than `observe`, round by round"
+    reached |= _facts(learner, parts)
+
+
+def _step(learner: Any, record: tuple[Any, ...]) -> None:
+    if isinstance(learner, ContinualSum):
+        learner.push(*record)
+    elif isinstance(learner, NoisyMax):
+        learner.select(*record)
+    elif isinstance(learner, AboveThreshold):
+        if learner.alarms_left:
+            learner.test(float(record[0]))
+    elif isinstance(learner, (LinUCB, HighDimensionalBandit)):
+        learner.observe(record[1][learner.decide(record[0])])
+    else:
+        learner.decide()
+        learner.observe(*(x if np.ndim(x) else float(x) for x in record))
+
+
+def _facts(learner: Any, parts: tuple[FloatArray, ...]) -> dict[str, bool]:
+    """Return what can be reached with such a learner, and whether it was."""
+    p, rows = learner.parameters, parts[0]
+    facts = {
+        "records that are not finite": not bool(np.all(np.isfinite(rows))),
+        "records beyond their bound": bool(np.any(np.abs(rows) > 1e3)),
+    }
+    if rows.ndim > 1:
+        size = rows.shape[1]
+        facts |= {
+            "an odd dimension": size % 2 == 1,
+            "an even dimension": size % 2 == 0,
+            f"a dimension above {_BLOCK}": size > _BLOCK,
+        }
+    batch = getattr(p, "batch", getattr(p, "block", None))
+    if isinstance(batch, int) and not hasattr(learner, "fit"):
+        facts["batches of several rounds"] = batch > 1
+        facts["a last batch that is incomplete"] = len(rows) % batch != 0
+    if hasattr(learner, "run"):
+        facts |= {"run beside observe": True, "a resumed state": True}
+    if isinstance(learner, ShiftDetector):
+        facts["alarms"] = len(learner.alarms) > 0
+    elif isinstance(learner, AboveThreshold):
+        facts["the cap on alarms"] = learner.alarms_left == 0
+    elif isinstance(learner, ObliviousTracker):
+        facts["the cap on fresh draws"] = learner.resamples == p.max_resamples
+    elif isinstance(learner, (CoupledRegularizedLeader, ContinuousMultiplicativeWeights)):
+        facts["the cap on switches"] = learner.switches == p.max_switches
+    elif isinstance(learner, BatchShare):
+        facts["shared weights"] = p.share_rate > 0.0
+    choices = (CHOICES[cls] for cls in type(learner).__mro__ if cls in CHOICES)
+    for name, values in next(choices, {}).items():
+        chosen = getattr(p, name)
+        facts |= {f"{name} {value}": chosen == value for value in values}
+    return facts

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco.audit._replay_base import Rounds
-from dpoco.audit._replay_families import family_of
 from dpoco.random import Source
 
 __all__ = ["Scorer", "Scores", "draws_of", "log_odds", "spread"]
@@ -51,6 +50,8 @@ class Scorer(ABC):
     """
 
     def __init__(self, learner: Any, stream: Any, neighbour: Any) -> None:
+        from dpoco.audit._families import family_of  # which knows all scorers
+
         self.learner = learner
         family = family_of(learner)
         self.streams: tuple[Rounds, Rounds] = family.rounds(stream), family.rounds(neighbour)

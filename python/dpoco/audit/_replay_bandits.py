@@ -18,7 +18,13 @@ from dpoco.audit._replay_base import (
     positions,
     two_parts,
 )
-from dpoco.audit._replay_sums import grid_of, rounded, rounding_of, spent
+from dpoco.audit._replay_sums import (
+    grid_of,
+    quadratic_statistics,
+    rounded,
+    rounding_of,
+    spent,
+)
 
 __all__ = ["Bandits", "leaf_of_action"]
 
@@ -98,13 +104,13 @@ class Bandits(Family):
 def leaf_of_action(learner: Any, arm: int, context: FloatArray, reward: float) -> FloatArray:
     """Return what a record adds to the sum: nothing if it is not finite, else clipped."""
     p = learner.parameters
-    if not (np.all(np.isfinite(context)) and np.isfinite(reward)):
-        return np.zeros_like(learner._engine.nonprivate_sum())
-    from dpoco import _core
+    d, arms = len(context), learner._arms
+    leaf: FloatArray = np.zeros((arms, d * (d + 1) // 2 + d))
+    if np.all(np.isfinite(context)) and np.isfinite(reward):
+        from dpoco import _core
 
-    clipper = _core.RecordClipper(learner._dimension, p.context_bound, 2.0, np.inf)
-    factor = clipper.multipliers(np.ascontiguousarray(context[None, :]))[0]
-    own = np.ascontiguousarray(factor * context)
-    top = p.reward_bound
-    leaf: FloatArray = learner._engine.leaf(int(arm), own, float(np.clip(reward, -top, top)))
-    return leaf
+        clipper = _core.RecordClipper(d, p.context_bound, 2.0, np.inf)
+        factor = clipper.multipliers(np.ascontiguousarray(context[None, :]))[0]
+        weighted = p.reward_weight * np.clip(reward, -p.reward_bound, p.reward_bound)
+        leaf[arm] = quadratic_statistics(factor * context, weighted)
+    return leaf.ravel()

@@ -1,7 +1,7 @@
 """The protocol of a replay: what one family of learners has to tell the audit.
 
 A family is a subclass of `Family`: it reads a stream, plays it round by round while it writes a
-`Play`, and says how far two plays are apart. ``_replay_families`` lists them; a new learner needs
+`Play`, and says how far two plays are apart. ``_families`` lists them; a new learner needs
 one class and one line there.
 """
 

@@ -185,6 +185,8 @@ class ThresholdTests(_Answers):
             play.note(state=state, value=float(_finite(np.float64(value))))
             play.variates.append(source_positions(state))
             play.fresh.append(learner.guarantee.private)
+        if sum(play.published) > learner.parameters.alarms:
+            play.findings.append("there are more alarms than were promised")
         return play
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:

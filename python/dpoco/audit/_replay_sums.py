@@ -27,7 +27,14 @@ from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.losses import GlmLoss, LinearLoss
 from dpoco.losses._base import record_multipliers
 
-__all__ = ["SumOfRecords", "add", "leaf_of", "record_rounds", "spent"]
+__all__ = [
+    "SumOfRecords",
+    "add",
+    "leaf_of",
+    "quadratic_statistics",
+    "record_rounds",
+    "spent",
+]
 
 
 def record_rounds(learner: Any, stream: Any) -> Rounds:
@@ -114,7 +121,7 @@ class SumOfRecords(Family):
                 pending = np.zeros_like(total)
             found = np.array(engine.nonprivate_sum())
             # In a batch other roundings than ours may end on the other side of half a grid.
-            slack = grid * (t + 1) if batch > 1 else 0.0
+            slack = grid * (t + 1) if batch > 1 or _is_quadratic(learner) else 0.0
             if not _equal(total, found, batch, learner, slack):
                 play.findings.append(
                     "what enters the sum is not a function of record and decisions alone"
@@ -169,14 +176,28 @@ def _previous(engine: Any, decision: FloatArray) -> FloatArray:
     return previous
 
 
+def _is_quadratic(learner: Any) -> bool:
+    return getattr(learner.parameters, "statistics", "gradient") == "quadratic"
+
+
 def _equal(
     total: FloatArray, found: FloatArray, batch: int, learner: Any, slack: float = 0.0
 ) -> bool:
-    if batch == 1:
+    if batch == 1 and not _is_quadratic(learner):
         return bool(np.array_equal(total, found))
-    # The engine adds a batch's leaves in another order of roundings.
+    # The engine adds a batch's leaves in another order of roundings, and shortens statistics.
     scale = max(float(np.abs(found).max()), learner.parameters.sensitivity)
     return bool(np.all(np.abs(total - found) <= ROUNDING * scale + slack))
+
+
+def quadratic_statistics(row: FloatArray, weight: float) -> FloatArray:
+    """Return the upper triangle of x x', off the diagonal times sqrt(2), and weight times x.
+
+    By definition, not by the engine: its norm is that of the matrix and the vector.
+    """
+    first, second = np.triu_indices(len(row))
+    matrix = row[first] * row[second] * np.where(first == second, 1.0, math.sqrt(2.0))
+    return np.concatenate([matrix, weight * row])
 
 
 def leaf_of(learner: Any, decision: Any, *record: Any) -> FloatArray:
@@ -197,6 +218,14 @@ def _leaf(
 ) -> FloatArray:
     """Return what the record adds at the given decisions: the learner's rule, without state."""
     loss = learner.loss
+    if _is_quadratic(learner):
+        if label is None or not np.isfinite(label):
+            return quadratic_statistics(np.zeros_like(row), 0.0)
+        bounds = loss.feature_bound, loss._l2
+        multiplier = record_multipliers(learner._domain, row[None, :], *bounds)[0]
+        own = multiplier * row if multiplier > 0 else np.zeros_like(row)
+        answer = np.clip(label, -loss.label_bound, loss.label_bound)
+        return quadratic_statistics(own, learner.parameters.vector_scale * answer)
     if not isinstance(loss, LinearLoss):
         leaf: FloatArray = learner._engine.leaf(decision, previous, row, label)
         return leaf

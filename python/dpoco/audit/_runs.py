@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._validation import float_array
-from dpoco.audit._streams import check_neighbours, parts_of, record_of, rounds_of
+from dpoco.audit._streams import check_neighbours, parts_of, record_of, rounds_of, shapes_of
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.frank_wolfe import PolyhedralFrankWolfe, TreeFrankWolfe
-from dpoco.losses import CustomLoss, QuadraticLoss
+from dpoco.losses import CustomLoss
 from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
 from dpoco.oco import (
     ContinuousMultiplicativeWeights,
@@ -235,23 +235,7 @@ def _counted(count: int, width: int) -> int:
 def _arrays(learner: Any, kind: str, stream: Any) -> tuple[FloatArray, FloatArray | None]:
     """Return the stream as the compiled loop takes it, checked."""
     parts = parts_of(stream)
-    wanted: list[tuple[int | None, ...]]
-    if kind == "experts":
-        wanted = [(None, learner._engine.experts)]
-    elif kind == "bandit":
-        wanted = [(None, learner.dimension), (None, learner.arms)]
-    elif kind == "selections":
-        wanted = [(None, learner.parameters.candidates)]
-    elif kind == "tests":
-        wanted = [(None,)]
-    elif kind == "ContinualSum":
-        wanted = [(None, learner.parameters.dimension)]
-    else:
-        d = learner.domain.dimension
-        if isinstance(learner.loss, QuadraticLoss):
-            wanted = [(None, d, d), (None, d)]
-        else:
-            wanted = [(None, d), (None,)] if learner.loss.glm else [(None, d)]
+    wanted = [(None, *shape) for shape in shapes_of(learner)]
     if len(parts) != len(wanted):
         raise ValueError(f"stream must have {len(wanted)} part(s); got {len(parts)}")
     arrays = [float_array("stream", part, shape) for part, shape in zip(parts, wanted, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -91,15 +91,22 @@ class Kind:
 
 
 def calibrated_once(
-    cls: type, *arguments: Any, budget: Budget, **options: Any
+    cls: type,
+    *arguments: Any,
+    budget: Budget,
+    changes: dict[str, Any] | None = None,
+    **options: Any,
 ) -> Callable[[Source], Any]:
     """Return ``Source -> learner`` of one class, calibrated and accounted for once.
 
     All learners share parameters and guarantee, so a new one costs its engine only: an audit makes
-    thousands.
+    thousands. `changes` are made to the calibrated parameters, and accounted for.
     """
     with _quiet():
         first = cls(*arguments, budget=budget, **options)
+        if changes:
+            parameters = replace(first.parameters, **changes)
+            first = cls(*arguments, budget=None, parameters=parameters, **options)
     promised = SimpleNamespace(guarantee=lambda *_, **__: first.guarantee)
     shared = type(cls.__name__, (cls,), {"_accountant": promised, "__doc__": cls.__doc__})
 

@@ -1,29 +1,42 @@
-"""Streams of a black-box audit: their rounds, and whether two of them are neighbours."""
+"""Streams of learners: the shapes of records, rounds, and whether two streams are neighbours."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from dpoco.audit._replay_base import parts_of
+from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.experts._expert_learner import ExpertLearner
-from dpoco.mechanisms import AboveThreshold, NoisyMax
+from dpoco.losses import QuadraticLoss
+from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
 from dpoco.oco import LipschitzLearner
 
-__all__ = ["check_neighbours", "parts_of", "record_of", "rounds_of"]
+__all__ = ["check_neighbours", "parts_of", "record_of", "rounds_of", "shapes_of"]
 
 
-def parts_of(stream: Any) -> tuple[Any, ...]:
-    """Return the parts of a stream: a tuple's, without those that are None, or itself."""
-    if isinstance(stream, Mapping):
-        raise TypeError("stream must be an array or a tuple of arrays")
-    if not isinstance(stream, tuple):
-        return (stream,)
-    parts = tuple(part for part in stream if part is not None)
-    if not parts:
-        raise ValueError("stream must have at least one part")
-    return parts
+def shapes_of(learner: Any) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of the parts of a record; of a bandit, the context and all arms' rewards.
+
+    Of what has no shape of its own, such as a custom loss, nothing is known: ``TypeError``.
+    """
+    if isinstance(learner, (LinUCB, HighDimensionalBandit)):
+        return (learner.dimension,), (learner.arms,)
+    if isinstance(learner, (ExpertLearner, LipschitzLearner)):
+        return ((learner._engine.experts,),)
+    if isinstance(learner, NoisyMax):
+        return ((learner.parameters.candidates,),)
+    if isinstance(learner, AboveThreshold):
+        return ((),)
+    if isinstance(learner, ContinualSum):
+        return ((learner.parameters.dimension,),)
+    if not hasattr(learner, "loss"):
+        raise TypeError(f"the records of a {type(learner).__name__} are not known")
+    d = learner.domain.dimension
+    if isinstance(learner.loss, QuadraticLoss):
+        return (d, d), (d,)
+    return ((d,), ()) if learner.loss.glm else ((d,),)
 
 
 def rounds_of(stream: Any) -> int:

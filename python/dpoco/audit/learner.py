@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dpoco._validation import positive_int, real_float
 from dpoco.audit import _bounds
-from dpoco.audit._attacks import black_box_attack, likelihood_attack, replay_attack
+from dpoco.audit._attacks import (
+    black_box_attack,
+    exercise_attack,
+    likelihood_attack,
+    replay_attack,
+)
 from dpoco.audit._claim import Claim
 from dpoco.audit.report import AuditReport, Point
 from dpoco.audit.standard import StandardCase, standard_case
@@ -29,7 +34,7 @@ def audit_learner(
     seed: int = 0,
     confidence: float = _CONFIDENCE,
 ) -> AuditReport:
-    """Attack a learner with every audit that applies to it.
+    """Attack a learner with every audit that applies to it, and play all its exercises.
 
     Parameters
     ----------
@@ -98,6 +103,7 @@ def audit_learner(
         claim=case.claim,
         settings=case.settings,
         attacks=attacks,
+        exercises=exercise_attack(case.exercises, root, level),
         claimed_curve=_curve(case.claim),
         seed=root,
         confidence=level,

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from dpoco._validation import positive_int, real_float
 from dpoco.audit import _bounds
-from dpoco.audit._likelihood_base import Scores
-from dpoco.audit._likelihood_families import scorer_of
+from dpoco.audit._families import scorer_of
+from dpoco.audit._likelihood_base import Scorer, Scores
 from dpoco.audit._uniforms import uniform_findings
 from dpoco.audit.replay import made
 from dpoco.random import Source
 
-__all__ = ["LikelihoodReport", "likelihood_audit"]
+__all__ = ["LikelihoodReport", "law_findings", "likelihood_audit"]
 
 FloatArray = NDArray[np.float64]
 
@@ -178,14 +178,7 @@ def likelihood_audit(
     if not guarantee.private:
         raise ValueError("the learner promises nothing: there is no claim to test")
     scorer = scorer_of(template, stream, neighbour)
-    worlds: list[Scores] = []
-    for world in (0, 1):
-        runs = []
-        for i in range(count):
-            own_seed = (root << 64) + 2 * i + world + 1
-            learner = made(make_learner, own_seed, template)
-            runs.append(scorer.run(learner, world, Source.seeded(own_seed)))
-        worlds.append(scorer.score(runs, world))
+    worlds = [_scores(make_learner, template, scorer, world, count, root) for world in (0, 1)]
     losses = [each.losses for each in worlds]
     curve, findings = _curve(losses, guarantee, error)
     findings = [
@@ -205,6 +198,52 @@ def likelihood_audit(
         largest_loss=largest,
         detectable=_detectable(losses, guarantee, error, largest),
     )
+
+
+def law_findings(
+    make_learner: Callable[[Source], Any],
+    stream: Any,
+    neighbour: Any,
+    trials: int,
+    *,
+    seed: int,
+    error: float,
+) -> list[str] | None:
+    """Return where runs on a stream contradict the declared law of noise, decisions and draws.
+
+    Nothing is said about the claim, so that a few runs do. None: the law is not known.
+
+    Parameters
+    ----------
+    make_learner, stream, neighbour, trials, seed
+        As for `likelihood_audit`.
+    error : float
+        Probability of a finding where there is nothing to find, at most.
+    """
+    template = made(make_learner, seed)
+    try:
+        scorer = scorer_of(template, stream, neighbour)
+    except ValueError:
+        return None
+    scores = _scores(make_learner, template, scorer, 0, trials, seed)
+    return [*scores.findings, *uniform_findings([scores], error, _ROUNDING)]
+
+
+def _scores(
+    make_learner: Callable[[Source], Any],
+    template: Any,
+    scorer: Scorer,
+    world: int,
+    count: int,
+    root: int,
+) -> Scores:
+    """Return runs of new learners on one of the scorer's streams, scored."""
+    runs = []
+    for i in range(count):
+        own_seed = (root << 64) + 2 * i + world + 1
+        learner = made(make_learner, own_seed, template)
+        runs.append(scorer.run(learner, world, Source.seeded(own_seed)))
+    return scorer.score(runs, world)
 
 
 def _excesses(losses: FloatArray, epsilon: float) -> FloatArray:

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from dpoco.audit._families import family_of
 from dpoco.audit._replay_base import ROUNDING, Family, Play, Rounds
-from dpoco.audit._replay_families import family_of
 from dpoco.random import Source
 
 __all__ = ["ReplayReport", "made", "replay_audit"]
@@ -32,20 +32,27 @@ __all__ = ["ReplayReport", "made", "replay_audit"]
 _USEFUL = 4.0
 # Bounds below these, or this share of the largest, are allowances for roundings.
 _ABSOLUTE, _RELATIVE = 1e-8, 1e-6
+_HEADINGS = {
+    "violated": "VIOLATED",
+    "nothing found": "no violation found",
+    "no power": "no power: no violation found",
+    "not applicable": "no power, not applicable: no violation found",
+}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ReplayReport:
     """Outcome of a replay audit; computed from raw data, not private.
 
-    No violation found means something only of what was reached: see `detectable`.
+    No violation found means something only of what was reached: see `verdict` and `detectable`.
 
     Attributes
     ----------
-    declared : float
+    declared : float or None
         Bound that the guarantee is calibrated for, of the quantity that came nearest to its own.
-    measured : float
-        Largest change of that quantity over all pairs played.
+        None where nothing that a record may move has a bound: see `applicable`.
+    measured : float or None
+        Largest change of that quantity over all pairs played; None in the same cases.
     pairs : int
         Neighbouring pairs played.
     findings : tuple of str
@@ -54,8 +61,8 @@ class ReplayReport:
         Of each quantity that was compared: largest change and bound.
     """
 
-    declared: float
-    measured: float
+    declared: float | None
+    measured: float | None
     pairs: int
     findings: tuple[str, ...]
     changes: dict[str, tuple[float, float]] = field(default_factory=dict, hash=False)
@@ -74,18 +81,32 @@ class ReplayReport:
         return max(1.0, min((factor for factor, _ in self.reached()), default=math.inf))
 
     def reached(self) -> list[tuple[float, str]]:
-        """Return declared over measured and name of every quantity that moved and has a bound.
+        """Return declared over measured and name of every quantity that moved and has a bound."""
+        return [
+            (declared / measured, name)
+            for name, (measured, declared) in self._bounded().items()
+            if measured > 0.0
+        ]
+
+    def _bounded(self) -> dict[str, tuple[float, float]]:
+        """Return the changes of what a record may move, and by how much.
 
         Quantities that must not move at all are allowed roundings; these are no bounds, and that
         roundings come near them is no power.
         """
         bounds = [declared for _, declared in self.changes.values() if declared < math.inf]
         least = max(_ABSOLUTE, _RELATIVE * max(bounds, default=0.0))
-        return [
-            (declared / measured, name)
-            for name, (measured, declared) in self.changes.items()
-            if measured > 0.0 and declared > least
-        ]
+        return {name: pair for name, pair in self.changes.items() if pair[1] > least}
+
+    @property
+    def applicable(self) -> bool:
+        """Whether the learner's proof bounds anything that a record may move on these streams.
+
+        Where coins are tossed or decisions drawn by a schedule (coupling "scheduled"), the proof is
+        about the laws of fresh draws, of which one tape shows nothing: then only control flow, what
+        is published before the changed round, and noise that is used again were compared.
+        """
+        return bool(self._bounded())
 
     @property
     def powerful(self) -> bool:
@@ -97,11 +118,26 @@ class ReplayReport:
         """Whether no violation was found by an audit that could have found one."""
         return self.powerful and not self.violated
 
-    def __str__(self) -> str:
+    @property
+    def verdict(self) -> str:
+        """One of "violated", "nothing found", "no power" and "not applicable".
+
+        "nothing found" is only said of an audit that could have found something.
+        """
         if self.violated:
-            verdict = "VIOLATED"
-        else:
-            verdict = "no violation found" if self.powerful else "no power: no violation found"
+            return "violated"
+        if not self.applicable:
+            return "not applicable"
+        return "nothing found" if self.powerful else "no power"
+
+    def __repr__(self) -> str:
+        return (
+            f"ReplayReport({self.verdict!r}, declared={self.declared!r}, "
+            f"measured={self.measured!r}, pairs={self.pairs}, findings={self.findings!r})"
+        )
+
+    def __str__(self) -> str:
+        verdict = _HEADINGS[self.verdict]
         lines = [f"Replay audit: {verdict} in {self.pairs} neighbouring pairs"]
         for name, (measured, declared) in self.changes.items():
             text = f"  {name}: declared {declared:.6g}, largest measured {measured:.6g}"
@@ -110,7 +146,12 @@ class ReplayReport:
             elif measured == 0.0 and declared > 0.0:
                 text += "; nothing moved it: this bound was not tested"
             lines.append(text)
-        if not self.reached():
+        if not self.applicable:
+            lines.append(
+                "  no bound on what a record moves is declared here: draws and what is published "
+                "before the changed round were compared, and nothing else"
+            )
+        elif not self.reached():
             lines.append(
                 "  no replaced record reached a quantity with a bound: "
                 "sensitivities were not tested"
@@ -188,12 +229,16 @@ def replay_audit(
                 findings.append(f"round {at}: a replaced record moved {name} by {measured:.6g}")
             most, _ = changes.get(name, (0.0, declared))
             changes[name] = (_larger(most, measured), declared)
-    measured, declared = max(
+    texts = tuple(dict.fromkeys(findings))
+    nearest = max(
         changes.values(),
         key=lambda pair: pair[0] / pair[1] if pair[1] > 0.0 else pair[0],
         default=(0.0, 0.0),
     )
-    return ReplayReport(declared, measured, len(pairs), tuple(dict.fromkeys(findings)), changes)
+    report = ReplayReport(nearest[1], nearest[0], len(pairs), texts, changes)
+    if report.applicable or texts:
+        return report
+    return replace(report, declared=None, measured=None)
 
 
 def _larger(a: float, b: float) -> float:

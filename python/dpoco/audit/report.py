@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dpoco.accounting._records import plain_float
 from dpoco.audit._claim import Claim
 
-__all__ = ["Attack", "AuditReport"]
+__all__ = ["Attack", "AuditReport", "ExerciseReport"]
 
 Point = tuple[float, float]
 
@@ -23,8 +23,9 @@ class Attack:
     ----------
     name : {"replay", "likelihood", "black box"}
         Which audit.
-    verdict : {"violated", "nothing found", "no power", "not available"}
-        "nothing found" is only said of an attack that could have found something.
+    verdict : {"violated", "nothing found", "no power", "not applicable", "not available"}
+        "nothing found" is only said of an attack that could have found something; "not applicable"
+        of a replay of a learner that declares no bound on what a record moves.
     epsilon : float or None
         What epsilon is at least, at the claim's delta, by this attack, with the report's
         confidence; None where it measures no epsilon.
@@ -65,6 +66,46 @@ class Attack:
 
 
 @dataclass(frozen=True)
+class ExerciseReport:
+    """What the exercises of one learner found; computed from runs on public streams.
+
+    Attributes
+    ----------
+    exercises, pairs : int
+        Settings, and neighbouring streams that were replayed.
+    scored : int
+        Settings whose noise was scored against its declared law.
+    findings : tuple of str
+        Violations, in words.
+    exercised, not_exercised : tuple of str
+        What applies to the learner and was reached by a setting, and what was by none.
+    """
+
+    exercises: int
+    pairs: int
+    scored: int
+    findings: tuple[str, ...]
+    exercised: tuple[str, ...]
+    not_exercised: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if not self.exercises:
+            return "exercises: none were given, so that none of them was played"
+        verdict = "violated" if self.findings else "no violation found"
+        lines = [
+            f"exercises: {verdict} in {self.exercises} settings, {self.pairs} neighbouring pairs",
+            f"  noise scored by its law in {self.scored} of the settings",
+            f"  exercised: {', '.join(self.exercised) or 'nothing'}",
+            f"  not exercised: {', '.join(self.not_exercised) or 'nothing of the list'}",
+        ]
+        return "\n".join(lines + [f"  - {text}" for text in self.findings])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can carry."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class AuditReport:
     """Outcome of all attacks on one learner; computed from runs on public streams.
 
@@ -80,6 +121,8 @@ class AuditReport:
         Budget, size and calibration of the case.
     attacks : tuple of Attack
         In the order in which they were run, those that are not available included.
+    exercises : ExerciseReport
+        What other settings of the same class found, reached and did not reach.
     claimed_curve : tuple of (float, float)
         Epsilons and claimed deltas.
     seed : int
@@ -94,14 +137,19 @@ class AuditReport:
     claim: Claim
     settings: dict[str, Any] = field(hash=False)
     attacks: tuple[Attack, ...]
+    exercises: ExerciseReport
     claimed_curve: tuple[Point, ...] = field(repr=False)
     seed: int
     confidence: float
 
     @property
     def violated(self) -> bool:
-        """Whether any attack refuted the claim. False does not say that it holds."""
-        return any(attack.verdict == "violated" for attack in self.attacks)
+        """Whether any attack or exercise found a violation. False does not say that it holds."""
+        return bool(self._refuted_by())
+
+    def _refuted_by(self) -> list[str]:
+        names = [attack.name for attack in self.attacks if attack.verdict == "violated"]
+        return names + ["exercises"] * bool(self.exercises.findings)
 
     @property
     def powerful(self) -> bool:
@@ -115,15 +163,41 @@ class AuditReport:
         return max(measured, key=lambda attack: attack.epsilon or 0.0, default=None)
 
     @property
+    def outcome(self) -> str:
+        """One of "refuted", "not refuted" and "no power"; the last says nothing about the claim."""
+        if self.violated:
+            return "refuted"
+        return "not refuted" if self.powerful else "no power"
+
+    @property
+    def detectable_epsilon(self) -> float | None:
+        """The smallest epsilon of this pair, at the claim's delta, that would have been refuted.
+
+        Of the attacks that measure losses or frequencies and had power; None if there is none.
+        """
+        return min(
+            (
+                attack.detectable * self.claim.epsilon
+                for attack in self.attacks
+                if attack.verdict == "nothing found" and attack.name != "replay"
+            ),
+            default=None,
+        )
+
+    @property
     def verdict(self) -> str:
         """One line that never says more than was seen."""
         if self.violated:
-            names = [attack.name for attack in self.attacks if attack.verdict == "violated"]
-            return f"VIOLATED: the claim is refuted ({', '.join(names)})"
+            return f"VIOLATED: the claim is refuted ({', '.join(self._refuted_by())})"
         if not self.powerful:
             return "no power: no violation of the claim to speak of could have shown"
-        weak = [attack.name for attack in self.attacks if attack.verdict == "no power"]
-        found = "no violation found on this pair of streams; what could have been found is below"
+        weak = [a.name for a in self.attacks if a.verdict in ("no power", "not applicable")]
+        least = self.detectable_epsilon
+        found = "no violation found on this pair of streams, with power " + (
+            "against movements of a record only"
+            if least is None
+            else f"down to epsilon {least:.4g}"
+        )
         return found + (f" (without power: {', '.join(weak)})" if weak else "")
 
     def __str__(self) -> str:
@@ -152,6 +226,7 @@ class AuditReport:
             if attack.verdict != "not available":
                 lines += [f"  | {line}" for line in attack.text.splitlines()]
             lines += [f"  - {finding}" for finding in attack.findings]
+        lines += ["", str(self.exercises)]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,17 +234,20 @@ class AuditReport:
         best = self.strongest
         return {
             "kind": "dpoco.audit",
-            "version": 1,
+            "version": 2,
             "name": self.name,
             "learner": self.learner,
             "about": self.about,
             "verdict": self.verdict,
+            "outcome": self.outcome,
+            "detectable_epsilon": self.detectable_epsilon,
             "violated": self.violated,
             "powerful": self.powerful,
             "strongest": None if best is None else best.name,
             "claim": self.claim.to_dict(),
             "settings": self.settings,
             "attacks": [attack.to_dict() for attack in self.attacks],
+            "exercises": self.exercises.to_dict(),
             "claimed_curve": [list(point) for point in self.claimed_curve],
             "seed": self.seed,
             "confidence": self.confidence,

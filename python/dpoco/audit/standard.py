@@ -16,17 +16,16 @@ from typing import Any
 from dpoco._validation import positive_int, real_float
 from dpoco.accounting import Budget
 from dpoco.audit._claim import Claim
+from dpoco.audit._exercises import EXERCISES, Exercise
 from dpoco.audit._standard_base import Asked, Problem
-from dpoco.audit._standard_convex import CONVEX
-from dpoco.audit._standard_experts import EXPERTS
-from dpoco.audit._standard_mechanisms import MECHANISMS
+from dpoco.audit._standard_cases import CASES
 from dpoco.random import Source
 
 __all__ = ["StandardCase", "standard_case", "standard_names"]
 
 _EPSILON = 1.0
 
-_CASES = {kind.name: kind for kind in (*EXPERTS, *CONVEX, *MECHANISMS)}
+_CASES = {kind.name: kind for kind in CASES}
 _ALSO = {"ctrl": "coupled-regularized-leader", "comw": "continuous-multiplicative-weights"}
 
 
@@ -55,6 +54,9 @@ class StandardCase:
         What makes the pair hard.
     trials : int
         Runs on each stream that a likelihood audit has power with.
+    exercises : tuple of Exercise
+        Settings of the same class that reach what the pair does not; whatever was asked for, they
+        are the same.
     """
 
     name: str
@@ -67,6 +69,7 @@ class StandardCase:
     settings: dict[str, Any] = field(hash=False)
     about: str
     trials: int
+    exercises: tuple[Exercise, ...] = field(default=(), repr=False, hash=False)
 
 
 def standard_names() -> tuple[str, ...]:
@@ -141,6 +144,7 @@ def standard_case(
         },
         about=problem.about,
         trials=problem.trials,
+        exercises=next(EXERCISES[cls] for cls in type(template).__mro__ if cls in EXERCISES),
     )
 
 

@@ -267,7 +267,8 @@ class BanditLearner(OnlineLearner):
                 self._engine.run(rows[part], table[part], actions[part], own[part])
         for array in (actions, own):
             array.flags.writeable = False
-        return BanditTrace(actions, own, first_round, rows, table, self._reward_range())
+        norms, reward_range = self._context_norms(rows), self._reward_range()
+        return BanditTrace(actions, own, first_round, rows, table, reward_range, norms)
 
     def _replay(
         self, contexts: FloatArray, actions: IntArray, rewards: FloatArray

@@ -268,7 +268,10 @@ class HighDimensionalBandit(BanditLearner):
         return (0.0, 1.0) if p.link == "logistic" else (-p.reward_bound, p.reward_bound)
 
     def _context_norms(self, rows: FloatArray) -> FloatArray:
-        norms: FloatArray = np.abs(rows / self._parameters.context_bound).max(axis=1, initial=0.0)
+        with np.errstate(all="ignore"):  # what overflows is out of the bound
+            norms: FloatArray = np.abs(rows / self._parameters.context_bound).max(
+                axis=1, initial=0.0
+            )
         return norms
 
     @property

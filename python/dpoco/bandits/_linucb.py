@@ -126,6 +126,7 @@ class LinUCB(BanditLearner):
 
     _parameters: LinUCBParameters
     _accountant: ClassVar[ModuleType] = accountant
+    _noise: ClassVar[str] = "fresh"
     _parameters_class = LinUCBParameters
     _options = (
         "calibration",

@@ -9,15 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import float_array
+from dpoco.losses._base import VIOLATION_SLACK
+from dpoco.trace import NO_STREAM, Flags, ReadRecords
 
-__all__ = ["BanditTrace"]
+__all__ = ["BanditTrace", "context_flags"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
+def context_flags(contexts: FloatArray, norms: FloatArray | None) -> Flags:
+    """Return how contexts are read; `norms` are in units of their bound. Not private."""
+    missing = ~np.isfinite(contexts)
+    empty = np.any(missing, axis=1)
+    flags: dict[str, NDArray[np.bool_]] = {"missing": missing, "empty": empty}
+    if norms is not None:
+        flags["clipped"] = ~empty & (norms > 1.0 + VIOLATION_SLACK)
+    return flags
+
+
 @dataclass(frozen=True, eq=False)
-class BanditTrace:
+class BanditTrace(ReadRecords):
     """Actions and rewards of a run. **Not private**: it is a log of everybody's actions.
 
     Comparisons read the arrays that were given to ``run``: leave them as they are.
@@ -38,11 +50,26 @@ class BanditTrace:
     _contexts: FloatArray = field(repr=False)
     _table: FloatArray = field(repr=False)  # rewards of all arms, as given
     _reward_range: tuple[float, float] = field(default=(-np.inf, np.inf), repr=False)
+    _norms: FloatArray | None = field(default=None, repr=False)  # in units of the contexts' bound
 
     def _read(self, rewards: FloatArray) -> FloatArray:
         """Return rewards as learners read them."""
         low, high = self._reward_range
         return np.where(np.isfinite(rewards), np.clip(rewards, low, high), 0.0)
+
+    def _flags(self, part: slice) -> Flags:
+        if not self._contexts.shape[1]:
+            raise ValueError(NO_STREAM)
+        low, high = self._reward_range
+        table = self._table[part]
+        known = np.isfinite(table)
+        inside = (table >= low) & (table <= high)
+        norms = None if self._norms is None else self._norms[part]
+        return {
+            **context_flags(self._contexts[part], norms),
+            "reward_missing": ~np.all(known, axis=1),
+            "reward_out_of_range": np.any(known & ~inside, axis=1),
+        }
 
     def __len__(self) -> int:
         return int(self.actions.shape[0])

@@ -24,7 +24,8 @@ app = typer.Typer(
     help="Private online learning: every decision of a stream under differential privacy.\n\n"
     "First steps: dpoco run; dpoco plan ctrl --horizon 100000 --dimension 10; dpoco datasets.\n\n"
     "Every command prints JSON with --json. Exit codes: 0; 1 if an audit refuted its claim; 2 for "
-    "bad input or a missing package; 130 after an interrupt.",
+    "bad input or a missing package; 4 if a run with --checkpoint left out rows beyond its "
+    "horizon; 130 after an interrupt.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

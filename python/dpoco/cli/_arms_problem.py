@@ -14,7 +14,7 @@ import dpoco
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.cli._catalogue import Entry
-from dpoco.cli._problem import accepted, load_stream, parse_range
+from dpoco.cli._problem import Input, accepted, load_stream, parse_range
 from dpoco.datasets import Stream
 from dpoco.domains import LpBall
 
@@ -43,8 +43,7 @@ class Classes:
 
 
 def load_classes(
-    path: str | None,
-    name: str | None,
+    source: Input,
     label: str | None,
     columns: Sequence[str] | None,
     feature_ranges: Sequence[str],
@@ -57,10 +56,8 @@ def load_classes(
         raise ValueError("--label-range must be whole numbers: the first class and the last")
     if high - low >= _MOST_CLASSES:
         raise ValueError(f"--label-range names more than {_MOST_CLASSES} classes")
-    if path is None and label_range is not None:
-        raise ValueError("options that describe a file need --data FILE")
     stream = load_stream(
-        path, name, label, columns, feature_ranges, None, intercept, "squared"
+        source, label, columns, feature_ranges, None, intercept, "squared"
     )  # labels as they are
     rewards = dpoco.evaluation.class_rewards(stream.labels, int(high - low) + 1, first=int(low))
     if not np.any(rewards == 1.0):
@@ -68,7 +65,9 @@ def load_classes(
             f"no label of {stream.name} is a class in {low:g}..{high:g}: name the first class and "
             "the last with --label-range"
         )
-    return Classes(replace(stream, task="classification"), rewards)
+    unknown = np.isfinite(stream.labels) & ~np.any(rewards == 1.0, axis=1)
+    flags = {**stream.nonprivate_flags, "unknown_label": unknown}
+    return Classes(replace(stream, task="classification", nonprivate_flags=flags), rewards)
 
 
 def arms_problem(

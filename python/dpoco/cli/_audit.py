@@ -12,8 +12,9 @@ from dpoco.cli._support import errors_in_one_line
 
 __all__ = ["audit_command"]
 
-SCHEMA, NAMES_SCHEMA = "dpoco.audit/1", "dpoco.audit-names/1"
-_VIOLATED = 1
+SCHEMA, NAMES_SCHEMA = "dpoco.audit/2", "dpoco.audit-names/1"
+# 2 is bad input, of all commands.
+_EXIT_CODES = {"not refuted": 0, "refuted": 1, "no power": 3}
 
 
 def audit_command(
@@ -60,8 +61,9 @@ def audit_command(
 ) -> None:
     """Attack a learner's privacy claim: on one random tape, by exact likelihoods, by frequencies.
 
-    Exit code 1 says that the claim is refuted. 0 does not say that it holds: the report names the
-    smallest violation that would have been found.
+    Exit code 0 says that the claim is not refuted, by attacks with the power that the report names;
+    1 that it is refuted; 2 stands for bad input; 3 that there was no power: nothing is said about
+    the claim. No exit code says that a claim holds.
 
     For example:
 
@@ -109,8 +111,7 @@ def audit_command(
             canvas.savefig(figure)
             if not as_json:
                 typer.echo(f"\nWritten: {figure}")
-    if report.violated:
-        raise typer.Exit(_VIOLATED)
+    raise typer.Exit(_EXIT_CODES[report.outcome])
 
 
 def _check_figure(path: Path) -> None:

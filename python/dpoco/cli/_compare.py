@@ -44,6 +44,7 @@ def compare_command(
         str | None,
         typer.Option(metavar="FILE", help="CSV, Parquet or NPZ file, one round a row, in order."),
     ] = None,
+    header: Annotated[bool | None, typer.Option(help="As for dpoco run.")] = None,
     stream_name: Annotated[
         str | None,
         typer.Option(
@@ -117,6 +118,7 @@ def compare_command(
         "epsilons": epsilons,
         "delta": delta,
         "data": data,
+        "header": header,
         "stream": stream_name,
         "label": label,
         "features": features,

@@ -15,7 +15,7 @@ from dpoco.cli._support import errors_in_one_line
 __all__ = ["Config"]
 
 # Where a run writes, and what continues another one, is not taken over from a report.
-_NOT_AGAIN = ("config", "checkpoint", "resume", "out", "output")
+_NOT_AGAIN = ("config", "checkpoint", "resume", "skip_played", "out", "output")
 
 
 def _apply(context: typer.Context, path: Path | None) -> Path | None:
@@ -44,7 +44,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(f"no such file: {path}")
     try:
         record: Any = _parse(path)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError(f"{path.name} is not a {path.suffix[1:].upper()} file") from None
     if not isinstance(record, dict):
         raise ValueError(f"{path.name} must hold options by name")

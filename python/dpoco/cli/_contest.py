@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dpoco
 from dpoco.accounting import Budget
 from dpoco.cli._arms_problem import arms_problem, load_classes
 from dpoco.cli._catalogue import Entry
-from dpoco.cli._problem import Problem, build_problem, expert_problem, load_losses, load_stream
+from dpoco.cli._problem import (
+    Input,
+    Problem,
+    build_problem,
+    expert_problem,
+    load_losses,
+    load_stream,
+)
 
 __all__ = ["FAMILIES", "Contest", "contest_of"]
 
@@ -45,16 +52,17 @@ def contest_of(entries: list[Entry], asked: Mapping[str, Any]) -> Contest:
     return (_of_arms if family == "arms" else _of_records)(entries, asked, columns)
 
 
-def _stream(asked: Mapping[str, Any]) -> str | None:
-    given = asked["data"] is not None or asked["stream"] is not None
-    return asked["stream"] if given else "phishing"
+def _stream(asked: Mapping[str, Any]) -> Input:
+    source = Input.of(asked)
+    neither = source.path is None and source.name is None
+    return replace(source, name="phishing") if neither else source
 
 
 def _of_records(
     entries: list[Entry], asked: Mapping[str, Any], columns: list[str] | None
 ) -> Contest:
     stream = load_stream(
-        asked["data"], _stream(asked), asked["label"], columns, asked["feature_range"] or [],
+        _stream(asked), asked["label"], columns, asked["feature_range"] or [],
         asked["label_range"], True, asked["loss"],
     )  # fmt: skip
     made = {
@@ -66,6 +74,7 @@ def _of_records(
         for entry in entries
     }  # fmt: skip
     first = made[entries[0].name]
+    left = max(0, len(stream) - first.horizon)
     stream = stream.take(first.horizon)
     rows = (stream.features, stream.labels)
     best = dpoco.evaluation.best_fixed_decision(first.domain, first.loss, *rows)
@@ -73,7 +82,7 @@ def _of_records(
         {entry.name: _of_problem(entry, made[entry.name], len(stream)) for entry in entries},
         rows,
         _compared("best fixed decision", best.total_loss, len(stream)),
-        stream.summary(),
+        {**stream.summary(), "beyond_horizon": left},
         first.horizon,
     )
 
@@ -86,7 +95,7 @@ def _of_problem(entry: Entry, problem: Problem, records: int) -> Builder:
 def _of_experts(
     entries: list[Entry], asked: Mapping[str, Any], columns: list[str] | None
 ) -> Contest:
-    losses, facts = load_losses(asked["data"], asked["stream"], columns, asked["loss_range"])
+    losses, facts = load_losses(Input.of(asked), columns, asked["loss_range"])
     made = {
         entry.name: expert_problem(
             entry, len(losses), 1.0, asked["delta"], asked["horizon"], asked["loss_range"], {}
@@ -94,6 +103,7 @@ def _of_experts(
         for entry in entries
     }
     first = made[entries[0].name]
+    left = max(0, len(losses) - first["horizon"])
     losses = losses[: first["horizon"]]
     best = dpoco.evaluation.best_expert(losses, loss_range=first.get("loss_range", (0.0, 1.0)))
     rounds, experts = losses.shape
@@ -101,7 +111,7 @@ def _of_experts(
         {entry.name: _of_options(entry, (experts,), made[entry.name]) for entry in entries},
         (losses,),
         _compared("best expert", best.total_loss, rounds),
-        {**facts, "rounds": rounds, "dimension": experts},
+        {**facts, "rounds": rounds, "dimension": experts, "beyond_horizon": left},
         first["horizon"],
     )
 
@@ -114,7 +124,7 @@ def _of_arms(entries: list[Entry], asked: Mapping[str, Any], columns: list[str] 
     if asked["radius"] is not None and all(entry.name == "linucb" for entry in entries):
         raise ValueError("linucb has no --radius: its coefficients are not bounded")
     classes = load_classes(
-        asked["data"], _stream(asked), asked["label"], columns, asked["feature_range"] or [],
+        _stream(asked), asked["label"], columns, asked["feature_range"] or [],
         asked["label_range"], True,
     )  # fmt: skip
     made = {
@@ -141,7 +151,11 @@ def _of_arms(entries: list[Entry], asked: Mapping[str, Any], columns: list[str] 
             **_compared("least-squares linear policy", float(fitted.sum()), len(stream)),
             "largest_reward": 1.0,
         },
-        {**classes.facts(), "rounds": len(stream)},
+        {
+            **classes.facts(),
+            "rounds": len(stream),
+            "beyond_horizon": len(classes.stream) - len(stream),
+        },
         horizon,
     )
 

@@ -58,7 +58,7 @@ def _read(path: Path) -> Guarantee | Ledger:
     text = path.read_text(encoding="utf-8")
     try:
         record: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError(f"{path} is not a JSON text") from None
     kind = record.get("kind") if isinstance(record, dict) else None
     if kind == "dpoco.ledger":

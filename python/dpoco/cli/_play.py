@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dpoco
 from dpoco.cli._arms_problem import arms_problem, load_classes
 from dpoco.cli._catalogue import Entry
-from dpoco.cli._problem import build_problem, expert_problem, load_losses, load_stream
+from dpoco.cli._problem import Input, build_problem, expert_problem, load_losses, load_stream
 from dpoco.cli._surface_problem import load_targets, surface_problem
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def play(entry: Entry, asked: dict[str, Any], common: dict[str, Any]) -> RunRepo
     asked : dict
         The options of the command, by name.
     common : dict
-        ``repeats``, ``seed``, ``progress``, ``snapshot``, ``checkpoint`` and ``resume``.
+        ``repeats``, ``seed``, ``progress``, ``snapshot``, ``checkpoint``, ``resume`` and
+        ``skip_played``.
     """
     _refuse(entry, asked)
     sums = asked["sum_method"]
@@ -57,12 +58,14 @@ def play(entry: Entry, asked: dict[str, Any], common: dict[str, Any]) -> RunRepo
         "batch": asked["batch"],
     }
     limits: dict[str, Any] = {name: asked[name] for name in ("epsilon", "delta", "horizon")}
+    if limits["horizon"] is None and common["resume"] is not None:
+        limits["horizon"] = common["resume"].horizon
     columns = asked["features"]
     if columns is not None:
         columns = [name.strip() for name in columns.split(",")]
-    source: tuple[Any, Any] = (asked["data"], asked["stream"])
+    source = Input.of(asked)
     if entry.family == "experts":
-        losses, facts = load_losses(*source, columns, asked["loss_range"])
+        losses, facts = load_losses(source, columns, asked["loss_range"])
         return dpoco.evaluation.compare_private_experts(
             losses,
             entry.load(),
@@ -74,7 +77,7 @@ def play(entry: Entry, asked: dict[str, Any], common: dict[str, Any]) -> RunRepo
             **common,
         )  # fmt: skip
     if entry.family == "surface":
-        targets = load_targets(*source, asked["label"], asked["label_range"])
+        targets = load_targets(source, asked["label"], asked["label_range"])
         problem = surface_problem(entry, targets, **limits, quantile=asked["quantile"], given=given)
         return dpoco.evaluation.compare_private_lipschitz(**problem, **common)
     scales: tuple[Any, Any, Any] = (
@@ -83,7 +86,7 @@ def play(entry: Entry, asked: dict[str, Any], common: dict[str, Any]) -> RunRepo
         asked["intercept"],
     )
     if entry.family == "arms":
-        classes = load_classes(*source, asked["label"], columns, *scales)
+        classes = load_classes(source, asked["label"], columns, *scales)
         problem = arms_problem(
             entry, classes, **limits, radius=asked["radius"],
             feature_bound=asked["feature_bound"],
@@ -91,9 +94,10 @@ def play(entry: Entry, asked: dict[str, Any], common: dict[str, Any]) -> RunRepo
         )  # fmt: skip
         return dpoco.evaluation.compare_private_bandit(
             classes.stream.features, classes.rewards, entry.load(), stream=classes.facts(),
+            nonprivate_flags=classes.stream.nonprivate_flags,
             **problem, **common,
         )  # fmt: skip
-    stream = load_stream(*source, asked["label"], columns, *scales, asked["loss"])
+    stream = load_stream(source, asked["label"], columns, *scales, asked["loss"])
     p = asked["p"]
     made = build_problem(
         stream, entry, loss=asked["loss"], **limits, p=None if p is None else float(p),

@@ -6,7 +6,7 @@ Every default is a function of public quantities alone: the number of rounds, of
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,13 @@ from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import Budget
 from dpoco.cli._catalogue import Entry, named
 from dpoco.datasets import PublicScaling, Stream
+from dpoco.datasets._files import read_columns
 from dpoco.domains import LpBall
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
 
 __all__ = [
-    "Problem", "accepted", "build_problem", "bundled_losses", "expert_problem", "load_losses",
-    "load_stream", "parse_range",
+    "Input", "Problem", "accepted", "build_problem", "bundled_losses", "expert_problem",
+    "load_losses", "load_stream", "parse_range",
 ]  # fmt: skip
 
 LOSSES = ("huber", "logistic", "squared")
@@ -47,6 +48,28 @@ class Problem:
     options: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Input:
+    """Where rounds come from: a file, a bundled stream by name, or neither."""
+
+    path: str | None
+    name: str | None
+    header: bool | None
+
+    @classmethod
+    def of(cls, asked: Mapping[str, Any]) -> Input:
+        """Return what the options say; they must not say both, nor describe a file that is none."""
+        if asked["data"] is not None and asked["stream"] is not None:
+            raise ValueError("--data and --stream exclude each other")
+        described = ("features", "feature_range", "label_range", "loss_range", "header")
+        if asked["data"] is None and (
+            any(asked[name] not in (None, []) for name in described)
+            or not asked.get("intercept", True)
+        ):
+            raise ValueError("options that describe a file need --data FILE")
+        return cls(asked["data"], asked["stream"], asked["header"])
+
+
 def parse_range(name: str, text: str) -> tuple[float, float]:
     """Return LOW and HIGH of the text "LOW,HIGH"."""
     parts = text.split(",")
@@ -60,8 +83,7 @@ def parse_range(name: str, text: str) -> tuple[float, float]:
 
 
 def load_stream(
-    path: str | None,
-    name: str | None,
+    source: Input,
     label: str | None,
     columns: Sequence[str] | None,
     feature_ranges: Sequence[str],
@@ -75,13 +97,11 @@ def load_stream(
     phishing stream.
     """
     choice("loss", loss, LOSSES)
-    if path is not None and name is not None:
-        raise ValueError("--data and --stream exclude each other")
-    if path is None:
-        if label is not None or columns or feature_ranges or label_range or not intercept:
+    if source.path is None:
+        if label is not None:
             raise ValueError("options that describe a file need --data FILE")
-        if name is not None:
-            return datasets.load(named("stream", name, datasets.available()))
+        if source.name is not None:
+            return datasets.load(named("stream", source.name, datasets.available()))
         try:
             return datasets.load_shuttle()
         except ImportError:
@@ -89,9 +109,10 @@ def load_stream(
     if label is None:
         raise ValueError("--data needs --label COLUMN")
     stream = datasets.load_file(
-        path,
+        source.path,
         label=label,
         features=columns or None,
+        header=source.header,
         label_scaling=None
         if label_range is None
         else PublicScaling(*parse_range("--label-range", label_range), intercept=False),
@@ -100,13 +121,7 @@ def load_stream(
     if label_range is not None and loss == "logistic":  # [-1, 1] to [0, 1]
         stream = replace(stream, labels=(stream.labels + 1.0) / 2.0)
     low, high = _column_ranges(feature_ranges, stream.feature_names)
-    scaling = PublicScaling(low, high, intercept=intercept)
-    return replace(
-        stream,
-        features=scaling.apply(stream.features),
-        feature_names=stream.feature_names + (("constant",) if intercept else ()),
-        scaling=scaling.describe(),
-    )
+    return stream.scaled(PublicScaling(low, high, intercept=intercept))
 
 
 def _column_ranges(
@@ -129,19 +144,16 @@ def _column_ranges(
 
 
 def load_losses(
-    path: str | None, name: str | None, columns: Sequence[str] | None, loss_range: str | None
+    source: Input, columns: Sequence[str] | None, loss_range: str | None
 ) -> tuple[NDArray[np.float64], dict[str, Any]]:
     """Return losses of experts, shape (T, N), and public facts about them."""
-    if path is not None and name is not None:
-        raise ValueError("--data and --stream exclude each other")
-    if path is None:
-        if columns or loss_range:
-            raise ValueError("options that describe a file need --data FILE")
-        return bundled_losses(name or "pollsters")
-    losses, names = _columns(Path(path), columns)
+    if source.path is None:
+        return bundled_losses(source.name or "pollsters")
+    path = Path(source.path)
+    losses, names = _columns(path, columns, source.header)
     facts = {
-        "name": Path(path).name,
-        "description": f"Losses of experts in {Path(path).name}",
+        "name": path.name,
+        "description": f"Losses of experts in {path.name}",
         "scaling": f"declared range {loss_range or '0,1'}, clipped",
         "feature_names": list(names),
     }
@@ -149,18 +161,13 @@ def load_losses(
 
 
 def _columns(
-    path: Path, columns: Sequence[str] | None
+    path: Path, columns: Sequence[str] | None, header: bool | None
 ) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     """Return columns of a table file; all of them if none are named."""
-    if columns is not None and len(columns) > 1:
-        wanted = list(columns)
-    else:
-        wanted = datasets.column_names(path)
+    wanted = list(columns or datasets.column_names(path, header=header))
     if len(wanted) < 2:
-        raise ValueError(f"{path.name} must have at least two columns, one an expert")
-    # A table has a label to its loader: here it is the last expert.
-    stream = datasets.load_file(path, label=wanted[-1], features=wanted[:-1], task="regression")
-    return np.column_stack([stream.features, stream.labels]), tuple(wanted)
+        raise ValueError("losses must be at least two columns, one an expert")
+    return read_columns(path, wanted, header=header), tuple(wanted)
 
 
 def bundled_losses(name: str) -> tuple[NDArray[np.float64], dict[str, Any]]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["print_comparison", "print_fit", "print_report"]
 
 _WIDTH = 100
+_COLUMNS = 10  # that are shown of those with entries out of range
 
 
 def print_report(report: RunReport, files: Sequence[str]) -> None:
@@ -33,6 +34,9 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
     say(f"  {stream['description']}; scaling: {stream['scaling']}")
     if "rewards" in stream:
         say(f"  rewards: {stream['rewards']}")
+    _say_rows(say, report)
+    if report.first_round and not report.rows["skipped"]:
+        say("  without noise: a learner that starts with these rows")
     say()
     console.print(_table(report))
     if len(report.private.average_losses) > 1:
@@ -62,6 +66,7 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
             f"{noise['paper_released']:.4g} ({noise['released_ratio']:.1f} times)"
         )
     say(f"Speed             {report.timing['rounds_per_second']:,.0f} rounds per second")
+    _say_records(say, report)
     _say_end(say, report.guarantee_text, files)
 
 
@@ -73,6 +78,7 @@ def print_fit(report: FitReport, files: Sequence[str]) -> None:
     shape = f"{stream['rounds']:,} records x {stream['dimension']} features"
     say(f"{stream['name']}: one fit to {shape}")
     say(f"  {stream['description']}; scaling: {stream['scaling']}")
+    _say_rows(say, report)
     say()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True)
@@ -100,6 +106,7 @@ def print_fit(report: FitReport, files: Sequence[str]) -> None:
     say(f"Price of privacy  {report.price_of_privacy:.4f} loss per record")
     seconds = report.timing["private_seconds"]
     say(f"Time              {sum(seconds) / len(seconds):.2g} s a fit")
+    _say_records(say, report)
     _say_end(say, report.guarantee_text, files)
 
 
@@ -117,6 +124,35 @@ def _console() -> Console:
     console = Console()
     # A file or a pipe has no width to respect.
     return console if console.is_terminal else Console(width=_WIDTH)
+
+
+def _say_rows(say: _Say, report: RunReport | FitReport) -> None:
+    rows = report.rows
+    if getattr(report, "first_round", 0) or rows["beyond_horizon"]:
+        say(
+            f"  rows: {rows['skipped']:,} skipped, {rows['played']:,} played, "
+            f"{rows['beyond_horizon']:,} left out beyond the horizon"
+        )
+
+
+def _say_records(say: _Say, report: RunReport | FitReport) -> None:
+    """Say how records were read: shares above 0, the columns with the largest ones first."""
+
+    def listed(shares: dict[str, float]) -> str:
+        return ", ".join(
+            f"{100.0 * share:.3g} % {what.replace('_', ' ')}"
+            for what, share in shares.items()
+            if share > 0.0
+        )
+
+    read = report.nonprivate_records
+    say(f"Records           {listed(read['shares']) or 'all as declared'}")
+    odd = [(name, shares) for name, shares in read["columns"].items() if any(shares.values())]
+    odd.sort(key=lambda column: -max(column[1].values()))
+    for name, shares in odd[:_COLUMNS]:
+        say(f"                  {name}: {listed(shares)}")
+    if len(odd) > _COLUMNS:
+        say(f"                  and {len(odd) - _COLUMNS} more columns: see report.json")
 
 
 def _say_end(say: _Say, guarantee: str, files: Sequence[str]) -> None:
@@ -174,7 +210,9 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
     console = _console()
     say = _Say(console)
     stream, repeats = result.stream, result.settings["repeats"]
-    say(f"{stream['name']}: {result.settings['horizon']:,} rounds, {repeats} runs each")
+    left = stream["beyond_horizon"]
+    more = f"; {left:,} rows left out beyond the horizon" if left else ""
+    say(f"{stream['name']}: {result.settings['horizon']:,} rounds, {repeats} runs each{more}")
     say()
     top = result.comparator.get("largest_reward")
     online = [row for row in result.rows if row.access == "online"]
@@ -199,9 +237,9 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
         if not online:
             value = result.comparator["average_loss"]
             say(f"The {result.comparator['name']} has average loss {value:.4f}.")
-    relations = {row.guarantee["relation"] for row in result.rows if row.guarantee and row.budget}
-    if relations:
-        say(f"Same budget, rounds and relation ({', '.join(relations)}) for every learner.")
+    for g in [row.guarantee for row in result.rows if row.guarantee and row.budget][:1]:
+        neighbours = f"{g['change']}, seen by {g['view']}"
+        say(f"Same budget, rounds and change ({neighbours}) for every learner.")
     for row in result.rows:
         if row.refused is not None:
             say(f"{row.learner}: {row.refused}")

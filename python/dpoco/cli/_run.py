@@ -18,6 +18,8 @@ from dpoco.cli._support import errors_in_one_line, notes, progress
 
 __all__ = ["run_command"]
 
+_ROWS_LEFT = 4  # exit code: a learner that is kept has not got all rows
+
 
 def run_command(
     learner: Annotated[
@@ -36,6 +38,13 @@ def run_command(
         typer.Option(
             metavar="FILE",
             help="CSV, Parquet or NPZ file, one round a row, in order.",
+        ),
+    ] = None,
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            help="Whether the first row of a CSV file names the columns; if not, they are named "
+            "1, 2, ... [default: it does, but is refused if it holds a number: it may be a record]"
         ),
     ] = None,
     stream_name: Annotated[
@@ -120,7 +129,10 @@ def run_command(
     ] = None,
     horizon: Annotated[
         int | None,
-        typer.Option(help="Rounds the guarantee covers; later rows are left out. [default: all]"),
+        typer.Option(
+            help="Rounds the guarantee covers; later rows are left out. [default: all rows; with "
+            "--resume, what the learner has]"
+        ),
     ] = None,
     switches: Annotated[
         int | None,
@@ -197,7 +209,19 @@ def run_command(
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the learner in --checkpoint.")
+        bool,
+        typer.Option(
+            "--resume",
+            help="Continue the learner in --checkpoint: all rows are new rounds for it. Repeat the "
+            "other options, but for --horizon.",
+        ),
+    ] = False,
+    skip_played: Annotated[
+        bool,
+        typer.Option(
+            "--skip-played",
+            help="With --resume: the rows begin with the rounds played already; skip these.",
+        ),
     ] = False,
     show_progress: Annotated[
         bool | None,
@@ -237,6 +261,7 @@ def run_command(
     asked = {
         "learner": learner,
         "data": data,
+        "header": header,
         "stream": stream_name,
         "label": label,
         "features": features,
@@ -267,6 +292,8 @@ def run_command(
         check_writable(out, output)
         if entry.family == "batch" and (checkpoint is not None or resume):
             raise ValueError(f"{entry.name} makes one fit: there is nothing to --resume")
+        if skip_played and not resume:
+            raise ValueError("--skip-played needs --resume")
         count = repeats if repeats is not None else (10 if checkpoint is None else 1)
         table = show_progress is not False and not (quiet or as_json) and entry.family != "batch"
         with progress(quiet or as_json, lines=show_progress, table=table) as (show, snapshot):
@@ -280,6 +307,7 @@ def run_command(
                     "snapshot": snapshot,
                     "checkpoint": checkpoint,
                     "resume": started_learner(checkpoint, resume),
+                    "skip_played": skip_played,
                 },
             )
         default = data is None and stream_name is None and "task" in report.stream
@@ -298,3 +326,11 @@ def run_command(
                 print_fit(report, files)
             else:
                 print_report(report, files)
+        left = report.rows["beyond_horizon"]
+        if checkpoint is not None and left:
+            typer.echo(
+                f"error: {left:,} rows were not played: the horizon of "
+                f"{report.settings['horizon']:,} rounds is used up",
+                err=True,
+            )
+            raise typer.Exit(_ROWS_LEFT)

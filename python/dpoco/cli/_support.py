@@ -35,8 +35,10 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        kept = checkpoint is not None and checkpoint.exists()
-        typer.echo("interrupted" + (f"; state kept in {checkpoint}" if kept else ""), err=True)
+        text = "interrupted"
+        if checkpoint is not None and checkpoint.exists():
+            text += f"; state kept in {checkpoint}, after round {dpoco.load(checkpoint).round:,}"
+        typer.echo(text, err=True)
         raise typer.Exit(130) from None
     except BrokenPipeError:
         raise

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.cli._catalogue import Entry, named
-from dpoco.cli._problem import accepted, bundled_losses, parse_range
+from dpoco.cli._problem import Input, accepted, bundled_losses, parse_range
 from dpoco.datasets._files import read_columns
 from dpoco.domains import Box
+from dpoco.trace import Flags
 
 __all__ = ["Targets", "load_targets", "surface_problem"]
 
@@ -33,6 +34,7 @@ class Targets:
     low: float
     high: float
     facts: dict[str, Any]
+    nonprivate_flags: Flags
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,11 @@ class _Distance:
         return distance
 
 
-def load_targets(
-    path: str | None, name: str | None, label: str | None, label_range: str | None
-) -> Targets:
+def load_targets(source: Input, label: str | None, label_range: str | None) -> Targets:
     """Return one column, or two, of a file or of a bundled table of losses."""
-    if path is not None and name is not None:
-        raise ValueError("--data and --stream exclude each other")
     wanted = None if label is None else [part.strip() for part in label.split(",")]
-    if path is None:
-        if label_range is not None:
-            raise ValueError("options that describe a file need --data FILE")
-        table, facts = bundled_losses(name or "pollsters")
+    if source.path is None:
+        table, facts = bundled_losses(source.name or "pollsters")
         names = list(facts["feature_names"])
         wanted = wanted or names[:1]
         values = table[:, [names.index(named("column", each, names)) for each in wanted]]
@@ -78,8 +74,8 @@ def load_targets(
         if label is None or wanted is None or label_range is None:
             raise ValueError("--data needs --label COLUMN and --label-range LOW,HIGH")
         low, high = parse_range("--label-range", label_range)
-        values = read_columns(path, wanted)
-        file = Path(path).name
+        values = read_columns(source.path, wanted, header=source.header)
+        file = Path(source.path).name
         facts = {
             "name": file,
             "description": f"Values of {file}",
@@ -87,7 +83,9 @@ def load_targets(
         }
     if len(wanted) > 2 or len(set(wanted)) < len(wanted):
         raise ValueError("--label must name one column, or two different ones")
-    return Targets(np.clip(values, low, high), low, high, {**facts, "feature_names": wanted})
+    flags = {"missing": ~np.isfinite(values), "out_of_range": (values < low) | (values > high)}
+    facts["feature_names"] = wanted
+    return Targets(np.clip(values, low, high), low, high, facts, flags)
 
 
 def surface_problem(
@@ -121,5 +119,6 @@ def surface_problem(
         "budget": Budget._over(epsilon, delta, covered),
         "horizon": covered,
         "stream": {**targets.facts, "loss": what},
+        "nonprivate_flags": targets.nonprivate_flags,
         **accepted(entry, given),
     }

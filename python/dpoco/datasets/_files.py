@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import gzip
 import os
-import zipfile
-import zlib
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._validation import MalformedError, reading
 from dpoco.datasets._scaling import PublicScaling
 from dpoco.datasets._stream import Stream
 
@@ -28,6 +31,7 @@ def load_file(
     *,
     label: str,
     features: Sequence[str] | None = None,
+    header: bool | None = None,
     scaling: PublicScaling | None = None,
     label_scaling: PublicScaling | None = None,
     task: str = "classification",
@@ -37,13 +41,17 @@ def load_file(
     Parameters
     ----------
     path : path-like
-        ``.csv`` (or ``.csv.gz``; comma-separated, with a header), ``.parquet`` (needs pyarrow) or
-        ``.npz`` (every one-dimensional array is a column; a two-dimensional array ``X`` gives
-        columns ``X0``, ``X1``, ...).
+        ``.csv`` (or ``.csv.gz``; comma-separated), ``.parquet`` (needs pyarrow) or ``.npz`` (every
+        one-dimensional array is a column; a two-dimensional array ``X`` gives columns ``X0``,
+        ``X1``, ...).
     label : str
         Name of the label's column.
     features : sequence of str, optional
         Names of the feature columns, in order; default all columns but the label's.
+    header : bool, optional
+        Whether the first row of a CSV file names the columns. False: they are named by number,
+        "1", "2", ... None: it does, unless a cell is a number, a date or a time: such a row may be
+        a record and is refused.
     scaling : PublicScaling, optional
         Public transformation of the features; default none.
     label_scaling : PublicScaling, optional
@@ -60,14 +68,17 @@ def load_file(
     ------
     FileNotFoundError
         If there is no such file.
+    TypeError
+        If `header` is no bool.
     ValueError
         If the format is unknown, the file is malformed or has fewer than two rounds, or a column
-        is missing or not numeric. Messages name columns, never values.
+        is missing or not numeric. Messages contain no cell of a CSV file, its first row included:
+        they say the column's number.
     ImportError
         If the format needs a package that is not installed.
     """
     source = Path(path)
-    names, select = _opened(source)
+    names, select = _opened(source, header)
     wanted = [name for name in names if name != label] if features is None else list(features)
     _check_columns(source, names, [label, *wanted])
     if label in wanted:
@@ -77,14 +88,11 @@ def load_file(
     columns = _loaded(source, select, [*wanted, label])
     table = np.column_stack([columns[name] for name in wanted])
     labels = columns[label]
-    described = "none"
-    if scaling is not None:
-        table, described = scaling.apply(table), scaling.describe()
-        if scaling.intercept:
-            wanted = [*wanted, "constant"]
+    flags = {}
     if label_scaling is not None:
+        flags["label_out_of_range"] = label_scaling.outside(labels[:, None])[:, 0]
         labels = label_scaling.apply(labels[:, None])[:, 0]
-    return Stream(
+    stream = Stream(
         name=source.name,
         features=table,
         labels=labels,
@@ -92,19 +100,22 @@ def load_file(
         task=task,
         description=f"Records of {source.name}, label {label!r}",
         source="file given by the user",
-        scaling=described,
+        nonprivate_flags=flags,
     )
+    return stream if scaling is None else stream.scaled(scaling)
 
 
-def column_names(path: str | os.PathLike[str]) -> list[str]:
+def column_names(path: str | os.PathLike[str], *, header: bool | None = None) -> list[str]:
     """Return the names of a table's columns, in order; formats and errors as of `load_file`."""
-    return _opened(Path(path))[0]
+    return _opened(Path(path), header)[0]
 
 
-def read_columns(path: str | os.PathLike[str], wanted: list[str]) -> FloatArray:
+def read_columns(
+    path: str | os.PathLike[str], wanted: list[str], *, header: bool | None = None
+) -> FloatArray:
     """Return columns of a table that may have no others, shape (T, len(wanted)); as `load_file`."""
     source = Path(path)
-    names, select = _opened(source)
+    names, select = _opened(source, header)
     _check_columns(source, names, wanted)
     columns = _loaded(source, select, wanted)
     return np.column_stack([columns[name] for name in wanted])
@@ -115,13 +126,20 @@ Select = Callable[[list[str]], Columns]
 Reader = Callable[[Path], tuple[list[str], Select]]
 
 
-def _opened(source: Path) -> tuple[list[str], Select]:
+def _opened(source: Path, header: bool | None) -> tuple[list[str], Select]:
+    if not (header is None or isinstance(header, bool)):
+        raise TypeError(f"header must be a bool or None; got {type(header).__name__}")
     if not source.is_file():
         raise FileNotFoundError(f"no such file: {source}")
-    try:
-        return _reader(source)(source)
-    except OSError as error:
-        raise ValueError(f"{source.name} cannot be read ({type(error).__name__})") from None
+    read, kind = _reader(source, header)
+    with reading(source, kind):
+        names, select = read(source)
+
+    def load(chosen: list[str]) -> Columns:
+        with reading(source, kind):
+            return select(chosen)
+
+    return names, load
 
 
 def _check_columns(source: Path, names: list[str], wanted: list[str]) -> None:
@@ -129,7 +147,7 @@ def _check_columns(source: Path, names: list[str], wanted: list[str]) -> None:
         raise ValueError(f"{source.name} has several columns of the same name")
     for name in wanted:
         if name not in names:
-            raise ValueError(f"{source.name} has no column {name!r}; it has {_listed(names)}")
+            raise ValueError(f"{source.name} has no column {name!r} among its {len(names)}")
 
 
 def _loaded(source: Path, select: Select, wanted: list[str]) -> Columns:
@@ -140,15 +158,22 @@ def _loaded(source: Path, select: Select, wanted: list[str]) -> Columns:
     return columns
 
 
-def _reader(path: Path) -> Reader:
+def _reader(path: Path, header: bool | None) -> tuple[Reader, str]:
+    """Return what reads a file, and what that should be."""
     name = path.name.lower()
     if name.endswith((".csv", ".csv.gz")):
-        return _read_csv
+        return partial(_read_csv, header=header), "a CSV file in UTF-8"
+    if header is not None:
+        raise ValueError(f"{path.name}: only a CSV file can be with or without a header")
     if name.endswith((".parquet", ".pq")):
-        return _read_parquet
+        return _read_parquet, "a Parquet file"
     if name.endswith(".npz"):
-        return _read_npz
+        return _read_npz, "a NumPy archive of plain arrays"
     raise ValueError(f"{path.name}: the format must be .csv, .csv.gz, .parquet or .npz")
+
+
+# A number in any country's writing, a date or a time: hardly a column's name, and maybe a record's.
+_DATUM = re.compile(r"[^\w]*\d[\W\d_]*(?:[et][\W\d_]+)?z?|[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
 
 def _open_csv(path: Path) -> IO[str]:
@@ -157,61 +182,64 @@ def _open_csv(path: Path) -> IO[str]:
     return path.open(encoding="utf-8-sig", newline="")
 
 
-def _read_csv(path: Path) -> tuple[list[str], Callable[[list[str]], Columns]]:
-    try:
-        with _open_csv(path) as file:
-            rows = csv.reader(file)
-            header = next(rows, None)
-            has_rows = any(rows)
-    except (UnicodeDecodeError, EOFError, csv.Error, zlib.error):
-        raise ValueError(f"{path.name} is not a CSV file in UTF-8") from None
-    if not header:
-        raise ValueError(f"{path.name} is empty")
-    names = [name.strip() for name in header]
+def _read_csv(path: Path, header: bool | None) -> tuple[list[str], Callable[[list[str]], Columns]]:
+    with _open_csv(path) as file:
+        rows = csv.reader(file)
+        first = next(rows, None)
+        has_rows = header is False or any(rows)
+    if not first:
+        raise MalformedError(f"{path.name} is empty")
+    names = [cell.strip() for cell in first]
+    if header is None and any(map(_DATUM.fullmatch, names)):
+        raise MalformedError(
+            f"the first row of {path.name} holds a number, a date or a time, so it may be a record:"
+            " header=False (--no-header) names the columns 1, 2, ...; header=True (--header) says"
+            " that it holds their names"
+        )
+    if header is False:
+        names = [str(number) for number in range(1, len(first) + 1)]
+    skipped = 0 if header is False else 1
 
     def select(chosen: list[str]) -> Columns:
         if not has_rows:
             return {name: np.empty(0) for name in chosen}
         indices = [names.index(name) for name in chosen]
         with _open_csv(path) as file:
-            next(csv.reader(file))
-            try:
+            if skipped:
+                next(csv.reader(file))
+            with suppress(ValueError):
                 table = np.loadtxt(
                     file, delimiter=",", quotechar='"', comments=None, usecols=indices, ndmin=2
                 )
-            except ValueError:
-                return _slow_columns(path, names, chosen)
-        return dict(zip(chosen, table.T, strict=True))
+                return dict(zip(chosen, table.T, strict=True))
+        # Not while that error is handled: its text quotes a cell, and would be shown as context.
+        return _slow_columns(path, names, chosen, skipped)
 
     return names, select
 
 
-def _slow_columns(path: Path, names: list[str], chosen: list[str]) -> Columns:
+def _slow_columns(path: Path, names: list[str], chosen: list[str], skipped: int) -> Columns:
     """Parse cell by cell: allows empty cells, and tells which column is not numeric."""
     indices = [names.index(name) for name in chosen]
     values: list[list[float]] = [[] for _ in chosen]
     with _open_csv(path) as file:
-        rows = csv.reader(file)
-        next(rows)
-        try:
-            for number, row in enumerate(rows, start=2):
-                if row and len(row) != len(names):
-                    raise ValueError(f"{path.name}, row {number}: expected {len(names)} cells")
-                if row:
-                    for column, index, name in zip(values, indices, chosen, strict=True):
-                        column.append(_number(row[index], name))
-        except (UnicodeDecodeError, EOFError, csv.Error, zlib.error):
-            raise ValueError(f"{path.name} is not a CSV file in UTF-8") from None
+        rows = islice(csv.reader(file), skipped, None)
+        for number, row in enumerate(rows, start=skipped + 1):
+            if row and len(row) != len(names):
+                raise MalformedError(f"{path.name}, row {number}: expected {len(names)} cells")
+            if row:
+                for column, index in zip(values, indices, strict=True):
+                    column.append(_number(row[index], index))
     return {name: np.array(column) for name, column in zip(chosen, values, strict=True)}
 
 
-def _number(cell: str, name: str) -> float:
+def _number(cell: str, index: int) -> float:
     text = cell.strip()
     try:
         return float(text) if text else np.nan
     except ValueError:
         # The cause's text quotes the cell.
-        raise ValueError(f"column {name!r} is not numeric") from None
+        raise MalformedError(f"column {index + 1} is not numeric") from None
 
 
 def _read_parquet(path: Path) -> tuple[list[str], Callable[[list[str]], Columns]]:
@@ -222,10 +250,7 @@ def _read_parquet(path: Path) -> tuple[list[str], Callable[[list[str]], Columns]
         raise ImportError(
             'Parquet files need pyarrow: pip install "dpoco[data]"', name="pyarrow"
         ) from None
-    try:
-        names = list(pq.read_schema(path).names)
-    except pa.ArrowInvalid:
-        raise ValueError(f"{path.name} is not a Parquet file") from None
+    names = list(pq.read_schema(path).names)
 
     def select(chosen: list[str]) -> Columns:
         table = pq.read_table(path, columns=chosen)
@@ -237,7 +262,7 @@ def _read_parquet(path: Path) -> tuple[list[str], Callable[[list[str]], Columns]
 def _arrow_column(pa: Any, column: Any, name: str) -> FloatArray:
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        raise ValueError(f"column {name!r} is not numeric")
+        raise MalformedError(f"column {name!r} is not numeric")
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
     # Unsafe: a 64-bit integer beyond 2^53 is rounded like everywhere else.
@@ -247,28 +272,21 @@ def _arrow_column(pa: Any, column: Any, name: str) -> FloatArray:
 
 def _read_npz(path: Path) -> tuple[list[str], Callable[[list[str]], Columns]]:
     columns: dict[str, NDArray[Any]] = {}
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            for name in archive.files:
-                array = archive[name]
-                if array.ndim == 1:
-                    columns[name] = array
-                elif array.ndim == 2:
-                    columns.update({f"{name}{j}": array[:, j] for j in range(array.shape[1])})
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile):
-        raise ValueError(f"{path.name} is not a NumPy archive of plain arrays") from None
+    # Not by its name: a damaged file would stay open.
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        for name in archive.files:
+            array = archive[name]
+            if array.ndim == 1:
+                columns[name] = array
+            elif array.ndim == 2:
+                columns.update({f"{name}{j}": array[:, j] for j in range(array.shape[1])})
     if len({len(column) for column in columns.values()}) > 1:
-        raise ValueError(f"{path.name}: the arrays differ in length")
+        raise MalformedError(f"{path.name}: the arrays differ in length")
 
     def select(chosen: list[str]) -> Columns:
         for name in chosen:
             if columns[name].dtype.kind not in "fiub":
-                raise ValueError(f"column {name!r} is not numeric")
+                raise MalformedError(f"column {name!r} is not numeric")
         return {name: columns[name].astype(np.float64) for name in chosen}
 
     return list(columns), select
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:12])
-    return shown + (", ..." if len(names) > 12 else "")

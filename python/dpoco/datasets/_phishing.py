@@ -29,12 +29,11 @@ def load_phishing() -> Stream:
     names, table = bundled_table("Phishing", "river")
     label = names.index("is_phishing")
     columns = [index for index in range(len(names)) if index != label]
-    public = PublicScaling(0.0, 1.0)
     return Stream(
         name="phishing",
-        features=public.apply(table[:, columns]),
+        features=table[:, columns],
         labels=table[:, label],
-        feature_names=(*(names[index] for index in columns), "constant"),
+        feature_names=tuple(names[index] for index in columns),
         task="classification",
         description="Checks of web pages; label 1 marks a fraudulent page",
         source=(
@@ -42,5 +41,4 @@ def load_phishing() -> Stream:
             "https://archive.ics.uci.edu/dataset/379/website+phishing, as bundled with river"
         ),
         licence="CC BY 4.0 (UCI Machine Learning Repository)",
-        scaling=public.describe(),
-    )
+    ).scaled(PublicScaling(0.0, 1.0))

@@ -78,6 +78,15 @@ class PublicScaling:
             scaled = np.column_stack([scaled, np.ones(rows.shape[0])])
         return np.ascontiguousarray(scaled)
 
+    def outside(self, features: Any) -> NDArray[np.bool_]:
+        """Return which entries saturate, in the shape of `apply`. **Not private**."""
+        rows = float_array("features", features, (None, None))
+        low, high = self._bounds()
+        outside = (rows < low) | (rows > high)
+        if self.intercept:
+            outside = np.column_stack([outside, np.zeros(len(rows), dtype=bool)])
+        return outside
+
     def describe(self) -> str:
         """One line for reports."""
         low, high = self._bounds()

@@ -61,17 +61,9 @@ def load_shuttle(*, scaled: bool = True) -> Stream:
     """
     names, table = bundled_table("Shuttle", "river 0.26 or later (Python 3.11 or later)")
     columns = list(_RANGES)
-    features = table[:, [names.index(name) for name in columns]]
-    scaling = "none"
-    if scaled:
-        low, high = np.array(list(_RANGES.values())).T
-        public = PublicScaling(low, high)
-        features = public.apply(features)
-        scaling = public.describe()
-        columns.append("constant")
-    return Stream(
+    stream = Stream(
         name="shuttle",
-        features=features,
+        features=table[:, [names.index(name) for name in columns]],
         labels=table[:, names.index(_LABEL)],
         feature_names=tuple(columns),
         task="classification",
@@ -81,5 +73,6 @@ def load_shuttle(*, scaled: bool = True) -> Stream:
             "https://archive.ics.uci.edu/dataset/148/statlog+shuttle, as bundled with river"
         ),
         licence="CC BY 4.0 (UCI Machine Learning Repository)",
-        scaling=scaling,
     )
+    low, high = np.array(list(_RANGES.values())).T
+    return stream.scaled(PublicScaling(low, high)) if scaled else stream

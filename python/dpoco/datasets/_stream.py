@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import choice, float_array, positive_int
+from dpoco.datasets._scaling import PublicScaling
+from dpoco.trace import Flags
 
 __all__ = ["Stream"]
 
@@ -42,6 +44,9 @@ class Stream:
         The public transformation the features went through.
     target : ndarray of shape (d,), optional
         The true parameter, for simulated streams.
+    nonprivate_flags : mapping of str to ndarray of bool
+        What scaling did: ``out_of_range``, shape (T, d), and ``label_out_of_range``, shape (T,).
+        As raw as the records: for reports of evaluations.
 
     Raises
     ------
@@ -59,6 +64,7 @@ class Stream:
     licence: str = ""
     scaling: str = "none"
     target: FloatArray | None = None
+    nonprivate_flags: Flags = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         features = _frozen(float_array("features", self.features, (None, None)))
@@ -100,7 +106,23 @@ class Stream:
         count = positive_int("rounds", rounds)
         if count >= len(self):
             return self
-        return replace(self, features=self.features[:count], labels=self.labels[:count])
+        return replace(
+            self,
+            features=self.features[:count],
+            labels=self.labels[:count],
+            nonprivate_flags={k: flags[:count] for k, flags in self.nonprivate_flags.items()},
+        )
+
+    def scaled(self, scaling: PublicScaling) -> Stream:
+        """Return the stream with features that went through a public scaling."""
+        outside = scaling.outside(self.features)
+        return replace(
+            self,
+            features=scaling.apply(self.features),
+            feature_names=self.feature_names + (("constant",) if scaling.intercept else ()),
+            scaling=scaling.describe(),
+            nonprivate_flags={**self.nonprivate_flags, "out_of_range": outside},
+        )
 
     def summary(self) -> dict[str, Any]:
         """Public facts about the stream, JSON-able: no record, no label."""

@@ -137,8 +137,8 @@ def compare(
 ) -> Comparison:
     """Play several learners at several budgets over one stream, each with independent noise.
 
-    Every learner is held to the same budget, for the same rounds and the same neighbouring
-    relation; if its guarantee says otherwise, that is an error.
+    Every learner is held to the same budget, for the same rounds and the same change of
+    the data; if its guarantee says otherwise, that is an error.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def compare(
     Raises
     ------
     ValueError, TypeError
-        For bad arguments, or guarantees that are not of one relation.
+        For bad arguments, or guarantees that are not about one change and one view.
 
     Notes
     -----
@@ -181,7 +181,7 @@ def compare(
         raise ValueError("a comparison needs learners and budgets")
     rows: list[ComparisonRow] = []
     traces: dict[tuple[str, int], list[Trace]] = {}
-    relations: set[str] = set()
+    neighbours: set[tuple[str, str]] = set()
     total = float(comparator["total_loss"])
     for index, budget in enumerate(budgets):
         for name, build in learners.items():
@@ -206,9 +206,11 @@ def compare(
                 continue
             if budget is not None:
                 guarantee.require(budget)
-                relations.add(guarantee.relation)
-                if len(relations) > 1:
-                    raise ValueError("the learners' guarantees are of different relations")
+                neighbours.add((guarantee.change, guarantee.view))
+                if len(neighbours) > 1:
+                    raise ValueError(
+                        "the learners' guarantees are about different changes or views"
+                    )
             runs = 1 if budget is None else count
 
             def seeded(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._state import write_atomically
+from dpoco._validation import reading
 
 __all__ = ["NOTICE", "read_table", "write_table"]
 
@@ -120,19 +121,15 @@ def _to_lines(header: dict[str, Any], table: Table) -> bytes:
 
 
 def _from_lines(path: Path) -> tuple[Any, Any]:
-    try:
+    with reading(path, "a file of JSON lines that this library wrote"):
         with path.open(encoding="utf-8") as file:
             header = json.loads(file.readline())
             rows = [json.loads(line) for line in file]
         names = list(header["columns"])
         if any(len(row) != len(names) for row in rows):
             return header, {}
-    except (UnicodeDecodeError, ValueError, KeyError, TypeError):
-        raise ValueError(
-            f"{path.name} is not a file of JSON lines that this library wrote"
-        ) from None
-    columns = zip(*rows, strict=True) if rows else ([] for _ in names)
-    return header, dict(zip(names, columns, strict=True))
+        columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+        return header, dict(zip(names, columns, strict=True))
 
 
 def _pyarrow() -> tuple[Any, Any]:
@@ -158,10 +155,8 @@ def _to_parquet(header: dict[str, Any], table: Table) -> bytes:
 
 
 def _from_parquet(path: Path) -> tuple[Any, Any]:
-    pa, pq = _pyarrow()
-    try:
+    _, pq = _pyarrow()
+    with reading(path, "a Parquet file that this library wrote"):
         content = pq.read_table(path)
         header = json.loads((content.schema.metadata or {})[_KEY])
-    except (pa.ArrowInvalid, OSError, KeyError, ValueError):
-        raise ValueError(f"{path.name} is not a Parquet file that this library wrote") from None
-    return header, {name: content.column(name).to_numpy() for name in content.column_names}
+        return header, {name: content.column(name).to_numpy() for name in content.column_names}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 __all__ = ["FIT_SCHEMA", "FitReport"]
@@ -41,6 +41,8 @@ class FitReport:
         Of this library, NumPy and Python.
     timing : dict
         Seconds.
+    rows, nonprivate_records : dict
+        As in `RunReport`.
     """
 
     stream: dict[str, Any]
@@ -56,6 +58,8 @@ class FitReport:
     zero: dict[str, Any]
     versions: dict[str, str]
     timing: dict[str, Any]
+    rows: dict[str, int] = field(default_factory=dict)
+    nonprivate_records: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("private", "nonprivate"):
@@ -103,7 +107,9 @@ class FitReport:
         if not isinstance(record, Mapping) or record.get("schema") != FIT_SCHEMA:
             raise ValueError(f"not a report of schema {FIT_SCHEMA}")
         body = {k: v for k, v in record.items() if k not in ("schema", "summary")}
-        if set(body) != {field.name for field in fields(cls)}:
+        for name in ("rows", "nonprivate_records"):  # earlier reports have none
+            body.setdefault(name, {})
+        if set(body) != {each.name for each in fields(cls)}:
             raise ValueError("the report misses fields, or has unknown ones")
         return cls(**body)
 

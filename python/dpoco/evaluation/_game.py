@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,9 @@ from dpoco.evaluation._report import PlayedRuns, RunReport
 from dpoco.evaluation._runs import root_source
 from dpoco.evaluation._seeds import SeedTree
 from dpoco.random import Source
+from dpoco.trace import Flags, RecordShares
 
-__all__ = ["Comparators", "Game", "Step", "play_game"]
+__all__ = ["Comparators", "Game", "Step", "horizon_of", "play_game"]
 
 FloatArray = NDArray[np.float64]
 Step = Callable[[str, int, int], None]
@@ -42,14 +43,14 @@ class Comparators:
 class Game:
     """What is played: a stream, a way to build learners, what they are compared with.
 
-    ``build(source, budget)`` returns an unstarted learner; ``comparators(first)`` those of the
-    rounds from `first` on, ``others(first)`` facts of further ones; `problem` names the attributes
-    that a resumed learner must share.
+    ``build(source, budget)`` returns an unstarted learner; ``comparators(rows)`` those of a slice
+    of the stream, ``others(rows)`` facts of further ones; `problem` names the attributes that a
+    resumed learner must share.
     """
 
     build: Callable[[Source | None, Budget | None], Any]
     data: tuple[Any, ...]
-    comparators: Callable[[int], Comparators]
+    comparators: Callable[[slice], Comparators]
     noise: Callable[[Any], dict[str, Any]]
     problem: tuple[str, ...]
     domain: dict[str, Any]
@@ -57,7 +58,8 @@ class Game:
     stream: dict[str, Any]
     run_options: dict[str, Any]
     options: dict[str, Any]
-    others: Callable[[int], tuple[dict[str, Any], ...]] = lambda first: ()
+    others: Callable[[slice], tuple[dict[str, Any], ...]] = lambda rows: ()
+    nonprivate_flags: Flags = field(default_factory=dict)  # what was done to the stream before
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def play_game(
     snapshot: Callable[[Snapshot], None] | None,
     checkpoint: str | os.PathLike[str] | None,
     resume: Any,
+    skip_played: bool,
 ) -> RunReport:
     """Play the private runs, the run without noise and the comparators, and report."""
     started = time.perf_counter()
@@ -89,13 +92,14 @@ def play_game(
     learner = game.build(root, budget) if resume is None else resume
     if resume is not None:
         _check_same_problem(resume, game.build(None, budget), game)
-    first = learner.round
-    data = tuple(column[first:] for column in game.data)
+    first, given = learner.round, len(game.data[0])
+    rows = _played_rows(first, given, horizon, skip_played)
+    data = tuple(column[rows] for column in game.data)
     length = len(data[0])
 
     if progress is not None:
         progress("comparators", 0, 1)
-    compared = game.comparators(first)
+    compared = game.comparators(rows)
     if progress is not None:
         progress("comparators", 1, 1)
 
@@ -115,18 +119,23 @@ def play_game(
     # Without noise for privacy, but some learners draw their decisions.
     draws = None if seed is None else SeedTree(seed).child("without noise").source()
     free = game.build(draws, None).run(
-        *game.data,
+        *(column[: rows.stop] for column in game.data),
         **game.run_options,
         progress=None if progress is None else lambda a, b: progress("without noise", a, b),
     )
     free_seconds = time.perf_counter() - begun
 
     private = np.stack([np.cumsum(run.losses) for run in runs])
-    nonprivate = np.cumsum(losses_of(free)[first:])
+    nonprivate = np.cumsum(losses_of(free)[rows.start :])
     total = float(compared.fixed_losses[-1])
-    free_switches = int(np.count_nonzero(switches_of(free) >= first))
+    records = RecordShares.of(
+        free._flags(rows),
+        {key: flags[rows] for key, flags in game.nonprivate_flags.items()},
+        names=game.stream.get("feature_names"),
+    )
+    free_switches = int(np.count_nonzero(switches_of(free) >= rows.start))
     return RunReport(
-        stream=game.stream,
+        stream={**game.stream, "rounds": rows.stop},
         settings={
             "epsilon": budget.epsilon,
             "delta": budget.delta,
@@ -162,8 +171,27 @@ def play_game(
             "rounds_per_second": length * count / max(sum(seconds), 1e-9),
         },
         first_round=first,
-        others=game.others(first),
+        others=game.others(rows),
+        rows={"skipped": rows.start, "played": length, "beyond_horizon": given - rows.stop},
+        nonprivate_records=asdict(records),
     )
+
+
+def horizon_of(horizon: int | None, rounds: int, resume: Any) -> int:
+    """Return the rounds a guarantee covers; unless given, the saved learner's, or all there are."""
+    if horizon is None:
+        horizon = rounds if resume is None else resume.horizon
+    return positive_int("horizon", horizon)
+
+
+def _played_rows(first: int, given: int, horizon: int, skip_played: bool) -> slice:
+    """Return the rows to play, for a learner after `first` rounds; they are at least one."""
+    if first >= horizon:
+        raise ValueError(f"the horizon of {horizon} rounds is used up: no row is played")
+    skipped = first if skip_played else 0
+    if skipped >= given:
+        raise ValueError("the saved learner has already played every round of the stream")
+    return slice(skipped, min(given, skipped + horizon - first))
 
 
 def _part(progress: Step | None, index: int, count: int) -> Progress | None:
@@ -224,8 +252,6 @@ def _check_same_problem(resumed: Any, fresh: Any, game: Game) -> None:
     for name in (*game.problem, "parameters"):
         if getattr(resumed, name) != getattr(fresh, name):
             raise ValueError(f"the saved learner has another {name} than asked for")
-    if resumed.round >= len(game.data[0]):
-        raise ValueError("the saved learner has already played every round of the stream")
 
 
 def _plain(value: Any) -> Any:

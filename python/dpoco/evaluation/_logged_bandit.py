@@ -88,6 +88,7 @@ def load_logged_bandit(
     propensity: str | None = None,
     context: Sequence[str] | None = None,
     arms: int | None = None,
+    header: bool | None = None,
 ) -> LoggedBandit:
     """Read a log from a table whose rows are events, in order of arrival.
 
@@ -103,6 +104,8 @@ def load_logged_bandit(
         Names of the context's columns, in order; default all other columns.
     arms : int, optional
         Number of arms K; default one more than the largest action in the file.
+    header : bool, optional
+        As for `dpoco.datasets.load_file`.
 
     Raises
     ------
@@ -118,7 +121,7 @@ def load_logged_bandit(
     if len({reward, *special}) != len(special) + 1:
         raise ValueError("action, reward and propensity must be different columns")
     wanted = None if context is None else [*context, *special]
-    stream = load_file(path, label=reward, features=wanted, task="regression")
+    stream = load_file(path, label=reward, features=wanted, header=header, task="regression")
     names = list(stream.feature_names)
     for name in special:
         if name not in names:

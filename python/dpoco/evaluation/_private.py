@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpoco._validation import float_array, positive_int
+from dpoco._validation import float_array
 from dpoco.accounting import Budget
 from dpoco.datasets import Stream
 from dpoco.domains import Domain
@@ -18,7 +18,7 @@ from dpoco.evaluation._comparators import (
     best_constant_prediction,
     best_fixed_decision,
 )
-from dpoco.evaluation._game import Comparators, Game, Step, play_game
+from dpoco.evaluation._game import Comparators, Game, Step, horizon_of, play_game
 from dpoco.evaluation._measures import constant_losses, noise_levels
 from dpoco.evaluation._progress import Snapshot
 from dpoco.evaluation._report import RunReport
@@ -44,6 +44,7 @@ def compare_private(
     snapshot: Callable[[Snapshot], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: Any = None,
+    skip_played: bool = False,
     **options: Any,
 ) -> RunReport:
     """Play a private learner on a stream, and everything it should be compared with.
@@ -62,7 +63,7 @@ def compare_private(
     learner : class, default `dpoco.frank_wolfe.TreeFrankWolfe`
         A learner of `dpoco.frank_wolfe` or `dpoco.oco` that takes ``(domain, loss)``.
     horizon : int, optional
-        Rounds the guarantee covers; default the stream's length.
+        Rounds the guarantee covers; default the stream's length, or what `resume` has.
     repeats : int, default 1
         Private runs with independent noise.
     seed : int, optional
@@ -76,8 +77,12 @@ def compare_private(
         State file of the private learner, written during the run, at its end, and on an
         interrupt. Only with ``repeats=1``.
     resume : learner, optional
-        A learner from `dpoco.load`, continued where it stopped; the report then speaks of the
-        remaining rounds. It must have been built for the same problem.
+        A learner from `dpoco.load`, continued where it stopped: the stream's rows are new rounds
+        for it, and the report speaks of these; without noise, a learner starts anew with them. It
+        must have been built for the same problem.
+    skip_played : bool, default False
+        The stream holds the rounds that `resume` has played, too: as many rows are skipped. Without
+        noise, these are played as well.
     **options
         Further arguments of the learner: calibration, noise, sum_method, batch, ...
 
@@ -88,20 +93,20 @@ def compare_private(
     Raises
     ------
     ValueError, TypeError
-        For bad arguments, or a `resume` that is of another problem or has no rounds left.
+        For bad arguments, a `resume` that is of another problem or has no rounds left, or a stream
+        without rows for it.
     CalibrationError
         If no noise scale meets the budget.
     """
     if not loss.glm:
         raise TypeError("compare_private needs a generalised linear loss")
-    rounds = positive_int("horizon", len(stream) if horizon is None else horizon)
-    data = stream.take(rounds)
+    rounds = horizon_of(horizon, len(stream), resume)
 
     def build(source: Source | None, spent: Budget | None) -> Any:
         return learner(domain, loss, horizon=rounds, budget=spent, source=source, **options)
 
-    def comparators(first: int) -> Comparators:
-        features, labels = data.features[first:], data.labels[first:]
+    def comparators(part: slice) -> Comparators:
+        features, labels = stream.features[part], stream.labels[part]
         fixed = best_fixed_decision(domain, loss, features, labels)
         # A round with a missing record costs nobody anything.
         present = np.where(np.isfinite(features).all(axis=1), labels, np.nan)
@@ -124,15 +129,16 @@ def compare_private(
 
     game = Game(
         build=build,
-        data=(data.features, data.labels),
+        data=(stream.features, stream.labels),
         comparators=comparators,
         noise=noise,
         problem=("domain", "loss"),
         domain=domain.to_dict(),
         loss=loss.to_dict(),
-        stream=data.summary(),
+        stream=stream.summary(),
         run_options={"record_decisions": False},
         options=options,
+        nonprivate_flags=stream.nonprivate_flags,
     )
     return play_game(
         game,
@@ -144,6 +150,7 @@ def compare_private(
         snapshot=snapshot,
         checkpoint=checkpoint,
         resume=resume,
+        skip_played=skip_played,
     )
 
 
@@ -159,6 +166,7 @@ def compare_private_experts(
     snapshot: Callable[[Snapshot], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: Any = None,
+    skip_played: bool = False,
     stream: dict[str, Any] | None = None,
     **options: Any,
 ) -> RunReport:
@@ -175,7 +183,7 @@ def compare_private_experts(
         Of `dpoco.experts`.
     stream : dict, optional
         Public facts about the stream for the report; ``name``, ``description``, ``scaling``.
-    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, **options
+    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, **options
         As in `compare_private`.
 
     Returns
@@ -188,19 +196,18 @@ def compare_private_experts(
     ValueError, TypeError, CalibrationError
         As `compare_private`.
     """
-    table = float_array("losses", losses, (None, None))
-    if table.size == 0:
-        raise ValueError(f"losses must have rounds and experts; got shape {table.shape}")
-    rounds = positive_int("horizon", len(table) if horizon is None else horizon)
-    rows = table[:rounds]
+    rows = float_array("losses", losses, (None, None))
+    if rows.size == 0:
+        raise ValueError(f"losses must have rounds and experts; got shape {rows.shape}")
+    rounds = horizon_of(horizon, len(rows), resume)
     experts = rows.shape[1]
     loss_range = checked_range(options.get("loss_range", (0.0, 1.0)))
 
     def build(source: Source | None, spent: Budget | None) -> Any:
         return learner(experts, horizon=rounds, budget=spent, source=source, **options)
 
-    def comparators(first: int) -> Comparators:
-        read = admitted_losses(rows[first:], *loss_range)
+    def comparators(part: slice) -> Comparators:
+        read = admitted_losses(rows[part], *loss_range)
         best = best_expert(read, loss_range=loss_range)
         mean = np.cumsum(read.mean(axis=1))
         return Comparators(
@@ -230,7 +237,7 @@ def compare_private_experts(
         problem=("experts",),
         domain={"type": "experts", "experts": experts},
         loss={"type": "losses of experts", "loss_range": list(loss_range)},
-        stream={**facts, **(stream or {}), "rounds": len(rows), "dimension": experts},
+        stream={**facts, **(stream or {}), "dimension": experts},
         run_options={},
         options=options,
     )
@@ -244,6 +251,7 @@ def compare_private_experts(
         snapshot=snapshot,
         checkpoint=checkpoint,
         resume=resume,
+        skip_played=skip_played,
     )
 
 

@@ -18,12 +18,13 @@ from dpoco._validation import float_array, positive_int, real_float
 from dpoco.accounting import Budget
 from dpoco.bandits import HighDimensionalBandit
 from dpoco.domains import Domain
-from dpoco.evaluation._game import Comparators, Game, Step, play_game
+from dpoco.evaluation._game import Comparators, Game, Step, horizon_of, play_game
 from dpoco.evaluation._measures import totals
 from dpoco.evaluation._private import own_noise
 from dpoco.evaluation._progress import Snapshot
 from dpoco.evaluation._report import RunReport
 from dpoco.random import Source
+from dpoco.trace import Flags
 
 __all__ = ["BanditProblem", "class_rewards", "compare_private_bandit"]
 
@@ -102,20 +103,20 @@ class BanditProblem:
         """Length d of a context."""
         return int(self.contexts.shape[1])
 
-    def losses(self, first: int = 0) -> FloatArray:
-        """Return what all arms lose from round `first` on, shape (T - first, K)."""
+    def losses(self, part: slice = slice(None)) -> FloatArray:
+        """Return what all arms lose in the rounds of a slice, shape (n, K)."""
         low, high = self.bounds
-        rows = self.table[first:]
+        rows = self.table[part]
         # As learners read them: a missing reward counts as 0.
         lost: FloatArray = high - np.where(np.isfinite(rows), np.clip(rows, low, high), 0.0)
         return lost
 
-    def linear_policy(self, first: int = 0) -> tuple[FloatArray, FloatArray]:
-        """Return the least-squares policy in hindsight: weights (d, K) and losses (T - first,)."""
-        rows = self.contexts[first:]
+    def linear_policy(self, part: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
+        """Return the least-squares policy in hindsight: weights (d, K) and losses (n,)."""
+        rows = self.contexts[part]
         # As learners read them: a context that is not finite counts as zero.
         contexts = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
-        losses = self.losses(first)
+        losses = self.losses(part)
         rewards = self.bounds[1] - losses
         weights = np.asarray(np.linalg.lstsq(contexts, rewards, rcond=None)[0], np.float64)
         chosen = np.argmax(contexts @ weights, axis=1)
@@ -137,7 +138,9 @@ def compare_private_bandit(
     snapshot: Callable[[Snapshot], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: Any = None,
+    skip_played: bool = False,
     stream: dict[str, Any] | None = None,
+    nonprivate_flags: Flags | None = None,
     **options: Any,
 ) -> RunReport:
     """Play a private contextual bandit, and everything it should be compared with.
@@ -162,7 +165,10 @@ def compare_private_bandit(
         Where the coefficients of an arm lie: for `HighDimensionalBandit`, and only for it.
     stream : dict, optional
         Public facts about the stream for the report; ``name``, ``description``, ``scaling``.
-    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, **options
+    nonprivate_flags : mapping of str to ndarray of bool, optional
+        What was done to the stream before, of shape (T,) or (T, columns), for the report's
+        ``nonprivate_records``: as `dpoco.datasets.Stream` has it.
+    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, **options
         As in `compare_private`; ``reward_bound`` is set.
 
     Returns
@@ -183,17 +189,17 @@ def compare_private_bandit(
     link = str(options.get("link", "identity"))
     if len(contexts) != len(rewards):
         raise ValueError("contexts and rewards must have the same number of rounds")
-    rounds = positive_int("horizon", len(contexts) if horizon is None else horizon)
-    problem = BanditProblem(contexts[:rounds], rewards[:rounds], reward_range, link)
+    rounds = horizon_of(horizon, len(contexts), resume)
+    problem = BanditProblem(contexts, rewards, reward_range, link)
     options = {**options, **problem.declared}
     shape: tuple[Any, ...] = (problem.arms, domain if many else problem.dimension)
 
     def build(source: Source | None, spent: Budget | None) -> Any:
         return learner(*shape, horizon=rounds, budget=spent, source=source, **options)
 
-    def comparators(first: int) -> Comparators:
-        weights, fitted = problem.linear_policy(first)
-        losses = problem.losses(first)
+    def comparators(part: slice) -> Comparators:
+        weights, fitted = problem.linear_policy(part)
+        losses = problem.losses(part)
         arm = int(np.argmin(losses.sum(axis=0)))
         return Comparators(
             {
@@ -206,8 +212,8 @@ def compare_private_bandit(
             np.cumsum(losses[:, arm]),
         )
 
-    def others(first: int) -> tuple[dict[str, Any], ...]:
-        mean = problem.losses(first).mean(axis=1)
+    def others(part: slice) -> tuple[dict[str, Any], ...]:
+        mean = problem.losses(part).mean(axis=1)
         return ({"name": "uniformly random arm", **totals(mean)},)
 
     policies = {"type": "policies", "arms": problem.arms, "dimension": problem.dimension}
@@ -221,12 +227,12 @@ def compare_private_bandit(
         domain=policies if domain is None else {**policies, "coefficients": domain.to_dict()},
         loss={"type": "largest reward - reward", "reward_range": [float(v) for v in reward_range]},
         stream={
-            **facts, **(stream or {}), "rounds": len(problem.table),
-            "dimension": problem.dimension, "arms": problem.arms,
+            **facts, **(stream or {}), "dimension": problem.dimension, "arms": problem.arms,
         },
         run_options={},
         options=options,
         others=others,
+        nonprivate_flags=nonprivate_flags or {},
     )  # fmt: skip
     return play_game(
         game,
@@ -238,6 +244,7 @@ def compare_private_bandit(
         snapshot=snapshot,
         checkpoint=checkpoint,
         resume=resume,
+        skip_played=skip_played,
     )
 
 

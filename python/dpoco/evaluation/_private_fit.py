@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from dpoco.evaluation._private import fixed_facts
 from dpoco.evaluation._runs import root_source
 from dpoco.evaluation._seeds import SeedTree
 from dpoco.random import Source
+from dpoco.trace import RecordShares
 
 __all__ = ["compare_private_fit"]
 
@@ -106,6 +108,12 @@ def compare_private_fit(
     present = np.where(np.isfinite(data.features).all(axis=1), data.labels, np.nan)
     nothing = constant_losses(loss, 0.0, present)
     guarantee = models[0].guarantee
+    records_read = RecordShares.of(
+        loss._flags(domain, data.features, data.labels),
+        {"missing": ~np.isfinite(data.features)},
+        data.nonprivate_flags,
+        names=data.feature_names,
+    )
     return FitReport(
         stream=data.summary(),
         settings={
@@ -131,4 +139,6 @@ def compare_private_fit(
             "nonprivate_seconds": free_seconds,
             "total_seconds": time.perf_counter() - started,
         },
+        rows={"skipped": 0, "played": len(data), "beyond_horizon": len(stream) - len(data)},
+        nonprivate_records=asdict(records_read),
     )

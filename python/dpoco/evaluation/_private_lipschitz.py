@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.domains import Domain
-from dpoco.evaluation._game import Comparators, Game, Step, play_game
+from dpoco.evaluation._game import Comparators, Game, Step, horizon_of, play_game
 from dpoco.evaluation._measures import totals
 from dpoco.evaluation._private import own_noise
 from dpoco.evaluation._progress import Snapshot
 from dpoco.evaluation._report import RunReport
 from dpoco.oco import LipschitzLearner
 from dpoco.random import Source
+from dpoco.trace import Flags
 
 __all__ = ["compare_private_lipschitz", "net_comparators"]
 
@@ -39,7 +39,9 @@ def compare_private_lipschitz(
     snapshot: Callable[[Snapshot], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: Any = None,
+    skip_played: bool = False,
     stream: dict[str, Any] | None = None,
+    nonprivate_flags: Flags | None = None,
     **options: Any,
 ) -> RunReport:
     """Play `dpoco.oco.LipschitzLearner`, and everything it should be compared with.
@@ -56,7 +58,10 @@ def compare_private_lipschitz(
         The learner's problem, in one or two dimensions.
     stream : dict, optional
         Public facts about the stream for the report; ``name``, ``description``, ``scaling``.
-    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, **options
+    nonprivate_flags : mapping of str to ndarray of bool, optional
+        What was done to the stream before, of shape (T,) or (T, columns), for the report's
+        ``nonprivate_records``: as `dpoco.datasets.Stream` has it.
+    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, **options
         As in `compare_private`.
 
     Returns
@@ -71,8 +76,8 @@ def compare_private_lipschitz(
     ValueError, TypeError, CalibrationError
         As `compare_private`.
     """
-    rounds = positive_int("horizon", len(losses) if horizon is None else horizon)
-    rows = list(losses[:rounds])
+    rounds = horizon_of(horizon, len(losses), resume)
+    rows = list(losses)
     if not rows:
         raise ValueError("losses must have rounds")
 
@@ -83,8 +88,8 @@ def compare_private_lipschitz(
 
     net = build(None, budget)
 
-    def comparators(first: int) -> Comparators:
-        return net_comparators(rows[first:], net)
+    def comparators(part: slice) -> Comparators:
+        return net_comparators(rows[part], net)
 
     facts = {"name": "losses", "description": "Lipschitz losses", "scaling": "none"}
     game = Game(
@@ -95,11 +100,10 @@ def compare_private_lipschitz(
         problem=("domain",),
         domain=domain.to_dict(),
         loss={"type": "Lipschitz losses", "lipschitz": float(lipschitz)},
-        stream={
-            **facts, **(stream or {}), "rounds": len(rows), "dimension": int(domain.dimension),
-        },
+        stream={**facts, **(stream or {}), "dimension": int(domain.dimension)},
         run_options={},
         options=options,
+        nonprivate_flags=nonprivate_flags or {},
     )  # fmt: skip
     return play_game(
         game,
@@ -111,6 +115,7 @@ def compare_private_lipschitz(
         snapshot=snapshot,
         checkpoint=checkpoint,
         resume=resume,
+        skip_played=skip_played,
     )
 
 

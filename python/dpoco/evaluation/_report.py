@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 __all__ = ["SCHEMA", "Curves", "PlayedRuns", "RunReport"]
@@ -35,8 +35,8 @@ class PlayedRuns:
         sizes = {len(self.average_losses), len(self.regrets), len(self.switches)}
         if len(sizes) != 1 or 0 in sizes:
             raise ValueError("every measure needs one entry per repetition, at least one")
-        for field in fields(self):
-            object.__setattr__(self, field.name, tuple(getattr(self, field.name)))
+        for each in fields(self):
+            object.__setattr__(self, each.name, tuple(getattr(self, each.name)))
 
     @property
     def average_loss(self) -> float:
@@ -83,11 +83,11 @@ class Curves:
     best_constant: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            values = tuple(getattr(self, field.name))
+        for each in fields(self):
+            values = tuple(getattr(self, each.name))
             if len(values) != len(self.rounds):
-                raise ValueError(f"{field.name} must have one entry per round shown")
-            object.__setattr__(self, field.name, values)
+                raise ValueError(f"{each.name} must have one entry per round shown")
+            object.__setattr__(self, each.name, values)
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,12 @@ class RunReport:
         Rounds the learner had consumed before (when continued from a checkpoint).
     others : tuple of dict
         Further players: ``name``, ``average_loss`` and ``total_loss``.
+    rows : dict
+        How many rows of the stream were ``skipped`` as already played, ``played``, and left out as
+        ``beyond_horizon``.
+    nonprivate_records : dict
+        How the rows that were played were read, as of `dpoco.RecordShares`. Earlier reports lack
+        this and `rows`.
 
     Notes
     -----
@@ -147,6 +153,8 @@ class RunReport:
     timing: dict[str, Any]
     first_round: int = 0
     others: tuple[dict[str, Any], ...] = ()
+    rows: dict[str, int] = field(default_factory=dict)
+    nonprivate_records: dict[str, Any] = field(default_factory=dict)
 
     @property
     def rounds(self) -> int:
@@ -193,7 +201,9 @@ class RunReport:
             raise ValueError(f"not a report of schema {SCHEMA}")
         body = {k: v for k, v in record.items() if k not in ("schema", "summary")}
         body["others"] = tuple(body.get("others", ()))  # earlier reports have none
-        if set(body) != {field.name for field in fields(cls)}:
+        for name in ("rows", "nonprivate_records"):
+            body.setdefault(name, {})
+        if set(body) != {each.name for each in fields(cls)}:
             raise ValueError("the report misses fields, or has unknown ones")
         try:
             for name in ("private", "nonprivate"):

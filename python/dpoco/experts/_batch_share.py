@@ -109,6 +109,7 @@ class BatchShare(ExpertLearner):
 
     _parameters: BatchShareParameters
     _accountant: ClassVar[ModuleType] = accountant
+    _noise: ClassVar[str] = "fresh"
     _parameters_class = BatchShareParameters
     _options = (
         "calibration",

@@ -80,6 +80,7 @@ class EpochSelector(ExpertLearner):
 
     _parameters: EpochSelectorParameters
     _accountant: ClassVar[ModuleType] = accountant
+    _noise: ClassVar[str] = "fresh"
     _parameters_class = EpochSelectorParameters
     _options = ("calibration", "selection", "first")
     _restated = ("experts", "horizon", "calibration", "selection", "first")

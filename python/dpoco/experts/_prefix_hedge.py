@@ -98,6 +98,7 @@ class PrefixHedge(ExpertLearner):
 
     _parameters: PrefixHedgeParameters
     _accountant: ClassVar[ModuleType] = accountant
+    _noise: ClassVar[str] = "fresh"
     _parameters_class = PrefixHedgeParameters
     _options = ("calibration", "sum_method", "learning_rate", "numerics")
     _restated = ("experts", "horizon", *_options)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import real_float
-from dpoco.trace import Trace
+from dpoco.trace import Flags, Trace
 
 __all__ = ["ExpertTrace", "admitted_losses"]
 
@@ -101,7 +101,13 @@ class ExpertTrace(Trace):
             return admitted_losses(chosen, low, high)
 
         switches = np.flatnonzero(decisions[1:] != decisions[:-1])
-        return cls(losses, switches, first_round, decisions, loss_of)  # type: ignore[arg-type]
+
+        def flags_of(part: slice) -> Flags:
+            missing = ~np.isfinite(rows[part])
+            outside = (rows[part] < low) | (rows[part] > high)
+            return {"missing": missing, "out_of_range": outside & ~missing}
+
+        return cls(losses, switches, first_round, decisions, loss_of, flags_of)  # type: ignore[arg-type]
 
 
 def checked_range(loss_range: Any) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ __all__ = ["LeafLearner"]
 
 class LeafLearner(RecordLearner):
     """Base of the learners that move from a start towards vertices, by clipped gradient leaves."""
+
+    _noise: ClassVar[str] = "fresh"
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]

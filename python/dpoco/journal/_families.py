@@ -68,6 +68,10 @@ class Family:
         """Return the batch of one round that `record` is, as the caller gave it."""
         return tuple([part] for part in record)
 
+    def arrival(self, learner: Any, record: tuple[Any, ...]) -> Parts:
+        """Return the record of a ticket, first axis one round; raises for a bad one."""
+        return self.parts(learner, self.record(record))
+
 
 class Vectors(Family):
     """Learners of generalised linear, linear and quadratic losses."""
@@ -138,6 +142,10 @@ class Bandits(Family):
     def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
         actions: NDArray[np.int64] = learner.run(*parts).actions
         return actions
+
+    def arrival(self, learner: Any, record: tuple[Any, ...]) -> Parts:
+        _expect(record or (math.nan,), 1)  # none at all: the reward never came
+        return (_validation.float_array("reward", record or (math.nan,), (1,)),)
 
 
 class Sums(Family):

@@ -1,9 +1,9 @@
 """Which learners may have two continuations, accounted as two charges.
 
-Claim: everything that the learners below release consists of draws whose noises are fresh, each of
-which costs, given all that was drawn before, no more than its share of the guarantee. A record that
+Claim: everything that learners with fresh noise release consists of draws, each of which costs,
+given all that was drawn before, no more than its share of the guarantee. A record that
 both continuations see is in the draws before the fork and in both sets of draws after it: together
-no more than in two runs. Others keep hidden noise across rounds (a noisy threshold, the state of a
+no more than in two runs. Others keep noise across rounds (a noisy threshold, the state of a
 coupling), for which that is not proved here.
 
 Proof: ``docs/privacy/journal.md``, section "Forks".
@@ -17,25 +17,10 @@ from dpoco.random import Source
 
 __all__ = ["check_forkable", "renew"]
 
-_FORKABLE = frozenset(
-    {
-        "BatchShare",
-        "ContinualSum",
-        "EpochSelector",
-        "LinUCB",
-        "LipschitzLearner",
-        "NoisyFTRL",
-        "NoisyMax",
-        "PolyhedralFrankWolfe",
-        "PrefixHedge",
-        "TreeFrankWolfe",
-    }
-)
-
 
 def check_forkable(learner: Any) -> None:
     """Raise `TypeError` for a learner whose two continuations no proof covers."""
-    if learner._kind not in _FORKABLE:
+    if learner._noise != "fresh":
         raise TypeError(
             f"a {learner._kind} cannot be forked: it keeps noise across rounds, and no proof here "
             "covers two continuations of it"

@@ -105,10 +105,15 @@ def kept_form(releases: NDArray[Any], start: bytes | None) -> bytes:
     return encoded(releases)
 
 
-def decoded(data: bytes) -> NDArray[Any]:
-    """Return what `encoded` was given, read-only; `StateError` if it is not that."""
+def decoded(data: bytes, rounds: int) -> NDArray[Any]:
+    """Return what `encoded` was given, read-only; `StateError` if it is not that.
+
+    `rounds` is their number by another record: the head alone could ask for 2^32 long rows.
+    """
     try:
-        code, width, rounds, stored = _HEAD.unpack_from(data)
+        code, width, claimed, stored = _HEAD.unpack_from(data)
+        if claimed != rounds:
+            raise ValueError("lengths differ")
         body = data[_HEAD.size :]
         places = None
         if stored < rounds:

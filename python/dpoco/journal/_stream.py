@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import float_array
+from dpoco._tickets import Ticket
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.errors import HorizonExceeded, RoundOrderError
+from dpoco.errors import HorizonExceeded
 from dpoco.journal._kept import KeptLearner
 from dpoco.journal._pipeline import pipelined
-from dpoco.journal._releases import CONTEXT, decoded, encoded
+from dpoco.journal._releases import decoded
 from dpoco.journal._transaction import round_number
 
 __all__ = ["Stream"]
@@ -35,32 +34,37 @@ class Stream(KeptLearner):
         context : array_like of shape (d,)
             For bandits, and only for them.
         ticket : bool, default False
-            Streams have no tickets: True raises `TypeError`.
+            Return ``(decision, Ticket)``, for feedback that comes later: see `observe`, `skip`,
+            `expire`. Each such call issues one, which is durable before it is returned. Any number
+            may be outstanding; each reserves a round of the horizon, and takes some 50 bytes of
+            every commit of the stream.
 
         Raises
         ------
         HorizonExceeded
-            Past the horizon.
+            Past the horizon, with tickets outstanding counted as rounds.
         ReplayMismatch
             If a bandit's round was begun with another context.
+        RoundOrderError
+            For a ticket, while a bandit's decision without one waits for its reward.
         TypeError
-            For mechanisms: they answer records, see `observe`. For tickets.
+            For mechanisms: they answer records, see `observe`.
         """
-        if ticket:
-            raise TypeError(
-                "a journal's streams have no tickets: a round ends with its record before the next"
-            )
-        if self._family.contextual:
-            return self._decide_for(context)
-        if context is not None or self._family.answers:
+        if self._family.answers or (context is not None and not self._family.contextual):
             raise TypeError("only bandits decide for a context, and mechanisms do not decide")
+        if ticket:
+            with self._journal.transaction() as transaction:
+                return transaction._issue(self, context)
+        if self._family.contextual:
+            with self._journal.transaction() as transaction:
+                return transaction._decide(self, context)
         with self._journal._guard(committed=True):
             self._ready()
             if not self._pending:
                 raise HorizonExceeded(f"the horizon of {self._learner.horizon} rounds is used up")
-            return self._present(decoded(self._pending)[0])
+            return self._present(decoded(self._pending, 1)[0])
 
-    def observe(self, *record: Any, round: int | None = None) -> Any:
+    def observe(self, *record: Any, round: int | None = None, ticket: Ticket | None = None) -> Any:
         """End a round with its record; for mechanisms, return the answer to it.
 
         Parameters
@@ -71,22 +75,102 @@ class Stream(KeptLearner):
         round : int, optional
             The round that this record is for. One that is over already is compared with the record
             it was released for, and nothing else happens.
+        ticket : Ticket, optional
+            The decision, made earlier, that the record is for: it ends the current round. Bandits:
+            the reward alone. A ticket that was redeemed already is compared with the record it was
+            redeemed with, and nothing else happens.
 
         Raises
         ------
         ReplayMismatch
-            If that round was released for another record.
+            If that round was released for another record; if the ticket was redeemed with another
+            one, or has expired.
         RoundOrderError
-            If `round` is beyond the current one, or a bandit's reward comes without its context.
+            If `round` is beyond the current one, or a bandit's reward comes without its context; if
+            a ticket comes while a decision without one waits for its reward.
+        StateError
+            For a ticket of another stream or learner, or a forged one; for one redeemed in a round
+            that is not kept any more.
         HorizonExceeded, ValueError, TypeError
             As the learner's own ``observe``; nothing changed.
+
+        Notes
+        -----
+        To look a redeemed ticket up takes time in the rounds since it was redeemed, or, if the
+        record is another one, since it was issued.
         """
-        if self._family.contextual:
-            return self._observe_reward(record, round)
+        if self._family.contextual and ticket is None:
+            with self._journal.transaction() as transaction:
+                return transaction._observe_reward(self, record, round)
         while record and record[-1] is None:
             record = record[:-1]
+        if ticket is not None:
+            if round is not None or not record:
+                raise TypeError("a ticket needs a record, and no round: it ends the current one")
+            with self._journal.transaction() as transaction:
+                transaction.redeem(self, ticket, *record)
+            return None
         decisions = self.process(*self._family.record(record), first_round=round)
         return self._present(decisions[0]) if self._family.answers else None
+
+    def skip(self, *, round: int | None = None, ticket: Ticket | None = None) -> None:
+        """End a bandit's round whose reward, or context, is lost: an empty record.
+
+        It counts as zero for every arm, and the noise advances as in any other round.
+
+        Parameters
+        ----------
+        round : int, optional
+            The round of the decision; default: the current one. One that is over already must have
+            been skipped, and nothing else happens.
+        ticket : Ticket, optional
+            The decision, made earlier, whose reward never came: see `observe`.
+
+        Raises
+        ------
+        ReplayMismatch
+            If the round or the ticket was given a reward, or the ticket has expired.
+        RoundOrderError
+            If no decision waits for its reward.
+        StateError
+            As `observe`.
+        TypeError
+            For learners that are no bandits: end their rounds with a record of NaNs.
+        """
+        if not self._family.contextual:
+            raise TypeError("only bandits skip: end the round with a record of NaNs")
+        with self._journal.transaction() as transaction:
+            if ticket is None:
+                transaction._skip(self, round)
+            elif round is None:
+                transaction.redeem(self, ticket)
+            else:
+                raise TypeError("a ticket needs no round: it ends the current one")
+
+    def expire(self, ticket: Ticket | int) -> None:
+        """Give up a ticket whose feedback will never come, for public reasons: no round is played.
+
+        Where it is a person who does not answer, end a round instead: with a record of NaNs, or
+        `skip`.
+
+        Parameters
+        ----------
+        ticket : Ticket or int
+            A ticket of this stream, or the number of one that was lost: see `outstanding`.
+
+        Raises
+        ------
+        RoundOrderError
+            If it is not outstanding.
+        StateError
+            For a ticket of another stream or learner, or a forged one.
+        """
+        with self._journal.transaction() as transaction:
+            book = self._tickets()
+            if not isinstance(ticket, int):
+                book.authenticate(ticket)
+            transaction._touch(self)
+            self._learner.expire(ticket)
 
     def process(self, *batch: Any, first_round: int | None = None) -> NDArray[Any]:
         """Play a micro-batch: its releases are committed in one transaction, then returned.
@@ -187,7 +271,7 @@ class Stream(KeptLearner):
         with self._journal._guard(committed=True):
             self._ready()
             if turn == self._round and self._pending and not self._family.contextual:
-                return self._present(decoded(self._pending)[0])
+                return self._present(decoded(self._pending, 1)[0])
             return self._present(self._stored(turn, turn + 1)[0])
 
     def releases(self, start: int, stop: int) -> NDArray[Any]:
@@ -247,6 +331,16 @@ class Stream(KeptLearner):
             return self._round
 
     @property
+    def outstanding(self) -> tuple[int, ...]:
+        """Numbers of the tickets that wait for feedback, in the order of issue.
+
+        A crash may leave one that nobody was given: `expire` takes its number.
+        """
+        with self._journal._guard(committed=True):
+            self._ready()
+            return () if self._family.answers else tuple(self._learner.outstanding)
+
+    @property
     def kept_from(self) -> int:
         """First round whose release is kept: see `Journal.forget`."""
         return self._row.kept_from
@@ -270,41 +364,3 @@ class Stream(KeptLearner):
 
     def __repr__(self) -> str:
         return f"<Stream {self.name!r}: {self._guarantee!r}>"
-
-    # -- bandits ----------------------------------------------------------------------------------
-
-    def _decide_for(self, context: Any) -> int:
-        with self._journal.transaction() as transaction:
-            self._ready()
-            row = float_array("context", context, (self._learner.dimension,))
-            self._check_pending_context(row)
-            arm = int(self._learner.decide(row))
-            release = np.array([arm], dtype=np.int64)
-            if self._pending:
-                self._check_pending(release)
-            else:
-                transaction._touch(self)
-                digest = self._digests.context(self._round, row)
-                self._pending = CONTEXT.pack(self._digests.number, digest) + encoded(release)
-            self._context = row.copy()
-        return arm
-
-    def _observe_reward(self, record: tuple[Any, ...], turn: int | None) -> None:
-        if len(record) not in (1, 2):
-            raise TypeError("expected the reward, or the context and the reward")
-        with self._journal.transaction() as transaction:
-            self._ready()
-            context = self._context if len(record) == 1 else record[0]
-            current = turn is None or turn == self._round
-            if context is None or (len(record) == 1 and not current):
-                raise RoundOrderError("a reward needs the context of its round: decide() first")
-            rewards = np.zeros((1, self._learner.arms))
-            rewards[:] = float_array("reward", [record[-1]], (1,))
-            if not current:
-                transaction.process(self, [context], rewards, first_round=turn)
-                return
-            # One by one, as it was decided: `run` refuses while a decision waits.
-            work = transaction.take(self, [context], rewards)
-            arm = self._learner.decide(work.parts[0][0])
-            self._learner.observe(float(rewards[0, 0]))
-            transaction.put(work, np.array([arm], dtype=np.int64))

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import positive_int
+from dpoco._tickets import Ticket
+from dpoco._validation import float_array, positive_int
 from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
 from dpoco.journal._digests import DIGEST_BYTES
 from dpoco.journal._families import Parts
 from dpoco.journal._records import Chunk, StateRow
-from dpoco.journal._releases import kept_form
+from dpoco.journal._releases import CONTEXT, decoded, encoded, kept_form
 
 if TYPE_CHECKING:
     from dpoco.journal._journal import Journal
@@ -92,7 +93,6 @@ class Transaction:
         self._chunks: list[Chunk] = []
         self._states: list[StateRow] = []
         self._moved: dict[int, Stream] = {}
-        self._changed = False
         self._open = False
 
     def process(self, stream: Stream, *batch: Any, first_round: int | None = None) -> Work:
@@ -137,7 +137,7 @@ class Transaction:
         work = Work(stream, turn, fresh, stored, start)
         self._works.append(work)
         if work.rounds:
-            self._moved[id(stream)] = stream  # from here on the engine may have moved
+            self._touch(stream)  # from here on the engine may have moved
         return work
 
     def put(self, work: Work, releases: NDArray[Any]) -> None:
@@ -147,16 +147,121 @@ class Transaction:
             raise StateError("the rounds handed out are not the rounds played")
         stream._check_pending(releases)
         rows = stream._family.rows(work.parts, releases)
-        digests = stream._digests.records(work.first, *rows)
-        assert len(digests) == DIGEST_BYTES * work.rounds
-        kept = kept_form(releases, work._start)
-        chunk = stream._digests.sealed_chunk(stream._id, work.first, digests, kept)
-        self._chunks.append(chunk)
+        self._end_rounds(stream, stream._digests.records(work.first, *rows), releases, work._start)
         work._fresh = releases
-        stream._advance(work.rounds)
+
+    def redeem(self, stream: Stream, ticket: Ticket, *record: Any) -> None:
+        """Play the round of a ticket's record, if that was not done before: see `Stream.observe`.
+
+        Without a record: the reward of a bandit's user never came.
+        """
+        self._check_own(stream)
+        book = stream._tickets()
+        book.authenticate(ticket)
+        learner = stream._learner
+        parts = stream._family.arrival(learner, record)
+        rows = tuple(part.reshape(1, -1) for part in parts)
+        if not book.waits(ticket):
+            self._flush()
+            stream._check_redeemed(ticket, book, rows)
+            return
+        stream._check_no_decision()
+        contextual = stream._family.contextual
+        release = np.array([ticket.decision]) if contextual else decoded(stream._pending, 1)
+        self._touch(stream)
+        if record:
+            learner.observe(*(part[0] for part in parts), ticket=ticket)
+        else:
+            learner.skip(ticket=ticket)
+        if learner.round == stream._round:
+            book.dropped.add(ticket.number)
+        else:
+            self._end_rounds(stream, stream._digests.arrival(ticket.number, rows), release)
+
+    def _issue(self, stream: Stream, context: Any) -> tuple[Any, Ticket]:
+        """Return a decision and a ticket, for `stream` to hand out once this is committed."""
+        stream._ready()
+        learner = stream._learner
+        given: tuple[Any, ...] = ()
+        if stream._family.contextual:
+            given = (float_array("context", context, (learner.dimension,)),)
+        stream._check_no_decision()
+        self._touch(stream)
+        issued: tuple[Any, Ticket] = learner.decide(*given, ticket=True)
+        stream._guarantee = learner.guarantee
+        return issued
+
+    def _decide(self, stream: Stream, context: Any) -> int:
+        """Return a bandit's arm, for `stream` to hand out once this is committed."""
+        stream._ready()
+        row = float_array("context", context, (stream._learner.dimension,))
+        stream._check_pending_context(row)
+        arm = int(stream._learner.decide(row))
+        release = np.array([arm], dtype=np.int64)
+        if stream._pending:
+            stream._check_pending(release)
+        else:
+            self._touch(stream)
+            digest = stream._digests.context(stream._round, row)
+            stream._pending = CONTEXT.pack(stream._digests.number, digest) + encoded(release)
+        stream._context = row.copy()
+        return arm
+
+    def _observe_reward(self, stream: Stream, record: tuple[Any, ...], turn: int | None) -> None:
+        """End a bandit's round with its reward, or with context and reward."""
+        if len(record) not in (1, 2):
+            raise TypeError("expected the reward, or the context and the reward")
+        stream._ready()
+        learner = stream._learner
+        context = stream._context if len(record) == 1 else record[0]
+        current = turn is None or turn == stream._round
+        if context is None or (len(record) == 1 and not current):
+            raise RoundOrderError("a reward needs the context of its round: decide() first")
+        rewards = np.zeros((1, learner.arms))
+        rewards[:] = float_array("reward", [record[-1]], (1,))
+        if not current:
+            self.process(stream, [context], rewards, first_round=turn)
+            return
+        # One by one, as it was decided: `run` refuses while a decision waits.
+        work = self.take(stream, [context], rewards)
+        arm = learner.decide(work.parts[0][0])
+        learner.observe(float(rewards[0, 0]))
+        self.put(work, np.array([arm], dtype=np.int64))
+
+    def _skip(self, stream: Stream, turn: int | None) -> None:
+        """End a bandit's round with an empty record, which is digested as NaNs."""
+        stream._ready()
+        learner = stream._learner
+        context, reward = np.full((1, learner.dimension), np.nan), np.full((1, 1), np.nan)
+        if turn is not None and turn != stream._round:
+            rewards = np.repeat(reward, learner.arms, axis=1)
+            self.process(stream, context, rewards, first_round=turn)
+            return
+        if not stream._pending:
+            raise RoundOrderError("no decision waits for its reward")
+        self._touch(stream)
+        if stream._context is None:  # lost in a crash: any other one, an empty record has none
+            learner.decide(np.zeros(learner.dimension))
+        learner.skip()
+        digest = stream._digests.records(stream._round, context, reward)
+        self._end_rounds(stream, digest, decoded(stream._pending[CONTEXT.size :], 1))
+
+    def _end_rounds(
+        self,
+        stream: Stream,
+        digests: bytes,
+        releases: NDArray[Any],
+        start: bytes | None = None,
+    ) -> None:
+        """Enter rounds that were played; `start`: the state to compute their releases from."""
+        assert len(digests) == DIGEST_BYTES * releases.shape[0]
+        kept = kept_form(releases, start)
+        key = stream._digests.number
+        self._chunks.append(Chunk(stream._row.id, stream._round, key, digests, kept))
+        stream._advance(releases.shape[0])
 
     def _touch(self, stream: Stream) -> None:
-        """Store the state of a stream that has changed without a round."""
+        """Store the state of a stream, which may have changed, or is about to."""
         self._moved[id(stream)] = stream
 
     def _check_own(self, stream: Stream) -> None:
@@ -167,8 +272,7 @@ class Transaction:
 
     def _flush(self) -> None:
         if self._chunks:
-            self._changed = True
-            self._journal._store.add_chunks(self._chunks)
+            self._journal._rows.add_chunks(self._chunks)
             self._chunks = []
 
     def __enter__(self) -> Transaction:
@@ -198,14 +302,13 @@ class Transaction:
         self._open = False
         if any(work.rounds and work._fresh is None for work in self._works):
             raise StateError("rounds were handed out and not played")
-        self._states = [stream._sealed_state() for stream in self._moved.values()]
+        self._states = [stream._state() for stream in self._moved.values()]
 
     def _write(self) -> None:
         self._flush()
         if self._states:
-            self._changed = True
-            self._journal._store.put_states(self._states)
-        if self._changed:
+            self._journal._rows.put_states(self._states)
+        if self._journal._rows.changed:
             self._journal._commit()
         for work in self._works:
             work._committed = True

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import choice
+from dpoco.errors import CalibrationError
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
 from dpoco.local._specs import VECTOR_CHANNELS, RoundSpec
@@ -72,7 +73,10 @@ def prepared(spec: RoundSpec, hypotheses: Hypotheses, x: Any, y: Any, protect: s
         return partial(randomizer.respond, y)
     if spec.channel in VECTOR_CHANNELS:
         module = importlib.import_module(_VECTOR_DEVICES[spec.channel])
-        answer: Answer = module.prepared(spec, hypotheses, x, y)
+        try:
+            answer: Answer = module.prepared(spec, hypotheses, x, y)
+        except (ArithmeticError, CalibrationError):
+            raise ValueError("no noise fits the numbers of the round") from None
         return answer
     column = likelihoods(hypotheses, x, y, protect)
     phis = [query.phi(column, y, spec.labels) for query in spec.queries]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import float_array, positive_int
+from dpoco._validation import float_array, number, positive_int
 from dpoco.local._prediction import label_index
 
 __all__ = ["HadamardQuery", "LossQuery", "Query", "ThresholdQuery", "clamp", "read_query"]
@@ -222,12 +222,12 @@ class LossQuery(Query):
     mixing: float
 
     def __init__(self, index: int, midpoint: float, half_range: float, mixing: float) -> None:
-        number = positive_int("index + 1", index + 1, maximum=_LARGEST_COUNT) - 1
-        object.__setattr__(self, "index", number)
+        place = positive_int("index + 1", index + 1, maximum=_LARGEST_COUNT) - 1
+        object.__setattr__(self, "index", place)
         for name, value in (
             ("midpoint", midpoint), ("half_range", half_range), ("mixing", mixing),
         ):  # fmt: skip
-            object.__setattr__(self, name, float(value))
+            object.__setattr__(self, name, number(name, value))
         packed = struct.pack(
             "<BIddd", self._code, self.index, self.midpoint, self.half_range, self.mixing
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dpoco._validation import number, real_float
 from dpoco.accounting._records import read_record
 from dpoco.errors import StateError
 from dpoco.local._queries import LossQuery, Query, read_query
@@ -96,9 +96,10 @@ class RoundSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "queries", tuple(self.queries))
-        object.__setattr__(self, "parameters", tuple(float(v) for v in self.parameters))
-        object.__setattr__(self, "epsilon", _real("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", _real("delta", self.delta))
+        numbers = tuple(number("parameters", value) for value in self.parameters)
+        object.__setattr__(self, "parameters", numbers)
+        object.__setattr__(self, "epsilon", real_float("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", real_float("delta", self.delta))
         for name in ("round", "hypotheses", "labels", "subset_size", "index"):
             object.__setattr__(self, name, _whole(name, getattr(self, name)))
         self.validate()
@@ -234,7 +235,7 @@ class RoundSpec:
         data = bytes(data)
         body, digest = data[:-_CHECK], data[-_CHECK:]
         try:
-            (magic, version, number, channel, epsilon, delta, labels, count, size, queries,
+            (magic, version, turn, channel, epsilon, delta, labels, count, size, queries,
              parameters, noise) = _HEAD.unpack_from(body)  # fmt: skip
             (index,) = struct.unpack_from("<q", body, _HEAD.size)
             start = _HEAD.size + 8
@@ -254,7 +255,7 @@ class RoundSpec:
             query, offset = read_query(body, offset)
             asked.append(query)
         spec = cls(
-            round=number,
+            round=turn,
             channel=CHANNELS[channel],
             epsilon=epsilon,
             hypotheses=count,
@@ -294,17 +295,6 @@ class RoundSpec:
         if any(body[name] != getattr(spec, name) for name in ("round", "channel", "epsilon")):
             raise ValueError("malformed round specification")
         return spec
-
-
-def _real(name: str, value: Any) -> float:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(
-        value, (int, float, np.integer, np.floating)
-    ):
-        raise TypeError(f"{name} must be a real number; got {type(value).__name__}")
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be finite; got {number!r}")
-    return number
 
 
 def _whole(name: str, value: Any) -> int | None:

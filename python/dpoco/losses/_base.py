@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._validation import FloatArray, positive_float
 from dpoco.domains import Domain
 
-__all__ = ["VIOLATION_SLACK", "Loss", "first_true", "optional_bound", "record_multipliers"]
+__all__ = ["VIOLATION_SLACK", "Loss", "optional_bound", "record_flags", "record_multipliers"]
 
 # Clipping keeps about 1e-14 in reserve for rounding; a bound met exactly is no violation.
 VIOLATION_SLACK = 1e-9
@@ -100,10 +101,18 @@ class Loss(ABC):
         """``l_2`` bound on a leaf from declared ``l_2`` bounds; inf without any."""
 
     @abstractmethod
+    def _flags(
+        self, domain: Domain, records: FloatArray, labels: FloatArray | None
+    ) -> dict[str, NDArray[np.bool_]]:
+        """How a learner reads the records: what `record_flags` returns; not private."""
+
     def _first_violation(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None
     ) -> int | None:
         """Row of the first record outside the bounds or not finite; None if there is none."""
+        flags = self._flags(domain, records, labels)
+        where = np.flatnonzero(np.any(list(flags.values()), axis=0))
+        return int(where[0]) if where.size else None
 
     @property
     def _glm_engine(self) -> _core.GlmLoss:
@@ -132,7 +141,17 @@ def record_multipliers(
     return clipper.multipliers(np.ascontiguousarray(records))
 
 
-def first_true(flags: Any) -> int | None:
-    """Index of the first true entry."""
-    where = np.flatnonzero(flags)
-    return int(where[0]) if where.size else None
+def record_flags(
+    factors: FloatArray,
+    labels: FloatArray | None = None,
+    label_range: tuple[float, float] = (-math.inf, math.inf),
+) -> dict[str, NDArray[np.bool_]]:
+    """Return which records are empty or clipped, and whose labels; shapes (T,); not private."""
+    empty = factors == 0.0
+    flags: dict[str, NDArray[np.bool_]] = {}
+    if labels is not None:
+        missing = ~np.isfinite(labels)
+        inside = (labels >= label_range[0]) & (labels <= label_range[1])
+        flags = {"label_missing": missing, "label_out_of_range": ~missing & ~inside}
+        empty |= missing
+    return {"empty": empty, "clipped": ~empty & ~(factors >= 1.0 - VIOLATION_SLACK), **flags}

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco._validation import (
     LARGEST_SCALE,
@@ -16,13 +17,7 @@ from dpoco._validation import (
     real_float,
 )
 from dpoco.domains import Domain
-from dpoco.losses._base import (
-    VIOLATION_SLACK,
-    Loss,
-    first_true,
-    optional_bound,
-    record_multipliers,
-)
+from dpoco.losses._base import Loss, optional_bound, record_flags, record_multipliers
 
 __all__ = ["CustomLoss", "LinearLoss"]
 
@@ -95,11 +90,12 @@ class LinearLoss(Loss):
     def _declared_l2(self, domain: Domain, step_scale: float) -> float:
         return math.inf if self.gradient_bound_l2 is None else self.gradient_bound_l2
 
-    def _first_violation(
+    def _flags(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None
-    ) -> int | None:
-        factors = record_multipliers(domain, records, self.gradient_bound, self.gradient_bound_l2)
-        return first_true(~(factors >= 1.0 - VIOLATION_SLACK))
+    ) -> dict[str, NDArray[np.bool_]]:
+        return record_flags(
+            record_multipliers(domain, records, self.gradient_bound, self.gradient_bound_l2)
+        )
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -210,11 +206,10 @@ class CustomLoss(Loss):
     def _declared_l2(self, domain: Domain, step_scale: float) -> float:
         return math.inf if self.leaf_bound_l2 is None else self.leaf_bound_l2
 
-    def _first_violation(
+    def _flags(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None
-    ) -> int | None:
-        factors = record_multipliers(domain, records, self.lipschitz_bound, None)
-        return first_true(~(factors >= 1.0 - VIOLATION_SLACK))
+    ) -> dict[str, NDArray[np.bool_]]:
+        return record_flags(record_multipliers(domain, records, self.lipschitz_bound, None))
 
 
 def _rows(features: Any, point: FloatArray) -> FloatArray:

@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray, float_array, positive_float, real_float
 from dpoco.domains import Domain
 from dpoco.domains._base import lp_norm
-from dpoco.losses._base import (
-    VIOLATION_SLACK,
-    Loss,
-    first_true,
-    record_multipliers,
-)
+from dpoco.losses._base import Loss, record_flags, record_multipliers
 
 __all__ = ["GlmLoss", "checked_margin"]
 
@@ -162,14 +158,12 @@ class GlmLoss(Loss):
             return math.inf
         return self.leaf_scalar_bound(self.margin_bound(domain), step_scale) * self._l2
 
-    def _first_violation(
+    def _flags(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None
-    ) -> int | None:
+    ) -> dict[str, NDArray[np.bool_]]:
         factors = record_multipliers(domain, records, self.feature_bound, self._l2)
         targets = float_array("labels", labels, (records.shape[0],))
-        low, high = self.label_range
-        fine = (factors >= 1.0 - VIOLATION_SLACK) & (targets >= low) & (targets <= high)
-        return first_true(~fine)
+        return record_flags(factors, targets, self.label_range)
 
 
 def checked_margin(value: float) -> float:

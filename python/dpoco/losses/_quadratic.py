@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray, float_array, positive_float, real_float
 from dpoco.domains import Domain
-from dpoco.losses._base import VIOLATION_SLACK, Loss, first_true
+from dpoco.losses._base import Loss, record_flags
 
 __all__ = ["QuadraticLoss"]
 
@@ -169,10 +170,10 @@ class QuadraticLoss(Loss):
     def _declared_l2(self, domain: Domain, step_scale: float) -> float:
         return math.inf
 
-    def _first_violation(
+    def _flags(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None
-    ) -> int | None:
-        return first_true(self.scales(domain, records, labels) < 1.0 - VIOLATION_SLACK)
+    ) -> dict[str, NDArray[np.bool_]]:
+        return record_flags(self.scales(domain, records, labels))
 
 
 def _symmetric(matrices: FloatArray) -> FloatArray:

@@ -129,6 +129,7 @@ class ContinualSum(Mechanism):
 
     _parameters: ContinualSumParameters
     _accountant: ClassVar[ModuleType] = accountant
+    _noise: ClassVar[str] = "fresh"
     _parameters_class = ContinualSumParameters
     _restated = (
         "dimension",

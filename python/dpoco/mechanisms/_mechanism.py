@@ -44,11 +44,10 @@ class Mechanism(Stateful):
             raise TypeError(f"parameters must be {self._parameters_class.__name__}")
         else:
             self._check_restated(arguments, parameters, signature(constructed).parameters)
-            if budget is not None:
-                self._accountant.guarantee(parameters, budget=budget).require(budget)
         origin = Source() if source is None else source
         self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
         if budget is not None:
+            self._guarantee.require(budget)
             budget.doubt(arguments.get("horizon"), stacklevel=3)
 
     def _calibrated(self, arguments: dict[str, Any]) -> Any:

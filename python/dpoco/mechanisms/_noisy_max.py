@@ -65,6 +65,8 @@ class NoisyMax(Mechanism):
 
     _parameters: NoisyMaxParameters
     _accountant: ClassVar[ModuleType] = accountant
+    _noise: ClassVar[str] = "fresh"
+    _one_round: ClassVar[bool] = False  # the same data answer every query
     _parameters_class = NoisyMaxParameters
     _restated = ("candidates", "horizon", "sensitivity", "noise", "one_directional", "largest")
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {

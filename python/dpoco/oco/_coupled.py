@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from dpoco._record_learner import RecordLearner
 from dpoco._tickets import Ticket
 from dpoco._validation import float_array, refuse_contradictions
 from dpoco.accounting import Budget
-from dpoco.trace import Trace
+from dpoco.trace import Flags, Trace
 
 __all__ = ["CoupledLearner"]
 
@@ -24,6 +24,8 @@ FloatArray = NDArray[np.float64]
 
 class CoupledLearner(RecordLearner):
     """Base of the learners whose decision is kept for many rounds by a private coupling."""
+
+    _noise: ClassVar[str] = "ideal_fresh"
 
     @classmethod
     def _check_restated(
@@ -211,8 +213,11 @@ class CoupledLearner(RecordLearner):
         def loss_of(decision: FloatArray) -> FloatArray:
             return loss.batch_values(self._domain, decision, matrices, vectors)
 
+        def flags_of(part: slice) -> Flags:
+            return loss._flags(self._domain, matrices[part], vectors[part])
+
         kept = decisions if record_decisions else None
-        return Trace(out, np.flatnonzero(changed), first_round, kept, loss_of)
+        return Trace(out, np.flatnonzero(changed), first_round, kept, loss_of, flags_of)
 
     # -- public quantities ------------------------------------------------------------------------
 

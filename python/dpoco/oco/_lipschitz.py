@@ -22,7 +22,7 @@ from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.oco._net_losses import NetLosses
 from dpoco.oco._nets import net_of, net_transform
 from dpoco.random import Source
-from dpoco.trace import Trace
+from dpoco.trace import Flags, Trace
 
 __all__ = ["LipschitzLearner", "LipschitzParameters"]
 
@@ -117,6 +117,7 @@ class LipschitzLearner(OnlineLearner):
     _domain: domains.Domain
     _parameters: LipschitzParameters
     _accountant: ClassVar[ModuleType] = accountant
+    _noise: ClassVar[str] = "fresh"
     _parameters_class = LipschitzParameters
     _options = (
         "lipschitz",
@@ -303,14 +304,17 @@ class LipschitzLearner(OnlineLearner):
         values = loss(self._points) if callable(loss) else loss
         return float_array("losses", values, (len(self._points),))
 
-    def _refuse_violations(self, rows: FloatArray, first: int) -> None:
+    def _violating(self, rows: FloatArray) -> NDArray[np.bool_]:
+        """Return which losses are not finite or too steep, shape (T,); not private."""
         if self._checker is None:
-            bad = np.flatnonzero(~np.isfinite(rows[:, 0]))
-        else:
-            out = np.empty(self._checker.outputs)
-            bad = np.flatnonzero([self._checker.apply(row, out) > 0 for row in rows])
-        if bad.size:
-            row = first + int(bad[0])
+            return np.logical_not(np.isfinite(rows[:, 0]))
+        out = np.empty(self._checker.outputs)
+        return np.array([self._checker.apply(row, out) > 0 for row in rows], dtype=bool)
+
+    def _refuse_violations(self, rows: FloatArray, first: int) -> None:
+        bad = self._violating(rows)
+        if bad.any():
+            row = first + int(np.argmax(bad))
             raise ValueError(
                 f"losses of round {row} are not finite or steeper than the declared bound"
             )
@@ -377,7 +381,13 @@ class LipschitzLearner(OnlineLearner):
         for array in (own, decisions):
             array.flags.writeable = False
         switches = np.flatnonzero(played[1:] != played[:-1])
-        return Trace(own, switches, first_round, decisions, rows.at)
+
+        def flags_of(part: slice) -> Flags:
+            turns = range(*part.indices(rounds))  # one by one: all values together may be large
+            bad = [self._violating(rows.values(slice(t, t + 1)))[0] for t in turns]
+            return {"clipped": np.array(bad, dtype=bool)}
+
+        return Trace(own, switches, first_round, decisions, rows.at, flags_of)
 
     @property
     def nonprivate_violations(self) -> int:

@@ -111,6 +111,7 @@ class NoisyFTRL(RecordLearner):
 
     _parameters: NoisyFTRLParameters
     _accountant: ClassVar[ModuleType] = accountant
+    _noise: ClassVar[str] = "fresh"
     _parameters_class = NoisyFTRLParameters
     _options = (
         "calibration",

@@ -57,7 +57,7 @@ def plot_privacy(
 
     Notes
     -----
-    Curves protect the same only for the same relation and unit; where these differ between the
+    Curves protect the same only for the same change, view and unit; where these differ between the
     guarantees, the legend tells them.
     """
     named = {"": guarantees} if isinstance(guarantees, Guarantee) else dict(guarantees)
@@ -74,7 +74,7 @@ def plot_privacy(
     stated = [one.delta for one in named.values() if one.private and one.delta > 0.0]
     lowest = floor_of(0.1 * delta for delta in [*stated, _PURE])
     below = 1e-3 * lowest  # off the figure: where delta is 0
-    parts = {(one.relation, one.unit) for one in named.values() if one.private}
+    parts = {(one.change, one.view, one.unit) for one in named.values() if one.private}
     axes = axes_for(ax)
     for index, (name, one) in enumerate(named.items()):
         colour, style = look(index)
@@ -117,7 +117,7 @@ def _label(name: str, one: Guarantee, *, told: bool) -> str:
         return f"{name}: no privacy" if name else "no privacy"
     text = f"epsilon = {short(one.epsilon)}, delta = {one.delta:.3g}"
     if told:
-        text += f", {one.relation} {one.unit}"
+        text += f", {one.change} {one.unit}, seen by {one.view}"
     if not one.certified:
         text += ", not certified"
     return f"{name}: {text}" if name else text

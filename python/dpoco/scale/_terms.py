@@ -33,7 +33,7 @@ class Terms:
         return pool_guarantee(
             prototype.guarantee,
             keys=self.max_keys,
-            noise=noise_of(prototype._kind),
+            noise=noise_of(prototype),
             adaptive=self.adaptive,
             privacy_unit=self.privacy_unit,
             rounds_per_user=self.rounds_per_user,

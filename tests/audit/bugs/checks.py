@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dpoco.audit import black_box_audit, likelihood_audit, replay_audit
+from dpoco.audit import audit_learner, black_box_audit, likelihood_audit, replay_audit
 
 __all__ = [
     "black_box",
@@ -20,6 +20,7 @@ __all__ = [
     "likelihood",
     "replay",
     "sampled_losses",
+    "standard_audit",
     "stated_point",
     "utility",
 ]
@@ -50,6 +51,11 @@ def black_box(subject: Any) -> bool:
         trials=subject.runs,
         events=getattr(subject, "events", None),
     ).violated
+
+
+def standard_audit(name: str) -> bool:
+    """`dpoco audit NAME`, with fewer runs than by default: all attacks, and all exercises."""
+    return audit_learner(name, trials=300).violated
 
 
 def _below(subject: Any, truth: Any, slack: float) -> bool:

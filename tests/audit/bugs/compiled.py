@@ -44,7 +44,8 @@ class Mutation:
     before, after : str
         Text that occurs exactly once in the file, and what replaces it.
     subject, check : str
-        ``module:name`` in this folder: what is looked at, and the check that must notice.
+        ``module:name`` in this folder: what is looked at, and the check that must notice. A subject
+        without a module is the name of a standard case.
     """
 
     name: str
@@ -134,6 +135,89 @@ MUTATIONS = [
         "random/source.cpp", "    from.position += count;\n    out += count;",
         "    out += count;", "sums:the_sum", "checks:replay",
     ),
+    Mutation(
+        "state-that-survives-an-alarm", "The sums of a test go on after its alarm.",
+        "experts/shift_detector.cpp", "      statistic_.reset();\n", "",
+        "shift-detector", "checks:standard_audit",
+    ),
+    Mutation(
+        "selection-that-survives-an-alarm", "An epoch goes on after the alarm that ends it.",
+        "experts/shift_detector.cpp", "      instance_.restart();\n", "",
+        "shift-detector", "checks:standard_audit",
+    ),
+    Mutation(
+        "one-fresh-draw-too-many", "A cap on switches allows one more.",
+        "mechanisms/switch_rule.cpp", "if (switches_ >= settings_.max_switches ||",
+        "if (switches_ > settings_.max_switches ||", "oblivious-tracker", "checks:standard_audit",
+    ),
+    Mutation(
+        "one-switch-too-many", "The same cap, for decisions that are points.",
+        "mechanisms/switch_rule.cpp", "if (switches_ >= settings_.max_switches ||",
+        "if (switches_ > settings_.max_switches ||", "coupled-regularized-leader",
+        "checks:standard_audit",
+    ),
+    Mutation(
+        "one-alarm-too-many", "A threshold answers once more after its last alarm.",
+        "mechanisms/above_threshold.cpp", "left_ = settings_.alarms;",
+        "left_ = settings_.alarms + 1;", "above-threshold", "checks:standard_audit",
+    ),
+    Mutation(
+        "half-the-forgetting", "Weights are shared at half the rate.",
+        "experts/batch_share.cpp",
+        "const double other = settings_.share_rate / static_cast<double>(n - 1);",
+        "const double other = 0.5 * settings_.share_rate / static_cast<double>(n - 1);",
+        "batch-share", "checks:standard_audit",
+    ),
+    Mutation(
+        "uncentred-for-an-even-number", "Sums of an even number of experts are not centred.",
+        "experts/batch_share.cpp", "if (settings_.centered) {",
+        "if (settings_.centered && n % 2 == 1) {", "batch-share", "checks:standard_audit",
+    ),
+    Mutation(
+        "clock-that-stops-at-nan", "A record that is not finite does not move its arm's clock.",
+        "bandits/high_dimensional_bandit.cpp", "    } else {\n      model.skip();",
+        "    } else if (other != arm) {\n      model.skip();", "high-dimensional-bandit",
+        "checks:standard_audit",
+    ),
+    Mutation(
+        "off-diagonal-counted-twice", "Packed products carry the factor 2, not its root.",
+        "bandits/linucb.cpp", "(kSqrtTwo * own) * kShrink;", "(2.0 * own) * kShrink;",
+        "linucb", "checks:standard_audit",
+    ),
+    Mutation(
+        "off-diagonal-counted-twice-by-a-leader", "The same in a learner with a squared loss.",
+        "oco/noisy_ftrl.cpp", "const double factor = kSqrtTwo * x[i];",
+        "const double factor = 2.0 * x[i];", "noisy-ftrl", "checks:standard_audit",
+    ),
+    Mutation(
+        "scale-without-the-batch", "Noise for a batch's mean is added to its sum.",
+        "frank_wolfe/polyhedral_frank_wolfe.cpp",
+        "growth / (static_cast<double>(settings_.batch) * weight() * settings_.scale);",
+        "growth / (weight() * settings_.scale);", "polyhedral-frank-wolfe",
+        "checks:standard_audit",
+    ),
+    Mutation(
+        "run-without-clip", "Gradients are clipped one by one, and not in blocks.",
+        "oco/noisy_ftrl.cpp",
+        "    for (std::size_t r = 0; r < count; ++r) clip(rows_.data() + r * d);\n", "",
+        "noisy-ftrl", "checks:standard_audit",
+    ),
+    Mutation(
+        "remainder-of-a-batch-dropped", "What an incomplete batch held is gone after a call.",
+        "frank_wolfe/tree_frank_wolfe.cpp", "  const bool linear = labels == nullptr;\n",
+        "  const bool linear = labels == nullptr;\n"
+        "  std::fill(leaf_.begin(), leaf_.end(), 0.0);\n",
+        "tree-frank-wolfe", "checks:standard_audit",
+    ),
+    Mutation(
+        "noise-shared-between-coordinates", "Entries beyond a block repeat those of the first.",
+        "mechanisms/noise_process.cpp",
+        "    if (rounded_) return rounded_->fill(source, out, rows * d_);\n",
+        "    if (rounded_) {\n      rounded_->fill(source, out, rows * d_);\n"
+        "      for (std::size_t i = 0; i < rows * d_; ++i)\n"
+        "        if (i % d_ >= 16) out[i] = out[i - 16];\n      return;\n    }\n",
+        "continual-sum", "checks:standard_audit",
+    ),
 ]  # fmt: skip
 
 
@@ -188,8 +272,16 @@ def _look(subject: str, check: str) -> int:
     import warnings
 
     warnings.simplefilter("ignore")
+    # An editable installation finds its own library, whatever the path says.
+    sys.meta_path[:] = [each for each in sys.meta_path if "ScikitBuild" not in type(each).__name__]
+    import dpoco
+
+    work = os.environ["PYTHONPATH"].split(os.pathsep)[0]
+    if not Path(dpoco._core.__file__).is_relative_to(work):
+        raise ImportError("the library that is looked at is not the one that was built")
     try:
-        return 10 if _named(check)(_named(subject)()) else 0  # type: ignore[operator]
+        seen = _named(subject)() if ":" in subject else subject  # type: ignore[operator]
+        return 10 if _named(check)(seen) else 0  # type: ignore[operator]
     except Exception as error:  # of the library: a state or a draw that cannot be
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 11

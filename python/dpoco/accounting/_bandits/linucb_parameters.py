@@ -13,7 +13,8 @@ from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting._bandits.linucb_regret import Setting, confidence_of
 from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero, check_terms
-from dpoco.accounting.release import RELATIONS, check_numerics, check_scale
+from dpoco.accounting.guarantee import CHANGES
+from dpoco.accounting.release import check_numerics, check_scale
 
 __all__ = [
     "CALIBRATIONS",
@@ -116,7 +117,7 @@ class LinUCBParameters(StoredParameters):
         positive_int("horizon", self.horizon)
         positive_int("batch", self.batch)
         choice("sum_method", self.sum_method, continual_sum.METHODS)
-        choice("relation", self.relation, RELATIONS)
+        choice("relation", self.relation, CHANGES)
         choice("calibration", self.calibration, CALIBRATIONS)
         for name in (
             "reward_weight",

@@ -12,6 +12,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco.accounting.gaussian import SMALLEST_DELTA
+
 __all__ = ["best_delta", "best_epsilon"]
 
 FloatArray = NDArray[np.float64]
@@ -21,6 +23,8 @@ _SMALLEST, _LARGEST = 1e-4, 1e7
 # Orders this close to 1 are not told apart in double precision.
 _NO_ORDER = 1e-8
 _COARSE, _FINE, _ROUNDS = 500, 33, 4
+# Added to log delta: more than its error, whose second part is the rounding of large terms.
+_MARGIN, _TERM = 2.0**-44, 2.0**-50
 
 
 def best_epsilon(curve: Curve, delta: float, largest: float) -> float:
@@ -55,9 +59,11 @@ def best_delta(curve: Curve, epsilon: float, largest: float) -> float:
         return 0.0
 
     def bound(t: FloatArray) -> FloatArray:
-        return t * (curve(1.0 + t) - epsilon) - np.log(t) - (1.0 + t) * np.log1p(1.0 / t)
+        divergence = curve(1.0 + t)
+        up = _MARGIN + _TERM * (t * (divergence + epsilon) + np.abs(np.log(t)))
+        return t * (divergence - epsilon) - np.log(t) - (1.0 + t) * np.log1p(1.0 / t) + up
 
-    return math.exp(min(0.0, _minimum(bound, largest)))
+    return min(1.0, math.exp(min(0.0, _minimum(bound, largest))) + SMALLEST_DELTA)
 
 
 def _identical(curve: Curve, largest: float) -> bool:

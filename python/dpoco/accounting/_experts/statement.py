@@ -94,7 +94,7 @@ def statement_of(
     return Guarantee(
         epsilon=epsilon,
         delta=delta,
-        relation="replace",
+        change="replace",
         unit="one round",
         horizon=LARGEST_HORIZON if horizon is None else horizon,
         mechanism=mechanism,

@@ -7,15 +7,16 @@ import math
 from dpoco.accounting._ledger.costs import Cost
 from dpoco.accounting._ledger.currencies import (
     CURRENCIES,
+    Exact,
     Filter,
+    FixedPlan,
     Spent,
     filter_of,
-    fixed_plan_epsilon,
 )
 from dpoco.accounting._ledger.entries import Claim, Entry
-from dpoco.accounting._ledger.relations import converted
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_epsilon
+from dpoco.accounting.guarantee import VIEWS
 from dpoco.errors import BudgetExceeded, CalibrationError
 
 __all__ = ["Admission", "Book"]
@@ -41,15 +42,23 @@ class Book:
     """
 
     def __init__(
-        self, budget: Budget, relation: str, currency: str, adaptive: bool, side_share: float
+        self,
+        budget: Budget,
+        change: str,
+        view: str,
+        currency: str,
+        adaptive: bool,
+        side_share: float,
     ) -> None:
-        self.budget, self.relation, self.currency = budget, relation, currency
+        self.budget, self.change, self.view, self.currency = budget, change, view, currency
         self.adaptive, self.side_share = adaptive, side_share
         self.entries: list[Entry] = []
+        self._main, self._side = Exact(), Exact()  # of the prices
+        self._plan: FixedPlan | None = FixedPlan()
 
     def admission(self, claim: Claim, share: float = 1.0) -> Admission:
         """Return how the claim would be entered within `share` of what is left, or raise."""
-        cost, condition = converted(claim.cost, ledger=self.relation, guarantee=claim.relation)
+        cost, condition = self._cost(claim)
         if claim.guarantee is not None and not claim.guarantee.private:
             raise BudgetExceeded(f"{claim.label!r} promises no privacy at all")
         if not self.adaptive:
@@ -84,7 +93,7 @@ class Book:
         if not self.adaptive or self.currency == "auto":
             self.enter(self.admission(claim))
             return
-        cost, condition = converted(claim.cost, ledger=self.relation, guarantee=claim.relation)
+        cost, condition = self._cost(claim)
         rule = self._filter(self.currency)
         price = rule.prices(cost)[way]
         after = self.total(price)
@@ -93,6 +102,31 @@ class Book:
                 f"{claim.label!r} exceeds the budget of the ledger it is stored in"
             )
         self.enter(Admission(Entry(claim, cost, price, condition, way), self.currency))
+
+    def _cost(self, claim: Claim) -> tuple[Cost, str]:
+        """Return what the claim costs for the ledger's change, and the condition in words.
+
+        Proof: docs/privacy/ledger.md, section "Change and view".
+        """
+        cost, conditions = claim.cost, []
+        if VIEWS.index(claim.view) < VIEWS.index(self.view):
+            raise ValueError(
+                f"a guarantee with view {claim.view!r} says nothing in a ledger with view "
+                f"{self.view!r}: make the ledger with view={claim.view!r}, which protects less"
+            )
+        if claim.view != self.view:
+            conditions.append(f"what {claim.view} cannot tell, {self.view} cannot tell")
+        if self.change == "replace" and claim.change == "zero_out":
+            cost = cost.doubled()
+            conditions.append("a replaced round counts as one emptied and filled again")
+        elif self.change == "zero_out" and claim.change == "replace":
+            if claim.view == "server":
+                raise ValueError(
+                    "a guarantee with view 'server' says nothing about whether a user reports: "
+                    "make the ledger with relation='replace'"
+                )
+            conditions.append("an empty round is processed as a zero record")
+        return cost, "; ".join(conditions)
 
     def _price(self, label: str, cost: Cost, currency: str, share: float) -> tuple[Spent, str]:
         """Return what the charge takes of the sums and how it is paid, or raise if it is much."""
@@ -112,17 +146,30 @@ class Book:
 
     def enter(self, admission: Admission) -> None:
         """Add the entry."""
-        self.entries.append(admission.entry)
+        entry = admission.entry
+        self.entries.append(entry)
+        self._main = self._main.plus(entry.price.main)
+        self._side = self._side.plus(entry.price.side)
+        self._plan = None if self.adaptive or self._plan is None else self._plan.plus(entry.cost)
         self.currency = admission.currency
 
     def total(self, more: Spent | None = None) -> Spent:
         """Return the sums over all entries, and over `more`."""
-        prices = [entry.price for entry in self.entries] + ([] if more is None else [more])
-        return Spent(math.fsum(p.main for p in prices), math.fsum(p.side for p in prices))
+        if more is None:
+            return Spent(float(self._main), float(self._side))
+        return Spent(float(self._main.plus(more.main)), float(self._side.plus(more.side)))
 
     def fixed_epsilon(self) -> float:
         """Return epsilon at the budget's delta, had all charges been fixed in advance."""
-        return fixed_plan_epsilon([entry.cost for entry in self.entries], self.budget.delta)
+        return self._fixed().epsilon(self.budget.delta)
+
+    def _fixed(self) -> FixedPlan:
+        """Return all charges as a plan; an adaptive ledger adds them up when it is asked."""
+        if self._plan is None:
+            self._plan = FixedPlan()
+            for entry in self.entries:
+                self._plan = self._plan.plus(entry.cost)
+        return self._plan
 
     def spent(self) -> float:
         """Return the share of the budget that is spent, in [0, 1]."""
@@ -156,7 +203,7 @@ class Book:
 
     def _admission_to_plan(self, entry: Entry, share: float) -> Admission:
         delta, before = self.budget.delta, self.fixed_epsilon()
-        epsilon = fixed_plan_epsilon([*(old.cost for old in self.entries), entry.cost], delta)
+        epsilon = self._fixed().plus(entry.cost).epsilon(delta)
         if not epsilon <= before + share * (self.budget.epsilon - before):
             raise BudgetExceeded(
                 f"{entry.label!r} would lift the whole to epsilon = {epsilon:.6g} at delta = "

@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpoco.accounting._guarantee_report import RELATIONS
 from dpoco.accounting._ledger.costs import Cost, cost_of_guarantee
 from dpoco.accounting._ledger.currencies import Spent
 from dpoco.accounting._ledger.foreign_events import cost_of_event
-from dpoco.accounting._records import read_record
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting._records import of_version_1, read_record
+from dpoco.accounting.guarantee import CHANGES, VIEWS, Guarantee
 from dpoco.errors import StateError
 
 __all__ = ["Claim", "Entry", "claim_of"]
 
-_KIND, _VERSION = "dpoco.ledger_entry", 1
-_FIELDS = frozenset({"label", "relation", "unit", "same_unit", "guarantee", "cost"})
+_KIND, _VERSION = "dpoco.ledger_entry", 2
+_FIELDS = frozenset({"label", "change", "view", "unit", "same_unit", "guarantee", "cost"})
 
 
 @dataclass(frozen=True)
@@ -28,18 +27,19 @@ class Claim:
     ----------
     label : str
         What it is for.
-    relation, unit : str
-        Neighbours and unit of what is charged.
+    change, view, unit : str
+        Of what is charged, as in `Guarantee`.
     same_unit : bool
         Whether the caller promises that this unit is the ledger's, in other words.
     guarantee : Guarantee or None
         None for an event.
     cost : Cost
-        Under `relation`.
+        Under `change`.
     """
 
     label: str
-    relation: str
+    change: str
+    view: str
     unit: str
     same_unit: bool
     guarantee: Guarantee | None
@@ -52,7 +52,8 @@ class Claim:
             "kind": _KIND,
             "version": _VERSION,
             "label": self.label,
-            "relation": self.relation,
+            "change": self.change,
+            "view": self.view,
             "unit": self.unit,
             "same_unit": self.same_unit,
             "guarantee": guarantee,
@@ -62,16 +63,20 @@ class Claim:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Claim:
         """Return the claim written by `to_dict`; `StateError` if it is not one."""
+        if isinstance(record, Mapping):
+            record = of_version_1(record)
         body = read_record(record, kind=_KIND, version=_VERSION, fields=_FIELDS)
-        texts = (body["label"], body["relation"], body["unit"])
-        if not all(isinstance(text, str) for text in texts) or body["relation"] not in RELATIONS:
+        texts = (body["label"], body["change"], body["view"], body["unit"])
+        if not all(isinstance(text, str) for text in texts):
             raise StateError("malformed ledger entry")
         if not isinstance(body["same_unit"], bool):
+            raise StateError("malformed ledger entry")
+        if texts[1] not in CHANGES or texts[2] not in VIEWS:
             raise StateError("malformed ledger entry")
         if body["guarantee"] is None:
             return cls(*texts, body["same_unit"], None, Cost.from_dict(body["cost"]))
         guarantee = Guarantee.from_dict(body["guarantee"])
-        if (guarantee.relation, guarantee.unit) != texts[1:]:
+        if (guarantee.change, guarantee.view, guarantee.unit) != texts[1:]:
             raise StateError("malformed ledger entry")
         return cls(*texts, body["same_unit"], guarantee, cost_of_guarantee(guarantee))
 
@@ -85,11 +90,11 @@ class Entry:
     claim : Claim
         What was charged.
     cost : Cost
-        Its cost under the ledger's relation.
+        Its cost for the ledger's change.
     price : Spent
         What it took of the ledger's sums.
     condition : str
-        Under which its relation counts as the ledger's; may be empty.
+        Under which its change and view count as the ledger's; may be empty.
     way : str
         How it was paid: by its "parts", or by its "point" (epsilon, delta).
     """
@@ -106,16 +111,21 @@ class Entry:
         return self.claim.label
 
 
-def claim_of(item: Any, label: str, relation: str, unit: str, same_unit: bool) -> Claim:
-    """Return the claim of a guarantee or of an event; `relation` and `unit` are for events.
+def claim_of(item: Any, label: str, change: str, view: str, unit: str, same_unit: bool) -> Claim:
+    """Return the claim of a guarantee or of an event; `change` to `unit` are for events.
 
     Raises
     ------
     TypeError
         If `item` is neither.
+    ValueError
+        If a guarantee contradicts itself: once stored, it would not be read again.
     """
     if not isinstance(label, str) or not label.strip():
         raise ValueError("label must be a text that says what is charged")
     if isinstance(item, Guarantee):
-        return Claim(label, item.relation, item.unit, same_unit, item, cost_of_guarantee(item))
-    return Claim(label, relation, unit, same_unit, None, cost_of_event(item))
+        if item._contradicts_itself():
+            raise ValueError("the guarantee's epsilon and its parameters contradict each other")
+        meant = (item.change, item.view, item.unit)
+        return Claim(label, *meant, same_unit, item, cost_of_guarantee(item))
+    return Claim(label, change, view, unit, same_unit, None, cost_of_event(item))

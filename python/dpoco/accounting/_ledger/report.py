@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpoco.accounting._guarantee_report import RELATIONS
+from dpoco.accounting._guarantee_report import neighbours
 from dpoco.accounting._ledger.book import Book
 from dpoco.accounting._ledger.entries import Entry
 from dpoco.accounting.guarantee import Guarantee
@@ -42,7 +42,7 @@ def ledger_guarantee(book: Book, unit: str, currency: str) -> Guarantee:
     ]
     if any(entry.claim.same_unit for entry in entries):
         conditions.append(f"all charges speak about {unit}: promised by the caller")
-    if book.relation == "joint":
+    if book.view == "others":
         conditions.append("nobody who reacts to releases sees what the protected user is shown")
     conditions += dict.fromkeys(
         f"{entry.label}: {text}"
@@ -53,7 +53,8 @@ def ledger_guarantee(book: Book, unit: str, currency: str) -> Guarantee:
     return Guarantee(
         epsilon=epsilon,
         delta=book.budget.delta,
-        relation=book.relation,
+        change=book.change,
+        view=book.view,
         unit=unit,
         horizon=max(horizons, default=1),
         mechanism=f"everything charged to a ledger ({labels})",
@@ -79,8 +80,7 @@ def ledger_text(book: Book, unit: str | None, currency: str) -> str:
     lines = [
         f"Privacy ledger: epsilon = {budget.epsilon:.6g}, delta = {budget.delta:.6g} for "
         "everything charged",
-        f"  Protected:  {unit or 'the unit of the first charge'}: nobody can tell apart",
-        f"              {RELATIONS[book.relation]}",
+        *neighbours(book.change, book.view, unit or "the unit of the first charge"),
         f"  Currency:   {currency}: {_IN_WORDS[currency]}"
         + (" (charges may react to releases)" if book.adaptive else ""),
         f"  Spent:      {book.spent():.2%}",

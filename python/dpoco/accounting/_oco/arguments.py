@@ -8,7 +8,7 @@ from dpoco._validation import choice, positive_int, real_float
 from dpoco.accounting._oco.parameters import CALIBRATIONS
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem
-from dpoco.accounting.release import RELATIONS
+from dpoco.accounting.guarantee import CHANGES
 
 LARGEST_PLAN = 10**12
 
@@ -27,7 +27,7 @@ def check_arguments(
     """Validate the arguments; return `max_switches` as a float."""
     positive_int("horizon", horizon, maximum=LARGEST_PLAN)
     choice("calibration", calibration, CALIBRATIONS)
-    choice("relation", relation, RELATIONS)
+    choice("relation", relation, CHANGES)
     choice("coupling", coupling, ("auto", *couplings))
     if budget is not None and not isinstance(budget, Budget):
         raise TypeError(f"budget must be a Budget or None; got {type(budget).__name__}")

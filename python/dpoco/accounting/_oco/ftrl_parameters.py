@@ -16,7 +16,8 @@ from typing import Any
 from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting._records import plain_float, read_record
 from dpoco.accounting.continual_sum import METHODS, worst_row_norm
-from dpoco.accounting.release import RELATIONS, check_numerics, check_scale
+from dpoco.accounting.guarantee import CHANGES
+from dpoco.accounting.release import check_numerics, check_scale
 from dpoco.errors import StateError
 
 __all__ = ["CALIBRATIONS", "SCOPES", "STATISTICS", "NoisyFTRLParameters"]
@@ -103,7 +104,7 @@ class NoisyFTRLParameters:
         choice("statistics", self.statistics, STATISTICS)
         choice("sum_method", self.sum_method, METHODS)
         choice("calibration", self.calibration, CALIBRATIONS)
-        choice("relation", self.relation, RELATIONS)
+        choice("relation", self.relation, CHANGES)
         choice("regret_scope", self.regret_scope, SCOPES)
         for name in ("step_size", "lipschitz", "sensitivity", "column_norm"):
             object.__setattr__(self, name, positive_float(name, getattr(self, name)))

@@ -14,7 +14,7 @@ from typing import Any
 
 from dpoco._validation import choice
 from dpoco.accounting._oco.ftrl_parameters import STATISTICS
-from dpoco.accounting.release import RELATIONS
+from dpoco.accounting.guarantee import CHANGES
 from dpoco.domains import Domain
 from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, SquaredLoss
 
@@ -57,7 +57,7 @@ def quadratic_sensitivity(length: float, label: float, vector_scale: float, rela
     Units: those of length squared. See the module's claim.
     """
     u = (vector_scale * label / length) ** 2
-    if choice("relation", relation, RELATIONS) == "zero_out":
+    if choice("relation", relation, CHANGES) == "zero_out":
         return length**2 * math.sqrt(1.0 + u)
     return length**2 * (math.sqrt(2.0) * (1.0 + 0.5 * u) if u <= 2.0 else 2.0 * math.sqrt(u))
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int, real_float
 from dpoco.accounting._records import plain_float, read_record
-from dpoco.accounting.release import RELATIONS
+from dpoco.accounting.guarantee import CHANGES
 from dpoco.errors import StateError
 
 CALIBRATIONS = ("tight", "corrected", "paper")
@@ -56,7 +56,7 @@ class _Stored:
 
     def _check(self, couplings: tuple[str, ...]) -> None:
         choice("coupling", self.coupling, couplings)
-        choice("relation", self.relation, RELATIONS)
+        choice("relation", self.relation, CHANGES)
         choice("calibration", self.calibration, CALIBRATIONS)
         positive_int("horizon", self.horizon)
         positive_int("dimension", self.dimension)
