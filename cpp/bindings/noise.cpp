@@ -80,7 +80,7 @@ void register_noise(py::module_& m) {
       "gaussian_digits",
       [](const Source& source, std::uint64_t position) {
         py::array_t<std::uint64_t> out(static_cast<py::ssize_t>(Source::kPairDigits));
-        source.digits_behind_gaussian(position, out.mutable_data());
+        source.further_digits(random::Variate::gaussian, position, out.mutable_data());
         return out;
       },
       "source"_a, "position"_a);
@@ -95,6 +95,16 @@ void register_noise(py::module_& m) {
         return std::make_pair(value, tape.used());
       },
       "radius"_a, "angle"_a, "second"_a, "scale"_a, "further"_a.noconvert(), "exact"_a);
+  // For tests: whether a uniform of given digits is below exp(log_p).
+  m.def(
+      "is_below_exp",
+      [](std::uint64_t word, const Words& further, double log_p, bool exact) {
+        random::Digits digits{word, {}};
+        std::copy_n(further.data(), std::min<std::size_t>(further.size(), digits.further.size()),
+                    digits.further.begin());
+        return noise::is_below_exp(digits, log_p, exact ? Decisions::exact : Decisions::fast);
+      },
+      "word"_a, "further"_a.noconvert(), "log_p"_a, "exact"_a);
   // For tests: decisions on given words. Returns how many were used.
   m.def(
       "decide_discrete",

@@ -35,6 +35,43 @@ void register_random(py::module_& m) {
   m.def("instruction_set", [] { return std::string(simd::kernels().name); });
   m.def("fork_generation", &random::fork_generation);
 
+  // For tests: the variate of a word and further ones (of a Gaussian: its radius), and the
+  // distances of such a uniform variate from 0 and from 1.
+  using Further = std::vector<std::uint64_t>;
+  m.def(
+      "variate_of",
+      [](unsigned kind, std::uint64_t word, const Further& further) {
+        return random::variate_of(variate_from(kind), word, further);
+      },
+      "kind"_a, "word"_a, "further"_a);
+  m.def(
+      "uniform_of",
+      [](std::uint64_t word, unsigned bits, const Further& further) {
+        const random::Uniform u = random::uniform_of(word, bits, further);
+        return std::make_pair(u.value, u.complement);
+      },
+      "word"_a, "bits"_a, "further"_a);
+  // For tests: mends a superblock of values in place; returns whether any looked open.
+  m.def(
+      "mend_variates",
+      [](unsigned kind, const std::vector<std::uint64_t>& raw, Array& values,
+         const std::vector<Further>& further) {
+        if (raw.size() != simd::kSuperblock || further.size() != raw.size() ||
+            values.size() != static_cast<py::ssize_t>(raw.size())) {
+          throw std::invalid_argument("a superblock is wanted");
+        }
+        double* const to = values.mutable_data();
+        const bool open = random::may_be_open(variate_from(kind), to, raw.size());
+        random::mend(variate_from(kind), raw.data(), to, [&](std::size_t i) {
+          random::Digits digits{raw[i], {}};
+          std::copy_n(further[i].begin(), std::min(further[i].size(), digits.further.size()),
+                      digits.further.begin());
+          return digits;
+        });
+        return open;
+      },
+      "kind"_a, "raw"_a, "values"_a.noconvert(), "further"_a);
+
   py::class_<Source>(m, "Source")
       .def(py::init(&make_source), "key"_a, "stream"_a)
       .def(
@@ -59,6 +96,15 @@ void register_random(py::module_& m) {
           "position",
           [](const Source& self, unsigned kind) { return self.position(variate_from(kind)); },
           "kind"_a)
+      .def("complement", &Source::complement)
+      .def(
+          "digits_at",
+          [](const Source& self, unsigned kind, std::uint64_t place) {
+            const random::Digits digits = self.digits_at(variate_from(kind), place);
+            return std::make_pair(digits.word, std::vector<std::uint64_t>(digits.further.begin(),
+                                                                          digits.further.end()));
+          },
+          "kind"_a, "place"_a)
       .def("adopt", &Source::adopt)
       .def("state", &state_of<Source>)
       .def("restore", &restore<Source>, "state"_a);

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Mapping
 from inspect import signature
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -225,6 +225,15 @@ class Stateful:
         Asked before anything of that size is built. Any exception means a corrupt header.
         """
         raise NotImplementedError
+
+    def _sibling(self: Self, claim: dict[str, Any]) -> Self:
+        """Return an unstarted object with the same parameters and guarantee, none computed anew."""
+        sibling: Any = type(self).__new__(type(self))
+        own = ("_engine", "_asked", "_sole", "_book", "_suspended")
+        shared = {name: value for name, value in self.__dict__.items() if name not in own}
+        sibling.__dict__.update(shared)
+        sibling._engine = sibling._build_engine(claim)
+        return cast(Self, sibling)
 
     def _is_started(self) -> bool:
         return bool(self._engine.round > 0)

@@ -1,10 +1,10 @@
 """Noise: exact samplers on a cryptographic stream, at NumPy speed.
 
-Every law is exact up to the truncation of its tails by 64-bit uniforms: total variation at most
-``TAIL_MASS_PER_VARIATE`` per elementary variate, which the guarantees charge to delta. Doubles are
-not the real line: values are not protected against attacks on the floating-point grid. The
-discrete laws, on the integers, are free of both: ``docs/privacy/discrete_noise.md``.
-Laws, truncation and tests: ``docs/privacy/noise.md``.
+Every law has both its tails: where the 64 random digits behind a variate do not tell how far out
+it lies, further ones do. Sums with noise still charge ``TAIL_MASS_PER_VARIATE`` per variate.
+Doubles are not the real line: values are not protected against attacks on the floating-point grid.
+The discrete laws, on the integers, are: ``docs/privacy/discrete_noise.md``.
+Laws, tails and tests: ``docs/privacy/noise.md``.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def gaussian(
 
     Notes
     -----
-    Box-Muller on 64-bit uniforms: |z| <= 9.5 scale. O(1) per value.
+    Box-Muller on 64-bit uniforms, more digits beyond 8 scale. O(1) per value.
     """
     return _elementary("gaussian", source, size, scale, out)
 
@@ -121,7 +121,7 @@ def laplace(
 
     Notes
     -----
-    Inverse transform with a sign bit: |x| <= 44.4 scale.
+    Inverse transform with a sign bit; both tails.
     """
     return _elementary("laplace", source, size, scale, out)
 
@@ -133,7 +133,7 @@ def exponential(
 
     Notes
     -----
-    Full relative precision near 0; x <= 45.1 scale.
+    Full relative precision near 0; the whole tail.
     """
     return _elementary("exponential", source, size, scale, out)
 
@@ -145,7 +145,7 @@ def gumbel(
 
     Notes
     -----
-    Both tails are exact to 2^-64: -3.9 scale <= x <= 45.1 scale.
+    Both tails, as those of the exponential behind it.
     """
     return _elementary("gumbel", source, size, scale, out)
 

@@ -1,8 +1,8 @@
 """Samplers: exact draws from truncated Gaussians, their masses, and coordinate Gibbs chains.
 
 A Gaussian restricted to a set of decisions is the Gibbs law of a sum of linear losses. Its draws
-are exact up to the 64-bit truncation of elementary variates (``dpoco.noise``) and rounding; the
-number of variates a draw takes is random. Methods, bounds on the number of trials and tests:
+are exact up to rounding: elementary variates have both tails (``dpoco.noise``), so nothing depends
+on how many a draw takes. Methods, expected numbers of trials and tests:
 ``docs/privacy/samplers.md``.
 """
 
@@ -105,7 +105,8 @@ def log_mass(domain: Domain, mean: Any, scale: float) -> float:
     Returns
     -------
     float
-        At most 0; absolute error below 1e-12, or that relative error where the value is large.
+        At most 0; the error is below 2^-53 * 24 (d + |mean|^2 / (2 scale^2) - log mass at the
+        centre).
 
     Raises
     ------

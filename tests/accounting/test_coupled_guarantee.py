@@ -98,8 +98,10 @@ def test_inexact_draws_are_charged():
 
 @pytest.mark.parametrize("coupling", [GAUSSIAN, RENYI, GAUSSIAN | SCHEDULED, None])
 def test_round_trips_are_exact(coupling):
+    epsilon = 8.0 if coupling is None else guarantee(coupling, epsilon=99.0).epsilon_at(1e-6)
     stated = guarantee(
         coupling,
+        epsilon=epsilon,
         regret_bound=1.0 / 3.0,
         details={"draws": 600.0, "sampler": "exact", "step size": math.inf, "block": None},
     )

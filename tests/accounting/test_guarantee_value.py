@@ -12,8 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpoco.accounting as package
-from dpoco.accounting import Budget, Guarantee, events, sum_release
+from dpoco.accounting import Budget, Guarantee, events, noisy_max, sum_release
+from dpoco.accounting._experts.statement import statement_of
+from dpoco.accounting.bounded_range import bounded_range_profile
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta, gaussian_epsilon
+from dpoco.accounting.ledger import Ledger
+from dpoco.accounting.local_reports import local_guarantee
 from dpoco.accounting.zcdp import zcdp_delta
 from dpoco.errors import BudgetExceeded, StateError
 
@@ -130,7 +134,7 @@ def test_seeded_noise_is_not_certified():
 
 def test_round_trips_are_exact():
     claimed = dataclasses.replace(
-        BASE, claimed=(0.1, 1e-6), paper_epsilon=1.0 / 3.0, horizon=10**12, sensitivity=math.pi
+        BASE, claimed=(0.1, 1e-6), paper_epsilon=1.0 / 3.0, horizon=10**12, regret_bound=math.pi
     )
     for guarantee in (BASE, claimed):
         assert Guarantee.from_dict(guarantee.to_dict()) == guarantee
@@ -162,10 +166,62 @@ def test_records_whose_relation_said_two_things(relation, change, view):
     scale=st.floats(1e-100, 1e100),
 )
 def test_any_float_survives_json(epsilon, mu, mass, scale):
+    stated = {"mu": mu, "rho": None, "noise_multiplier": None, "column_norm": None}
     other = dataclasses.replace(
-        BASE, epsilon=epsilon, mu=mu, truncation_mass=mass, noise_scale=scale
+        BASE, epsilon=math.inf, truncation_mass=mass, noise_scale=scale, **stated
     )
     assert Guarantee.from_json(other.to_json()) == other
+    other = dataclasses.replace(other, epsilon=epsilon, mu=None)
+    assert Guarantee.from_json(other.to_json()) == other
+
+
+EDITS = [
+    ("epsilon", 0.1), ("epsilon", 1.01), ("epsilon", 0.99), ("delta", 1e-9), ("mu", 0.1),
+    ("rho", 0.01), ("noise_scale", 2.0), ("column_norm", 0.5), ("noise_multiplier", 9.0),
+    ("sensitivity", 3.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "factor"), EDITS)
+def test_edited_numbers_contradict_the_others(name, factor):
+    record = BASE.to_dict()
+    assert Guarantee.from_dict(record) == BASE
+    changed = record | {name: factor * record[name] if name != "epsilon" else factor}
+    with pytest.raises(StateError, match="contradicts itself"):
+        Guarantee.from_dict(changed)
+    ledger = Ledger(Budget(5.0, 1e-5))
+    ledger.charge(BASE, "x")
+    stored = json.loads(ledger.to_json())
+    stored["entries"][0]["guarantee"] = changed
+    with pytest.raises(StateError):
+        Ledger.from_dict(stored)
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [
+        noisy_max.guarantee(noisy_max.calibrate(4, budget=Budget(0.5, 0.0))),
+        statement_of(
+            mechanism="draws",
+            horizon=20,
+            delta=1e-6,
+            calibration="tight",
+            reference="none",
+            seeded=False,
+            profile=bounded_range_profile(0.1, 20),
+            truncation_mass=1e-12,
+        ),
+        local_guarantee(epsilon=0.5, mechanism="bits", reports_per_user=9, stated_delta=1e-6),
+    ],
+)
+def test_edited_profiles_contradict_epsilon(guarantee):
+    record = guarantee.to_dict()
+    assert Guarantee.from_dict(record) == guarantee
+    name = next(n for n in ("epsilon", "range") if n in record["profile"])
+    for factor in (0.5, 0.99, 1.01):
+        edited = record["profile"] | {name: factor * record["profile"][name]}
+        with pytest.raises(StateError, match="contradicts itself"):
+            Guarantee.from_dict(record | {"profile": edited})
 
 
 def test_malformed_records():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 
@@ -13,7 +14,7 @@ from mpmath import mp, mpf
 from dpoco.accounting import Budget, Guarantee, bounded_range
 from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting._ledger.costs import Cost, Part, pure_mu, pure_renyi
-from dpoco.accounting._ledger.currencies import Spent, filter_of, fixed_plan_epsilon
+from dpoco.accounting._ledger.currencies import FixedPlan, Spent, filter_of
 from dpoco.accounting._ledger.foreign_events import cost_of_event
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.accounting.ledger import Ledger
@@ -22,6 +23,10 @@ from dpoco.accounting.zcdp import zcdp_rho
 
 BUDGET = Budget(1.0, 1e-6)
 dpa = pytest.importorskip("dp_accounting")
+
+
+def fixed_plan_epsilon(costs, delta):
+    return functools.reduce(FixedPlan.plus, costs, FixedPlan()).epsilon(delta)
 
 
 def pure(epsilon, **options):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 
@@ -13,13 +14,17 @@ import dpoco
 from dpoco.accounting import Budget, Guarantee, sum_release
 from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting._ledger.costs import Cost, Part, pure_mu
-from dpoco.accounting._ledger.currencies import Spent, filter_of, fixed_plan_epsilon
+from dpoco.accounting._ledger.currencies import FixedPlan, Spent, filter_of
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import BudgetExceeded
 
 BUDGET = Budget(1.0, 1e-6)
 dpa = pytest.importorskip("dp_accounting")
+
+
+def fixed_plan_epsilon(costs, delta):
+    return functools.reduce(FixedPlan.plus, costs, FixedPlan()).epsilon(delta)
 
 
 def pure(epsilon, **options):

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import json
 import math
+import multiprocessing
 import pickle
 import threading
 
+import numpy as np
 import pytest
 
 from dpoco.accounting import Budget, Guarantee, noisy_max
 from dpoco.accounting._experts.statement import statement_of
+from dpoco.accounting._ledger.currencies import FixedPlan
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
@@ -117,10 +121,12 @@ def test_records_that_are_none():
             Ledger.from_json(text)
 
 
-def test_a_stored_ledger_keeps_its_currency_and_its_prices():
+def test_a_stored_ledger_keeps_its_currency_and_its_prices(monkeypatch):
     """A share of the side may not pay for a point that all of the side would pay for."""
     import dataclasses as dc
 
+    # Points that say more than the parameters do.
+    monkeypatch.setattr(Guarantee, "_contradicts_itself", lambda self: False)
     charge = dc.replace(gaussian(0.2), epsilon=0.05, delta=3e-7, mu=None, rho=0.02, profile=None)
     ledger = Ledger(BUDGET, currency="renyi", side_share=0.5)
     ledger.open(lambda budget: dc.make_dataclass("L", ["guarantee"])(charge), "small", share=0.9)
@@ -143,6 +149,59 @@ def test_an_overspent_record_is_refused_and_not_trimmed():
     record["budget"]["epsilon"] = 0.05
     with pytest.raises(StateError):
         Ledger.from_dict(record)
+
+
+def test_a_forked_process_reads_and_does_not_spend():
+    """Six jobs that inherit a ledger of 1 would spend 0.9 each, and the parent would see none."""
+    ledger = Ledger(BUDGET)
+    ledger.charge(gaussian(0.05), "before")
+
+    def attempts(send):
+        refused = 0
+        for act in (
+            lambda: ledger.charge(gaussian(0.01), "x"),
+            lambda: ledger.affordable(gaussian(0.01)),
+            lambda: ledger.open(lambda budget: None, "x"),
+            ledger.to_json,
+        ):
+            try:
+                act()
+            except StateError:
+                refused += 1
+        send.send(
+            (refused, len(ledger.entries), ledger.spent == before, "1 charges" in repr(ledger))
+        )
+
+    before = ledger.spent
+    context = multiprocessing.get_context("fork")
+    with ledger._lock:  # as a thread that charges while the process forks
+        receive, send = context.Pipe(duplex=False)
+        child = context.Process(target=attempts, args=(send,))
+        child.start()
+    assert receive.poll(60.0)
+    assert receive.recv() == (4, 1, True, True)
+    child.join(60.0)
+    ledger.charge(gaussian(0.05), "after")
+    assert len(ledger.entries) == 2
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_sums_run_along_and_are_exact(adaptive, monkeypatch):
+    """A charge looks at no earlier entry; what it adds up is what fsum adds up."""
+    ledger = Ledger(Budget(5.0, 1e-5), adaptive=adaptive, currency="gaussian")
+    rng = np.random.default_rng(4)
+    for mu in np.exp(rng.uniform(-9.0, -2.0, 40)):
+        ledger.charge(gaussian(float(mu), truncation_mass=1e-15), "x")
+    entries, book = ledger.entries, ledger._book
+    for name in ("main", "side"):
+        assert getattr(book.total(), name) == math.fsum(getattr(e.price, name) for e in entries)
+    again = functools.reduce(FixedPlan.plus, [e.cost for e in entries], FixedPlan())
+    assert book.fixed_epsilon() == again.epsilon(1e-5)
+    squares = math.fsum(e.cost.gaussian_square() for e in entries)
+    assert float(again.everything.gaussian[0]) == squares
+    book.entries = None  # nobody may look
+    monkeypatch.setattr(type(book), "enter", lambda self, admission: None)
+    ledger.charge(gaussian(0.01), "y")
 
 
 def test_copies_are_refused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 
 import pytest
 
@@ -204,6 +205,36 @@ def test_couplings_fit_the_problem():
         assert p.coupling in ("scheduled", "dartboard", "anchored")
 
 
+@pytest.mark.parametrize("delta", [1e-8, 1e-9, 1e-14])
+def test_chains_leave_the_budget_of_a_small_delta(delta):
+    """Takes over a second: the search at a million rounds."""
+    domain, loss = LpBall(10, 2.0, 1.0), LogisticLoss(1.0)
+    budget, horizon = Budget(4.0, delta), 10**6
+    p = accountant.calibrate(domain, loss, horizon=horizon, budget=budget)
+    guarantee = accountant.guarantee(domain, loss, p, budget=budget)
+    assert p.sampler == "mcmc"
+    assert 3.9 < guarantee.epsilon <= 4.0
+    assert (1.0 + math.exp(4.0)) * guarantee.truncation_mass < 0.2 * delta
+    assert p.regret_bound < 0.02 * 0.6931 * horizon
+
+
+@pytest.mark.parametrize(("domain", "loss", "sampler"), [
+    (Simplex(1000), LinearLoss(1.0), "auto"), (LpBall(8, 2.0, 1.0), HuberLoss(1.0, 1.0), "exact"),
+    (Box([-1.0] * 3, [1.0] * 3), LogisticLoss(1.0), "exact"),
+])  # fmt: skip
+def test_exact_draws_cost_nothing_beyond_their_law(domain, loss, sampler):
+    """However many variates rejection takes: nothing rests on their number."""
+    budget = Budget(8.0, 1e-8)
+    p = accountant.calibrate(domain, loss, horizon=10**6, budget=budget, sampler=sampler)
+    guarantee = accountant.guarantee(domain, loss, p, budget=budget)
+    assert p.sampler == "exact"
+    assert not guarantee.conditions[0].startswith("no switch")
+    assert guarantee.truncation_mass == 0.0
+    assert guarantee.certified
+    assert 0.98 * budget.epsilon < guarantee.epsilon <= budget.epsilon
+    assert not any("variates a draw" in text for text in guarantee.conditions)
+
+
 def test_samplers():
     budget, horizon = Budget(1.0, DELTA), 10**6
     domain = ball(3)
@@ -222,7 +253,9 @@ def test_samplers():
         assert any("ASSUMED" in text for text in guarantee.conditions) == (sampler == "mcmc")
         if sampler == "mcmc":
             chains = min(p.max_switches, p.decisions) * p.sampler_tolerance
-            assert chains <= guarantee.truncation_mass <= chains + 1e-9
+            assert guarantee.truncation_mass == pytest.approx(chains)
+        else:
+            assert guarantee.truncation_mass == 0.0
     # In many dimensions nothing public says that rejection is fast.
     wide = accountant.calibrate(ball(20), LogisticLoss(1.0), horizon=horizon, budget=budget)
     assert wide.sampler == "mcmc"

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "../../cpp/src/samplers/gibbs_line.hpp"
 #include "dpoco/domains/domain.hpp"
 #include "dpoco/samplers/gibbs.hpp"
 
@@ -274,4 +275,29 @@ TEST_CASE("public arguments are checked") {
   }
   CHECK(GibbsSampler::chain_length(1, 0.1) == 10);  // ceil(4 ln 10)
   CHECK(GibbsSampler::chain_length(10, 1e-12) == 1152);
+}
+
+TEST_CASE("a line's far end has its digits") {
+  // Uniform variates closer to 1 than doubles are: -log(1 - share) goes on as -log(rest).
+  for (const double rest : {0x1p-53, 0x1p-60, 0x1p-300}) {
+    CHECK(cut_exponential(1.0, rest, kInf) == doctest::Approx(-std::log(rest)).epsilon(1e-14));
+  }
+  // Cut at 50: of the law of what is left, not a heap at 36.7.
+  const double end = std::exp(-50.0);
+  CHECK(cut_exponential(1.0, 0x1p-80, 50.0) == doctest::Approx(-std::log(0x1p-80 + end)));
+  // The same function on both sides of where the distance from 1 takes over.
+  for (const double share : {1.0 - 0x1p-39, 1.0 - 0x1.8p-40, 1.0 - 0x1.8p-41}) {
+    CHECK(cut_exponential(share, 1.0 - share, 30.0) ==
+          doctest::Approx(-std::log(1.0 - share + share * std::exp(-30.0))).epsilon(1e-5));
+  }
+  CHECK(cut_exponential(1.0, 0x1p-60, 0.25) == doctest::Approx(0.25));
+  // Pieces of masses that doubles near 1 cannot tell apart.
+  const std::array<double, 4> masses{1.0, 0x1p-50, 0x1p-60, 0x1p-70};
+  const double total = 1.0 + 0x1p-50;
+  const auto at = [&](double share, double rest) { return piece_at(masses, total, share, rest); };
+  CHECK(at(0.5, 0.5) == 0);
+  CHECK(at(1.0, 0x1p-49) == 0);
+  CHECK(at(1.0, 0x1p-52) == 1);
+  CHECK(at(1.0, 0x1p-61) == 2);
+  CHECK(at(1.0, 0x1p-80) == 3);
 }

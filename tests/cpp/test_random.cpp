@@ -215,7 +215,7 @@ TEST_CASE("kinds and streams are independent sub-streams") {
   CHECK(a.position(Variate::gaussian) == 1);
 }
 
-TEST_CASE("variates stay within the stated truncation") {
+TEST_CASE("variates stay within what their first words can reach") {
   for (const char* set : instruction_sets()) {
     dpoco::simd::select(set);
     Source source(counting_key(), 9);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -15,13 +16,13 @@ PAGES = Path(__file__).parents[2] / "docs"
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 def test_the_programs_of_the_guide_run(tmp_path, monkeypatch, capsys):
     programs = re.findall(r"```python\n(.*?)```", (PAGES / "journal.md").read_text(), re.DOTALL)
-    assert len(programs) == 4
+    assert len(programs) == 5
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for number, program in enumerate(programs):
         exec(compile(program, f"docs/journal.md, program {number}", "exec"), names)
     assert "of the budget is spent" in capsys.readouterr().out
-    assert names["stream"].name == "demand model"
+    assert names["stream"].name == "offers"
 
 
 def test_what_the_pages_name_exists():
@@ -32,3 +33,31 @@ def test_what_the_pages_name_exists():
         assert hasattr(dpoco.journal.Stream, name), name
     for name in re.findall(r"`(\w+(?:Error|Exceeded|Mismatch|Fenced))`", text):
         assert hasattr(dpoco, name) or name == "OSError", name
+
+
+def test_the_programs_of_operations_leave_files_to_their_owner(tmp_path, monkeypatch, capsys):
+    programs = re.findall(r"```python\n(.*?)```", (PAGES / "operations.md").read_text(), re.DOTALL)
+    assert len(programs) == 2
+    monkeypatch.chdir(tmp_path)
+    before = os.umask(0o022)
+    try:
+        names: dict[str, object] = {}
+        for program in programs:
+            exec(compile(program, "docs/operations.md", "exec"), names)
+    finally:
+        os.umask(before)
+    assert capsys.readouterr().out == "[]\n2 rounds released\n"
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.name for path in files} == {
+        "releases.db",
+        "releases.db.key",
+        "releases.mark",
+        "backup.db",
+    }
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in files)
+    with pytest.raises(dpoco.StateError, match="older than its mark"):
+        dpoco.journal.Journal(
+            "backup.db",
+            key=dpoco.journal.KeyFile("releases.db.key"),
+            mark="other disk/releases.mark",
+        )

@@ -249,6 +249,12 @@ def test_reach_is_that_of_all_pairs_of_vertices(domain, l2, selector, part, rela
     assert p.predicted_error == pytest.approx(choices * excess * mean_scale, rel=1e-6)
     smooth = accountant.calibrate(domain, CustomLoss(1.25, 0.75), horizon=9, budget=None)
     assert smooth.leaf_bound == pytest.approx(1.25 + 0.75 * widest(points, 1), rel=1e-12)
+    # Margins by Hoelder in either norm; 1/2 + a/4 bounds the leaf of a logistic loss.
+    margin = bound * np.linalg.norm(points, 1, axis=1).max()
+    margin = min(margin, 0.7 * declared * np.linalg.norm(points, 2, axis=1).max())
+    bend = LogisticLoss(bound, feature_bound_l2=None if l2 is None else 0.7 * l2)
+    bent = accountant.calibrate(domain, bend, horizon=9, budget=None)
+    assert bent.leaf_bound == pytest.approx(bound * (0.5 + 0.25 * margin), rel=1e-12)
 
 
 def test_a_single_point_tells_nothing():

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import sqlite3
 import types
-from contextlib import contextmanager
-from dataclasses import replace
 
 from dpoco.errors import StateError
+from dpoco.journal._store import RELEASES
 
 
 class MemoryStore:
-    """Rows in dictionaries; `disk` outlives the store as a server would."""
+    """Rows in a dictionary; `disk` outlives the store as a server would."""
 
     path = None
 
@@ -27,80 +25,49 @@ class MemoryStore:
     def begin(self):
         if self._disk.get("busy"):
             raise StateError("the journal is locked by another process")
-        self._disk["busy"] = True
-        self._work = copy.deepcopy(self._disk.get("rows", {}))
+        self._disk["busy"] = self
+        self._work = dict(self._disk.get("rows", {}))
+        return "rows" not in self._disk
 
     def commit(self):
-        self._disk["rows"], self._work, self._disk["busy"] = self._work, None, False
+        self._disk["rows"], self._work, self._disk["busy"] = self._work, None, None
 
     def rollback(self):
         if self._work is not None:
-            self._work, self._disk["busy"] = None, False
+            self._work, self._disk["busy"] = None, None
 
-    def _table(self, name):
-        rows = self._disk.get("rows", {}) if self._work is None else self._work
-        return rows.setdefault(name, {})
+    def settle(self):
+        assert self._work is None
 
-    def head(self):
-        return self._table("head").get(1)
+    @property
+    def _rows(self):
+        return self._disk.get("rows", {}) if self._work is None else self._work
 
-    def put_head(self, head):
-        self._table("head")[1] = head
+    def listed(self):
+        return [(*place, row.seal) for place, row in self._rows.items() if place[0] < RELEASES]
 
-    def value(self, name):
-        return self._table("texts").get(name)
+    def read(self, kind, owner, number):
+        return self._rows.get((kind, owner, number))
 
-    def put_value(self, name, text):
-        self._table("texts")[name] = text
+    def span(self, kind, owner, start, stop):
+        found = sorted(row for row in self._rows.values() if row[:2] == (kind, owner))
+        begin = max((row.number for row in found if row.number <= start), default=start)
+        return [row for row in found if begin <= row.number < stop]
 
-    def keys(self):
-        return dict(self._table("keys"))
+    def put(self, rows):
+        self._work.update({row[:3]: row for row in rows})
 
-    def add_key(self, number, fingerprint):
-        self._table("keys")[number] = fingerprint
+    def add(self, rows):
+        for row in rows:
+            assert row[:3] not in self._work
+            self._work[row[:3]] = row
 
-    def drop_key(self, number):
-        del self._table("keys")[number]
+    def drop(self, kind, owner, start, stop):
+        for number in range(start, stop):
+            self._work.pop((kind, owner, number), None)
 
     def keys_in_use(self):
-        return {row.key for name in ("states", "chunks") for row in self._table(name).values()}
-
-    def names(self):
-        return list(self._table("streams"))
-
-    def stream(self, name):
-        return self._table("streams").get(name)
-
-    def add_stream(self, row):
-        number = len(self._table("streams")) + 1
-        self._table("streams")[row.name] = replace(row, id=number)
-        return number
-
-    def put_kept_from(self, stream, kept_from):
-        table = self._table("streams")
-        for name, row in table.items():
-            if row.id == stream:
-                table[name] = replace(row, kept_from=kept_from)
-
-    def state(self, stream):
-        return self._table("states").get(stream)
-
-    def put_states(self, rows):
-        self._table("states").update({row.stream: row for row in rows})
-
-    def chunks(self, stream, start, stop):
-        found = [c for (s, _), c in sorted(self._table("chunks").items()) if s == stream]
-        return [c for c in found if c.first < stop and c.stop > start]
-
-    def add_chunks(self, chunks):
-        for chunk in chunks:
-            assert (chunk.stream, chunk.first) not in self._table("chunks")
-            self._table("chunks")[chunk.stream, chunk.first] = chunk
-
-    def drop_chunks(self, stream, start, stop):
-        table = self._table("chunks")
-        for key in [key for key in table if key[0] == stream and start <= key[1] < stop]:
-            del table[key]
+        return {row.key for place, row in self._rows.items() if place[0] == RELEASES}
 
     def close(self):
         self.rollback()
@@ -131,18 +98,20 @@ def fake_psycopg(path):
 
         def execute(self, statement, parameters=()):
             module.statements.append(statement)
+            module.left -= 1
+            if module.left < 0:
+                self._connection.close()
+                raise module.OperationalError("server closed the connection unexpectedly")
             assert "?" not in statement
             assert statement.count("%s") == len(parameters)
             word = statement.split("(")[0]
-            if word in ("SELECT set_config", "SELECT pg_advisory_xact_lock"):
+            locks = word == "SELECT pg_advisory_xact_lock" or word.startswith("LOCK TABLE")
+            if word == "SELECT set_config" or locks:
                 return self
+            if word == "BEGIN":
+                statement = "BEGIN IMMEDIATE"  # the lock of the table
             if word == "SELECT to_regclass":
                 statement = "SELECT count(*) > 0 FROM sqlite_master WHERE name = %s"
-            if statement.startswith("LOCK TABLE"):
-                statement = "UPDATE dpoco_journal SET epoch = epoch"  # takes the write lock
-            statement = statement.replace(
-                "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "INTEGER PRIMARY KEY"
-            )
             try:
                 found = self._connection.execute(statement.replace("%s", "?"), parameters)
             except sqlite3.OperationalError as error:
@@ -158,7 +127,12 @@ def fake_psycopg(path):
                 self.execute(statement, row)
 
     class Connection:
-        closed = False
+        @property
+        def closed(self):
+            try:
+                return self._own.total_changes < 0
+            except sqlite3.ProgrammingError:  # closed by `close`, or when the server died
+                return True
 
         def __init__(self):
             self._own = sqlite3.connect(path, isolation_level=None, timeout=0.05)
@@ -169,23 +143,17 @@ def fake_psycopg(path):
         def cursor(self):
             return Cursor(self._own)
 
-        @contextmanager
-        def transaction(self):
-            self._own.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._own.execute("ROLLBACK")
-                raise
-            self._own.execute("COMMIT")
-
         def close(self):
             self._own.close()
-            self.closed = True
 
     def connect(dsn, *, autocommit):
         assert autocommit
+        if module.left < 0:
+            raise module.OperationalError("connection refused")
         return Connection()
 
     module.connect = connect
+    module.left = 10**9  # statements until the server dies
+    module.die_at = lambda statements: setattr(module, "left", statements)
+    module.come_back = lambda: setattr(module, "left", 10**9)
     return module

@@ -86,7 +86,7 @@ def test_a_refused_charge_is_not_half_entered(tmp_path, monkeypatch):
         def full(rows):
             raise OSError("full")
 
-        monkeypatch.setattr(journal._store, "put_states", full)
+        monkeypatch.setattr(journal._store, "put", full)
         with pytest.raises(OSError, match="full"):
             journal.open("b", sums)
         monkeypatch.undo()

@@ -12,7 +12,7 @@ def test_killed_inside_of_commits(seed, tmp_path):
     assert check_inside_of_commits(tmp_path, seed) >= COMMITS[seed]
 
 
-@pytest.mark.parametrize("seed", list(STATEMENTS)[2:])
+@pytest.mark.parametrize("seed", list(STATEMENTS)[3:])
 def test_killed_before_and_after_every_statement(seed, tmp_path):
     assert check_every_statement(tmp_path, seed) >= STATEMENTS[seed]
 

@@ -141,10 +141,10 @@ def test_rotation_of_a_key_file(tmp_path):
     first = file.read()
     with opened(tmp_path) as journal:
         np.testing.assert_array_equal(played(journal.open("a"), 8), EXPECTED[8:])
-    file.write(first[:1])
+    file.change(drop=first[1:])
     with pytest.raises(dpoco.StateError, match="key"):
         opened(tmp_path)
-    file.write(first[1:])
+    file.change(add=first[1:], drop=first[:1])
     with opened(tmp_path) as journal:
         stream = journal.open("a")
         np.testing.assert_array_equal(played(stream, 12), EXPECTED[12:])

@@ -14,6 +14,8 @@ from journal_cases import KEY, ROUNDS, QuickStore, cases
 
 import dpoco
 from dpoco.journal import Journal, KeyFile, SqliteStore
+from dpoco.journal._rows import _STATE as STATE
+from dpoco.journal._store import RELEASES
 
 CASE = cases()[0]
 EXPECTED = CASE.reference()
@@ -107,7 +109,7 @@ def _wrapped(method):
     return call
 
 
-METHODS = ("begin", "head", "add_chunks", "put_states", "put_head", "commit")
+METHODS = ("begin", "read", "add", "put", "commit")
 for _method in METHODS:
     setattr(Failing, _method, _wrapped(_method))
 
@@ -170,6 +172,9 @@ def test_a_locked_journal_draws_nothing(tmp_path):
 def test_files_that_are_no_journal(tmp_path):
     path = tmp_path / "journal.db"
     path.write_bytes(b"something else entirely" * 100)
+    with pytest.raises(dpoco.StateError, match="chmod 600"):
+        SqliteStore(path)
+    path.chmod(0o600)
     with pytest.raises(dpoco.StateError, match="no journal"):
         SqliteStore(path)
     path.unlink()
@@ -177,12 +182,13 @@ def test_files_that_are_no_journal(tmp_path):
     foreign.execute("CREATE TABLE journal (one INTEGER)")
     foreign.commit()
     foreign.close()
+    path.chmod(0o600)
     with pytest.raises(dpoco.StateError, match="not a dpoco journal"):
         SqliteStore(path)
     path.unlink()
     with opened(tmp_path) as journal:
-        journal._store._connection.execute("PRAGMA user_version = 2")
-    with pytest.raises(dpoco.StateError, match="format 2"):
+        journal._store._connection.execute("PRAGMA user_version = 1")
+    with pytest.raises(dpoco.StateError, match="format 1, this library reads 2"):
         opened(tmp_path)
 
 
@@ -191,49 +197,45 @@ def test_other_directories(tmp_path):
         SqliteStore(tmp_path / "none" / "journal.db")
 
 
-@pytest.mark.parametrize(
-    ("table", "column"),
-    [
-        ("states", "payload"),
-        ("states", "pending"),
-        ("states", "seal"),
-        ("states", "round"),
-        ("releases", "digests"),
-        ("releases", "releases"),
-        ("releases", "seal"),
-        ("releases", "count"),
-    ],
-)
-def test_damaged_rows(table, column, tmp_path):
-    with opened(tmp_path) as journal:
-        played(journal.open("a", lambda: CASE.make(1)), 0, 9)
-    connection = sqlite3.connect(tmp_path / "journal.db")
-    value = connection.execute(f"SELECT {column} FROM {table}").fetchone()[0]
-    if isinstance(value, bytes):
-        middle = len(value) // 2
-        value = value[:middle] + bytes([value[middle] ^ 1]) + value[middle + 1 :]
-    else:
-        value += 1
-    connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
-    connection.commit()
-    connection.close()
-    with opened(tmp_path) as journal, pytest.raises(dpoco.StateError, match="corrupt"):
-        played(journal.open("a"))
-
-
 def test_rows_of_another_stream_or_round(tmp_path):
     with opened(tmp_path) as journal:
         for name in "ab":
             played(journal.open(name, lambda: CASE.make(1)), 0, 9)
+        b = journal.open("b")._row.id
     connection = sqlite3.connect(tmp_path / "journal.db")
-    rows = connection.execute("SELECT payload, seal FROM states ORDER BY stream").fetchall()
-    connection.execute("UPDATE states SET payload = ?, seal = ? WHERE stream = 1", rows[1])
+    select = "SELECT owner, number, key, seal, body FROM sealed WHERE kind = ?"
+    for kind in (STATE, RELEASES):
+        rows = connection.execute(select, (kind,)).fetchall()
+        one, two = sorted(rows, key=lambda row: b in (row[0], row[1]))
+        update = "UPDATE sealed SET key = ?, seal = ?, body = ? WHERE (owner, number) = (?, ?) "
+        update += f"AND kind = {kind}"
+        connection.execute(update, (*one[2:], *two[:2]))
+        connection.commit()
+        with pytest.raises(dpoco.StateError, match="corrupt"), opened(tmp_path) as journal:
+            played(journal.open("b"), 0, 9)
+        connection.execute(update, (*two[2:], *two[:2]))
+        connection.commit()
+    with opened(tmp_path) as journal:
+        for name in "ab":
+            np.testing.assert_array_equal(played(journal.open(name)), EXPECTED)
+    connection.close()
+
+
+def test_a_single_row_set_back(tmp_path):
+    """Its seal is right: only the head knows that there was a later one."""
+    connection = None
+    for stop in (5, 9):
+        with opened(tmp_path) as journal:
+            played(journal.open("a", lambda: CASE.make(1)), 0, stop)
+        connection = connection or sqlite3.connect(tmp_path / "journal.db")
+        select = f"SELECT seal, body FROM sealed WHERE kind = {STATE}"
+        if stop == 5:
+            old = connection.execute(select).fetchone()
+    connection.execute(f"UPDATE sealed SET seal = ?, body = ? WHERE kind = {STATE}", old)
     connection.commit()
     connection.close()
-    with opened(tmp_path) as journal:
-        with pytest.raises(dpoco.StateError, match="corrupt"):
-            journal.open("a")
-        np.testing.assert_array_equal(played(journal.open("b")), EXPECTED)
+    with pytest.raises(dpoco.StateError, match="not those that were written"):
+        opened(tmp_path)
 
 
 def test_missing_releases(tmp_path):
@@ -241,15 +243,16 @@ def test_missing_releases(tmp_path):
         stream = journal.open("a", lambda: CASE.make(1))
         for start in (0, 3, 6):
             played(stream, start, start + 3)
+    which = f"FROM sealed WHERE kind = {RELEASES}"
     for first in (0, 3, 6):
         connection = sqlite3.connect(tmp_path / "journal.db")
-        connection.execute("CREATE TEMP TABLE kept AS SELECT * FROM releases")
-        connection.execute("DELETE FROM releases WHERE first = ?", (first,))
+        connection.execute(f"CREATE TEMP TABLE kept AS SELECT * {which}")
+        connection.execute(f"DELETE {which} AND number = ?", (first,))
         connection.commit()
         with opened(tmp_path) as journal, pytest.raises(dpoco.StateError, match="missing"):
             played(journal.open("a"))
-        connection.execute("DELETE FROM releases")
-        connection.execute("INSERT INTO releases SELECT * FROM kept")
+        connection.execute(f"DELETE {which}")
+        connection.execute("INSERT INTO sealed SELECT * FROM kept")
         connection.commit()
         connection.close()
 
@@ -300,3 +303,29 @@ def test_no_message_holds_data(tmp_path):
             stream.process(features, labels, first_round=0)
         text = str(caught.value)
         assert text == "round 3 came with another record than the one it was released for"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs modes of files")
+def test_files_that_others_may_use_are_refused(tmp_path):
+    with opened(tmp_path) as journal:
+        played(journal.open("a", lambda: CASE.make(1)), 0, 9)
+        names = sorted(path.name for path in tmp_path.iterdir())
+        assert names == [f"journal.db{end}" for end in ("", "-shm", "-wal", ".key", ".mark")]
+        for path in tmp_path.iterdir():
+            assert path.stat().st_mode & 0o777 == 0o600
+        for mode in (0o640, 0o604, 0o620, 0o666):
+            (tmp_path / "journal.db").chmod(mode)
+            with pytest.raises(dpoco.StateError, match="chmod 600"):
+                played(journal.open("a"))
+            (tmp_path / "journal.db").chmod(0o600)
+        for name in names:
+            path = tmp_path / name
+            path.chmod(0o666)
+            with pytest.raises(dpoco.StateError) as caught:
+                opened(tmp_path)
+            command = str(caught.value).partition(": ")[2]
+            assert command == f"chmod 600 {path}"
+            assert subprocess.run(command.split(), check=False).returncode == 0
+        played(journal.open("a"), 0, 9)
+    with opened(tmp_path) as journal:
+        np.testing.assert_array_equal(played(journal.open("a")), EXPECTED)

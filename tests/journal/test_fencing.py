@@ -6,6 +6,7 @@ import copy
 import os
 import pickle
 import shutil
+import signal
 import threading
 
 import numpy as np
@@ -32,7 +33,7 @@ def files(path):
 
 
 def test_the_last_to_open_is_the_writer(tmp_path):
-    first = opened(tmp_path)
+    first = opened(tmp_path, ledger=dpoco.accounting.ledger.Ledger(dpoco.Budget(2.0, 1e-6)))
     old = first.open("a", lambda: CASE.make(1))
     played(old, 0, 3)
     second = opened(tmp_path)
@@ -48,7 +49,12 @@ def test_the_last_to_open_is_the_writer(tmp_path):
         with pytest.raises(dpoco.JournalFenced, match="another writer"):
             attempt()
     assert old._learner is None or old._learner._engine.variates_drawn() == drawn
+    second.rotate_key()  # seals the ledger anew, too
     np.testing.assert_array_equal(played(second.open("a")), EXPECTED)
+    for attempt in (lambda: old.round, old.decide, lambda: first.ledger, lambda: old.release(1)):
+        old.unload()
+        with pytest.raises(dpoco.JournalFenced, match="another writer"):  # and not "corrupt"
+            attempt()
     with opened(tmp_path) as third:
         with pytest.raises(dpoco.JournalFenced):
             played(second.open("a"))
@@ -79,6 +85,33 @@ def test_a_forked_child_is_another_process(tmp_path):
             journal.close()
             os._exit(0 if all(results) else 1)
         assert os.waitpid(child, 0)[1] == 0
+        np.testing.assert_array_equal(played(stream), EXPECTED)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_closes_while_a_thread_of_the_parent_writes(tmp_path):
+    with opened(tmp_path) as journal:
+        stream = journal.open("a", lambda: CASE.make(1))
+        inside, over = threading.Event(), threading.Event()
+
+        def write():
+            with journal.transaction() as together:
+                together.process(stream, *CASE.part(0, 3))
+                inside.set()
+                over.wait(60)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        assert inside.wait(60)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # kills a child that waits for the lock
+            journal.close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        over.set()
+        thread.join()
         np.testing.assert_array_equal(played(stream), EXPECTED)
 
 
@@ -145,12 +178,17 @@ def test_two_names_of_one_file(tmp_path):
 def test_a_journal_set_back_while_it_is_open(tmp_path):
     with opened(tmp_path) as journal:
         stream = journal.open("a", lambda: CASE.make(1))
-        played(stream, 0, 3)
         connection = journal._store._connection
-        connection.execute("UPDATE journal SET sequence = sequence - 1")
+        select = "SELECT seal, body FROM sealed WHERE kind = 0"
+        before = connection.execute(select).fetchone()
+        played(stream, 0, 3)
+        connection.execute("UPDATE sealed SET seal = ?, body = ? WHERE kind = 0", before)
         with pytest.raises(dpoco.StateError, match="set back"):
             played(stream, 3, 4)
-        connection.execute("UPDATE journal SET uid = x'00'")
+        connection.execute("UPDATE sealed SET body = x'00' WHERE kind = 0")
+        with pytest.raises(dpoco.StateError, match="head is not as it was written"):
+            played(stream, 3, 4)
+        connection.execute("DELETE FROM sealed WHERE kind = 0")
         with pytest.raises(dpoco.StateError, match="another journal"):
             played(stream, 3, 4)
 

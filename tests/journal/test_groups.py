@@ -77,7 +77,7 @@ def test_the_size_is_enforced_across_failures(tmp_path, monkeypatch):
         def full(rows):
             raise OSError("full")
 
-        monkeypatch.setattr(journal._store, "put_states", full)
+        monkeypatch.setattr(journal._store, "put", full)
         for _ in range(3):
             with pytest.raises(OSError, match="full"):
                 journal.open("b", sums, group="users")
@@ -105,9 +105,8 @@ def test_refusals_of_groups(tmp_path):
             journal.open("b", sums, group="users", group_size=4)
         with pytest.raises(ValueError, match="alike"):
             journal.open("b", lambda: sums(budget=TOTAL), group="users")
-        with journal.transaction() as transaction:
-            journal._store.put_value("group users", "{}")
-            transaction._changed = True
+        with journal.transaction():
+            journal._rows.put_value("group users", "{}")
         with pytest.raises(dpoco.StateError, match="corrupt"):
             journal.open("b", sums, group="users")
 

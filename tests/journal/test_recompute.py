@@ -45,8 +45,9 @@ def batch(name, start, stop):
 
 
 def recipes(journal):
-    rows = journal._store._run("SELECT first, releases FROM releases ORDER BY first")
-    return [first for first, releases in rows if Recipe.of(releases) is not None]
+    stream = journal.open("a")
+    chunks = journal._rows.chunks(stream._row.id, stream.kept_from, stream.round)
+    return [chunk.first for chunk in chunks if Recipe.of(chunk.releases) is not None]
 
 
 @pytest.mark.parametrize("seed", [1, None])

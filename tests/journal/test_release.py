@@ -257,6 +257,57 @@ def test_check_compares_the_arguments(tmp_path):
         first = journal.open("a", case.make(1))
         assert journal.open("a", case.make(2), check=True) is first
         other = CASES[4].make(1)
-        assert journal.open("a", other) is first
+        assert journal.open("a", other, check=False) is first
         with pytest.raises(dpoco.StateError, match="other arguments"):
-            journal.open("a", other, check=True)
+            journal.open("a", other)
+    made = []
+
+    def make(seed, number=3):
+        made.append(CASES[number].make(seed))
+        return made[-1]
+
+    with opened(tmp_path) as journal:
+        for attempt in (lambda: make(1, 4), lambda: make(None), object):
+            with pytest.raises(dpoco.StateError, match="other arguments"):
+                journal.open("a", attempt)
+        assert len(made) == 2
+        journal.open("a", lambda: pytest.fail("called"), check=False)
+    with opened(tmp_path) as journal:
+        first = journal.open("a", lambda: make(2))
+        assert journal.open("a", lambda: pytest.fail("compared already")) is first
+        assert first.decide() is not None
+
+
+def test_guarantees_are_computed_once_for_each_header(tmp_path, monkeypatch):
+    from dpoco.accounting import sum_release
+
+    budgets = [dpoco.Budget(1.0, 1e-6), dpoco.Budget(2.0, 1e-6)]
+
+    def make(budget):
+        return dpoco.mechanisms.ContinualSum(3, horizon=ROUNDS, budget=budget)
+
+    values = CASES[NAMES.index("ContinualSum")].batch
+    with opened(tmp_path) as journal:
+        seen = {}
+        for number in range(12):
+            stream = journal.open(str(number), lambda n=number: make(budgets[n % 2]))
+            seen[stream.name] = stream.process(values[0][:5]), stream.guarantee
+        assert seen["0"][1] != seen["1"][1]
+    computed = []
+    guarantee = sum_release.guarantee
+
+    def counted(*arguments, **options):
+        computed.append(arguments)
+        return guarantee(*arguments, **options)
+
+    monkeypatch.setattr(sum_release, "guarantee", counted)
+    with opened(tmp_path) as journal:
+        for name, (releases, stated) in seen.items():
+            stream = journal.open(name)
+            assert stream.guarantee == stated
+            np.testing.assert_array_equal(stream.process(values[0][:5], first_round=0), releases)
+            stream.unload()
+            assert len(np.unique(stream.process(values[0][5:9])[:, 0])) == 4
+        assert len(computed) == 2
+        states = {journal.open(name)._learner._engine.state() for name in seen}
+        assert len(states) == 12  # each has noise of its own

@@ -66,6 +66,20 @@ def test_a_stream_goes_on_after_a_context_is_lost(name, crash, tmp_path):
     journal.close()
 
 
+def test_a_skipped_round_is_a_record_of_nans(tmp_path):
+    case, nothing = CASES["LinUCB"], (np.full((1, 3), np.nan), np.full((1, 4), np.nan))
+    with opened(tmp_path) as journal:
+        stream = journal.open("offers", lambda: case.make(1))
+        arm = stream.decide(case.batch[0][0])
+        stream.skip()
+        assert stream.process(*nothing, first_round=0).tolist() == [arm]
+        with pytest.raises(dpoco.ReplayMismatch):
+            stream.observe(np.zeros(3), 0.0, round=0)
+        stream.process(*nothing, first_round=1)
+        stream.skip(round=1)
+        assert stream.round == 2
+
+
 def test_killed_before_and_after_every_statement(tmp_path):
     case = CASES["LinUCB"]
     contexts, rewards = (array[:4] for array in case.batch)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sqlite3
 import sys
 
 import numpy as np
@@ -106,11 +107,67 @@ def test_a_failed_transaction(connect, monkeypatch):
         stream = journal.open("a", lambda: case.make(1))
         stream.process(*case.part(0, 3))
         with monkeypatch.context() as patch:
-            patch.setattr(journal._store, "put_head", lambda head: 1 // 0)
+            patch.setattr(journal._store, "put", lambda rows: 1 // 0)
             with pytest.raises(ZeroDivisionError):
                 stream.process(*case.part(3, 6))
         assert stream.round == 3
         np.testing.assert_array_equal(stream.process(*case.batch, first_round=0), case.reference())
+
+
+def test_a_server_that_goes_away_and_comes_back(tmp_path, monkeypatch):
+    """An error while it is away, which says that nothing was released; then it goes on."""
+    module = fake_psycopg(tmp_path / "server.db")
+    monkeypatch.setitem(sys.modules, "psycopg", module)
+    case = CASES[0]
+    with Journal(PostgresStore("postgresql://somewhere"), key=KEY) as journal:
+        stream = journal.open("a", lambda: case.make(1))
+        for start in range(0, 9, 3):
+            module.die_at((1, 4, 6)[start // 3])  # at the lock, at the releases, at the commit
+            with pytest.raises(OSError, match="OperationalError"):
+                stream.process(*case.part(start, start + 3), first_round=start)
+            for attempt in (lambda: stream.process(*case.part(0, 9)), lambda: stream.round):
+                with pytest.raises(OSError, match="OperationalError"):
+                    attempt()
+            module.come_back()
+            assert stream.round == start
+            stream.process(*case.part(start, start + 3), first_round=start)
+        np.testing.assert_array_equal(stream.process(*case.batch, first_round=0), case.reference())
+    with pytest.raises(dpoco.StateError, match="closed"):
+        stream.decide()
+
+
+@pytest.mark.skipif(SERVER is None, reason="DPOCO_TEST_POSTGRES names no server")
+def test_a_session_that_is_terminated(monkeypatch):
+    import psycopg
+
+    case, prefix = CASES[0], f"t{secrets.token_hex(4)}_"
+    with Journal(PostgresStore(SERVER, prefix=prefix), key=KEY) as journal:
+        stream = journal.open("a", lambda: case.make(1))
+        for start in (0, 3, 6):
+            session = journal._store._connection.info.backend_pid
+            with psycopg.connect(SERVER, autocommit=True) as other, monkeypatch.context() as patch:
+                method = ("begin", "put", "commit")[start // 3]
+                own = getattr(PostgresStore, method)
+
+                def ended(store, *rows, own=own, other=other, session=session):
+                    other.execute("SELECT pg_terminate_backend(%s)", (session,))
+                    return own(store, *rows)
+
+                patch.setattr(PostgresStore, method, ended)
+                with pytest.raises(OSError, match="cannot be written"):
+                    stream.process(*case.part(start, start + 3), first_round=start)
+            assert stream.round == start
+            stream.process(*case.part(start, start + 3), first_round=start)
+        np.testing.assert_array_equal(stream.process(*case.batch, first_round=0), case.reference())
+
+
+def test_a_journal_of_the_format_before(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", fake_psycopg(tmp_path / "server.db"))
+    with sqlite3.connect(tmp_path / "server.db") as server:
+        server.execute("CREATE TABLE dpoco_texts (name TEXT PRIMARY KEY, text TEXT NOT NULL)")
+    server.close()
+    with pytest.raises(dpoco.StateError, match="format 1"):
+        Journal(PostgresStore("postgresql://somewhere"), key=KEY)
 
 
 def test_stores_that_are_no_files_need_keys_and_marks(tmp_path):
@@ -143,6 +200,6 @@ def test_sqlite_waits_for_the_disk(tmp_path):
     with Journal(store):
         connection = store._connection
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == (b"wal",)
         assert connection.execute("PRAGMA application_id").fetchone() == (0x64706F6A,)
     assert (tmp_path / "journal.db").stat().st_mode & 0o777 == 0o600

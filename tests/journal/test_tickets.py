@@ -230,18 +230,19 @@ def test_a_record_without_a_round_comes_twice(tmp_path):
         for ticket in tickets[2:8]:
             stream.observe(0.5, ticket=ticket)
         assert stream.round == 8
+        assert stream.releases(0, 8).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_many_rewards_in_one_commit(tmp_path):
     with opened(tmp_path) as journal:
         stream = stream_of(journal)
         tickets = [stream.decide(context, ticket=True)[1] for context in CONTEXTS[:4]]
-        sequence = journal._head.sequence
+        sequence = journal._rows.head.sequence
         with journal.transaction() as together:
             for ticket in (*tickets[:3], tickets[1]):  # doubled within the commit, too
                 together.redeem(stream, ticket, 0.5)
             together.redeem(stream, tickets[3])
-        assert (stream.round, journal._head.sequence) == (4, sequence + 1)
+        assert (stream.round, journal._rows.head.sequence) == (4, sequence + 1)
         _, fresh = stream.decide(CONTEXTS[4], ticket=True)
         before = facts(stream)
 
@@ -350,7 +351,7 @@ def test_the_guarantee_says_so_and_a_stream_without_tickets_is_stored_as_ever(tm
         stream = stream_of(journal)
         stream.decide(CONTEXTS[0])
         stream.observe(0.5)
-        assert journal._store.state(stream._id).payload == stream._learner._engine.state()
+        assert journal._rows.state(stream._row.id).payload == stream._learner._engine.state()
         before = stream.guarantee
         _, ticket = stream.decide(CONTEXTS[1], ticket=True)
         after = stream.guarantee

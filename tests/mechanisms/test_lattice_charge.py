@@ -10,6 +10,7 @@ import pytest
 import dpoco
 from dpoco.accounting.blt import blt_parameters
 from dpoco.accounting.continual_sum import column_norm
+from dpoco.accounting.lattice import lattice_of
 from dpoco.accounting.release import Sensitivity, spent_on_noise
 from dpoco.mechanisms import ContinualSum
 from dpoco.random import Source
@@ -31,16 +32,21 @@ CASES = [
 ]
 
 
-def terms(method, pushes, dimension, reach, scale, batch):
-    """Return what mu times the scale is the sum of: the reach, three kinds of rounding, memory."""
+def finest(pushes, reach, scale, batch):
+    """Return the finest grid that cannot overflow, and its bits below the scale; None for none."""
     exponent = math.frexp(scale)[1] - 1
-    for bits in range(28, 15, -1):  # the finest that cannot overflow
+    for bits in range(28, 15, -1):
         grid = Fraction(2) ** (exponent - bits)
         limit = math.ceil(batch * Fraction(reach) * (1 + Fraction(1, 2**20)) / grid) + 1
         if limit <= 2**50 and limit * pushes <= 2**61:
-            break
-    else:
-        raise AssertionError("no grid")
+            return grid, bits
+    return None
+
+
+def terms(method, pushes, dimension, reach, scale, batch):
+    """Return what mu times the scale is the sum of: the reach, three kinds of rounding, memory."""
+    exponent = math.frexp(scale)[1] - 1
+    grid, bits = finest(pushes, reach, scale, batch)
     column, entries = column_norm(method, pushes), math.sqrt(pushes * dimension)
     found = {
         "reach": column * reach,
@@ -79,6 +85,24 @@ def test_every_rounding_is_charged(scale):
     assert min(largest.values()) > 1e-4, "a term that no case tells"
     assert 28 in used
     assert min(used) < 28
+
+
+@pytest.mark.parametrize("scale", [1.0, 777.0])
+@pytest.mark.parametrize(("pushes", "batch"), [(1, 1), (1, 1000), (2**30, 1), (10**9, 7)])
+def test_grids_are_as_fine_as_no_overflow_allows(pushes, batch, scale):
+    """Just below and above every power of two at which a grid gives out, down to none at all."""
+    seen = set()
+    for power in range(-4, 40):
+        for side in (1.0 - 2.0**-18, 1.0 - 2.0**-21, 1.0, 1.0 + 2.0**-18):
+            reach = scale * side * 2.0**power / batch
+            found = finest(pushes, reach, scale, batch)
+            seen.add(found and found[1])
+            if found is None:
+                with pytest.raises(dpoco.CalibrationError):
+                    lattice_of(scale, reach, pushes, batch)
+            else:
+                assert lattice_of(scale, reach, pushes, batch).grid == found[0]
+    assert seen >= {None, 16, 17, 22}
 
 
 @pytest.mark.parametrize("method", ["tree", "honaker", "toeplitz", "blt"])

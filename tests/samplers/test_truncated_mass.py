@@ -1,5 +1,9 @@
 """The mass of a Gaussian in a box or a ball, and the log partition ratios it gives."""
 
+import importlib.util
+import math
+from pathlib import Path
+
 import mpmath
 import numpy as np
 import pytest
@@ -7,6 +11,12 @@ from scipy import special
 
 from dpoco import _core, samplers
 from dpoco.domains import Box, LpBall, Simplex
+
+_spec = importlib.util.spec_from_file_location(
+    "mass_reference", Path(__file__).with_name("mass_reference.py")
+)
+mass_reference = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(mass_reference)
 
 
 def ball(d, m, s=1.0, r=1.0):
@@ -162,3 +172,59 @@ def test_bad_arguments():
         samplers.log_mass(LpBall(3), np.zeros(3), 0.0)
     with pytest.raises(TypeError, match="domain"):
         samplers.log_mass(3, np.zeros(3), 1.0)
+
+
+# ---- the bound that guarantees charge -----------------------------------------------------------
+
+UNIT = 2.0**-53
+
+
+def error_and_bound(found, exact, squares, centre, n):
+    """How far a log mass is off, and what docs/privacy/gibbs_draws.md allows it to be."""
+    with mpmath.workdps(60):
+        error = abs(float(mpmath.mpf(found) - exact))
+    return error, 24 * UNIT * (n + 0.5 * squares - float(centre))
+
+
+@pytest.mark.parametrize("n", [1, 2, 30, 1000])
+def test_log_masses_of_boxes_are_within_the_charged_error(n):
+    """Isotropic and anisotropic boxes, means from the centre to 1000 widths; half is margin."""
+    rng = np.random.default_rng(n)
+    largest = 0.0
+    for half in (
+        np.full(n, 1e-3),
+        np.full(n, 1.0),
+        np.full(n, 40.0),
+        10.0 ** rng.uniform(-4, 1, n),
+    ):
+        centre = mass_reference.box(half, np.zeros(n), mpmath.mpf(1))
+        for far in (1e-3, 0.3, 3.0, 30.0, 1000.0):
+            mean = rng.standard_normal(n)
+            mean *= far / np.linalg.norm(mean)
+            found = _core.log_gaussian_mass(Box(-half, half)._engine, mean, 1.0)
+            exact = mass_reference.box(half, [mpmath.mpf(m) for m in mean], mpmath.mpf(1))
+            error, bound = error_and_bound(found, exact, far**2, centre, n)
+            assert error <= 0.5 * bound
+            largest = max(largest, error / bound)
+    assert largest > 1e-3  # the bound is not from another world
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 50, 301, 1000])
+def test_log_masses_of_balls_are_within_the_charged_error(n):
+    """Both series, small and large balls, means inside and up to 1000 radii outside."""
+    rng = np.random.default_rng(n)
+    largest = 0.0
+    for r in (1e-2, 1.0, 3.0, math.sqrt(n), 2.0 * math.sqrt(n), 100.0):
+        centre = mass_reference.ball(n, mpmath.mpf(10) ** -30, mpmath.mpf(r))
+        for far in (1e-2, 1.0, 10.0, 100.0, 1000.0):
+            mean = rng.standard_normal(n)
+            mean *= far / np.linalg.norm(mean)
+            with mpmath.workdps(60):
+                m = mpmath.sqrt(mpmath.fsum(mpmath.mpf(each) ** 2 for each in mean))
+            found = _core.log_gaussian_mass(LpBall(n, 2.0, r)._engine, mean, 1.0)
+            error, bound = error_and_bound(
+                found, mass_reference.ball(n, m, mpmath.mpf(r)), far**2, centre, n
+            )
+            assert error <= 0.5 * bound
+            largest = max(largest, error / bound)
+    assert largest > 1e-3

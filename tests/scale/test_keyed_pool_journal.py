@@ -36,7 +36,7 @@ def bandit():
 
 
 def commits(journal):
-    return journal._head.sequence
+    return journal._rows.head.sequence
 
 
 @pytest.mark.parametrize("make", [hedge, bandit])

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "dpoco/core/errors.hpp"
+#include "dpoco/noise/discrete.hpp"
 #include "dpoco/simd/elementary.hpp"
 
 namespace dpoco::mechanisms {
@@ -39,7 +40,7 @@ bool SwitchRule::advance(double log_factor, random::Source& source, bool forced)
   bool switching = true;
   if (settings_.forced < 1.0 && !forced) {
     ++draws_;
-    switching = elementary::log(source.uniform()) >= log_keep_ + log_stay_;
+    switching = !noise::bernoulli_exp(source, log_keep_ + log_stay_);
   }
   log_stay_ = 0.0;
   if (switching) ++switches_;

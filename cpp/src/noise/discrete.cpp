@@ -105,7 +105,39 @@ double above_twice_square(double s) {
   return above > kSmallestScale ? above : kSmallestScale;
 }
 
+// 1 if log U > log_p for the uniform that a kernel returns as u, -1 if it is less, 0 if doubles do
+// not tell: u is within 2^-65 + 2^-53 U of U, and its logarithm within a relative 2^-51.
+int compared(double u, double log_p) {
+  if (!(log_p > -700.0)) return 1;  // no kernel goes as far
+  const double difference = elementary::log(u) - log_p;
+  const double margin = 0x1p-50 * (1.0 - log_p) + 0x1p-64 / u;
+  if (difference > margin) return 1;
+  return difference < -margin ? -1 : 0;
+}
+
 }  // namespace
+
+bool is_below_exp(const random::Digits& uniform, double log_p, Decisions decisions) {
+  if (decisions == Decisions::fast) {
+    const int sign = compared(random::uniform_of(uniform.word, 64, uniform.further).value, log_p);
+    if (sign != 0) return sign < 0;
+  }
+  struct {
+    std::span<const std::uint64_t> words;
+    std::size_t used = 0;
+    std::uint64_t word() { return used < words.size() ? words[used++] : 0; }
+  } further{uniform.further};
+  const Fraction power = fraction_of({-log_p, 1.0});
+  return Expansion{Natural(uniform.word), 64}.is_below_exp(further, power.numerator,
+                                                           power.denominator);
+}
+
+bool bernoulli_exp(Source& source, double log_p) {
+  const int sign = compared(source.uniform(), log_p);
+  if (sign != 0) return sign < 0;
+  const std::uint64_t place = source.position(random::Variate::uniform) - 1;
+  return is_below_exp(source.digits_at(random::Variate::uniform, place), log_p, Decisions::exact);
+}
 
 std::uint64_t WordTape::word() {
   if (used_ == words_.size()) throw std::out_of_range("the tape of words has ended");

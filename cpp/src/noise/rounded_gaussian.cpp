@@ -143,7 +143,7 @@ struct Magnitude {
 }  // namespace
 
 PairDigits::PairDigits(const Source& source, std::uint64_t position) {
-  source.digits_behind_gaussian(position, words_.data());
+  source.further_digits(random::Variate::gaussian, position, words_.data());
 }
 
 PairDigits::PairDigits(std::span<const std::uint64_t> words) {

@@ -43,6 +43,11 @@ simd::FillDoubles filler(Variate kind) {
   throw std::invalid_argument("words are integers: use fill_words");
 }
 
+constexpr std::size_t kHalf = simd::kSuperblock / 2;
+
+// The nonces beyond those of the kinds: 6 for Gaussians, up to 11.
+unsigned digits_nonce(Variate kind) noexcept { return 6 + (static_cast<unsigned>(kind) + 4) % 6; }
+
 }  // namespace
 
 std::uint64_t fork_generation() noexcept {
@@ -94,9 +99,29 @@ void Source::load(Variate kind, Lane& from) {
     simd::kernels().words(at(kind, superblock), 1, raw);
     std::memcpy(from.buffer.data(), raw, sizeof raw);
   } else {
-    filler(kind)(at(kind, superblock), 1, from.buffer.data());
+    produce(kind, superblock, 1, from.buffer.data());
   }
   from.loaded = superblock;
+}
+
+// What the kernels make of 64 digits, mended where those do not suffice.
+void Source::produce(Variate kind, std::uint64_t superblock, std::size_t count, double* out) const {
+  constexpr std::size_t kChunk = 8;  // of which a processor's nearest cache holds the values
+  const simd::FillDoubles make = filler(kind);
+  for (std::size_t done = 0; done < count; done += kChunk) {
+    const std::size_t now = std::min(kChunk, count - done);
+    double* const values = out + done * simd::kSuperblock;
+    make(at(kind, superblock + done), now, values);
+    if (!may_be_open(kind, values, now * simd::kSuperblock)) continue;
+    for (std::size_t b = 0; b < now; ++b) {
+      const std::uint64_t each = superblock + done + b;
+      std::uint64_t raw[simd::kSuperblock];
+      simd::kernels().words(at(kind, each), 1, raw);
+      mend(kind, raw, values + b * simd::kSuperblock,
+           [&](std::size_t i) { return digits_at(kind, each * simd::kSuperblock + i); });
+      wipe(raw, sizeof raw);
+    }
+  }
 }
 
 std::uint64_t Source::word() {
@@ -110,7 +135,7 @@ std::uint64_t Source::word() {
 
 void Source::fill(Variate kind, double* out, std::size_t n) {
   check_process();
-  const simd::FillDoubles produce = filler(kind);
+  (void)filler(kind);  // throws for words
   Lane& from = lane(kind);
   while (n > 0) {
     const std::size_t index = from.position % simd::kSuperblock;
@@ -118,7 +143,7 @@ void Source::fill(Variate kind, double* out, std::size_t n) {
     std::size_t count;
     if (index == 0 && n >= simd::kSuperblock) {  // whole superblocks go straight to the caller
       const std::size_t whole = n / simd::kSuperblock;
-      produce(at(kind, superblock), whole, out);
+      produce(kind, superblock, whole, out);
       count = whole * simd::kSuperblock;
     } else {
       if (from.loaded != superblock) load(kind, from);
@@ -135,7 +160,6 @@ std::size_t Source::next_gaussians(std::size_t most, const double*& values,
                                    const double*& partners) {
   check_process();
   // A superblock's first half holds one member of each pair, its second half the other.
-  constexpr std::size_t kHalf = simd::kSuperblock / 2;
   Lane& from = lane(Variate::gaussian);
   if (from.loaded != from.position / simd::kSuperblock) load(Variate::gaussian, from);
   const std::size_t index = from.position % simd::kSuperblock;
@@ -147,7 +171,6 @@ std::size_t Source::next_gaussians(std::size_t most, const double*& values,
 }
 
 PairWords Source::words_behind_gaussian(std::uint64_t position) const {
-  constexpr std::size_t kHalf = simd::kSuperblock / 2;
   std::uint64_t raw[simd::kSuperblock];
   simd::kernels().words(at(Variate::gaussian, position / simd::kSuperblock), 1, raw);
   const std::size_t index = position % simd::kSuperblock;
@@ -156,10 +179,27 @@ PairWords Source::words_behind_gaussian(std::uint64_t position) const {
   return pair;
 }
 
-void Source::digits_behind_gaussian(std::uint64_t position, std::uint64_t* out) const {
-  constexpr std::size_t kHalf = simd::kSuperblock / 2;
-  const std::uint64_t pair = position / simd::kSuperblock * kHalf + position % kHalf;
-  simd::kernels().words(at(kDigitsNonce, pair), 1, out);
+void Source::further_digits(Variate kind, std::uint64_t place, std::uint64_t* out) const {
+  const std::uint64_t pair = place / simd::kSuperblock * kHalf + place % kHalf;
+  simd::kernels().words(at(digits_nonce(kind), pair), 1, out);
+}
+
+Digits Source::digits_at(Variate kind, std::uint64_t place) const {
+  std::uint64_t raw[simd::kSuperblock];
+  simd::kernels().words(at(kind, place / simd::kSuperblock), 1, raw);
+  const std::size_t index = place % simd::kSuperblock;
+  Digits digits;
+  digits.word = raw[index];
+  further_digits(kind, place, raw);
+  const std::size_t turn = index / kHalf;
+  for (std::size_t k = 0; k < Digits::kFurther; ++k) digits.further[k] = raw[2 * k + turn];
+  wipe(raw, sizeof raw);
+  return digits;
+}
+
+double Source::complement() const {
+  const Digits digits = digits_at(Variate::uniform, position(Variate::uniform) - 1);
+  return uniform_of(digits.word, 64, digits.further).complement;
 }
 
 void Source::fill_words(std::uint64_t* out, std::size_t n) {
@@ -184,7 +224,8 @@ void Source::read(ArchiveReader& archive) {
   }
   const std::uint64_t stream = archive.word_below(kMaxStream + 1);
   std::array<std::uint64_t, kVariates> positions;
-  for (std::uint64_t& each : positions) each = archive.word();
+  positions[0] = archive.word();  // words have no further digits
+  for (std::size_t i = 1; i < kVariates; ++i) positions[i] = archive.word_below(kPositions);
   key_ = key;
   stream_ = stream;
   for (std::size_t i = 0; i < kVariates; ++i) {

@@ -11,6 +11,8 @@ using losses::LossSum;
 
 namespace {
 
+constexpr double kNearOne = 1.0 - 0x1p-40;
+
 // 1 - exp(-y) for y >= 0, without cancellation.
 double one_minus_exp(double y) {
   if (y > 0.5) return 1.0 - elementary::exp(-y);
@@ -25,6 +27,24 @@ double minus_log_complement(double x) {
 }
 
 }  // namespace
+
+double cut_exponential(double share, double rest, double fall) {
+  if (share < kNearOne || fall < 1.0) return minus_log_complement(share * one_minus_exp(fall));
+  return -elementary::log(rest + share * elementary::exp(-fall));
+}
+
+std::size_t piece_at(std::span<const double> masses, double total, double share, double rest) {
+  std::size_t piece = 0;
+  if (share < kNearOne) {
+    double left = share * total;
+    while (piece + 1 < masses.size() && left > masses[piece]) left -= masses[piece++];
+    return piece;
+  }
+  double left = rest * total;
+  piece = masses.size() - 1;
+  while (piece > 0 && left > masses[piece]) left -= masses[piece--];
+  return piece;
+}
 
 double LineSampler::value(const LossSum& sum, double t) const {
   return -beta_ * (sum.line_value(t) + lam_ * t * (cross_ + 0.5 * t * square_));
@@ -103,9 +123,12 @@ void LineSampler::measure() {
 }
 
 double LineSampler::propose(random::Source& source, std::size_t& piece) {
-  double rest = source.uniform() * total_;
-  piece = 0;
-  while (piece + 1 < count_ && rest > masses_[piece]) rest -= masses_[piece++];
+  // Near 1 a uniform variate is told by its distance from 1.
+  const auto rest_of = [&source](double share) {
+    return share < kNearOne ? 1.0 - share : source.complement();
+  };
+  const double place = source.uniform();
+  piece = piece_at({masses_.data(), count_}, total_, place, rest_of(place));
   const double share = source.uniform();
   const double low = ends_[piece];
   const double high = ends_[piece + 1];
@@ -115,9 +138,7 @@ double LineSampler::propose(random::Source& source, std::size_t& piece) {
   // The distance from the higher end: exponential, cut at the width.
   double distance = share * width;
   if (!(fall < 1e-15)) {
-    // A share of 1 on a steep piece would be the infinitely far point.
-    const double below = std::min(share * one_minus_exp(fall), 1.0 - 0x1p-53);
-    distance = std::min(minus_log_complement(below) / steepness, width);
+    distance = std::min(cut_exponential(share, rest_of(share), fall) / steepness, width);
   }
   return tangents_[piece].slope > 0.0 ? high - distance : low + distance;
 }

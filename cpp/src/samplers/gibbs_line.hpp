@@ -3,12 +3,20 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "dpoco/core/types.hpp"
 #include "dpoco/losses/loss_sum.hpp"
 #include "dpoco/random/source.hpp"
 
 namespace dpoco::samplers {
+
+// -log(1 - share (1 - exp(-fall))): an exponential variate cut at `fall` from a uniform share,
+// whose distance from 1 is `rest`. So the far end of a law has its digits, too.
+double cut_exponential(double share, double rest, double fall);
+
+// Which of the pieces of a law the place share * (sum of masses) is in.
+std::size_t piece_at(std::span<const double> masses, double total, double share, double rest);
 
 // Exact draws from a Gibbs law restricted to a line u + t step, low <= t <= high: the log density
 // h(t) = -beta (F(u + t step) + lam |u + t step|^2 / 2) is concave, so it lies below its tangents.

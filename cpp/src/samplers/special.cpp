@@ -97,7 +97,7 @@ double log_normal_interval(double a, double b) {
 double log_normal_box(const double* half_widths, const double* means, double scale, long n) {
   constexpr long kBlock = 16;
   const double inverse = 1.0 / scale;
-  double total = 0.0;
+  CompensatedSum total;
   for (long start = 0; start < n; start += kBlock) {
     const long count = std::min(kBlock, n - start);
     double offsets[kBlock];
@@ -130,7 +130,7 @@ double log_normal_box(const double* half_widths, const double* means, double sca
       total += offsets[i];
     }
   }
-  return total;
+  return static_cast<double>(total);
 }
 
 // ---- gamma --------------------------------------------------------------------------------------

@@ -25,17 +25,19 @@ constexpr double kFarthest = 1e150;
 constexpr double kSmallest = 1e-70;
 constexpr double kLargest = 1e60;
 
-// |x| / largest, in [1, sqrt(n)], with the largest |x_i|; 0 for x = 0. Nothing overflows.
+// |x| / largest, in [1, sqrt(n)], with the largest |x_i|; 0 for x = 0. Nothing overflows. `Sum` is
+// double for draws; CompensatedSum for masses, whose error a guarantee charges.
+template <class Sum>
 double length_over_largest(const double* x, Index n, double& largest) {
   largest = 0.0;
   for (Index i = 0; i < n; ++i) largest = std::max(largest, std::fabs(x[i]));
   if (!(largest > 0.0)) return 0.0;
-  double sum = 0.0;
+  Sum sum{};
   for (Index i = 0; i < n; ++i) {
     const double part = x[i] / largest;
     sum += part * part;
   }
-  return std::sqrt(sum);
+  return std::sqrt(static_cast<double>(sum));
 }
 
 // Standard deviations by which the mean squared length of the Gaussian, n + m^2, is inside r^2.
@@ -279,7 +281,7 @@ double log_bessel_mass(Index n, double r, double m) {
 double log_ball_mass(Index n, double radius, const double* mean, double scale) {
   const double r = radius / scale;
   double largest;
-  const double length = length_over_largest(mean, n, largest);
+  const double length = length_over_largest<CompensatedSum>(mean, n, largest);
   const double m = largest / scale * length;
   if (m - r > kFarthest) return -0.5 * kFarthest * kFarthest;
   // |N(0, I)| exceeds sqrt(n) + 9 with probability below 3e-18.
@@ -292,7 +294,7 @@ void sample_ball(Source& source, Index n, double radius, const double* mean, dou
                  double* out, double* work) {
   double r = radius / scale;
   double largest;
-  const double length = length_over_largest(mean, n, largest);
+  const double length = length_over_largest<double>(mean, n, largest);
   double m = std::min(largest / scale * length, std::max(kFarthest, 1e10 * r));
   const auto size = static_cast<std::size_t>(n);
   if (standing(static_cast<double>(n), r, m) > -0.5) {

@@ -127,3 +127,13 @@ void gumbel(Position at, std::size_t superblocks, double* out) {
     for (std::size_t i = 0; i < kSuperblock; ++i) to[i] = -el::log_reduced(logs.f[i], logs.k[i]);
   });
 }
+
+bool any_outside(const double* x, std::size_t n, double low, double high, bool absolute) {
+  const std::uint64_t kept = ~0ULL >> (absolute ? 1 : 0);
+  std::uint64_t outside = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double value = el::from_bits(el::to_bits(x[i]) & kept);
+    outside |= static_cast<std::uint64_t>(value < low) | static_cast<std::uint64_t>(value > high);
+  }
+  return outside != 0;
+}

@@ -25,19 +25,17 @@ from dpoco.accounting._oco.arguments import (
     require_global_bounds,
 )
 from dpoco.accounting._oco.gibbs_costs import (
-    draw_variates,
     envelope_acceptance,
     envelopes_are_tight_for,
     inexactness,
     linear_sampler,
     private_couplings,
     profile_of,
-    sensitivity_of,
 )
 from dpoco.accounting._oco.gibbs_guarantee import guarantee
 from dpoco.accounting._oco.gibbs_setting import DEFAULT_ANCHORS, GibbsSetting
 from dpoco.accounting._oco.parameters import COUPLINGS, ContinuousMultiplicativeWeightsParameters
-from dpoco.accounting._oco.search import Search, charged_bound, find_best
+from dpoco.accounting._oco.search import Search, find_best
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.domains import Domain
@@ -49,6 +47,8 @@ __all__ = ["ContinuousMultiplicativeWeightsParameters", "calibrate", "guarantee"
 _CONSTANT_SPREAD = 1e-9
 # Exact draws by rejection are preferred to chains where at least this part is surely accepted.
 _FAIR_ACCEPTANCE = 1e-3
+# Share of delta that chains may cost before a smaller epsilon is aimed at.
+_MASS_SHARE = 0.2
 
 
 def calibrate(
@@ -174,10 +174,13 @@ def _spent(
     """Return a bound on delta at the budget's epsilon, inexact draws charged."""
     if p.max_switches == 0 or p.decisions == 0:
         return 0.0
-    profile = profile_of(p, sensitivity_of(problem, p.relation))
-    return charged_bound(
-        lambda e: bits.coupled_delta(e, **profile), budget, math.fsum(inexactness(p, problem))
-    )
+    profile = profile_of(p, problem)
+    epsilon, mass = budget.epsilon, inexactness(p)
+    if mass == 0.0:
+        return bits.coupled_delta(epsilon, **profile)
+    # A guarantee at a smaller epsilon, where the charge would take too much of the budget.
+    epsilon = min(epsilon, max(0.0, math.log(_MASS_SHARE * budget.delta / mass)))
+    return bits.coupled_delta(epsilon, **profile) + (1.0 + math.exp(epsilon)) * mass
 
 
 def _tight(
@@ -191,7 +194,6 @@ def _tight(
         rough_value=setting.rough_value,
         build=setting.build,
         delta=lambda p: _spent(p, problem, budget),
-        variates_per_draw=draw_variates(problem, setting.sampler),
     )
     trivial = problem.lipschitz * problem.radius * setting.horizon
     return find_best(search, couplings, (1.0,), setting.horizon, block, trivial)
@@ -221,7 +223,7 @@ def constant(setting: GibbsSetting) -> ContinuousMultiplicativeWeightsParameters
             calibration=setting.calibration,
             unbounded=problem.unbounded,
             sampler=setting.sampler,
-            sampler_tolerance=0.0 if setting.sampler == "exact" else 1e-12,
+            sampler_tolerance=0.0 if setting.sampler == "exact" else setting.chain_tolerance(0),
             private=True,
             regret_bound=0.0,
             regret_terms={},

@@ -37,12 +37,11 @@ from dpoco.accounting._oco.leader_costs import (
     barrier_weight,
     curvature_of,
     finish,
-    inexactness,
     profile_of,
 )
 from dpoco.accounting._oco.leader_setting import STEP_FACTORS, LeaderSetting
 from dpoco.accounting._oco.parameters import LEADER_COUPLINGS, CoupledRegularizedLeaderParameters
-from dpoco.accounting._oco.search import Search, charged_bound, find_best
+from dpoco.accounting._oco.search import Search, find_best
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.accounting.guarantee import Guarantee
@@ -144,11 +143,11 @@ def calibrate(
 def _spent(
     p: CoupledRegularizedLeaderParameters, problem: EuclideanProblem, budget: Budget
 ) -> float:
-    """Return a bound on delta at the budget's epsilon, inexact draws charged."""
+    """Return a bound on delta at the budget's epsilon."""
     if p.max_switches == 0 or p.decisions == 0:
         return 0.0
     profile = profile_of(p, sensitivity_of(problem, p.relation))
-    return charged_bound(lambda e: profile_delta(profile, e), budget, inexactness(p))
+    return profile_delta(profile, budget.epsilon)
 
 
 def _tight(
@@ -162,7 +161,6 @@ def _tight(
         rough_value=setting.rough_value,
         build=setting.build,
         delta=lambda p: _spent(p, problem, budget),
-        variates_per_draw=float(problem.dimension),
     )
     factors = STEP_FACTORS if problem.smoothness > 0.0 else (1.0,)
     trivial = problem.lipschitz * problem.radius * setting.horizon
@@ -227,7 +225,6 @@ def guarantee(
         profile=profile_of(p, sensitivity) if p.private else {},
         sensitivity=sensitivity,
         noise_scale=p.noise_scale,
-        truncation=inexactness(p),
         assumed=0.0,
         claim=claim,
         paper_epsilon=paper_epsilon,

@@ -57,6 +57,8 @@ class EuclideanProblem:
         p of an "lp_ball"; the domain's own exponent otherwise.
     constraints : int
         Number of inequalities of a "polytope"; 0 otherwise.
+    half_width : float
+        Half the side of a cube around the centre inside a "ball" or "box" (length); 0 otherwise.
     """
 
     dimension: int
@@ -72,6 +74,7 @@ class EuclideanProblem:
     shape: str
     exponent: float
     constraints: int = 0
+    half_width: float = 0.0
 
 
 def euclidean_problem(domain: Domain, loss: Loss, unbounded: bool = False) -> EuclideanProblem:
@@ -114,7 +117,16 @@ def euclidean_problem(domain: Domain, loss: Loss, unbounded: bool = False) -> Eu
         shape=shape,
         exponent=float(domain.p),
         constraints=domain.constraints if isinstance(domain, Polytope) else 0,
+        half_width=_half_width(domain, shape),
     )
+
+
+def _half_width(domain: Any, shape: str) -> float:
+    if isinstance(domain, Box):
+        return 0.5 * float((domain.upper - domain.lower).min())
+    if shape == "ball":
+        return float(domain.radius) / math.sqrt(domain.dimension)
+    return float(domain.radius) if shape == "box" else 0.0
 
 
 def _shape(domain: Domain) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 from dpoco._validation import choice
 from dpoco.accounting import _profiles, events
 from dpoco.accounting._guarantee_report import one_line, statement
-from dpoco.accounting._records import check_types, plain_float, read_record
+from dpoco.accounting._records import check_types, of_version_1, plain_float, read_record
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.truncation import (
     charged_delta,
@@ -31,11 +31,14 @@ from dpoco.accounting.truncation import (
 from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
 from dpoco.errors import BudgetExceeded, StateError
 
-__all__ = ["CHANGES", "VIEWS", "Guarantee", "of_version_1"]
+__all__ = ["CHANGES", "VIEWS", "Guarantee"]
 
 _KIND, _VERSION = "dpoco.guarantee", 2
 CHANGES = ("replace", "zero_out")
 VIEWS = ("others", "everyone", "server")  # each sees what those before it see
+# Relative, of numbers that are computed again: margins and other machines move them by less. Sums
+# of sampled Gaussians jitter.
+_CLOSE, _JITTER = 1e-6, 1e-2
 
 
 @dataclass(frozen=True, repr=False)
@@ -199,8 +202,11 @@ class Guarantee:
         """
         if not epsilon >= 0.0:
             raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
-        candidates = [self.delta if epsilon >= self.epsilon else 1.0]
-        mass = self.truncation_mass
+        return min(self.delta if epsilon >= self.epsilon else 1.0, self._curve_delta(epsilon))
+
+    def _curve_delta(self, epsilon: float) -> float:
+        """Return what the parameters alone prove; 1 if there are none."""
+        candidates, mass = [1.0], self.truncation_mass
         if self.mu is not None:
             candidates.append(charged_gaussian_delta(epsilon, self.mu, mass))
         elif self.rho is not None:
@@ -212,6 +218,30 @@ class Guarantee:
                 charged_delta(lambda e: kind.profile_delta(profile, e), epsilon, mass)
             )
         return min(candidates)
+
+    def _contradicts_itself(self) -> bool:
+        """Return whether epsilon does not follow from the parameters, or these from each other."""
+        mu, scale, column = self.mu, self.noise_scale, self.column_norm
+        if mu is not None:
+            if self.noise_multiplier is not None and not _near(mu * self.noise_multiplier, 1.0):
+                return True
+            if self.rho is not None and not _near(2.0 * self.rho, mu * mu):
+                return True
+            if self.sensitivity is not None and column is not None and scale > 0.0:
+                least = self.sensitivity * column / scale  # more with rounding or another noise
+                exact = self.sensitivity_norm == "l2" and self.numerics == "float"
+                if mu < least * (1.0 - _CLOSE) or (exact and not _near(mu, least)):
+                    return True
+        if not self.private or (mu, self.rho, self.profile) == (None, None, None):
+            return False
+        if self.delta == 0.0:
+            known = math.inf if self.profile is None else _profiles.pure_epsilon(self.profile)
+            return not _near(self.epsilon, known)
+        sampled = self.profile is not None and self.profile["kind"] == "sampled_gaussian"
+        close = _JITTER if sampled else _CLOSE
+        above = self._curve_delta(self.epsilon * (1.0 + close))
+        below = self._curve_delta(self.epsilon * (1.0 - close)) if self.epsilon > 0.0 else 1.0
+        return above > self.delta * (1.0 + close) or below < self.delta * (1.0 - close)
 
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon known at `delta`; infinite if there is none.
@@ -303,7 +333,14 @@ class Guarantee:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Guarantee:
-        """Return the guarantee written by `to_dict`; `StateError` if it is not one."""
+        """Return the guarantee written by `to_dict`.
+
+        Raises
+        ------
+        StateError
+            If it is not one, or if its numbers contradict each other: epsilon is computed again
+            from mu, rho or the profile, and mu from sensitivity, column norm and noise scale.
+        """
         names = frozenset(entry.name for entry in fields(cls))
         if isinstance(record, Mapping):
             record = {**_LATER_FIELDS, **record}
@@ -319,9 +356,12 @@ class Guarantee:
                 body["claimed"] = (float(epsilon), float(delta))
             if not all(isinstance(text, str) for text in body["conditions"]):
                 raise TypeError("conditions must be texts")
-            return cls(**body)
+            guarantee = cls(**body)
         except (TypeError, ValueError, OverflowError) as error:
             raise StateError("malformed guarantee record") from error
+        if guarantee._contradicts_itself():
+            raise StateError("a guarantee record contradicts itself: its numbers were changed")
+        return guarantee
 
     def to_json(self) -> str:
         """Return the guarantee as JSON text; every float survives exactly."""
@@ -369,25 +409,13 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "details": (dict,),
     "numerics": (str, type(None)),
 }
-# What a record of version 1 means. Its "joint" did not say what changes: the dearer is charged.
-_RELATIONS = {
-    "replace": {"change": "replace", "view": "everyone"},
-    "zero_out": {"change": "zero_out", "view": "everyone"},
-    "local": {"change": "replace", "view": "server"},
-    "joint": {"change": "zero_out", "view": "others"},
-}
 # Fields that records of the first release do not have, and what they stand for there.
 _LATER_FIELDS: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
                                  "numerics": None}  # fmt: skip
 
 
-def of_version_1(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record whose one relation said both what changes and who looks, as two."""
-    word = record.get("relation")
-    if record.get("version") != 1 or word not in tuple(_RELATIONS) or "change" in record:
-        return dict(record)
-    rest = {name: value for name, value in record.items() if name != "relation"}
-    return {**rest, **_RELATIONS[word], "version": 2}
+def _near(value: float, other: float) -> bool:
+    return math.isclose(value, other, rel_tol=_CLOSE)
 
 
 def _number(value: float | str | None) -> float | str | None:

@@ -13,8 +13,10 @@ Proof: ``docs/privacy/ledger.md``, with sources (filters: Rogers et al., 2016; F
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn, TypeVar
 
 from dpoco._validation import choice, real_float
@@ -23,9 +25,9 @@ from dpoco.accounting._ledger.currencies import CURRENCIES, WAYS, filter_of
 from dpoco.accounting._ledger.entries import Claim, Entry, claim_of
 from dpoco.accounting._ledger.opening import largest_fitting
 from dpoco.accounting._ledger.report import ledger_guarantee, ledger_text
-from dpoco.accounting._records import read_record
+from dpoco.accounting._records import of_version_1, read_record
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.guarantee import CHANGES, VIEWS, Guarantee, of_version_1
+from dpoco.accounting.guarantee import CHANGES, VIEWS, Guarantee
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
 __all__ = ["Entry", "Ledger"]
@@ -66,7 +68,8 @@ class Ledger:
 
     Notes
     -----
-    Methods may be called from several threads. A ledger in memory forgets with its process:
+    Methods may be called from several threads; a process forked from its owner can read it, and
+    neither charge nor store it (`StateError`). A ledger in memory forgets with its process:
     `to_json` and `from_json` are for the caller to store. Copies would fork the budget and are
     refused.
 
@@ -116,6 +119,7 @@ class Ledger:
         self._book = Book(budget, relation, view, currency, adaptive, share)
         self._unit = unit
         self._lock = threading.RLock()
+        self._owner = os.getpid()
 
     @property
     def budget(self) -> Budget:
@@ -150,13 +154,13 @@ class Ledger:
     @property
     def entries(self) -> tuple[Entry, ...]:
         """The admitted charges, in order."""
-        with self._lock:
+        with self._reading():
             return tuple(self._book.entries)
 
     @property
     def spent(self) -> float:
         """Share of the budget that is spent, in [0, 1], in the ledger's currency."""
-        with self._lock:
+        with self._reading():
             return self._book.spent()
 
     @property
@@ -167,7 +171,7 @@ class Ledger:
         by its exact curve is admitted; in "basic", any that states it; in a fixed plan, a purely
         private one (delta is 0). `open` finds what other mechanisms may spend.
         """
-        with self._lock:
+        with self._reading():
             return self._book.remaining()
 
     def charge(
@@ -197,17 +201,19 @@ class Ledger:
         ------
         BudgetExceeded
             If what is left does not pay for it; the ledger is unchanged.
+        StateError
+            In a process forked from the ledger's.
         ValueError
             If the guarantee is about another unit, or says nothing about what the ledger protects.
         """
-        with self._lock:
+        with self._spending():
             admission = self._admission(item, label, relation, unit, same_unit)
             self._enter(admission)
             return admission.entry
 
     def affordable(self, item: Guarantee | Any, *, same_unit: bool = False) -> bool:
         """Return whether `charge` would admit it now."""
-        with self._lock:
+        with self._spending():
             try:
                 self._admission(item, "a question", None, None, same_unit)
             except BudgetExceeded:
@@ -253,7 +259,7 @@ class Ledger:
         portion = real_float("share", share)
         if not 0.0 < portion <= 1.0:
             raise ValueError(f"share must be in (0, 1]; got {share!r}")
-        with self._lock:
+        with self._spending():
             basic, before = self._book.currency == "basic", len(self._book.entries)
             delta = self._book.side_left() * portion if basic else self.budget.delta
 
@@ -279,17 +285,17 @@ class Ledger:
     @property
     def guarantee(self) -> Guarantee:
         """What holds for everything charged, and in an adaptive ledger for all charges to come."""
-        with self._lock:
+        with self._reading():
             return ledger_guarantee(self._book, self._unit or _UNIT, self.currency)
 
     def report(self) -> str:
         """Return what was charged and what is left, in several lines."""
-        with self._lock:
+        with self._reading():
             return ledger_text(self._book, self._unit, self.currency)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry and `from_dict` restores."""
-        with self._lock:
+        with self._spending():
             return {
                 "kind": _KIND,
                 "version": _VERSION,
@@ -311,7 +317,7 @@ class Ledger:
         Raises
         ------
         StateError
-            If it is not one, or its charges exceed its budget.
+            If it is not one, a number of it contradicts others, or its charges exceed its budget.
         """
         if isinstance(record, Mapping):
             record = _of_version_1(record)
@@ -361,6 +367,19 @@ class Ledger:
     def __str__(self) -> str:
         """Return the report."""
         return self.report()
+
+    def _spending(self) -> AbstractContextManager[Any]:
+        """Return the lock, or raise in a forked child, whose charges nobody else would see."""
+        if os.getpid() != self._owner:
+            raise StateError(
+                "this ledger was inherited through fork: two processes would spend one budget; "
+                "charge it in the process that made it, or keep it in a dpoco.journal.Journal"
+            )
+        return self._lock
+
+    def _reading(self) -> AbstractContextManager[Any]:
+        """Return the lock; none in a forked child, where a thread that is gone may hold it."""
+        return self._lock if os.getpid() == self._owner else nullcontext()
 
     def _admission(
         self,

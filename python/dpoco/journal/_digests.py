@@ -2,10 +2,12 @@
 
 Claim: under a secret key, two different records of one round have the same digest with probability
 at most 2^-128 for each attempt (as BLAKE2b is a pseudorandom function), digests reveal nothing
-about records, and neither a row of another stream or round nor a damaged one is taken for this one.
+about records, and neither a row of another place or journal nor a damaged one is taken for this
+one.
 
-Every use has a key of its own, derived from the journal's key, the identity of the stream and the
-use; the round is a part of what is digested. Source: RFC 7693. Proof: ``docs/privacy/journal.md``.
+Every use has a key of its own, derived from the journal's key, the identity of the stream or
+journal, and the use; the round or the row's place is a part of what is digested. Source: RFC 7693.
+Proof: ``docs/privacy/journal.md``.
 """
 
 from __future__ import annotations
@@ -17,19 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco.errors import StateError
-from dpoco.journal._records import Chunk, StateRow
 
-__all__ = ["DIGEST_BYTES", "StreamDigests"]
+__all__ = ["DIGEST_BYTES", "RowSeals", "StreamDigests"]
 
 DIGEST_BYTES = 16
 _LONG = 16384
-_RECORDS, _CONTEXTS, _RELEASES, _ROWS = b"records", b"contexts", b"releases", b"rows"
-_ARRIVALS = b"arrivals"
+_PLACE = struct.Struct("<QQQQQ")
+
+
+def _derived(key: bytes, uid: bytes, use: bytes) -> bytes:
+    return hashlib.blake2b(uid + use, key=key, digest_size=32, person=b"dpoco journal 2").digest()
 
 
 class StreamDigests:
-    """The digests of one stream under one key.
+    """The digests of one stream's records under one key.
 
     Parameters
     ----------
@@ -43,60 +46,50 @@ class StreamDigests:
 
     def __init__(self, key: bytes, number: int, uid: bytes) -> None:
         self.number = number
-        self._keys = {
-            use: hashlib.blake2b(
-                uid + use, key=key, digest_size=32, person=b"dpoco journal 1"
-            ).digest()
-            for use in (_RECORDS, _CONTEXTS, _ARRIVALS, _RELEASES, _ROWS)
-        }
+        self._records = _derived(key, uid, b"records")
+        self._contexts = _derived(key, uid, b"contexts")
+        self._arrivals = _derived(key, uid, b"arrivals")
 
     def records(self, first: int, *rows: NDArray[np.float64]) -> bytes:
         """Return 16 bytes for each row of one (n, w), or of two such side by side.
 
         They are the records of the rounds first, first + 1, ....
         """
-        return _core.keyed_digests(self._keys[_RECORDS], first, *rows)
+        return _core.keyed_digests(self._records, first, *rows)
 
     def arrival(self, ticket: int, rows: tuple[NDArray[np.float64], ...]) -> bytes:
         """Return the digest of the record, (1, w) or two such, that a ticket is redeemed with."""
-        return _core.keyed_digests(self._keys[_ARRIVALS], ticket, *rows)
+        return _core.keyed_digests(self._arrivals, ticket, *rows)
 
     def context(self, turn: int, context: NDArray[np.float64]) -> bytes:
         """Return the digest of a context alone, shape (d,)."""
-        return _core.keyed_digests(self._keys[_CONTEXTS], turn, context[None, :])
+        return _core.keyed_digests(self._contexts, turn, context[None, :])
 
-    def _seal(self, *parts: bytes) -> bytes:
-        hasher = hashlib.blake2b(key=self._keys[_ROWS], digest_size=DIGEST_BYTES)
-        for part in parts:
-            hasher.update(struct.pack("<Q", len(part)))
-            hasher.update(part)
+
+class RowSeals:
+    """The seals of a journal's rows under one key.
+
+    Parameters
+    ----------
+    key : bytes
+        The journal's key, 32 bytes.
+    uid : bytes
+        Identity of the journal.
+    """
+
+    def __init__(self, key: bytes, uid: bytes) -> None:
+        self._strips = _derived(key, uid, b"strips")
+        self._rows = hashlib.blake2b(key=_derived(key, uid, b"rows"), digest_size=DIGEST_BYTES)
+
+    def seal(self, kind: int, owner: int, number: int, key: int, body: bytes) -> bytes:
+        """Return the seal of a row's place, number of key and body."""
+        hasher = self._rows.copy()
+        hasher.update(_PLACE.pack(kind, owner, number, key, len(body)))
+        if len(body) >= _LONG:
+            # Strips side by side, which is several times as fast as one after another.
+            whole = len(body) // 256 * 256
+            strips = np.frombuffer(body, dtype=np.float64, count=whole // 8).reshape(-1, 32)
+            hasher.update(_core.keyed_digests(self._strips, 0, strips))
+            body = body[whole:]
+        hasher.update(body)
         return hasher.digest()
-
-    def sealed_state(self, stream: int, turn: int, payload: bytes, pending: bytes) -> StateRow:
-        """Return the row of a state."""
-        seal = self._seal(b"state", struct.pack("<Q", turn), payload, pending)
-        return StateRow(stream, turn, payload, pending, self.number, seal)
-
-    def sealed_chunk(self, stream: int, first: int, digests: bytes, releases: bytes) -> Chunk:
-        """Return the row of the releases of consecutive rounds."""
-        count = len(digests) // DIGEST_BYTES
-        seal = self._chunk_seal(first, digests, releases)
-        return Chunk(stream, first, count, self.number, digests, releases, seal)
-
-    def _chunk_seal(self, first: int, digests: bytes, releases: bytes) -> bytes:
-        # Long releases in strips side by side, which is several times as fast as one after another.
-        whole = len(releases) // 256 * 256 if len(releases) >= _LONG else 0
-        strips = np.frombuffer(releases[:whole], dtype=np.float64).reshape(-1, 32)
-        strips_digests = _core.keyed_digests(self._keys[_RELEASES], first, strips)
-        turn = struct.pack("<Q", first)
-        return self._seal(b"releases", turn, digests, strips_digests, releases[whole:])
-
-    def check_state(self, row: StateRow) -> None:
-        """Raise `StateError` unless the row is as it was written, for this stream."""
-        if self.sealed_state(row.stream, row.round, row.payload, row.pending) != row:
-            raise StateError("the journal is corrupt: a state is not as it was written")
-
-    def check_chunk(self, chunk: Chunk) -> None:
-        """Raise `StateError` unless the row is as it was written, for this stream."""
-        if self.sealed_chunk(chunk.stream, chunk.first, chunk.digests, chunk.releases) != chunk:
-            raise StateError("the journal is corrupt: releases are not as they were written")

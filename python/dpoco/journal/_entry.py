@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dpoco._state import FRAME_SIGNATURE, _class_of, pack, unpack
+from dpoco._state import _REPLACED_CLAIM, FRAME_SIGNATURE, _class_of, pack, unpack
 
 __all__ = ["alike", "header_of", "learner_of", "payload_of"]
 
@@ -24,18 +24,38 @@ def payload_of(learner: Any) -> bytes:
     return state if book is None else pack({"tickets": book.to_record()}, state)
 
 
-def learner_of(header: str, payload: bytes) -> Any:
-    """Return the learner of a stored header and state."""
+def learner_of(header: str, payload: bytes, siblings: dict[str, Any]) -> Any:
+    """Return the learner of a stored header and state.
+
+    What follows from the header, the guarantee above all, is computed for its first learner, of
+    which `siblings` keeps one.
+    """
+    framed = payload.startswith(
+        FRAME_SIGNATURE
+    )  # no engine's state: these begin with small numbers
+    known = None if framed else siblings.get(header)
+    if known is not None:
+        learner = known._sibling(_REPLACED_CLAIM)
+        learner._engine.restore(payload)
+        return learner
     record = json.loads(header)
-    if payload.startswith(FRAME_SIGNATURE):  # no engine's state: these begin with small numbers
+    if framed:
         front, payload = unpack(payload)
         record["object"]["tickets"] = front["tickets"]
-    return _class_of(record.get("kind"))._from_bytes(pack(record, payload))
+    learner = _class_of(record.get("kind"))._from_bytes(pack(record, payload))
+    if "tickets" not in record["object"]:  # those are each learner's own
+        siblings[header] = learner._sibling(_REPLACED_CLAIM)
+    return learner
 
 
 def alike(learner: Any, header: str) -> bool:
-    """Return whether a learner has the arguments and parameters of a stored header."""
+    """Return whether a learner has the arguments of a stored header.
+
+    What calibration makes of them may differ between versions of the library: the stream keeps its
+    own.
+    """
     ours, theirs = json.loads(header_of(learner)), json.loads(header)
-    for record in (ours, theirs):
-        record["object"].pop("tickets", None)
-    return all(ours[name] == theirs[name] for name in ("kind", "object"))
+    if ours["kind"] != theirs["kind"] or ours["object"]["seeded"] != theirs["object"]["seeded"]:
+        return False
+    arguments = {**type(learner)._added, **theirs["object"]["arguments"]}
+    return bool(ours["object"]["arguments"] == arguments)

@@ -18,7 +18,7 @@ from dpoco._validation import positive_int
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.pools import noise_of, pool_guarantee
 from dpoco.errors import StateError
-from dpoco.journal._store import Store
+from dpoco.journal._rows import Rows
 
 __all__ = ["Group", "join"]
 
@@ -54,7 +54,7 @@ class Group:
         return cls(name, size)
 
 
-def join(store: Store, group: Group, learner: Any) -> Guarantee | None:
+def join(rows: Rows, group: Group, learner: Any) -> Guarantee | None:
     """Enter a learner, within a transaction: what is to be charged; None if that is done already.
 
     Raises
@@ -68,14 +68,14 @@ def join(store: Store, group: Group, learner: Any) -> Guarantee | None:
     """
     place = f"group {group.name}"
     alike = {"kind": learner._kind, "guarantee": _written(learner.guarantee)}
-    text = store.value(place)
+    text = rows.value(place)
     if text is None:
         if group.size is None:
             raise TypeError(
                 "a new group needs group_size, the largest number of streams it will ever have"
             )
         charge = _guarantee(learner, group.size)
-        store.put_value(place, json.dumps({**alike, "size": group.size, "streams": 1}))
+        rows.put_value(place, json.dumps({**alike, "size": group.size, "streams": 1}))
         return charge
     try:
         record = json.loads(text)
@@ -94,7 +94,7 @@ def join(store: Store, group: Group, learner: Any) -> Guarantee | None:
             f"the group {group.name!r} is full: it is charged for {size} streams, whatever becomes "
             "of them"
         )
-    store.put_value(place, json.dumps({**record, "streams": streams + 1}))
+    rows.put_value(place, json.dumps({**record, "streams": streams + 1}))
     return None
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NoReturn
 
 from dpoco._state import Stateful
@@ -20,7 +18,6 @@ from dpoco.journal._families import family_of
 from dpoco.journal._forks import check_forkable, renew
 from dpoco.journal._groups import Group, join
 from dpoco.journal._keys import KeyFile
-from dpoco.journal._records import StreamRow
 from dpoco.journal._releases import encoded
 from dpoco.journal._store import Store
 from dpoco.journal._stream import Stream
@@ -97,6 +94,8 @@ class Journal(Writer):
             raise TypeError(f"ledger must be a Ledger; got {type(ledger).__name__}")
         self._recompute = choice("releases", releases, ("stored", "recompute")) == "recompute"
         self._streams: dict[str, Stream] = {}
+        self._checked: set[str] = set()  # streams whose arguments were compared with a `make`
+        self._siblings: dict[str, Any] = {}  # a learner of each header
         super().__init__(store, key, ledger, mark)
 
     # -- streams ----------------------------------------------------------------------------------
@@ -106,7 +105,7 @@ class Journal(Writer):
         name: str,
         make: Callable[[], Any] | Any = None,
         *,
-        check: bool = False,
+        check: bool = True,
         group: str | None = None,
         group_size: int | None = None,
         same_unit: bool = False,
@@ -118,11 +117,12 @@ class Journal(Writer):
         name : str
             Any text.
         make : callable or learner, optional
-            Returns an unstarted learner or mechanism, or is one; not called if the stream exists.
-            One that is given belongs to the journal from then on and is suspended.
-        check : bool, default False
-            If the stream exists and `make` is a learner: raise unless arguments and parameters are
-            those of the stream.
+            Returns an unstarted learner or mechanism, or is one. One that begins the stream belongs
+            to the journal from then on and is suspended.
+        check : bool, default True
+            If the stream exists, and something to make it is given: raise unless that has the
+            arguments of the stream. A callable is called for this once for each stream and time
+            that the journal is opened, and what it returns is dropped; False: it is not called.
         group : str, optional
             Promise that the streams of this group see disjoint data, each person's in one of them,
             and that names and times of records are public. The group is charged once, with its
@@ -150,15 +150,18 @@ class Journal(Writer):
         if not isinstance(name, str) or not name:
             raise ValueError("name must be a text that is not empty")
         together = Group.of(group, group_size)
+        given = isinstance(make, Stateful)
         with self._guard():
             known = self._known(name)
         if known is not None:
-            if check and isinstance(make, Stateful) and not alike(make, known._row.header):
-                raise StateError(f"the stream {name!r} has other arguments than the learner given")
+            if check and make is not None and (given or name not in self._checked):
+                other = make if given else make()
+                if not isinstance(other, Stateful) or not alike(other, known._row.header):
+                    raise StateError(f"the stream {name!r} has other arguments than `make` gives")
+                self._checked.add(name)
             return known
         if make is None:
             raise StateError(f"there is no stream {name!r}, and nothing to make it")
-        given = isinstance(make, Stateful)
         learner: Any = make if given else make()
         family_of(learner)
         if learner._is_started():
@@ -205,12 +208,12 @@ class Journal(Writer):
     def streams(self) -> list[str]:
         """Return the names of all streams, in the order of their opening."""
         with self._guard():
-            return self._store.names()
+            return self._rows.names()
 
     def _known(self, name: str) -> Stream | None:
         stream = self._streams.get(name)
         if stream is None:
-            row = self._store.stream(name)
+            row = self._rows.stream(name)
             if row is None:
                 return None
             stream = self._streams[name] = Stream(self, row)
@@ -229,26 +232,27 @@ class Journal(Writer):
         """Charge and store a learner in one transaction; `apart`: and take it from the caller."""
         header = header_of(learner)
         with self.transaction() as transaction:
-            if self._store.stream(name) is not None:
+            if self._rows.stream(name) is not None:
                 raise ValueError(f"there is a stream {name!r} already")
             if group is None:
                 self._accounts.charge(learner.guarantee, name, same_unit=same_unit)
             else:
-                charge = join(self._store, group, learner)
+                charge = join(self._rows, group, learner)
                 if charge is not None:
                     self._accounts.charge(charge, f"group {group.name}", same_unit=same_unit)
-            mine = learner_of(header, payload_of(learner)) if apart else learner
-            row = StreamRow(0, name, secrets.token_bytes(16), header, origin, int(mine.round))
-            stream = self._added(row, mine)
+            payload = payload_of(learner)
+            mine = learner_of(header, payload, self._siblings) if apart else learner
+            stream = self._added(name, header, origin, mine)
             transaction._touch(stream)
             if apart:  # before the commit: two must never go on
                 learner._suspended, learner._asked = True, (-1, None)
         self._streams[name] = stream
         return stream
 
-    def _added(self, row: StreamRow, learner: Any) -> Stream:
-        stream = Stream(self, replace(row, id=self._store.add_stream(row)), learner)
-        stream._round = int(learner.round)
+    def _added(self, name: str, header: str, origin: str, learner: Any) -> Stream:
+        turn = int(learner.round)
+        stream = Stream(self, self._rows.add_stream(name, header, origin, turn), learner)
+        stream._round = turn
         upcoming = stream._family.upcoming(learner)
         stream._pending = b"" if upcoming is None else encoded(upcoming)
         return stream
@@ -260,7 +264,7 @@ class Journal(Writer):
             transaction._check_own(parent)
             parent._ready()
             check_forkable(parent._learner)
-            if self._store.stream(name) is not None:
+            if self._rows.stream(name) is not None:
                 raise ValueError(f"there is a stream {name!r} already")
             if parent._family.contextual and parent._pending:
                 raise RoundOrderError("a decision waits for its reward: fork after the round")
@@ -268,13 +272,12 @@ class Journal(Writer):
                 raise StateError("a fork is a second charge: the journal has no ledger")
             origin = f"fork of {parent.name!r} in round {parent._round}"
             self._accounts.charge_again(parent.guarantee, f"{name}: {origin}")
-            learner = learner_of(parent._row.header, payload_of(parent._learner))
+            payload = payload_of(parent._learner)
+            learner = learner_of(parent._row.header, payload, self._siblings)
             renew(learner)
             if getattr(learner, "_book", None) is not None:
                 learner._book = TicketBook()  # tickets that wait are the parent's
-            uid = secrets.token_bytes(16)
-            row = StreamRow(0, name, uid, header_of(learner), origin, parent._round)
-            child = self._added(row, learner)
+            child = self._added(name, header_of(learner), origin, learner)
             if not parent._family.contextual and child._pending != parent._pending:
                 raise StateError("a fork must continue from the same decision")
             transaction._touch(child)
@@ -352,12 +355,13 @@ class Journal(Writer):
 
         A pipeline that is not over is cut off: what it has not committed was seen by nobody.
         """
+        if os.getpid() != self._owner:
+            return  # a thread of the parent may have held the lock, for ever
         with self._lock:
             if self._busy:
                 raise RoundOrderError("a transaction is open")
             self._line = None
-            if os.getpid() == self._owner:
-                self._shut()
+            self._shut()
 
     def __enter__(self) -> Journal:
         return self

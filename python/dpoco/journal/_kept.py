@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,25 +34,29 @@ class KeptLearner:
     def __init__(self, journal: Journal, row: StreamRow, learner: Any = None) -> None:
         self._journal = journal
         self._row = row
-        self._id = row.id
         self._learner = learner
         self._round = 0
         self._pending = b""
         self._context: Any = None
-        self._renew_digests()
+        self._under_current: StreamDigests | None = None
         if learner is None:
             self._learner = self._restored()
         self._family = family_of(self._learner)
         self._guarantee: Guarantee = self._learner.guarantee
 
-    def _renew_digests(self) -> None:
-        key, number = self._journal._current_key()
-        self._digests = StreamDigests(key, number, self._row.uid)
+    @property
+    def _digests(self) -> StreamDigests:
+        """The digests of records to come."""
+        number = self._journal._rows.current
+        if self._under_current is None or self._under_current.number != number:
+            self._under_current = self._digests_under(number)
+        return self._under_current
 
     def _digests_under(self, number: int) -> StreamDigests:
-        if number == self._digests.number:
-            return self._digests
-        return StreamDigests(self._journal._key(number), number, self._row.uid)
+        known = self._under_current
+        if known is not None and known.number == number:
+            return known
+        return StreamDigests(self._journal._rows.key(number), number, self._row.uid)
 
     def _ready(self) -> None:
         """Load the learner if it is not in memory."""
@@ -62,11 +65,8 @@ class KeptLearner:
 
     def _restored(self) -> Any:
         """Return the learner of the stored state, checked against what was committed with it."""
-        row = self._journal._store.state(self._id)
-        if row is None:
-            raise StateError("the journal is corrupt: a stream without a state")
-        self._digests_under(row.key).check_state(row)
-        learner = learner_of(self._row.header, row.payload)
+        row = self._journal._rows.state(self._row.id)
+        learner = learner_of(self._row.header, row.payload, self._journal._siblings)
         if learner.round != row.round:
             raise StateError("the journal is corrupt: a state of another round")
         family = family_of(learner)
@@ -80,16 +80,12 @@ class KeptLearner:
         self._round, self._pending, self._context = row.round, row.pending, None
         return learner
 
-    def _keep_from(self, kept_from: int) -> None:
-        self._row = replace(self._row, kept_from=kept_from)
-
     def _drop(self) -> None:
         self._learner = None
         self._context = None
 
-    def _sealed_state(self) -> StateRow:
-        payload = payload_of(self._learner)
-        return self._digests.sealed_state(self._id, self._round, payload, self._pending)
+    def _state(self) -> StateRow:
+        return StateRow(self._row.id, self._round, payload_of(self._learner), self._pending)
 
     def _state_for_recipes(self) -> bytes | None:
         """Return the state from which the next rounds can be played again, if that is wanted."""
@@ -141,7 +137,7 @@ class KeptLearner:
         start, stop = max(ticket.round, self._row.kept_from), self._round
         while stop > start:  # backwards: what comes again mostly came a moment ago
             first = max(start, stop - _SEARCHED)
-            for chunk in self._chunks(first, stop):
+            for chunk in self._journal._rows.chunks(self._row.id, first, stop):
                 if self._digests_under(chunk.key).arrival(ticket.number, rows) in chunk.digests:
                     return
             stop = first
@@ -162,7 +158,7 @@ class KeptLearner:
         """Return the stored releases of rounds, or raise if some are not there."""
         self._check_kept(start, stop)
         pieces = []
-        for chunk in self._chunks(start, stop):
+        for chunk in self._journal._rows.chunks(self._row.id, start, stop):
             if Recipe.of(chunk.releases) is not None:
                 raise StateError(
                     f"the releases of rounds {chunk.first} to {chunk.stop - 1} are not stored: "
@@ -172,26 +168,12 @@ class KeptLearner:
             pieces.append(decoded(chunk.releases, chunk.count)[part])
         return _joined(pieces) if pieces else self._nothing()
 
-    def _chunks(self, start: int, stop: int) -> Any:
-        """Yield the checked chunks of rounds, which must follow one another."""
-        if start >= stop:
-            return
-        at = None
-        for chunk in self._journal._store.chunks(self._id, start, stop):
-            self._digests_under(chunk.key).check_chunk(chunk)
-            if chunk.first > start if at is None else chunk.first != at:
-                break
-            at = chunk.stop
-            yield chunk
-        if at is None or at < stop:
-            raise StateError("the journal is corrupt: releases are missing")
-
     def _replayed(self, first: int, parts: Parts) -> NDArray[Any]:
         """Return the releases of rounds that are over, if these are their records."""
         last = first + int(parts[0].shape[0])
         self._check_kept(first, last)
         pieces = []
-        for chunk in self._chunks(first, last):
+        for chunk in self._journal._rows.chunks(self._row.id, first, last):
             start, stop = max(first, chunk.first), min(last, chunk.stop)
             records = tuple(part[start - first : stop - first] for part in parts)
             recipe = Recipe.of(chunk.releases)
@@ -214,7 +196,7 @@ class KeptLearner:
         return _joined(pieces)
 
     def _computed_again(self, recipe: Recipe, first: int, records: Parts) -> NDArray[Any]:
-        learner = learner_of(self._row.header, recipe.start)
+        learner = learner_of(self._row.header, recipe.start, self._journal._siblings)
         if learner.round != first:
             raise StateError("the journal is corrupt: a state of another round")
         releases = self._family.play(learner, records)

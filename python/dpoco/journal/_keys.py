@@ -11,17 +11,21 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Sequence
+import shlex
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from dpoco._state import write_atomically
 from dpoco.errors import StateError
 
-__all__ = ["KeyFile", "KeyRing", "fingerprint_of"]
+__all__ = ["KeyFile", "KeyRing", "fingerprint_of", "refuse_readable"]
 
 _KIND = "dpoco journal keys"
 KEY_BYTES = 32
+_ATTEMPTS, _PAUSE = 500, 0.01  # of another process's change of the file, seconds
 
 
 def fingerprint_of(key: bytes) -> bytes:
@@ -37,13 +41,20 @@ def _checked(key: Any) -> bytes:
     return bytes(key)
 
 
+def refuse_readable(path: Path, status: os.stat_result) -> None:
+    """Raise `StateError` if others than the owner of a file that holds secrets may use it."""
+    if os.name == "posix" and status.st_mode & 0o077:
+        command = f"chmod 600 {shlex.quote(str(path))}"
+        raise StateError(f"others than its owner may read or write {path.name}: {command}")
+
+
 class KeyFile:
-    """Keys in a file of their own, readable by its owner only.
+    """Keys in a file of their own, readable by its owner only; several journals may share it.
 
     Parameters
     ----------
     path : path-like
-        The file; made with a fresh key by the journal that is first opened with it.
+        The file; a journal that is made with it adds a fresh key of its own.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -55,16 +66,14 @@ class KeyFile:
         Raises
         ------
         StateError
-            If others than the owner may read it, or it is no key file.
+            If others than the owner may read or write it, or it is no key file.
         """
         try:
             with open(self.path, "rb") as file:
-                mode = os.fstat(file.fileno()).st_mode
+                refuse_readable(self.path, os.fstat(file.fileno()))
                 data = file.read()
         except FileNotFoundError:
             return []
-        if os.name == "posix" and mode & 0o077:
-            raise StateError("the key file may be read by others than its owner: chmod 600")
         try:
             record = json.loads(data)
             keys = [bytes.fromhex(text) for text in record["keys"]]
@@ -75,10 +84,56 @@ class KeyFile:
             raise StateError("not a key file of a journal")
         return keys
 
-    def write(self, keys: Sequence[bytes]) -> None:
-        """Replace the keys, atomically and durably."""
-        record = {"kind": _KIND, "keys": [key.hex() for key in keys]}
-        write_atomically(self.path, json.dumps(record).encode())
+    def change(self, *, add: Sequence[bytes] = (), drop: Collection[bytes] = ()) -> list[bytes]:
+        """Add keys to the file as it is, or drop some, and return all; atomic and durable.
+
+        Parameters
+        ----------
+        add : sequence of bytes
+            Keys of 32 bytes.
+        drop : collection of bytes
+            Keys to delete. All that the caller does not name stay.
+
+        Raises
+        ------
+        StateError
+            As `read`; if another process is changing the file for longer than some seconds.
+        OSError
+            If it cannot be written.
+        """
+        with self._locked():
+            before = self.read()
+            fresh = [_checked(key) for key in add]
+            keys = [key for key in dict.fromkeys((*before, *fresh)) if key not in drop]
+            if keys != before:
+                record = {"kind": _KIND, "keys": [key.hex() for key in keys]}
+                write_atomically(self.path, json.dumps(record).encode())
+        return keys
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other processes from changing the file: it is replaced, so its folder is locked."""
+        if os.name != "posix":
+            yield
+            return
+        import fcntl
+
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            for attempt in range(_ATTEMPTS):
+                try:
+                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if attempt == _ATTEMPTS - 1:
+                        raise StateError("the key file is locked by another process") from None
+                    time.sleep(_PAUSE)
+            try:
+                yield
+            finally:
+                fcntl.flock(folder, fcntl.LOCK_UN)  # also for a child that was forked meanwhile
+        finally:
+            os.close(folder)
 
     def __repr__(self) -> str:
         return f"KeyFile({str(self.path)!r})"
@@ -95,37 +150,45 @@ class KeyRing:
 
     def __init__(self, given: bytes | Sequence[bytes] | KeyFile) -> None:
         self.file = given if isinstance(given, KeyFile) else None
-        if isinstance(given, KeyFile):
-            keys = given.read()
-        elif isinstance(given, (bytes, bytearray)):
-            keys = [_checked(given)]
-        else:
-            keys = [_checked(key) for key in given]
+        self._keys: dict[bytes, bytes] = {}
+        if not isinstance(given, KeyFile):
+            alone = isinstance(given, (bytes, bytearray))
+            self._hold([_checked(key) for key in ([given] if alone else given)])
+
+    def _hold(self, keys: Sequence[bytes]) -> None:
         self._keys = {fingerprint_of(key): key for key in keys}
 
-    def newest(self) -> bytes:
-        """Return the last key given; a file without any gets a fresh one first."""
+    def read(self) -> None:
+        """Read the file again, if there is one."""
+        if self.file is not None:
+            self._hold(self.file.read())
+
+    def first(self) -> bytes:
+        """Return the key of a new journal: the last one given, or a fresh one in the file."""
+        if self.file is not None:
+            return self.add(secrets.token_bytes(KEY_BYTES))
         if not self._keys:
-            if self.file is None:
-                raise ValueError("no key was given")
-            self.add(secrets.token_bytes(KEY_BYTES))
+            raise ValueError("no key was given")
         return list(self._keys.values())[-1]
 
-    def add(self, key: bytes) -> None:
-        """Add a key, durably if there is a file."""
+    def add(self, key: bytes) -> bytes:
+        """Add a key and return it; durable if there is a file."""
         key = _checked(key)
-        keys = {**self._keys, fingerprint_of(key): key}
-        if self.file is not None:
-            self.file.write(list(keys.values()))
-        self._keys = keys
+        held = [*self._keys.values(), key]
+        self._hold(held if self.file is None else self.file.change(add=held))
+        return key
 
-    def keep(self, fingerprints: set[bytes]) -> None:
-        """Forget all other keys, also in the file."""
-        keys = {name: key for name, key in self._keys.items() if name in fingerprints}
-        if self.file is not None and keys != self._keys:
-            self.file.write(list(keys.values()))
-        self._keys = keys
+    def drop(self, fingerprints: Collection[bytes]) -> None:
+        """Delete keys, also from the file."""
+        gone = [key for name, key in self._keys.items() if name in fingerprints]
+        held = [key for key in self._keys.values() if key not in gone]
+        self._hold(held if self.file is None else self.file.change(drop=gone))
 
-    def find(self, fingerprint: bytes) -> bytes | None:
-        """Return the key with this fingerprint; None if it is not at hand."""
-        return self._keys.get(fingerprint)
+    def find(self, fingerprint: bytes) -> bytes:
+        """Return the key with this fingerprint, or raise `StateError`."""
+        key = self._keys.get(fingerprint)
+        if key is None:
+            raise StateError(
+                "the journal was written under a key that was not given: is its key file missing?"
+            )
+        return key

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dpoco.errors import StateError
-from dpoco.journal._sql import FORMAT, SqlStore, schema
+from dpoco.journal._sql import SqlStore
 
 __all__ = ["PostgresStore"]
 
@@ -33,7 +33,7 @@ class PostgresStore(SqlStore):
     StateError
         If the tables are of another format.
     OSError
-        If the server cannot be reached.
+        If the server cannot be reached. A store whose server went away connects again on next use.
 
     Notes
     -----
@@ -46,38 +46,25 @@ class PostgresStore(SqlStore):
     def __init__(self, dsn: str, *, prefix: str = "dpoco_", timeout: float = 5.0) -> None:
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,30}", prefix):
             raise ValueError("prefix must be a short name in lower case")
-        self.prefix = prefix
-        self._begun = False
+        self.table = f"{prefix}sealed"
+        self._old = f"{prefix}texts"  # of the format before
+        self._dsn, self._timeout = dsn, timeout
         self._psycopg = _psycopg()
+        self._connect()
+
+    def _connect(self) -> None:
+        self._begun = self._known = self._closed = False
         with self._translated():
-            self._connection: Any = self._psycopg.connect(dsn, autocommit=True)
+            self._connection: Any = self._psycopg.connect(self._dsn, autocommit=True)
             # Every pending lock is given up after this time, and the error names no data.
             self._connection.execute(
                 "SELECT set_config('synchronous_commit', 'on', false), "
                 "set_config('lock_timeout', %s, false)",
-                (f"{int(1000 * timeout)}ms",),
+                (f"{int(1000 * self._timeout)}ms",),
             )
-        self._prepare()
 
-    def _prepare(self) -> None:
-        """Make the tables in one transaction, or check their format."""
-        with self._translated(), self._connection.transaction():
-            self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (0x64706F6A,))
-            if not self._exists():
-                types = {
-                    "int": "BIGINT",
-                    "blob": "BYTEA",
-                    "id": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-                }
-                for statement in schema(self.prefix, **types):
-                    self._connection.execute(statement)
-                self.put_value("format", str(FORMAT))
-            elif self.value("format") != str(FORMAT):
-                raise StateError(f"the tables are not a journal of format {FORMAT}")
-
-    def _exists(self) -> bool:
-        rows = self._run("SELECT to_regclass(?) IS NOT NULL", (f"{self.prefix}texts",))
-        return bool(rows[0][0])
+    def _exists(self, table: str) -> bool:
+        return bool(self._run("SELECT to_regclass(?) IS NOT NULL", (table,))[0][0])
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -101,15 +88,27 @@ class PostgresStore(SqlStore):
             cursor.executemany(statement.replace("?", "%s"), rows)
 
     def check(self) -> None:
-        """Raise if the connection was closed."""
+        """Raise if the store was closed; connect again if its server went away."""
+        if self._closed:
+            raise StateError("the journal is closed")
         if self._connection.closed:
-            raise StateError("the journal is closed, or its server has gone")
+            self._connect()
 
-    def begin(self) -> None:
-        """Begin, and keep other writers out until the end."""
+    def begin(self) -> bool:
+        """Begin, and keep other writers out until the end; True if the table is made."""
         self._run("BEGIN")
         self._begun = True
-        self._run(f"LOCK TABLE {self.prefix}journal IN EXCLUSIVE MODE")
+        made = False
+        if not self._known:
+            self._run("SELECT pg_advisory_xact_lock(?)", (0x64706F6A,))
+            made = not self._exists(self.table)
+            if made and self._exists(self._old):
+                raise StateError("the journal has format 1, which this library does not read")
+            if made:
+                self._make("BIGINT", "BYTEA")
+        self._run(f"LOCK TABLE {self.table} IN EXCLUSIVE MODE")
+        self._known = not made  # after a rollback there is none
+        return made
 
     def commit(self) -> None:
         """Wait for the server's log on disk."""
@@ -122,8 +121,12 @@ class PostgresStore(SqlStore):
             self._begun = False
             self._run("ROLLBACK")
 
+    def settle(self) -> None:
+        """Nothing: every commit has waited."""
+
     def close(self) -> None:
         """Close the connection."""
+        self._closed = True
         self._connection.close()
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from dpoco._validation import choice, real_float
 from dpoco.errors import JournalFenced, StateError
-from dpoco.journal._sql import FORMAT, SqlStore, schema
+from dpoco.journal._keys import refuse_readable
+from dpoco.journal._sql import FORMAT, SqlStore
 
 __all__ = ["SqliteStore"]
 
@@ -40,8 +41,8 @@ class SqliteStore(SqlStore):
     Raises
     ------
     StateError
-        If the file is not a journal, is corrupt, is of a newer format, has two names, or is locked
-        for longer than `timeout`.
+        If the file is not a journal, is corrupt, is of another format, has two names, may be read
+        by others than its owner, or is locked for longer than `timeout`.
     OSError
         If it cannot be read or written, or the disk is full.
     """
@@ -53,6 +54,7 @@ class SqliteStore(SqlStore):
         self._synchronous = _SYNCHRONOUS[choice("durability", durability, _SYNCHRONOUS)]
         self._path = Path(path).resolve()  # a link must not lead to a second lock
         self._connection: sqlite3.Connection | None = None
+        self._known = False  # that the table is there
         if not self._path.exists():
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         self._file = self._identity()
@@ -69,40 +71,40 @@ class SqliteStore(SqlStore):
             found = self._path.stat()
         except OSError:
             raise JournalFenced("the journal's file was removed while it was open") from None
+        refuse_readable(self._path, found)
         if found.st_nlink > 1:
             raise StateError("the journal's file has two names: each would have a log of its own")
         return found.st_dev, found.st_ino
 
     def _connect(self) -> None:
+        for name in ("-wal", "-shm"):  # made with the mode of the journal itself
+            beside = self._path.with_name(self._path.name + name)
+            if beside.exists():
+                refuse_readable(beside, beside.stat())
         self._connection = connection = sqlite3.connect(
             self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False
         )
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if (application, version) == (0, 0) and tables == 0:
+        connection.text_factory = bytes  # a damaged type must not end in an error that quotes it
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        found = tuple(
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("application_id", "user_version")
+        )
+        if not self._made():
+            if found != (0, 0):
+                raise StateError("the journal is corrupt: it has no tables")
             connection.execute(f"PRAGMA page_size = {_PAGE}")
-            self._prepare(connection)
-        elif application != _APPLICATION:
+        elif found[0] != _APPLICATION:
             raise StateError("the file is a database, but not a dpoco journal")
-        elif version != FORMAT:
-            raise StateError(f"the journal has format {version}, this library reads {FORMAT}")
-        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-        if mode != "wal":
+        elif found[1] != FORMAT:
+            raise StateError(f"the journal has format {found[1]}, this library reads {FORMAT}")
+        if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != b"wal":
             raise StateError("the file system does not support a write-ahead log")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-        connection.execute("PRAGMA foreign_keys = OFF")
-        connection.execute("PRAGMA trusted_schema = OFF")
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        connection.execute("BEGIN IMMEDIATE")
-        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
-            id_type = "INTEGER PRIMARY KEY AUTOINCREMENT"
-            for statement in schema("", int="INTEGER", blob="BLOB", id=id_type):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {FORMAT}")
-        connection.execute("COMMIT")
+    def _made(self) -> bool:
+        return self._run("SELECT count(*) FROM sqlite_master") != [(0,)]
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -115,9 +117,9 @@ class SqliteStore(SqlStore):
                 raise StateError("the journal is locked by another process") from None
             if "full" in text or "disk I/O" in text or "unable to open" in text:
                 raise OSError(f"the journal cannot be written: {text}") from None
-            if "readonly" in text:
+            if "readonly" in text and not os.access(self._path, os.W_OK):
                 raise OSError("the journal cannot be written: it is read-only") from None
-            raise StateError(f"the journal is corrupt or no journal: {text}") from None
+            raise StateError("the journal is corrupt, or the file is no journal") from None
 
     def _run(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._translated():
@@ -138,9 +140,16 @@ class SqliteStore(SqlStore):
         if self._identity() != self._file:
             raise JournalFenced("the journal's file was replaced while it was open")
 
-    def begin(self) -> None:
-        """Take the write lock."""
+    def begin(self) -> bool:
+        """Take the write lock; True if the table is made."""
         self._run("BEGIN IMMEDIATE")
+        if self._known or self._made():
+            self._known = True
+            return False
+        self._make("INTEGER", "BLOB")
+        self._run(f"PRAGMA application_id = {_APPLICATION}")
+        self._run(f"PRAGMA user_version = {FORMAT}")
+        return True
 
     def commit(self) -> None:
         """Append to the write-ahead log and wait for the disk."""
@@ -150,6 +159,11 @@ class SqliteStore(SqlStore):
         """Forget what was written since `begin`."""
         if self._connection is not None and self._connection.in_transaction:
             self._run("ROLLBACK")
+
+    def settle(self) -> None:
+        """Wait for the disk, which commits do not if ``durability="process"``."""
+        if self._run("PRAGMA wal_checkpoint")[0][0]:
+            raise StateError("the journal is locked by another process")
 
     def close(self) -> None:
         """Close the file; the log is merged into it if nobody else has it open."""

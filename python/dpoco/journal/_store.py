@@ -4,11 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from dpoco.journal._records import Chunk, Head, StateRow, StreamRow
+__all__ = ["RELEASES", "Row", "Store"]
 
-__all__ = ["Store"]
+RELEASES = 5  # the last kind: rows that are many, and are not listed
+
+
+class Row(NamedTuple):
+    """One row: its place, which is the primary key, and what is sealed there.
+
+    Attributes
+    ----------
+    kind : int
+        What it holds, 0 to 5.
+    owner, number : int
+        Which of them, 0 to 2^63 - 1.
+    key : int
+        Number of the key of `seal`.
+    seal : bytes
+        Keyed digest of place and body, 16 bytes.
+    body : bytes
+        For the journal alone to read.
+    """
+
+    kind: int
+    owner: int
+    number: int
+    key: int
+    seal: bytes
+    body: bytes
 
 
 @runtime_checkable
@@ -31,8 +56,11 @@ class Store(Protocol):
     def check(self) -> None:
         """Raise `JournalFenced` or `StateError` unless this still is the store that was opened."""
 
-    def begin(self) -> None:
-        """Begin a transaction that excludes other writers, or raise `StateError`."""
+    def begin(self) -> bool:
+        """Begin a transaction that excludes other writers, or raise `StateError`.
+
+        True if the store is made in this transaction: only then it may be empty.
+        """
 
     def commit(self) -> None:
         """Make durable what was written since `begin`."""
@@ -40,56 +68,29 @@ class Store(Protocol):
     def rollback(self) -> None:
         """Forget what was written since `begin`; nothing if there was no `begin`."""
 
-    def head(self) -> Head | None:
-        """Return the row of the journal itself; None if there is none yet."""
+    def settle(self) -> None:
+        """Return once no power cut can undo what was committed; outside of transactions."""
 
-    def put_head(self, head: Head) -> None:
-        """Write or replace it."""
+    def listed(self) -> list[tuple[int, int, int, bytes]]:
+        """Return kind, owner, number and seal of all rows whose kind is below `RELEASES`."""
 
-    def value(self, name: str) -> str | None:
-        """Return the text stored under a name."""
+    def read(self, kind: int, owner: int, number: int) -> Row | None:
+        """Return the row of a place."""
 
-    def put_value(self, name: str, text: str) -> None:
-        """Write or replace it."""
+    def span(self, kind: int, owner: int, start: int, stop: int) -> list[Row]:
+        """Return rows in order: those with start < number < stop, and the last one up to start."""
 
-    def keys(self) -> dict[int, bytes]:
-        """Return the fingerprints of the keys by number; the largest number is the current key."""
+    def put(self, rows: Iterable[Row]) -> None:
+        """Write or replace rows."""
 
-    def add_key(self, number: int, fingerprint: bytes) -> None:
-        """Add a key."""
+    def add(self, rows: Iterable[Row]) -> None:
+        """Add rows; a second one at the same place must fail."""
 
-    def drop_key(self, number: int) -> None:
-        """Remove a key."""
+    def drop(self, kind: int, owner: int, start: int, stop: int) -> None:
+        """Remove the rows with start <= number < stop."""
 
     def keys_in_use(self) -> set[int]:
-        """Return the numbers of keys of stored states and releases."""
-
-    def names(self) -> list[str]:
-        """Return the names of all streams, in the order of their opening."""
-
-    def stream(self, name: str) -> StreamRow | None:
-        """Return the stream of that name."""
-
-    def add_stream(self, row: StreamRow) -> int:
-        """Add a stream (whatever its `id`) and return its number."""
-
-    def put_kept_from(self, stream: int, kept_from: int) -> None:
-        """Replace the first round kept of a stream."""
-
-    def state(self, stream: int) -> StateRow | None:
-        """Return the state of a stream."""
-
-    def put_states(self, rows: Iterable[StateRow]) -> None:
-        """Write or replace states."""
-
-    def chunks(self, stream: int, start: int, stop: int) -> list[Chunk]:
-        """Return the chunks that hold any of the rounds start, ..., stop - 1, in order."""
-
-    def add_chunks(self, chunks: Iterable[Chunk]) -> None:
-        """Add chunks; a second one with the same first round must fail."""
-
-    def drop_chunks(self, stream: int, start: int, stop: int) -> None:
-        """Remove the chunks whose first round is one of start, ..., stop - 1."""
+        """Return the numbers of keys of rows of the kind `RELEASES`."""
 
     def close(self) -> None:
         """Let go of the database."""

@@ -93,7 +93,6 @@ class Transaction:
         self._chunks: list[Chunk] = []
         self._states: list[StateRow] = []
         self._moved: dict[int, Stream] = {}
-        self._changed = False
         self._open = False
 
     def process(self, stream: Stream, *batch: Any, first_round: int | None = None) -> Work:
@@ -257,8 +256,8 @@ class Transaction:
         """Enter rounds that were played; `start`: the state to compute their releases from."""
         assert len(digests) == DIGEST_BYTES * releases.shape[0]
         kept = kept_form(releases, start)
-        chunk = stream._digests.sealed_chunk(stream._id, stream._round, digests, kept)
-        self._chunks.append(chunk)
+        key = stream._digests.number
+        self._chunks.append(Chunk(stream._row.id, stream._round, key, digests, kept))
         stream._advance(releases.shape[0])
 
     def _touch(self, stream: Stream) -> None:
@@ -273,8 +272,7 @@ class Transaction:
 
     def _flush(self) -> None:
         if self._chunks:
-            self._changed = True
-            self._journal._store.add_chunks(self._chunks)
+            self._journal._rows.add_chunks(self._chunks)
             self._chunks = []
 
     def __enter__(self) -> Transaction:
@@ -304,14 +302,13 @@ class Transaction:
         self._open = False
         if any(work.rounds and work._fresh is None for work in self._works):
             raise StateError("rounds were handed out and not played")
-        self._states = [stream._sealed_state() for stream in self._moved.values()]
+        self._states = [stream._state() for stream in self._moved.values()]
 
     def _write(self) -> None:
         self._flush()
         if self._states:
-            self._changed = True
-            self._journal._store.put_states(self._states)
-        if self._changed:
+            self._journal._rows.put_states(self._states)
+        if self._journal._rows.changed:
             self._journal._commit()
         for work in self._works:
             work._committed = True

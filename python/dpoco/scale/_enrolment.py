@@ -16,16 +16,15 @@ __all__ = ["enrolled"]
 def enrolled(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit: bool) -> Any:
     """Return the prototype of a pool in a journal; the first time, charged and stored."""
     place = f"pool {name}"
-    with journal.transaction() as transaction:
-        text = journal._store.value(place)
+    with journal.transaction():
+        text = journal._rows.value(place)
         if text is None:
             if prototype is None:
                 raise StateError(f"there is no pool {name!r}, and nothing to make it")
             record = {"learner": header_of(prototype), "terms": terms.to_dict()}
             guarantee = terms.guarantee(prototype)
             journal._accounts.charge(guarantee, f"pool {name}", same_unit=same_unit)
-            journal._store.put_value(place, json.dumps(record))
-            transaction._changed = True
+            journal._rows.put_value(place, json.dumps(record))
             return prototype
     try:
         record = json.loads(text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import secrets
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
 from dpoco.journal import Journal, Stream, Transaction, Work
 from dpoco.journal._families import Family, Parts
-from dpoco.journal._records import StreamRow
 from dpoco.scale._keyed_runs import play_keyed
 from dpoco.scale._keys import Key, Rows, key_from_text, key_text
 from dpoco.scale._siblings import header_of, sibling
@@ -79,10 +77,8 @@ class JournalShelf:
     def _enroll(self, together: Transaction, keys: list[Key]) -> list[Stream]:
         streams = []
         for key in keys:
-            row = StreamRow(
-                0, self._stream_name(key), secrets.token_bytes(16), self._header, "a pool", 0
-            )
-            stream = self._journal._added(row, sibling(self._prototype))
+            learner = sibling(self._prototype)
+            stream = self._journal._added(self._stream_name(key), self._header, "a pool", learner)
             together._touch(stream)
             streams.append(stream)
         return streams
@@ -114,7 +110,6 @@ class JournalShelf:
             fresh_parts = self._played(together, works, rows, ordered, workers)
             if batch is not None and first is None:
                 log.add(batch, rows, [work.first for work in works])
-                together._changed = True
         self._keep(rows.fresh, fresh)
         after()
         self.stale = False
@@ -181,13 +176,13 @@ class BatchLog:
     """Which round of each key the numbered batches began with; used inside of transactions."""
 
     def __init__(self, journal: Journal, name: str) -> None:
-        self._store = journal._store
+        self._rows = journal._rows
         self._last, self._slot = f"pool {name} last batch", f"pool {name} batch "
 
     @property
     def last(self) -> int:
         """Number of the last batch that was committed; -1 if there is none."""
-        text = self._store.value(self._last)
+        text = self._rows.value(self._last)
         return -1 if text is None else int(text)
 
     def find(self, batch: int, rows: Rows) -> list[int] | None:
@@ -202,7 +197,7 @@ class BatchLog:
         """
         if batch > self.last:
             return None
-        text = self._store.value(f"{self._slot}{batch % KEPT_BATCHES}")
+        text = self._rows.value(f"{self._slot}{batch % KEPT_BATCHES}")
         record = {} if text is None else json.loads(text)
         if record.get("batch") != batch:
             raise StateError(
@@ -220,8 +215,8 @@ class BatchLog:
             "shape": _shape(rows),
             "first": base64.b64encode(np.array(first, dtype="<i8").tobytes()).decode(),
         }
-        self._store.put_value(f"{self._slot}{batch % KEPT_BATCHES}", json.dumps(record))
-        self._store.put_value(self._last, str(batch))
+        self._rows.put_value(f"{self._slot}{batch % KEPT_BATCHES}", json.dumps(record))
+        self._rows.put_value(self._last, str(batch))
 
 
 def _shape(rows: Rows) -> str:

@@ -7,7 +7,6 @@ a compiled learner with a key of its own. That is thousands of times as fast as 
 from __future__ import annotations
 
 import json
-import threading
 from typing import Any
 
 from dpoco._state import _REPLACED_CLAIM, Stateful, _class_of, unpack
@@ -67,26 +66,11 @@ def described(header: str) -> Any:
 def sibling(prototype: Any) -> Any:
     """Return an unstarted learner like the prototype, with a fresh key."""
     source = prototype._arguments["source"]
-    return _built(prototype, (Source() if source is None else source.spawn())._claim())
+    return prototype._sibling((Source() if source is None else source.spawn())._claim())
 
 
 def restored(prototype: Any, payload: bytes) -> Any:
     """Return a learner like the prototype, continued from the state of a compiled learner."""
-    learner = _built(prototype, _REPLACED_CLAIM)
+    learner = prototype._sibling(_REPLACED_CLAIM)
     learner._engine.restore(payload)
-    return learner
-
-
-def _built(prototype: Any, claim: dict[str, Any]) -> Any:
-    kind: Any = type(prototype)
-    learner = kind.__new__(kind)
-    learner.__dict__.update(
-        {
-            name: value
-            for name, value in prototype.__dict__.items()
-            if name not in ("_engine", "_asked", "_sole", "_book", "_suspended")
-        }
-    )
-    learner._sole = threading.Lock()
-    learner._engine = learner._build_engine(claim)
     return learner

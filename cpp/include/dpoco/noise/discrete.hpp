@@ -37,6 +37,13 @@ inline constexpr double kLargestScale = 0x1p50;
 // and the same values either way); `exact` never does, for tests.
 enum class Decisions { fast, exact };
 
+// Whether a uniform variate is below exp(log_p), log_p <= 0, by as many of its digits as it takes:
+// no probability is rounded.
+bool is_below_exp(const random::Digits& uniform, double log_p,
+                  Decisions decisions = Decisions::fast);
+// The same of the source's next uniform variate: true with probability exp(log_p).
+bool bernoulli_exp(Source& source, double log_p);
+
 // Integer noise with Pr[n] proportional to exp(-|n| / scale). The words are the binary digits of
 // uniforms that are compared with the law's own thresholds, as many digits as the comparison needs:
 // no probability is rounded. Values beyond 2^62 (probability below exp(-4000)) become 2^62.

@@ -5,16 +5,10 @@
 #include <cstdint>
 
 #include "dpoco/core/archive.hpp"
+#include "dpoco/random/variates.hpp"
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::random {
-
-// The elementary variates. Each kind of a stream reads its own ChaCha20 nonce, so that drawing one
-// kind never moves another, and the i-th variate of a kind is a pure function of (key, stream, i).
-enum class Variate : unsigned { word, uniform, gaussian, exponential, laplace, gumbel };
-inline constexpr std::size_t kVariates = 6;
-// The nonce of further digits of Gaussian pairs, which are found by place and have no position.
-inline constexpr unsigned kDigitsNonce = 6;
 
 using Key = std::array<std::uint32_t, 8>;
 
@@ -41,7 +35,9 @@ class Source {
   Source(const Source&) = delete;
   Source& operator=(const Source&) = delete;
 
-  double uniform() { return next(Variate::uniform); }    // (0, 1]
+  double uniform() { return next(Variate::uniform); }  // (0, 1]
+  // 1 - U of the last uniform variate U, to the relative precision of `Uniform`.
+  double complement() const;
   double gaussian() { return next(Variate::gaussian); }  // N(0, 1)
   double exponential() { return next(Variate::exponential); }
   std::uint64_t word();
@@ -55,10 +51,12 @@ class Source {
   std::size_t next_gaussians(std::size_t most, const double*& values, const double*& partners);
   // What the Gaussian variate at a position is made of.
   PairWords words_behind_gaussian(std::uint64_t position) const;
-  // Words that belong to the pair of the Gaussian variate at a position and to nothing else: both
-  // members get the same ones.
+  // The digits of the word at a place of a kind: for a Gaussian variate at that position, of its
+  // pair's radius or angle, which stand half a superblock apart.
+  Digits digits_at(Variate kind, std::uint64_t place) const;
+  // The further digits of the words at a place and half a superblock from it, in turns.
   static constexpr std::size_t kPairDigits = simd::kSuperblock;
-  void digits_behind_gaussian(std::uint64_t position, std::uint64_t* out) const;
+  void further_digits(Variate kind, std::uint64_t place, std::uint64_t* out) const;
 
   std::uint64_t stream() const noexcept { return stream_; }
   std::uint64_t position(Variate kind) const noexcept { return lane(kind).position; }
@@ -87,6 +85,7 @@ class Source {
   simd::Position at(Variate kind, std::uint64_t superblock) const noexcept;
   simd::Position at(unsigned nonce, std::uint64_t superblock) const noexcept;
   void load(Variate kind, Lane& lane);
+  void produce(Variate kind, std::uint64_t superblock, std::size_t count, double* out) const;
 
   double next(Variate kind) {
     Lane& from = lane(kind);

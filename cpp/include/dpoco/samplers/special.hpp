@@ -42,6 +42,23 @@ DPOCO_INLINE double mills_ratio(double x) {
   return (even + odd * t) / (1.0 + x);
 }
 
+// A sum of n terms, off by 2^-53 of itself and n^2 2^-105 times the sum of their sizes (Neumaier).
+class CompensatedSum {
+ public:
+  CompensatedSum& operator+=(double term) {
+    const double next = sum_ + term;
+    const bool larger = (sum_ < 0.0 ? -sum_ : sum_) >= (term < 0.0 ? -term : term);
+    rest_ += larger ? (sum_ - next) + term : (term - next) + sum_;
+    sum_ = next;
+    return *this;
+  }
+  explicit operator double() const { return sum_ + rest_; }
+
+ private:
+  double sum_ = 0.0;
+  double rest_ = 0.0;
+};
+
 // ln Phi(x) for any x; -infinity and 0 at the ends.
 double log_normal_cdf(double x);
 
@@ -50,7 +67,7 @@ double log_normal_cdf(double x);
 double log_normal_interval(double a, double b);
 
 // sum_i ln(Phi((h_i - m_i)/s) - Phi((-h_i - m_i)/s)): the same for n intervals [-h_i, h_i] with a
-// common scale, in passes that vectorise. Absolute accuracy 1e-15 n, relative where it is large.
+// common scale, in passes that vectorise. Accuracy: docs/privacy/gibbs_draws.md.
 double log_normal_box(const double* half_widths, const double* means, double scale, long n);
 
 // ln Gamma(a) for a > 0; absolute accuracy near its zeros 1 and 2.

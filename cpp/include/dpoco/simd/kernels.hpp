@@ -31,6 +31,9 @@ struct Kernels {
   FillDoubles laplace;      // density exp(-|x|)/2
   FillDoubles gumbel;       // standard Gumbel, P(G <= x) = exp(-exp(-x))
 
+  // Whether some x_i, or some |x_i|, is not in [low, high].
+  bool (*any_outside)(const double* x, std::size_t n, double low, double high, bool absolute);
+
   double (*dot)(const double* x, const double* y, std::size_t n);
   double (*sum)(const double* x, std::size_t n);
   // max |x_i|; NaN if any entry is NaN or infinite.

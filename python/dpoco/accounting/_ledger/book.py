@@ -7,10 +7,11 @@ import math
 from dpoco.accounting._ledger.costs import Cost
 from dpoco.accounting._ledger.currencies import (
     CURRENCIES,
+    Exact,
     Filter,
+    FixedPlan,
     Spent,
     filter_of,
-    fixed_plan_epsilon,
 )
 from dpoco.accounting._ledger.entries import Claim, Entry
 from dpoco.accounting.budget import Budget
@@ -52,6 +53,8 @@ class Book:
         self.budget, self.change, self.view, self.currency = budget, change, view, currency
         self.adaptive, self.side_share = adaptive, side_share
         self.entries: list[Entry] = []
+        self._main, self._side = Exact(), Exact()  # of the prices
+        self._plan: FixedPlan | None = FixedPlan()
 
     def admission(self, claim: Claim, share: float = 1.0) -> Admission:
         """Return how the claim would be entered within `share` of what is left, or raise."""
@@ -143,17 +146,30 @@ class Book:
 
     def enter(self, admission: Admission) -> None:
         """Add the entry."""
-        self.entries.append(admission.entry)
+        entry = admission.entry
+        self.entries.append(entry)
+        self._main = self._main.plus(entry.price.main)
+        self._side = self._side.plus(entry.price.side)
+        self._plan = None if self.adaptive or self._plan is None else self._plan.plus(entry.cost)
         self.currency = admission.currency
 
     def total(self, more: Spent | None = None) -> Spent:
         """Return the sums over all entries, and over `more`."""
-        prices = [entry.price for entry in self.entries] + ([] if more is None else [more])
-        return Spent(math.fsum(p.main for p in prices), math.fsum(p.side for p in prices))
+        if more is None:
+            return Spent(float(self._main), float(self._side))
+        return Spent(float(self._main.plus(more.main)), float(self._side.plus(more.side)))
 
     def fixed_epsilon(self) -> float:
         """Return epsilon at the budget's delta, had all charges been fixed in advance."""
-        return fixed_plan_epsilon([entry.cost for entry in self.entries], self.budget.delta)
+        return self._fixed().epsilon(self.budget.delta)
+
+    def _fixed(self) -> FixedPlan:
+        """Return all charges as a plan; an adaptive ledger adds them up when it is asked."""
+        if self._plan is None:
+            self._plan = FixedPlan()
+            for entry in self.entries:
+                self._plan = self._plan.plus(entry.cost)
+        return self._plan
 
     def spent(self) -> float:
         """Return the share of the budget that is spent, in [0, 1]."""
@@ -187,7 +203,7 @@ class Book:
 
     def _admission_to_plan(self, entry: Entry, share: float) -> Admission:
         delta, before = self.budget.delta, self.fixed_epsilon()
-        epsilon = fixed_plan_epsilon([*(old.cost for old in self.entries), entry.cost], delta)
+        epsilon = self._fixed().plus(entry.cost).epsilon(delta)
         if not epsilon <= before + share * (self.budget.epsilon - before):
             raise BudgetExceeded(
                 f"{entry.label!r} would lift the whole to epsilon = {epsilon:.6g} at delta = "

@@ -19,10 +19,12 @@ Zrnic (2021); Smith and Thakurta (2022); Whitehouse, Ramdas, Rogers and Wu (2023
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco.accounting._ledger.costs import Cost, pure_mu, pure_renyi
 from dpoco.accounting.budget import Budget
@@ -31,7 +33,9 @@ from dpoco.accounting.rdp import DEFAULT_ORDERS, rdp_delta, rdp_epsilon
 from dpoco.accounting.truncation import charged_delta, charged_epsilon, charged_gaussian_epsilon
 from dpoco.errors import CalibrationError
 
-__all__ = ["CURRENCIES", "WAYS", "Filter", "Spent", "filter_of", "fixed_plan_epsilon"]
+__all__ = ["CURRENCIES", "WAYS", "Exact", "Filter", "FixedPlan", "Spent", "filter_of"]
+
+FloatArray = NDArray[np.float64]
 
 CURRENCIES = ("basic", "gaussian", "renyi")
 WAYS = ("parts", "point")
@@ -81,6 +85,7 @@ class Filter(NamedTuple):
         return {"parts": parts, "point": Spent(point, cost.delta)}
 
 
+@lru_cache(maxsize=64)
 def filter_of(currency: str, budget: Budget, side_share: float) -> Filter:
     """Return the filter of a currency for a budget; `side_share` of delta is kept on the side.
 
@@ -110,69 +115,98 @@ def filter_of(currency: str, budget: Budget, side_share: float) -> Filter:
     return Filter("renyi", float(orders[best]), Spent(limit, side), factor)
 
 
-def fixed_plan_epsilon(costs: Sequence[Cost], delta: float) -> float:
-    """Return the smallest epsilon known at `delta` of charges that were all fixed in advance.
+class Exact(NamedTuple):
+    """A sum of doubles, exact until it is asked for; infinite once a term is not finite."""
 
-    The smallest of basic, Gaussian and Renyi composition, of all charges or of those that are not
-    purely private, whose epsilons are then added; infinite if all fail.
-    """
-    best = _composed(costs, delta)
-    others = [cost for cost in costs if cost.pure() == math.inf]
-    if len(others) == len(costs):
-        return best
-    pure = math.fsum(cost.pure() for cost in costs if cost.pure() < math.inf)
-    return min(best, pure + _composed(others, delta))
+    value: Fraction = Fraction(0)
+    finite: bool = True
 
+    def plus(self, term: float) -> Exact:
+        """Return the sum with one more term."""
+        if not math.isfinite(term):
+            return Exact(self.value, False)
+        return Exact(self.value + Fraction(term), self.finite)
 
-def _composed(costs: Sequence[Cost], delta: float) -> float:
-    if not costs:
-        return 0.0
-    return min(_basic(costs, delta), _gaussian(costs, delta), _renyi(costs, delta))
+    def __float__(self) -> float:
+        """Return the nearest double."""
+        return float(self.value) if self.finite else math.inf
 
 
-def _basic(costs: Sequence[Cost], delta: float) -> float:
-    pairs = [(c.pure(), 0.0) if c.pure() <= c.epsilon else (c.epsilon, c.delta) for c in costs]
-    if math.fsum(d for _, d in pairs) > delta:
-        return math.inf
-    return math.fsum(e for e, _ in pairs)
+class _Sums(NamedTuple):
+    """Sums over charges in every currency, with what is on the side of them."""
 
+    charges: int = 0
+    basic: tuple[Exact, Exact] = (Exact(), Exact())
+    gaussian: tuple[Exact, Exact, float] = (Exact(), Exact(), 0.0)
+    renyi: tuple[FloatArray, Exact, float] = (np.zeros(len(DEFAULT_ORDERS)), Exact(), 0.0)
 
-def _gaussian(costs: Sequence[Cost], delta: float) -> float:
-    squares, side, mass = [], [], 0.0
-    for cost in costs:
-        if cost.gaussian_square() < math.inf:
-            squares.append(cost.gaussian_square())
-            mass += cost.mass
-        else:
+    def plus(self, cost: Cost) -> _Sums:
+        by_pure = cost.pure() <= cost.epsilon
+        epsilon, delta = (cost.pure(), 0.0) if by_pure else (cost.epsilon, cost.delta)
+        square, side, mass = cost.gaussian_square(), 0.0, cost.mass
+        if not square < math.inf:
             mu = pure_mu(cost.epsilon)
-            squares.append(mu * mu)  # ** would raise where that is infinite
-            side.append(cost.delta)
-    left = delta - math.fsum(side)
-    total = math.sqrt(math.fsum(squares)) * (1.0 + 1e-15)
-    if not left > 0.0 or total == math.inf:
-        return math.inf
-    return charged_gaussian_epsilon(total, left, mass)
-
-
-def _renyi(costs: Sequence[Cost], delta: float) -> float:
-    orders = np.array(DEFAULT_ORDERS)
-    total, side, mass = np.zeros_like(orders), [], 0.0
-    for cost in costs:
-        curve = np.array([cost.renyi(a) for a in DEFAULT_ORDERS])
-        if np.isfinite(curve).any():
-            mass += cost.mass
-        else:
+            square, side, mass = mu * mu, cost.delta, 0.0  # ** would raise where that is infinite
+        curve, renyi_side = np.array([cost.renyi(a) for a in DEFAULT_ORDERS]), 0.0
+        renyi_mass = cost.mass
+        if not np.isfinite(curve).any():
             curve = np.array([pure_renyi(cost.epsilon, a) for a in DEFAULT_ORDERS])
-            side.append(cost.delta)
-        total = total + curve
-    left = delta - math.fsum(side)
-    known = np.isfinite(total)
-    if not left > 0.0 or not known.any():
-        return math.inf
-    orders, total = orders[known], total[known]
-    return charged_epsilon(
-        lambda target: rdp_epsilon(orders, total, target),
-        lambda e: charged_delta(lambda x: rdp_delta(orders, total, x), e, mass),
-        left,
-        mass,
-    )
+            renyi_side, renyi_mass = cost.delta, 0.0
+        b, g, r = self.basic, self.gaussian, self.renyi
+        return _Sums(
+            self.charges + 1,
+            (b[0].plus(epsilon), b[1].plus(delta)),
+            (g[0].plus(square), g[1].plus(side), g[2] + mass),
+            (r[0] + curve, r[1].plus(renyi_side), r[2] + renyi_mass),
+        )
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest of basic, Gaussian and Renyi composition; infinite if all fail."""
+        if not self.charges:
+            return 0.0
+        basic = float(self.basic[0]) if float(self.basic[1]) <= delta else math.inf
+        return min(basic, self._gaussian(delta), self._renyi(delta))
+
+    def _gaussian(self, delta: float) -> float:
+        squares, side, mass = self.gaussian
+        left, total = delta - float(side), math.sqrt(float(squares)) * (1.0 + 1e-15)
+        if not left > 0.0 or total == math.inf:
+            return math.inf
+        return charged_gaussian_epsilon(total, left, mass)
+
+    def _renyi(self, delta: float) -> float:
+        orders, (total, side, mass) = np.array(DEFAULT_ORDERS), self.renyi
+        left, known = delta - float(side), np.isfinite(total)
+        if not left > 0.0 or not known.any():
+            return math.inf
+        orders, total = orders[known], total[known]
+        return charged_epsilon(
+            lambda target: rdp_epsilon(orders, total, target),
+            lambda e: charged_delta(lambda x: rdp_delta(orders, total, x), e, mass),
+            left,
+            mass,
+        )
+
+
+class FixedPlan(NamedTuple):
+    """Charges that were all fixed in advance: the smallest of all composition bounds counts.
+
+    Those of all charges, and of the ones that are not purely private, whose epsilons are added.
+    """
+
+    everything: _Sums = _Sums()
+    impure: _Sums = _Sums()
+    pure: Exact = Exact()
+
+    def plus(self, cost: Cost) -> FixedPlan:
+        """Return the plan with one more charge; in constant time."""
+        if cost.pure() < math.inf:
+            return FixedPlan(self.everything.plus(cost), self.impure, self.pure.plus(cost.pure()))
+        return FixedPlan(self.everything.plus(cost), self.impure.plus(cost), self.pure)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon known at `delta`; infinite if there is none."""
+        best = self.everything.epsilon(delta)
+        if self.impure.charges == self.everything.charges:
+            return best
+        return min(best, float(self.pure) + self.impure.epsilon(delta))

@@ -9,8 +9,8 @@ from typing import Any
 from dpoco.accounting._ledger.costs import Cost, cost_of_guarantee
 from dpoco.accounting._ledger.currencies import Spent
 from dpoco.accounting._ledger.foreign_events import cost_of_event
-from dpoco.accounting._records import read_record
-from dpoco.accounting.guarantee import CHANGES, VIEWS, Guarantee, of_version_1
+from dpoco.accounting._records import of_version_1, read_record
+from dpoco.accounting.guarantee import CHANGES, VIEWS, Guarantee
 from dpoco.errors import StateError
 
 __all__ = ["Claim", "Entry", "claim_of"]
@@ -118,10 +118,14 @@ def claim_of(item: Any, label: str, change: str, view: str, unit: str, same_unit
     ------
     TypeError
         If `item` is neither.
+    ValueError
+        If a guarantee contradicts itself: once stored, it would not be read again.
     """
     if not isinstance(label, str) or not label.strip():
         raise ValueError("label must be a text that says what is charged")
     if isinstance(item, Guarantee):
+        if item._contradicts_itself():
+            raise ValueError("the guarantee's epsilon and its parameters contradict each other")
         meant = (item.change, item.view, item.unit)
         return Claim(label, *meant, same_unit, item, cost_of_guarantee(item))
     return Claim(label, change, view, unit, same_unit, None, cost_of_event(item))

@@ -15,7 +15,6 @@ from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.accounting.gibbs_draws import draw_mu, ratio_shift
 from dpoco.accounting.regret_bounds import RegretBound, gibbs_regret
-from dpoco.accounting.truncation import TAIL_MASS_PER_VARIATE
 
 
 def sensitivity_of(problem: EuclideanProblem, relation: str) -> float:
@@ -64,18 +63,9 @@ def private_couplings(problem: EuclideanProblem) -> tuple[str, ...]:
     return tuple(found)
 
 
-def draw_variates(problem: EuclideanProblem, sampler: str) -> float:
-    """Return an upper bound on the expected elementary variates of one draw."""
-    if problem.family == "linear" and sampler == "exact" and linear_sampler(problem):
-        return 16.0 * problem.dimension + 16.0
-    return 1e5 * (problem.dimension + 1.0)
-
-
-def inexactness(p: Parameters, problem: EuclideanProblem) -> tuple[float, float]:
-    """Return the total variation of truncated tails, and of Markov chains, over the horizon."""
-    draws = drawn(p)
-    variates = p.decisions + (draws + 1.0) * draw_variates(problem, p.sampler)
-    return min(1.0, variates * TAIL_MASS_PER_VARIATE), min(1.0, draws * p.sampler_tolerance)
+def inexactness(p: Parameters) -> float:
+    """Return the total variation assumed of Markov chains over the horizon; 0 of exact draws."""
+    return min(1.0, drawn(p) * p.sampler_tolerance)
 
 
 def drawn(p: Parameters) -> int:
@@ -83,12 +73,9 @@ def drawn(p: Parameters) -> int:
     return p.decisions if p.max_switches is None else min(p.max_switches, p.decisions)
 
 
-# Units in the last place of a log mass that its rounding may cost, generously.
-_UNITS = 8.0
-
-
-def profile_of(p: Parameters, sensitivity: float) -> dict[str, Any]:
+def profile_of(p: Parameters, problem: EuclideanProblem) -> dict[str, Any]:
     """Return the arguments of ``coupling.coupled_delta`` for the parameters."""
+    sensitivity = sensitivity_of(problem, p.relation)
     later = 0
     shift = 0.0
     log_floor = p.clip_high + p.clip_low
@@ -102,7 +89,7 @@ def profile_of(p: Parameters, sensitivity: float) -> dict[str, Any]:
             p.lipschitz,
             p.inverse_temperature,
             p.regularization,
-            normalizer_error=normalizer_error(p),
+            normalizer_error=normalizer_error(p, problem),
         )
         later, shift = max(p.decisions - 1, 0), p.block * each
         log_floor += (p.block - 1) * each
@@ -116,17 +103,21 @@ def profile_of(p: Parameters, sensitivity: float) -> dict[str, Any]:
     }
 
 
-def normalizer_error(p: Parameters) -> float:
+def normalizer_error(p: Parameters, problem: EuclideanProblem) -> float:
     """Return what rounding does to the logarithm of the ratio of normalising constants.
 
-    It is the difference of two log masses. Each is at most g^2 T^2 / 2 in size, since the mean of
-    the Gaussian is at most G T/lam away, and good to a few units in the last place. On R^d there
-    is no mass to compute.
+    It is the difference of two log masses of the body, each off by at most 24 units of 2^-53 times
+    n + g^2 T^2 / 2 + the log mass at the centre; and the means they are taken at are rounded.
+    On R^d there is no mass to compute. Proof: ``docs/privacy/gibbs_draws.md``.
     """
     if p.unbounded:
         return 0.0
-    g = noise_to_signal(p)
-    return _UNITS * 2.0**-52 * (1.0 + 0.5 * (g * p.horizon) ** 2)
+    n, root = p.dimension, math.sqrt(p.inverse_temperature * p.regularization)
+    far = noise_to_signal(p) * p.horizon
+    central = max(math.erf(problem.half_width * root / math.sqrt(2.0)), 5e-324)
+    size = 0.5 * far**2 - n * math.log(central)
+    means = (8.0 + (n / 8.0 + 16.0) / p.horizon) * far**2
+    return 2.0**-53 * (52.0 * (n + size) + means)
 
 
 def noise_to_signal(p: Parameters) -> float:

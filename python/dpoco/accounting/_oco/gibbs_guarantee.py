@@ -10,7 +10,6 @@ from dpoco.accounting import oco_published
 from dpoco.accounting._oco.arguments import require_global_bounds
 from dpoco.accounting._oco.gibbs_costs import (
     assess,
-    draw_variates,
     exact_normalizer,
     factor_range_of,
     inexactness,
@@ -67,7 +66,6 @@ def guarantee(
     delta = target_delta(budget, p.horizon)
     sensitivity = sensitivity_of(problem, p.relation)
     g = noise_to_signal(p)
-    truncation, assumed = inexactness(p, problem)
     bound, switches = assess(p)
     claim = paper_epsilon = None
     if p.private and p.relation == "replace" and p.decisions > 0:
@@ -86,11 +84,10 @@ def guarantee(
         "bits",
         reference="Agarwal et al., P-COMW, corrected; docs/privacy/couplings.md, "
         "docs/privacy/gibbs_draws.md, docs/privacy/oco_regret.md",
-        profile={"kind": "gaussian", **profile_of(p, sensitivity)},
+        profile={"kind": "gaussian", **profile_of(p, problem)},
         sensitivity=sensitivity,
         noise_scale=p.lipschitz / g,
-        truncation=truncation,
-        assumed=assumed,
+        assumed=inexactness(p),
         claim=claim,
         paper_epsilon=paper_epsilon,
         regret=bound,
@@ -144,11 +141,6 @@ def _conditions(
         texts.append(
             f"ASSUMED: every Markov chain draw is within total variation {p.sampler_tolerance:.2g} "
             "of its law, which cannot be verified; charged to delta"
-        )
-    if draw_variates(problem, p.sampler) >= 1e5:
-        texts.append(
-            "truncated tails are charged for 10^5 (n + 1) variates a draw, an upper bound on the "
-            "expected number"
         )
     if p.coupling == "anchored":
         texts.append(

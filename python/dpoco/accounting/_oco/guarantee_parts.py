@@ -35,8 +35,8 @@ class Accounted:
         Delta (loss/length).
     noise_scale : float
         sigma, or sqrt(lam/beta), which plays its part (loss/length).
-    truncation, assumed : float
-        Total variation of truncated tails, and assumed of Markov chains.
+    assumed : float
+        Total variation assumed of Markov chains over the horizon; 0 of exact draws.
     claim : PublishedClaim or None
         Of the calibration's own theorem.
     paper_epsilon : float or None
@@ -56,7 +56,6 @@ class Accounted:
     profile: dict[str, Any]
     sensitivity: float
     noise_scale: float
-    truncation: float
     assumed: float
     claim: PublishedClaim | None
     paper_epsilon: float | None
@@ -109,7 +108,7 @@ def build_guarantee(
             details=details,
         )
     constant = p.max_switches == 0 or p.decisions == 0
-    mass = 0.0 if constant else min(1.0, found.truncation + found.assumed)
+    mass = 0.0 if constant else found.assumed
     profile = found.profile
     epsilon, mu = 0.0, None
     if not constant:
@@ -145,7 +144,7 @@ def build_guarantee(
         claimed=None if found.claim is None else (found.claim.epsilon, found.claim.delta),
         paper_epsilon=None if constant else found.paper_epsilon,
         reference=found.reference,
-        conditions=_conditions(p, problem, found, mass, delta, constant, seeded),
+        conditions=_conditions(p, problem, found, delta, constant, seeded),
         truncation_mass=mass,
         profile=None if constant else profile,
         regret_bound=found.regret.total,
@@ -155,7 +154,7 @@ def build_guarantee(
 
 
 def _conditions(
-    p: _Stored, problem: EuclideanProblem, found: Accounted, mass: float, delta: float,
+    p: _Stored, problem: EuclideanProblem, found: Accounted, delta: float,
     constant: bool, seeded: bool,
 ) -> tuple[str, ...]:  # fmt: skip
     own: list[str] = []
@@ -172,12 +171,14 @@ def _conditions(
         own.append("calibration 'paper': its claim is as printed, not certified")
         if found.claim is not None and not found.claim.delta < min(1.0, _VACUOUS_FACTOR * delta):
             own.append(f"the printed claim is vacuous: its total delta is {found.claim.delta:.3g}")
-    shared = list(common_conditions(mass, seeded))[:-1]
-    shared.append(
-        f"truncated tails of the samplers (total variation {found.truncation:.2g}) are charged to "
-        "delta; that draws and coins are computed in double precision is not covered"
+    return (
+        *own,
+        bounds_condition(problem),
+        *found.conditions,
+        *common_conditions(0.0, seeded)[:-1],
+        "all variates have their full tails, and coins exactly their probabilities; that draws and "
+        "probabilities are computed in double precision is not covered",
     )
-    return (*own, bounds_condition(problem), *found.conditions, *shared)
 
 
 def bounds_condition(problem: EuclideanProblem) -> str:

@@ -22,7 +22,6 @@ from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.accounting.objective_perturbation import ratio_shift, renyi_excess
 from dpoco.accounting.regret_bounds import RegretBound, leader_regret
-from dpoco.accounting.truncation import TAIL_MASS_PER_VARIATE
 
 FloatArray = NDArray[np.float64]
 
@@ -60,12 +59,6 @@ def curvature_of(p: Parameters) -> float:
 def drawn(p: Parameters) -> int:
     """Return the largest number of draws that see data."""
     return p.decisions if p.max_switches is None else min(p.max_switches, p.decisions)
-
-
-def inexactness(p: Parameters) -> float:
-    """Return the total variation of truncated tails over the horizon."""
-    variates = p.decisions + (drawn(p) + 1.0) * p.dimension
-    return min(1.0, variates * TAIL_MASS_PER_VARIATE)
 
 
 def profile_of(p: Parameters, sensitivity: float) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from dpoco.accounting._oco.rough import RoughProfile, rough_delta
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.truncation import TAIL_MASS_PER_VARIATE
 
 FloatArray = NDArray[np.float64]
 
@@ -29,20 +28,6 @@ _FINALISTS = 2
 _TIE = 1.05
 # The rough stage is right within a few percent; what it sees this far behind cannot win.
 _HOPELESS = 1.2
-# Share of delta that inexact draws may cost before a smaller epsilon is aimed at.
-_MASS_SHARE = 0.2
-
-
-def charged_bound(curve: Callable[[float], float], budget: Budget, mass: float) -> float:
-    """Return a bound on delta at the budget's epsilon, draws being within `mass` of ideal.
-
-    delta(e) + (1 + e^e) mass for one e <= epsilon: a smaller one where the charge would take too
-    much of the budget.
-    """
-    epsilon = budget.epsilon
-    if mass > 0.0:
-        epsilon = min(epsilon, max(0.0, math.log(_MASS_SHARE * budget.delta / mass)))
-    return curve(epsilon) + (1.0 + math.exp(epsilon)) * mass
 
 
 class Planned(Protocol):
@@ -71,8 +56,6 @@ class Search(Generic[P]):
         (coupling, variant, block, forced, noise) -> parameters, regret bound included.
     delta : callable
         parameters -> delta at the budget's epsilon, everything charged.
-    variates_per_draw : float
-        Elementary variates per draw.
     """
 
     budget: Budget
@@ -80,7 +63,6 @@ class Search(Generic[P]):
     rough_value: Callable[[str, float, int, float], float]
     build: Callable[[str, float, int, float, float], P]
     delta: Callable[[P], float]
-    variates_per_draw: float
 
 
 def blocks_to_try(horizon: int, block: int | None) -> list[int]:
@@ -245,9 +227,6 @@ def _rough_noise(
         for _ in range(26):
             middle = 0.5 * (low + high)
             rough = search.rough(coupling, variant, m, p, np.exp(middle))
-            mass = TAIL_MASS_PER_VARIATE * search.variates_per_draw * rough.cap
-            epsilon = np.minimum(budget.epsilon, np.log(_MASS_SHARE * budget.delta / mass))
-            delta = rough_delta(epsilon, p, rough) + (1.0 + np.exp(epsilon)) * mass
-            fits = (delta <= budget.delta) & (epsilon >= 0.0)
+            fits = rough_delta(np.array(budget.epsilon), p, rough) <= budget.delta
             low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     return np.asarray(np.exp(low))

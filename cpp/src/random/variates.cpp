@@ -1,0 +1,107 @@
+#include "dpoco/random/variates.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "dpoco/simd/elementary.hpp"
+
+namespace dpoco::random {
+namespace {
+
+// A word this close to an end of its range has too few digits. At the least such words are mended,
+// and nothing else: 2^17 of 2^64 (Laplace: of 2^63).
+constexpr std::uint64_t kFewest = 1ULL << 16;
+// Further words after which a uniform's digits end: with probability 2^-960.
+constexpr std::size_t kMostZeros = 14;
+
+// Where a kernel's value may come from a word near an end. Gaussians: where the larger of a pair
+// may be part of a long radius, and the smaller of a short one.
+struct Inner {
+  double low;
+  double high;
+  bool absolute;
+};
+
+Inner inner_of(Variate kind) noexcept {
+  constexpr double kLn2 = elementary::kLn2Hi + elementary::kLn2Lo;
+  switch (kind) {
+    case Variate::uniform:
+      return {0x1p-48, 2.0, false};
+    case Variate::exponential:
+      return {0x1p-48, 48.0 * kLn2, false};
+    case Variate::laplace:
+      return {0x1p-47, 47.0 * kLn2, true};
+    case Variate::gumbel:
+      return {-3.504, 48.0 * kLn2, false};  // -log(48 ln 2) = -3.5049
+    case Variate::gaussian:
+      return {0x1p-23, 5.75, true};  // sqrt(2 * 48 ln 2) / sqrt 2 = 5.768
+    case Variate::word:
+      break;
+  }
+  return {0.0, 0.0, false};
+}
+
+}  // namespace
+
+Uniform uniform_of(std::uint64_t word, unsigned bits, std::span<const std::uint64_t> further) {
+  const std::uint64_t last = bits == 64 ? ~0ULL : (1ULL << bits) - 1;
+  const bool upper = word > last / 2;
+  std::uint64_t near = upper ? last - word : word;
+  double unit = std::ldexp(1.0, -static_cast<int>(bits));
+  std::size_t at = 0;
+  const auto following = [&] { return upper ? ~further[at++] : further[at++]; };
+  while (near == 0 && at < std::min(further.size(), kMostZeros)) {
+    near = following();
+    unit *= 0x1p-64;
+  }
+  double rest = 0.5;
+  if (near < kFewest && at < further.size()) {
+    rest = (static_cast<double>(following()) + 0.5) * 0x1p-64;
+  }
+  const double distance = (static_cast<double>(near) + rest) * unit;
+  return upper ? Uniform{1.0 - distance, distance} : Uniform{distance, 1.0 - distance};
+}
+
+double variate_of(Variate kind, std::uint64_t word, std::span<const std::uint64_t> further) {
+  const bool signless = kind != Variate::laplace;
+  const Uniform u = signless ? uniform_of(word, 64, further) : uniform_of(word >> 1, 63, further);
+  if (kind == Variate::uniform) return u.value;
+  const double exponential =
+      u.value < u.complement ? -elementary::log(u.value) : -elementary::log1p(-u.complement);
+  switch (kind) {
+    case Variate::gaussian:
+      return std::sqrt(2.0 * exponential);
+    case Variate::gumbel:
+      return -elementary::log(exponential);
+    case Variate::laplace:
+      return (word & 1) != 0 ? -exponential : exponential;
+    default:
+      return exponential;
+  }
+}
+
+bool may_be_open(Variate kind, const double* values, std::size_t n) {
+  const Inner inner = inner_of(kind);
+  return simd::kernels().any_outside(values, n, inner.low, inner.high, inner.absolute);
+}
+
+void mend(Variate kind, const std::uint64_t* raw, double* values,
+          const std::function<Digits(std::size_t)>& digits) {
+  constexpr std::size_t kHalf = simd::kSuperblock / 2;
+  const std::uint64_t few = kind == Variate::laplace ? 2 * kFewest : kFewest;  // a bit is the sign
+  const bool pairs = kind == Variate::gaussian;
+  for (std::size_t i = 0; i < (pairs ? kHalf : simd::kSuperblock); ++i) {
+    if (raw[i] >= few && ~raw[i] >= few) continue;
+    const Digits known = digits(i);
+    const double value = variate_of(kind, known.word, known.further);
+    if (pairs) {
+      const double longer = value / variate_of(kind, known.word, {});
+      values[i] *= longer;
+      values[i + kHalf] *= longer;
+    } else {
+      values[i] = value;
+    }
+  }
+}
+
+}  // namespace dpoco::random

@@ -1,0 +1,361 @@
+"""The rows of a journal: each sealed in its place, and all but the releases listed by the head.
+
+Claim: what is read is what was written last at that place of this journal, or `StateError` is
+raised; and what is not in the list was never written. Where rows lie, and whether an index finds
+them, is not relied on: places, seals and their sum are known from when the journal was opened.
+
+Proof: ``docs/privacy/journal.md``, "Damage".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import struct
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from typing import NoReturn
+
+from dpoco.errors import JournalFenced, StateError
+from dpoco.journal._digests import RowSeals
+from dpoco.journal._keys import KeyRing, fingerprint_of
+from dpoco.journal._records import Chunk, Head, StateRow, StreamRow
+from dpoco.journal._store import RELEASES, Row, Store
+
+__all__ = ["Rows"]
+
+_HEAD, _TEXT, _HEADER, _STREAM, _STATE = range(RELEASES)
+_TOTAL_BYTES = 16
+_END = 2**63 - 1
+_LISTED = struct.Struct("<QQQ")
+
+Place = tuple[int, int, int]
+
+
+class Rows:
+    """What is written in a store under the keys of a ring, by the writer that `take` made.
+
+    Parameters
+    ----------
+    store : Store
+        Its transactions are the caller's: everything here is called within one, or reads.
+    ring : KeyRing
+        The keys at hand.
+    """
+
+    head: Head  # of the last commit
+    _next: Head  # of the one to come
+
+    def __init__(self, store: Store, ring: KeyRing) -> None:
+        self._store, self._ring = store, ring
+        self._row: Row | None = None  # in which the head was stored
+        self._listed: dict[Place, bytes] = {}  # seals of all rows but the releases
+        self._changes: dict[Place, bytes] = {}  # the same, since the last commit
+        self._streams = self._stored = 0  # how many there are; and were, at the last commit
+        self.changed = False  # whether something was written since
+        self.certain = False  # whether the last commit is known to be what the store has
+        self._headers: dict[bytes, str] = {}
+        self._seals: dict[bytes, RowSeals] = {}
+
+    # -- the list ---------------------------------------------------------------------------------
+
+    def take(self, fresh: bool) -> bool:
+        """Read all that is listed, as a new writer; return whether the journal is new.
+
+        `fresh`: the store is, and may be empty.
+        """
+        self._ring.read()
+        row = self._store.read(_HEAD, 0, 0)
+        if row is None and fresh:
+            self.head = Head(secrets.token_bytes(16), 0, b"", 0, bytes(_TOTAL_BYTES), {})
+        else:
+            self._load(row)
+        self.forget()
+        writer = secrets.token_bytes(16)
+        self._next = replace(self.head, epoch=self.head.epoch + 1, writer=writer)
+        return row is None
+
+    def begin_keys(self) -> None:
+        """Choose the first key of a new journal."""
+        self._next = replace(self._next, keys={1: fingerprint_of(self._ring.first())})
+
+    def refresh(self) -> None:
+        """Raise unless the journal is as this writer has left it, within a transaction."""
+        row = self._store.read(_HEAD, 0, 0)
+        if self.certain and row == self._row:
+            return
+        head, mine = None if row is None else Head.from_bytes(row.body), self.head
+        if head is None or head.uid != mine.uid:
+            raise StateError("the store holds another journal than the one that was opened")
+        if (head.epoch, head.writer) != (mine.epoch, mine.writer):
+            raise JournalFenced("another writer has opened the journal since")
+        # One ahead: a commit that reported an error, and was durable nevertheless.
+        if head.sequence not in (mine.sequence, mine.sequence + 1):
+            raise StateError("the journal was set back while it was open")
+        self._load(row)
+        self.forget()
+
+    def _load(self, row: Row | None) -> None:
+        if row is None:
+            raise StateError("the journal is corrupt: it has no head")
+        head = Head.from_bytes(row.body)
+        if self._opened(row, (_HEAD, 0, 0), head) is None:
+            raise StateError("the journal is corrupt: its head is not as it was written")
+        found = self._store.listed()
+        listed = {(a, b, c): seal for a, b, c, seal in found if a != _HEAD}
+        try:  # a row that is there twice is one too many, whatever the index says
+            total = _total(_sum(listed.items(), head))
+            good = len(listed) == len(found) - 1 and total == head.total
+        except (struct.error, TypeError):  # damaged types
+            good = False
+        if not good:
+            raise StateError("the journal is corrupt: its rows are not those that were written")
+        self._stored = sum(place[0] == _STREAM for place in listed)
+        self.head, self._row, self._listed, self.certain = head, row, listed, True
+
+    def forget(self) -> None:
+        """Drop what was written since the last commit."""
+        self._changes, self.changed, self._next = {}, False, self.head
+        self._streams = self._stored
+
+    def commit(self) -> None:
+        """Write the head, and make it durable together with what was written."""
+        listed, changes = self._listed, self._changes
+        gone = _sum([(place, listed[place]) for place in changes if place in listed], self.head)
+        total = int.from_bytes(self.head.total, "little") - gone + _sum(changes.items(), self.head)
+        head = replace(self._next, sequence=self._next.sequence + 1, total=_total(total))
+        self._next = head
+        row = self._sealed((_HEAD, 0, 0), head.to_bytes())
+        self.certain = False
+        self._store.put([row])
+        self._store.commit()
+        self._listed.update(self._changes)
+        self.head, self._row, self.certain = head, row, True
+        self._stored = self._streams
+        self.forget()
+
+    # -- seals ------------------------------------------------------------------------------------
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether there is a file for the keys."""
+        return self._ring.file is not None
+
+    @property
+    def current(self) -> int:
+        """Number of the key of what is new."""
+        return self._next.key
+
+    def key(self, number: int) -> bytes:
+        """Return a key, or raise `StateError` if it is not at hand."""
+        if number not in self._next.keys:
+            self._damaged()
+        return self._ring.find(self._next.keys[number])
+
+    def _under(self, number: int, head: Head) -> RowSeals:
+        fingerprint = head.keys[number]
+        seals = self._seals.get(fingerprint)
+        if seals is None:
+            seals = self._seals[fingerprint] = RowSeals(self._ring.find(fingerprint), head.uid)
+        return seals
+
+    def _sealed(self, place: Place, body: bytes, key: int = 0) -> Row:
+        number = key or self._next.key
+        seal = self._under(number, self._next).seal(*place, number, body)
+        return Row(*place, number, seal, body)
+
+    def _opened(self, row: Row, place: Place, head: Head | None = None) -> bytes | None:
+        """Return the body of a row that was written at its place; None of any other."""
+        head = head or self._next
+        *numbers, seal, body = row
+        if not all(type(number) is int and number >= 0 for number in numbers):
+            return None
+        if row[:3] != place or row.key not in head.keys or type(body) is not bytes:
+            return None
+        return body if self._under(row.key, head).seal(*place, row.key, body) == seal else None
+
+    def _damaged(self) -> NoReturn:
+        row = self._store.read(_HEAD, 0, 0)
+        if row is not None and row != self._row:
+            head = Head.from_bytes(row.body)
+            if head.uid == self.head.uid and head.writer != self.head.writer:
+                raise JournalFenced("another writer has opened the journal since")
+        raise StateError("the journal is corrupt: a row is not as it was written")
+
+    def _body(self, place: Place) -> bytes | None:
+        """Return the body of a listed row; None if nothing was written there."""
+        seal = self._changes.get(place) or self._listed.get(place)
+        if seal is None:
+            return None
+        row = self._store.read(*place)
+        body = None if row is None or row.seal != seal else self._opened(row, place)
+        if body is None:
+            self._damaged()
+        return body
+
+    def _put(self, entries: Iterable[tuple[Place, bytes]]) -> None:
+        rows = [self._sealed(place, body) for place, body in entries]
+        self._store.put(rows)
+        self._changes.update({row[:3]: row.seal for row in rows})
+        self.changed = True
+
+    def _id(self, name: str) -> int:
+        digest = hashlib.blake2b(name.encode(), key=self.head.uid, digest_size=8).digest()
+        return int.from_bytes(digest, "little") >> 1
+
+    # -- texts ------------------------------------------------------------------------------------
+
+    def value(self, name: str) -> str | None:
+        """Return the text stored under a name."""
+        body = self._body((_TEXT, 0, self._id(name)))
+        title = f"{name}\0".encode()
+        if body is None:
+            return None
+        if not body.startswith(title):
+            self._damaged()
+        return body[len(title) :].decode()
+
+    def put_value(self, name: str, text: str) -> None:
+        """Write or replace it."""
+        self._put([((_TEXT, 0, self._id(name)), f"{name}\0{text}".encode())])
+
+    # -- streams ----------------------------------------------------------------------------------
+
+    def _places(self, kind: int) -> set[Place]:
+        return {place for place in (*self._listed, *self._changes) if place[0] == kind}
+
+    def names(self) -> list[str]:
+        """Return the names of all streams, in the order of their opening."""
+        found = []
+        places = self._places(_STREAM)
+        for row in self._store.span(_STREAM, 0, 0, _END):
+            place = row[:3]
+            body = self._opened(row, place) if place in places else None
+            if body is None:
+                self._damaged()
+            places.remove(place)
+            found.append(StreamRow.from_bytes(body)[0])
+        if places:
+            self._damaged()
+        return [row.name for row in sorted(found, key=lambda row: row.place)]
+
+    def stream(self, name: str) -> StreamRow | None:
+        """Return the stream of that name; None if there certainly is none."""
+        body = self._body((_STREAM, 0, self._id(name)))
+        if body is None:
+            return None
+        row, digest = StreamRow.from_bytes(body)
+        if row.name != name:
+            self._damaged()
+        header = self._headers.get(digest)
+        if header is None:
+            text = self._body((_HEADER, 0, _number(digest)))
+            if text is None or hashlib.sha256(text).digest() != digest:
+                self._damaged()
+            header = self._headers[digest] = text.decode()
+        return replace(row, header=header)
+
+    def add_stream(self, name: str, header: str, origin: str, kept_from: int) -> StreamRow:
+        """Add a stream; equal headers are stored once."""
+        uid = secrets.token_bytes(16)
+        row = StreamRow(self._id(name), name, uid, header, origin, kept_from, self._streams)
+        self.put_stream(row)
+        self._streams += 1
+        return row
+
+    def put_stream(self, row: StreamRow) -> None:
+        """Write or replace a stream."""
+        text = row.header.encode()
+        digest = hashlib.sha256(text).digest()
+        entries = [((_STREAM, 0, row.id), row.to_bytes(digest))]
+        place = (_HEADER, 0, _number(digest))
+        if place not in self._listed and place not in self._changes:
+            entries.append((place, text))
+        self._put(entries)
+
+    def state(self, stream: int) -> StateRow:
+        """Return the state of a stream."""
+        body = self._body((_STATE, 0, stream))
+        if body is None:
+            self._damaged()
+        return StateRow.from_bytes(stream, body)
+
+    def put_states(self, rows: Iterable[StateRow]) -> None:
+        """Write or replace states."""
+        self._put(((_STATE, 0, row.stream), row.to_bytes()) for row in rows)
+
+    # -- releases ---------------------------------------------------------------------------------
+
+    def chunks(self, stream: int, start: int, stop: int) -> Iterator[Chunk]:
+        """Yield the chunks that hold the rounds start, ..., stop - 1, in order."""
+        if start >= stop:
+            return
+        at: int | None = None
+        for row in self._store.span(RELEASES, stream, start, stop):
+            body = self._opened(row, (RELEASES, stream, row.number))
+            if body is None:
+                self._damaged()
+            chunk = Chunk.from_bytes(stream, row.number, row.key, body)
+            if chunk.first > start if at is None else chunk.first != at:
+                break
+            at = chunk.stop
+            yield chunk
+        if at is None or at < stop:
+            raise StateError("the journal is corrupt: releases are missing")
+
+    def add_chunks(self, chunks: Iterable[Chunk]) -> None:
+        """Add chunks; a second one with the same first round fails."""
+        self._store.add(
+            [self._sealed((RELEASES, c.stream, c.first), c.to_bytes(), c.key) for c in chunks]
+        )
+        self.changed = True
+
+    def drop_chunks(self, stream: int, start: int, stop: int) -> None:
+        """Remove the chunks whose first round is one of start, ..., stop - 1."""
+        self._store.drop(RELEASES, stream, start, stop)
+        self.changed = True
+
+    # -- keys -------------------------------------------------------------------------------------
+
+    def rotate(self, key: bytes) -> set[int]:
+        """Seal all listed rows under another key; return the numbers that none is sealed under."""
+        if fingerprint_of(key) in self._next.keys.values():
+            raise ValueError("the journal has used this key before")
+        self._ring.add(key)  # before the journal needs it
+        number = self._next.key + 1
+        self._next = replace(self._next, keys={**self._next.keys, number: fingerprint_of(key)})
+        for place in self._listed:
+            body = self._body(place)
+            if body is not None:
+                self._put([(place, body)])
+        return set(self._next.keys) - self._store.keys_in_use() - {number}
+
+    def retire(self, numbers: Collection[int]) -> None:
+        """Delete keys that nothing needs, in a transaction after the one that ceased to need them.
+
+        The keys first, then the journal's memory of them: a crash in between leaves that to the
+        next time.
+        """
+        keys = self._next.keys
+        self._ring.drop({keys[number] for number in numbers})
+        left = {number: name for number, name in keys.items() if number not in numbers}
+        self._next = replace(self._next, keys=left)
+        self.changed = True
+
+
+def _number(digest: bytes) -> int:
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
+def _sum(rows: Iterable[tuple[Place, bytes]], head: Head) -> int:
+    """Return the sum over the places and seals of rows, each hashed to a number."""
+    empty, total = hashlib.blake2b(key=head.uid, digest_size=_TOTAL_BYTES), 0
+    for place, seal in rows:
+        hasher = empty.copy()
+        hasher.update(_LISTED.pack(*place) + seal)
+        total += int.from_bytes(hasher.digest(), "little")
+    return total
+
+
+def _total(total: int) -> bytes:
+    return (total % (1 << 8 * _TOTAL_BYTES)).to_bytes(_TOTAL_BYTES, "little")

@@ -1,0 +1,109 @@
+"""The engine's ratio of normalising constants against high precision: within the charged error."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import math
+import sys
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+
+from dpoco import Budget, domains, losses
+from dpoco.accounting import continuous_multiplicative_weights
+from dpoco.accounting._oco.gibbs_costs import noise_to_signal, normalizer_error
+from dpoco.accounting.euclidean import euclidean_problem
+
+
+def load(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+HERE = Path(__file__)
+reference = load("comw_reference", HERE.with_name("comw_reference.py"))
+masses = load("mass_reference", HERE.parents[1] / "samplers" / "mass_reference.py")
+ROUNDS = 24
+
+
+def planned(domain, loss, beta, lam):
+    p = continuous_multiplicative_weights.calibrate(
+        domain, loss, horizon=ROUNDS, budget=Budget(1.0, 1e-5), coupling="density_ratio"
+    )
+    return dataclasses.replace(p, inverse_temperature=beta, regularization=lam)
+
+
+def exact_change(domain, total, loss, beta, lam):
+    """ln(Z'/Z) for the sum of losses before, in high precision."""
+    with mpmath.workdps(60):
+        scale = 1 / mpmath.sqrt(mpmath.mpf(beta) * lam)
+        before = [-t / lam for t in total]
+        after = [-(t + w) / lam for t, w in zip(total, loss, strict=True)]
+
+        def log_mass(mean):
+            if isinstance(domain, domains.Box):
+                return masses.box(domain.upper, mean, scale)
+            far = mpmath.sqrt(mpmath.fsum(m * m for m in mean))
+            return masses.ball(domain.dimension, far / scale, domain.radius / scale)
+
+        along = mpmath.fsum(w * m for w, m in zip(loss, before, strict=True))
+        square = mpmath.fsum(w * w for w in loss)
+        return -beta * along + beta * square / (2 * lam) + log_mass(after) - log_mass(before)
+
+
+def cube(d, half):
+    return domains.Box(-np.full(d, half), np.full(d, half))
+
+
+# Means about one deviation out at the end, where only the dimension counts, and some hundred.
+CASES = [
+    pytest.param(cube(300, 1.0), 0.02, 4.0, id="near300"),
+    pytest.param(cube(1000, 0.3), 0.5, 40.0, id="near1000"),
+    pytest.param(domains.LpBall(50, 2.0, 1.0), 0.1, 9.0, id="nearball50"),
+    pytest.param(domains.LpBall(300, 2.0, 9.0), 0.1, 20.0, id="nearball300"),
+    pytest.param(cube(100, 0.2), 400.0, 4.0, id="box100"),
+    pytest.param(cube(1000, 0.01), 900.0, 40.0, id="box1000"),
+    pytest.param(domains.Box(-np.geomspace(1e-3, 2, 300), np.geomspace(1e-3, 2, 300)), 50.0, 0.5,
+                 id="flat"),
+    pytest.param(domains.LpBall(50, 2.0, 1.0), 100.0, 4.0, id="ball50"),
+    pytest.param(domains.LpBall(50, 2.0, 1.0), 3000.0, 2.0, id="far50"),
+    pytest.param(domains.LpBall(1000, 2.0, 1.0), 500.0, 9.0, id="ball1000"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("domain", "beta", "lam"), CASES)
+def test_the_ratio_is_within_the_charged_error(domain, beta, lam):
+    """Over a second: masses in 60 digits. Half of the charge is margin."""
+    d = domain.dimension
+    loss = losses.LinearLoss(1.0, gradient_bound_l2=1.0)
+    p = planned(domain, loss, beta, lam)
+    problem = euclidean_problem(domain, loss)
+    assert noise_to_signal(p) == pytest.approx(math.sqrt(beta / lam))
+    learner = reference.engine(
+        domain._engine, reference.linear(d), coupling="density_ratio", rounds=ROUNDS, block=1,
+        forced_switch=0.5, inverse_temperature=beta, regularization=lam, clip_high=1.0,
+        clip_low=1.0,
+    )  # fmt: skip
+    rng = np.random.default_rng(d)
+    drift = rng.standard_normal(d)
+    total = [mpmath.mpf(0)] * d
+    worst = 0.0
+    for t in range(ROUNDS):
+        w = drift + 0.3 * rng.standard_normal(d)
+        w *= (1.0 - 1e-9) / np.linalg.norm(w)
+        learner.observe_gradient(t, w)
+        exact = [mpmath.mpf(x) for x in w]
+        if t in (1, 8, ROUNDS - 2):
+            change = exact_change(domain, total, exact, beta, lam)
+            error = abs(float(learner.nonprivate_log_change() - change))
+            worst = max(worst, error)
+        with mpmath.workdps(60):
+            total = [a + b for a, b in zip(total, exact, strict=True)]
+    assert worst <= 0.5 * normalizer_error(p, problem)
+    assert worst > 1e-4 * normalizer_error(p, problem)
