@@ -32,7 +32,7 @@ def neighbours(change: str, view: str, unit: str) -> list[str]:
     apart = f"two {streams} that differ in the data of {unit}, {_CHANGES[change]}"
     if view == "server":
         apart = "any two values of one user's data, each user on their own"
-    return [f"  Protected:  {unit}: {_OBSERVERS[view]} tell apart", f"              {apart}"]
+    return [f"  Protected:  {unit}: {_OBSERVERS[view]} tell apart", f"              {apart},"]
 
 
 def _span(guarantee: Guarantee) -> str:
