@@ -16,6 +16,8 @@ from dpoco.audit import replay_audit
 from dpoco.experts import BatchShare, BatchShareParameters
 from dpoco.random import Source
 
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
 N, B, T = 6, 4, 24
 BUDGET = dpoco.Budget(1.0, 1e-6)
 NOISES = ("gaussian", "laplace")
@@ -119,6 +121,7 @@ def test_guarantees_state_the_arithmetic_and_cost_no_noise(noise):
     assert make(noise, numerics="auto").parameters.numerics == "lattice"
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
 def test_what_has_no_lattice_says_so():
     with pytest.raises(ValueError, match="lattice"):
         make("knorm")
