@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from inspect import signature
@@ -13,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._delayed import Delayed
+from dpoco._memory import require_memory
 from dpoco._state import check_writable
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int
 from dpoco.accounting import Budget, Guarantee
-from dpoco.errors import HorizonExceeded, RoundOrderError
+from dpoco.errors import HorizonExceeded, NoiseDominatesWarning, RoundOrderError
 from dpoco.random import Source
 
 __all__ = ["OnlineLearner"]
@@ -75,6 +77,23 @@ class OnlineLearner(Delayed):
         self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
         if budget is not None and not published:
             self._guarantee.require(budget)
+        if budget is not None:
+            budget.doubt(arguments["horizon"], stacklevel=3)
+        note = self._noise_note()
+        if note is not None:
+            warnings.warn(note, NoiseDominatesWarning, stacklevel=3)
+
+    def _noise_note(self) -> str | None:
+        """Return why hardly any learning is to be expected, from public numbers only; or None."""
+        p = self._parameters
+        if not p.noise_dominates:
+            return None
+        found = (name for name in ("predicted_error", "regret_bound") if hasattr(p, name))
+        numbers = ", ".join(f"{name.replace('_', ' ')} {getattr(p, name):.3g}" for name in found)
+        return (
+            "noise dominates: at this budget and horizon hardly any learning is expected "
+            f"({numbers})"
+        )
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
@@ -89,7 +108,12 @@ class OnlineLearner(Delayed):
         self._guarantee = self._accountant.guarantee(
             *problem, parameters, budget=arguments["budget"], seeded=seeded
         )
+        require_memory(self._entries())
         self._engine = self._build_engine(claim)
+
+    @abstractmethod
+    def _entries(self) -> dict[str, float]:
+        """Return how many doubles the engine has, at least, by what has them."""
 
     @classmethod
     @abstractmethod

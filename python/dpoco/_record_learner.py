@@ -53,6 +53,9 @@ class RecordLearner(OnlineLearner):
         self._batch = getattr(parameters, "batch", 1)
         super()._set_up(arguments, parameters, seeded, claim)
 
+    def _entries(self) -> dict[str, float]:
+        return {"decisions and gradients": 4.0 * self._domain.dimension}
+
     @property
     def domain(self) -> domains.Domain:
         """The decision set."""

@@ -12,6 +12,7 @@ __all__ = [
     "DpocoError",
     "HorizonExceeded",
     "JournalFenced",
+    "LargeDeltaWarning",
     "NoiseDominatesWarning",
     "ReplayMismatch",
     "RoundOrderError",
@@ -49,6 +50,10 @@ class ReplayMismatch(DpocoError):
 
 class JournalFenced(DpocoError):
     """Another writer has opened the journal since, or this process only inherited it."""
+
+
+class LargeDeltaWarning(UserWarning):
+    """The delta of a budget lets a mechanism reveal somebody's data altogether."""
 
 
 class NoiseDominatesWarning(UserWarning):

@@ -152,6 +152,7 @@ def test_steps_that_may_expand_carry_no_guarantee():
     assert accountant.guarantee(BALL, LOSS, capped, budget=BUDGET).epsilon <= 1.0 + 1e-8
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
 def test_published_claims_that_are_false_are_refused():
     # The published Gaussian mechanism is not valid for every epsilon.
     big = dpoco.Budget(7.0, 1e-2)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+import pickle
 from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
 
 from dpoco.accounting import Budget
-from dpoco.errors import CalibrationError, StateError
+from dpoco.domains import LpBall
+from dpoco.errors import CalibrationError, LargeDeltaWarning, StateError
+from dpoco.frank_wolfe import NoisySGD
+from dpoco.losses import LinearLoss, LogisticLoss
+from dpoco.mechanisms import ContinualSum
+from dpoco.oco import NoisyFTRL
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
 def test_a_budget_round_trips():
     budget = Budget(epsilon=0.1, delta=1e-7)
     assert Budget.from_dict(budget.to_dict()) == budget
@@ -52,3 +59,41 @@ def test_pure_budgets():
     with pytest.raises(CalibrationError, match="delta > 0"):
         budget.require_delta()
     Budget(1.0, 1e-300).require_delta()
+
+
+def test_a_large_delta_is_doubted():
+    with pytest.warns(LargeDeltaWarning, match="did you swap epsilon and delta"):
+        Budget(1e-6, 0.9)
+    with pytest.warns(LargeDeltaWarning, match="chance of revealing") as caught:
+        large = Budget(1.0, 0.5)
+    assert "swap" not in str(caught[0].message)
+    assert caught[0].filename == __file__
+    # Not twice, and not of what is usual: every other warning is an error here.
+    assert Budget.from_dict(large.to_dict()) == pickle.loads(pickle.dumps(large)) == large
+    for delta in (0.0, 1e-9, 1e-3):
+        Budget(1e-9, delta)
+    with pytest.raises(ValueError, match="delta"):
+        Budget.from_dict({"epsilon": 1.0, "delta": 1.0})
+
+
+def test_a_delta_above_one_over_the_horizon_is_doubted():
+    def learner(horizon, delta):
+        budget = Budget.from_dict({"epsilon": 8.0, "delta": delta})
+        return NoisyFTRL(LpBall(2), LinearLoss(1.0), horizon=horizon, budget=budget)
+
+    def total(horizon, delta):
+        budget = Budget.from_dict({"epsilon": 8.0, "delta": delta})
+        return ContinualSum(2, horizon=horizon, budget=budget)
+
+    def fit(horizon, delta):
+        budget = Budget.from_dict({"epsilon": 8.0, "delta": delta})
+        return NoisySGD(LpBall(2), LogisticLoss(1.0), records=horizon, budget=budget)
+
+    for make in (learner, total, fit):
+        with pytest.warns(LargeDeltaWarning, match="horizon of 2000") as caught:
+            make(2000, 6e-4)
+        assert len(caught) == 1
+        assert caught[0].filename == __file__
+        make(2000, 1.0 / 2000)
+        make(900, 1e-3)
+        make(2000, 0.5)  # doubted when the budget was made

@@ -290,6 +290,7 @@ def test_without_a_side_the_parts_are_paid():
     assert rule.choose(cost, Spent(rule.limit.main, 0.0)) == "parts"
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
 def test_a_budget_beyond_all_numbers_has_no_tails_to_pay():
     """e^800 overflows: tails cannot be paid then, and no tails cost nothing."""
     rule = filter_of("gaussian", Budget(800.0, 0.1), 0.1)

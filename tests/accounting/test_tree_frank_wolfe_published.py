@@ -56,6 +56,7 @@ def test_published_noise_above_two_is_plain_gaussian(kit):
     assert guarantee.sensitivity == pytest.approx(2 * bound)
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
 def test_published_claims_that_are_false_are_refused(kit):
     domain, loss = kit.ball(5), kit.custom(1.0, 0.0)
     with pytest.raises(CalibrationError, match="miss delta"):

@@ -11,6 +11,7 @@ from dpoco.random import Source
 
 T, D, N, K = 40, 3, 4, 3
 BUDGET = dpoco.Budget(2.0, 1e-5)
+LARGE = dpoco.Budget.from_dict({"epsilon": 20.0, "delta": 0.1})  # without a warning
 
 
 class Distance:
@@ -97,20 +98,20 @@ LEARNERS = {
         glm,
     ),
     "ctrl": (
-        of("oco", "CoupledRegularizedLeader", BALL, LogisticLoss(), budget=dpoco.Budget(20.0, 0.1)),
+        of("oco", "CoupledRegularizedLeader", BALL, LogisticLoss(), budget=LARGE),
         label,
     ),
     "ctrl, quadratic": (
         of(
             "oco", "CoupledRegularizedLeader", BALL, QuadraticLoss(3.0, 1.0),
-            budget=dpoco.Budget(20.0, 0.1),
+            budget=LARGE,
         ),
         matrix,
     ),
     "comw": (
         of(
             "oco", "ContinuousMultiplicativeWeights", Box([-1.0] * D, [1.0] * D), LinearLoss(),
-            budget=dpoco.Budget(20.0, 0.1),
+            budget=LARGE,
         ),
         gradient,
     ),

@@ -16,6 +16,8 @@ from dpoco.audit import replay_audit
 from dpoco.experts import BatchShare, BatchShareParameters
 from dpoco.random import Source
 
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
 N, B, T = 6, 4, 24
 BUDGET = dpoco.Budget(1.0, 1e-6)
 NOISES = ("gaussian", "laplace")

@@ -15,6 +15,8 @@ from dpoco.accounting import batch_share
 from dpoco.experts import BatchShare
 from dpoco.random import Source
 
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
 N, T, B = 10, 24, 4
 
 

@@ -16,6 +16,8 @@ import dpoco
 from dpoco import _state
 from dpoco.experts import BatchShare
 
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
 _spec = importlib.util.spec_from_file_location(
     "batch_share_reference", Path(__file__).with_name("batch_share_reference.py")
 )

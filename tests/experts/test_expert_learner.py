@@ -9,6 +9,8 @@ import dpoco
 from dpoco import experts
 from dpoco.random import Source
 
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
 BUDGET = dpoco.Budget(1.0, 1e-6)
 LEARNERS = {
     "PrefixHedge": {},

@@ -10,6 +10,8 @@ from dpoco.experts import plan_experts
 from dpoco.experts._planner import ADVERSARIES
 from dpoco.random import Source
 
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
 BUDGET = dpoco.Budget(1.0, 1e-6)
 
 

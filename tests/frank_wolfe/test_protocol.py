@@ -19,7 +19,7 @@ from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
-BUDGET = dpoco.Budget(1.0, 1e-5)
+BUDGET = dpoco.Budget(1.0, 1e-6)
 
 
 def make(d=3, horizon=20, *, seed=1, loss=None, domain=None, budget=BUDGET, **options):

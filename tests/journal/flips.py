@@ -35,7 +35,7 @@ REFERENCES = {name: case.reference() for name, case in CASES.items()}
 PLAYED = {"one": 9, "ContinualSum": 17, "EpochSelector": 12}  # a group's stream, and others
 NEXT = 20
 ARM = BANDIT.reference()[0]
-LEDGER = Ledger(dpoco.Budget(100.0, 1e-4), currency="basic", relation="joint")
+LEDGER = Ledger(dpoco.Budget(100.0, 1e-4), currency="basic", view="others")
 COLUMNS = ("kind", "owner", "number", "key", "seal", "body")
 
 
@@ -128,7 +128,8 @@ def targets(home, rng):
 
     def value(copy):
         connection = sqlite3.connect(copy / "journal.db", isolation_level=None)
-        row = connection.execute("SELECT rowid, * FROM sealed ORDER BY random() LIMIT 1").fetchone()
+        rows = connection.execute("SELECT rowid, * FROM sealed ORDER BY rowid").fetchall()
+        row = rows[rng.integers(len(rows))]
         column = int(rng.integers(len(COLUMNS)))
         old = row[1 + column]
         if isinstance(old, bytes):
@@ -144,6 +145,7 @@ def targets(home, rng):
         yield "database", byte(database, int(rng.integers(sizes[database])))
         yield "head of the database", byte(database, int(rng.integers(100)))
         start = page * int(rng.integers(sizes[database] // page))
+        yield "schema", byte(database, int(rng.integers(page - 400, page)))
         yield "head of a page", byte(database, max(100, start) + int(rng.integers(64)))
         yield "log", byte(log, int(rng.integers(sizes[log])))
         frame = 32 + (24 + page) * int(rng.integers(sizes[log] // (24 + page)))

@@ -13,8 +13,12 @@ import pytest
 from journal_cases import KEY, ROUNDS, QuickStore, cases
 
 import dpoco
+from dpoco.accounting.ledger import Ledger
 from dpoco.journal import Journal, KeyFile, SqliteStore
+from dpoco.journal._rows import _HEADER as HEADER
 from dpoco.journal._rows import _STATE as STATE
+from dpoco.journal._rows import _STREAM as STREAM
+from dpoco.journal._rows import _TEXT as TEXT
 from dpoco.journal._store import RELEASES
 
 CASE = cases()[0]
@@ -236,6 +240,29 @@ def test_a_single_row_set_back(tmp_path):
     connection.close()
     with pytest.raises(dpoco.StateError, match="not those that were written"):
         opened(tmp_path)
+
+
+def test_a_row_that_is_not_found_is_not_absent(tmp_path, monkeypatch):
+    """As by a damaged index: a second stream of the name would draw its noise again."""
+    with opened(tmp_path, ledger=Ledger(dpoco.Budget(2.0, 1e-6))) as journal:
+        played(journal.open("a", lambda: CASE.make(1)), 0, 9)
+        spent = journal.spent
+    for lost in ([STREAM], [STATE], [TEXT], [HEADER], [TEXT, HEADER, STREAM, STATE]):
+        with opened(tmp_path) as journal, monkeypatch.context() as patch:
+            read = journal._store.read
+            patch.setattr(
+                journal._store,
+                "read",
+                lambda kind, *place, read=read, lost=lost: (
+                    None if kind in lost else read(kind, *place)
+                ),
+            )
+            name = "b" if lost == [TEXT] else "a"  # whose charge no empty ledger must take
+            with pytest.raises(dpoco.StateError, match="a row is not as it was written"):
+                journal.open(name, lambda: CASE.make(1))
+    with opened(tmp_path) as journal:
+        assert journal.spent == spent
+        np.testing.assert_array_equal(played(journal.open("a")), EXPECTED)
 
 
 def test_missing_releases(tmp_path):

@@ -146,6 +146,7 @@ def test_unknown_horizon():
     assert total.push(np.zeros(3)).shape == (3,)
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
 def test_memory_does_not_grow_with_the_stream():
     rounds, d = 10**7, 1
     values = np.zeros((rounds // 10, d))

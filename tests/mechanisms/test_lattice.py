@@ -257,6 +257,7 @@ def test_the_engine_computes_that_recursion(method):
             assert np.abs(released[t] - noise[t] * grid).max() <= release_grid(p.noise_scale) / 2
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
 def test_large_horizons():
     # Nothing is gained in noise, and little lost, up to 10^8 rounds; the lattice costs less than
     # a percent at 10^9, which "auto" still takes.

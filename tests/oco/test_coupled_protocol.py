@@ -189,6 +189,7 @@ def test_empty_runs(coupled, name):
     assert learner.round == 0
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.mark.parametrize("name", FEW)
 def test_no_switch_allowed(coupled, name):
     learner, stream = coupled.make(name, max_switches=0), coupled.stream(name, T)

@@ -91,6 +91,7 @@ def test_entropy_learners_resume_exactly_too(coupled, name, tmp_path):
     assert np.array_equal(stream.play(twin, 10, T), stream.play(learner, 10, T))
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.mark.parametrize("horizon", [1, 20])
 @pytest.mark.parametrize(
     "name",

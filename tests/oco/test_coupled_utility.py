@@ -28,7 +28,7 @@ _spec.loader.exec_module(ref)
 KINDS = {"weights": ContinuousMultiplicativeWeights, "leader": CoupledRegularizedLeader}
 T, D = 800, 2
 BALL = LpBall(D, 2.0, 1.0)
-GENEROUS = dpoco.Budget(30.0, 1e-2)
+GENEROUS = dpoco.Budget.from_dict({"epsilon": 30.0, "delta": 1e-2})  # without a warning
 COUPLINGS = [
     ("weights", "density_ratio"),
     ("weights", "dartboard"),

@@ -19,7 +19,7 @@ from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
-BUDGET = dpoco.Budget(1.0, 1e-5)
+BUDGET = dpoco.Budget(1.0, 1e-6)
 X1 = np.array([0.1, 0.2, 0.3])
 
 
@@ -214,5 +214,5 @@ def test_arguments_beside_parameters_must_agree(restated):
 
 
 def test_noise_that_dominates_is_announced():
-    with pytest.warns(dpoco.NoiseDominatesWarning, match="regret bound"):
+    with pytest.warns(dpoco.NoiseDominatesWarning, match="predicted error"):
         make(budget=dpoco.Budget(0.01, 1e-9))

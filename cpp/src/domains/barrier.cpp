@@ -8,6 +8,7 @@
 
 #include "dpoco/domains/norms.hpp"
 #include "dpoco/simd/elementary.hpp"
+#include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::domains {
 namespace {
@@ -193,9 +194,20 @@ void PolytopeBarrier::gradient(const ConstVectorRef& x, VectorRef out) const {
 }
 
 void PolytopeBarrier::hessian(const ConstVectorRef& x, RowMatrixRef out) const {
+  const auto axpy = simd::kernels().axpy;
+  const Index n = dimension();
   const Vector pull = (bounds_ - rows_ * x).cwiseInverse();
-  const RowMatrix scaled = pull.asDiagonal() * rows_;
-  out.noalias() = scaled.transpose() * scaled;
+  out.setZero();
+  for (Index k = 0; k < rows_.rows(); ++k) {
+    const double* row = rows_.data() + k * n;
+    for (Index i = 0; i < n; ++i) {
+      const double factor = pull[k] * (pull[k] * row[i]);
+      axpy(factor, row + i, static_cast<std::size_t>(n - i), &out(i, i));
+    }
+  }
+  for (Index i = 0; i < n; ++i) {
+    for (Index j = 0; j < i; ++j) out(i, j) = out(j, i);
+  }
 }
 
 double PolytopeBarrier::distance(const ConstVectorRef& x, const ConstVectorRef& step) const {

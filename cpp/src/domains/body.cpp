@@ -150,9 +150,16 @@ void Body::pull_back_matrix(const double* a, double* m) const {
     std::copy(a, a + d * d, m);
     return;
   }
-  const Eigen::Map<const RowMatrix> full(a, d, d);
-  Eigen::Map<RowMatrix> reduced(m, n, n);
-  reduced.noalias() = rows_.transpose() * full * rows_;  // the two signs of -Q cancel
+  // The rows, then the columns; of these all at once.
+  RowMatrix half(d, n);
+  for (Index i = 0; i < d; ++i) pull_back(a + i * d, half.data() + i * n);
+  const double diagonal = 1.0 / std::sqrt(static_cast<double>(d));
+  Vector shift = Vector::Zero(n);
+  for (Index i = 0; i < d; ++i) shift += half.row(i);
+  shift = diagonal * (diagonal * shift - half.row(d - 1).transpose()) / (1.0 - diagonal);
+  for (Index i = 0; i < n; ++i) {
+    for (Index j = 0; j < n; ++j) m[i * n + j] = half(i, j) - shift[j];
+  }
 }
 
 bool Body::contains(const double* u, double tolerance) const noexcept {

@@ -32,7 +32,7 @@ def neighbours(change: str, view: str, unit: str) -> list[str]:
     apart = f"two {streams} that differ in the data of {unit}, {_CHANGES[change]}"
     if view == "server":
         apart = "any two values of one user's data, each user on their own"
-    return [f"  Protected:  {unit}: {_OBSERVERS[view]} tell apart", f"              {apart}"]
+    return [f"  Protected:  {unit}: {_OBSERVERS[view]} tell apart", f"              {apart},"]
 
 
 def _span(guarantee: Guarantee) -> str:
@@ -108,10 +108,17 @@ def _utility(guarantee: Guarantee) -> list[str]:
     if guarantee.regret_bound is not None:
         scope = details.pop("regret bound holds for", "data that do not depend on the decisions")
         per_round = guarantee.regret_bound / max(guarantee.horizon, 1)
-        lines.append(
-            f"  Regret:     at most {guarantee.regret_bound:.6g} in expectation "
-            f"({per_round:.6g} a round), for {scope}"
-        )
+        still = details.pop("regret without learning", None)
+        if isinstance(still, float):
+            lines.append(
+                f"  Regret:     no useful bound ({per_round:.6g} a round is proved; without "
+                f"learning it is at most {still / max(guarantee.horizon, 1):.6g})"
+            )
+        else:
+            lines.append(
+                f"  Regret:     at most {guarantee.regret_bound:.6g} in expectation "
+                f"({per_round:.6g} a round), for {scope}"
+            )
     if details:
         lines.append("  Details:")
         lines += [f"    {name}: {_plain(value)}" for name, value in details.items()]

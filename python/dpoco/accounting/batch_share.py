@@ -278,6 +278,7 @@ def guarantee(
         conditions=conditions,
         claimed=claimed,
         regret_bound=bound,
+        experts=p.experts,
         regret_scope=None if bound is None else p.adversary,
         details=details,
     )

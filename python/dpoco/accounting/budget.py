@@ -6,14 +6,17 @@ and all sets O of outputs, P(M(S) in O) <= e^epsilon P(M(S') in O) + delta.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dpoco._validation import real_float
-from dpoco.errors import CalibrationError, StateError
+from dpoco.errors import CalibrationError, LargeDeltaWarning, StateError
 
 __all__ = ["Budget"]
+
+_LARGE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +36,37 @@ class Budget:
     ------
     TypeError, ValueError
         If a value is not a real number or out of range.
+
+    Warns
+    -----
+    LargeDeltaWarning
+        If delta exceeds 1/1000. Learners and mechanisms also issue it if delta exceeds one over
+        their horizon: publishing the data of one round in full, of T, costs a delta of 1/T.
     """
 
     epsilon: float
     delta: float
 
     def __post_init__(self) -> None:
-        """Validate the ranges."""
+        """Validate the ranges, and doubt what is rarely meant."""
+        self._check()
+        if self.delta > _LARGE:
+            swapped = "; did you swap epsilon and delta?" if self.epsilon < self.delta else ""
+            warnings.warn(
+                f"delta = {self.delta:g} is a large chance of revealing everything: usual is "
+                f"less than one over the number of rounds{swapped}",
+                LargeDeltaWarning,
+                stacklevel=3,
+            )
+
+    @classmethod
+    def _over(cls, epsilon: float, delta: float | None, rounds: int) -> Budget:
+        """Return a budget; delta None is a tenth of one over `rounds`, and no cause for doubt."""
+        return (
+            cls._derived(epsilon, 1.0 / (10.0 * rounds)) if delta is None else cls(epsilon, delta)
+        )
+
+    def _check(self) -> None:
         epsilon = real_float("epsilon", self.epsilon)
         delta = real_float("delta", self.delta)
         if not epsilon > 0.0:
@@ -48,6 +75,16 @@ class Budget:
             raise ValueError(f"delta must be in [0, 1); got {delta!r}")
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
+
+    def doubt(self, horizon: int | None, *, stacklevel: int) -> None:
+        """Warn if delta exceeds one over `horizon`, unless this budget has warned already."""
+        if horizon is not None and 1.0 / horizon < self.delta <= _LARGE:
+            warnings.warn(
+                f"delta = {self.delta:g} exceeds one over the horizon of {horizon}: as much would "
+                "allow publishing the data of a round drawn at random",
+                LargeDeltaWarning,
+                stacklevel=stacklevel + 1,
+            )
 
     def require_delta(self) -> None:
         """Raise `CalibrationError` for delta = 0, in mechanisms that cannot do without."""
@@ -63,4 +100,13 @@ class Budget:
         """Return the budget written by `to_dict`; `StateError` if it is not one."""
         if not isinstance(record, Mapping) or set(record) != {"epsilon", "delta"}:
             raise StateError("a budget record has exactly the fields epsilon and delta")
-        return cls(epsilon=record["epsilon"], delta=record["delta"])
+        return cls._derived(record["epsilon"], record["delta"])
+
+    @classmethod
+    def _derived(cls, epsilon: float, delta: float) -> Budget:
+        """Return a budget that comes of another one, which was doubted when it was made."""
+        budget = object.__new__(cls)
+        object.__setattr__(budget, "epsilon", epsilon)
+        object.__setattr__(budget, "delta", delta)
+        budget._check()
+        return budget

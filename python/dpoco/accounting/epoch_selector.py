@@ -166,7 +166,7 @@ def calibrate(
     scale = 0.0
     if budget is not None:
         delta = budget.delta if law == "gumbel" else 0.0
-        scale = scale_for(LOSS_RANGE, selection_budget(Budget(budget.epsilon, delta), law))
+        scale = scale_for(LOSS_RANGE, selection_budget(Budget._derived(budget.epsilon, delta), law))
     bound, terms = _regret(n, horizon, scale, law)
     return EpochSelectorParameters(
         experts=n,
@@ -235,6 +235,7 @@ def guarantee(
         noise_scale=p.scale,
         conditions=("losses are clipped to their declared range, enforced",),
         regret_bound=bound,
+        experts=p.experts,
         regret_scope="stationary",
         details=details,
     )

@@ -58,7 +58,7 @@ def expert_table(
     delta: float = 1e-6,
 ) -> list[ExpertTableEntry]:  # fmt: skip
     """Return the bounds for every triple of experts, horizon and switches."""
-    return [_entry(*case, Budget(epsilon, delta)) for case in cases]
+    return [_entry(*case, Budget._derived(epsilon, delta)) for case in cases]
 
 
 def format_markdown(table: Sequence[ExpertTableEntry]) -> str:

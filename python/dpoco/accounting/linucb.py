@@ -38,6 +38,7 @@ from dpoco.accounting._experts.parameters import at_least_zero
 from dpoco.accounting._experts.statement import stated_delta, statement_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import CHANGES, Guarantee
+from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
     Sensitivity,
@@ -233,7 +234,9 @@ def guarantee(
         f"{p.sum_method!r} sum), to everybody the estimates of all arms"
     )
     regret, terms = regret_of(p.setting)
-    details: dict[str, float | str | None] = {
+    most = 2.0 * p.reward_bound * p.horizon
+    stated = stated_regret(regret, most, most)
+    details: dict[str, float | str | None] = stated["details"] | {
         "regret bound holds for": (
             "rewards in their range that arrive in every round, with means <x, theta_a>, "
             f"||theta_a|| <= {p.parameter_bound:g}, deviations from them that are "
@@ -248,7 +251,7 @@ def guarantee(
     }
     if not p.private:
         none = Guarantee.none(p.horizon, what)
-        return replace(none, regret_bound=regret, details=details)
+        return replace(none, regret_bound=stated["regret_bound"], details=details)
     pure, mu, mass = None, None, 0.0
     column = continual_sum.column_norm(p.sum_method, p.pushes)
     moved = sensitivity(p.context_bound, p.reward_bound, p.reward_weight, p.relation)
@@ -288,7 +291,7 @@ def guarantee(
             "user's own action or reward: a log of all actions is not covered",
             "other users' records do not depend on a user's own action and reward",
         ),
-        regret_bound=regret,
+        regret_bound=stated["regret_bound"],
         details=details,
         numerics=p.numerics,
     )

@@ -40,6 +40,7 @@ from dpoco.accounting._experts.nets import (
 from dpoco.accounting._experts.statement import SCOPES_IN_WORDS, stated_delta, statement_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.truncation import (
     charged_gaussian_epsilon,
     charged_gaussian_mu,
@@ -265,6 +266,8 @@ def guarantee(
         "learning rate": p.learning_rate,
         **{f"regret: {name}": value for name, value in regret.terms.items()},
     }
+    if "trivial" in regret.terms:  # what all decisions have is all that is proved
+        details |= stated_regret(regret.total, regret.total)["details"]
     trivial = setting.trivial(counts)
     if not trivial and p.noise_scale == 0.0:
         scope: dict[str, float | str | None] = {

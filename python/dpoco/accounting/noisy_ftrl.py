@@ -39,6 +39,7 @@ from dpoco.accounting._oco.ftrl_statistics import (
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import CHANGES, Guarantee
+from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
     Sensitivity,
@@ -48,7 +49,7 @@ from dpoco.accounting.release import (
     sensitivity_of,
 )
 from dpoco.domains import Domain
-from dpoco.losses import Loss
+from dpoco.losses import GlmLoss, Loss
 
 __all__ = [
     "NoisyFTRLParameters",
@@ -214,13 +215,18 @@ def guarantee(
     )
     run = _schedule(domain, loss, p.horizon, p.batch, p.sum_method, p.noise_scale, p.vector_scale)
     regret = regret_of(_problem(domain, loss), run, p.step_size)
-    details: dict[str, float | str | None] = {
+    still = p.lipschitz * p.radius
+    if isinstance(loss, GlmLoss):
+        still = min(still, loss.center_regret(domain))
+    # The total is at most that of any decisions.
+    stated = stated_regret(regret.total, p.horizon * still)
+    stated["details"] |= {
         "step size": p.step_size,
         "regret bound holds for": SCOPES_IN_WORDS[regret.scope],
         **{f"regret: {name}": value for name, value in regret.terms.items()},
     }
     if not p.private:
-        return replace(Guarantee.none(p.horizon, what), regret_bound=regret.total, details=details)
+        return replace(Guarantee.none(p.horizon, what), **stated)
     delta = budget.delta if isinstance(budget, Budget) else budget
     result = gdp_guarantee(
         _reach(domain, loss, p.relation, p.vector_scale),
@@ -240,7 +246,7 @@ def guarantee(
         numerics=p.numerics,
         batch=p.batch,
     )
-    return replace(result, regret_bound=regret.total, details=details)
+    return replace(result, **stated)
 
 
 def _reach(domain: Domain, loss: Any, relation: str, vector_scale: float | None) -> Sensitivity:

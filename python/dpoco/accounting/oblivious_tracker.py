@@ -191,6 +191,7 @@ def guarantee(
         "seeded": seeded,
         "regret_bound": bound,
         "regret_scope": p.regret_scope,
+        "experts": p.experts,
         "details": details,
     }
     if tracker.constant:

@@ -20,7 +20,12 @@ from typing import Any, ClassVar
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting._experts.hedge_regret import Schedule, best_learning_rate, regret_of
-from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero, check_terms
+from dpoco.accounting._experts.parameters import (
+    StoredParameters,
+    at_least_zero,
+    check_terms,
+    uniform_is_as_good,
+)
 from dpoco.accounting._experts.statement import (
     SCOPES_IN_WORDS,
     stated_delta,
@@ -140,9 +145,8 @@ class PrefixHedgeParameters(StoredParameters):
 
     @property
     def noise_dominates(self) -> bool:
-        """Whether noise makes the bound no better than that of uniform draws, T (1 - 1/N)."""
-        uniform = self.horizon * (1.0 - 1.0 / self.experts)
-        return self.noise_scale > 0.0 and self._depends_on_data and self.regret_bound >= uniform
+        """Whether noise makes the regret bound no better than that of uniform draws."""
+        return self.private and uniform_is_as_good(self.experts, self.horizon, self.regret_bound)
 
     @property
     def _depends_on_data(self) -> bool:
@@ -305,6 +309,7 @@ def guarantee(
         column_norm=column,
         conditions=("losses are clipped to their declared range, enforced",),
         regret_bound=regret.total,
+        experts=p.experts,
         regret_scope=regret.scope,
         details=details,
         numerics=p.numerics,

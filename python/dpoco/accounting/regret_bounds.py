@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = [
     "RegretBound",
@@ -26,6 +27,7 @@ __all__ = [
     "published_gibbs_regret",
     "published_leader_regret",
     "square_root_factor",
+    "stated_regret",
 ]
 
 # Sums over rounds are exact up to this many terms and bounded by integrals beyond.
@@ -42,6 +44,27 @@ class RegretBound:
 
 def _bound(**terms: float) -> RegretBound:
     return RegretBound(math.fsum(terms.values()), terms)
+
+
+def stated_regret(bound: float, still: float, largest: float = math.inf) -> dict[str, Any]:
+    """Return what a guarantee states about regret, as its fields ``regret_bound`` and ``details``.
+
+    Parameters
+    ----------
+    bound : float
+        What is proved of the learner.
+    still : float
+        What holds of one decision chosen without data, for all rounds; where `bound` is no better,
+        the details say so, and the report that there is no useful bound.
+    largest : float
+        What holds of any decisions.
+    """
+    stated = min(bound, largest)
+    useless = stated >= still > 0.0
+    return {
+        "regret_bound": stated,
+        "details": {"regret without learning": still} if useless else {},
+    }
 
 
 def gibbs_regret(

@@ -55,7 +55,7 @@ def regret_table(
     delta: float = 1e-6,
 ) -> list[RegretTableEntry]:  # fmt: skip
     """Return the bounds for every pair of horizon and dimension."""
-    return [_entry(horizon, d, Budget(epsilon, delta)) for horizon, d in cases]
+    return [_entry(horizon, d, Budget._derived(epsilon, delta)) for horizon, d in cases]
 
 
 def format_markdown(table: Sequence[RegretTableEntry], digits: int = 2) -> str:

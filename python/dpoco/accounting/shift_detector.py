@@ -129,6 +129,7 @@ def guarantee(
         conditions=conditions,
         claimed=claimed,
         regret_bound=stated,
+        experts=p.experts,
         regret_scope=None if stated is None else scope,
         details=details,
     )

@@ -74,7 +74,9 @@ def format_markdown(table: Sequence[NoiseTableEntry], digits: int = 3) -> str:
 def _entry(horizon: int, epsilon: float) -> NoiseTableEntry:
     delta = 1.0 / horizon
     mu = gaussian_mu(epsilon, delta)
-    published = published_sigma(Budget(epsilon, delta), pushes=horizon, kappa=1.0, leaf_bound=1.0)
+    published = published_sigma(
+        Budget._derived(epsilon, delta), pushes=horizon, kappa=1.0, leaf_bound=1.0
+    )
     tree = 2.0 * column_norm("tree", horizon) / mu
     blt_error = 2.0 * max_error("blt", horizon) / mu
     return NoiseTableEntry(

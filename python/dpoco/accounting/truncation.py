@@ -81,7 +81,7 @@ def reserve(budget: Budget, variates: float) -> Budget:
             f"the truncated tails of {variates:.3g} variates cost more than delta = "
             f"{budget.delta:.3g} at epsilon = {budget.epsilon:.3g}; lower epsilon or the horizon"
         )
-    return Budget(budget.epsilon, left)
+    return Budget._derived(budget.epsilon, left)
 
 
 def charged_gaussian_delta(epsilon: float, mu: float, mass: float) -> float:

@@ -261,7 +261,7 @@ EXERCISES: dict[type, tuple[Exercise, ...]] = {
             rounds=23, trials=150),
     ),
     NoisyFrankWolfe: _fits(NoisyFrankWolfe),
-    NoisySGD: _fits(NoisySGD, steps=3),
+    NoisySGD: _fits(NoisySGD, steps=3, trials=8),
     PhasedSGD: _fits(PhasedSGD),
     LocalizedMirrorDescent: _fits(LocalizedMirrorDescent, steps=4),
     CoupledRegularizedLeader: _coupled(CoupledRegularizedLeader, "scheduled", "density_ratio"),

@@ -75,19 +75,19 @@ AUDITS: dict[type, tuple[type[Family], type[Scorer]]] = {
 
 def family_of(learner: Any) -> Family:
     """Return the family that replays a learner; ``TypeError`` if none does."""
-    family, _ = _audits_of(learner)
+    family, _ = _audits_of(learner, "replay")
     return family(learner)
 
 
 def scorer_of(learner: Any, stream: Any, neighbour: Any) -> Scorer:
     """Return the scorer of a learner; ``TypeError`` if its law is not known here."""
-    _, scorer = _audits_of(learner)
+    _, scorer = _audits_of(learner, "likelihood")
     return scorer(learner, stream, neighbour)
 
 
-def _audits_of(learner: Any) -> tuple[type[Family], type[Scorer]]:
+def _audits_of(learner: Any, audit: str) -> tuple[type[Family], type[Scorer]]:
     for known in type(learner).__mro__:
         if known in AUDITS:
             return AUDITS[known]
     names = ", ".join(sorted(known.__name__ for known in AUDITS))
-    raise TypeError(f"no replay of a {type(learner).__name__}; known are {names}")
+    raise TypeError(f"no {audit} of a {type(learner).__name__}; known are {names}")

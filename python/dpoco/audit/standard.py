@@ -177,7 +177,8 @@ def _asked(
     calibration: str,
 ) -> Asked:
     budget_epsilon = real_float("epsilon", epsilon)
-    budget = Budget(budget_epsilon, kind.delta if delta is None else real_float("delta", delta))
+    stated = kind.delta if delta is None else real_float("delta", delta)
+    budget = Budget._derived(budget_epsilon, stated)  # an audit's budget protects nobody
     rounds = kind.horizon if horizon is None else positive_int("horizon", horizon, maximum=10_000)
     if rounds < kind.shortest:
         raise ValueError(f"horizon must be at least {kind.shortest} for {kind.name}; got {rounds}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, ClassVar
@@ -22,7 +21,6 @@ from dpoco.accounting._bandits.high_dimensional_parameters import LARGEST_ARMS
 from dpoco.accounting.frank_wolfe_parameters import TreeFrankWolfeParameters
 from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
 from dpoco.bandits._bandit import DECODERS, BanditLearner
-from dpoco.errors import NoiseDominatesWarning
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
 
@@ -177,17 +175,11 @@ class HighDimensionalBandit(BanditLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(HighDimensionalBandit, arguments)
-        p = self._parameters
-        if p.noise_dominates or p.forced_only:
-            warnings.warn(
-                "all rounds are forced: there is no choice before the horizon"
-                if p.forced_only
-                else "noise dominates: at this budget, horizon and number of arms little learning "
-                f"is expected (predicted error {p.predicted_error:.3g} of an attainable "
-                f"{p.attainable:.3g})",
-                NoiseDominatesWarning,
-                stacklevel=2,
-            )
+
+    def _noise_note(self) -> str | None:
+        if self._parameters.forced_only:
+            return "all rounds are forced: there is no choice before the horizon"
+        return super()._noise_note()
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -213,6 +205,9 @@ class HighDimensionalBandit(BanditLearner):
     ) -> None:
         self._arms, self._dimension = int(arguments["arms"]), arguments["domain"].dimension
         super()._set_up(arguments, parameters, seeded, claim)
+
+    def _entries(self) -> dict[str, float]:
+        return {"decisions and gradients of the arms": 4.0 * self._arms * self._dimension}
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.HighDimensionalBandit:
         p, domain = self._parameters, self.domain

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, ClassVar
@@ -25,8 +24,7 @@ from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.linucb import LinUCBParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import DECODERS, BanditLearner
-from dpoco.errors import NoiseDominatesWarning
-from dpoco.mechanisms import continual_sum_settings
+from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.random import Source
 
 __all__ = ["LinUCB", "LinUCBParameters"]
@@ -178,13 +176,6 @@ class LinUCB(BanditLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(LinUCB, arguments)
-        if self._parameters.noise_dominates:
-            warnings.warn(
-                "noise dominates: at this budget, horizon and number of arms hardly any learning "
-                "is expected",
-                NoiseDominatesWarning,
-                stacklevel=2,
-            )
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -198,6 +189,12 @@ class LinUCB(BanditLearner):
     ) -> None:
         self._arms, self._dimension = int(arguments["arms"]), int(arguments["dimension"])
         super()._set_up(arguments, parameters, seeded, claim)
+
+    def _entries(self) -> dict[str, float]:
+        p = self._parameters
+        size = sum_dimension(p.arms, p.dimension)
+        factors = {"factors of the arms' matrices": float(p.arms) * p.dimension**2}
+        return factors | sum_entries(size, p.pushes, p.sum_method)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.LinUcb:
         p = self._parameters

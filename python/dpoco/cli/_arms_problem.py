@@ -86,7 +86,7 @@ def arms_problem(
     covered = positive_int("horizon", classes.stream.rounds if horizon is None else horizon)
     options = accepted(entry, given)
     problem: dict[str, Any] = {
-        "budget": Budget(epsilon, 1.0 / (10.0 * covered) if delta is None else delta),
+        "budget": Budget._over(epsilon, delta, covered),
         "horizon": covered,
     }
     if entry.name == "linucb":

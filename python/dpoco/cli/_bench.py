@@ -99,7 +99,7 @@ def _cpu(call: Callable[[], Any]) -> float:
 def _time_learner(entry: Entry, rounds: int, dimension: int, pairs: int) -> dict[str, Any]:
     problem, data = _case(entry, rounds, dimension)
     cls = entry.load()
-    budget = Budget(1.0, 1.0 / (10.0 * rounds))
+    budget = Budget._derived(1.0, 1.0 / (10.0 * rounds))
     known: dict[bool, Any] = {}
 
     def learner(private: bool) -> Any:

@@ -144,9 +144,7 @@ def compare_command(
             raise ValueError("--out must be a directory")
         contest = contest_of(entries, asked)
         covered = contest.horizon
-        budgets: list[Budget | None] = [
-            Budget(size, 1.0 / (10.0 * covered) if delta is None else delta) for size in sizes
-        ]
+        budgets: list[Budget | None] = [Budget._over(size, delta, covered) for size in sizes]
         if baseline:
             budgets.append(None)
         with progress(quiet or as_json) as (show, _):

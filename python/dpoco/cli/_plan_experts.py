@@ -45,12 +45,10 @@ def experts_command(
     dpoco plan experts --experts 10 --horizon 100000 --switches 5
     """
     with errors_in_one_line():
-        if delta is None:
-            delta = 1.0 / (10.0 * max(1, horizon))
         plans = dpoco.experts.plan_experts(
             experts,
             horizon=horizon,
-            budget=Budget(epsilon, delta),
+            budget=Budget._over(epsilon, delta, max(1, horizon)),
             switches=switches,
             adversary=adversary,
         )

@@ -69,7 +69,7 @@ def plan_report(
         raise ValueError(f"target must be in (0, 1); got {target!r}")
 
     def budget(rounds: int) -> Budget:
-        return Budget(epsilon, 1.0 / (10.0 * rounds) if delta is None else delta)
+        return Budget._over(epsilon, delta, rounds)
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NoiseDominatesWarning)

@@ -200,7 +200,7 @@ def expert_problem(
     if loss_range is not None:
         options["loss_range"] = parse_range("--loss-range", loss_range)
     return {
-        "budget": Budget(epsilon, 1.0 / (10.0 * covered) if delta is None else delta),
+        "budget": Budget._over(epsilon, delta, covered),
         "horizon": covered,
         **options,
     }
@@ -265,7 +265,7 @@ def build_problem(
     return Problem(
         domain=domain,
         loss=kinds[loss](**bounds),
-        budget=Budget(epsilon, 1.0 / (10.0 * rounds) if delta is None else delta),
+        budget=Budget._over(epsilon, delta, rounds),
         horizon=rounds,
         options=options,
     )

@@ -42,7 +42,7 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
         raise typer.Exit(130) from None
     except BrokenPipeError:
         raise
-    except (ValueError, OSError, ImportError, dpoco.DpocoError) as error:
+    except (ValueError, OSError, ImportError, MemoryError, dpoco.DpocoError) as error:
         text = str(error)
         if isinstance(error, OSError) and error.strerror and error.filename:
             text = f"{error.filename}: {error.strerror}"
@@ -54,7 +54,8 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
 def notes(quiet: bool) -> Iterator[None]:
     """Show the library's warnings once each, as notes."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", dpoco.NoiseDominatesWarning)
+        for category in (dpoco.LargeDeltaWarning, dpoco.NoiseDominatesWarning):
+            warnings.simplefilter("always", category)
         try:
             yield
         finally:

@@ -116,7 +116,7 @@ def surface_problem(
         "losses": losses,
         "domain": Box([targets.low] * d, [targets.high] * d),
         "lipschitz": slope,
-        "budget": Budget(epsilon, 1.0 / (10.0 * covered) if delta is None else delta),
+        "budget": Budget._over(epsilon, delta, covered),
         "horizon": covered,
         "stream": {**targets.facts, "loss": what},
         "nonprivate_flags": targets.nonprivate_flags,

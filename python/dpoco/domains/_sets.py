@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco import _core
+from dpoco._memory import require_memory
 from dpoco._validation import (
     LARGEST_SCALE,
     FloatArray,
@@ -52,6 +53,7 @@ class LpBall(Domain):
         size = positive_int("dimension", dimension, maximum=LARGEST_DIMENSION)
         power = exponent("p", p)
         length = positive_float("radius", radius)
+        require_memory({"the centre of the domain": float(size)})
         self._freeze(_core.LpBall(size, power, length), dimension=size, _p=power, radius=length)
 
     @property
@@ -164,6 +166,7 @@ class Simplex(Domain):
     def __init__(self, dimension: int, scale: float = 1.0) -> None:
         size = positive_int("dimension", dimension, maximum=LARGEST_DIMENSION)
         total = positive_float("scale", scale)
+        require_memory({"the centre of the domain": float(size)})
         self._freeze(_core.Simplex(size, total), dimension=size, scale=total)
 
     @property

@@ -61,6 +61,9 @@ class ExpertLearner(OnlineLearner):
         super()._set_up(arguments, parameters, seeded, claim)
         self._guarantee = _rescaled(self._guarantee, high - low)
 
+    def _entries(self) -> dict[str, float]:
+        return {"weights and sums of the experts": 3.0 * self._experts}
+
     def _shared_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
         """Return what every engine of experts is built from."""
         low, high = self._loss_range

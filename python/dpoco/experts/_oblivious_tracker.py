@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
@@ -11,7 +10,6 @@ from dpoco import _core
 from dpoco.accounting import Budget
 from dpoco.accounting import oblivious_tracker as accountant
 from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
-from dpoco.errors import NoiseDominatesWarning
 from dpoco.experts._expert_learner import DECODERS, ExpertLearner
 from dpoco.random import Source
 
@@ -146,13 +144,6 @@ class ObliviousTracker(ExpertLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(ObliviousTracker, arguments)
-        if self._parameters.noise_dominates:
-            warnings.warn(
-                "noise dominates: at this budget and horizon no learning is expected "
-                f"(regret bound {self._parameters.regret_bound:.3g} for losses in [0, 1])",
-                NoiseDominatesWarning,
-                stacklevel=2,
-            )
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ObliviousTracker:
         """Return a compiled learner in round 0 on the stream of `claim`."""

@@ -61,7 +61,7 @@ class ExpertPlan:
         p = self.parameters
         budget = None
         if self.guarantee.private and self.guarantee.epsilon > 0.0:
-            budget = Budget(self.guarantee.epsilon, self.guarantee.delta)
+            budget = Budget._derived(self.guarantee.epsilon, self.guarantee.delta)
         cls = getattr(experts, self.learner)
         return cls(p.experts, horizon=p.horizon, budget=budget, parameters=p, **options)
 

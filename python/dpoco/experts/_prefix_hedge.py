@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
@@ -16,9 +15,8 @@ from dpoco.accounting import prefix_hedge as accountant
 from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.prefix_hedge import PrefixHedgeParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.errors import NoiseDominatesWarning
 from dpoco.experts._expert_learner import DECODERS, ExpertLearner
-from dpoco.mechanisms import continual_sum_settings
+from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.random import Source
 
 __all__ = ["PrefixHedge", "PrefixHedgeParameters"]
@@ -127,13 +125,10 @@ class PrefixHedge(ExpertLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(PrefixHedge, arguments)
-        if self._parameters.noise_dominates:
-            warnings.warn(
-                "noise dominates: at this budget and horizon no learning is expected "
-                f"(regret bound {self._parameters.regret_bound:.3g} for losses in [0, 1])",
-                NoiseDominatesWarning,
-                stacklevel=2,
-            )
+
+    def _entries(self) -> dict[str, float]:
+        p = self._parameters
+        return super()._entries() | sum_entries(p.experts, p.pushes, p.sum_method)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.PrefixHedge:
         parameters = self._parameters

@@ -76,12 +76,15 @@ class BatchLearner(ABC):
             refuse_contradictions(arguments, parameters, restated, defaults)
             self._settle(parameters)
             return
+        if records is not None:
+            records = positive_int("records", records)
         if budget is not None:
             budget.require_delta()
+            budget.doubt(records, stacklevel=3)
         # Bad options are refused now, even if the number of records is not yet known.
         self._calibrated(1000, None)
         if records is not None:
-            self._settle(self._calibrated(positive_int("records", records), budget))
+            self._settle(self._calibrated(records, budget))
 
     def _check(self, arguments: dict[str, Any]) -> None:
         """Check the arguments that all batch learners take, and keep the problem."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +9,6 @@ import numpy as np
 from dpoco import _core, losses
 from dpoco._record_learner import RecordLearner
 from dpoco._validation import float_array
-from dpoco.errors import NoiseDominatesWarning
 
 __all__ = ["LeafLearner"]
 
@@ -19,16 +17,6 @@ class LeafLearner(RecordLearner):
     """Base of the learners that move from a start towards vertices, by clipped gradient leaves."""
 
     _noise: ClassVar[str] = "fresh"
-
-    def _warn_if_noise_dominates(self) -> None:
-        """Warn the caller of the constructor."""
-        if self._parameters.noise_dominates:
-            warnings.warn(
-                "noise dominates: at this budget and horizon no learning is expected "
-                f"(predicted error {self._parameters.predicted_error:.3g})",
-                NoiseDominatesWarning,
-                stacklevel=3,
-            )
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]

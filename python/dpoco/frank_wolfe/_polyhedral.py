@@ -134,7 +134,6 @@ class PolyhedralFrankWolfe(LeafLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(PolyhedralFrankWolfe, arguments)
-        self._warn_if_noise_dominates()
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]

@@ -15,7 +15,7 @@ from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.frank_wolfe._leaf_learner import LeafLearner
-from dpoco.mechanisms import continual_sum_settings
+from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.random import Source
 
 __all__ = ["TreeFrankWolfe", "TreeFrankWolfeParameters"]
@@ -158,7 +158,10 @@ class TreeFrankWolfe(LeafLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(TreeFrankWolfe, arguments)
-        self._warn_if_noise_dominates()
+
+    def _entries(self) -> dict[str, float]:
+        p = self._parameters
+        return super()._entries() | sum_entries(self._domain.dimension, p.pushes, p.sum_method)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.TreeFrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""

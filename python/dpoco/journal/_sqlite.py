@@ -111,7 +111,7 @@ class SqliteStore(SqlStore):
         """Turn SQLite's errors into the library's; their texts never hold data."""
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # or of a text that quotes damage
             text = str(error)
             if "locked" in text or "busy" in text:
                 raise StateError("the journal is locked by another process") from None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray, float_array, positive_float, real_float
 from dpoco.domains import Domain
+from dpoco.domains._base import lp_norm
 from dpoco.losses._base import Loss, record_flags, record_multipliers
 
 __all__ = ["GlmLoss", "checked_margin"]
@@ -78,6 +79,23 @@ class GlmLoss(Loss):
         """
         bound = self.feature_bound * domain.max_norm()
         return bound if self._l2 is None else min(bound, self._l2 * domain.max_norm(2.0))
+
+    def center_regret(self, domain: Domain) -> float:
+        """Bound on a round's regret of the decision ``domain.center``, whatever the record.
+
+        By convexity that of the farthest margin and label, moved as far as the domain allows, or
+        to the label, where the loss of a regression is least.
+        """
+        center, low = np.asarray(domain.center), self.label_range[0]
+        size, length = lp_norm(center, domain.p), lp_norm(center, 2.0)
+        start = self.feature_bound * size
+        reach = self.feature_bound * min(domain.diameter(), domain.max_norm() + size)
+        if self._l2 is not None:
+            start = min(start, self._l2 * length)
+            reach = min(reach, self._l2 * domain.radius_from_center())
+        ends = np.array([start, start - reach, max(start - reach, low)])
+        values = self.value(np.ones(1), ends[:, None], np.full(3, low))
+        return float(values[0] - min(values[1:]))
 
     def lipschitz(self, domain: Domain) -> float:
         """``sup|l'| feature_bound``, in the dual norm ``l_q``."""

@@ -7,6 +7,7 @@ from dpoco.mechanisms._continual_sum import (
     ContinualSum,
     ContinualSumParameters,
     continual_sum_settings,
+    sum_entries,
 )
 from dpoco.mechanisms._noisy_max import NoisyMax, NoisyMaxParameters
 
@@ -18,4 +19,5 @@ __all__ = [
     "NoisyMax",
     "NoisyMaxParameters",
     "continual_sum_settings",
+    "sum_entries",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
@@ -28,7 +29,7 @@ from dpoco.errors import HorizonExceeded
 from dpoco.mechanisms._mechanism import Mechanism
 from dpoco.random import Source
 
-__all__ = ["ContinualSum", "ContinualSumParameters", "continual_sum_settings"]
+__all__ = ["ContinualSum", "ContinualSumParameters", "continual_sum_settings", "sum_entries"]
 
 FloatArray = NDArray[np.float64]
 
@@ -64,6 +65,12 @@ def continual_sum_settings(
         settings["omega"] = parameters.weights.tolist()
         settings["decay"] = parameters.decay.tolist()
     return settings
+
+
+def sum_entries(dimension: int, pushes: int, method: str) -> dict[str, float]:
+    """Return how many doubles a compiled continual sum has, at least, for `require_memory`."""
+    past = {"blt": 8.0, "toeplitz": float(pushes)}.get(method, 1.0 + math.log2(pushes))
+    return {"the running sum": (2.0 + past) * dimension}
 
 
 class ContinualSum(Mechanism):
@@ -169,6 +176,10 @@ class ContinualSum(Mechanism):
         }
         parameters: ContinualSumParameters = super()._calibrated({**arguments, **checked})
         return parameters
+
+    def _entries(self) -> dict[str, float]:
+        p = self._parameters
+        return sum_entries(p.dimension, p.horizon, p.method)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ContinualSum:
         parameters = self._parameters

@@ -7,6 +7,7 @@ from inspect import signature
 from types import ModuleType
 from typing import Any, ClassVar
 
+from dpoco._memory import require_memory
 from dpoco._state import Stateful
 from dpoco.accounting import Budget, Guarantee
 from dpoco.random import Source
@@ -47,6 +48,7 @@ class Mechanism(Stateful):
         self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
         if budget is not None:
             self._guarantee.require(budget)
+            budget.doubt(arguments.get("horizon"), stacklevel=3)
 
     def _calibrated(self, arguments: dict[str, Any]) -> Any:
         """Return the parameters that meet the budget."""
@@ -62,7 +64,12 @@ class Mechanism(Stateful):
         self._guarantee = self._accountant.guarantee(
             parameters, budget=arguments["budget"], seeded=seeded
         )
+        require_memory(self._entries())
         self._engine = self._build_engine(claim)
+
+    def _entries(self) -> dict[str, float]:
+        """Return how many doubles the engine has, at least, by what has them."""
+        return {}
 
     @abstractmethod
     def _build_engine(self, claim: dict[str, Any]) -> Any:

@@ -27,15 +27,12 @@ class CoupledLearner(RecordLearner):
 
     _noise: ClassVar[str] = "ideal_fresh"
 
-    def _begin(self, constructed: type, arguments: dict[str, Any]) -> None:
-        if arguments["parameters"] is not None and arguments["max_switches"] is not None:
-            raise ValueError("max_switches is for calibration: leave it out beside parameters")
-        super()._begin(constructed, arguments)
-
     @classmethod
     def _check_restated(
         cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
     ) -> None:
+        if arguments["max_switches"] is not None:
+            raise ValueError("max_switches is for calibration: leave it out beside parameters")
         # Calibration answers a budget that buys no learning with one constant decision, whatever
         # coupling and block were asked for.
         constant = parameters.private and parameters.max_switches == 0
@@ -48,6 +45,11 @@ class CoupledLearner(RecordLearner):
         # A fresh draw may pass over all records so far; signals are served between chunks.
         kept = isinstance(self._loss, losses.LogisticLoss | losses.HuberLoss)
         return max(super()._width, 2048) if kept else super()._width
+
+    def _entries(self) -> dict[str, float]:
+        if isinstance(self._loss, losses.LinearLoss):
+            return super()._entries()
+        return super()._entries() | {"second derivatives": float(self._domain.dimension) ** 2}
 
     def _rule_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
         """Return what both engines are built from."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, ClassVar
@@ -19,8 +18,7 @@ from dpoco.accounting import Budget
 from dpoco.accounting import lipschitz as accountant
 from dpoco.accounting._experts.net_shape import checked_counts, shape_of
 from dpoco.accounting.lipschitz import LipschitzParameters
-from dpoco.errors import NoiseDominatesWarning
-from dpoco.mechanisms import continual_sum_settings
+from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.oco._net_losses import NetLosses
 from dpoco.oco._nets import net_of, net_transform
 from dpoco.random import Source
@@ -165,13 +163,6 @@ class LipschitzLearner(OnlineLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(LipschitzLearner, arguments)
-        if self._parameters.noise_dominates:
-            warnings.warn(
-                "noise dominates: at this budget and horizon no learning is expected "
-                f"(regret bound {self._parameters.regret_bound:.3g})",
-                NoiseDominatesWarning,
-                stacklevel=2,
-            )
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -206,6 +197,11 @@ class LipschitzLearner(OnlineLearner):
         self._net, self._points = net_of(self._domain, parameters.resolution)
         self._checker = net_transform(self._domain, parameters, enforce=True)
         super()._set_up(arguments, parameters, seeded, claim)
+
+    def _entries(self) -> dict[str, float]:
+        p = self._parameters
+        points = {"points of the net": 3.0 * p.experts}
+        return points | sum_entries(p.experts, p.pushes, p.sum_method)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.PrefixHedge:
         p = self._parameters

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
@@ -18,8 +17,7 @@ from dpoco.accounting import noisy_ftrl as accountant
 from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.errors import NoiseDominatesWarning
-from dpoco.mechanisms import continual_sum_settings
+from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.random import Source
 
 __all__ = ["NoisyFTRL", "NoisyFTRLParameters"]
@@ -162,13 +160,11 @@ class NoisyFTRL(RecordLearner):
     ) -> None:
         arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._begin(NoisyFTRL, arguments)
-        if self.parameters.noise_dominates:
-            warnings.warn(
-                "noise dominates: at this budget and horizon no learning is expected "
-                f"(regret bound {self.parameters.regret_bound:.3g})",
-                NoiseDominatesWarning,
-                stacklevel=2,
-            )
+
+    def _entries(self) -> dict[str, float]:
+        p = self._parameters
+        size = accountant.sum_dimension(self._domain.dimension, p.statistics)
+        return super()._entries() | sum_entries(size, p.pushes, p.sum_method)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyFtrl:
         """Return a compiled learner in round 0 on the stream of `claim`."""

@@ -94,7 +94,7 @@ class Cell:
         self, horizon: int, dimension: int, p: float, seeds: Sequence[int], target: str, test: int
     ) -> None:
         self.horizon, self.dimension, self.p, self.seeds = horizon, dimension, p, tuple(seeds)
-        self.budget = Budget(1.0, 1.0 / horizon)
+        self.budget = Budget._derived(1.0, 1.0 / horizon)
         self.domain = LpBall(dimension, p, RADIUS)
         self.loss = SquaredLoss(feature_bound=1.0, label_bound=LABEL_BOUND)
         self._streams = [

@@ -56,7 +56,7 @@ def players(
 
     def linear(source: Source) -> LinUCB:
         return LinUCB(
-            arms, d, horizon=horizon, budget=Budget(epsilon, delta), source=source,
+            arms, d, horizon=horizon, budget=Budget._derived(epsilon, delta), source=source,
             context_bound=math.sqrt(d), reward_bound=first.reward_bound,
         )  # fmt: skip
 
@@ -76,8 +76,8 @@ def players(
     everyone: list[tuple[str, bool, Callable[[], FloatArray]]] = [
         ("uniformly random", True, uniform),
         ("LinUCB", True, learners(linear)),
-        ("HDB", True, high_dimensional(Budget(epsilon, delta))),
-        (f"HDB, epsilon = {larger:g}", False, high_dimensional(Budget(larger, delta))),
+        ("HDB", True, high_dimensional(Budget._derived(epsilon, delta))),
+        (f"HDB, epsilon = {larger:g}", False, high_dimensional(Budget._derived(larger, delta))),
         ("HDB, no noise", False, high_dimensional(None)),
     ]
     for shared in (False, True):

@@ -39,7 +39,7 @@ def printed_order(q: float, dimension: int) -> float:
 def printed_scale(horizon: int, q: float, dimension: int) -> float:
     """Return the printed sigma_+ of Theorem 3.1 at the budget (1, 1/T)."""
     kappa = 1.0 if q < 2.0 else min(q - 1.0, math.e**2 * (math.log(dimension) - 1.0))
-    budget = Budget(1.0, 1.0 / horizon)
+    budget = Budget._derived(1.0, 1.0 / horizon)
     return published_sigma(budget, pushes=horizon, kappa=kappa, leaf_bound=LEAF_BOUND)
 
 

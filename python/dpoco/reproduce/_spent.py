@@ -46,7 +46,7 @@ def repaired_epsilon(horizon: int, dimension: int, p: float) -> float:
     """
     q = 1.0 if math.isinf(p) else p / (p - 1.0)
     kappa = smoothness_constant(paper_order(q, dimension), q, dimension)
-    budget = Budget(1.0, 1.0 / horizon)
+    budget = Budget._derived(1.0, 1.0 / horizon)
     sigma = published_sigma(budget, pushes=horizon, kappa=kappa, leaf_bound=LEAF_BOUND)
     change = 2.0 * LEAF_BOUND * math.sqrt(kappa * horizon.bit_length())
     return gaussian_epsilon(change / math.sqrt(sigma), budget.delta)

@@ -87,7 +87,7 @@ def judge(cell: Cell, printed: PrintedCell, law: DirectionLaw) -> Verdict:
 
 
 def _best(cell: Cell, epsilon: float) -> Outcome:
-    budget = Budget(epsilon, 1.0 / cell.horizon)
+    budget = Budget._derived(epsilon, 1.0 / cell.horizon)
     return _least([Outcome.of(cell.play(budget=budget, step_scale=scale)) for scale in STEP_SCALES])
 
 

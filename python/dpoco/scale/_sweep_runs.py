@@ -115,10 +115,9 @@ class BuiltInRun:
         from dpoco import domains, experts, frank_wolfe, losses, oco
 
         horizon, dimension = cell["horizon"], cell["dimension"]
-        delta = 1.0 / (10.0 * horizon) if cell["delta"] is None else cell["delta"]
         settings: dict[str, Any] = {
             "horizon": horizon,
-            "budget": Budget(cell["epsilon"], delta),
+            "budget": Budget._over(cell["epsilon"], cell["delta"], horizon),
             "source": cell.source(),
         }
         if self.learner == "prefix-hedge":

@@ -119,12 +119,9 @@ def textbook(right: Any) -> Any:
 # ---- Han et al.: the learners --------------------------------------------------------------------
 
 T = 6
-LEADER = maker(
-    TreeFrankWolfe, LpBall(2, 2.0), LinearLoss(1.0), horizon=T, budget=dpoco.Budget(3.0, 1e-2)
-)
-LOUDER = maker(
-    TreeFrankWolfe, LpBall(2, 2.0), LinearLoss(2.0), horizon=T, budget=dpoco.Budget(3.0, 1e-2)
-)
+LARGE = dpoco.Budget.from_dict({"epsilon": 3.0, "delta": 1e-2})  # without a warning
+LEADER = maker(TreeFrankWolfe, LpBall(2, 2.0), LinearLoss(1.0), horizon=T, budget=LARGE)
+LOUDER = maker(TreeFrankWolfe, LpBall(2, 2.0), LinearLoss(2.0), horizon=T, budget=LARGE)
 GRADIENTS = np.tile([1.0, 0.0], (T, 1))
 
 

@@ -19,7 +19,7 @@ from .checks import difference_attack, drift, likelihood, replay
 from .kit import Bug, maker, other, remade
 
 T = 8
-GAUSS = dpoco.Budget(3.0, 1e-2)
+GAUSS = dpoco.Budget.from_dict({"epsilon": 3.0, "delta": 1e-2})  # without a warning
 SUM = maker(ContinualSum, 2, horizon=T, budget=GAUSS, method="tree")
 ROWS = np.tile([1.0, 0.0], (T, 1))
 OTHER = ROWS.copy()

@@ -19,6 +19,7 @@ from dpoco.accounting._experts.parameters import (
     check_terms,
     count_of,
     in_unit_interval,
+    uniform_is_as_good,
 )
 from dpoco.accounting.lattice import LATTICE_NOISES, NUMERICS, batch_grid
 from dpoco.errors import CalibrationError
@@ -161,6 +162,11 @@ class BatchShareParameters(StoredParameters):
     def private(self) -> bool:
         """Whether the sums are released with any noise."""
         return self.noise != "none"
+
+    @property
+    def noise_dominates(self) -> bool:
+        """Whether noise makes the regret bound no better than that of uniform draws."""
+        return self.private and uniform_is_as_good(self.experts, self.horizon, self.regret_bound)
 
     @property
     def adversary(self) -> str:

@@ -13,7 +13,14 @@ from dpoco._validation import positive_int, real_float
 from dpoco.accounting._records import plain_float, read_record
 from dpoco.errors import StateError
 
-__all__ = ["StoredParameters", "at_least_zero", "check_terms", "count_of", "in_unit_interval"]
+__all__ = [
+    "StoredParameters",
+    "at_least_zero",
+    "check_terms",
+    "count_of",
+    "in_unit_interval",
+    "uniform_is_as_good",
+]
 
 Self = TypeVar("Self", bound="StoredParameters")
 
@@ -25,6 +32,11 @@ class StoredParameters:
     _version: ClassVar[int] = 1
     # Fields that the version before did not have, with what it stood for.
     _added: ClassVar[dict[str, Any] | None] = None
+
+    @property
+    def noise_dominates(self) -> bool:
+        """Whether hardly any learning is to be expected; False where bounds cannot tell."""
+        return False
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
@@ -76,3 +88,11 @@ def count_of(name: str, value: Any) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 0:
         return 0
     return positive_int(name, value)
+
+
+def uniform_is_as_good(experts: int, horizon: int | None, bound: float | None) -> bool:
+    """Whether a bound on regret is no better than that of uniform draws, T (1 - 1/N)."""
+    if horizon is None or bound is None or min(experts, horizon) < 2:
+        return False
+    # An infinite one says that nothing is proved, not that nothing is learned.
+    return horizon * (1.0 - 1.0 / experts) <= bound < math.inf

@@ -10,6 +10,7 @@ from dpoco.accounting import _profiles
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.pure import pure_profile
+from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import common_conditions
 from dpoco.accounting.truncation import charged_delta, charged_epsilon, charged_gaussian_epsilon
 
@@ -52,6 +53,7 @@ def statement_of(
     regret_bound: float | None = None,
     regret_scope: str | None = None,
     details: dict[str, float | str | None] | None = None,
+    experts: int | None = None,
     sums: bool = False,
     numerics: str = "float",
 ) -> Guarantee:
@@ -60,7 +62,8 @@ def statement_of(
     Exactly one of `pure` (epsilon at delta = 0), `mu` (GDP) and `profile` says what holds for the
     ideal noise; `sums` says whether it is added to sums, and `numerics` in which arithmetic. With
     truncation mass, the tails are charged to delta. A pure guarantee without is stated at delta 0
-    whatever `delta` is.
+    whatever `delta` is. Where `experts` is given, losses are in [0, 1]: uniform draws have regret
+    at most T (1 - 1/N), and nothing has more than T.
     """
     if pure is not None:
         profile = pure_profile(pure)
@@ -84,6 +87,10 @@ def statement_of(
     rows: dict[str, float | str | None] = {}
     if regret_scope is not None:
         rows["regret bound holds for"] = SCOPES_IN_WORDS[regret_scope]
+    if experts is not None and horizon is not None and regret_bound is not None:
+        stated = stated_regret(regret_bound, horizon * (1.0 - 1.0 / experts), float(horizon))
+        regret_bound = stated["regret_bound"]
+        rows |= stated["details"]
     return Guarantee(
         epsilon=epsilon,
         delta=delta,

@@ -18,6 +18,7 @@ from dpoco.accounting._experts.parameters import (
     check_terms,
     count_of,
     in_unit_interval,
+    uniform_is_as_good,
 )
 
 __all__ = ["CALIBRATIONS", "PRIORS", "SMALLEST_FORCED_SWITCH", "ObliviousTrackerParameters"]
@@ -123,9 +124,8 @@ class ObliviousTrackerParameters(StoredParameters):
 
     @property
     def noise_dominates(self) -> bool:
-        """Whether the regret bound is no better than the number of rounds."""
-        bound, rounds = self.regret_bound, self.horizon
-        return self.private and bound is not None and rounds is not None and bound >= rounds
+        """Whether noise makes the regret bound no better than that of uniform draws."""
+        return self.private and uniform_is_as_good(self.experts, self.horizon, self.regret_bound)
 
 
 def check_share_rate(value: Any, prior: str, experts: int) -> float | None:

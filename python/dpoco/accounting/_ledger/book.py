@@ -185,17 +185,17 @@ class Book:
             return self.budget
         if not self.adaptive:
             epsilon = self.budget.epsilon - self.fixed_epsilon()
-            return Budget(epsilon, 0.0) if epsilon > 0.0 else None
+            return Budget._derived(epsilon, 0.0) if epsilon > 0.0 else None
         rule, total = self._filter(self.currency), self.total()
         left = rule.limit.main - total.main
         if not left > 0.0:
             return None
         if self.currency == "basic":
-            return Budget(left, self.side_left())
+            return Budget._derived(left, self.side_left())
         square = left if self.currency == "gaussian" else 2.0 * left / rule.order
         epsilon = gaussian_epsilon(math.sqrt(square) * (1.0 - _CLOSE), self.budget.delta)
         epsilon = min(epsilon, self.budget.epsilon)  # infinite for budgets beyond all reason
-        return Budget(epsilon, self.budget.delta) if epsilon > 0.0 else None
+        return Budget._derived(epsilon, self.budget.delta) if epsilon > 0.0 else None
 
     def side_left(self) -> float:
         """Return what is left of delta on the side; all of the budget's in "basic"."""

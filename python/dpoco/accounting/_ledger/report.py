@@ -81,6 +81,7 @@ def ledger_text(book: Book, unit: str | None, currency: str) -> str:
         f"Privacy ledger: epsilon = {budget.epsilon:.6g}, delta = {budget.delta:.6g} for "
         "everything charged",
         *neighbours(book.change, book.view, unit or "the unit of the first charge"),
+        "              beyond what the budget allows",
         f"  Currency:   {currency}: {_IN_WORDS[currency]}"
         + (" (charges may react to releases)" if book.adaptive else ""),
         f"  Spent:      {book.spent():.2%}",

@@ -13,7 +13,7 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.oco_published import PublishedClaim
-from dpoco.accounting.regret_bounds import RegretBound
+from dpoco.accounting.regret_bounds import RegretBound, stated_regret
 from dpoco.accounting.release import common_conditions
 from dpoco.accounting.truncation import charged_delta, charged_epsilon
 
@@ -89,7 +89,14 @@ def build_guarantee(
     p: _Stored, problem: EuclideanProblem, found: Accounted, delta: float, seeded: bool
 ) -> Guarantee:
     """Return the guarantee."""
-    details = {
+    rounds = p.horizon * problem.lipschitz
+    stated = stated_regret(
+        found.regret.total,
+        rounds * problem.radius,
+        math.inf if problem.unbounded else rounds * problem.diameter,
+    )
+    details = stated["details"]
+    details |= {
         "coupling": p.coupling,
         "block": p.block,
         "forced_switch": p.forced_switch,
@@ -104,8 +111,7 @@ def build_guarantee(
             nothing,
             conditions=(*nothing.conditions, *found.conditions),
             reference=found.reference,
-            regret_bound=found.regret.total,
-            details=details,
+            **stated,
         )
     constant = p.max_switches == 0 or p.decisions == 0
     mass = 0.0 if constant else found.assumed
@@ -147,9 +153,8 @@ def build_guarantee(
         conditions=_conditions(p, problem, found, delta, constant, seeded),
         truncation_mass=mass,
         profile=None if constant else profile,
-        regret_bound=found.regret.total,
-        details=details,
         numerics="float",
+        **stated,
     )
 
 

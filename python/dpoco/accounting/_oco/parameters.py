@@ -49,6 +49,11 @@ class _Stored:
     regret_terms: dict[str, float]
     expected_switches: float
 
+    @property
+    def noise_dominates(self) -> bool:
+        """Whether one decision for all rounds is proved to be no worse than learning."""
+        return self.private and self.horizon > 1 and self.max_switches == 0
+
     def _check(self, couplings: tuple[str, ...]) -> None:
         choice("coupling", self.coupling, couplings)
         choice("relation", self.relation, CHANGES)

@@ -1,0 +1,219 @@
+"""Releases and states of compiled engines have the same bits on every machine.
+
+Every setting is written out: what Python calibrates passes through the platform's libm. The hashes
+of `same_bits.json` are those of one build. `.ci/run` compares builds for two instruction sets with
+them; so does every platform that runs the tests. `python tests/state/test_same_bits.py` writes the
+file: after a change of noise, of states or of arithmetic, and never to make a platform pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dpoco
+from dpoco import _core
+from dpoco.random import Source
+
+FloatArray = NDArray[np.float64]
+
+GOLDEN = Path(__file__).with_name("same_bits.json")
+CLAIM = {"key": bytes(range(32)), "stream": 1}
+
+
+def hash_of(*parts: FloatArray | NDArray[Any] | bytes) -> str:
+    data = b"".join(part if isinstance(part, bytes) else part.tobytes() for part in parts)
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def numbers(*shape: int, of: int) -> FloatArray:
+    """Numbers of [-1, 1] that take two integer operations and a division."""
+    count = int(np.prod(shape))
+    return ((np.arange(1, count + 1) * (7919 + of)) % 2003 / 1001.0 - 1.0).reshape(shape)
+
+
+def domain(name: str, d: int) -> _core.Domain:
+    if name == "box":
+        return _core.Box(np.full(d, -1.0), np.full(d, 2.0))
+    return _core.Simplex(d, 1.0) if name == "simplex" else _core.LpBall(d, float(name[1:]), 1.0)
+
+
+def records(d: int, rounds: int) -> tuple[FloatArray, FloatArray]:
+    return numbers(rounds, d, of=1) / d**0.5, numbers(rounds, of=2)
+
+
+def clipper(d: int) -> _core.RecordClipper:
+    return _core.RecordClipper(d, 0.5, 2.0, np.inf)
+
+
+def loss_sum(loss: str, d: int) -> dict[str, Any]:
+    own: dict[str, Any] = {"kind": "glm", "unbounded": False, "clipper": clipper(d)}
+    if loss == "quadratic":
+        return own | {"kind": loss, "lipschitz": 2.0, "smoothness": 1.0, "radius": 2.0}
+    if loss == "linear":
+        return own | {"kind": loss}
+    low = 0.0 if loss == "logistic" else -1.0
+    return own | {"glm": _core.GlmLoss(loss, 1.0, 0.5, low, 1.0)}
+
+
+SHARED = {
+    "block": 2, "forced_switch": 0.3, "max_switches": None, "coupling": "density_ratio",
+    "lipschitz": 1.0, "smoothness": 1.0, "clip_high": 0.3, "clip_low": 0.3,
+}  # fmt: skip
+LEADER = SHARED | {
+    "step_size": 0.2, "noise_scale": 2.0, "noise_growth": False, "barrier_weight": 0.1,
+    "strong_convexity": 0.0,
+}  # fmt: skip
+WEIGHTS = SHARED | {
+    "inverse_temperature": 0.5, "regularization": 4.0, "exact_only": False,
+    "sampler_tolerance": 1e-6, "factor_range": 0.0, "anchors": 0, "clip_error": 1e-4,
+}  # fmt: skip
+
+
+def coupled(
+    kind: type, settings: dict[str, Any], rounds: int, loss: str, where: str, d: int
+) -> str:
+    """Decisions, losses and state of a learner whose decisions are coupled."""
+    own: dict[str, Any] = {**settings, "rounds": rounds, **CLAIM}
+    if loss == "linear":
+        own["barrier_weight"] = 0.0
+    elif kind is _core.ContinuousMultiplicativeWeights:
+        own |= {"coupling": "dartboard", "factor_range": 4.0}
+    engine = kind(domain(where, d), loss_sum(loss, d), own)
+    rows, labels = records(d, rounds)
+    if loss == "quadratic":
+        matrices = numbers(rounds, d, d, of=3) / d
+        decisions = np.empty((rounds, d))
+        for t in range(rounds):
+            decisions[t] = engine.decision()
+            # Entry by entry: numpy's product of matrices is the platform's.
+            square = (matrices[t][:, None, :] * matrices[t][None, :, :]).cumsum(axis=2)[:, :, -1]
+            engine.observe_quadratic(t, np.ascontiguousarray(square), rows[t])
+        return hash_of(decisions, engine.state())
+    return ran(engine, rows, labels if loss != "linear" else None)
+
+
+def ran(engine: Any, rows: FloatArray, labels: FloatArray | None) -> str:
+    rounds = len(rows)
+    losses, decisions = np.empty(rounds), np.empty(rows.shape)
+    engine.run(rows, labels, losses, decisions, np.empty(rounds, dtype=np.uint8))
+    return hash_of(losses, decisions, engine.state())
+
+
+def running_sum(dimension: int, rounds: int, scale: float) -> dict[str, Any]:
+    method = {"method": "tree", "order": 2.0, "scale": scale, "grid": 0.0, "limit": 0.0}
+    return {"dimension": dimension, "horizon": rounds, **method, **CLAIM}
+
+
+def noisy_ftrl(loss: str, where: str, d: int) -> str:
+    rounds, quadratic = 60, loss == "squared"
+    size = d * (d + 1) // 2 + d if quadratic else d
+    settings = {
+        "rounds": rounds, "batch": 1, "step_size": 0.1, "scalar_bound": 1.0,
+        "quadratic": quadratic, "vector_scale": 1.0, "domain_radius": 1.0,
+        "sum": running_sum(size, rounds, 2.0),
+    }  # fmt: skip
+    glm = loss_sum(loss, d)["glm"]
+    engine = _core.NoisyFtrl(domain(where, d), glm, clipper(d), settings)
+    return ran(engine, *records(d, rounds))
+
+
+def linucb(arms: int, d: int) -> str:
+    rounds = 80
+    settings = {
+        "arms": arms, "rounds": rounds, "reward_low": -1.0, "reward_high": 1.0, "batch": 2,
+        "reward_weight": 1.0, "shift": 8.0, "exploration": 0.5, "spread": 1.0, "log_term": 5.0,
+        "growth": 0.1, "bias": 2.0,
+        "sum": running_sum(arms * (d * (d + 1) // 2 + d), rounds // 2, 0.5),
+    }  # fmt: skip
+    engine = _core.LinUcb(settings, clipper(d))
+    chosen, own = np.empty(rounds, dtype=np.int64), np.empty(rounds)
+    engine.run(numbers(rounds, d, of=4), numbers(rounds, arms, of=5), chosen, own)
+    return hash_of(chosen, own, engine.coefficients(), engine.state())
+
+
+def noise(law: str) -> str:
+    return hash_of(getattr(dpoco.noise, law)(Source.seeded(1), 3001))
+
+
+def truncated(where: str, d: int) -> str:
+    set_of = dpoco.domains.Simplex(d) if where == "simplex" else dpoco.domains.LpBall(d)
+    draws = dpoco.samplers.truncated_gaussian(set_of, numbers(d, of=6), 0.3, 40, Source.seeded(1))
+    return hash_of(draws)
+
+
+def _cases() -> dict[str, Callable[[], str]]:
+    cases: dict[str, Callable[[], str]] = {}
+
+    def add(function: Callable[..., str], *arguments: Any, name: str = "") -> None:
+        words = [name or function.__name__, *map(str, arguments)]
+        cases[" ".join(words)] = lambda: function(*arguments)
+
+    def leader(*problem: Any) -> str:
+        return coupled(_core.CoupledRegularizedLeader, LEADER, 40, *problem)
+
+    def weights(*problem: Any) -> str:
+        return coupled(_core.ContinuousMultiplicativeWeights, WEIGHTS, 12, *problem)
+
+    for loss in ("linear", "logistic", "huber", "squared", "quadratic"):
+        for where in ("l2", "box", "simplex"):
+            add(leader, loss, where, 10)
+        add(leader, loss, "l2", 3)
+        add(weights, loss, "l2", 10)
+    for loss in ("squared", "quadratic"):
+        add(leader, loss, "l3", 5)
+        add(leader, loss, "l2", 33)
+        add(weights, loss, "box", 5)
+        add(weights, loss, "simplex", 5)
+        add(weights, loss, "l2", 17)
+    for loss in ("logistic", "squared"):
+        for where, d in (("l2", 10), ("box", 33), ("simplex", 6), ("l3", 7)):
+            add(noisy_ftrl, loss, where, d)
+    for d in (3, 10, 33):
+        add(linucb, 3, d)
+    for law in ("gaussian", "laplace", "exponential", "gumbel"):
+        add(noise, law)
+    for where, d in (("l2", 17), ("simplex", 17)):
+        add(truncated, where, d)
+    return cases
+
+
+CASES = _cases()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bits_are_those_of_every_other_build(name: str) -> None:
+    assert CASES[name]() == json.loads(GOLDEN.read_text())[name]
+
+
+def test_every_instruction_set_gives_these_bits() -> None:
+    golden = json.loads(GOLDEN.read_text())
+    for name in ("baseline", "avx2", "avx512"):
+        try:
+            dpoco.random.select_instruction_set(name)
+        except ValueError:
+            continue  # this processor has it not
+        try:
+            assert {key: CASES[key]() for key in list(CASES)[::5]} == {
+                key: golden[key] for key in list(CASES)[::5]
+            }
+        finally:
+            dpoco.random.select_instruction_set("auto")
+
+
+def test_every_hash_has_a_case_and_tells_it_from_the_others() -> None:
+    golden = json.loads(GOLDEN.read_text())
+    assert list(golden) == list(CASES)
+    assert len(set(golden.values())) == len(CASES)
+
+
+if __name__ == "__main__":
+    found = {name: case() for name, case in CASES.items()}
+    GOLDEN.write_text(json.dumps(found, indent=0) + "\n")
