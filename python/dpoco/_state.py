@@ -149,6 +149,7 @@ class Stateful:
     _arguments: dict[str, Any]
     _parameters: Any
     _suspended: bool = False
+    _taken: tuple[bytes, str] | None = None  # by which journal, as which stream
     _is_seeded: bool = False
     _kind: ClassVar[str]
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]]
