@@ -123,6 +123,16 @@ def test_a_learner_is_taken_once(way, tmp_path):
         assert journal.streams() == ["a"]
 
 
+def test_what_a_make_returns_is_taken_once(tmp_path):
+    learner = CASES[0].make(1)
+    with opened(tmp_path) as journal:
+        stream = journal.open("a", lambda: learner)
+        with pytest.raises(dpoco.StateError, match="has this learner already"):
+            journal.open("b", lambda: learner)
+        assert journal.open("a", lambda: learner) is stream
+        np.testing.assert_array_equal(stream.process(*CASES[0].batch), CASES[0].reference())
+
+
 def test_a_learner_whose_adoption_failed_is_adopted_again(tmp_path, monkeypatch):
     learner = started(CASES[0])
     with opened(tmp_path) as journal:

@@ -247,8 +247,9 @@ class Journal(Writer):
             mine = learner_of(header, payload, self._siblings) if apart else learner
             stream = self._added(name, header, origin, mine)
             transaction._touch(stream)
-            if apart:  # before the commit: two must never go on
-                learner._suspended, learner._asked, learner._taken = True, (-1, None), place
+            learner._taken = place  # before the commit: two must never go on
+            if apart:
+                learner._suspended, learner._asked = True, (-1, None)
         self._streams[name] = stream
         return stream
 
