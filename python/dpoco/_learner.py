@@ -58,7 +58,9 @@ class OnlineLearner(Delayed):
         """
         problem = self._problem(arguments)
         budget, source = arguments["budget"], arguments["source"]
-        parameters, published = arguments["parameters"], False
+        parameters = arguments["parameters"]
+        # Published constants state what they spend, over the budget or not.
+        published = parameters is None and arguments.get("calibration") == "paper"
         if budget is not None and not isinstance(budget, Budget):
             raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
         if source is not None and not isinstance(source, Source):
@@ -67,7 +69,6 @@ class OnlineLearner(Delayed):
         if parameters is None:
             options = {name: arguments[name] for name in ("horizon", "budget", *self._options)}
             parameters = self._accountant.calibrate(*problem, **options)
-            published = parameters.calibration == "paper"  # states what it spends, over or not
         elif not isinstance(parameters, self._parameters_class):
             raise TypeError(f"parameters must be {self._parameters_class.__name__}")
         else:

@@ -149,6 +149,7 @@ class Stateful:
     _arguments: dict[str, Any]
     _parameters: Any
     _suspended: bool = False
+    _taken: tuple[bytes, str] | None = None  # by which journal, as which stream
     _is_seeded: bool = False
     _kind: ClassVar[str]
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]]
@@ -229,7 +230,7 @@ class Stateful:
     def _sibling(self: Self, claim: dict[str, Any]) -> Self:
         """Return an unstarted object with the same parameters and guarantee, none computed anew."""
         sibling: Any = type(self).__new__(type(self))
-        own = ("_engine", "_asked", "_sole", "_book", "_suspended")
+        own = ("_engine", "_asked", "_sole", "_book", "_suspended", "_taken")
         shared = {name: value for name, value in self.__dict__.items() if name not in own}
         sibling.__dict__.update(shared)
         sibling._engine = sibling._build_engine(claim)

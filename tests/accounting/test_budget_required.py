@@ -69,3 +69,15 @@ def test_printed_noise_states_what_it_spends():
     assert learner.guarantee.epsilon > BUDGET.epsilon
     with pytest.raises(BudgetExceeded):
         experts.BatchShare(5, parameters=learner.parameters, **printed)
+
+
+def test_planners_do_not_say_what_was_asked_for(monkeypatch):
+    """Tight noise was asked for: what calls itself printed is held to the budget, too."""
+    calibrate = experts.BatchShare._accountant.calibrate
+
+    def printed(*given, calibration, **more):
+        return calibrate(*given, calibration="paper", **more)
+
+    monkeypatch.setattr(experts.BatchShare._accountant, "calibrate", printed)
+    with pytest.raises(BudgetExceeded):
+        experts.BatchShare(5, horizon=1000, budget=BUDGET)

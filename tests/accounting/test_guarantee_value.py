@@ -18,7 +18,8 @@ from dpoco.accounting.bounded_range import bounded_range_profile
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta, gaussian_epsilon
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.local_reports import local_guarantee
-from dpoco.accounting.zcdp import zcdp_delta
+from dpoco.accounting.pure import pure_profile
+from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
 from dpoco.errors import BudgetExceeded, StateError
 
 
@@ -30,7 +31,17 @@ def sum_guarantee(**options):
     return sum_release.guarantee(parameters, budget=budget)
 
 
-BASE = sum_guarantee()
+BASE, LATTICE = sum_guarantee(), sum_guarantee(numerics="lattice", norm=2.0)
+CURVED = statement_of(
+    mechanism="draws",
+    horizon=20,
+    delta=1e-6,
+    calibration="tight",
+    reference="none",
+    seeded=False,
+    profile=bounded_range_profile(0.1, 20),
+    truncation_mass=1e-12,
+)
 
 
 def test_a_guarantee_states_its_budget():
@@ -201,16 +212,7 @@ def test_edited_numbers_contradict_the_others(name, factor):
     "guarantee",
     [
         noisy_max.guarantee(noisy_max.calibrate(4, budget=Budget(0.5, 0.0))),
-        statement_of(
-            mechanism="draws",
-            horizon=20,
-            delta=1e-6,
-            calibration="tight",
-            reference="none",
-            seeded=False,
-            profile=bounded_range_profile(0.1, 20),
-            truncation_mass=1e-12,
-        ),
+        CURVED,
         local_guarantee(epsilon=0.5, mechanism="bits", reports_per_user=9, stated_delta=1e-6),
     ],
 )
@@ -222,6 +224,37 @@ def test_edited_profiles_contradict_epsilon(guarantee):
         edited = record["profile"] | {name: factor * record["profile"][name]}
         with pytest.raises(StateError, match="contradicts itself"):
             Guarantee.from_dict(record | {"profile": edited})
+
+
+PURE = noisy_max.guarantee(noisy_max.calibrate(4, budget=Budget(0.5, 0.0)))
+REPEATED = noisy_max.guarantee(
+    noisy_max.calibrate(4, horizon=50, noise="exponential", budget=Budget(0.5, 1e-6)),
+    budget=Budget(0.5, 1e-6),
+)
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "added"),
+    [
+        (PURE, {"mu": 1e-9}),
+        (PURE, {"rho": 1e-9}),
+        (PURE, {"truncation_mass": 1e-6}),
+        (PURE, {"rho": 1e-5, "delta": 1e-6, "epsilon": zcdp_epsilon(1e-5, 1e-6)}),
+        (REPEATED, {"rho": 1e-5, "epsilon": zcdp_epsilon(1e-5, 1e-6)}),
+        (BASE, {"profile": pure_profile(0.1), "epsilon": 0.1, "delta": 0.0}),
+        (CURVED, {"mu": 0.01, "epsilon": gaussian_epsilon(0.01, 1e-6)}),
+        (CURVED, {"rho": 1e-5, "epsilon": zcdp_epsilon(1e-5, 1e-6)}),
+        (BASE, {"sensitivity": "nan"}),
+        (LATTICE, {"sensitivity": "nan"}),
+        (LATTICE, {"noise_scale": "nan"}),
+    ],
+)
+def test_parameters_that_promise_more_than_the_others_contradict_them(guarantee, added):
+    """A ledger prices by each of them."""
+    record = guarantee.to_dict()
+    assert Guarantee.from_dict(record) == guarantee
+    with pytest.raises(StateError, match="contradicts itself"):
+        Guarantee.from_dict(record | added)
 
 
 def test_malformed_records():
@@ -239,6 +272,10 @@ def test_malformed_records():
         good | {"relation": "replace"},
         good | {"epsilon": "many"},
         good | {"epsilon": -1.0},
+        good | {"noise_scale": None},
+        good | {"truncation_mass": None},
+        good | {"noise_multiplier": True},
+        good | {"claimed": [True, 1e-6]},
         good | {"conditions": 3},
         good | {"claimed": ["a", "b"]},
     ]
@@ -338,6 +375,7 @@ def every_kind():
     return curves + [dataclasses.replace(each, truncation_mass=1e-9) for each in curves]
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
 @pytest.mark.parametrize("stated", every_kind())
 @pytest.mark.parametrize("epsilon", [0.05, 0.4, 0.8])
 def test_a_budget_is_kept_exactly_up_to_the_curve(stated, epsilon):
@@ -352,7 +390,7 @@ def test_a_budget_is_kept_exactly_up_to_the_curve(stated, epsilon):
         with pytest.raises(BudgetExceeded):
             stated.require(missed)
     with pytest.raises(BudgetExceeded):
-        Guarantee.none(10).require(Budget(1e6, 0.5))
+        Guarantee.none(10).require(Budget(1e6, 1e-3))
 
 
 def test_a_pure_budget_is_kept_by_pure_curves_alone():

@@ -80,6 +80,7 @@ def test_there_and_back(fakes, noise, p, method, relation):
     assert guarantee.claimed is None
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
 @settings(max_examples=60, deadline=None)
 @given(
     d=st.integers(1, 200),

@@ -95,6 +95,7 @@ def test_the_charged_curve_is_the_best_over_smaller_epsilon(mu, log_mass, epsilo
     assert got <= charged_gaussian_delta(0.5 * epsilon, mu, mass) * (1 + 1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
 @settings(max_examples=200, deadline=None)
 @given(
     epsilon=st.floats(0.01, 60.0),

@@ -63,7 +63,7 @@ def gaussian_points():
         found = gaussian.gaussian_mu(epsilon, delta)
         yield (epsilon, found), delta, ball_gaussian(epsilon, found)
         mass = 1e-3 * delta
-        found = truncation.charged_gaussian_mu(Budget(epsilon, delta), mass)
+        found = truncation.charged_gaussian_mu(Budget._derived(epsilon, delta), mass)
         at = min(epsilon, truncation._turning_point(found, mass))  # what holds there holds here
         charge = (1 + arb(at).exp()) * arb(mass)
         yield (epsilon, found, mass), delta, ball_gaussian(at, found) + charge

@@ -24,7 +24,8 @@ from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
 from dpoco.oco import LipschitzLearner, NoisyFTRL
 
 T = 6
-GAUSS, PURE = dpoco.Budget(3.0, 1e-2), dpoco.Budget(1.5, 0.0)
+GAUSS = dpoco.Budget.from_dict({"epsilon": 3.0, "delta": 1e-2})  # without a warning
+PURE = dpoco.Budget(1.5, 0.0)
 G = np.tile([1.0, 0.0], (T, 1))
 H = G.copy()
 H[2] *= -1.0

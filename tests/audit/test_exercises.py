@@ -21,6 +21,7 @@ from dpoco.mechanisms import AboveThreshold, ContinualSum
 from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader, NoisyFTRL
 
 LEVEL = 1.0 - 1e-6
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 
 def findings(cls, wrong):

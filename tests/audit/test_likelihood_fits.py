@@ -19,6 +19,7 @@ def test_no_violation_is_found_by_an_audit_with_power(name):
     assert report.passed, str(report)
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
 @pytest.mark.parametrize("name", cases.FITS)
 def test_a_claim_of_a_fraction_of_the_epsilon_is_caught(name):
     make, stream, neighbour, trials = cases.FITS[name]

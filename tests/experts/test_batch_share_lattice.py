@@ -121,6 +121,7 @@ def test_guarantees_state_the_arithmetic_and_cost_no_noise(noise):
     assert make(noise, numerics="auto").parameters.numerics == "lattice"
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
 def test_what_has_no_lattice_says_so():
     with pytest.raises(ValueError, match="lattice"):
         make("knorm")

@@ -107,6 +107,47 @@ def test_what_a_journal_takes_is_taken(case, tmp_path):
         np.testing.assert_array_equal(stream.process(*case.part(5, ROUNDS)), expected[5:])
 
 
+@pytest.mark.parametrize("way", ["open", "adopt"])
+def test_a_learner_is_taken_once(way, tmp_path):
+    """Two streams of one learner would release two sets of data under one noise."""
+    learner = CASES[0].make(1)
+    with opened(tmp_path) as journal:
+        getattr(journal, way)("a", learner)
+        with pytest.raises(dpoco.StateError, match="has this learner already"):
+            journal.adopt("b", learner)
+        (tmp_path / "other").mkdir()
+        with opened(tmp_path / "other") as other:
+            with pytest.raises(dpoco.StateError, match="has this learner already"):
+                other.adopt("a", learner)
+            assert other.streams() == []
+        assert journal.streams() == ["a"]
+
+
+def test_what_a_make_returns_is_taken_once(tmp_path):
+    learner = CASES[0].make(1)
+    with opened(tmp_path) as journal:
+        stream = journal.open("a", lambda: learner)
+        with pytest.raises(dpoco.StateError, match="has this learner already"):
+            journal.open("b", lambda: learner)
+        assert journal.open("a", lambda: learner) is stream
+        np.testing.assert_array_equal(stream.process(*CASES[0].batch), CASES[0].reference())
+
+
+def test_a_learner_whose_adoption_failed_is_adopted_again(tmp_path, monkeypatch):
+    learner = started(CASES[0])
+    with opened(tmp_path) as journal:
+        with monkeypatch.context() as patch:
+            patch.setattr(journal._store, "commit", lambda: 1 // 0)
+            with pytest.raises(ZeroDivisionError):
+                journal.adopt("a", learner)
+        with pytest.raises(dpoco.StateError, match="has this learner already"):
+            journal.adopt("b", learner)  # the commit may have been durable
+        stream = journal.adopt("a", learner)
+        np.testing.assert_array_equal(
+            stream.process(*CASES[0].part(5, ROUNDS)), CASES[0].reference()[5:]
+        )
+
+
 def test_an_unstarted_learner_given_is_taken(tmp_path):
     case = CASES[0]
     learner = case.make(1)

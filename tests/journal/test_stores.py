@@ -114,6 +114,25 @@ def test_a_failed_transaction(connect, monkeypatch):
         np.testing.assert_array_equal(stream.process(*case.batch, first_round=0), case.reference())
 
 
+def test_keys_outlive_what_a_power_cut_may_bring_back(tmp_path):
+    """A reader of an older state keeps the last commits from the disk: no key is deleted yet."""
+    case, path = CASES[0], tmp_path / "journal.db"
+    file = KeyFile(tmp_path / "journal.db.key")
+    with Journal(SqliteStore(path, durability="process")) as journal:
+        stream = journal.open("a", lambda: case.make(1))
+        reader = sqlite3.connect(path, isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM sealed").fetchall()
+        stream.process(*case.part(0, 3))
+        journal.forget("a", 3)
+        with pytest.raises(dpoco.StateError, match="locked"):
+            journal.rotate_key()
+        assert len(file.read()) == 2
+        reader.close()
+        journal.rotate_key()
+        assert len(file.read()) == 1
+
+
 def test_a_server_that_goes_away_and_comes_back(tmp_path, monkeypatch):
     """An error while it is away, which says that nothing was released; then it goes on."""
     module = fake_psycopg(tmp_path / "server.db")

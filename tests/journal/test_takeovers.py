@@ -151,6 +151,54 @@ def test_a_key_file_of_two_journals(tmp_path):
             takeovers.played(journal.open("a"), takeovers.ROUNDS)
 
 
+def test_deleted_keys_stay_deleted(tmp_path):
+    """Another journal that was open in the meantime does not write them again."""
+    file = KeyFile(tmp_path / "keys")
+    with Journal(QuickStore(tmp_path / "one"), key=file) as one:
+        (deleted,) = file.read()
+        with Journal(QuickStore(tmp_path / "two"), key=file) as two:
+            one.rotate_key()
+            two.rotate_key()
+            assert deleted not in file.read()
+            assert len(file.read()) == 2
+            with pytest.raises(ValueError, match="another journal"):
+                two.rotate_key(file.read()[0])  # the first could delete it
+            chosen = bytes(range(32))
+            two.rotate_key(chosen)
+            assert chosen in file.read()
+
+
+def test_rotations_of_two_threads(tmp_path, monkeypatch):
+    """One runs between the two transactions of the other."""
+    with takeovers.opened(tmp_path) as journal:
+        takeovers.played(journal.open("a", lambda: takeovers.CASE.make(1)), 4)
+        journal.forget("a", 4)
+
+        def meanwhile():
+            monkeypatch.undo()
+            thread = threading.Thread(target=journal.rotate_key)
+            thread.start()
+            thread.join()
+
+        monkeypatch.setattr(journal._store, "settle", meanwhile)
+        journal.rotate_key()
+        assert list(journal._rows.head.keys) == [3]
+        assert len(KeyFile(tmp_path / "journal.db.key").read()) == 1
+    takeovers.check(tmp_path)
+
+
+def test_a_key_file_behind_a_link(tmp_path):
+    """The keys stay on the disk that the link leads to."""
+    (tmp_path / "vault").mkdir()
+    link, file = tmp_path / "journal.db.key", KeyFile(tmp_path / "vault" / "keys")
+    link.symlink_to(file.path)
+    with takeovers.opened(tmp_path) as journal:
+        journal.rotate_key()
+    assert link.is_symlink()
+    assert len(file.read()) == 1
+    takeovers.opened(tmp_path).close()
+
+
 def test_a_rotation_that_is_cut_off_before_keys_are_deleted(tmp_path, monkeypatch):
     """What the next one finds unneeded goes then."""
     file = KeyFile(tmp_path / "journal.db.key")

@@ -12,7 +12,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpoco import Budget, domains, losses
+from dpoco import Budget, domains, losses, samplers
 from dpoco.accounting import continuous_multiplicative_weights
 from dpoco.accounting._oco.gibbs_costs import noise_to_signal, normalizer_error
 from dpoco.accounting.euclidean import euclidean_problem
@@ -107,3 +107,41 @@ def test_the_ratio_is_within_the_charged_error(domain, beta, lam):
             total = [a + b for a, b in zip(total, exact, strict=True)]
     assert worst <= 0.5 * normalizer_error(p, problem)
     assert worst > 1e-4 * normalizer_error(p, problem)
+
+
+def test_masses_deep_inside_are_within_the_charged_error():
+    """Where large terms leave log masses near 0, a single one is off by more than 52 n units."""
+    radius, far = 10.738562225041118, 0.5827439783435304
+    domain, loss = domains.LpBall(2, 2.0, radius), losses.LinearLoss(1.0)
+    g = far / ROUNDS
+    p = dataclasses.replace(planned(domain, loss, g, 1.0 / g), clip_high=0.0, clip_low=0.0)
+    found = samplers.log_mass(domain, np.array([far, 0.0]), 1.0)
+    error = abs(float(found - masses.ball(2, mpmath.mpf(far), mpmath.mpf(radius))))
+    assert 0.0 < error <= 0.25 * normalizer_error(p, euclidean_problem(domain, loss))
+
+
+def test_the_ratio_on_the_whole_space_is_within_the_charged_error():
+    """There are no masses there, but the mean, a product with it and differences are rounded."""
+    d, rounds, beta, lam = 400, 3, 1e6, 1.0
+    domain, loss = domains.LpBall(d, 2.0, 1.0), losses.LinearLoss(1.0, gradient_bound_l2=1.0)
+    p = continuous_multiplicative_weights.calibrate(
+        domain, loss, horizon=rounds, budget=Budget(1.0, 1e-5), coupling="scheduled",
+        unbounded=True,
+    )  # fmt: skip
+    p = dataclasses.replace(p, inverse_temperature=beta, regularization=lam)
+    learner = reference.engine(
+        domain._engine, reference.linear(d, unbounded=True), coupling="density_ratio",
+        rounds=rounds, block=1, forced_switch=0.5, inverse_temperature=beta, regularization=lam,
+        clip_high=1.0, clip_low=1.0,
+    )  # fmt: skip
+    rng = np.random.default_rng(5)
+    first, second = rng.standard_normal((2, d)) + 2.0
+    first, second = 0.99 * first / np.linalg.norm(first), 0.99 * second / np.linalg.norm(second)
+    learner.observe_gradient(0, first)
+    learner.observe_gradient(1, second)
+    with mpmath.workdps(60):
+        total, w = ([mpmath.mpf(x) for x in each] for each in (first, second))
+        along = -mpmath.fsum(a * b for a, b in zip(w, total, strict=True)) / lam
+        exact = -beta * along + beta * mpmath.fsum(a * a for a in w) / (2 * mpmath.mpf(lam))
+        error = abs(float(learner.nonprivate_log_change() - exact))
+    assert 0.0 < error <= 0.5 * normalizer_error(p, euclidean_problem(domain, loss, unbounded=True))

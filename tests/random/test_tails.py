@@ -187,6 +187,21 @@ def test_inner_words_at_the_edge_are_left_alone(kind):
         assert np.array_equal(values, before)
 
 
+def test_uniforms_near_one_do_not_depend_on_their_neighbours():
+    """Halfway between doubles further digits would round the other way: draws may be split."""
+    word = LAST - 1023  # 2^64 - 2^10
+    raw = [word, 0, *words(BLOCK - 2)]
+    values = np.array([w * 2.0**-64 for w in raw])
+    assert values[0] == 1.0
+    assert _core.mend_variates(UNIFORM, raw, values, [[1, 1]] * BLOCK)
+    assert values[0] == 1.0
+    raw[0], alone = LAST - 3071, (LAST - 3071) * 2.0**-64
+    for further in ([0, 0], [LAST, LAST]):
+        values[0], values[1] = alone, 2.0**-65
+        _core.mend_variates(UNIFORM, raw, values, [further] * BLOCK)
+        assert values[0] == alone
+
+
 def test_every_word_has_digits_of_its_own():
     source = Source.seeded(3)._engine
     seen = set()

@@ -90,8 +90,10 @@ void mend(Variate kind, const std::uint64_t* raw, double* values,
   constexpr std::size_t kHalf = simd::kSuperblock / 2;
   const std::uint64_t few = kind == Variate::laplace ? 2 * kFewest : kFewest;  // a bit is the sign
   const bool pairs = kind == Variate::gaussian;
+  // Near 1 a uniform is a rounded double anyway: what the kernel has, whoever else is mended.
+  const bool lower_only = kind == Variate::uniform;
   for (std::size_t i = 0; i < (pairs ? kHalf : simd::kSuperblock); ++i) {
-    if (raw[i] >= few && ~raw[i] >= few) continue;
+    if (raw[i] >= few && (lower_only || ~raw[i] >= few)) continue;
     const Digits known = digits(i);
     const double value = variate_of(kind, known.word, known.further);
     if (pairs) {

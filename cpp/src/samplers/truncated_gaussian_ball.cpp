@@ -241,7 +241,7 @@ double log_bessel_mass(Index n, double r, double m) {
   double s = 1.0 / (v + 1.0 + std::sqrt((v + 1.0) * (v + 1.0) + coupling));
   double one = 1.0;
   double sum = 1.0;
-  double logs = 0.0;
+  CompensatedSum logs;      // one term for some 460 of the result
   double bessel_sum = 1.0;  // sum_{k >= 0} I_(v+k) / I_v
   for (; v >= order; v -= 1.0) {
     s = 1.0 / (2.0 * (v + 1.0) + coupling * s);
@@ -271,7 +271,7 @@ double log_bessel_mass(Index n, double r, double m) {
   // closed form.
   const double scaled = base == 0.0 ? 1.0 / (2.0 * bessel_sum - 1.0)
                                     : 2.0 * kInverseSqrtTwoPi * r * mean_decay(2.0 * product);
-  const double total = logs + elementary::log(factors) + elementary::log(sum) +
+  const double total = static_cast<double>(logs) + elementary::log(factors) + elementary::log(sum) +
                        elementary::log(scaled) - 0.5 * (r - m) * (r - m);
   return std::min(total, 0.0);
 }

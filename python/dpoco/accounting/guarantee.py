@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from dpoco._validation import choice
@@ -227,19 +227,27 @@ class Guarantee:
                 return True
             if self.rho is not None and not _near(2.0 * self.rho, mu * mu):
                 return True
-            if self.sensitivity is not None and column is not None and scale > 0.0:
+            if self.sensitivity is not None and column is not None and scale != 0.0:
                 least = self.sensitivity * column / scale  # more with rounding or another noise
                 exact = self.sensitivity_norm == "l2" and self.numerics == "float"
-                if mu < least * (1.0 - _CLOSE) or (exact and not _near(mu, least)):
+                if not mu >= least * (1.0 - _CLOSE) or (exact and not _near(mu, least)):
                     return True
         if not self.private or (mu, self.rho, self.profile) == (None, None, None):
             return False
+        kind = "" if self.profile is None else self.profile["kind"]
+        pure = math.inf if self.profile is None else _profiles.pure_epsilon(self.profile)
         if self.delta == 0.0:
-            known = math.inf if self.profile is None else _profiles.pure_epsilon(self.profile)
-            return not _near(self.epsilon, known)
-        sampled = self.profile is not None and self.profile["kind"] == "sampled_gaussian"
-        close = _JITTER if sampled else _CLOSE
-        above = self._curve_delta(self.epsilon * (1.0 + close))
+            ideal = (mu, self.rho, self.truncation_mass) == (None, None, 0.0)
+            return not (ideal and _near(self.epsilon, pure))
+        own = self
+        if kind == "pure" and mu is None:  # rho may say more: of pure releases one after the other
+            rho = math.inf if self.rho is None else self.rho
+            if not 2.0 * rho * self.horizon >= pure * pure * (1.0 - _CLOSE):
+                return True
+        elif kind:  # says more than mu and rho
+            own = replace(self, mu=None, rho=None)
+        close = _JITTER if kind == "sampled_gaussian" else _CLOSE
+        above = own._curve_delta(self.epsilon * (1.0 + close))
         below = self._curve_delta(self.epsilon * (1.0 - close)) if self.epsilon > 0.0 else 1.0
         return above > self.delta * (1.0 + close) or below < self.delta * (1.0 - close)
 
@@ -350,10 +358,12 @@ class Guarantee:
         try:
             body["details"] = {k: _number(v) for k, v in body["details"].items()}
             for name in _FLOATS:
-                body[name] = None if body[name] is None else float(body[name])
+                body[name] = None if body[name] is None else _float(body[name])
+            for name in _STATED:
+                body[name] = _float(body[name])
             if body["claimed"] is not None:
                 epsilon, delta = body["claimed"]
-                body["claimed"] = (float(epsilon), float(delta))
+                body["claimed"] = (_float(epsilon), _float(delta))
             if not all(isinstance(text, str) for text in body["conditions"]):
                 raise TypeError("conditions must be texts")
             guarantee = cls(**body)
@@ -385,17 +395,14 @@ class Guarantee:
         return statement(self)
 
 
+_STATED = ("epsilon", "delta", "noise_scale", "truncation_mass")
 _FLOATS = (
-    "epsilon",
-    "delta",
     "sensitivity",
     "mu",
     "rho",
-    "noise_scale",
     "noise_multiplier",
     "column_norm",
     "paper_epsilon",
-    "truncation_mass",
     "regret_bound",
 )
 # What JSON holds of the other fields.
@@ -416,6 +423,13 @@ _LATER_FIELDS: dict[str, Any] = {"profile": None, "regret_bound": None, "details
 
 def _near(value: float, other: float) -> bool:
     return math.isclose(value, other, rel_tol=_CLOSE)
+
+
+def _float(value: Any) -> float:
+    """Return a number of JSON, or the text of an infinite one, as a float."""
+    if isinstance(value, bool):
+        raise TypeError("expected a number")
+    return float(value)
 
 
 def _number(value: float | str | None) -> float | str | None:

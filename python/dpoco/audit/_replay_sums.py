@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -195,9 +196,14 @@ def quadratic_statistics(row: FloatArray, weight: float) -> FloatArray:
 
     By definition, not by the engine: its norm is that of the matrix and the vector.
     """
-    first, second = np.triu_indices(len(row))
-    matrix = row[first] * row[second] * np.where(first == second, 1.0, math.sqrt(2.0))
-    return np.concatenate([matrix, weight * row])
+    first, second, factors = _triangle(len(row))
+    return np.concatenate([row[first] * row[second] * factors, weight * row])
+
+
+@cache
+def _triangle(size: int) -> tuple[Any, Any, FloatArray]:
+    first, second = np.triu_indices(size)
+    return first, second, np.where(first == second, 1.0, math.sqrt(2.0))
 
 
 def leaf_of(learner: Any, decision: Any, *record: Any) -> FloatArray:

@@ -189,7 +189,7 @@ class Journal(Writer):
         name : str
             Of the new stream; no stream may have it.
         learner : learner or mechanism
-            The only copy that is ever used again, as for `resume`.
+            The only copy that is ever used again, as for `resume`; of no other stream.
         group, group_size, same_unit
             As for `open`.
 
@@ -234,6 +234,9 @@ class Journal(Writer):
         with self.transaction() as transaction:
             if self._rows.stream(name) is not None:
                 raise ValueError(f"there is a stream {name!r} already")
+            place = (self._rows.head.uid, name)
+            if learner._taken not in (None, place):  # the same, after a failure: it may go on there
+                raise StateError("a journal has this learner already: it goes on there, and once")
             if group is None:
                 self._accounts.charge(learner.guarantee, name, same_unit=same_unit)
             else:
@@ -244,7 +247,8 @@ class Journal(Writer):
             mine = learner_of(header, payload, self._siblings) if apart else learner
             stream = self._added(name, header, origin, mine)
             transaction._touch(stream)
-            if apart:  # before the commit: two must never go on
+            learner._taken = place  # before the commit: two must never go on
+            if apart:
                 learner._suspended, learner._asked = True, (-1, None)
         self._streams[name] = stream
         return stream
@@ -345,8 +349,8 @@ class Journal(Writer):
         Parameters
         ----------
         key : bytes, optional
-            32 bytes; default: a fresh one. Required unless keys are in a `KeyFile`: the caller has
-            to keep it, beside the older ones.
+            32 bytes, never used before; default: a fresh one. Required unless keys are in a
+            `KeyFile`: the caller has to keep it, beside the older ones.
         """
         _upkeep.rotate_key(self, key)
 

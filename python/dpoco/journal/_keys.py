@@ -54,11 +54,11 @@ class KeyFile:
     Parameters
     ----------
     path : path-like
-        The file; a journal that is made with it adds a fresh key of its own.
+        The file, links followed; a journal that is made with it adds a fresh key of its own.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(path).resolve()  # a link would be replaced by a file
 
     def read(self) -> list[bytes]:
         """Return the keys, oldest first; none if there is no file.
@@ -171,11 +171,20 @@ class KeyRing:
             raise ValueError("no key was given")
         return list(self._keys.values())[-1]
 
-    def add(self, key: bytes) -> bytes:
-        """Add a key and return it; durable if there is a file."""
+    def add(self, key: bytes, beside: Collection[bytes] = ()) -> bytes:
+        """Add a key and return it; durable if there is a file.
+
+        `beside`: fingerprints of keys that go back into the file if it has lost them. Others that
+        it has no more, another journal has deleted.
+        """
         key = _checked(key)
-        held = [*self._keys.values(), key]
-        self._hold(held if self.file is None else self.file.change(add=held))
+        if self.file is None:
+            self._hold([*self._keys.values(), key])
+            return key
+        if key in self.file.read():
+            raise ValueError("the key file has this key: another journal may delete it")
+        own = [self._keys[name] for name in beside if name in self._keys]
+        self._hold(self.file.change(add=[*own, key]))
         return key
 
     def drop(self, fingerprints: Collection[bytes]) -> None:

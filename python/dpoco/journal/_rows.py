@@ -321,7 +321,7 @@ class Rows:
         """Seal all listed rows under another key; return the numbers that none is sealed under."""
         if fingerprint_of(key) in self._next.keys.values():
             raise ValueError("the journal has used this key before")
-        self._ring.add(key)  # before the journal needs it
+        self._ring.add(key, self._next.keys.values())  # before the journal needs it
         number = self._next.key + 1
         self._next = replace(self._next, keys={**self._next.keys, number: fingerprint_of(key)})
         for place in self._listed:
@@ -336,8 +336,8 @@ class Rows:
         The keys first, then the journal's memory of them: a crash in between leaves that to the
         next time.
         """
-        keys = self._next.keys
-        self._ring.drop({keys[number] for number in numbers})
+        keys = self._next.keys  # some may be gone: another thread has rotated in between
+        self._ring.drop({name for number, name in keys.items() if number in numbers})
         left = {number: name for number, name in keys.items() if number not in numbers}
         self._next = replace(self._next, keys=left)
         self.changed = True

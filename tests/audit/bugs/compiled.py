@@ -92,12 +92,13 @@ MUTATIONS = [
     ),
     Mutation(
         "acceptance-with-the-inverse-ratio", "A coin stays with the inverse of its factor.",
-        "mechanisms/switch_rule.cpp", ">= log_keep_ + log_stay_;", ">= log_keep_ - log_stay_;",
+        "mechanisms/switch_rule.cpp", "source, log_keep_ + log_stay_);",
+        "source, log_keep_ - log_stay_);",
         "coupled:the_leader", "checks:likelihood",
     ),
     Mutation(
         "coin-without-its-forced-part", "The probability of a forced switch is dropped.",
-        "mechanisms/switch_rule.cpp", ">= log_keep_ + log_stay_;", ">= log_stay_;",
+        "mechanisms/switch_rule.cpp", "source, log_keep_ + log_stay_);", "source, log_stay_);",
         "coupled:the_leader", "checks:likelihood",
     ),
     Mutation(

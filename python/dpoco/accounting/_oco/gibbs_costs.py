@@ -104,20 +104,20 @@ def profile_of(p: Parameters, problem: EuclideanProblem) -> dict[str, Any]:
 
 
 def normalizer_error(p: Parameters, problem: EuclideanProblem) -> float:
-    """Return what rounding does to the logarithm of the ratio of normalising constants.
+    """Return what rounding does to the log density ratio of successive laws, where clips leave it.
 
-    It is the difference of two log masses of the body, each off by at most 24 units of 2^-53 times
-    n + g^2 T^2 / 2 + the log mass at the centre; and the means they are taken at are rounded.
-    On R^d there is no mass to compute. Proof: ``docs/privacy/gibbs_draws.md``.
+    On a ball or box it holds the difference of two log masses of the body, each off by at most 24
+    units of 2^-53 times 2 n + 81 + g^2 T^2 / 2 + the log mass at the centre; and the means they
+    are taken at are rounded. Derivation: ``docs/privacy/gibbs_draws.md``.
     """
-    if p.unbounded:
-        return 0.0
     n, root = p.dimension, math.sqrt(p.inverse_temperature * p.regularization)
     far = noise_to_signal(p) * p.horizon
-    central = max(math.erf(problem.half_width * root / math.sqrt(2.0)), 5e-324)
-    size = 0.5 * far**2 - n * math.log(central)
-    means = (8.0 + (n / 8.0 + 16.0) / p.horizon) * far**2
-    return 2.0**-53 * (52.0 * (n + size) + means)
+    units = (n / 8.0 + 24.0) / p.horizon * far**2 + 4.0 * (p.clip_high + p.clip_low)
+    if not p.unbounded:
+        central = max(math.erf(problem.half_width * root / math.sqrt(2.0)), 5e-324)
+        size = 0.5 * far**2 - n * math.log(central)
+        units += 52.0 * (2.0 * n + 81.0 + size) + 8.0 * far**2
+    return 2.0**-53 * units
 
 
 def noise_to_signal(p: Parameters) -> float:
