@@ -14,7 +14,7 @@ from dpoco.accounting.ledger import Ledger
 from dpoco.domains import LpBall
 from dpoco.journal import Journal
 from dpoco.journal._groups import _guarantee
-from dpoco.losses import QuadraticLoss
+from dpoco.losses import LinearLoss, QuadraticLoss
 from dpoco.random import Source
 
 TOTAL = dpoco.Budget(1.0, 1e-6)
@@ -147,10 +147,15 @@ def test_curves_known_without_a_pure_epsilon_add_up_their_deltas():
 
 
 def test_couplings_pay_the_tails_of_all_streams():
-    learner = coupled()
-    one, charge = learner.guarantee, _guarantee(learner, 10**4)
-    assert charge.truncation_mass == pytest.approx(1e4 * one.truncation_mass)
+    learner = dpoco.oco.ContinuousMultiplicativeWeights(
+        LpBall(2), LinearLoss(1.0), horizon=10**6, budget=TOTAL, sampler="mcmc"
+    )
+    one, charge = learner.guarantee, _guarantee(learner, 5)
+    assert one.truncation_mass > 0.0
+    assert charge.truncation_mass == pytest.approx(5 * one.truncation_mass)
     assert charge.epsilon > one.epsilon
+    exact = coupled()
+    assert _guarantee(exact, 10**4).epsilon == exact.guarantee.epsilon
 
 
 def test_pure_learners_stay_pure():
