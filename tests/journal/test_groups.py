@@ -11,9 +11,9 @@ from journal_cases import ROUNDS, QuickStore
 
 import dpoco
 from dpoco.accounting.ledger import Ledger
+from dpoco.accounting.pools import noise_of, pool_guarantee
 from dpoco.domains import LpBall
 from dpoco.journal import Journal
-from dpoco.journal._groups import _guarantee
 from dpoco.losses import LinearLoss, QuadraticLoss
 from dpoco.random import Source
 
@@ -42,6 +42,10 @@ def hidden(budget=TOTAL):
 def coupled():
     loss = QuadraticLoss(lipschitz=1.0, smoothness=1.0)
     return dpoco.oco.CoupledRegularizedLeader(LpBall(2), loss, horizon=10**6, budget=TOTAL)
+
+
+def _guarantee(learner, size):
+    return pool_guarantee(learner.guarantee, keys=size, noise=noise_of(learner))
 
 
 def test_fresh_draws_cost_what_one_learner_costs(tmp_path):
