@@ -11,10 +11,10 @@ from journal_cases import ROUNDS, QuickStore
 
 import dpoco
 from dpoco.accounting.ledger import Ledger
+from dpoco.accounting.pools import noise_of, pool_guarantee
 from dpoco.domains import LpBall
 from dpoco.journal import Journal
-from dpoco.journal._groups import _guarantee
-from dpoco.losses import QuadraticLoss
+from dpoco.losses import LinearLoss, QuadraticLoss
 from dpoco.random import Source
 
 TOTAL = dpoco.Budget(1.0, 1e-6)
@@ -42,6 +42,10 @@ def hidden(budget=TOTAL):
 def coupled():
     loss = QuadraticLoss(lipschitz=1.0, smoothness=1.0)
     return dpoco.oco.CoupledRegularizedLeader(LpBall(2), loss, horizon=10**6, budget=TOTAL)
+
+
+def _guarantee(learner, size):
+    return pool_guarantee(learner.guarantee, keys=size, noise=noise_of(learner))
 
 
 def test_fresh_draws_cost_what_one_learner_costs(tmp_path):
@@ -147,10 +151,15 @@ def test_curves_known_without_a_pure_epsilon_add_up_their_deltas():
 
 
 def test_couplings_pay_the_tails_of_all_streams():
-    learner = coupled()
-    one, charge = learner.guarantee, _guarantee(learner, 10**4)
-    assert charge.truncation_mass == pytest.approx(1e4 * one.truncation_mass)
+    learner = dpoco.oco.ContinuousMultiplicativeWeights(
+        LpBall(2), LinearLoss(1.0), horizon=10**6, budget=TOTAL, sampler="mcmc"
+    )
+    one, charge = learner.guarantee, _guarantee(learner, 5)
+    assert one.truncation_mass > 0.0
+    assert charge.truncation_mass == pytest.approx(5 * one.truncation_mass)
     assert charge.epsilon > one.epsilon
+    exact = coupled()
+    assert _guarantee(exact, 10**4).epsilon == exact.guarantee.epsilon
 
 
 def test_pure_learners_stay_pure():

@@ -377,3 +377,22 @@ def test_mechanisms_have_none(tmp_path):
         ):
             with pytest.raises(TypeError):
                 attempt()
+
+
+@pytest.mark.parametrize("name", ["LinUCB", "PrefixHedge"])
+def test_past_the_horizon_a_ticket_waits(name, tmp_path):
+    """Rounds without tickets may use up what these had reserved."""
+    case = CASES[name]
+    learner = dpoco.bandits.LinUCB(4, 3, horizon=2, budget=None)
+    if name == "PrefixHedge":
+        learner = dpoco.experts.PrefixHedge(4, horizon=2, budget=None)
+    given = tuple(array[0] for array in case.batch[:-1])
+    with Journal(QuickStore(tmp_path / "journal.db")) as journal:
+        stream = journal.open("a", learner)
+        _, ticket = stream.decide(*given, ticket=True)
+        stream.process(*(array[:2] for array in case.batch))
+        for _ in range(2):
+            with pytest.raises(dpoco.HorizonExceeded):
+                stream.observe(0.5 if given else case.batch[0][0], ticket=ticket)
+        assert stream.outstanding == (0,)
+        assert stream.round == 2

@@ -74,7 +74,7 @@ def join(rows: Rows, group: Group, learner: Any) -> Guarantee | None:
             raise TypeError(
                 "a new group needs group_size, the largest number of streams it will ever have"
             )
-        charge = _guarantee(learner, group.size)
+        charge = pool_guarantee(learner.guarantee, keys=group.size, noise=noise_of(learner))
         rows.put_value(place, json.dumps({**alike, "size": group.size, "streams": 1}))
         return charge
     try:
@@ -100,8 +100,3 @@ def join(rows: Rows, group: Group, learner: Any) -> Guarantee | None:
 
 def _written(guarantee: Guarantee) -> str:
     return json.dumps(guarantee.to_dict(), sort_keys=True)
-
-
-def _guarantee(learner: Any, size: int) -> Guarantee:
-    """Return what holds for a group of learners like this one."""
-    return pool_guarantee(learner.guarantee, keys=size, noise=noise_of(learner))

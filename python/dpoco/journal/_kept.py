@@ -213,10 +213,6 @@ class KeptLearner:
             return decoded(self._pending, 1)[:0]
         return np.empty((0,), dtype=np.int64)
 
-    def _present(self, release: Any) -> Any:
-        """Return one release as the learner itself would: a number, or a read-only vector."""
-        return self._family.present(release)
-
 
 def _joined(pieces: list[Any]) -> NDArray[Any]:
     whole: NDArray[Any] = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

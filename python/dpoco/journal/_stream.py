@@ -62,7 +62,7 @@ class Stream(KeptLearner):
             self._ready()
             if not self._pending:
                 raise HorizonExceeded(f"the horizon of {self._learner.horizon} rounds is used up")
-            return self._present(decoded(self._pending, 1)[0])
+            return self._family.present(decoded(self._pending, 1)[0])
 
     def observe(self, *record: Any, round: int | None = None, ticket: Ticket | None = None) -> Any:
         """End a round with its record; for mechanisms, return the answer to it.
@@ -111,7 +111,7 @@ class Stream(KeptLearner):
                 transaction.redeem(self, ticket, *record)
             return None
         decisions = self.process(*self._family.record(record), first_round=round)
-        return self._present(decisions[0]) if self._family.answers else None
+        return self._family.present(decisions[0]) if self._family.answers else None
 
     def skip(self, *, round: int | None = None, ticket: Ticket | None = None) -> None:
         """End a bandit's round whose reward, or context, is lost: an empty record.
@@ -271,8 +271,8 @@ class Stream(KeptLearner):
         with self._journal._guard(committed=True):
             self._ready()
             if turn == self._round and self._pending and not self._family.contextual:
-                return self._present(decoded(self._pending, 1)[0])
-            return self._present(self._stored(turn, turn + 1)[0])
+                return self._family.present(decoded(self._pending, 1)[0])
+            return self._family.present(self._stored(turn, turn + 1)[0])
 
     def releases(self, start: int, stop: int) -> NDArray[Any]:
         """Return the stored releases of the rounds start, ..., stop - 1, as `process` does.

@@ -166,8 +166,6 @@ class Transaction:
             stream._check_redeemed(ticket, book, rows)
             return
         stream._check_no_decision()
-        contextual = stream._family.contextual
-        release = np.array([ticket.decision]) if contextual else decoded(stream._pending, 1)
         self._touch(stream)
         if record:
             learner.observe(*(part[0] for part in parts), ticket=ticket)
@@ -176,6 +174,8 @@ class Transaction:
         if learner.round == stream._round:
             book.dropped.add(ticket.number)
         else:
+            contextual = stream._family.contextual
+            release = np.array([ticket.decision]) if contextual else decoded(stream._pending, 1)
             self._end_rounds(stream, stream._digests.arrival(ticket.number, rows), release)
 
     def _issue(self, stream: Stream, context: Any) -> tuple[Any, Ticket]:

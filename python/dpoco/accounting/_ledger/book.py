@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from dpoco.accounting._ledger.costs import Cost
 from dpoco.accounting._ledger.currencies import (
@@ -25,11 +26,11 @@ _UNITS = {"basic": "epsilon", "gaussian": "mu^2", "renyi": "Renyi divergence"}
 _CLOSE = 1e-9  # roundings, of differences and between machines
 
 
-class Admission:
-    """A charge that the book would accept, and the state that this leads to."""
+class Admission(NamedTuple):
+    """A charge that the book would accept, and the currency that it would be entered in."""
 
-    def __init__(self, entry: Entry, currency: str) -> None:
-        self.entry, self.currency = entry, currency
+    entry: Entry
+    currency: str
 
 
 class Book:

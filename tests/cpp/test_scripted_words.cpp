@@ -1,0 +1,177 @@
+// Sources whose words are scripted: what comes once in 2^47 variates, on the way that all take.
+// An executable of its own, since it has its own kernels().
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "../../cpp/src/simd/variants.hpp"
+#include "dpoco/core/compensated.hpp"
+#include "dpoco/noise/discrete.hpp"
+#include "dpoco/random/source.hpp"
+#include "dpoco/samplers/truncated_normal.hpp"
+#include "dpoco/simd/elementary.hpp"
+
+namespace dpoco::simd {
+namespace {
+
+namespace el = elementary;
+
+// Words by nonce, superblock and place in it; the others are ordinary.
+std::map<std::tuple<std::uint64_t, std::uint64_t, std::size_t>, std::uint64_t> script;
+
+std::uint64_t ordinary(std::uint64_t x) {
+  x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return ((x ^ (x >> 31)) >> 4) + (1ULL << 61);  // far from both ends
+}
+
+void superblock(const Position& at, std::uint64_t index, std::uint32_t* out) {
+  for (std::size_t i = 0; i < kSuperblock; ++i) {
+    const auto found = script.find({at.nonce, index, i});
+    const std::uint64_t plain = ordinary((at.nonce << 40) + index * kSuperblock + i);
+    const std::uint64_t word = found == script.end() ? plain : found->second;
+    std::memcpy(out + 2 * i, &word, sizeof word);
+  }
+}
+
+void words(Position at, std::size_t superblocks, std::uint64_t* out) {
+  for (std::size_t b = 0; b < superblocks; ++b) {
+    std::uint32_t raw[2 * kSuperblock];
+    superblock(at, at.superblock + b, raw);
+    std::memcpy(out + b * kSuperblock, raw, sizeof raw);
+  }
+}
+
+#include "../../cpp/src/simd/variates.inl"
+
+}  // namespace
+
+const Kernels& kernels() {
+  static const Kernels scripted = [] {
+    Kernels own = kBaseline;
+    own.words = words;
+    own.uniform = uniform;
+    own.gaussian = gaussian;
+    own.exponential = exponential;
+    own.laplace = laplace;
+    own.gumbel = gumbel;
+    own.any_outside = any_outside;
+    return own;
+  }();
+  return scripted;
+}
+
+}  // namespace dpoco::simd
+
+using dpoco::random::Source;
+using dpoco::random::Variate;
+
+namespace {
+
+constexpr std::uint64_t kLast = ~0ULL;
+constexpr std::size_t kBlock = dpoco::simd::kSuperblock;
+constexpr std::size_t kHalf = kBlock / 2;
+// As docs/privacy/noise.md has them: of the further digits of each kind.
+constexpr std::uint64_t kDigitsNonce[] = {0, 11, 6, 7, 8, 9};
+
+// Sets the word at a place of a kind in stream 0, and those that continue it.
+void set(Variate kind, std::uint64_t place, std::uint64_t word,
+         const std::vector<std::uint64_t>& further) {
+  const auto nonce = static_cast<std::uint64_t>(kind);
+  dpoco::simd::script[{nonce, place / kBlock, place % kBlock}] = word;
+  const std::uint64_t pair = place / kBlock * kHalf + place % kHalf;
+  for (std::size_t k = 0; k < further.size(); ++k) {
+    dpoco::simd::script[{kDigitsNonce[nonce], pair, 2 * k + place % kBlock / kHalf}] = further[k];
+  }
+}
+
+Source fresh() { return Source({}, 0); }
+
+}  // namespace
+
+TEST_CASE("words near an end are continued wherever they are drawn") {
+  const std::vector<std::vector<std::uint64_t>> tails = {
+      {3, 1ULL << 63}, {0, 0, 77, 5}, {kLast, kLast, kLast - 9, 1}, {0, 1ULL << 40}};
+  for (const Variate kind : {Variate::uniform, Variate::gaussian, Variate::exponential,
+                             Variate::laplace, Variate::gumbel}) {
+    for (const auto& further : tails) {
+      for (const std::uint64_t word : {std::uint64_t{0}, std::uint64_t{9}, kLast - 9, kLast}) {
+        // The next-to-last place is a radius, too.
+        const std::uint64_t place = 9 * kBlock + (kind == Variate::gaussian ? kHalf - 2 : 101);
+        dpoco::simd::script.clear();
+        set(kind, place, word, further);
+        std::vector<double> bulk(20 * kBlock), single(bulk), restored(bulk);
+        Source first = fresh();
+        first.fill(kind, bulk.data(), bulk.size());
+        Source second = fresh();
+        for (double& each : single) second.fill(kind, &each, 1);
+        CHECK(bulk == single);
+        dpoco::Archive archive;
+        Source third = fresh();
+        third.fill(kind, restored.data(), place);
+        third.write(archive);
+        const std::string state = archive.take();
+        dpoco::ArchiveReader reader(state);
+        Source fourth({}, 5);
+        fourth.read(reader);
+        fourth.fill(kind, restored.data() + place, restored.size() - place);
+        CHECK(bulk == restored);
+
+        const auto digits = first.digits_at(kind, place);
+        CHECK(digits.word == word);
+        for (std::size_t k = 0; k < further.size(); ++k) CHECK(digits.further[k] == further[k]);
+        const double wanted = dpoco::random::variate_of(kind, word, digits.further);
+        const double found =
+            kind == Variate::gaussian ? std::hypot(bulk[place], bulk[place + kHalf]) : bulk[place];
+        CHECK(found == doctest::Approx(wanted).epsilon(1e-14));
+        if (kind != Variate::uniform || word < kLast / 2) {
+          CHECK(wanted != dpoco::random::variate_of(kind, word, {}));  // the test can fail
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the distance of a uniform variate from 1 has the same digits") {
+  dpoco::simd::script.clear();
+  set(Variate::uniform, 70, kLast, {kLast - 1, 0});
+  Source source = fresh();
+  for (int i = 0; i < 71; ++i) source.uniform();
+  CHECK(source.complement() == doctest::Approx(0x1p-127).epsilon(1e-12));
+}
+
+TEST_CASE("coins have probabilities far below the distance of doubles") {
+  for (const double log_p : {-0x1p-70, -0x1.8p-100, -60.0, -150.0}) {
+    const bool near_one = log_p > -1.0;
+    const double edge = near_one ? -log_p : std::exp(log_p);  // how far from 1, or from 0
+    for (const double share : {0.25, 0.999, 1.001, 3.0}) {
+      int exponent = 0;
+      const double mantissa = std::frexp(share * edge, &exponent);
+      const auto digits = static_cast<std::uint64_t>(std::ldexp(mantissa, 53));
+      std::vector<std::uint64_t> distance(5, 0);
+      for (int bit = 0; bit < 53; ++bit) {
+        const auto place = static_cast<std::size_t>(52 - exponent - bit);
+        distance[place / 64] |= ((digits >> bit) & 1) << (63 - place % 64);
+      }
+      if (near_one) {
+        for (auto& each : distance) each = ~each;
+      }
+      dpoco::simd::script.clear();
+      set(Variate::uniform, 0, distance[0], {distance.begin() + 1, distance.end()});
+      Source source = fresh();
+      CHECK(dpoco::noise::bernoulli_exp(source, log_p) == (near_one == (share > 1.0)));
+    }
+  }
+}
+
+TEST_CASE("a rejection sampler reaches beyond where 64 digits end") {
+  dpoco::simd::script.clear();
+  set(Variate::exponential, 0, 0, {1ULL << 20});  // the proposal: 64 + 43 bits
+  Source source = fresh();
+  CHECK(60.0 * dpoco::samplers::normal_tail(source, 60.0, 1e300) > 64.0 * std::log(2.0));
+  CHECK(source.position(Variate::exponential) == 2);  // the first proposal was taken
+}
