@@ -31,7 +31,7 @@ from dpoco.accounting.truncation import (
 from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
 from dpoco.errors import BudgetExceeded, StateError
 
-__all__ = ["CHANGES", "VIEWS", "Guarantee"]
+__all__ = ["Guarantee"]
 
 _KIND, _VERSION = "dpoco.guarantee", 2
 CHANGES = ("replace", "zero_out")

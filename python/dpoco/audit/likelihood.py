@@ -30,7 +30,7 @@ from dpoco.audit._uniforms import uniform_findings
 from dpoco.audit.replay import made
 from dpoco.random import Source
 
-__all__ = ["LikelihoodReport", "law_findings", "likelihood_audit"]
+__all__ = ["LikelihoodReport", "likelihood_audit"]
 
 FloatArray = NDArray[np.float64]
 
