@@ -32,7 +32,7 @@ def test_there_and_back(method, norm, noise, relation):
     assert g.epsilon <= 1.0
     assert g.epsilon == pytest.approx(1.0, rel=1e-9)
     assert g.mu == pytest.approx(p.mu, rel=1e-13)
-    assert g.relation == relation
+    assert g.change == relation
     weaker = dataclasses.replace(p, noise_scale=p.noise_scale / math.sqrt(2), mu=123.0)
     assert sum_release.guarantee(weaker, budget=BUDGET).epsilon > 1.4
     assert sum_release.ContinualSumParameters.from_dict(json.loads(json.dumps(p.to_dict()))) == p

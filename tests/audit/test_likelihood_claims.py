@@ -9,7 +9,10 @@ import pytest
 from dpoco.audit import likelihood_audit
 
 cases = sys.modules["audit_likelihood_cases"]
-pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning"),
+    pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning"),
+]
 
 HARD = {"PolyhedralFrankWolfe, box", "PolyhedralFrankWolfe, simplex"}  # far below their claim
 NAMES = [

@@ -183,7 +183,7 @@ def test_what_is_published_cannot_be_written_and_says_nothing_of_noise_keys():
         learner.coefficients[0, 0] = 1.0
     text = repr(learner)
     assert text.startswith("HighDimensionalBandit(arms=3, domain=LpBall(")
-    assert "joint one user's record" in text
+    assert "replace one user's record, seen by others" in text
     assert learner.arms == K
     assert learner.dimension == D
     assert learner.get_params()["domain"] is learner.domain

@@ -171,7 +171,7 @@ def test_what_is_published_cannot_be_written_and_says_nothing_of_noise_keys():
         learner.coefficients[0, 0] = 1.0
     text = repr(learner)
     assert text.startswith("LinUCB(arms=3, dimension=4, horizon=30")
-    assert "joint one user's record" in text
+    assert "replace one user's record, seen by others" in text
     assert learner.arms == K
     assert learner.dimension == D
     assert learner.get_params()["dimension"] == D

@@ -18,7 +18,7 @@ SOURCES = sorted(
     path for pattern in ("python/**/*.py", "python/**/*.pyi", "cpp/**/*.?pp", "cpp/**/*.inl")
     for path in ROOT.glob(pattern)
 )  # fmt: skip
-ROOMS = ("docs", "tests", "bench", "cpp", "python", "examples")
+ROOMS = ("docs", "tests", "bench", "check", "cpp", "python", "examples")
 
 
 def named(path):
@@ -112,7 +112,10 @@ def test_every_page_is_listed_once():
 def test_every_page_has_a_statement_code_and_tests_that_exist():
     for page, statement, code, tests in index_rows():
         assert statement.strip(), page
-        for column, rooms in ((code, ("cpp/", "python/", "tests/")), (tests, ("tests/",))):
+        for column, rooms in (
+            (code, ("check/", "cpp/", "python/", "tests/")),
+            (tests, ("tests/",)),
+        ):
             names = re.findall(r"`([^`]+)`", column)
             assert names, page
             for name in names:

@@ -39,6 +39,7 @@ def test_records_of_generalised_linear_losses():
     assert (shares["empty"], shares["label_missing"], shares["label_out_of_range"]) == (0.5, 0.5, 0)
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 def test_gradients_and_matrices():
     read = free(NoisyFTRL, BALL, losses.LinearLoss(1.0)).run(ROWS).nonprivate_records
     assert read.shares == {"empty": 0.4, "clipped": 0.2, "missing": 0.4}

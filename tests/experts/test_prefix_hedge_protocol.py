@@ -15,7 +15,10 @@ import dpoco
 from dpoco.experts import PrefixHedge
 from dpoco.random import Source
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning"),
+    pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning"),
+]
 
 BUDGET = dpoco.Budget(1.0, 1e-5)
 T, N = 30, 4

@@ -23,7 +23,10 @@ from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.oco import NoisyFTRL
 from dpoco.random import Source
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning"),
+    pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning"),
+]
 
 H = 16
 STREAMS = [TreeFrankWolfe, PolyhedralFrankWolfe, NoisyFTRL]

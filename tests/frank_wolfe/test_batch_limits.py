@@ -12,7 +12,10 @@ from dpoco.frank_wolfe import NoisySGD, PhasedSGD, PolyhedralFrankWolfe
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning"),
+    pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning"),
+]
 
 BUDGET = dpoco.Budget(1.0, 1e-5)
 

@@ -28,7 +28,10 @@ from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning"),
+    pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning"),
+]
 
 T, D = 40, 4
 RNG = np.random.default_rng(0)

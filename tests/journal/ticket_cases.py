@@ -97,4 +97,5 @@ def serve(store, case, events, known, keep):
             if number not in kept:
                 stream.expire(number)
         play(stream, case, events, known, keep)
+        assert stream.round > 0  # reads the learner again after a refused call
         return stream._learner._engine.state()

@@ -40,6 +40,7 @@ def test_noisy_max_keeps_to_any_pure_budget():
             NoisyMax(5, budget=budget, parameters=p, **options)
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
 @pytest.mark.parametrize("noise", ["exponential", "gumbel"])
 def test_noisy_max_keeps_to_any_budget_with_delta(noise):
     for budget, rng in budgets(60, 1, deltas=(1e-30, 1e-20, 1e-6, 1e-3, 0.5, 0.9)):

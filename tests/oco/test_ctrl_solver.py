@@ -129,6 +129,7 @@ def _stream(generator, d, loss, rounds):
     return rows[at], labels[at]
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.mark.parametrize("seed", range(7))
 def test_any_set_loss_and_budget(seed):
     generator = np.random.default_rng([77, seed])

@@ -1,0 +1,101 @@
+"""The independent checker proves what learners state, and nothing stronger."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+
+import dpoco
+from dpoco import accounting, experts, mechanisms, oco
+from dpoco.domains import Box, LpBall
+from dpoco.frank_wolfe import PolyhedralFrankWolfe
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
+
+SOURCE = Path(__file__).parents[2] / "check" / "check.py"
+BALL, BOX = LpBall(3, 2.0), Box([-1.0] * 3, [1.0, 2.0, 3.0])
+LONG = {"horizon": 10**6}
+
+
+@pytest.fixture(scope="module")
+def checker():
+    specification = importlib.util.spec_from_file_location("dpoco_check", SOURCE)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def record(kind, *problem, **options):
+    """Return a guarantee as JSON has it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # noise may dominate
+        options = {"horizon": 1000, "budget": dpoco.Budget(1.0, 1e-6), **options}
+        return json.loads(json.dumps(kind(*problem, **options).guarantee.to_dict()))
+
+
+STATED = {
+    "gaussian": lambda: record(oco.NoisyFTRL, BALL, LogisticLoss(1.0)),
+    "draws and a bit": lambda: record(
+        oco.ContinuousMultiplicativeWeights, BALL, LinearLoss(1.0), **LONG, coupling="anchored"
+    ),
+    "draws and many bits": lambda: record(
+        oco.ContinuousMultiplicativeWeights, BALL, LinearLoss(1.0), **LONG, coupling="density_ratio"
+    ),
+    "tilted minima": lambda: record(
+        oco.CoupledRegularizedLeader, BALL, HuberLoss(1.0, 1.0), **LONG
+    ),
+    "selections": lambda: record(PolyhedralFrankWolfe, BOX, LogisticLoss(1.0)),
+    "selections by Laplace noise": lambda: record(
+        PolyhedralFrankWolfe, LpBall(3, 1.0), LogisticLoss(1.0), selector="laplace"
+    ),
+    "one of bounded range": lambda: record(experts.EpochSelector, 10, selection="gumbel"),
+    "pure": lambda: record(experts.ShiftDetector, 10),
+    "many of pure privacy": lambda: record(mechanisms.NoisyMax, 5, noise="laplace", horizon=50),
+    "tracker": lambda: record(experts.ObliviousTracker, 10, switches=2),
+    "local reports": lambda: accounting.local_reports.local_guarantee(
+        epsilon=0.3, delta=1e-9, mechanism="reports", reports_per_user=40, stated_delta=1e-6
+    ).to_dict(),
+}
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_a_stated_point_is_proved_and_a_stronger_one_is_not(checker, name):
+    guarantee = STATED[name]()
+    assert checker.check(guarantee)[0] == "proved"
+    for factor in (0.98, 0.5):
+        stronger = {**guarantee, "epsilon": float(guarantee["epsilon"]) * factor}
+        assert checker.check(stronger)[0] == "not proved"
+
+
+def test_what_says_nothing_of_data_is_not_called_proved(checker):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        open_learner = experts.PrefixHedge(4, horizon=10, budget=None)
+    assert checker.check(open_learner.guarantee.to_dict())[0] == "nothing to prove"
+    bare = {**STATED["gaussian"](), "mu": None, "rho": None}
+    assert checker.check(bare)[0] == "not proved"
+    assert checker.check({**bare, "epsilon": 0.0})[0] == "nothing to prove"
+
+
+def test_tails_count(checker):
+    guarantee = STATED["pure"]()
+    tails = {**guarantee, "delta": 1e-9, "truncation_mass": 1e-10}
+    assert checker.check(tails)[0] == "proved"
+    assert checker.check({**tails, "truncation_mass": 1e-9})[0] == "not proved"
+
+
+def test_the_command(checker, tmp_path, capsys):
+    good = tmp_path / "good.json"
+    good.write_text(json.dumps(STATED["pure"]()))
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps([{**STATED["pure"](), "epsilon": 0.5}]))
+    other = tmp_path / "other.json"
+    other.write_text('{"kind": "something"}')
+    assert checker.main([str(good)]) == 0
+    assert checker.main([str(good), str(bad)]) == 1
+    assert "guarantee 1" in capsys.readouterr().out
+    assert checker.main([str(other)]) == 2
+    assert checker.main([str(tmp_path / "absent.json")]) == 2
