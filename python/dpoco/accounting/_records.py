@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +21,14 @@ _RELATIONS = {
 def plain_float(value: float) -> float | str:
     """Return a finite float as it is and an infinite one as text, which JSON can carry."""
     return value if math.isfinite(value) else repr(value)
+
+
+def of_json(text: str) -> Any:
+    """Return what a JSON text holds; `StateError` if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise StateError("not a JSON text") from error
 
 
 def read_record(

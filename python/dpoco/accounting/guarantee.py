@@ -14,13 +14,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dpoco._validation import choice
 from dpoco.accounting import _profiles, events
+from dpoco.accounting._certificate import contradicts_itself, read, written
 from dpoco.accounting._guarantee_report import one_line, statement
-from dpoco.accounting._records import check_types, of_version_1, plain_float, read_record
+from dpoco.accounting._records import of_json
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.truncation import (
     charged_delta,
@@ -33,12 +34,16 @@ from dpoco.errors import BudgetExceeded, StateError
 
 __all__ = ["Guarantee"]
 
-_KIND, _VERSION = "dpoco.guarantee", 2
 CHANGES = ("replace", "zero_out")
 VIEWS = ("others", "everyone", "server")  # each sees what those before it see
-# Relative, of numbers that are computed again: margins and other machines move them by less. Sums
-# of sampled Gaussians jitter.
-_CLOSE, _JITTER = 1e-6, 1e-2
+
+
+def check_neighbours(change: str, view: str, *, name: str = "change") -> None:
+    """Raise `ValueError` unless streams can differ so, seen so; `name` is the first's."""
+    choice(name, change, CHANGES)
+    choice("view", view, VIEWS)
+    if view == "server" and change != "replace":
+        raise ValueError("view 'server' is about replaced data: who reports nothing is seen")
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,10 +141,7 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         """Validate ranges and freeze sequences."""
-        choice("change", self.change, CHANGES)
-        choice("view", self.view, VIEWS)
-        if self.view == "server" and self.change != "replace":
-            raise ValueError("view 'server' is about replaced data: who reports nothing is seen")
+        check_neighbours(self.change, self.view)
         if self.numerics is not None:
             choice("numerics", self.numerics, ("lattice", "float"))
         if not self.epsilon >= 0.0:
@@ -219,38 +221,6 @@ class Guarantee:
             )
         return min(candidates)
 
-    def _contradicts_itself(self) -> bool:
-        """Return whether epsilon does not follow from the parameters, or these from each other."""
-        mu, scale, column = self.mu, self.noise_scale, self.column_norm
-        if mu is not None:
-            if self.noise_multiplier is not None and not _near(mu * self.noise_multiplier, 1.0):
-                return True
-            if self.rho is not None and not _near(2.0 * self.rho, mu * mu):
-                return True
-            if self.sensitivity is not None and column is not None and scale != 0.0:
-                least = self.sensitivity * column / scale  # more with rounding or another noise
-                exact = self.sensitivity_norm == "l2" and self.numerics == "float"
-                if not mu >= least * (1.0 - _CLOSE) or (exact and not _near(mu, least)):
-                    return True
-        if not self.private or (mu, self.rho, self.profile) == (None, None, None):
-            return False
-        kind = "" if self.profile is None else self.profile["kind"]
-        pure = math.inf if self.profile is None else _profiles.pure_epsilon(self.profile)
-        if self.delta == 0.0:
-            ideal = (mu, self.rho, self.truncation_mass) == (None, None, 0.0)
-            return not (ideal and _near(self.epsilon, pure))
-        own = self
-        if kind == "pure" and mu is None:  # rho may say more: of pure releases one after the other
-            rho = math.inf if self.rho is None else self.rho
-            if not 2.0 * rho * self.horizon >= pure * pure * (1.0 - _CLOSE):
-                return True
-        elif kind:  # says more than mu and rho
-            own = replace(self, mu=None, rho=None)
-        close = _JITTER if kind == "sampled_gaussian" else _CLOSE
-        above = own._curve_delta(self.epsilon * (1.0 + close))
-        below = self._curve_delta(self.epsilon * (1.0 - close)) if self.epsilon > 0.0 else 1.0
-        return above > self.delta * (1.0 + close) or below < self.delta * (1.0 - close)
-
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon known at `delta`; infinite if there is none.
 
@@ -327,17 +297,7 @@ class Guarantee:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
-        record: dict[str, Any] = {"kind": _KIND, "version": _VERSION}
-        for name in (entry.name for entry in fields(self)):
-            value = getattr(self, name)
-            if name in _LATER_FIELDS and value == _LATER_FIELDS[name]:
-                continue  # as written before the field existed
-            if isinstance(value, dict):
-                value = {k: plain_float(v) if isinstance(v, float) else v for k, v in value.items()}
-            elif isinstance(value, tuple):
-                value = [plain_float(v) if isinstance(v, float) else v for v in value]
-            record[name] = plain_float(value) if isinstance(value, float) else value
-        return record
+        return written(self)
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Guarantee:
@@ -349,27 +309,11 @@ class Guarantee:
             If it is not one, or if its numbers contradict each other: epsilon is computed again
             from mu, rho or the profile, and mu from sensitivity, column norm and noise scale.
         """
-        names = frozenset(entry.name for entry in fields(cls))
-        if isinstance(record, Mapping):
-            record = {**_LATER_FIELDS, **record}
-            record = of_version_1(record)
-        body = read_record(record, kind=_KIND, version=_VERSION, fields=names)
-        check_types(body, _TYPES)
         try:
-            body["details"] = {k: _number(v) for k, v in body["details"].items()}
-            for name in _FLOATS:
-                body[name] = None if body[name] is None else _float(body[name])
-            for name in _STATED:
-                body[name] = _float(body[name])
-            if body["claimed"] is not None:
-                epsilon, delta = body["claimed"]
-                body["claimed"] = (_float(epsilon), _float(delta))
-            if not all(isinstance(text, str) for text in body["conditions"]):
-                raise TypeError("conditions must be texts")
-            guarantee = cls(**body)
+            guarantee = cls(**read(record, frozenset(each.name for each in fields(cls))))
         except (TypeError, ValueError, OverflowError) as error:
             raise StateError("malformed guarantee record") from error
-        if guarantee._contradicts_itself():
+        if contradicts_itself(guarantee):
             raise StateError("a guarantee record contradicts itself: its numbers were changed")
         return guarantee
 
@@ -380,11 +324,7 @@ class Guarantee:
     @classmethod
     def from_json(cls, text: str) -> Guarantee:
         """Return the guarantee written by `to_json`; `StateError` if it is not one."""
-        try:
-            record = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise StateError("not a JSON text") from error
-        return cls.from_dict(record)
+        return cls.from_dict(of_json(text))
 
     def __repr__(self) -> str:
         """Return one line."""
@@ -393,49 +333,3 @@ class Guarantee:
     def __str__(self) -> str:
         """Return a statement that says what is protected, under which conditions, and the proof."""
         return statement(self)
-
-
-_STATED = ("epsilon", "delta", "noise_scale", "truncation_mass")
-_FLOATS = (
-    "sensitivity",
-    "mu",
-    "rho",
-    "noise_multiplier",
-    "column_norm",
-    "paper_epsilon",
-    "regret_bound",
-)
-# What JSON holds of the other fields.
-_TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("change", "view", "unit", "mechanism", "calibration", "reference"), (str,)),
-    "sensitivity_norm": (str,),
-    "horizon": (int,),
-    "certified": (bool,),
-    "claimed": (list, tuple, type(None)),
-    "conditions": (list, tuple),
-    "details": (dict,),
-    "numerics": (str, type(None)),
-}
-# Fields that records of the first release do not have, and what they stand for there.
-_LATER_FIELDS: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
-                                 "numerics": None}  # fmt: skip
-
-
-def _near(value: float, other: float) -> bool:
-    return math.isclose(value, other, rel_tol=_CLOSE)
-
-
-def _float(value: Any) -> float:
-    """Return a number of JSON, or the text of an infinite one, as a float."""
-    if isinstance(value, bool):
-        raise TypeError("expected a number")
-    return float(value)
-
-
-def _number(value: float | str | None) -> float | str | None:
-    """Return the number that `plain_float` wrote as text; anything else of a detail unchanged."""
-    if value is not None and type(value) not in (str, bool, int, float):
-        raise TypeError("details must be numbers or texts")
-    if isinstance(value, int):
-        float(value)  # OverflowError for what no report could print
-    return float(value) if value in ("inf", "-inf", "nan") else value

@@ -25,9 +25,9 @@ from dpoco.accounting._ledger.currencies import CURRENCIES, WAYS, filter_of
 from dpoco.accounting._ledger.entries import Claim, Entry, claim_of
 from dpoco.accounting._ledger.opening import largest_fitting
 from dpoco.accounting._ledger.report import ledger_guarantee, ledger_text
-from dpoco.accounting._records import of_version_1, read_record
+from dpoco.accounting._records import of_json, of_version_1, read_record
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.guarantee import CHANGES, VIEWS, Guarantee
+from dpoco.accounting.guarantee import CHANGES, Guarantee, check_neighbours
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
 __all__ = ["Entry", "Ledger"]
@@ -110,14 +110,10 @@ class Ledger:
             if currency in ("gaussian", "renyi"):
                 raise CalibrationError(f"the currency {currency!r} needs delta > 0")
             currency = "basic"
-        choice("relation", relation, CHANGES)
-        choice("view", view, VIEWS)
-        if view == "server" and relation != "replace":
-            raise ValueError("view 'server' is about replaced data: who reports nothing is seen")
+        check_neighbours(relation, view, name="relation")
         if adaptive and currency in ("gaussian", "renyi"):
             filter_of(currency, budget, share)  # raises if it has no limit for this budget
-        self._book = Book(budget, relation, view, currency, adaptive, share)
-        self._unit = unit
+        self._book = Book(budget, relation, view, unit, currency, adaptive, share)
         self._lock = threading.RLock()
         self._owner = os.getpid()
 
@@ -139,7 +135,7 @@ class Ledger:
     @property
     def unit(self) -> str | None:
         """What one change of the data is; None before the first charge."""
-        return self._unit
+        return self._book.unit
 
     @property
     def adaptive(self) -> bool:
@@ -207,9 +203,7 @@ class Ledger:
             If the guarantee is about another unit, or says nothing about what the ledger protects.
         """
         with self._spending():
-            admission = self._admission(item, label, relation, unit, same_unit)
-            self._enter(admission)
-            return admission.entry
+            return self._book.enter(self._admission(item, label, relation, unit, same_unit))
 
     def affordable(self, item: Guarantee | Any, *, same_unit: bool = False) -> bool:
         """Return whether `charge` would admit it now."""
@@ -279,19 +273,19 @@ class Ledger:
             if found is None:
                 raise BudgetExceeded(f"nothing that fits what is left of the budget for {label!r}")
             learner, admission = found
-            self._enter(admission)
+            self._book.enter(admission)
             return learner
 
     @property
     def guarantee(self) -> Guarantee:
         """What holds for everything charged, and in an adaptive ledger for all charges to come."""
         with self._reading():
-            return ledger_guarantee(self._book, self._unit or _UNIT, self.currency)
+            return ledger_guarantee(self._book, self.unit or _UNIT, self.currency)
 
     def report(self) -> str:
         """Return what was charged and what is left, in several lines."""
         with self._reading():
-            return ledger_text(self._book, self._unit, self.currency)
+            return ledger_text(self._book, self.unit, self.currency)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry and `from_dict` restores."""
@@ -302,7 +296,7 @@ class Ledger:
                 "budget": self.budget.to_dict(),
                 "relation": self.relation,
                 "view": self.view,
-                "unit": self._unit,
+                "unit": self.unit,
                 "currency": self._book.currency,
                 "adaptive": self.adaptive,
                 "side_share": self._book.side_share,
@@ -332,9 +326,7 @@ class Ledger:
         try:
             ledger = cls(Budget.from_dict(body["budget"]), **{n: body[n] for n in _OPTIONS})
             for row, way in zip(rows, ways, strict=True):
-                claim = Claim.from_dict(row)
-                ledger._check_unit(claim)
-                ledger._book.restore(claim, way)
+                ledger._book.restore(Claim.from_dict(row), way)
         except (TypeError, ValueError, CalibrationError, BudgetExceeded) as error:
             raise StateError("malformed ledger record") from error
         return ledger
@@ -346,11 +338,7 @@ class Ledger:
     @classmethod
     def from_json(cls, text: str) -> Ledger:
         """Return the ledger written by `to_json`; `StateError` if it is not one."""
-        try:
-            record = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise StateError("not a JSON text") from error
-        return cls.from_dict(record)
+        return cls.from_dict(of_json(text))
 
     def __reduce__(self) -> NoReturn:
         """Raise: a copy would spend the same budget a second time."""
@@ -361,7 +349,7 @@ class Ledger:
         return (
             f"<Ledger: {len(self.entries)} charges, {self.spent:.1%} of epsilon = "
             f"{self.budget.epsilon:.6g}, delta = {self.budget.delta:.6g} spent, "
-            f"{self.relation} {self._unit or '?'}, seen by {self.view}, currency {self.currency}>"
+            f"{self.relation} {self.unit or '?'}, seen by {self.view}, currency {self.currency}>"
         )
 
     def __str__(self) -> str:
@@ -391,22 +379,9 @@ class Ledger:
         share: float = 1.0,
     ) -> Admission:
         change = self.relation if relation is None else choice("relation", relation, CHANGES)
-        words = unit if unit is not None else self._unit or _UNIT
+        words = unit if unit is not None else self.unit or _UNIT
         claim = claim_of(item, label, change, self.view, words, same_unit)
-        self._check_unit(claim)
         return self._book.admission(claim, share)
-
-    def _check_unit(self, claim: Claim) -> None:
-        if self._unit is not None and claim.unit != self._unit and not claim.same_unit:
-            raise ValueError(
-                f"this ledger protects {self._unit!r}, the guarantee {claim.unit!r}; "
-                "same_unit=True promises that they are the same"
-            )
-
-    def _enter(self, admission: Admission) -> None:
-        self._book.enter(admission)
-        if self._unit is None:
-            self._unit = admission.entry.claim.unit
 
 
 def _of_version_1(record: Mapping[str, Any]) -> dict[str, Any]:

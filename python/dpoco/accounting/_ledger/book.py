@@ -38,6 +38,8 @@ class Book:
 
     Attributes
     ----------
+    unit : str or None
+        None until the first charge decides it.
     currency : str
         "auto" until the first charge decides it.
     """
@@ -47,12 +49,13 @@ class Book:
         budget: Budget,
         change: str,
         view: str,
+        unit: str | None,
         currency: str,
         adaptive: bool,
         side_share: float,
     ) -> None:
-        self.budget, self.change, self.view, self.currency = budget, change, view, currency
-        self.adaptive, self.side_share = adaptive, side_share
+        self.budget, self.change, self.view, self.unit = budget, change, view, unit
+        self.currency, self.adaptive, self.side_share = currency, adaptive, side_share
         self.entries: list[Entry] = []
         self._main, self._side = Exact(), Exact()  # of the prices
         self._plan: FixedPlan | None = FixedPlan()
@@ -110,6 +113,11 @@ class Book:
         Proof: docs/privacy/ledger.md, section "Change and view".
         """
         cost, conditions = claim.cost, []
+        if self.unit not in (None, claim.unit) and not claim.same_unit:
+            raise ValueError(
+                f"this ledger protects {self.unit!r}, the guarantee {claim.unit!r}; "
+                "same_unit=True promises that they are the same"
+            )
         if VIEWS.index(claim.view) < VIEWS.index(self.view):
             raise ValueError(
                 f"a guarantee with view {claim.view!r} says nothing in a ledger with view "
@@ -145,14 +153,17 @@ class Book:
             f"{max(0.0, left.side):.3g}"
         )
 
-    def enter(self, admission: Admission) -> None:
-        """Add the entry."""
+    def enter(self, admission: Admission) -> Entry:
+        """Add the entry, and return it."""
         entry = admission.entry
         self.entries.append(entry)
         self._main = self._main.plus(entry.price.main)
         self._side = self._side.plus(entry.price.side)
         self._plan = None if self.adaptive or self._plan is None else self._plan.plus(entry.cost)
         self.currency = admission.currency
+        if self.unit is None:
+            self.unit = entry.claim.unit
+        return entry
 
     def total(self, more: Spent | None = None) -> Spent:
         """Return the sums over all entries, and over `more`."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dpoco.accounting._certificate import contradicts_itself
 from dpoco.accounting._ledger.costs import Cost, cost_of_guarantee
 from dpoco.accounting._ledger.currencies import Spent
 from dpoco.accounting._ledger.foreign_events import cost_of_event
@@ -124,7 +125,7 @@ def claim_of(item: Any, label: str, change: str, view: str, unit: str, same_unit
     if not isinstance(label, str) or not label.strip():
         raise ValueError("label must be a text that says what is charged")
     if isinstance(item, Guarantee):
-        if item._contradicts_itself():
+        if contradicts_itself(item):
             raise ValueError("the guarantee's epsilon and its parameters contradict each other")
         meant = (item.change, item.view, item.unit)
         return Claim(label, *meant, same_unit, item, cost_of_guarantee(item))
