@@ -128,8 +128,27 @@ def corners(horizon: int, budget: Budget) -> Iterator[Case]:
     yield mechanisms.AboveThreshold, (), {**common, "alarms": 3}
 
 
+def pure(horizon: int) -> Iterator[Case]:
+    """Yield what can do without delta."""
+    common = {"horizon": horizon, "budget": Budget(1.0, 0.0)}
+    ball, box = LpBall(5, 1.0), Box([-1.0, -2.0], [1.0, 5.0])
+    for domain, selector in product((ball, box), ("gumbel", "laplace")):
+        more = {**common, "selector": selector}
+        yield fw.PolyhedralFrankWolfe, (domain, LogisticLoss(1.0)), more
+    for kind, problem in (
+        (experts.EpochSelector, (10,)),
+        (experts.ShiftDetector, (10,)),
+        (experts.BatchShare, (9,)),
+        (mechanisms.NoisyMax, (5,)),
+        (mechanisms.AboveThreshold, ()),
+    ):
+        yield kind, problem, common
+
+
 def cases() -> Iterator[Case]:
     """Yield (class, problem, options)."""
+    for horizon in HORIZONS:
+        yield from pure(horizon)
     for horizon, budget in product(HORIZONS, BUDGETS):
         yield from streams(horizon, budget)
         yield from corners(horizon, budget)
@@ -196,6 +215,8 @@ def measured() -> tuple[dict[str, Any], list[dict[str, Any]]]:
             rows[name_of(case)] = {"refused": True}
             continue
         rows[name_of(case)] = certified(learner)
+        if dpoco.Guarantee.from_dict(learner.guarantee.to_dict()) != learner.guarantee:
+            raise ValueError(f"{name_of(case)}: its guarantee is not read as it was written")
         if math.isfinite(learner.guarantee.epsilon):
             guarantees.append(learner.guarantee.to_dict())
     return {"certified": rows, "released": released()}, guarantees

@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpoco.accounting as package
-from dpoco.accounting import Budget, Guarantee, events, noisy_max, sum_release
+from dpoco.accounting import (
+    Budget,
+    Guarantee,
+    events,
+    noisy_max,
+    polyhedral_frank_wolfe,
+    sum_release,
+)
 from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting.bounded_range import bounded_range_profile
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta, gaussian_epsilon
@@ -20,7 +27,9 @@ from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.local_reports import local_guarantee
 from dpoco.accounting.pure import pure_profile
 from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
+from dpoco.domains import LpBall
 from dpoco.errors import BudgetExceeded, StateError
+from dpoco.losses import LogisticLoss
 
 
 def sum_guarantee(**options):
@@ -233,12 +242,23 @@ REPEATED = noisy_max.guarantee(
 )
 
 
+SELECTED = polyhedral_frank_wolfe.guarantee(
+    LpBall(3, 1.0),
+    LogisticLoss(1.0),
+    polyhedral_frank_wolfe.calibrate(
+        LpBall(3, 1.0), LogisticLoss(1.0), horizon=100, budget=Budget(0.5, 0.0)
+    ),
+)
+
+
 @pytest.mark.parametrize(
     ("guarantee", "added"),
     [
         (PURE, {"mu": 1e-9}),
         (PURE, {"rho": 1e-9}),
         (PURE, {"truncation_mass": 1e-6}),
+        (SELECTED, {"rho": 1e-9}),
+        (SELECTED, {"mu": 1e-9}),
         (PURE, {"rho": 1e-5, "delta": 1e-6, "epsilon": zcdp_epsilon(1e-5, 1e-6)}),
         (REPEATED, {"rho": 1e-5, "epsilon": zcdp_epsilon(1e-5, 1e-6)}),
         (BASE, {"profile": pure_profile(0.1), "epsilon": 0.1, "delta": 0.0}),

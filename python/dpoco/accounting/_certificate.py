@@ -108,9 +108,6 @@ def contradicts_itself(stated: Guarantee) -> bool:
         return False
     kind = "" if stated.profile is None else stated.profile["kind"]
     pure = math.inf if stated.profile is None else _profiles.pure_epsilon(stated.profile)
-    if stated.delta == 0.0:
-        ideal = (mu, stated.rho, stated.truncation_mass) == (None, None, 0.0)
-        return not (ideal and _near(stated.epsilon, pure))
     own = stated
     if kind == "pure" and mu is None:  # rho may say more: of pure releases one after the other
         rho = math.inf if stated.rho is None else stated.rho
@@ -118,6 +115,11 @@ def contradicts_itself(stated: Guarantee) -> bool:
             return True
     elif kind:  # says more than mu and rho
         own = replace(stated, mu=None, rho=None)
+    if stated.delta == 0.0:
+        if mu is not None or stated.truncation_mass > 0.0 or not _near(stated.epsilon, pure):
+            return True
+        at = 0.25 * pure  # where rho must not say more either
+        return stated._curve_delta(at) < own._curve_delta(at) * (1.0 - _CLOSE)
     close = _JITTER if kind == "sampled_gaussian" else _CLOSE
     above = own._curve_delta(stated.epsilon * (1.0 + close))
     below = stated._curve_delta(stated.epsilon * (1.0 - close)) if stated.epsilon > 0.0 else 1.0

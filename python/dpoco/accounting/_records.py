@@ -19,8 +19,8 @@ _RELATIONS = {
 
 
 def plain_float(value: float) -> float | str:
-    """Return a finite float as it is and an infinite one as text, which JSON can carry."""
-    return value if math.isfinite(value) else repr(value)
+    """Return a finite float, of Python, and an infinite one as text, which JSON can carry."""
+    return float(value) if math.isfinite(value) else repr(float(value))
 
 
 def of_json(text: str) -> Any:
