@@ -30,9 +30,8 @@ def learner_of(header: str, payload: bytes, siblings: dict[str, Any]) -> Any:
     What follows from the header, the guarantee above all, is computed for its first learner, of
     which `siblings` keeps one.
     """
-    framed = payload.startswith(
-        FRAME_SIGNATURE
-    )  # no engine's state: these begin with small numbers
+    # No state of an engine begins like this: they begin with small numbers.
+    framed = payload.startswith(FRAME_SIGNATURE)
     known = None if framed else siblings.get(header)
     if known is not None:
         learner = known._sibling(_REPLACED_CLAIM)
