@@ -14,17 +14,6 @@ import numpy as np
 from dpoco._validation import FloatArray
 from dpoco.domains._base import lp_norm
 
-__all__ = [
-    "analytic_center",
-    "corners",
-    "dikin_radius",
-    "distinct_rows",
-    "extents",
-    "interior_point",
-    "largest_distance",
-    "stationarity",
-]
-
 LARGEST_CORNERS_DIMENSION = 12
 _MOST_CORNERS = 20_000
 _MOST_PAIRED = 5_000

@@ -14,8 +14,6 @@ from dpoco import _core
 from dpoco._validation import FloatArray, positive_float
 from dpoco.domains import Domain
 
-__all__ = ["VIOLATION_SLACK", "Loss", "optional_bound", "record_flags", "record_multipliers"]
-
 # Clipping keeps about 1e-14 in reserve for rounding; a bound met exactly is no violation.
 VIOLATION_SLACK = 1e-9
 

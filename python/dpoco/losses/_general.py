@@ -19,8 +19,6 @@ from dpoco._validation import (
 from dpoco.domains import Domain
 from dpoco.losses._base import Loss, optional_bound, record_flags, record_multipliers
 
-__all__ = ["CustomLoss", "LinearLoss"]
-
 
 @dataclass(frozen=True)
 class LinearLoss(Loss):

@@ -13,8 +13,6 @@ from dpoco._validation import FloatArray, float_array, positive_float, real_floa
 from dpoco.domains import Domain
 from dpoco.losses._base import Loss, record_flags
 
-__all__ = ["QuadraticLoss"]
-
 # The engine's own limits: what is not convex beyond rounding is no loss, and a scaled loss stays
 # inside its bounds.
 _CONVEX = -1e-12

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._validation import FloatArray
 from dpoco.bandits import BanditTrace
 from dpoco.evaluation import RunReport
 from dpoco.trace import Trace
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FloatArray = NDArray[np.float64]
 AnyTrace = Trace | BanditTrace
 Runs = AnyTrace | Sequence[AnyTrace] | Mapping[Any, AnyTrace]
 
