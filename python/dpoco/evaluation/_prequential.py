@@ -10,14 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._record_learner import RecordLearner
-from dpoco._validation import float_array, positive_int
+from dpoco._validation import FloatArray, float_array, positive_int
 from dpoco.datasets import Stream
 from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.losses import LogisticLoss
-
-__all__ = ["PrequentialResult", "prequential"]
-
-FloatArray = NDArray[np.float64]
 
 _LARGEST_PART = 2**20  # decisions kept at a time, in entries
 _WINDOWS = 20

@@ -2,6 +2,16 @@
 
 A family turns what callers bring into the arrays that its learner would see (``parts``), these into
 one row of doubles a round (``rows``: what is digested), and plays many rounds at once (``play``).
+
+Which of them may have two continuations, accounted as two charges:
+
+Claim: everything that learners with fresh noise release consists of draws, each of which costs,
+given all that was drawn before, no more than its share of the guarantee. A record that
+both continuations see is in the draws before the fork and in both sets of draws after it: together
+no more than in two runs. Others keep noise across rounds (a noisy threshold, the state of a
+coupling), for which that is not proved here.
+
+Proof: ``docs/privacy/journal.md``, section "Forks".
 """
 
 from __future__ import annotations
@@ -15,11 +25,10 @@ from numpy.typing import NDArray
 
 from dpoco import _validation
 from dpoco._state import Stateful
+from dpoco._validation import FloatArray
 from dpoco.errors import HorizonExceeded
+from dpoco.random import Source
 
-__all__ = ["Family", "Parts", "family_of"]
-
-FloatArray = NDArray[np.float64]
 Parts = tuple[FloatArray, ...]
 
 
@@ -253,3 +262,18 @@ def _expect(batch: tuple[Any, ...], arrays: int) -> None:
 
 def _is(value: Any, kind: type) -> bool:
     return isinstance(value, kind)
+
+
+def check_forkable(learner: Any) -> None:
+    """Raise `TypeError` for a learner whose two continuations no proof covers."""
+    if learner._noise != "fresh":
+        raise TypeError(
+            f"a {learner._kind} cannot be forked: it keeps noise across rounds, and no proof here "
+            "covers two continuations of it"
+        )
+
+
+def renew(learner: Any) -> None:
+    """Give a learner a new key: all noise from here on is fresh, what was drawn stays."""
+    claim = Source()._claim()
+    learner._engine.rekey(claim["key"], claim["stream"])

@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from dpoco.scale._pool import KeyedPool
     from dpoco.scale._ray_pool import RayPool
     from dpoco.scale._sweep import sweep
-    from dpoco.scale._sweep_cells import Cell
     from dpoco.scale._sweep_results import SweepResults, read_sweep
-    from dpoco.scale._sweep_runs import StreamRun
+    from dpoco.scale._sweep_runs import Cell, StreamRun
 
 _HOMES = {
-    "Cell": "_sweep_cells",
+    "Cell": "_sweep_runs",
     "KeyedPool": "_pool",
     "RayPool": "_ray_pool",
     "StreamRun": "_sweep_runs",
