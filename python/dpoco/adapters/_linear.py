@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._record_learner import RecordLearner
-from dpoco._validation import choice, positive_float, positive_int
+from dpoco._validation import FloatArray, choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.domains import LpBall
 from dpoco.errors import StateError
@@ -21,10 +21,6 @@ from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, SquaredLoss
 from dpoco.losses._base import record_flags
 from dpoco.random import Source
 from dpoco.trace import Flags
-
-__all__ = ["LEARNERS", "LinearModel", "LinearProblem", "seeded_source"]
-
-FloatArray = NDArray[np.float64]
 
 # Name: module, class, exponent p of the ball its coefficients lie in.
 LEARNERS = {
