@@ -8,8 +8,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["LEARNERS", "Entry", "entry_of", "named"]
-
 
 @dataclass(frozen=True)
 class Entry:

@@ -23,11 +23,6 @@ from dpoco.datasets._files import read_columns
 from dpoco.domains import LpBall
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
 
-__all__ = [
-    "Input", "Problem", "accepted", "build_problem", "bundled_losses", "expert_problem",
-    "load_losses", "load_stream", "parse_range",
-]  # fmt: skip
-
 LOSSES = ("huber", "logistic", "squared")
 # Euclidean length of the largest decision. Logistic: a confident answer needs margins of several
 # units; chosen after runs on the shuttle stream with 2 to 16, where 6 to 12 are equally good.

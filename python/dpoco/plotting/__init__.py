@@ -9,6 +9,7 @@ repeated runs; what is proven is dashed and thin, with a triangle at the round i
 from __future__ import annotations
 
 from dpoco.plotting._comparison import plot_comparison, plot_figure_5_1, plot_table_5_1
+from dpoco.plotting._drawing import new_figure
 from dpoco.plotting._privacy import plot_audit, plot_noise, plot_privacy
 from dpoco.plotting._runs import (
     plot_fit_report,
@@ -25,6 +26,7 @@ from dpoco.plotting._sequences import (
 )
 
 __all__ = [
+    "new_figure",
     "plot_audit",
     "plot_comparison",
     "plot_decisions",

@@ -279,6 +279,23 @@ def axes_for(ax: Axes | None, height: float = 5.0) -> Axes:
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
+    """Return an empty figure, for axes of one's own: pyplot neither knows nor shows it.
+
+    Parameters
+    ----------
+    size : (float, float)
+        Width and height, in inches.
+
+    Returns
+    -------
+    Figure
+        To be saved with ``figure.savefig(path)``.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib: ``pip install "dpoco[plot]"``.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:

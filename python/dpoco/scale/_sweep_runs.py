@@ -277,6 +277,11 @@ class BuiltInRun:
     def __post_init__(self) -> None:
         choice("learner", self.learner, LEARNERS)
 
+    @staticmethod
+    def learners() -> tuple[str, ...]:
+        """Return the names of the learners there are."""
+        return LEARNERS
+
     @property
     def sweep_name(self) -> str:
         """What the records call this function."""
