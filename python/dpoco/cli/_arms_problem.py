@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 import dpoco
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
-from dpoco.cli._catalogue import Entry
 from dpoco.cli._problem import Input, accepted, load_stream, parse_range
 from dpoco.datasets import Stream
 from dpoco.domains import LpBall
+from dpoco.learners import Learner
 
 __all__ = ["Classes", "arms_problem", "load_classes"]
 
@@ -71,7 +71,7 @@ def load_classes(
 
 
 def arms_problem(
-    entry: Entry,
+    entry: Learner,
     classes: Classes,
     *,
     epsilon: float,

@@ -11,11 +11,11 @@ import typer
 
 import dpoco
 from dpoco.accounting import Budget
-from dpoco.cli._catalogue import entry_of
 from dpoco.cli._config import Config
 from dpoco.cli._contest import FAMILIES, contest_of
 from dpoco.cli._render import print_comparison
 from dpoco.cli._support import errors_in_one_line, notes, progress
+from dpoco.learners import learner_named
 
 if TYPE_CHECKING:
     from dpoco.evaluation import Comparison
@@ -136,7 +136,7 @@ def compare_command(
     with errors_in_one_line(), notes(quiet):
         if learners is None:
             learners = _EXPERTS if stream_name in ("pollsters", "stocks") else _RECORDS
-        entries = [entry_of(name.strip(), FAMILIES) for name in learners.split(",")]
+        entries = [learner_named(name.strip(), FAMILIES) for name in learners.split(",")]
         if len({entry.name for entry in entries}) < len(entries):
             raise ValueError("--learners names one of them twice")
         sizes = _positive(epsilons)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpoco.cli._catalogue import named
+from dpoco._validation import named
 from dpoco.cli._support import errors_in_one_line
 
 __all__ = ["Config"]

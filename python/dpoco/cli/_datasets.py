@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpoco import datasets
-from dpoco.cli._catalogue import named
+from dpoco._validation import named
 from dpoco.cli._problem import bundled_losses
 from dpoco.cli._support import errors_in_one_line
 

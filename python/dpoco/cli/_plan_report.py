@@ -13,8 +13,8 @@ from rich.table import Table
 
 from dpoco._validation import positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee
-from dpoco.cli._catalogue import Entry
 from dpoco.errors import CalibrationError, NoiseDominatesWarning, StateError
+from dpoco.learners import Learner
 
 __all__ = ["PLAN_SCHEMA", "Scale", "plan_report", "print_plan"]
 
@@ -48,7 +48,7 @@ class Scale:
 
 
 def plan_report(
-    entry: Entry,
+    entry: Learner,
     build: Callable[[int, Budget], Any],
     calibrate: Calibrate | None,
     scale: Scale,

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import positive_int
+from dpoco._validation import named, positive_int
 from dpoco.accounting import Budget
-from dpoco.cli._catalogue import Entry, named
 from dpoco.cli._problem import Input, accepted, bundled_losses, parse_range
 from dpoco.datasets._files import read_columns
 from dpoco.domains import Box
+from dpoco.learners import Learner
 from dpoco.trace import Flags
 
 __all__ = ["Targets", "load_targets", "surface_problem"]
@@ -89,7 +89,7 @@ def load_targets(source: Input, label: str | None, label_range: str | None) -> T
 
 
 def surface_problem(
-    entry: Entry,
+    entry: Learner,
     targets: Targets,
     *,
     epsilon: float,

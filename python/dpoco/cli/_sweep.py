@@ -17,7 +17,7 @@ import dpoco
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.cli._support import errors_in_one_line, notes, progress
-from dpoco.scale._sweep_runs import LEARNERS, BuiltInRun
+from dpoco.scale._sweep_runs import SWEPT, BuiltInRun
 
 __all__ = ["sweep_command"]
 
@@ -26,7 +26,7 @@ _MEASURES = ("average_loss", "average_regret", "switches")
 
 
 def sweep_command(
-    learner: Annotated[str, typer.Argument(metavar="LEARNER", help=", ".join(LEARNERS) + ".")],
+    learner: Annotated[str, typer.Argument(metavar="LEARNER", help=", ".join(SWEPT) + ".")],
     epsilon: Annotated[str, typer.Option(metavar="E,E,...", help="Privacy budgets.")] = "1",
     horizon: Annotated[str, typer.Option(metavar="T,T,...", help="Rounds.")] = "1000",
     dimension: Annotated[

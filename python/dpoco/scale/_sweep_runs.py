@@ -10,12 +10,13 @@ import numpy as np
 
 from dpoco._validation import choice
 from dpoco.accounting import Budget
+from dpoco.learners import LEARNERS, learner_named
 from dpoco.scale._sweep_cells import Cell
 
-__all__ = ["LEARNERS", "BuiltInRun", "StreamRun"]
+__all__ = ["SWEPT", "BuiltInRun", "StreamRun"]
 
-_EXPERT_LEARNERS = ("prefix-hedge", "oblivious-tracker")
-LEARNERS = ("tree-frank-wolfe", "noisy-ftrl", *_EXPERT_LEARNERS)
+# Of experts, and of linear regression on the Euclidean ball.
+SWEPT = tuple(e.name for e in LEARNERS if e.plays == "experts" or e.ball == 2.0)
 _GOOD, _BAD = 0.35, 0.65  # mean losses of the best expert and of the others
 
 
@@ -98,7 +99,7 @@ class BuiltInRun:
     learner: str
 
     def __post_init__(self) -> None:
-        choice("learner", self.learner, LEARNERS)
+        choice("learner", self.learner, SWEPT)
 
     @property
     def sweep_name(self) -> str:
@@ -107,28 +108,25 @@ class BuiltInRun:
 
     def __call__(self, cell: Cell) -> dict[str, Any]:
         """Play the cell."""
-        experts = self.learner in _EXPERT_LEARNERS
+        experts = learner_named(self.learner).plays == "experts"
         stream = _expert_losses if experts else _regression
         return StreamRun(self._make, stream)(cell)
 
     def _make(self, cell: Cell) -> Any:
-        from dpoco import domains, experts, frank_wolfe, losses, oco
+        from dpoco import domains, losses
 
+        known = learner_named(self.learner)
         horizon, dimension = cell["horizon"], cell["dimension"]
         settings: dict[str, Any] = {
             "horizon": horizon,
             "budget": Budget._over(cell["epsilon"], cell["delta"], horizon),
             "source": cell.source(),
         }
-        if self.learner == "prefix-hedge":
-            return experts.PrefixHedge(dimension, **settings)
-        if self.learner == "oblivious-tracker":
-            return experts.ObliviousTracker(dimension, **settings)
+        if known.plays == "experts":
+            return known.load()(dimension, **settings)
         domain = domains.LpBall(dimension=dimension, p=2.0, radius=1.0)
         loss = losses.SquaredLoss(feature_bound=1.0, label_bound=1.0)
-        if self.learner == "noisy-ftrl":
-            return oco.NoisyFTRL(domain, loss, **settings)
-        return frank_wolfe.TreeFrankWolfe(domain, loss, **settings)
+        return known.load()(domain, loss, **settings)
 
 
 def _regression(cell: Cell) -> Any:
