@@ -79,6 +79,22 @@ def choice(name: str, value: Any, allowed: Collection[str]) -> str:
     return str(value)
 
 
+def unknown(what: str, given: str, known: Collection[str]) -> str:
+    """Return the message for a name that is not known, with what was probably meant."""
+    import difflib  # only for a message
+
+    close = difflib.get_close_matches(given.lower(), known, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}?" if close else f"it is one of: {', '.join(known)}"
+    return f"no {what} {given!r}; {hint}"
+
+
+def named(what: str, given: str, known: Collection[str]) -> str:
+    """Return `given` if it is known; otherwise raise, naming what was probably meant."""
+    if given not in known:
+        raise ValueError(unknown(what, given, known))
+    return given
+
+
 def float_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatArray:
     """Return `value` as a C-contiguous float64 array of `shape` (None = any length).
 

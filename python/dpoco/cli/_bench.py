@@ -18,7 +18,6 @@ import typer
 import dpoco
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
-from dpoco.cli._catalogue import LEARNERS, Entry, entry_of
 from dpoco.cli._support import (
     JsonFlag,
     console,
@@ -29,6 +28,7 @@ from dpoco.cli._support import (
     say,
     table,
 )
+from dpoco.learners import LEARNERS, Learner, learner_named
 from dpoco.scale import BuiltInRun
 
 SCHEMA = "dpoco.bench/1"
@@ -67,9 +67,9 @@ def bench_command(
         if rounds < 100 or dimension < 2:
             raise ValueError("--rounds must be at least 100 and --dimension at least 2")
         entries = (
-            [entry for entry in LEARNERS.values() if entry.family in _FAMILIES]
+            [entry for entry in LEARNERS if entry.plays in _FAMILIES]
             if learners is None
-            else [entry_of(name.strip(), _FAMILIES) for name in learners.split(",")]
+            else [learner_named(name.strip(), _FAMILIES) for name in learners.split(",")]
         )
         timed = []
         with progress(as_json) as (show, _):
@@ -104,7 +104,7 @@ def _cpu(call: Callable[[], Any]) -> float:
     return max(time.process_time() - begun, 1e-9)
 
 
-def _time_learner(entry: Entry, rounds: int, dimension: int, pairs: int) -> dict[str, Any]:
+def _time_learner(entry: Learner, rounds: int, dimension: int, pairs: int) -> dict[str, Any]:
     problem, data = _case(entry, rounds, dimension)
     cls = entry.load()
     budget = Budget._derived(1.0, 1.0 / (10.0 * rounds))
@@ -131,19 +131,18 @@ def _time_learner(entry: Entry, rounds: int, dimension: int, pairs: int) -> dict
     }
 
 
-def _case(entry: Entry, rounds: int, dimension: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _case(entry: Learner, rounds: int, dimension: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     rng = np.random.default_rng(0)
-    if entry.family == "experts":
+    if entry.plays == "experts":
         return (dimension,), (rng.uniform(size=(rounds, dimension)),)
     rows = rng.normal(size=(rounds, dimension))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    if entry.family == "arms":
+    if entry.plays == "arms":
         table = rng.uniform(-1.0, 1.0, size=(rounds, 5))
         if entry.name == "linucb":
             return (5, dimension), (rows, table)
         return (5, dpoco.domains.LpBall(dimension, 1.0, 1.0)), (rows, table)
-    p = 1.0 if entry.name == "polyhedral-frank-wolfe" else 2.0
-    domain = dpoco.domains.LpBall(dimension, p, 1.0)
+    domain = dpoco.domains.LpBall(dimension, entry.ball or 2.0, 1.0)
     loss = dpoco.losses.LogisticLoss(feature_bound=1.0)
     return (domain, loss), (rows, (rng.uniform(size=rounds) < 0.5).astype(float))
 

@@ -13,7 +13,6 @@ import typer
 
 import dpoco
 from dpoco.accounting import Budget
-from dpoco.cli._catalogue import Entry, entry_of
 from dpoco.cli._play import arms_problem, load_classes
 from dpoco.cli._problem import (
     Input,
@@ -25,6 +24,7 @@ from dpoco.cli._problem import (
 )
 from dpoco.cli._render import print_comparison
 from dpoco.cli._support import Config, asked_of, errors_in_one_line, notes, numbers, progress
+from dpoco.learners import Learner, learner_named
 
 if TYPE_CHECKING:
     from dpoco.evaluation import Comparison
@@ -45,9 +45,9 @@ class Contest:
     horizon: int
 
 
-def contest_of(entries: list[Entry], asked: Mapping[str, Any]) -> Contest:
+def contest_of(entries: list[Learner], asked: Mapping[str, Any]) -> Contest:
     """Load what the learners learn from; `asked` are the options of the command, by name."""
-    families = {"records" if entry.family == "batch" else entry.family for entry in entries}
+    families = {"records" if entry.plays == "batch" else entry.plays for entry in entries}
     if len(families) > 1:
         raise ValueError("learners of records, of experts and of arms have no stream in common")
     columns = asked["features"]
@@ -68,7 +68,7 @@ def _stream(asked: Mapping[str, Any]) -> Input:
 
 
 def _of_records(
-    entries: list[Entry], asked: Mapping[str, Any], columns: list[str] | None
+    entries: list[Learner], asked: Mapping[str, Any], columns: list[str] | None
 ) -> Contest:
     stream = load_stream(
         _stream(asked), asked["label"], columns, asked["feature_range"] or [],
@@ -96,13 +96,13 @@ def _of_records(
     )
 
 
-def _of_problem(entry: Entry, problem: Problem, records: int) -> Builder:
-    covered = {"records": records} if entry.family == "batch" else {"horizon": problem.horizon}
+def _of_problem(entry: Learner, problem: Problem, records: int) -> Builder:
+    covered = {"records": records} if entry.plays == "batch" else {"horizon": problem.horizon}
     return _cached(entry, (problem.domain, problem.loss), covered, problem.options)
 
 
 def _of_experts(
-    entries: list[Entry], asked: Mapping[str, Any], columns: list[str] | None
+    entries: list[Learner], asked: Mapping[str, Any], columns: list[str] | None
 ) -> Contest:
     losses, facts = load_losses(Input.of(asked), columns, asked["loss_range"])
     made = {
@@ -125,7 +125,9 @@ def _of_experts(
     )
 
 
-def _of_arms(entries: list[Entry], asked: Mapping[str, Any], columns: list[str] | None) -> Contest:
+def _of_arms(
+    entries: list[Learner], asked: Mapping[str, Any], columns: list[str] | None
+) -> Contest:
     from dpoco.evaluation._private_bandit import BanditProblem
 
     if asked["loss"] != "logistic" or float(asked["p"]) != 2.0:
@@ -173,13 +175,13 @@ def _compared(name: str, total: float, rounds: int) -> dict[str, Any]:
     return {"name": name, "total_loss": total, "average_loss": total / rounds}
 
 
-def _of_options(entry: Entry, problem: tuple[Any, ...], made: dict[str, Any]) -> Builder:
+def _of_options(entry: Learner, problem: tuple[Any, ...], made: dict[str, Any]) -> Builder:
     options = {k: v for k, v in made.items() if k not in ("budget", "horizon")}
     return _cached(entry, problem, {"horizon": made["horizon"]}, options)
 
 
 def _cached(
-    entry: Entry, problem: tuple[Any, ...], covered: dict[str, int], options: dict[str, Any]
+    entry: Learner, problem: tuple[Any, ...], covered: dict[str, int], options: dict[str, Any]
 ) -> Builder:
     """Return a builder that calibrates once for every budget."""
     cls = entry.load()
@@ -296,7 +298,7 @@ def compare_command(
     with errors_in_one_line(), notes(quiet):
         if learners is None:
             learners = _EXPERTS if stream_name in ("pollsters", "stocks") else _RECORDS
-        entries = [entry_of(name.strip(), FAMILIES) for name in learners.split(",")]
+        entries = [learner_named(name.strip(), FAMILIES) for name in learners.split(",")]
         if len({entry.name for entry in entries}) < len(entries):
             raise ValueError("--learners names one of them twice")
         sizes = _positive(epsilons)

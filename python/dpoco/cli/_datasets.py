@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from dpoco import datasets
-from dpoco.cli._catalogue import named
+from dpoco._validation import named
 from dpoco.cli._problem import bundled_losses
 from dpoco.cli._support import JsonFlag, console, errors_in_one_line, print_json, table
 

@@ -9,7 +9,6 @@ import typer
 
 import dpoco
 from dpoco.accounting import Budget, Guarantee
-from dpoco.cli._catalogue import LEARNERS, Entry
 from dpoco.cli._plan_problem import (
     plan_arms,
     plan_batch,
@@ -20,6 +19,7 @@ from dpoco.cli._plan_problem import (
 )
 from dpoco.cli._plan_report import print_plan
 from dpoco.cli._support import JsonFlag, console, errors_in_one_line, print_json, say, table
+from dpoco.learners import LEARNERS, Learner
 
 if TYPE_CHECKING:
     from dpoco.experts import ExpertPlan
@@ -105,6 +105,7 @@ plan_app = typer.Typer(
 )
 plan_app.command("experts")(experts_command)
 
+_PLANNED = ("records", "surface", "experts", "arms", "batch", "reports")
 _Horizon = Annotated[int, typer.Option(help="Rounds; for batch baselines, records.")]
 _Dimension = Annotated[int, typer.Option(help="Coordinates of a decision, or of a context.")]
 _Experts = Annotated[int, typer.Option(help="Number of experts.")]
@@ -156,7 +157,7 @@ def _say(plan: Callable[..., dict[str, Any]], as_json: bool, *args: Any, **asked
             print_plan(report, Guarantee.from_dict(report["guarantee"]))
 
 
-def _coupled(entry: Entry, standard_loss: str) -> Callable[..., None]:
+def _coupled(entry: Learner, standard_loss: str) -> Callable[..., None]:
     def command(
         horizon: _Horizon,
         dimension: _Dimension,
@@ -179,7 +180,7 @@ def _coupled(entry: Entry, standard_loss: str) -> Callable[..., None]:
     return command
 
 
-def _records(entry: Entry, standard_domain: str) -> Callable[..., None]:
+def _records(entry: Learner, standard_domain: str) -> Callable[..., None]:
     def command(
         horizon: _Horizon,
         dimension: _Dimension,
@@ -201,7 +202,7 @@ def _records(entry: Entry, standard_domain: str) -> Callable[..., None]:
     return command
 
 
-def _surface(entry: Entry) -> Callable[..., None]:
+def _surface(entry: Learner) -> Callable[..., None]:
     def command(
         horizon: _Horizon,
         dimension: Annotated[int, typer.Option(help="1 or 2.")] = 1,
@@ -220,7 +221,7 @@ def _surface(entry: Entry) -> Callable[..., None]:
     return command
 
 
-def _experts(entry: Entry) -> Callable[..., None]:
+def _experts(entry: Learner) -> Callable[..., None]:
     def command(
         horizon: _Horizon,
         experts: _Experts,
@@ -238,7 +239,7 @@ def _experts(entry: Entry) -> Callable[..., None]:
     return command
 
 
-def _trackers(entry: Entry, option: str) -> Callable[..., None]:
+def _trackers(entry: Learner, option: str) -> Callable[..., None]:
     def command(
         horizon: _Horizon,
         experts: _Experts,
@@ -258,7 +259,7 @@ def _trackers(entry: Entry, option: str) -> Callable[..., None]:
     return command
 
 
-def _bandits(entry: Entry) -> Callable[..., None]:
+def _bandits(entry: Learner) -> Callable[..., None]:
     def command(
         horizon: _Horizon,
         arms: _Arms,
@@ -279,7 +280,7 @@ def _bandits(entry: Entry) -> Callable[..., None]:
     return command
 
 
-def _fits(entry: Entry) -> Callable[..., None]:
+def _fits(entry: Learner) -> Callable[..., None]:
     def command(
         horizon: _Horizon,
         dimension: _Dimension,
@@ -299,7 +300,7 @@ def _fits(entry: Entry) -> Callable[..., None]:
     return command
 
 
-def _reports(entry: Entry) -> Callable[..., None]:
+def _reports(entry: Learner) -> Callable[..., None]:
     def command(
         horizon: _Horizon,
         hypotheses: Annotated[int, typer.Option(help="Number K of known distributions.")],
@@ -316,30 +317,30 @@ def _reports(entry: Entry) -> Callable[..., None]:
     return command
 
 
-def _command(entry: Entry) -> tuple[Callable[..., None], str]:
+def _command(entry: Learner) -> tuple[Callable[..., None], str]:
     """Return the command of a learner, and the options of its example."""
     sized = "--horizon 100000 --dimension 10"
     if entry.name in ("ctrl", "comw"):
         return _coupled(entry, "general" if entry.name == "ctrl" else "linear"), sized
-    if entry.family == "records":
+    if entry.plays == "records":
         return _records(entry, "simplex" if entry.name.startswith("poly") else "ball"), sized
-    if entry.family == "surface":
+    if entry.plays == "surface":
         return _surface(entry), "--horizon 100000"
-    if entry.family == "experts":
+    if entry.plays == "experts":
         own = {"oblivious-tracker": "switches", "batch-share": "switches",
                "shift-detector": "expected_shifts"}  # fmt: skip
         of = "--horizon 100000 --experts 10"
         if entry.name in own:
             return _trackers(entry, own[entry.name]), f"{of} --switches 5"
         return _experts(entry), of
-    if entry.family == "arms":
+    if entry.plays == "arms":
         return _bandits(entry), "--horizon 1000000 --arms 5 --dimension 10"
-    if entry.family == "batch":
+    if entry.plays == "batch":
         return _fits(entry), "--horizon 10000 --dimension 10"
     return _reports(entry), "--horizon 1000000 --hypotheses 8 --labels 16"
 
 
-for _entry in LEARNERS.values():
+for _entry in (each for each in LEARNERS if each.plays in _PLANNED):
     _made, _example = _command(_entry)
     plan_app.command(
         _entry.name,

@@ -10,9 +10,9 @@ from typing import Any
 
 from dpoco._validation import positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee
-from dpoco.cli._catalogue import Entry
 from dpoco.cli._support import console, say, table
 from dpoco.errors import CalibrationError, NoiseDominatesWarning, StateError
+from dpoco.learners import Learner
 
 PLAN_SCHEMA = "dpoco.plan/1"
 _LARGEST = 10**12
@@ -43,7 +43,7 @@ class Scale:
 
 
 def plan_report(
-    entry: Entry,
+    entry: Learner,
     build: Callable[[int, Budget], Any],
     calibrate: Calibrate | None,
     scale: Scale,

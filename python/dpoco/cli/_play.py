@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpoco
-from dpoco._validation import FloatArray, positive_int
+from dpoco._validation import FloatArray, named, positive_int
 from dpoco.accounting import Budget
-from dpoco.cli._catalogue import Entry, named
 from dpoco.cli._problem import (
     Input,
     accepted,
@@ -33,6 +32,7 @@ from dpoco.cli._problem import (
 from dpoco.datasets import Stream
 from dpoco.datasets._files import read_columns
 from dpoco.domains import Box, LpBall
+from dpoco.learners import Learner
 from dpoco.trace import Flags
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def load_targets(source: Input, label: str | None, label_range: str | None) -> T
 
 
 def surface_problem(
-    entry: Entry,
+    entry: Learner,
     targets: Targets,
     *,
     epsilon: float,
@@ -188,7 +188,7 @@ def load_classes(
 
 
 def arms_problem(
-    entry: Entry,
+    entry: Learner,
     classes: Classes,
     *,
     epsilon: float,
@@ -239,12 +239,12 @@ _NOT_FOR = {
 }
 
 
-def play(entry: Entry, asked: dict[str, Any], common: dict[str, Any]) -> RunReport | FitReport:
+def play(entry: Learner, asked: dict[str, Any], common: dict[str, Any]) -> RunReport | FitReport:
     """Load what the learner learns from, and play.
 
     Parameters
     ----------
-    entry : Entry
+    entry : Learner
         The learner.
     asked : dict
         The options of the command, by name.
@@ -268,7 +268,7 @@ def play(entry: Entry, asked: dict[str, Any], common: dict[str, Any]) -> RunRepo
     if columns is not None:
         columns = [name.strip() for name in columns.split(",")]
     source = Input.of(asked)
-    if entry.family == "experts":
+    if entry.plays == "experts":
         losses, facts = load_losses(source, columns, asked["loss_range"])
         return dpoco.evaluation.compare_private_experts(
             losses,
@@ -280,7 +280,7 @@ def play(entry: Entry, asked: dict[str, Any], common: dict[str, Any]) -> RunRepo
             ),
             **common,
         )  # fmt: skip
-    if entry.family == "surface":
+    if entry.plays == "surface":
         targets = load_targets(source, asked["label"], asked["label_range"])
         problem = surface_problem(entry, targets, **limits, quantile=asked["quantile"], given=given)
         return dpoco.evaluation.compare_private_lipschitz(**problem, **common)
@@ -289,7 +289,7 @@ def play(entry: Entry, asked: dict[str, Any], common: dict[str, Any]) -> RunRepo
         asked["label_range"],
         asked["intercept"],
     )
-    if entry.family == "arms":
+    if entry.plays == "arms":
         classes = load_classes(source, asked["label"], columns, *scales)
         problem = arms_problem(
             entry, classes, **limits, radius=asked["radius"],
@@ -307,7 +307,7 @@ def play(entry: Entry, asked: dict[str, Any], common: dict[str, Any]) -> RunRepo
         stream, entry, loss=asked["loss"], **limits, p=None if p is None else float(p),
         radius=asked["radius"], feature_bound=asked["feature_bound"], given=given,
     )  # fmt: skip
-    if entry.family == "batch":
+    if entry.plays == "batch":
         kept = {name: common[name] for name in ("repeats", "seed", "progress")}
         return dpoco.evaluation.compare_private_fit(
             stream, made.domain, made.loss, entry.load(), budget=made.budget,
@@ -325,16 +325,16 @@ def play(entry: Entry, asked: dict[str, Any], common: dict[str, Any]) -> RunRepo
     )
 
 
-def _refuse(entry: Entry, asked: dict[str, Any]) -> None:
+def _refuse(entry: Learner, asked: dict[str, Any]) -> None:
     """Raise for an option that the learner has no use for."""
     for name, (family, whose) in _ONLY.items():
-        if asked[name] is not None and entry.family != family:
+        if asked[name] is not None and entry.plays != family:
             raise ValueError(f"--{name.replace('_', '-')} is for {whose}")
-    names, reason = _NOT_FOR.get(entry.family, ((), ""))
+    names, reason = _NOT_FOR.get(entry.plays, ((), ""))
     for name in names:
         if asked[name] not in (None, []):
             raise ValueError(f"{entry.name} {reason}: no --{name.replace('_', '-')}")
-    if entry.family in ("experts", "surface") and not asked["intercept"]:
+    if entry.plays in ("experts", "surface") and not asked["intercept"]:
         raise ValueError(f"{entry.name} {reason}: no --no-intercept")
-    if entry.family in ("arms", "surface") and asked["loss"] != "logistic":
+    if entry.plays in ("arms", "surface") and asked["loss"] != "logistic":
         raise ValueError(f"{entry.name} {reason}: no --loss")

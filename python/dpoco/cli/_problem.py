@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import datasets
-from dpoco._validation import choice, positive_float, positive_int
+from dpoco._validation import choice, named, positive_float, positive_int
 from dpoco.accounting import Budget
-from dpoco.cli._catalogue import Entry, named
 from dpoco.datasets import PublicScaling, Stream
 from dpoco.datasets._files import read_columns
 from dpoco.domains import LpBall
+from dpoco.learners import Learner
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
 
 LOSSES = ("huber", "logistic", "squared")
@@ -181,7 +181,7 @@ def bundled_losses(name: str) -> tuple[NDArray[np.float64], dict[str, Any]]:
 
 
 def expert_problem(
-    entry: Entry,
+    entry: Learner,
     rounds: int,
     epsilon: float,
     delta: float | None,
@@ -208,7 +208,7 @@ _NOT_GIVEN = {
 }  # fmt: skip
 
 
-def accepted(entry: Entry, given: dict[str, Any]) -> dict[str, Any]:
+def accepted(entry: Learner, given: dict[str, Any]) -> dict[str, Any]:
     """Return the options that were given, or raise for one that the learner does not have."""
     known = entry.load()._options
     options = {}
@@ -222,7 +222,7 @@ def accepted(entry: Entry, given: dict[str, Any]) -> dict[str, Any]:
 
 def build_problem(
     stream: Stream,
-    entry: Entry,
+    entry: Learner,
     *,
     loss: str,
     epsilon: float,

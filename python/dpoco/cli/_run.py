@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import dpoco
-from dpoco.cli._catalogue import entry_of
 from dpoco.cli._play import FAMILIES, play
 from dpoco.cli._render import print_fit, print_report
 from dpoco.cli._support import Config, asked_of, errors_in_one_line, notes, progress
+from dpoco.learners import learner_named
 
 if TYPE_CHECKING:
     from dpoco.evaluation import FitReport, RunReport
@@ -318,14 +318,14 @@ def run_command(
     """
     asked = asked_of(context, _NOT_TOLD)
     with errors_in_one_line(checkpoint), notes(quiet):
-        entry = entry_of(learner, FAMILIES)
+        entry = learner_named(learner, FAMILIES)
         check_writable(out, output)
-        if entry.family == "batch" and (checkpoint is not None or resume):
+        if entry.plays == "batch" and (checkpoint is not None or resume):
             raise ValueError(f"{entry.name} makes one fit: there is nothing to --resume")
         if skip_played and not resume:
             raise ValueError("--skip-played needs --resume")
         count = repeats if repeats is not None else (10 if checkpoint is None else 1)
-        table = show_progress is not False and not (quiet or as_json) and entry.family != "batch"
+        table = show_progress is not False and not (quiet or as_json) and entry.plays != "batch"
         with progress(quiet or as_json, lines=show_progress, table=table) as (show, snapshot):
             report = play(
                 entry,

@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 import dpoco
-from dpoco.cli._catalogue import named
+from dpoco._validation import named
 from dpoco.plotting import new_figure
 
 if TYPE_CHECKING:
@@ -139,8 +139,8 @@ def _told(value: Any) -> Any:
 
 def _option_names(context: typer.Context) -> dict[str, str]:
     """Return the names of a command's options, without dashes in front, by its parameters'."""
-    named = {p.name: p.opts[0] for p in context.command.params if p.name != "help"}
-    return {str(name): option[2:].replace("-", "_") for name, option in named.items()}
+    long = {p.name: p.opts[0] for p in context.command.params if p.name != "help"}
+    return {str(name): option[2:].replace("-", "_") for name, option in long.items()}
 
 
 def numbers(name: str, text: str, whole: bool = False) -> list[float]:

@@ -27,6 +27,7 @@ from dpoco import _validation
 from dpoco._state import Stateful
 from dpoco._validation import FloatArray
 from dpoco.errors import HorizonExceeded
+from dpoco.learners import learner_of
 from dpoco.random import Source
 
 Parts = tuple[FloatArray, ...]
@@ -202,6 +203,15 @@ class Answers(Family):
 
 _SCORES = Answers(lambda learner: int(learner.parameters.candidates))
 _QUERIES = Answers(lambda learner: None)
+_FAMILIES: dict[str, Family] = {
+    "records": Vectors(),
+    "surface": Nets(),
+    "experts": Experts(),
+    "arms": Bandits(),
+    "sums": Sums(),
+    "scores": _SCORES,
+    "queries": _QUERIES,
+}
 
 
 def family_of(learner: Any) -> Family:
@@ -215,29 +225,14 @@ def family_of(learner: Any) -> Family:
     """
     if not isinstance(learner, Stateful):
         raise TypeError(f"a journal holds dpoco's learners; got {type(learner).__name__}")
-    from dpoco._record_learner import RecordLearner
-    from dpoco.bandits._bandit import BanditLearner
-    from dpoco.experts._expert_learner import ExpertLearner
     from dpoco.losses import CustomLoss
-    from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
-    from dpoco.oco import LipschitzLearner
 
-    if isinstance(learner, RecordLearner):
-        if isinstance(learner.loss, CustomLoss):
-            raise TypeError("custom losses cannot be replayed: a journal needs records in arrays")
-        return Vectors()
-    families: tuple[tuple[type, Family], ...] = (
-        (ExpertLearner, Experts()),
-        (BanditLearner, Bandits()),
-        (LipschitzLearner, Nets()),
-        (ContinualSum, Sums()),
-        (NoisyMax, _SCORES),
-        (AboveThreshold, _QUERIES),
-    )
-    for kind, family in families:
-        if isinstance(learner, kind):
-            return family
-    raise TypeError(f"a journal cannot hold a {type(learner).__name__}: it draws no noise")
+    if isinstance(getattr(learner, "loss", None), CustomLoss):
+        raise TypeError("custom losses cannot be replayed: a journal needs records in arrays")
+    known = learner_of(type(learner))
+    if known is None or known.plays not in _FAMILIES:
+        raise TypeError(f"a journal cannot hold a {type(learner).__name__}: it draws no noise")
+    return _FAMILIES[known.plays]
 
 
 def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatArray:

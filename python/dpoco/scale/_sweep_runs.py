@@ -17,6 +17,7 @@ import numpy as np
 
 from dpoco._validation import choice
 from dpoco.accounting import Budget
+from dpoco.learners import LEARNERS, learner_named
 from dpoco.random import Source
 
 _LARGEST_SEED = 2**63 - 1
@@ -191,8 +192,8 @@ def _check_seed(name: str, seed: Any) -> None:
         raise ValueError(f"{name} must be in [0, {_LARGEST_SEED}]; got {seed}")
 
 
-_EXPERT_LEARNERS = ("prefix-hedge", "oblivious-tracker")
-LEARNERS = ("tree-frank-wolfe", "noisy-ftrl", *_EXPERT_LEARNERS)
+# Of experts, and of linear regression on the Euclidean ball.
+SWEPT = tuple(e.name for e in LEARNERS if e.plays == "experts" or e.ball == 2.0)
 _GOOD, _BAD = 0.35, 0.65  # mean losses of the best expert and of the others
 
 
@@ -275,12 +276,12 @@ class BuiltInRun:
     learner: str
 
     def __post_init__(self) -> None:
-        choice("learner", self.learner, LEARNERS)
+        choice("learner", self.learner, SWEPT)
 
     @staticmethod
     def learners() -> tuple[str, ...]:
         """Return the names of the learners there are."""
-        return LEARNERS
+        return SWEPT
 
     @property
     def sweep_name(self) -> str:
@@ -289,28 +290,25 @@ class BuiltInRun:
 
     def __call__(self, cell: Cell) -> dict[str, Any]:
         """Play the cell."""
-        experts = self.learner in _EXPERT_LEARNERS
+        experts = learner_named(self.learner).plays == "experts"
         stream = _expert_losses if experts else _regression
         return StreamRun(self._make, stream)(cell)
 
     def _make(self, cell: Cell) -> Any:
-        from dpoco import domains, experts, frank_wolfe, losses, oco
+        from dpoco import domains, losses
 
+        known = learner_named(self.learner)
         horizon, dimension = cell["horizon"], cell["dimension"]
         settings: dict[str, Any] = {
             "horizon": horizon,
             "budget": Budget._over(cell["epsilon"], cell["delta"], horizon),
             "source": cell.source(),
         }
-        if self.learner == "prefix-hedge":
-            return experts.PrefixHedge(dimension, **settings)
-        if self.learner == "oblivious-tracker":
-            return experts.ObliviousTracker(dimension, **settings)
+        if known.plays == "experts":
+            return known.load()(dimension, **settings)
         domain = domains.LpBall(dimension=dimension, p=2.0, radius=1.0)
         loss = losses.SquaredLoss(feature_bound=1.0, label_bound=1.0)
-        if self.learner == "noisy-ftrl":
-            return oco.NoisyFTRL(domain, loss, **settings)
-        return frank_wolfe.TreeFrankWolfe(domain, loss, **settings)
+        return known.load()(domain, loss, **settings)
 
 
 def _regression(cell: Cell) -> Any:
