@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._clipping import record_flags
 from dpoco._record_learner import RecordLearner
 from dpoco._validation import FloatArray, choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee
@@ -18,7 +19,6 @@ from dpoco.domains import LpBall
 from dpoco.errors import StateError
 from dpoco.learners import LEARNERS, learner_of
 from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, SquaredLoss
-from dpoco.losses._base import record_flags
 from dpoco.random import Source
 from dpoco.trace import Flags
 

@@ -128,8 +128,6 @@ def _of_experts(
 def _of_arms(
     entries: list[Learner], asked: Mapping[str, Any], columns: list[str] | None
 ) -> Contest:
-    from dpoco.evaluation._private_bandit import BanditProblem
-
     if asked["loss"] != "logistic" or float(asked["p"]) != 2.0:
         raise ValueError("bandits learn which class is right: no --loss, no --p")
     if asked["radius"] is not None and all(entry.name == "linucb" for entry in entries):
@@ -148,7 +146,9 @@ def _of_arms(
     }  # fmt: skip
     horizon = made[entries[0].name]["horizon"]
     stream = classes.stream.take(horizon)
-    problem = BanditProblem(stream.features, classes.rewards[:horizon], (0.0, 1.0), "identity")
+    problem = dpoco.evaluation.BanditProblem(
+        stream.features, classes.rewards[:horizon], (0.0, 1.0), "identity"
+    )
     build = {}
     for entry in entries:
         options = {**made[entry.name], **problem.declared}

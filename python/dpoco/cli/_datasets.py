@@ -124,10 +124,8 @@ def _facts(name: str) -> dict[str, Any]:
 
 def _file(dataset: str) -> Path | None:
     """Return the file within the installed package, or None."""
-    from dpoco.datasets._bundled import bundled_file
-
     try:
-        return Path(bundled_file(dataset, ""))
+        return Path(datasets.bundled_file(dataset, ""))
     except ImportError:
         return None
 

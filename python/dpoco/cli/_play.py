@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpoco
+from dpoco import datasets
 from dpoco._validation import FloatArray, named, positive_int
 from dpoco.accounting import Budget
 from dpoco.cli._problem import (
@@ -30,7 +31,6 @@ from dpoco.cli._problem import (
     parse_range,
 )
 from dpoco.datasets import Stream
-from dpoco.datasets._files import read_columns
 from dpoco.domains import Box, LpBall
 from dpoco.learners import Learner
 from dpoco.trace import Flags
@@ -87,7 +87,7 @@ def load_targets(source: Input, label: str | None, label_range: str | None) -> T
         if label is None or wanted is None or label_range is None:
             raise ValueError("--data needs --label COLUMN and --label-range LOW,HIGH")
         low, high = parse_range("--label-range", label_range)
-        values = read_columns(source.path, wanted, header=source.header)
+        values = datasets.read_columns(source.path, wanted, header=source.header)
         file = Path(source.path).name
         facts = {
             "name": file,

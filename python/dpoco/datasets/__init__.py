@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dpoco.datasets._bundled import (
     POLLSTERS,
     STOCKS,
+    bundled_file,
     load_phishing,
     load_shuttle,
     pollster_losses,
     stock_losses,
 )
-from dpoco.datasets._files import column_names, load_file
+from dpoco.datasets._files import column_names, load_file, read_columns
 from dpoco.datasets._stream import PublicScaling, Stream, linear_regression_stream
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "PublicScaling",
     "Stream",
     "available",
+    "bundled_file",
     "column_names",
     "linear_regression_stream",
     "load",
@@ -32,6 +34,7 @@ __all__ = [
     "load_phishing",
     "load_shuttle",
     "pollster_losses",
+    "read_columns",
     "stock_losses",
 ]
 

@@ -13,11 +13,6 @@ from dpoco import _core
 from dpoco._validation import FloatArray, exponent, float_array, real_float
 
 
-def lp_norm(x: FloatArray, order: float) -> float:
-    """``||x||_order`` for a 1-D float64 array, scaled so that nothing under- or overflows."""
-    return _core.norm(np.ascontiguousarray(x), order)
-
-
 class Domain(ABC):
     """A compact convex set of decisions in R^d; an immutable, unhashable value.
 

@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
+from dpoco._clipping import lp_norm
 from dpoco._validation import FloatArray
-from dpoco.domains._base import lp_norm
 
 LARGEST_CORNERS_DIMENSION = 12
 _MOST_CORNERS = 20_000

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco import _core
+from dpoco._clipping import lp_norm
 from dpoco._memory import require_memory
 from dpoco._validation import (
     LARGEST_SCALE,
@@ -20,7 +21,7 @@ from dpoco._validation import (
     positive_float,
     positive_int,
 )
-from dpoco.domains._base import Domain, lp_norm
+from dpoco.domains._base import Domain
 
 LARGEST_DIMENSION = 10**9
 

@@ -6,6 +6,7 @@ experiments and for tuning on public data.
 
 from __future__ import annotations
 
+from dpoco._divergences import kl_divergence, total_variation
 from dpoco.evaluation._comparators import (
     ConstantPrediction,
     FixedDecision,
@@ -30,7 +31,7 @@ from dpoco.evaluation._offline import (
 )
 from dpoco.evaluation._prequential import PrequentialResult, prequential
 from dpoco.evaluation._private import compare_private, compare_private_experts
-from dpoco.evaluation._private_bandit import class_rewards, compare_private_bandit
+from dpoco.evaluation._private_bandit import BanditProblem, class_rewards, compare_private_bandit
 from dpoco.evaluation._private_fit import FIT_SCHEMA, FitReport, compare_private_fit
 from dpoco.evaluation._private_lipschitz import compare_private_lipschitz
 from dpoco.evaluation._report import SCHEMA, Curves, PlayedRuns, RunReport
@@ -46,13 +47,13 @@ from dpoco.evaluation._sequences import (
     regret,
 )
 from dpoco.evaluation._traces import SavedTrace, load, save
-from dpoco.local._divergences import kl_divergence, total_variation
 
 __all__ = [
     "COMPARATORS",
     "COMPARISON_SCHEMA",
     "FIT_SCHEMA",
     "SCHEMA",
+    "BanditProblem",
     "BestSequence",
     "Comparison",
     "ComparisonRow",

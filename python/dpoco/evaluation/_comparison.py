@@ -17,8 +17,8 @@ from dpoco._validation import positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import CalibrationError
 from dpoco.evaluation._game import losses_of, switches_of, versions
-from dpoco.evaluation._runs import SeedTree
-from dpoco.frank_wolfe._batch_base import BatchLearner
+from dpoco.evaluation._runs import SeedTree, play_through
+from dpoco.learners import plays
 from dpoco.random import Source
 from dpoco.trace import Trace
 
@@ -85,19 +85,6 @@ def repeat(
 
         traces[number] = play_through(build(source), data, progress=report)
     return traces
-
-
-def play_through(learner: Any, data: tuple[Any, ...], **options: Any) -> Any:
-    """Run a learner over the stream, without keeping decisions where they are vectors."""
-    from dpoco.bandits import HighDimensionalBandit, LinUCB
-    from dpoco.experts._expert_learner import ExpertLearner
-    from dpoco.oco import LipschitzLearner
-
-    if isinstance(learner, ExpertLearner) and len(data) != 1:
-        raise TypeError("learners of experts take losses, and no labels")
-    if not isinstance(learner, (ExpertLearner, LinUCB, HighDimensionalBandit, LipschitzLearner)):
-        options["record_decisions"] = False
-    return learner.run(*data, **options)
 
 
 COMPARISON_SCHEMA = "dpoco.comparison/1"
@@ -296,7 +283,7 @@ def compare(
             ) -> Any:
                 return build(budget, source)
 
-            if isinstance(first, BatchLearner):
+            if plays(first) == "batch":
                 fits = _fit(seeded, data, runs, root, tell)
                 rows.append(
                     ComparisonRow(name, asked, fits, (), (), guarantee.to_dict(), access="offline")
@@ -337,7 +324,7 @@ def compare(
 def _access(build: Builder) -> str:
     """Tell what kind of learner was refused, by one without a budget."""
     try:
-        return "offline" if isinstance(build(None, None), BatchLearner) else "online"
+        return "offline" if plays(build(None, None)) == "batch" else "online"
     except CalibrationError:
         return "online"
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpoco._record_learner import RecordLearner
 from dpoco._validation import FloatArray, float_array, positive_int
 from dpoco.datasets import Stream
-from dpoco.experts._expert_learner import ExpertLearner
+from dpoco.learners import plays
 from dpoco.losses import LogisticLoss
 
 _LARGEST_PART = 2**20  # decisions kept at a time, in entries
@@ -107,7 +107,7 @@ def prequential(
     parts, so memory is O(T) and not O(T d). The learner's guarantee covers the decisions and not
     these measures.
     """
-    experts = isinstance(learner, ExpertLearner)
+    experts = plays(learner) == "experts"
     if not experts and not (isinstance(learner, RecordLearner) and learner.loss.glm):
         raise TypeError("the learner must be of experts, or have a generalised linear loss")
     if isinstance(stream, Stream):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dpoco._clipping import admitted_losses, checked_range
 from dpoco._validation import float_array
 from dpoco.accounting import Budget
 from dpoco.datasets import Stream
@@ -30,7 +31,6 @@ from dpoco.evaluation._game import (
 from dpoco.evaluation._report import RunReport
 from dpoco.evaluation._runs import Snapshot
 from dpoco.evaluation._sequences import best_expert
-from dpoco.experts._trace import admitted_losses, checked_range
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.random import Source
 

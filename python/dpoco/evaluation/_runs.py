@@ -16,7 +16,7 @@ import numpy as np
 
 from dpoco._learner import Progress
 from dpoco._validation import FloatArray, positive_int
-from dpoco.experts._expert_learner import ExpertLearner
+from dpoco.learners import plays
 from dpoco.random import Source
 from dpoco.trace import Trace
 
@@ -151,13 +151,19 @@ def repeat_runs(
             if progress is not None:
                 progress(index * total + done, count * total)
 
-        if isinstance(learner, ExpertLearner):
-            if labels is not None:
-                raise TypeError("learners of experts take no labels")
-            traces.append(learner.run(features, progress=report))
-        else:
-            traces.append(learner.run(features, labels, record_decisions=False, progress=report))
+        data = (features,) if labels is None else (features, labels)
+        traces.append(play_through(learner, data, progress=report))
     return traces
+
+
+def play_through(learner: Any, data: tuple[Any, ...], **options: Any) -> Any:
+    """Run a learner over the stream, without keeping decisions where they are vectors."""
+    kind = plays(learner)
+    if kind == "experts" and len(data) != 1:
+        raise TypeError("learners of experts take losses, and no labels")
+    if kind not in ("experts", "arms", "surface"):
+        options["record_decisions"] = False
+    return learner.run(*data, **options)
 
 
 def root_source(seed: int | None) -> Source:

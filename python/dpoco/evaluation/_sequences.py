@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpoco import _core
+from dpoco._clipping import admitted_losses, checked_range
 from dpoco._validation import LARGEST_HORIZON, FloatArray, IntArray, choice, float_array, real_float
 from dpoco.domains import Domain
 from dpoco.evaluation._comparators import (
@@ -15,7 +16,6 @@ from dpoco.evaluation._comparators import (
     best_fixed_decision,
 )
 from dpoco.evaluation._game import constant_losses
-from dpoco.experts._trace import admitted_losses, checked_range
 from dpoco.trace import Trace
 
 

@@ -1,4 +1,4 @@
-"""Groups of streams that see disjoint data, and the upkeep of a journal.
+"""Groups of streams that see disjoint data, forks of one stream, and the upkeep of a journal.
 
 Claim: streams of which a person's record is in one, which may be chosen in reaction to everything
 released, have together the guarantee of `dpoco.accounting.pools.pool_guarantee`: that of one
@@ -6,6 +6,16 @@ learner for draws with fresh noise, that with the tails of all streams for coupl
 private epsilon for others that have one, and otherwise the deltas of all streams added up.
 
 Proof: ``docs/privacy/pools.md`` and ``docs/privacy/journal.md``, section "Groups".
+
+A fork has two continuations, accounted as two charges.
+
+Claim: everything that learners with fresh noise release consists of draws, each of which costs,
+given all that was drawn before, no more than its share of the guarantee. A record that
+both continuations see is in the draws before the fork and in both sets of draws after it: together
+no more than in two runs. Others keep noise across rounds (a noisy threshold, the state of a
+coupling), for which that is not proved here.
+
+Proof: ``docs/privacy/journal.md``, section "Forks".
 
 Upkeep is retention, compaction and rotation of keys.
 """
@@ -23,12 +33,13 @@ from dpoco._state import _class_of
 from dpoco._validation import positive_int
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.pools import noise_of, pool_guarantee
-from dpoco.bandits._bandit import BanditLearner
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal._keys import KEY_BYTES
 from dpoco.journal._releases import CONTEXT, Chunk, Recipe, decoded, encoded
 from dpoco.journal._rows import Rows
 from dpoco.journal._transaction import round_number
+from dpoco.learners import learner_of
+from dpoco.random import Source
 
 if TYPE_CHECKING:
     from dpoco.journal._journal import Journal
@@ -202,7 +213,22 @@ def _keys_of_pending(journal: Journal) -> set[int]:
         row = rows.stream(name)
         assert row is not None
         pending = rows.state(row.id).pending
-        kind = _class_of(json.loads(row.header).get("kind"))
-        if pending and issubclass(kind, BanditLearner):
+        known = learner_of(_class_of(json.loads(row.header).get("kind")))
+        if pending and known is not None and known.plays == "arms":
             keys.add(CONTEXT.unpack_from(pending)[0])
     return keys
+
+
+def check_forkable(learner: Any) -> None:
+    """Raise `TypeError` for a learner whose two continuations no proof covers."""
+    if learner._noise != "fresh":
+        raise TypeError(
+            f"a {learner._kind} cannot be forked: it keeps noise across rounds, and no proof here "
+            "covers two continuations of it"
+        )
+
+
+def renew(learner: Any) -> None:
+    """Give a learner a new key: all noise from here on is fresh, what was drawn stays."""
+    claim = Source()._claim()
+    learner._engine.rekey(claim["key"], claim["stream"])

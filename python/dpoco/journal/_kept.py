@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._families import Parts, family_of
 from dpoco._state import _REPLACED_CLAIM, FRAME_SIGNATURE, _class_of, pack, unpack
 from dpoco._tickets import Ticket, TicketBook
 from dpoco._validation import positive_int
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
-from dpoco.journal._families import Parts, family_of
 from dpoco.journal._keys import DIGEST_BYTES, StreamDigests
 from dpoco.journal._releases import CONTEXT, Recipe, StateRow, StreamRow, decoded, encoded
 from dpoco.journal._transaction import Transaction, mismatch, round_number

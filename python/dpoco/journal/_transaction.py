@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._families import Parts
 from dpoco._tickets import Ticket
 from dpoco._validation import float_array, positive_int
 from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
-from dpoco.journal._families import Parts
 from dpoco.journal._keys import DIGEST_BYTES
 from dpoco.journal._releases import CONTEXT, Chunk, StateRow, decoded, encoded, kept_form
 

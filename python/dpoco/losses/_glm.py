@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._clipping import lp_norm, record_flags, record_multipliers
 from dpoco._validation import FloatArray, float_array, positive_float, real_float
 from dpoco.domains import Domain
-from dpoco.domains._base import lp_norm
-from dpoco.losses._base import Loss, optional_bound, record_flags, record_multipliers
+from dpoco.losses._base import Loss, optional_bound
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._state import _REPLACED_CLAIM, Stateful, _class_of, unpack
-from dpoco._validation import IntArray, positive_int
-from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.pools import noise_of, pool_guarantee
-from dpoco.errors import BudgetExceeded, StateError
-from dpoco.journal._families import (
+from dpoco._families import (
     Answers,
     Bandits,
     Experts,
@@ -33,6 +28,11 @@ from dpoco.journal._families import (
     Vectors,
     family_of,
 )
+from dpoco._state import _REPLACED_CLAIM, Stateful, _class_of, unpack
+from dpoco._validation import IntArray, positive_int
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.pools import noise_of, pool_guarantee
+from dpoco.errors import BudgetExceeded, StateError
 from dpoco.random import Source
 
 

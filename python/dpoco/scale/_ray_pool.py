@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._families import Parts
 from dpoco._validation import positive_float, positive_int
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import RoundOrderError
-from dpoco.journal._families import Parts
 from dpoco.scale._keys import (
     Key,
     Terms,

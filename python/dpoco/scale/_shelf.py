@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._families import Family, Parts
 from dpoco._state import pack, unpack, write_atomically
 from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
 from dpoco.journal import Journal, Stream, Transaction, Work
-from dpoco.journal._families import Family, Parts
 from dpoco.scale._keys import (
     Key,
     Rows,

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpoco._validation import choice
 from dpoco.accounting import Budget
-from dpoco.learners import LEARNERS, learner_named
+from dpoco.learners import LEARNERS, learner_named, plays
 from dpoco.random import Source
 
 _LARGEST_SEED = 2**63 - 1
@@ -225,8 +225,6 @@ class StreamRun:
         ValueError
             If the learner's noise is not the cell's: it would not be reproducible.
         """
-        from dpoco.experts._expert_learner import ExpertLearner
-
         given = self.stream(cell) if callable(self.stream) else self.stream
         features, labels, target = _parts(given)
         learner = self.make(cell)
@@ -236,7 +234,7 @@ class StreamRun:
         if "horizon" in cell.values:
             rounds = min(rounds, int(cell["horizon"]))
         features = features[:rounds]
-        if isinstance(learner, ExpertLearner):
+        if plays(learner) == "experts":
             if labels is not None:
                 raise TypeError("learners of experts take no labels")
             trace: Any = learner.run(features)

@@ -2,16 +2,6 @@
 
 A family turns what callers bring into the arrays that its learner would see (``parts``), these into
 one row of doubles a round (``rows``: what is digested), and plays many rounds at once (``play``).
-
-Which of them may have two continuations, accounted as two charges:
-
-Claim: everything that learners with fresh noise release consists of draws, each of which costs,
-given all that was drawn before, no more than its share of the guarantee. A record that
-both continuations see is in the draws before the fork and in both sets of draws after it: together
-no more than in two runs. Others keep noise across rounds (a noisy threshold, the state of a
-coupling), for which that is not proved here.
-
-Proof: ``docs/privacy/journal.md``, section "Forks".
 """
 
 from __future__ import annotations
@@ -28,7 +18,6 @@ from dpoco._state import Stateful
 from dpoco._validation import FloatArray
 from dpoco.errors import HorizonExceeded
 from dpoco.learners import learner_of
-from dpoco.random import Source
 
 Parts = tuple[FloatArray, ...]
 
@@ -120,11 +109,8 @@ class Nets(Family):
     """The learner of Lipschitz losses: arrays of losses on its net, or functions of points."""
 
     def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
-        from dpoco.oco._net_losses import NetLosses
-
         _expect(batch, 1)
-        losses = NetLosses.of(batch[0], learner.points)
-        return (losses.values(slice(0, len(losses))),)
+        return (learner.on_net(batch[0]),)
 
     def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
         decisions: FloatArray = learner.run(*parts).decisions
@@ -257,18 +243,3 @@ def _expect(batch: tuple[Any, ...], arrays: int) -> None:
 
 def _is(value: Any, kind: type) -> bool:
     return isinstance(value, kind)
-
-
-def check_forkable(learner: Any) -> None:
-    """Raise `TypeError` for a learner whose two continuations no proof covers."""
-    if learner._noise != "fresh":
-        raise TypeError(
-            f"a {learner._kind} cannot be forked: it keeps noise across rounds, and no proof here "
-            "covers two continuations of it"
-        )
-
-
-def renew(learner: Any) -> None:
-    """Give a learner a new key: all noise from here on is fresh, what was drawn stays."""
-    claim = Source()._claim()
-    learner._engine.rekey(claim["key"], claim["stream"])
