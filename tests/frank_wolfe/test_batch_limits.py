@@ -95,7 +95,7 @@ def test_rounding_does_not_part_two_walks_by_more_than_is_accounted_for():
 
     ball, records = LpBall(2, 2.0, 1000.0), 2**16
     learner = PhasedSGD(ball, LogisticLoss(1.0), records=records, budget=BUDGET, step_scale=7e-8)
-    learner._settle(learner._calibrated(records, BUDGET))
+    learner._settle(learner._plan(records, BUDGET))
     phases = learner._settings()["phases"]
     firsts = np.cumsum([0] + [size for size, _, _ in phases])
     lipschitz, beyond_steps = learner.parameters.derivative_bound, 0
