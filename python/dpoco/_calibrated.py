@@ -19,6 +19,8 @@ from dpoco._validation import choice, refuse_contradictions
 from dpoco.accounting import Budget
 from dpoco.random import Source
 
+_TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
+
 
 @dataclass(frozen=True)
 class Option:
@@ -43,6 +45,28 @@ class Option:
     default: Any
     choices: tuple[str, ...]
     meaning: str
+
+    @property
+    def flag_type(self) -> type:
+        """The type of a command's flag: what is not one of bool, int and float alone is a text."""
+        kinds = {kind for kind in self.kinds if kind != "None" and not kind.startswith("tuple")}
+        return _TYPES.get(kinds.pop(), str) if len(kinds) == 1 else str
+
+    @property
+    def help(self) -> str:
+        """The help of a command's flag: what it may be, and the first sentence of its meaning."""
+        first = re.split(r"(?<=\w\w[.])\s", self.meaning)[0]
+        return f"{', '.join(self.choices)}. {first}" if self.choices else first
+
+    def read(self, value: Any) -> Any:
+        """Return the value of a flag: a text that may be a number, too, if it is one."""
+        for name in ("int", "float") if isinstance(value, str) else ():
+            if name in self.kinds:
+                try:
+                    return _TYPES[name](value)
+                except ValueError:
+                    continue
+        return value
 
 
 @cache

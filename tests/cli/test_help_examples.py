@@ -13,12 +13,11 @@ from dpoco.cli._app import app
 
 def leaves(command, *names):
     """Return the commands without sub-commands, by name."""
-    inner = getattr(command, "commands", None)
-    if inner is None:
+    if not hasattr(command, "commands"):
         return {names: command}
     found = {}
-    for name, each in inner.items():
-        found.update(leaves(each, *names, name))
+    for name in command.list_commands(None):
+        found.update(leaves(command.get_command(None, name), *names, name))
     return found
 
 

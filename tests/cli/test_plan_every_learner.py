@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 
 import pytest
 
+from dpoco._calibrated import options_of
 from dpoco.accounting import Guarantee
-from dpoco.cli._plan import _PLANNED, _command
+from dpoco.cli._plan import _PLANNED, command_of, example_of, own_options
 from dpoco.cli._plan_report import _smallest_useful
 from dpoco.learners import LEARNERS, learner_named
 
@@ -15,7 +17,7 @@ NAMES = [each.name for each in LEARNERS if each.plays in _PLANNED]
 
 
 def options(name, **changes):
-    words = _command(learner_named(name))[1].split()
+    words = example_of(learner_named(name)).split()
     given = {**dict(zip(words[::2], words[1::2], strict=True)), "--horizon": 20_000, **changes}
     return [word for pair in given.items() for word in pair]
 
@@ -81,3 +83,33 @@ def test_what_was_probably_meant(capfd):
         err = capfd.readouterr().err
         assert meant in err
         assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_of_the_constructor_is_one_of_the_plan(name):
+    """Its default is the constructor's, its help the docstring's: added there, it is here."""
+    entry = learner_named(name)
+    flags = inspect.signature(command_of(entry)).parameters
+    table = options_of(entry.load())
+    own = [option.name for option in own_options(entry)]
+    assert own or entry.plays == "reports"
+    for option in own:
+        shown = flags[option].annotation.__metadata__[0]
+        assert shown.help == table[option].help
+        if option != "expected_shifts":  # the number of switches that commands have: 0
+            assert flags[option].default == table[option].default
+    for option in {"calibration", "relation", "batch", "numerics"} & table.keys():
+        assert option in own
+
+
+def test_an_option_of_the_constructor_reaches_the_plan(invoke):
+    given = ("--statistics", "gradient", "--step-size", "0.25", "--batch", "3")
+    found = json.loads(
+        invoke("plan", "noisy-ftrl", *options("noisy-ftrl"), *given, "--json").stdout
+    )
+    assert found["problem"]["step_size"] == found["parameters"]["step_size"] == 0.25
+    assert found["parameters"]["batch"] == 3
+    predicted = invoke(
+        "plan", "noisy-ftrl", *options("noisy-ftrl"), "--step-size", "predicted", "--json"
+    )
+    assert json.loads(predicted.stdout)["problem"]["step_size"] == "predicted"

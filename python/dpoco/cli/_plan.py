@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import dpoco
+from dpoco._calibrated import Calibrated, Option, options_of
+from dpoco._validation import unknown
 from dpoco.accounting import Budget, Guarantee
 from dpoco.cli._plan_problem import (
     plan_arms,
@@ -95,7 +99,163 @@ def _print(plans: tuple[ExpertPlan, ...], horizon: int) -> None:
     say(str(plans[0].guarantee))
 
 
+_TARGET = 0.1
+_PLANNED = ("records", "surface", "experts", "arms", "batch", "reports")
+_LOSS = (
+    "linear, logistic, huber (unit slope) or general (any convex loss with Lipschitz constant G, "
+    "for ctrl also with Hessians at most G/D)."
+)
+_SIZE = {"dimension": (int, "Coordinates of a decision, or of a context.")}
+_SET = {"loss": (str, _LOSS), "domain": (str, "ball, box or simplex, of diameter D.")}
+# What describes the problem, by what learners play: types and help.
+_PROBLEMS: dict[str, dict[str, tuple[type, str]]] = {
+    "records": {**_SIZE, **_SET},
+    "surface": {"dimension": (int, "1 or 2.")},
+    "experts": {"experts": (int, "Number of experts.")},
+    "arms": {"arms": (int, "Number of arms."), **_SIZE},
+    "batch": {**_SIZE, **_SET, "loss": (str, "logistic or huber.")},
+    "reports": {
+        "hypotheses": (int, "Number K of known distributions."),
+        "labels": (int, "Number M of labels."),
+    },
+}
+_SIZED = "--horizon 100000 --dimension 10"
+_EXAMPLES = {
+    "records": _SIZED,
+    "surface": "--horizon 100000",
+    "experts": "--horizon 100000 --experts 10",
+    "arms": "--horizon 1000000 --arms 5 --dimension 10",
+    "batch": "--horizon 10000 --dimension 10",
+    "reports": "--horizon 1000000 --hypotheses 8 --labels 16",
+}
+_PLANS: dict[str, Callable[..., dict[str, Any]]] = {
+    "records": plan_records,
+    "surface": plan_surface,
+    "experts": plan_experts_of,
+    "arms": plan_arms,
+    "batch": plan_batch,
+    "reports": plan_reports,
+}
+_ALSO = {"expected_shifts": "--switches"}  # as other trackers call it
+
+
+def _defaults(entry: Learner) -> dict[str, Any]:
+    """Return the defaults of what describes the problem."""
+    if entry.plays == "surface":
+        return {"dimension": 1}
+    loss = {"ctrl": "general", "comw": "linear"}.get(entry.name, "logistic")
+    return {"loss": loss, "domain": "simplex" if entry.ball == 1.0 else "ball"}
+
+
+def own_options(entry: Learner) -> list[Option]:
+    """Return the options that a plan takes of a learner's constructor: those of calibration."""
+    cls = entry.load()
+    if not issubclass(cls, Calibrated):
+        return []
+    problem = {
+        *_PROBLEMS[entry.plays],
+        "domain",
+        "loss",
+        "lipschitz",
+        "horizon",
+        "records",
+        "budget",
+    }
+    return [each for name, each in options_of(cls).items() if name in {*cls._options} - problem]
+
+
+def _flag(name: str, kind: Any, default: Any, text: str, *declared: str) -> inspect.Parameter:
+    metavar = "NAME" if kind in (str, str | None) else None
+    option = typer.Option(*(declared or (f"--{name}",)), metavar=metavar, help=text)
+    kept = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kept, default=default, annotation=Annotated[kind, option])
+
+
+def _own_flag(option: Option) -> inspect.Parameter:
+    """Return the flag of one option: its type, default and meaning are the constructor's."""
+    kind, default = option.flag_type, option.default
+    if option.name in _ALSO:
+        default = 0
+    flag = "--" + option.name.replace("_", "-")
+    flag += f"/--no-{flag[2:]}" if kind is bool else ""
+    declared = [flag, *([_ALSO[option.name]] if option.name in _ALSO else [])]
+    optional = kind | None if default is None else kind
+    return _flag(option.name, optional, default, option.help, *declared)
+
+
+def command_of(entry: Learner) -> Callable[..., None]:
+    """Return the command that plans a learner; its flags are the learner's own options."""
+    empty, defaults = inspect.Parameter.empty, _defaults(entry)
+    own = {option.name: option for option in own_options(entry)}
+    flags = [_flag("horizon", int, empty, "Rounds; for batch baselines, records.")]
+    flags += [
+        _flag(name, kind, defaults.get(name, empty), text)
+        for name, (kind, text) in _PROBLEMS[entry.plays].items()
+    ]
+    flags.append(_flag("epsilon", float, 1.0, "Privacy budget; of reports, of one."))
+    if entry.plays != "reports":
+        text = "Privacy budget. [default: 1/(10 horizon); 0 for pure mechanisms]"
+        flags.append(_flag("delta", float | None, None, text))
+    flags += map(_own_flag, own.values())
+    if entry.plays != "batch":
+        text = "Regret per round, as a share of the largest, at which a horizon counts as useful."
+        flags.append(_flag("target", float, _TARGET, text))
+
+    def command(*, as_json: bool, **given: Any) -> None:
+        with errors_in_one_line():
+            read = {name: own[name].read(given.pop(name)) for name in own}
+            options = {name: value for name, value in read.items() if value is not None}
+            asked = {"delta": None, "target": _TARGET, **given}
+            report = _PLANS[entry.plays](entry, options=options, **asked)
+            if as_json:
+                print_json(report)
+            else:
+                print_plan(report, Guarantee.from_dict(report["guarantee"]))
+
+    kept = inspect.Parameter.KEYWORD_ONLY
+    flags.append(inspect.Parameter("as_json", kept, default=False, annotation=JsonFlag))
+    command.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
+    command.__annotations__ = {flag.name: flag.annotation for flag in flags}
+    return command
+
+
+def example_of(entry: Learner) -> str:
+    """Return options with which a learner can be planned."""
+    tracks = {"switches", "expected_shifts"} & options_of(entry.load()).keys()
+    return _EXAMPLES[entry.plays] + (" --switches 5" if tracks else "")
+
+
+class _Plans(TyperGroup):
+    """The plans of all learners, each made when it is asked for: making one loads its learner."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands."""
+        return [*super().list_commands(ctx), *(e.name for e in LEARNERS if e.plays in _PLANNED)]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that was meant, or say which one probably was."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-"):
+            ctx.fail(unknown("command", args[0], names))
+        return super().resolve_command(ctx, args)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or None."""
+        known = [each for each in LEARNERS if each.name == cmd_name and each.plays in _PLANNED]
+        if not known:
+            return super().get_command(ctx, cmd_name)
+        (entry,) = known
+        alone = typer.Typer(
+            add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+        )
+        example = f"Example: dpoco plan {entry.name} {example_of(entry)}"
+        text = f"Plan {entry.path}: {entry.about}.\n\n{example}"
+        alone.command(entry.name, help=text)(command_of(entry))
+        return typer.main.get_command(alone)
+
+
 plan_app = typer.Typer(
+    cls=_Plans,
     help="Show what a budget buys, without data: parameters, guarantee, noise, memory, regret "
     "bound and the smallest useful horizon of any learner.\n\n"
     "Domains have diameter D = 1 and losses slope G = 1 (or range 1).\n\n"
@@ -104,245 +264,3 @@ plan_app = typer.Typer(
     rich_markup_mode=None,
 )
 plan_app.command("experts")(experts_command)
-
-_PLANNED = ("records", "surface", "experts", "arms", "batch", "reports")
-_Horizon = Annotated[int, typer.Option(help="Rounds; for batch baselines, records.")]
-_Dimension = Annotated[int, typer.Option(help="Coordinates of a decision, or of a context.")]
-_Experts = Annotated[int, typer.Option(help="Number of experts.")]
-_Arms = Annotated[int, typer.Option(help="Number of arms.")]
-_Epsilon = Annotated[float, typer.Option(help="Privacy budget.")]
-_Delta = Annotated[
-    float | None,
-    typer.Option(help="Privacy budget. [default: 1/(10 horizon); 0 for pure mechanisms]"),
-]
-_Loss = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="linear, logistic, huber (unit slope) or general (any convex loss with Lipschitz "
-        "constant G, for ctrl also with Hessians at most G/D).",
-    ),
-]
-_DomainName = Annotated[
-    str, typer.Option("--domain", metavar="NAME", help="ball, box or simplex, of diameter D.")
-]
-_Relation = Annotated[str, typer.Option(metavar="NAME", help="replace or zero_out.")]
-_Calibration = Annotated[str, typer.Option(metavar="NAME", help="tight, corrected or paper.")]
-_Coupling = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="auto, density_ratio, scheduled; for comw also dartboard and anchored.",
-    ),
-]
-_Switches = Annotated[
-    int, typer.Option(help="Switches of the sequence of experts to compete with.")
-]
-_Target = Annotated[
-    float,
-    typer.Option(
-        help="Regret per round, as a share of the largest, at which a horizon counts as useful."
-    ),
-]
-
-_TARGET = 0.1
-
-
-def _say(plan: Callable[..., dict[str, Any]], as_json: bool, *args: Any, **asked: Any) -> None:
-    with errors_in_one_line():
-        report = plan(*args, **asked)
-        if as_json:
-            print_json(report)
-        else:
-            print_plan(report, Guarantee.from_dict(report["guarantee"]))
-
-
-def _coupled(entry: Learner, standard_loss: str) -> Callable[..., None]:
-    def command(
-        horizon: _Horizon,
-        dimension: _Dimension,
-        epsilon: _Epsilon = 1.0,
-        delta: _Delta = None,
-        loss: _Loss = standard_loss,
-        domain: _DomainName = "ball",
-        relation: _Relation = "replace",
-        calibration: _Calibration = "tight",
-        coupling: _Coupling = "auto",
-        target: _Target = _TARGET,
-        as_json: JsonFlag = False,
-    ) -> None:
-        options = {"relation": relation, "calibration": calibration, "coupling": coupling}
-        _say(
-            plan_records, as_json, entry, dimension=dimension, domain=domain, loss=loss,
-            options=options, horizon=horizon, epsilon=epsilon, delta=delta, target=target,
-        )  # fmt: skip
-
-    return command
-
-
-def _records(entry: Learner, standard_domain: str) -> Callable[..., None]:
-    def command(
-        horizon: _Horizon,
-        dimension: _Dimension,
-        epsilon: _Epsilon = 1.0,
-        delta: _Delta = None,
-        loss: _Loss = "logistic",
-        domain: _DomainName = standard_domain,
-        relation: _Relation = "replace",
-        calibration: _Calibration = "tight",
-        target: _Target = _TARGET,
-        as_json: JsonFlag = False,
-    ) -> None:
-        _say(
-            plan_records, as_json, entry, dimension=dimension, domain=domain, loss=loss,
-            options={"relation": relation, "calibration": calibration}, horizon=horizon,
-            epsilon=epsilon, delta=delta, target=target,
-        )  # fmt: skip
-
-    return command
-
-
-def _surface(entry: Learner) -> Callable[..., None]:
-    def command(
-        horizon: _Horizon,
-        dimension: Annotated[int, typer.Option(help="1 or 2.")] = 1,
-        epsilon: _Epsilon = 1.0,
-        delta: _Delta = None,
-        calibration: _Calibration = "tight",
-        target: _Target = _TARGET,
-        as_json: JsonFlag = False,
-    ) -> None:
-        _say(
-            plan_surface, as_json, entry, dimension=dimension,
-            options={"calibration": calibration}, horizon=horizon, epsilon=epsilon, delta=delta,
-            target=target,
-        )  # fmt: skip
-
-    return command
-
-
-def _experts(entry: Learner) -> Callable[..., None]:
-    def command(
-        horizon: _Horizon,
-        experts: _Experts,
-        epsilon: _Epsilon = 1.0,
-        delta: _Delta = None,
-        calibration: _Calibration = "tight",
-        target: _Target = _TARGET,
-        as_json: JsonFlag = False,
-    ) -> None:
-        _say(
-            plan_experts_of, as_json, entry, experts=experts, options={"calibration": calibration},
-            horizon=horizon, epsilon=epsilon, delta=delta, target=target,
-        )  # fmt: skip
-
-    return command
-
-
-def _trackers(entry: Learner, option: str) -> Callable[..., None]:
-    def command(
-        horizon: _Horizon,
-        experts: _Experts,
-        switches: _Switches = 0,
-        epsilon: _Epsilon = 1.0,
-        delta: _Delta = None,
-        calibration: _Calibration = "tight",
-        target: _Target = _TARGET,
-        as_json: JsonFlag = False,
-    ) -> None:
-        _say(
-            plan_experts_of, as_json, entry, experts=experts,
-            options={option: switches, "calibration": calibration}, horizon=horizon,
-            epsilon=epsilon, delta=delta, target=target,
-        )  # fmt: skip
-
-    return command
-
-
-def _bandits(entry: Learner) -> Callable[..., None]:
-    def command(
-        horizon: _Horizon,
-        arms: _Arms,
-        dimension: _Dimension,
-        epsilon: _Epsilon = 1.0,
-        delta: _Delta = None,
-        relation: _Relation = "replace",
-        calibration: _Calibration = "tight",
-        target: _Target = _TARGET,
-        as_json: JsonFlag = False,
-    ) -> None:
-        _say(
-            plan_arms, as_json, entry, arms=arms, dimension=dimension,
-            options={"relation": relation, "calibration": calibration}, horizon=horizon,
-            epsilon=epsilon, delta=delta, target=target,
-        )  # fmt: skip
-
-    return command
-
-
-def _fits(entry: Learner) -> Callable[..., None]:
-    def command(
-        horizon: _Horizon,
-        dimension: _Dimension,
-        epsilon: _Epsilon = 1.0,
-        delta: _Delta = None,
-        loss: Annotated[str, typer.Option(metavar="NAME", help="logistic or huber.")] = "logistic",
-        domain: _DomainName = "ball",
-        calibration: _Calibration = "tight",
-        as_json: JsonFlag = False,
-    ) -> None:
-        _say(
-            plan_batch, as_json, entry, dimension=dimension, domain=domain, loss=loss,
-            options={"calibration": calibration}, horizon=horizon, epsilon=epsilon, delta=delta,
-            target=_TARGET,
-        )  # fmt: skip
-
-    return command
-
-
-def _reports(entry: Learner) -> Callable[..., None]:
-    def command(
-        horizon: _Horizon,
-        hypotheses: Annotated[int, typer.Option(help="Number K of known distributions.")],
-        labels: Annotated[int, typer.Option(help="Number M of labels.")],
-        epsilon: Annotated[float, typer.Option(help="Privacy of one report.")] = 1.0,
-        target: _Target = _TARGET,
-        as_json: JsonFlag = False,
-    ) -> None:
-        _say(
-            plan_reports, as_json, entry, hypotheses=hypotheses, labels=labels, options={},
-            horizon=horizon, epsilon=epsilon, delta=None, target=target,
-        )  # fmt: skip
-
-    return command
-
-
-def _command(entry: Learner) -> tuple[Callable[..., None], str]:
-    """Return the command of a learner, and the options of its example."""
-    sized = "--horizon 100000 --dimension 10"
-    if entry.name in ("ctrl", "comw"):
-        return _coupled(entry, "general" if entry.name == "ctrl" else "linear"), sized
-    if entry.plays == "records":
-        return _records(entry, "simplex" if entry.name.startswith("poly") else "ball"), sized
-    if entry.plays == "surface":
-        return _surface(entry), "--horizon 100000"
-    if entry.plays == "experts":
-        own = {"oblivious-tracker": "switches", "batch-share": "switches",
-               "shift-detector": "expected_shifts"}  # fmt: skip
-        of = "--horizon 100000 --experts 10"
-        if entry.name in own:
-            return _trackers(entry, own[entry.name]), f"{of} --switches 5"
-        return _experts(entry), of
-    if entry.plays == "arms":
-        return _bandits(entry), "--horizon 1000000 --arms 5 --dimension 10"
-    if entry.plays == "batch":
-        return _fits(entry), "--horizon 10000 --dimension 10"
-    return _reports(entry), "--horizon 1000000 --hypotheses 8 --labels 16"
-
-
-for _entry in (each for each in LEARNERS if each.plays in _PLANNED):
-    _made, _example = _command(_entry)
-    plan_app.command(
-        _entry.name,
-        help=f"Plan {_entry.path}: {_entry.about}.\n\nExample: dpoco plan {_entry.name} {_example}",
-    )(_made)

@@ -10,7 +10,7 @@ from typing import Any
 
 from dpoco._validation import positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee
-from dpoco.cli._support import console, say, table
+from dpoco.cli._support import console, say, table, told
 from dpoco.errors import CalibrationError, NoiseDominatesWarning, StateError
 from dpoco.learners import Learner
 
@@ -89,7 +89,7 @@ def plan_report(
         "schema": PLAN_SCHEMA,
         "learner": entry.name,
         "class": f"dpoco.{entry.path}",
-        "problem": {"horizon": horizon, **problem},
+        "problem": {"horizon": horizon, **{k: told(value) for k, value in problem.items()}},
         "budget": {"epsilon": asked.epsilon, "delta": asked.delta},
         "regret": regret,
         "regret_bound_per_round": regret.get("share") if scale.kind == "proven" else None,

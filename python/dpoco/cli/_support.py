@@ -127,10 +127,10 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
 def asked_of(context: typer.Context, leave_out: Collection[str]) -> dict[str, Any]:
     """Return what a command was asked, by its options' names, in their order, as a report says."""
     names = {name: parameter for parameter, name in _option_names(context).items()}
-    return {name: _told(context.params[names[name]]) for name in names if name not in leave_out}
+    return {name: told(context.params[names[name]]) for name in names if name not in leave_out}
 
 
-def _told(value: Any) -> Any:
+def told(value: Any) -> Any:
     """Return an option as JSON carries it: repeatable ones that were not given are None."""
     if isinstance(value, (tuple, list)):
         return list(value) or None
