@@ -107,7 +107,7 @@ def contradicts_itself(stated: Guarantee) -> bool:
     if not stated.private or (mu, stated.rho, stated.profile) == (None, None, None):
         return False
     kind = "" if stated.profile is None else stated.profile["kind"]
-    pure = math.inf if stated.profile is None else _profiles.pure_epsilon(stated.profile)
+    pure = math.inf if stated.profile is None else _profiles.loss_of(stated.profile).pure
     own = stated
     if kind == "pure" and mu is None:  # rho may say more: of pure releases one after the other
         rho = math.inf if stated.rho is None else stated.rho

@@ -162,7 +162,7 @@ def cost_of_guarantee(guarantee: Guarantee) -> Cost:
     if profile is not None:
         from dpoco.accounting import _profiles
 
-        pure = _profiles.pure_epsilon(profile)
+        pure = _profiles.loss_of(profile).pure
         if profile["kind"] == "sampled_gaussian":
             mu = min(mu, math.sqrt(profile["steps"]) / profile["multiplier"])
         elif profile["kind"] == "gaussian" and profile["forced_switch"] == 1.0:
