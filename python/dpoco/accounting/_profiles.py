@@ -8,19 +8,21 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from dpoco.privacy.losses.loss import Loss, Pure
+from dpoco.privacy.losses.responses import Responses
 
 __all__ = ["checked", "describe", "event", "loss_of", "profile_of"]
 
 # Kind of a stored profile: the loss, and what its fields are called in the record.
 _LOSSES: dict[str, tuple[type[Loss], dict[str, str]]] = {
     "pure": (Pure, {"epsilon": "pure"}),
+    "local_reports": (Responses, {"epsilon": "each", "delta": "each_delta"}),
 }
 _KINDS = {
     "gaussian": "dpoco.accounting._coupling.profile",
-    "local_reports": "dpoco.accounting.local_reports",
     "renyi": "dpoco.accounting._coupling.profile",
     "bounded_range": "dpoco.accounting.bounded_range",
     "selections": "dpoco.accounting.selections",
@@ -52,13 +54,15 @@ def loss_of(profile: Mapping[str, Any]) -> Loss:
     if kind not in _LOSSES:
         raise ValueError(f"profile must be a mapping of kind {sorted({*_LOSSES, *_KINDS})}")
     loss, names = _LOSSES[kind]
-    numbers = {names.get(name, name): value for name, value in profile.items() if name != "kind"}
+    stored = {own: old for old, own in names.items()}
+    own = [each.name for each in fields(loss) if each.init]  # type: ignore[arg-type]
+    numbers = {name: profile.get(stored.get(name, name)) for name in own}
+    if len(profile) != len(own) + 1 or None in numbers.values():
+        wanted = sorted(stored.get(name, name) for name in own)
+        raise ValueError(f"a profile of kind {kind!r} has the fields {wanted}, and no others")
     if any(isinstance(value, bool) for value in numbers.values()):
-        raise ValueError(f"a profile of kind {kind!r} holds numbers")
-    try:
-        return loss(**numbers)
-    except TypeError as error:
-        raise ValueError(f"not the fields of a profile of kind {kind!r}") from error
+        raise ValueError(f"a profile of kind {kind!r} holds numbers, not bools")
+    return loss(**numbers)
 
 
 def profile_of(loss: Loss) -> dict[str, Any]:
