@@ -6,19 +6,20 @@ Proofs: the pages that the losses name.
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from dpoco.privacy.losses.loss import Loss, Pure
 from dpoco.privacy.losses.responses import Responses
+from dpoco.privacy.losses.sampled import Sampled
 
 __all__ = ["checked", "describe", "event", "loss_of", "profile_of"]
 
 # Kind of a stored profile: the loss, and what its fields are called in the record.
 _LOSSES: dict[str, tuple[type[Loss], dict[str, str]]] = {
     "pure": (Pure, {"epsilon": "pure"}),
+    "sampled_gaussian": (Sampled, {}),
     "local_reports": (Responses, {"epsilon": "each", "delta": "each_delta"}),
 }
 _KINDS = {
@@ -27,7 +28,6 @@ _KINDS = {
     "bounded_range": "dpoco.accounting.bounded_range",
     "selections": "dpoco.accounting.selections",
     "tracker": "dpoco.accounting._experts.tracker_profile",
-    "sampled_gaussian": "dpoco.accounting.sampled_gaussian",
 }
 
 
@@ -96,7 +96,7 @@ def event(profile: Mapping[str, Any]) -> Any:
         return loss.module.event(profile)
     from dpoco.accounting import events
 
-    if loss.rho < math.inf:
+    if loss.kind == "bounded_range":
         return events.zcdp_event(loss.rho)
     raise ValueError(
         f"no dp_accounting event describes a loss of kind {loss.kind!r}; use delta_at, epsilon_at"

@@ -12,25 +12,104 @@ Proof: ``docs/privacy/batch_baselines.md``, ``docs/privacy/lattice.md``.
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting._batch.bounds import (
+from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero, count_of
+from dpoco.accounting.batch_fits import (
+    CALIBRATIONS,
     BatchBounds,
     BatchDomain,
     batch_bounds,
     batch_guarantee,
     checked_budget,
     clipping,
+    exact_scale,
     gaussian_target,
+    grid_of,
+    resolved,
     stated_at,
 )
-from dpoco.accounting._batch.exact import charged_movement, exact_scale, grid_of, resolved
-from dpoco.accounting._batch.parameters import CALIBRATIONS, NoisyFrankWolfeParameters
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.lattice import NUMERICS
+from dpoco.accounting.release import check_scale
+from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SummedPhase
 
 WHAT = "the model of noisy batch Frank-Wolfe"
+
+
+@dataclass(frozen=True)
+class NoisyFrankWolfeParameters(StoredParameters):
+    """Parameters of `NoisyFrankWolfe`.
+
+    Attributes
+    ----------
+    records : int
+        n.
+    first_batch, batch : int
+        Records of the first gradient estimate and of each later one.
+    steps : int
+        Linear minimisations, the first included.
+    step_size : float
+        In (0, 1].
+    derivative_bound, difference_bound : float
+        Enforced bounds on a record's derivative in the margin, and on its change between two
+        consecutive decisions.
+    first_scale, later_scale : float
+        Standard deviations of the noise of the first and of the later mean gradients; 0 means no
+        privacy.
+    mu : float
+        GDP parameter, infinite without noise. Derived: the guarantee recomputes it.
+    calibration : {"tight", "paper"}
+        How the noise scales were found.
+    numerics : {"float", "lattice"}
+        Arithmetic of releases: doubles, whose rounding the guarantee leaves out, or exact integers.
+    """
+
+    _kind = "dpoco.noisy_frank_wolfe_parameters"
+    _version = 2
+    _added: ClassVar[dict[str, Any] | None] = {"numerics": "float"}
+
+    records: int
+    first_batch: int
+    batch: int
+    steps: int
+    step_size: float
+    derivative_bound: float
+    difference_bound: float
+    first_scale: float
+    later_scale: float
+    mu: float
+    calibration: str = "tight"
+    numerics: str = "float"
+
+    def __post_init__(self) -> None:
+        """Validate."""
+        choice("numerics", self.numerics, NUMERICS)
+        if self.numerics == "lattice" and self.calibration != "tight":
+            raise ValueError("numerics 'lattice' is for calibration 'tight'")
+        choice("calibration", self.calibration, CALIBRATIONS)
+        for name in ("records", "first_batch", "steps"):
+            positive_int(name, getattr(self, name))
+        count_of("batch", self.batch)
+        if self.steps > 1 and self.batch < 1:
+            raise ValueError("batch must be at least 1")
+        if self.first_batch + (self.steps - 1) * self.batch > self.records:
+            raise ValueError("the batches need more records than there are")
+        if positive_float("step_size", self.step_size) > 1.0:
+            raise ValueError(f"step_size must be at most 1; got {self.step_size!r}")
+        positive_float("derivative_bound", self.derivative_bound)
+        positive_float("difference_bound", self.difference_bound)
+        check_scale(self.first_scale, self.mu)
+        if (self.first_scale > 0.0) != (at_least_zero("later_scale", self.later_scale) > 0.0):
+            raise ValueError("first_scale and later_scale are both positive or both 0")
+
+    @property
+    def private(self) -> bool:
+        """Whether any noise is added."""
+        return self.first_scale > 0.0
 
 
 def calibrate(
@@ -127,70 +206,50 @@ def guarantee(
     if not p.private:
         return Guarantee.none(1, WHAT, unit="one record")
     delta = stated_at(budget, p.records)
-    movements = _movements(
-        found, p.derivative_bound, p.difference_bound, p.first_batch, max(p.batch, 1)
-    )
-    if p.numerics == "lattice":
-        movements = _charged(domain, found, p)
-    mu = movements[0] / p.first_scale
-    if p.steps > 1:
-        mu = max(mu, movements[1] / p.later_scale)
+    mechanism = mechanism_of(domain, loss, p)
+    first, *later = (phase.mu(domain.dimension) for phase in mechanism.phases)
+    mu = max(first, *later, 0.0)
     return batch_guarantee(
+        mechanism,
         what=f"{WHAT} (dimension {domain.dimension}, p = {domain.p:g}, {p.steps} steps)",
         records=p.records,
         delta=delta,
         calibration=p.calibration,
         seeded=seeded,
-        variates=float(p.steps * domain.dimension),
-        sensitivity=movements[0],
+        sensitivity=first * p.first_scale,
         noise_scale=p.first_scale,
         bound=clipping(loss, domain, p.derivative_bound, found.derivative),
         claimed_epsilon=mu * math.sqrt(2.0 * math.log(1.0 / delta)),
-        mu=mu,
         details={
             "first batch": float(p.first_batch),
             "later batches": float(p.batch),
             "steps": float(p.steps),
             "later noise scale": p.later_scale,
-            "later sensitivity": movements[1],
+            "later sensitivity": later[0] * p.later_scale
+            if later
+            else 2.0 * p.difference_bound * found.feature_l2,
         },
         numerics=p.numerics,
     )
 
 
-def grids(
+def mechanism_of(
     domain: BatchDomain, loss: Any, parameters: NoisyFrankWolfeParameters
-) -> tuple[float, float]:
-    """Return the grids of the first batch's sum and of later ones; 0 for doubles or no noise."""
-    p = parameters
-    if p.numerics == "float" or not p.private:
-        return 0.0, 0.0
-    first, later = _scaled_sums(batch_bounds(domain, loss), p)
-    return grid_of(*first[1:]), grid_of(*later[1:]) if p.steps > 1 else 0.0
-
-
-def _charged(
-    domain: BatchDomain, found: BatchBounds, p: NoisyFrankWolfeParameters
-) -> tuple[float, float]:
-    """Return how far a record moves the means, rounding included."""
-    first, later = _scaled_sums(found, p)
-    moved = charged_movement(*first, domain.dimension) / p.first_batch
-    if p.steps == 1:
-        return moved, later[0]
-    return moved, charged_movement(*later, domain.dimension) / p.batch
-
-
-def _scaled_sums(
-    found: BatchBounds, p: NoisyFrankWolfeParameters
-) -> list[tuple[float, float, float, int]]:
-    """Return movement, noise scale, largest entry and number of vectors of both sums."""
-    sums = _sums(found, p.derivative_bound, p.difference_bound, p.first_batch, max(p.batch, 1))
-    scales = (p.first_scale, p.later_scale)
-    # As the compiled class multiplies them.
-    return [
-        (moved, scale * count, largest, count)
-        for scale, (moved, largest, count) in zip(scales, sums, strict=True)
+) -> GaussianPhases:
+    """Return the means through which data reach the model: the first, and all later ones."""
+    p, found = parameters, batch_bounds(domain, loss)
+    exact = p.private and p.numerics == "lattice"
+    rows = [
+        (p.first_batch, p.derivative_bound * found.feature_l2, p.first_scale, 1),
+        (p.batch, p.difference_bound * found.feature_l2, p.later_scale, p.steps - 1),
     ]
+    phases = tuple(
+        # The scale of the sum, as the compiled class multiplies it.
+        SummedPhase(n, bound, scale, grid_of(scale * n, bound, n) if exact else 0.0, 1, copies)
+        for n, bound, scale, copies in rows
+        if copies > 0
+    )
+    return GaussianPhases(domain.dimension, phases)
 
 
 def _sums(

@@ -13,27 +13,87 @@ constants.
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting._batch.bounds import (
+from dpoco.accounting._experts.parameters import StoredParameters
+from dpoco.accounting.batch_fits import (
     BatchDomain,
     batch_bounds,
     batch_guarantee,
+    check_phases,
     checked_budget,
     clipping,
+    exact_scale,
     gaussian_target,
+    grid_of,
     phase_sizes,
+    resolved,
     stated_at,
 )
-from dpoco.accounting._batch.exact import exact_scale, grid_of, resolved
-from dpoco.accounting._batch.parameters import LocalizedMirrorDescentParameters
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.lattice import NUMERICS
+from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SummedPhase
 
 WHAT = "the model of localised mirror descent"
 _STEPS = 100
+
+
+@dataclass(frozen=True)
+class LocalizedMirrorDescentParameters(StoredParameters):
+    """Parameters of `LocalizedMirrorDescent`: phase i has floor(n / 2^i) records.
+
+    Attributes
+    ----------
+    records : int
+        n.
+    phases : int
+        At most floor(log2 n), at least 1.
+    steps : int
+        Mean gradients per phase.
+    step_size : float
+        eta: phase i is regularised with weight 1 / (4^-i eta n_i).
+    derivative_bound : float
+        Enforced bound on a record's derivative in the margin.
+    noise_multiplier : float
+        Noise of a mean gradient over 2 L / n_i and what rounding adds; 0 means no privacy.
+    calibration : {"tight"}
+        How the noise was found.
+    numerics : {"float", "lattice"}
+        Arithmetic of releases: doubles, whose rounding the guarantee leaves out, or exact integers.
+    """
+
+    _kind = "dpoco.localized_mirror_descent_parameters"
+    _version = 2
+    _added: ClassVar[dict[str, Any] | None] = {"numerics": "float"}
+
+    records: int
+    phases: int
+    steps: int
+    step_size: float
+    derivative_bound: float
+    noise_multiplier: float
+    calibration: str = "tight"
+    numerics: str = "float"
+
+    def __post_init__(self) -> None:
+        """Validate."""
+        choice("numerics", self.numerics, NUMERICS)
+        choice("calibration", self.calibration, ("tight",))
+        check_phases(self.records, self.phases)
+        positive_int("steps", self.steps, maximum=10**6)
+        positive_float("step_size", self.step_size)
+        positive_float("derivative_bound", self.derivative_bound)
+        if self.noise_multiplier != 0.0:
+            positive_float("noise_multiplier", self.noise_multiplier)
+
+    @property
+    def private(self) -> bool:
+        """Whether any noise is added."""
+        return self.noise_multiplier > 0.0
 
 
 def calibrate(
@@ -126,54 +186,55 @@ def guarantee(
     if not p.private:
         return Guarantee.none(1, WHAT, unit="one record")
     delta = stated_at(budget, p.records)
-    noise_scale = phases_of(domain, loss, p)[0][-1]
+    mechanism = mechanism_of(domain, loss, p)
+    noise_scale = mechanism.phases[0].scale
     reach = noise_scale / p.noise_multiplier
     return batch_guarantee(
+        mechanism,
         what=f"{WHAT} (dimension {domain.dimension}, p = {domain.p:g}, {p.phases} phases of "
         f"{p.steps} steps)",
         records=p.records,
         delta=delta,
         calibration=p.calibration,
         seeded=seeded,
-        variates=float(p.phases * p.steps * domain.dimension),
         sensitivity=reach,
         noise_scale=noise_scale,
         bound=clipping(loss, domain, p.derivative_bound, found.derivative),
         claimed_epsilon=math.nan,
-        mu=math.sqrt(p.steps) / p.noise_multiplier,
         details={"phases": float(p.phases), "steps per phase": float(p.steps)},
         numerics=p.numerics,
     )
 
 
-def phases_of(
+def mechanism_of(
     domain: BatchDomain, loss: Any, parameters: LocalizedMirrorDescentParameters
-) -> list[tuple[int, float, float, float]]:
-    """Return records, regularisation, radius and noise scale of every phase."""
+) -> GaussianPhases:
+    """Return the phases, of several mean gradients each, through which data reach the model."""
+    p, d = parameters, domain.dimension
+    bound = p.derivative_bound * batch_bounds(domain, loss).feature_l2
+    exact = p.private and p.numerics == "lattice"
+    phases = []
+    for size in phase_sizes(p.records, p.phases):
+        scale, grid = p.noise_multiplier * 2.0 * bound / size, 0.0
+        if exact:
+            scale = exact_scale(2.0 * bound, p.noise_multiplier, bound, size, d)
+            grid = grid_of(scale * size, bound, size)
+        phases.append(SummedPhase(size, bound, scale, grid, p.steps, 1))
+    return GaussianPhases(d, tuple(phases))
+
+
+def regularisers(
+    domain: BatchDomain, loss: Any, parameters: LocalizedMirrorDescentParameters
+) -> list[tuple[float, float]]:
+    """Return the regularisation and the radius of every phase."""
     p = parameters
-    found = batch_bounds(domain, loss)
-    lipschitz = p.derivative_bound * found.feature
-    l2 = p.derivative_bound * found.feature_l2
+    lipschitz = p.derivative_bound * batch_bounds(domain, loss).feature
     rows = []
     for i, size in enumerate(phase_sizes(p.records, p.phases), start=1):
         reach = math.ldexp(p.step_size, -2 * i) * size
         radius = min(domain.diameter(), 2.0 * lipschitz * (domain.p - 1.0) * reach)
-        scale = p.noise_multiplier * 2.0 * l2 / size
-        if p.numerics == "lattice" and p.private:
-            scale = exact_scale(2.0 * l2, p.noise_multiplier, l2, size, domain.dimension)
-        rows.append((size, 1.0 / reach, max(radius, 1e-300), scale))
+        rows.append((1.0 / reach, max(radius, 1e-300)))
     return rows
-
-
-def grids_of(
-    domain: BatchDomain, loss: Any, parameters: LocalizedMirrorDescentParameters
-) -> list[float]:
-    """Return the grid of each phase's sums; 0 for doubles or without noise."""
-    p = parameters
-    if p.numerics == "float" or not p.private:
-        return [0.0] * p.phases
-    largest = p.derivative_bound * batch_bounds(domain, loss).feature_l2
-    return [grid_of(scale * size, largest, size) for size, *_, scale in phases_of(domain, loss, p)]
 
 
 def check_ball(domain: BatchDomain) -> None:

@@ -2,7 +2,7 @@
 
 Claim: every record lies in one phase. Gradient steps of size eta <= 2 / smoothness on a convex
 loss, followed by Euclidean projection, do not expand, so replacing a record moves the phase's
-average iterate by at most 2 eta L, and by what `rounding` bounds. Noise of z times as much standard
+average iterate by at most 2 eta L, and by what rounding adds. Noise of z times as much standard
 deviation makes the model 1/z-GDP.
 
 Proof: ``docs/privacy/batch_baselines.md``. Source: Feldman, Koren and Talwar, "Private stochastic
@@ -12,14 +12,18 @@ convex optimization: optimal rates in linear time" (2020).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting._batch.bounds import (
+from dpoco.accounting._experts.parameters import StoredParameters
+from dpoco.accounting.batch_fits import (
+    CALIBRATIONS,
     BatchBounds,
     BatchDomain,
     batch_bounds,
     batch_guarantee,
+    check_phases,
     checked_budget,
     clipping,
     gaussian_target,
@@ -27,14 +31,67 @@ from dpoco.accounting._batch.bounds import (
     require_published,
     stated_at,
 )
-from dpoco.accounting._batch.parameters import CALIBRATIONS, PhasedSGDParameters
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.truncation import charged_gaussian_delta, truncation_mass
 from dpoco.domains import Box, LpBall
 from dpoco.errors import CalibrationError
+from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, IteratePhase
 
 WHAT = "the model of phased stochastic gradient descent"
+
+
+@dataclass(frozen=True)
+class PhasedSGDParameters(StoredParameters):
+    """Parameters of `PhasedSGD`: phase i has floor(n / 2^i) records and step size 4^-i `step_size`.
+
+    Attributes
+    ----------
+    records : int
+        n.
+    phases : int
+        At most floor(log2 n), at least 1.
+    step_size : float
+        Positive.
+    largest_step : float
+        Step sizes are capped here: at most 2 / smoothness, or walks could drift apart.
+    derivative_bound : float
+        Enforced bound on a record's derivative in the margin.
+    noise_multiplier : float
+        Noise of a phase over 2 L times its step size; 0 means no privacy.
+    calibration : {"tight", "paper"}
+        How the noise was found.
+    """
+
+    _kind = "dpoco.phased_sgd_parameters"
+
+    records: int
+    phases: int
+    step_size: float
+    largest_step: float
+    derivative_bound: float
+    noise_multiplier: float
+    calibration: str = "tight"
+
+    def __post_init__(self) -> None:
+        """Validate."""
+        choice("calibration", self.calibration, CALIBRATIONS)
+        check_phases(self.records, self.phases)
+        for name in ("step_size", "largest_step", "derivative_bound"):
+            positive_float(name, getattr(self, name))
+        if self.noise_multiplier != 0.0:
+            positive_float("noise_multiplier", self.noise_multiplier)
+
+    @property
+    def private(self) -> bool:
+        """Whether any noise is added."""
+        return self.noise_multiplier > 0.0
+
+    @property
+    def step_sizes(self) -> list[float]:
+        """Step size of every phase."""
+        sizes = [math.ldexp(self.step_size, -2 * i) for i in range(1, self.phases + 1)]
+        return [max(min(size, self.largest_step), 1e-300) for size in sizes]
 
 
 def calibrate(
@@ -88,7 +145,8 @@ def calibrate(
     step = domain.diameter(2.0) / lipschitz * min(4.0 / math.sqrt(n), strength / math.sqrt(d))
     if budget is not None:
         size, first = sizes[0], min(0.25 * scale * step, _limit(found))
-        if rounding(domain, lipschitz, size, first) > 2.0 * lipschitz * first:
+        vanishing = _phase(domain, found, found.derivative, size, first).rounding(d)
+        if vanishing > 2.0 * lipschitz * first:
             raise CalibrationError(
                 "the first phase's steps vanish in the rounding of the iterates: fewer records, "
                 "a larger step_scale or a domain nearer to 0"
@@ -123,27 +181,23 @@ def guarantee(
     found = batch_bounds(domain, loss)
     if not p.private:
         return Guarantee.none(1, WHAT, unit="one record")
-    if max(p.step_sizes) > _limit(found) * (1.0 + 2.0**-50):
-        raise ValueError(
-            f"step sizes beyond 2 / smoothness = {_limit(found):.6g} may expand: no guarantee"
-        )
     delta = stated_at(budget, p.records)
-    lipschitz = p.derivative_bound * found.feature_l2
-    reach = max(_reaches(domain, lipschitz, p))
+    mechanism = mechanism_of(domain, loss, p)
+    d = domain.dimension
+    reach = max(each.movement(d) for each in mechanism.phases if isinstance(each, IteratePhase))
     mu = 1.0 / p.noise_multiplier
     return batch_guarantee(
+        mechanism,
         what=f"{WHAT} (dimension {domain.dimension}, {p.phases} phases)",
         records=p.records,
         delta=delta,
         calibration=p.calibration,
         seeded=seeded,
-        variates=float(p.phases * domain.dimension),
         sensitivity=reach,
         noise_scale=p.noise_multiplier * reach,
         bound=clipping(loss, domain, p.derivative_bound, found.derivative)
         + "; iterates projected in l2",
         claimed_epsilon=4.0 * math.sqrt(math.log(1.0 / delta)) * mu,
-        mu=mu,
         details={
             "phases": float(p.phases),
             "first step size": p.step_sizes[0],
@@ -153,46 +207,34 @@ def guarantee(
     )
 
 
-def phases_of(
-    domain: BatchDomain, loss: Any, parameters: PhasedSGDParameters
-) -> list[tuple[int, float, float]]:
-    """Return records, step size and noise scale of every phase."""
-    p = parameters
-    lipschitz = p.derivative_bound * batch_bounds(domain, loss).feature_l2
+def mechanism_of(domain: BatchDomain, loss: Any, parameters: PhasedSGDParameters) -> GaussianPhases:
+    """Return the phases through which data reach the model."""
+    p, d = parameters, domain.dimension
     # The noise's grid, 2^-12 of its scale or less, is no finer than the doubles it is added to.
     least = 2.0**-38 * float(domain.max_norm(2.0)) if p.private else 0.0
-    return [
-        (size, step, max(p.noise_multiplier * reach, least))
-        for size, step, reach in zip(
-            phase_sizes(p.records, p.phases),
-            p.step_sizes,
-            _reaches(domain, lipschitz, p),
-            strict=True,
-        )
-    ]
+    phases = []
+    for size, step in zip(phase_sizes(p.records, p.phases), p.step_sizes, strict=True):
+        phase = _phase(domain, batch_bounds(domain, loss), p.derivative_bound, size, step)
+        scale = max(p.noise_multiplier * phase.movement(d), least)
+        phases.append(replace(phase, scale=scale))
+    return GaussianPhases(d, tuple(phases))
 
 
-def rounding(domain: BatchDomain, lipschitz: float, size: int, step: float) -> float:
-    """Return how far rounding may part two averages of `size` iterates, in l2.
-
-    Each step of both walks is off by some units of the last place of its largest point, and so are
-    their sums.
-    """
-    d = float(domain.dimension)
+def _phase(
+    domain: BatchDomain, found: BatchBounds, derivative: float, size: int, step: float
+) -> IteratePhase:
+    """Return a phase without noise."""
     # Boxes and Euclidean balls clip or scale. Other projections sort, add up or iterate.
-    if type(domain) is Box or (type(domain) is LpBall and domain.p in (2.0, math.inf)):
-        units = 4.0 * d + 64.0
-    else:
-        units = max(4.0 * d**1.5 + 64.0, 2.0**12)
-    return 2.0 * size * units * 2.0**-52 * (float(domain.max_norm(2.0)) + step * lipschitz)
-
-
-def _reaches(domain: BatchDomain, lipschitz: float, p: PhasedSGDParameters) -> list[float]:
-    """Return how far a record may move each phase's average."""
-    return [
-        2.0 * lipschitz * step + rounding(domain, lipschitz, size, step)
-        for size, step in zip(phase_sizes(p.records, p.phases), p.step_sizes, strict=True)
-    ]
+    clips = type(domain) is Box or (type(domain) is LpBall and domain.p in (2.0, math.inf))
+    return IteratePhase(
+        records=size,
+        lipschitz=derivative * found.feature_l2,
+        smoothness=found.smoothness_l2,
+        step=step,
+        radius=float(domain.max_norm(2.0)),
+        projection="clip" if clips else "search",
+        scale=0.0,
+    )
 
 
 def _limit(found: BatchBounds) -> float:

@@ -17,13 +17,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpoco.accounting._batch.sampled_step import REACHES, SampledStep, sampled_step
+from dpoco.privacy.losses.loss import FloatArray
+from dpoco.privacy.losses.sampled_step import REACHES, SampledStep, sampled_step
 
 __all__ = ["composed_delta", "least_composed_delta"]
-
-FloatArray = NDArray[np.float64]
 
 _MOST_TERMS = 8192
 _NEGLIGIBLE = 35.0  # logarithm of what a term may be below the first one before it is only bounded

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from dpoco.accounting import sampled_gaussian as accountant
-from dpoco.accounting._batch import sampled_composition as composition
-from dpoco.accounting._batch.sampled_step import REACHES, sampled_step
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from dpoco.privacy.losses import sampled_sum as composition
+from dpoco.privacy.losses.sampled import Sampled
+from dpoco.privacy.losses.sampled_step import REACHES, sampled_step
 
 from .sampled_gaussian_reference import exact_delta
 
@@ -28,7 +29,7 @@ RARE = [
 @pytest.mark.parametrize(("n", "mu", "k", "epsilon"), RARE)
 def test_few_rare_steps_are_accounted_for_tightly(n, mu, k, epsilon):
     exact = exact_delta(epsilon, n, mu, k)
-    got = accountant.sampled_gaussian_delta(epsilon, records=n, multiplier=1 / mu, steps=k)
+    got = Sampled(records=n, multiplier=1 / mu, steps=k).delta(epsilon)
     assert exact * (1 - 1e-6) <= got <= 1.02 * exact
     # A grid that reaches far is valid, but twenty times too high.
     far, _ = composition.composed_delta(epsilon, sampled_step(n, mu, k, REACHES[-1]), k)
@@ -71,7 +72,7 @@ def test_bounds_without_a_sum_hold_too():
                          (1000, 1, 0.5), (50, 10, 1e100), (7, 3, 0.01)])  # fmt: skip
 def test_small_deltas_have_an_epsilon(n, k, multiplier):
     found = [
-        accountant.sampled_gaussian_epsilon(delta, records=n, multiplier=multiplier, steps=k)
+        Sampled(records=n, multiplier=multiplier, steps=k).epsilon(delta)
         for delta in (1e-100, 1e-299, 1e-301, 1e-310, 2e-323)
     ]
     assert all(math.isfinite(epsilon) for epsilon in found)
@@ -86,9 +87,7 @@ def test_extreme_arguments_neither_warn_nor_fail():
         for epsilon in (0.0, 1e-300, 1.0, 1e12, 1e300):
             for multiplier in (1e-100, 0.5, 1e8, 1e100):
                 for k in (1, 10**5, 10**13):
-                    got = accountant.sampled_gaussian_delta(
-                        epsilon, records=1000, multiplier=multiplier, steps=k
-                    )
+                    got = Sampled(records=1000, multiplier=multiplier, steps=k).delta(epsilon)
                     assert 0.0 <= got <= gaussian_delta(epsilon, math.sqrt(k) / multiplier)
 
 
@@ -96,7 +95,7 @@ def test_extreme_arguments_neither_warn_nor_fail():
                          (100, 0.8, 20, 4.0), (5000, 1.3, 30_000, 1.0)])  # fmt: skip
 def test_bounds_do_not_rise_with_epsilon(n, mu, k, end):
     curve = [
-        accountant.sampled_gaussian_delta(float(e), records=n, multiplier=1 / mu, steps=k)
+        Sampled(records=n, multiplier=1 / mu, steps=k).delta(float(e))
         for e in np.linspace(0.0, end, 15)
     ]
     assert all(b <= a * (1 + 1e-3) for a, b in pairwise(curve))
@@ -108,16 +107,11 @@ def test_bounds_do_not_rise_with_epsilon(n, mu, k, end):
 def test_calibrated_noise_is_enough_when_it_is_evaluated_again(n, k, epsilon, delta):
     multiplier = accountant.sampled_gaussian_multiplier(epsilon, delta, records=n, steps=k)
     found = [
-        accountant.sampled_gaussian_delta(
-            epsilon * (1.0 + i * 2.3e-16), records=n, multiplier=multiplier * (1.0 + j * 2.3e-16),
-            steps=k,
-        )
+        Sampled(n, multiplier * (1.0 + j * 2.3e-16), k).delta(epsilon * (1.0 + i * 2.3e-16))
         for i in (-1, 0, 1)
         for j in (-2, -1, 0, 1, 2)
     ]  # fmt: skip
     assert max(found) <= delta
     assert len(set(found)) > 1  # the last bits do matter
     shorter = 0.999 * multiplier
-    assert (
-        accountant.sampled_gaussian_delta(epsilon, records=n, multiplier=shorter, steps=k) > delta
-    )
+    assert Sampled(records=n, multiplier=shorter, steps=k).delta(epsilon) > delta

@@ -2,7 +2,7 @@
 
 Claim: every step releases the gradient of a record drawn uniformly with replacement, of l2 norm at
 most L = c X, plus N(0, sigma^2 I). Replacing one record of n: the profile of
-`dpoco.accounting.sampled_gaussian` with noise multiplier sigma / (2 L) and K steps. On a grid g,
+`dpoco.privacy.losses.sampled` with noise multiplier sigma / (2 L) and K steps. On a grid g,
 gradients and noise are rounded to it, and 2 L + sqrt(d) g stands for 2 L.
 
 Proof: ``docs/privacy/batch_baselines.md``, ``docs/privacy/lattice.md``.
@@ -11,39 +11,90 @@ Proof: ``docs/privacy/batch_baselines.md``, ``docs/privacy/lattice.md``.
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting._batch.bounds import (
+from dpoco.accounting._experts.parameters import StoredParameters
+from dpoco.accounting.batch_fits import (
+    CALIBRATIONS,
     BatchDomain,
     batch_bounds,
     batch_guarantee,
     checked_budget,
     clipping,
-    require_published,
-    stated_at,
-)
-from dpoco.accounting._batch.exact import (
-    charged_movement,
     counted_variates,
     exact_scale,
     grid_of,
+    require_published,
     resolved,
+    stated_at,
 )
-from dpoco.accounting._batch.parameters import CALIBRATIONS, NoisySGDParameters
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.sampled_gaussian import (
-    LARGEST_STEPS,
-    sampled_gaussian_delta,
-    sampled_gaussian_multiplier,
-    sampled_gaussian_profile,
-)
-from dpoco.accounting.truncation import charged_delta, reserve, truncation_mass
+from dpoco.accounting.lattice import NUMERICS
+from dpoco.accounting.sampled_gaussian import sampled_gaussian_multiplier
+from dpoco.accounting.truncation import reserve
+from dpoco.privacy.losses.sampled import LARGEST_STEPS
+from dpoco.privacy.mechanisms.batch_fits import SampledGaussian
+from dpoco.privacy.neighbours import Neighbours
 
 WHAT = "the model of noisy stochastic gradient descent"
 # More steps than these no longer change the error much.
 _MOST_STEPS = 10**7
+
+
+@dataclass(frozen=True)
+class NoisySGDParameters(StoredParameters):
+    """Parameters of `NoisySGD`.
+
+    Attributes
+    ----------
+    records : int
+        n.
+    steps : int
+        K, each with a record drawn with probability 1/n.
+    step_size : float
+        Positive.
+    derivative_bound : float
+        Enforced bound on a record's derivative in the margin.
+    noise_scale : float
+        Standard deviation of a step's noise; 0 means no privacy.
+    calibration : {"tight", "paper"}
+        How the noise scale was found.
+    numerics : {"float", "lattice"}
+        Arithmetic of releases: doubles, whose rounding the guarantee leaves out, or exact integers.
+    """
+
+    _kind = "dpoco.noisy_sgd_parameters"
+    _version = 2
+    _added: ClassVar[dict[str, Any] | None] = {"numerics": "float"}
+
+    records: int
+    steps: int
+    step_size: float
+    derivative_bound: float
+    noise_scale: float
+    calibration: str = "tight"
+    numerics: str = "float"
+
+    def __post_init__(self) -> None:
+        """Validate."""
+        choice("numerics", self.numerics, NUMERICS)
+        if self.numerics == "lattice" and self.calibration != "tight":
+            raise ValueError("numerics 'lattice' is for calibration 'tight'")
+        choice("calibration", self.calibration, CALIBRATIONS)
+        positive_int("records", self.records)
+        positive_int("steps", self.steps, maximum=LARGEST_STEPS)
+        positive_float("step_size", self.step_size)
+        positive_float("derivative_bound", self.derivative_bound)
+        if self.noise_scale != 0.0:
+            positive_float("noise_scale", self.noise_scale)
+
+    @property
+    def private(self) -> bool:
+        """Whether any noise is added."""
+        return self.noise_scale > 0.0
 
 
 def default_steps(records: int) -> int:
@@ -116,13 +167,9 @@ def calibrate(
                 sigma = reach * factor_for("float")
         else:
             sigma = lipschitz * math.sqrt(8.0 * math.log(1.0 / budget.delta)) / budget.epsilon
-            factor = sigma / (2.0 * lipschitz)
-            exact = charged_delta(
-                lambda e: sampled_gaussian_delta(e, records=n, multiplier=factor, steps=k),
-                budget.epsilon,
-                truncation_mass(variates),
-            )
-            require_published(exact, budget)
+            published = SampledGaussian(n, k, d, lipschitz, sigma, 0.0).loss(Neighbours())
+            assert published is not None
+            require_published(published.delta(budget.epsilon), budget)
     if calibration == "paper":
         noise = 0.0
         if budget is not None:
@@ -159,39 +206,32 @@ def guarantee(
         return Guarantee.none(1, WHAT, unit="one record")
     delta = stated_at(budget, p.records)
     lipschitz = p.derivative_bound * found.feature_l2
-    reach = moved(domain, loss, p)
-    multiplier = p.noise_scale / reach
+    mechanism = mechanism_of(domain, loss, p)
     return batch_guarantee(
+        mechanism,
         what=f"{WHAT} (dimension {domain.dimension}, {p.steps} steps)",
         records=p.records,
         delta=delta,
         calibration=p.calibration,
         seeded=seeded,
-        variates=float(p.steps) * domain.dimension,
-        sensitivity=reach,
+        sensitivity=mechanism.movement,
         noise_scale=p.noise_scale,
         bound=clipping(loss, domain, p.derivative_bound, found.derivative),
         claimed_epsilon=math.sqrt(8.0 * math.log(1.0 / delta)) * lipschitz / p.noise_scale
         if p.steps <= p.records**2
         else math.nan,
-        profile=sampled_gaussian_profile(p.records, multiplier, p.steps),
-        details={"steps": float(p.steps), "noise multiplier": multiplier},
+        details={
+            "steps": float(p.steps),
+            "noise multiplier": p.noise_scale / mechanism.movement,
+        },
         numerics=p.numerics,
     )
 
 
-def moved(domain: BatchDomain, loss: Any, parameters: NoisySGDParameters) -> float:
-    """Return how far apart two records' vectors can be, in l2."""
+def mechanism_of(domain: BatchDomain, loss: Any, parameters: NoisySGDParameters) -> SampledGaussian:
+    """Return the steps through which data reach the model."""
     p = parameters
-    lipschitz = p.derivative_bound * batch_bounds(domain, loss).feature_l2
-    if p.numerics == "float":
-        return 2.0 * lipschitz
-    return charged_movement(2.0 * lipschitz, p.noise_scale, lipschitz, 1, domain.dimension)
-
-
-def grid(domain: BatchDomain, loss: Any, parameters: NoisySGDParameters) -> float:
-    """Return the grid of vectors and noise; 0 for doubles or without noise."""
-    p = parameters
-    if p.numerics == "float" or not p.private:
-        return 0.0
-    return grid_of(p.noise_scale, p.derivative_bound * batch_bounds(domain, loss).feature_l2)
+    bound = p.derivative_bound * batch_bounds(domain, loss).feature_l2
+    exact = p.private and p.numerics == "lattice"
+    grid = grid_of(p.noise_scale, bound) if exact else 0.0
+    return SampledGaussian(p.records, p.steps, domain.dimension, bound, p.noise_scale, grid)

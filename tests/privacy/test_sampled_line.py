@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpoco.accounting._batch import sampled_composition as composition
-from dpoco.accounting._batch.sampled_step import SampledStep, sampled_step
+from dpoco.privacy.losses import sampled_sum as composition
+from dpoco.privacy.losses.sampled_step import SampledStep, sampled_step
 
 mpmath = pytest.importorskip("mpmath")
 
@@ -56,7 +56,7 @@ def test_a_wrong_weight_is_seen():
 def test_blocks_of_rows_change_nothing(monkeypatch):
     step = sampled_step(10**5, 1.0, 10**6)
     many = step.moments_on_line(1.0, 0.3, 777)
-    monkeypatch.setattr("dpoco.accounting._batch.sampled_step._MULTIPLIED_AT_ONCE", 1)
+    monkeypatch.setattr("dpoco.privacy.losses.sampled_step._MULTIPLIED_AT_ONCE", 1)
     for got, expected, rounding in zip(
         step.moments_on_line(1.0, 0.3, 777), many, (many[2],) * 3, strict=True
     ):

@@ -15,13 +15,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpoco.accounting.rdp import DEFAULT_ORDERS
+from dpoco.privacy.losses.loss import ORDERS, FloatArray
 
 __all__ = ["SampledStep", "sampled_step", "step_divergences"]
-
-FloatArray = NDArray[np.float64]
 
 LARGEST_MU = 8.0
 _CELLS = 64.0  # per deviation of X, near 0: inflates the loss's variance by about 1e-4
@@ -183,18 +180,14 @@ def sampled_step(records: int, mu: float, steps: int, reach: float = REACHES[-1]
     return SampledStep(losses, masses[1:] * (1.0 + _MASS_ROUNDING), beyond, last)
 
 
-@lru_cache(maxsize=64)
-def step_divergences(
-    records: int, mu: float, orders: tuple[float, ...] = DEFAULT_ORDERS
-) -> FloatArray:
-    """Return bounds on a step's Renyi divergences, either way, at `orders` > 1; read-only.
+def step_divergences(records: int, mu: float, order: FloatArray = ORDERS) -> FloatArray:
+    """Return bounds on a step's Renyi divergences, either way, of orders > 1.
 
     Beyond the grid y is at most a constant times exp(x), whose moments are those of a Gaussian.
     None exceeds the divergence without the secrecy of the index.
     """
     from scipy.special import log_ndtr
 
-    order = np.array(orders)
     result: FloatArray = 0.5 * order * mu * mu
     if records > 1 and mu <= LARGEST_MU:
         tilt = order - 1.0
@@ -206,5 +199,4 @@ def step_divergences(
             outer = np.exp(tilt * result + shrinking + log_ndtr((order - 0.5) * mu - step.top))
             found = np.log1p(inner + outer) / tilt * (1.0 + 2.0**-30)
         result = np.fmin(result, found)  # NaN where moments overflow
-    result.flags.writeable = False
     return result

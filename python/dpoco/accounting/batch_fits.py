@@ -1,4 +1,7 @@
-"""What one record can do to a gradient, and the statement all batch baselines share."""
+"""Planning that all batch baselines share: bounds of a record, grids, and the statement.
+
+Proof: ``docs/privacy/batch_baselines.md``, ``docs/privacy/lattice.md``.
+"""
 
 from __future__ import annotations
 
@@ -6,38 +9,38 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from dpoco._validation import choice
-from dpoco.accounting._batch.exact import counted_variates
-from dpoco.accounting._experts.statement import statement_of
+from dpoco._validation import choice, positive_int
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.lattice import MASS_PER_VARIATE, NUMERICS
 from dpoco.accounting.leaf_bounds import DomainLike
-from dpoco.accounting.release import common_conditions
+from dpoco.accounting.release import plain_numerics
+from dpoco.accounting.statement import state
 from dpoco.accounting.truncation import (
+    TAIL_MASS_PER_VARIATE,
     charged_gaussian_delta,
     charged_gaussian_mu,
     truncation_mass,
 )
 from dpoco.errors import CalibrationError
+from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.neighbours import Neighbours
 
-__all__ = [
-    "BatchBounds",
-    "BatchDomain",
-    "batch_bounds",
-    "batch_guarantee",
-    "checked_budget",
-    "gaussian_target",
-    "phase_sizes",
-    "stated_at",
-]
-
+CALIBRATIONS = ("tight", "paper")
 PAGE = "docs/privacy/batch_baselines.md"
+_FINEST_BITS, _COARSEST_BITS = 28, 16
+_FARTHEST = 2.0**49  # grids that a sum may reach; the compiled classes clamp at twice as many
+# "auto" takes the grid if it makes the noise no more than this much larger.
+_LARGEST_INFLATION = 0.01
+# Rounding of the vectors' entries, of norms' conversions and of these functions, relative.
+_ROUNDING = 2.0**-46
 
 
 class BatchDomain(DomainLike, Protocol):
     """What the batch baselines ask of a decision set, besides."""
 
-    def radius_from_center(self) -> float: ...
+    def radius_from_center(self) -> float:
+        """Return how far a decision can be from the center, in l2."""
 
 
 @dataclass(frozen=True)
@@ -141,19 +144,17 @@ def stated_at(budget: Budget | float | None, records: int) -> float:
 
 
 def batch_guarantee(
+    mechanism: Mechanism,
     *,
     what: str,
     records: int,
     delta: float,
     calibration: str,
     seeded: bool,
-    variates: float,
     sensitivity: float,
     noise_scale: float,
     bound: str,
     claimed_epsilon: float,
-    mu: float | None = None,
-    profile: dict[str, Any] | None = None,
     details: dict[str, float | str | None] | None = None,
     numerics: str = "float",
 ) -> Guarantee:
@@ -161,6 +162,8 @@ def batch_guarantee(
 
     Parameters
     ----------
+    mechanism : Mechanism
+        What the fit enforces and draws.
     what : str
         The learner, in words.
     claimed_epsilon : float
@@ -176,29 +179,27 @@ def batch_guarantee(
         If the calibration is "paper" and its claim is false.
     """
     choice("calibration", calibration, ("tight", "paper"))
-    mass = truncation_mass(counted_variates(variates, numerics))
     published = None if math.isnan(claimed_epsilon) else claimed_epsilon
-    result = statement_of(
-        mechanism=what,
+    result = state(
+        mechanism,
+        Neighbours(),
+        released=what,
         horizon=1,
         delta=delta,
         calibration=calibration,
         reference=f"Han et al., section 5 (baselines), corrected; {PAGE}",
         seeded=seeded,
-        mu=mu,
-        profile=profile,
-        truncation_mass=mass,
+        unit="one record",
         sensitivity=sensitivity,
         sensitivity_norm="l2",
         noise_scale=noise_scale,
         claimed=(published, delta) if calibration == "paper" and published is not None else None,
+        paper_epsilon=published,
         details={"records": float(records), **(details or {})},
         numerics=numerics,
     )
     result = replace(
         result,
-        unit="one record",
-        paper_epsilon=published,
         conditions=(
             bound,
             "the bounds, the number of records and all parameters are public and were fixed "
@@ -208,7 +209,7 @@ def batch_guarantee(
             "the model is fitted once: another fit to the same data is another release, with a "
             "budget of its own",
             "only the fitted model is covered: not timing, memory or a fit that was interrupted",
-            *common_conditions(mass, seeded, numerics=numerics)[-2:],
+            *result.conditions[-2:],
         ),
     )
     if result.claimed is not None:
@@ -233,3 +234,110 @@ def clipping(loss: Any, domain: BatchDomain, derivative: float, lossless: float)
     if derivative < lossless * (1.0 - 1e-9):
         text += f" (below the {lossless:g} at which nothing would be lost)"
     return text
+
+
+def grid_of(noise_scale: float, largest: float, count: int = 1) -> float:
+    """Return the finest grid that holds the sum of `count` vectors with entries up to `largest`.
+
+    Raises
+    ------
+    CalibrationError
+        If it would be too coarse for noise of this scale.
+    """
+    exponent = math.frexp(noise_scale)[1] - 1
+    for bits in range(_FINEST_BITS, _COARSEST_BITS - 1, -1):
+        grid = math.ldexp(1.0, exponent - bits)
+        if not 2.0**-900 < grid < 2.0**900:
+            break
+        if count * (largest / grid + 2.0) <= _FARTHEST:
+            return grid
+    raise CalibrationError(
+        f"no grid holds sums of {count} vectors of noise scale {noise_scale:.3g}; fewer records, "
+        "more noise or numerics='float'"
+    )
+
+
+def _charged(movement: float, grid: float, dimension: int) -> float:
+    """Return D + sqrt(d) g, as `dpoco.privacy.mechanisms.batch_fits` counts it."""
+    return (movement + math.sqrt(dimension) * grid) * (1.0 + _ROUNDING)
+
+
+def exact_scale(
+    movement: float, multiplier: float, largest: float, count: int, dimension: int
+) -> float:
+    """Return the least noise scale of the mean that is `multiplier` times what it has to hide.
+
+    Raises
+    ------
+    CalibrationError
+        If rounding needs more than a few percent of noise, or no grid will do.
+    """
+    scale = movement * multiplier / count
+    for _ in range(8):
+        # Times the count as the compiled class has it.
+        needed = multiplier * _charged(movement, grid_of(scale * count, largest, count), dimension)
+        if needed <= scale * count:
+            return scale
+        scale = needed / count * (1.0 + 2.0**-50)
+    raise CalibrationError(
+        "rounding to a grid would need much more noise; use numerics='float' or a larger epsilon"
+    )
+
+
+def resolved(
+    numerics: str, calibration: str, private: bool, releases: list[tuple[float, float, float, int]],
+    dimension: int,
+) -> str:  # fmt: skip
+    """Return the arithmetic meant by `numerics`; "auto" takes a grid where it costs little noise.
+
+    Parameters
+    ----------
+    numerics : {"auto", "float", "lattice"}
+        As asked for.
+    calibration : str
+        Published constants have no place for rounding.
+    private : bool
+        Whether there is noise.
+    releases : list of (float, float, float, int)
+        Movement of a sum, noise multiplier, largest entry, number of vectors.
+    dimension : int
+        Entries of a vector.
+
+    Raises
+    ------
+    ValueError
+        For "lattice" with published constants.
+    CalibrationError
+        For "lattice" where no grid will do.
+    """
+    choice("numerics", numerics, ("auto", *NUMERICS))
+    if calibration != "tight":
+        if numerics == "lattice":
+            raise ValueError("numerics 'lattice' is for calibration 'tight'")
+        return "float"
+    if not private:
+        return plain_numerics(numerics, "gaussian")
+    if numerics == "float":
+        return "float"
+    try:
+        for movement, multiplier, largest, count in releases:
+            scale = exact_scale(movement, multiplier, largest, count, dimension)
+            most = (1.0 + _LARGEST_INFLATION) * movement * multiplier / count
+            if scale > most and numerics == "auto":
+                return "float"
+    except CalibrationError:
+        if numerics == "lattice":
+            raise
+        return "float"
+    return "lattice"
+
+
+def counted_variates(count: float, numerics: str) -> float:
+    """Return variates with truncated tails that cost as much as `count` ones of this arithmetic."""
+    return count * (MASS_PER_VARIATE / TAIL_MASS_PER_VARIATE) if numerics == "lattice" else count
+
+
+def check_phases(records: int, phases: int) -> None:
+    """Raise `ValueError` unless there can be so many phases of halved sizes."""
+    n = positive_int("records", records)
+    positive_int("phases", phases, maximum=max(1, n.bit_length() - 1))
