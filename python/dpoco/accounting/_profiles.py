@@ -6,6 +6,7 @@ Proofs: the pages that the losses name.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -63,6 +64,14 @@ def loss_of(profile: Mapping[str, Any]) -> Loss:
     if any(isinstance(value, bool) for value in numbers.values()):
         raise ValueError(f"a profile of kind {kind!r} holds numbers, not bools")
     return loss(**numbers)
+
+
+def near(one: Loss, other: Loss, close: float) -> bool:
+    """Return whether two losses have the same parameters, to a relative `close`."""
+    pairs = zip(one.to_dict().values(), other.to_dict().values(), strict=False)
+    return type(one) is type(other) and all(
+        math.isclose(a, b, rel_tol=close) if isinstance(a, float) else a == b for a, b in pairs
+    )
 
 
 def profile_of(loss: Loss) -> dict[str, Any]:

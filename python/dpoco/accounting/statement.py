@@ -107,4 +107,5 @@ def state(
         regret_bound=regret_bound,
         details=details or {},
         numerics=numerics,
+        description=mechanism,
     )
