@@ -1,4 +1,4 @@
-"""``dpoco reproduce``: published tables and figures rerun at the budget they state, in Markdown."""
+"""What is claimed, tried out: ``dpoco audit`` and ``dpoco reproduce``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,112 @@ from typing import Annotated
 import typer
 
 import dpoco
-from dpoco.cli._support import errors_in_one_line, progress
+from dpoco.cli._support import (
+    JsonFlag,
+    check_figure,
+    errors_in_one_line,
+    numbers,
+    print_json,
+    progress,
+)
 
-__all__ = ["reproduce_app"]
+SCHEMA, NAMES_SCHEMA = "dpoco.audit/2", "dpoco.audit-names/1"
+# 2 is bad input, of all commands.
+_EXIT_CODES = {"not refuted": 0, "refuted": 1, "no power": 3}
+
+
+def audit_command(
+    learner: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="LEARNER",
+            help="Name of a learner or mechanism, such as tree-frank-wolfe; see --list.",
+        ),
+    ] = None,
+    list_names: Annotated[
+        bool, typer.Option("--list", help="Print all names, and nothing else.")
+    ] = False,
+    epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Privacy budget. [default: 0 where the learner allows it, else 1e-3]"),
+    ] = None,
+    horizon: Annotated[
+        int | None, typer.Option(help="Rounds. [default: a few, the hardest]")
+    ] = None,
+    dimension: Annotated[
+        int | None,
+        typer.Option(help="Coordinates, experts, points or candidates. [default: a few]"),
+    ] = None,
+    calibration: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="tight, corrected or paper. With paper the published claim is attacked where it "
+            "is stronger than what is stated here for the same noise.",
+        ),
+    ] = "tight",
+    trials: Annotated[
+        int | None,
+        typer.Option(help="Runs on each of the two streams. [default: enough for power]"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of all runs, at least 0.")] = 0,
+    figure: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw claimed and measured curves (needs matplotlib)."),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Attack a learner's privacy claim: on one random tape, by exact likelihoods, by frequencies.
+
+    Exit code 0 says that the claim is not refuted, by attacks with the power that the report names;
+    1 that it is refuted; 2 stands for bad input; 3 that there was no power: nothing is said about
+    the claim. No exit code says that a claim holds.
+
+    For example:
+
+    dpoco audit tree-frank-wolfe --trials 2000
+
+    dpoco audit --list
+    """
+    from dpoco import audit
+
+    with errors_in_one_line():
+        if list_names:
+            names = audit.standard_names()
+            if as_json:
+                print_json({"schema": NAMES_SCHEMA, "names": names})
+            else:
+                typer.echo("\n".join(names))
+            return
+        if learner is None:
+            raise ValueError("name a learner, or ask for --list")
+        check_figure(figure)
+        if seed < 0:
+            raise ValueError(f"--seed must be at least 0; got {seed}")
+        report = audit.audit_learner(
+            learner,
+            epsilon=epsilon,
+            delta=delta,
+            horizon=horizon,
+            dimension=dimension,
+            calibration=calibration,
+            trials=trials,
+            seed=seed,
+        )
+        if as_json:
+            record = {"schema": SCHEMA, **report.to_dict()}
+            print_json(record)
+        else:
+            typer.echo(str(report))
+        if figure is not None:
+            canvas = dpoco.plotting.new_figure((6.5, 5.5))
+            dpoco.plotting.plot_audit(report, ax=canvas.subplots())
+            canvas.savefig(figure)
+            if not as_json:
+                typer.echo(f"\nWritten: {figure}")
+    raise typer.Exit(_EXIT_CODES[report.outcome])
+
 
 reproduce_app = typer.Typer(
     help="Rerun published tables and figures at the budget they state.\n\n"
@@ -19,7 +122,6 @@ reproduce_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
 _Figure = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Also draw it: a PNG, PDF or SVG file.")
 ]
@@ -57,7 +159,7 @@ def table_5_1(
     ] = 20.0,
     figure: _Figure = None,
     quick: _Quick = False,
-    as_json: _Json = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Han et al., Table 5.1: private regression in l_p geometry, at (1, 1/T).
 
@@ -73,13 +175,13 @@ def table_5_1(
     dpoco reproduce table-5.1 --baselines --json
     """
     with errors_in_one_line():
-        _check_figure(figure)
+        check_figure(figure)
         horizons = _whole("--horizon", horizon)
         with progress(as_json) as (show, _):
             result = dpoco.reproduce.table_5_1(
                 horizons=[1000] if quick and horizons is None else horizons,
                 dimensions=_whole("--dimension", dimension),
-                p=_numbers("--p", p) if p else None,
+                p=numbers("--p", p) if p else None,
                 seeds=min(seeds, 3) if quick else seeds,
                 first_seed=seed,
                 target=target,
@@ -103,7 +205,7 @@ def figure_5_1(
     seed: _Seed = 0,
     figure: _Figure = None,
     quick: _Quick = False,
-    as_json: _Json = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Han et al., Figure 5.1: regret of private bandits, at (1, 1/T)-joint privacy.
 
@@ -117,7 +219,7 @@ def figure_5_1(
     dpoco reproduce figure-5.1 --epsilon 4 --arms 2 --figure regret.png
     """
     with errors_in_one_line():
-        _check_figure(figure)
+        check_figure(figure)
         with progress(as_json) as (show, _):
             result = dpoco.reproduce.figure_5_1(
                 horizon=min(horizon, 2000) if quick else horizon,
@@ -133,27 +235,5 @@ def figure_5_1(
             dpoco.plotting.plot_figure_5_1(result).savefig(figure, dpi=_DPI)
 
 
-def _check_figure(figure: Path | None) -> None:
-    """Find out before a long run, not after it, that the figure has no place to go."""
-    if figure is None:
-        return
-    if figure.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise ValueError("--figure must end in .png, .pdf or .svg")
-    if not figure.absolute().parent.is_dir():
-        raise ValueError(f"--figure: no such directory: {figure.parent}")
-
-
 def _whole(name: str, text: str | None) -> list[int] | None:
-    if text is None:
-        return None
-    values = _numbers(name, text)
-    if not all(value.is_integer() for value in values):
-        raise ValueError(f"{name} must be whole numbers separated by commas; got {text!r}")
-    return [int(value) for value in values]
-
-
-def _numbers(name: str, text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"{name} must be numbers separated by commas; got {text!r}") from None
+    return None if text is None else [int(value) for value in numbers(name, text, whole=True)]

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from dpoco import _validation
 from dpoco._state import Stateful
+from dpoco._validation import FloatArray
 from dpoco.errors import HorizonExceeded
+from dpoco.learners import learner_of
 
-__all__ = ["Family", "Parts", "family_of"]
-
-FloatArray = NDArray[np.float64]
 Parts = tuple[FloatArray, ...]
 
 
@@ -110,11 +109,8 @@ class Nets(Family):
     """The learner of Lipschitz losses: arrays of losses on its net, or functions of points."""
 
     def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
-        from dpoco.oco._net_losses import NetLosses
-
         _expect(batch, 1)
-        losses = NetLosses.of(batch[0], learner.points)
-        return (losses.values(slice(0, len(losses))),)
+        return (learner.on_net(batch[0]),)
 
     def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
         decisions: FloatArray = learner.run(*parts).decisions
@@ -193,6 +189,15 @@ class Answers(Family):
 
 _SCORES = Answers(lambda learner: int(learner.parameters.candidates))
 _QUERIES = Answers(lambda learner: None)
+_FAMILIES: dict[str, Family] = {
+    "records": Vectors(),
+    "surface": Nets(),
+    "experts": Experts(),
+    "arms": Bandits(),
+    "sums": Sums(),
+    "scores": _SCORES,
+    "queries": _QUERIES,
+}
 
 
 def family_of(learner: Any) -> Family:
@@ -206,29 +211,14 @@ def family_of(learner: Any) -> Family:
     """
     if not isinstance(learner, Stateful):
         raise TypeError(f"a journal holds dpoco's learners; got {type(learner).__name__}")
-    from dpoco._record_learner import RecordLearner
-    from dpoco.bandits._bandit import BanditLearner
-    from dpoco.experts._expert_learner import ExpertLearner
     from dpoco.losses import CustomLoss
-    from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
-    from dpoco.oco import LipschitzLearner
 
-    if isinstance(learner, RecordLearner):
-        if isinstance(learner.loss, CustomLoss):
-            raise TypeError("custom losses cannot be replayed: a journal needs records in arrays")
-        return Vectors()
-    families: tuple[tuple[type, Family], ...] = (
-        (ExpertLearner, Experts()),
-        (BanditLearner, Bandits()),
-        (LipschitzLearner, Nets()),
-        (ContinualSum, Sums()),
-        (NoisyMax, _SCORES),
-        (AboveThreshold, _QUERIES),
-    )
-    for kind, family in families:
-        if isinstance(learner, kind):
-            return family
-    raise TypeError(f"a journal cannot hold a {type(learner).__name__}: it draws no noise")
+    if isinstance(getattr(learner, "loss", None), CustomLoss):
+        raise TypeError("custom losses cannot be replayed: a journal needs records in arrays")
+    known = learner_of(type(learner))
+    if known is None or known.plays not in _FAMILIES:
+        raise TypeError(f"a journal cannot hold a {type(learner).__name__}: it draws no noise")
+    return _FAMILIES[known.plays]
 
 
 def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatArray:
