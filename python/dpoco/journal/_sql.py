@@ -96,7 +96,7 @@ class SqlStore:
         return {row[0] for row in found}
 
 
-_APPLICATION = 0x64706F6A  # "dpoj"
+APPLICATION_ID = 0x64706F6A  # "dpoj"
 _PAGE = 8192  # bytes: releases are long rows
 _SYNCHRONOUS = {"disk": "FULL", "process": "NORMAL"}
 
@@ -175,7 +175,7 @@ class SqliteStore(SqlStore):
             if found != (0, 0):
                 raise StateError("the journal is corrupt: it has no tables")
             connection.execute(f"PRAGMA page_size = {_PAGE}")
-        elif found[0] != _APPLICATION:
+        elif found[0] != APPLICATION_ID:
             raise StateError("the file is a database, but not a dpoco journal")
         elif found[1] != FORMAT:
             raise StateError(f"the journal has format {found[1]}, this library reads {FORMAT}")
@@ -227,7 +227,7 @@ class SqliteStore(SqlStore):
             self._known = True
             return False
         self._make("INTEGER", "BLOB")
-        self._run(f"PRAGMA application_id = {_APPLICATION}")
+        self._run(f"PRAGMA application_id = {APPLICATION_ID}")
         self._run(f"PRAGMA user_version = {FORMAT}")
         return True
 
