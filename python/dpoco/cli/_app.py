@@ -19,9 +19,9 @@ from dpoco.cli._verify import verify_command
 app = typer.Typer(
     help="Private online learning: every decision of a stream under differential privacy.\n\n"
     "First steps: dpoco run; dpoco plan ctrl --horizon 100000 --dimension 10; dpoco datasets.\n\n"
-    "Every command prints JSON with --json. Exit codes: 0; 1 if an audit or verify refuted a claim; 2 for "
-    "bad input or a missing package; 4 if a run with --checkpoint left out rows beyond its "
-    "horizon; 130 after an interrupt.",
+    "Every command prints JSON with --json. Exit codes: 0; 1 if an audit or verify refuted a "
+    "claim; 2 for bad input or a missing package; 4 if a run with --checkpoint left out rows "
+    "beyond its horizon; 130 after an interrupt.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -19,7 +19,7 @@ from dpoco.accounting import Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.cli._support import JsonFlag, print_json
 from dpoco.errors import BudgetExceeded, JournalFenced, StateError
-from dpoco.journal._sql import APPLICATION_ID
+from dpoco.journal import SqliteStore
 
 SCHEMA = "dpoco.verification/1"
 _EXIT = {"verified": 0, "refuted": 1, "not one": 2}
@@ -98,7 +98,7 @@ def _statements(file: Path) -> Iterator[str]:
     if data.startswith(FRAME_SIGNATURE):
         yield _of_learner(dpoco.load(file))
     elif data.startswith(_SQLITE):
-        if int.from_bytes(data[68:72], "big") != APPLICATION_ID:
+        if int.from_bytes(data[68:72], "big") != SqliteStore.APPLICATION_ID:
             raise _NotOneError("a database, but no journal")
         yield from _of_journal(file)
     else:
