@@ -207,14 +207,17 @@ def reports_show_no_data(s: Subject) -> None:
 def replays_move_no_more_than_stated(s: Subject) -> None:
     """A replaced record moves what the noise hides by no more than the guarantee states."""
     s.applies(getattr(s.first, "loss", None) is None or isinstance(s.first.loss, GlmLoss))
-    parts, silent = s.part(0, ROUNDS), s.first.guarantee.change == "zero_out"
+    silent, huge = s.first.guarantee.change == "zero_out", s.plays not in ("scores", "queries")
+    parts = tuple(part.copy() for part in s.part(0, ROUNDS))
     replacements: list[Any] = []
     for t in (0, ROUNDS // 2):
-        if s.plays in ("scores", "queries"):  # by at most the sensitivity
+        if huge:  # from far over the bounds to the other side of them, or to nothing
+            for part in parts:
+                part[t] *= 1e6
+            replacements.append((t, *((0.0 if silent else -1.0) * part[t] for part in parts)))
+        else:  # by less than the sensitivity
             replacements.append((t, parts[0][t] + 0.5))
-        else:
-            replacements.append((t, *(0.0 * part[t] if silent else part[-1 - t] for part in parts)))
-    made = replay_audit(
+    found = replay_audit(
         lambda source: s.fresh(source=source), parts if len(parts) > 1 else parts[0], replacements
-    )
-    require(not made.findings, "; ".join(map(str, made.findings)))
+    ).findings
+    require(not found, "; ".join(map(str, found)))

@@ -35,6 +35,7 @@ from dpoco.errors import BudgetExceeded, HorizonExceeded, RoundOrderError, State
 from dpoco.learners import own_class
 
 HALF = ROUNDS // 2
+_PATIENCE = 30.0  # seconds after which a thread counts as stuck
 
 
 @contextmanager
@@ -180,14 +181,15 @@ def _threads(work: Callable[[], Any], count: int) -> list[BaseException]:
         except BaseException as error:
             raised.append(error)
 
-    threads = [threading.Thread(target=guarded) for _ in range(count)]
+    threads = [threading.Thread(target=guarded, daemon=True) for _ in range(count)]
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(_PATIENCE)
+            require(not thread.is_alive(), "a call from another thread does not return")
     finally:
         sys.setswitchinterval(before)
     return raised
