@@ -65,17 +65,26 @@ def bad_arguments_are_refused(s: Subject) -> None:
     }
     refused("an unknown option", TypeError, _built, s, no_such_option=1)
     for name, parameter in names.items():
-        words = ("no such word", 3) if "'str" in repr(parameter.annotation) else ()
-        for value in bad.get(name, words):
+        for value in bad.get(name, _unfit(repr(parameter.annotation))):
             changes = {"parameters": None, name: value}
             refused(f"{name}={value!r}", BAD, _built, s, **changes)
 
 
+def _unfit(annotation: str) -> tuple[Any, ...]:
+    """Return what is no value of an option, by its annotation."""
+    if "'str" in annotation:
+        return "no such word", 3
+    if "'bool" in annotation:
+        return "no", 1
+    if "'float" in annotation:
+        return np.nan, "wide"
+    return (1.5, "many") if "'int" in annotation else ()
+
+
 def _restated(s: Subject) -> dict[str, Any]:
     """Return the arguments that parameters fix, too, with their values there."""
-    known = getattr(s.kind, "_restated", ("horizon",) if s.plays != "batch" else ("records",))
     p = s.first.parameters
-    return {name: getattr(p, name) for name in known if name in arguments_of(s.kind)}
+    return {name: getattr(p, name) for name in arguments_of(s.kind) if hasattr(p, name)}
 
 
 @check(*EVERY)
@@ -84,9 +93,13 @@ def parameters_may_be_restated(s: Subject) -> None:
     s.applies("parameters" in arguments_of(s.kind))
     p = s.first.parameters
     fixed = _restated(s)
-    again = _built(s, **{**fixed, "parameters": p})
-    require(again.parameters == p, "parameters changed by being restated")
     for name, value in fixed.items():
+        try:
+            again = _built(s, **{"parameters": p, name: value})
+        except ValueError as error:  # what only calibration takes is refused whatever it says
+            require("leave it out" in str(error), f"{name}={value!r} restated: {error}")
+            continue
+        require(again.parameters == p, f"parameters changed by {name} being restated")
         if isinstance(value, bool):
             others: list[Any] = [not value]
         elif isinstance(value, (int, float)):
@@ -125,6 +138,11 @@ def budgets_are_kept(s: Subject) -> None:
         "parameters that exceed the budget beside them", BudgetExceeded,
         _built, s, parameters=s.first.parameters, budget=half,
     )  # fmt: skip
+    silent = _built(s, budget=None, parameters=None, **_unlimited(s)).parameters
+    refused(
+        "parameters without noise beside a budget", BudgetExceeded,
+        _built, s, parameters=silent, budget=half, **_unlimited(s),
+    )  # fmt: skip
     planner = getattr(s.kind, "_accountant", None)
     if planner is None or _arguments(s).get("calibration", "tight") != "tight":
         return  # printed constants need not use up what they are given
@@ -143,14 +161,16 @@ def budgets_are_kept(s: Subject) -> None:
     )  # fmt: skip
 
 
+def _unlimited(s: Subject) -> dict[str, Any]:
+    """Return options without those that only noise has a meaning for."""
+    return {"coupling": "auto"} if "coupling" in arguments_of(s.kind) else {}
+
+
 @check(*EVERY)
 def no_budget_is_no_promise(s: Subject) -> None:
     """Without a budget no noise is added, and the guarantee says so."""
     s.applies(s.first.guarantee.epsilon != 0.0)
-    try:
-        free = _built(s, budget=None, parameters=None)
-    except ValueError:  # some options are about noise
-        return s.applies(False)
+    free = _built(s, budget=None, parameters=None, **_unlimited(s))
     require(not free.guarantee.private, "a learner without a budget claims to be private")
 
 

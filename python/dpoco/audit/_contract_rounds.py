@@ -70,6 +70,8 @@ def decide_and_observe_alternate(s: Subject) -> None:
     for t in range(2):
         with unchanged(learner, "observe() without decide()"):
             refused("observe() without decide()", RoundOrderError, s.tell, learner, t, 0)
+            if s.plays == "arms":
+                refused("skip() without decide()", RoundOrderError, learner.skip)
         s.tell(learner, t, s.ask(learner, t))
     if s.plays == "arms":
         s.ask(learner, 2)
@@ -207,6 +209,7 @@ def malformed_records_are_refused(s: Subject) -> None:
     s.applies(s.runs)
     learner, good = s.fresh(), s.record(0)
     if s.plays == "arms":  # whose context goes to decide, and one reward to observe
+        refused("one context for many", BAD, learner.recommend, good[0])
         for context in _spoiled(good[0]):
             with unchanged(learner, "a malformed context"):
                 refused("a malformed context", BAD, learner.decide, context)
@@ -276,10 +279,11 @@ def missing_values_are_silent(s: Subject) -> None:
             else:
                 for part in neutral:
                     part[t] = 0.0
-        got = _played(s, spoiled)
-        want = _played(s, neutral)
+        got, drawn = _played(s, spoiled)
+        want, meant = _played(s, neutral)
         close = all(np.allclose(a, b, rtol=0.0, atol=1e-8) for a, b in zip(got, want, strict=True))
         require(close, f"{bad} is not read as a neutral record")
+        require(drawn == meant, f"{bad} draws other noise than a neutral record")
 
 
 def _missing_rewards_are_silent(s: Subject) -> None:
@@ -305,8 +309,12 @@ def _lowest(s: Subject) -> float:
     return float(getattr(s.first, "_loss_range", (0.0, 1.0))[0])
 
 
-def _played(s: Subject, parts: list[Any]) -> list[Any]:
-    return dataclasses.replace(s, stream=tuple(parts)).play(s.fresh())
+def _played(s: Subject, parts: list[Any]) -> tuple[list[Any], Any]:
+    """Return the releases, and how many variates were drawn, if the learner knows."""
+    learner = s.fresh()
+    released = dataclasses.replace(s, stream=tuple(parts)).play(learner)
+    drawn = getattr(getattr(learner, "_engine", None), "variates_drawn", None)
+    return released, None if drawn is None else drawn()
 
 
 @check(*EVERY)
