@@ -71,7 +71,10 @@ VARIANTS = {
         TREE, LpBall(D, 1.2), SquaredLoss(), noise="generalized_gaussian", norm_order=3.0
     ),
     "tree, corrected": of(TREE, BALL, SquaredLoss(), calibration="corrected", start=[0.1] * D),
-    "tree, lattice": of(TREE, BALL, SquaredLoss(), numerics="lattice"),
+    "tree, lattice": of(TREE, BALL, SquaredLoss(), numerics="lattice", sum_method="honaker"),
+    "tree, batches on a lattice": of(
+        TREE, BALL, SquaredLoss(), numerics="lattice", sum_method="tree", batch=4
+    ),
     "tree, free": of(TREE, BALL, SquaredLoss(), budget=None),
     "tree, custom": of(TREE, BALL, CUSTOM, stream=LOSSES),
     "polyhedral, laplace": of(POLYHEDRAL, L1, SquaredLoss(), selector="laplace", batch=5),
@@ -86,6 +89,9 @@ VARIANTS = {
     ),
     "ftrl, simplex": of(oco.NoisyFTRL, SIMPLEX, LogisticLoss(), sum_method="honaker", batch=3),
     "ftrl, box": of(oco.NoisyFTRL, BOX, HuberLoss(1.0, 1.0), sum_method="toeplitz"),
+    "ftrl, squares on a lattice": of(
+        oco.NoisyFTRL, BALL, SquaredLoss(), numerics="lattice", statistics="quadratic", batch=2
+    ),
     "ftrl, lattice": of(oco.NoisyFTRL, BALL, LogisticLoss(), numerics="lattice"),
     "ftrl, custom": of(oco.NoisyFTRL, BALL, CUSTOM, stream=LOSSES),
     "ctrl, logistic": of(CTRL, BOX, LogisticLoss(), budget=LARGE, coupling="density_ratio"),
@@ -102,6 +108,9 @@ VARIANTS = {
     "lipschitz, plane": of(
         oco.LipschitzLearner, Box([0.0, 0.0], [1.0, 1.0]), lipschitz=1.0, resolution=4
     ),
+    "lipschitz, honaker": of(
+        oco.LipschitzLearner, Simplex(2, 2.0), lipschitz=1.0, resolution=6, sum_method="honaker"
+    ),
     "lipschitz, tree": of(
         oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=2.0, resolution=5, sum_method="tree"
     ),
@@ -114,6 +123,17 @@ VARIANTS = {
     "tracker, switches": of(experts.ObliviousTracker, 4, switches=2),
     "tracker, at most": of(
         experts.ObliviousTracker, 4, switches=3, prior="at_most", learning_rate=0.5
+    ),
+    "tracker, always": of(
+        experts.ObliviousTracker, 4, budget=None, switches=3, share_rate=0.1, learning_rate=0.5,
+        forced_switch=1.0,
+    ),
+    "tracker, never forced": of(
+        experts.ObliviousTracker, 4, budget=None, switches=3, prior="at_most", learning_rate=40.0
+    ),
+    "tracker, resamples": of(
+        experts.ObliviousTracker, 4, budget=None, switches=3, prior="at_most", learning_rate=0.5,
+        forced_switch=0.2, batch=2, max_resamples=4,
     ),
     "tracker, batches": of(experts.ObliviousTracker, 4, switches=1, batch=4, forced_switch=0.2),
     "share": of(experts.BatchShare, 4, budget=PURE, switches=2, batch=1),

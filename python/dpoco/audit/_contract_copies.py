@@ -65,7 +65,8 @@ def _storable(s: Subject) -> None:
 def saved_states_go_on(s: Subject) -> None:
     """`dpoco.load` continues a saved learner bit for bit from any round, also one just asked."""
     _storable(s)
-    want, learner = s.play(s.fresh()), s.fresh()
+    whole, learner = s.fresh(), s.fresh()
+    want = s.play(whole)
     with folder() as here:
         for t in range(ROUNDS):
             if s.plays in ONLINE:
@@ -77,8 +78,11 @@ def saved_states_go_on(s: Subject) -> None:
             require(loaded.parameters == learner.parameters, "other parameters were loaded")
             require(loaded.guarantee == learner.guarantee, "another guarantee was loaded")
             require(repr(loaded) == repr(learner), "the loaded learner has another repr")
+            if s.plays in ONLINE:
+                refused("observe() just after loading", RoundOrderError, s.tell, loaded, t, 0)
             require(equal([s.step(loaded, t)], [want[t]]), f"round {t} differs after loading")
             learner = loaded
+        require(fingerprint(learner) == fingerprint(whole), "loading left another state")
         require(os.listdir(here) == ["state"], "save() leaves other files behind")
         entropy = s.fresh(None)
         s.play(entropy, 0, HALF)
@@ -129,7 +133,7 @@ def pickles_wait_for_resume(s: Subject) -> None:
         refused("a ticket of a suspended copy", StateError, s.ask, twin, HALF, ticket=True)
     if s.plays == "arms":
         refused("recommend() of a suspended copy", StateError, twin.recommend, s.stream[0])
-    for name in ("last_decision", "weights", "coefficients"):
+    for name in ("last_decision", "weights", "coefficients", "alarms"):
         if hasattr(s.kind, name):
             refused(f"{name} of a suspended copy", StateError, getattr, twin, name)
     twin.resume()

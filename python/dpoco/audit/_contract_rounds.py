@@ -61,6 +61,9 @@ def decisions_stay_until_observe(s: Subject) -> None:
             refused("writing into a decision", ValueError, first.fill, 1.0)
         s.tell(learner, t, first)
         require(learner.round == t + 1, "observe() did not end the round")
+    for name in ("last_decision", "weights", "coefficients"):
+        if hasattr(learner, name):
+            refused(f"writing into {name}", ValueError, getattr(learner, name).fill, 0.0)
 
 
 @check(*ONLINE)
