@@ -6,6 +6,7 @@
 #include "dpoco/bandits/linucb.hpp"
 #include "keyed_runs.hpp"
 #include "registrars.hpp"
+#include "rounds.hpp"
 
 namespace dpoco::bindings {
 
@@ -110,23 +111,11 @@ void recommend_bandit(BanditLearner& self, const Array& contexts, Arms& chosen) 
   self.recommend(entered, context_data, count, played);
 }
 
-std::vector<std::uint64_t> variates_drawn(const BanditLearner& self) {
-  const auto entered = self.enter();
-  std::vector<std::uint64_t> positions(random::kVariates, 0);
-  for (std::size_t i = 0; i < self.sources(); ++i) {
-    for (unsigned kind = 0; kind < random::kVariates; ++kind) {
-      positions[kind] += self.source(i).position(static_cast<random::Variate>(kind));
-    }
-  }
-  return positions;
-}
-
 }  // namespace
 
 void register_bandits(py::module_& m) {
-  py::class_<BanditLearner>(m, "BanditLearner")
-      .def_property_readonly("arms", &BanditLearner::arms)
-      .def_property_readonly("round", &BanditLearner::round)
+  py::class_<BanditLearner> learner(m, "BanditLearner");
+  learner.def_property_readonly("arms", &BanditLearner::arms)
       .def(
           "decide",
           [](BanditLearner& self, std::uint64_t decided, const Array& context) {
@@ -158,21 +147,8 @@ void register_bandits(py::module_& m) {
                   "chosen"_a.noconvert(), "own_rewards"_a.noconvert(), "workers"_a)
       .def("replay", &replay_bandit, "contexts"_a.noconvert(), "actions"_a.noconvert(),
            "rewards"_a.noconvert(), "chosen"_a.noconvert())
-      .def("nonprivate_violations", &BanditLearner::nonprivate_violations)
-      .def("variates_drawn", &variates_drawn)
-      .def("check_process", &BanditLearner::check_process)
-      .def("adopt", &BanditLearner::adopt)
-      .def(
-          "rekey",
-          [](BanditLearner& self, const py::bytes& key, std::uint64_t stream) {
-            // One stream of the new key for each private sum, numbered from the one given.
-            for (std::size_t i = 0; i < self.sources(); ++i) {
-              self.source(i).rekey(key_from(key), stream + i);
-            }
-          },
-          "key"_a, "stream"_a)
-      .def("state", &state_of<BanditLearner>)
-      .def("restore", &restore<BanditLearner>, "state"_a);
+      .def("nonprivate_violations", &BanditLearner::nonprivate_violations);
+  bind_rounds(learner);
   py::class_<LinUcb, BanditLearner>(m, "LinUcb")
       .def(py::init(&make_linucb), "settings"_a, "clipper"_a)
       .def("coefficients",

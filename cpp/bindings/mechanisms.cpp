@@ -1,4 +1,5 @@
 #include "registrars.hpp"
+#include "rounds.hpp"
 
 namespace dpoco::bindings {
 
@@ -44,11 +45,11 @@ ContinualSum make_continual_sum(const py::dict& settings,
 }
 
 void register_mechanisms(py::module_& m) {
-  py::class_<ContinualSum>(m, "ContinualSum")
-      .def(py::init([](const py::dict& settings, const losses::RecordClipper& clipper) {
-             return make_continual_sum(settings, clipper);
-           }),
-           "settings"_a, "clipper"_a)
+  py::class_<ContinualSum> sum(m, "ContinualSum");
+  sum.def(py::init([](const py::dict& settings, const losses::RecordClipper& clipper) {
+            return make_continual_sum(settings, clipper);
+          }),
+          "settings"_a, "clipper"_a)
       .def(
           "push",
           [](ContinualSum& self, const Array& value) {
@@ -73,18 +74,8 @@ void register_mechanisms(py::module_& m) {
             const py::gil_scoped_release nogil;  // no Python object is touched below
             self.run(entered, from, rounds, to);
           },
-          "values"_a.noconvert(), "out"_a.noconvert())
-      .def_property_readonly("round", &ContinualSum::round)
-      .def("check_process", [](const ContinualSum& self) { self.source().check_process(); })
-      .def("adopt", [](ContinualSum& self) { self.source().adopt(); })
-      .def(
-          "rekey",
-          [](ContinualSum& self, const py::bytes& key, std::uint64_t stream) {
-            self.source().rekey(key_from(key), stream);
-          },
-          "key"_a, "stream"_a)
-      .def("state", &state_of<ContinualSum>)
-      .def("restore", &restore<ContinualSum>, "state"_a);
+          "values"_a.noconvert(), "out"_a.noconvert());
+  bind_rounds(sum);
 }
 
 }  // namespace dpoco::bindings

@@ -2,6 +2,7 @@
 #include "dpoco/mechanisms/answers.hpp"
 #include "dpoco/mechanisms/noisy_max.hpp"
 #include "registrars.hpp"
+#include "rounds.hpp"
 #include "selection_settings.hpp"
 
 namespace dpoco::bindings {
@@ -16,21 +17,6 @@ using AboveThresholdAnswers = mechanisms::Answers<AboveThreshold>;
 
 std::unique_ptr<random::Source> source_of(const py::dict& settings) {
   return make_source(settings["key"].cast<py::bytes>(), settings["stream"].cast<std::uint64_t>());
-}
-
-template <class Mechanism>
-py::class_<Mechanism>& add_common(py::class_<Mechanism>& c) {
-  return c.def_property_readonly("round", &Mechanism::round)
-      .def("check_process", [](const Mechanism& self) { self.source().check_process(); })
-      .def("adopt", [](Mechanism& self) { self.source().adopt(); })
-      .def(
-          "rekey",
-          [](Mechanism& self, const py::bytes& key, std::uint64_t stream) {
-            self.source().rekey(key_from(key), stream);
-          },
-          "key"_a, "stream"_a)
-      .def("state", &state_of<Mechanism>)
-      .def("restore", &restore<Mechanism>, "state"_a);
 }
 
 }  // namespace
@@ -53,7 +39,7 @@ void register_selection(py::module_& m) {
         });
       },
       "scores"_a.noconvert());
-  add_common(noisy_max);
+  bind_rounds(noisy_max);
 
   py::class_<AboveThresholdAnswers> above(m, "AboveThreshold");
   above.def(py::init([](const py::dict& settings) {
@@ -74,7 +60,7 @@ void register_selection(py::module_& m) {
     return self.inspect(
         [](const AboveThreshold& law, std::uint64_t tests) { return law.alarms_raised(tests); });
   });
-  add_common(above);
+  bind_rounds(above);
 }
 
 }  // namespace dpoco::bindings

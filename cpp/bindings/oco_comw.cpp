@@ -48,15 +48,14 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<const domains::Domain> domai
 }  // namespace
 
 void register_continuous_multiplicative_weights(py::module_& m) {
-  py::class_<Engine> learner(m, "ContinuousMultiplicativeWeights");
-  learner.def(py::init(&make_engine), "domain"_a, "losses"_a, "settings"_a)
+  py::class_<Engine, oco::CoupledLearner>(m, "ContinuousMultiplicativeWeights")
+      .def(py::init(&make_engine), "domain"_a, "losses"_a, "settings"_a)
       .def("nonprivate_log_factor", &Engine::nonprivate_log_factor)
       .def("nonprivate_log_change", &Engine::nonprivate_log_change)
       .def("nonprivate_anchor_mean", [](const Engine& self) {
         return read_only(self.intrinsic_dimension(),
                          [&](double* out) { self.nonprivate_anchor_mean(out); });
       });
-  bind_coupled_learner(learner);
 }
 
 }  // namespace dpoco::bindings

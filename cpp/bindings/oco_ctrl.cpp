@@ -47,8 +47,8 @@ const double* coordinates(const Engine& self, const Array& u) {
 }  // namespace
 
 void register_coupled_regularized_leader(py::module_& m) {
-  py::class_<Engine> learner(m, "CoupledRegularizedLeader");
-  learner.def(py::init(&make_engine), "domain"_a, "losses"_a, "settings"_a)
+  py::class_<Engine, oco::CoupledLearner>(m, "CoupledRegularizedLeader")
+      .def(py::init(&make_engine), "domain"_a, "losses"_a, "settings"_a)
       .def_property_readonly("grid", &Engine::grid)
       .def("clip_width", &Engine::clip_width, "round"_a)
       .def("nonprivate_log_ratio", &Engine::nonprivate_log_ratio)
@@ -73,7 +73,6 @@ void register_coupled_regularized_leader(py::module_& m) {
                              [&](double* out) { self.nonprivate_solve(noise, out); });
           },
           "z"_a.noconvert());
-  bind_coupled_learner(learner);
 }
 
 }  // namespace dpoco::bindings

@@ -1,5 +1,4 @@
 #include "dpoco/oco/noisy_ftrl.hpp"
-#include "record_learner.hpp"
 #include "registrars.hpp"
 
 namespace dpoco::bindings {
@@ -41,8 +40,7 @@ Array leaf(const NoisyFtrl& self, const Array& at, const Array&, const Array& fe
 }  // namespace
 
 void register_noisy_ftrl(py::module_& m) {
-  py::class_<NoisyFtrl> learner(m, "NoisyFtrl");
-  learner
+  py::class_<NoisyFtrl, oco::RecordLearner>(m, "NoisyFtrl")
       .def(py::init(&make_noisy_ftrl), "domain"_a, "loss"_a, "clipper"_a, "settings"_a)
       // The previous decision is there for the audit, which calls every learner alike.
       .def("leaf", &leaf, "at"_a.noconvert(), "previous"_a.noconvert(), "features"_a.noconvert(),
@@ -52,7 +50,6 @@ void register_noisy_ftrl(py::module_& m) {
         return read_only(self.sum().dimension(),
                          [&](double* out) { std::copy(sum.begin(), sum.end(), out); });
       });
-  bind_record_learner(learner);
 }
 
 }  // namespace dpoco::bindings

@@ -4,8 +4,7 @@
 #include <optional>
 
 #include "common.hpp"
-#include "dpoco/frank_wolfe/polyhedral_frank_wolfe.hpp"
-#include "dpoco/frank_wolfe/tree_frank_wolfe.hpp"
+#include "dpoco/frank_wolfe/frank_wolfe.hpp"
 #include "dpoco/losses/record.hpp"
 #include "dpoco/mechanisms/continual_sum.hpp"
 
@@ -27,9 +26,9 @@ void register_shift_detector(py::module_& m);
 void register_batch_share(py::module_& m);
 void register_prefix_hedge(py::module_& m);
 void register_nets(py::module_& m);
+void register_record_learners(py::module_& m);
 void register_frank_wolfe(py::module_& m);
 void register_batch_fits(py::module_& m);
-void register_polyhedral_frank_wolfe(py::module_& m);
 void register_noisy_ftrl(py::module_& m);
 void register_coupled_regularized_leader(py::module_& m);
 void register_bandits(py::module_& m);
@@ -46,10 +45,7 @@ random::Key key_from(const py::bytes& bytes);
 std::unique_ptr<random::Source> make_source(const py::bytes& key, std::uint64_t stream);
 mechanisms::ContinualSum make_continual_sum(const py::dict& settings,
                                             std::optional<losses::RecordClipper> clipper);
-std::unique_ptr<frank_wolfe::PolyhedralFrankWolfe> make_polyhedral_frank_wolfe(
-    std::shared_ptr<const domains::Domain> domain, const losses::GlmLoss& loss,
-    const losses::RecordClipper& clipper, const py::dict& settings, const Array& start);
-std::unique_ptr<frank_wolfe::TreeFrankWolfe> make_tree_frank_wolfe(
+std::unique_ptr<frank_wolfe::FrankWolfe> make_frank_wolfe(
     std::shared_ptr<const domains::Domain> domain, const losses::GlmLoss& loss,
     const losses::RecordClipper& clipper, const py::dict& settings, const Array& start);
 
