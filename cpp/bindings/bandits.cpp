@@ -2,11 +2,11 @@
 
 #include <vector>
 
-#include "bandit_settings.hpp"
 #include "dpoco/bandits/linucb.hpp"
 #include "keyed_runs.hpp"
 #include "registrars.hpp"
 #include "rounds.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -16,22 +16,23 @@ using Arms = py::array_t<std::int64_t, py::array::c_style>;
 
 namespace {
 
-std::unique_ptr<LinUcb> make_linucb(const py::dict& settings,
+std::unique_ptr<LinUcb> make_linucb(const py::object& settings,
                                     const losses::RecordClipper& clipper) {
-  const auto batch = settings["batch"].cast<std::uint64_t>();
-  const auto sum = settings["sum"].cast<py::dict>();
-  const bandits::LinUcbSettings own{.batch = batch,
-                                    .exact = batch == 1 && sum["scale"].cast<double>() == 0.0,
-                                    .reward_weight = settings["reward_weight"].cast<double>(),
-                                    .shift = settings["shift"].cast<double>(),
-                                    .exploration = settings["exploration"].cast<double>(),
-                                    .spread = settings["spread"].cast<double>(),
-                                    .log_term = settings["log_term"].cast<double>(),
-                                    .growth = settings["growth"].cast<double>(),
-                                    .bias = settings["bias"].cast<double>()};
-  // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
-  return std::make_unique<LinUcb>(bandit_settings(settings), clipper, own,
-                                  make_continual_sum(sum, std::nullopt));
+  return read_whole({settings, "a linear bandit"}, [&](Fields& from) {
+    const bandits::BanditSettings shared = read_bandit(from);
+    // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
+    auto sum = make_continual_sum(from.open("sum", "a continual sum"), std::nullopt);
+    bandits::LinUcbSettings own{.batch = from.read<std::uint64_t>("batch"),
+                                .reward_weight = from.read<double>("reward_weight"),
+                                .shift = from.read<double>("shift"),
+                                .exploration = from.read<double>("exploration"),
+                                .spread = from.read<double>("spread"),
+                                .log_term = from.read<double>("log_term"),
+                                .growth = from.read<double>("growth"),
+                                .bias = from.read<double>("bias")};
+    own.exact = own.batch == 1 && sum.noise_scale() == 0.0;
+    return std::make_unique<LinUcb>(shared, clipper, own, std::move(sum));
+  });
 }
 
 void expect_arms(const Arms& array, std::size_t size, const char* name) {

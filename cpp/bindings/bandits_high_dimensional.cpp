@@ -1,6 +1,6 @@
-#include "bandit_settings.hpp"
 #include "dpoco/bandits/high_dimensional_bandit.hpp"
 #include "registrars.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -11,19 +11,19 @@ namespace {
 
 std::unique_ptr<HighDimensionalBandit> make_bandit(
     const std::shared_ptr<const domains::Domain>& domain, const losses::GlmLoss& loss,
-    const losses::RecordClipper& clipper, const py::dict& settings, const Array& start) {
-  std::vector<std::unique_ptr<frank_wolfe::FrankWolfe>> models;
-  for (const auto item : settings["models"]) {
-    const auto own = py::reinterpret_borrow<py::dict>(item);
-    models.push_back(make_frank_wolfe(domain, loss, clipper, own, start));
-  }
-  return std::make_unique<HighDimensionalBandit>(
-      bandit_settings(settings), clipper,
-      bandits::HighDimensionalBanditSettings{.forced = settings["forced"].cast<std::uint64_t>(),
-                                             .batch = settings["batch"].cast<std::uint64_t>(),
-                                             .gap = settings["gap"].cast<double>(),
-                                             .logistic = settings["logistic"].cast<bool>()},
-      domain, std::move(models));
+    const losses::RecordClipper& clipper, const py::object& settings, const Array& start) {
+  return read_whole({settings, "a bandit"}, [&](Fields& from) {
+    const bandits::BanditSettings shared = read_bandit(from);
+    const bandits::HighDimensionalBanditSettings own{.forced = from.read<std::uint64_t>("forced"),
+                                                     .batch = from.read<std::uint64_t>("batch"),
+                                                     .gap = from.read<double>("gap"),
+                                                     .logistic = from.read<bool>("logistic")};
+    std::vector<std::unique_ptr<frank_wolfe::FrankWolfe>> models;
+    for (const py::handle model : from.read<py::list>("models")) {
+      models.push_back(make_frank_wolfe(domain, loss, clipper, {model, "an arm's model"}, start));
+    }
+    return std::make_unique<HighDimensionalBandit>(shared, clipper, own, domain, std::move(models));
+  });
 }
 
 template <class Fill>

@@ -1,4 +1,4 @@
-#include "expert_learner.hpp"
+#include "dpoco/experts/expert_learner.hpp"
 
 #include "keyed_runs.hpp"
 #include "rounds.hpp"

@@ -2,6 +2,7 @@
 
 #include "dpoco/domains/vertex_set.hpp"
 #include "registrars.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -12,7 +13,7 @@ using mechanisms::VertexSelection;
 
 namespace {
 
-SelectionNoise selection_noise(const std::string& name) {
+SelectionNoise vertex_noise(const std::string& name) {
   if (name == "gumbel") return SelectionNoise::gumbel;
   if (name == "laplace") return SelectionNoise::laplace;
   throw std::invalid_argument("unknown selector");
@@ -31,39 +32,39 @@ std::shared_ptr<domains::VertexSet> make_vertex_set(const Array& vertices) {
       Eigen::Map<const RowMatrix>(data(vertices), vertices.shape(0), vertices.shape(1)));
 }
 
-std::unique_ptr<VertexRule> make_rule(std::shared_ptr<const domains::Domain> domain,
-                                      const py::dict& settings) {
-  if (settings.contains("sum")) {
+std::unique_ptr<VertexRule> make_rule(std::shared_ptr<const domains::Domain> domain, Fields& from) {
+  if (from.has("sum")) {
     // The leaves are bounded by the learner itself, so the sum needs no clipper of its own.
-    return frank_wolfe::make_sum_rule(std::move(domain),
-                                      make_continual_sum(settings["sum"], std::nullopt));
+    return frank_wolfe::make_sum_rule(
+        std::move(domain), make_continual_sum(from.open("sum", "a continual sum"), std::nullopt));
   }
-  const py::dict own = settings["selection"];
-  return frank_wolfe::make_selection_rule(
-      std::move(domain),
-      {.noise = selection_noise(own["selector"].cast<std::string>()),
-       .scale = own["scale"].cast<double>(),
-       .exponent = own["exponent"].cast<double>()},
-      make_source(own["key"].cast<py::bytes>(), own["stream"].cast<std::uint64_t>()));
+  return read_whole(from.open("selection", "a selection of vertices"), [&](Fields& own) {
+    const frank_wolfe::SelectionRuleSettings settings{
+        .noise = vertex_noise(own.read<std::string>("selector")),
+        .scale = own.read<double>("scale"),
+        .exponent = own.read<double>("exponent")};
+    return frank_wolfe::make_selection_rule(std::move(domain), settings, read_source(own));
+  });
 }
 
 }  // namespace
 
 std::unique_ptr<FrankWolfe> make_frank_wolfe(std::shared_ptr<const domains::Domain> domain,
                                              const losses::GlmLoss& loss,
-                                             const losses::RecordClipper& clipper,
-                                             const py::dict& settings, const Array& start) {
+                                             const losses::RecordClipper& clipper, Fields from,
+                                             const Array& start) {
   expect_size(start, static_cast<std::size_t>(domain->dimension()), "start");
-  auto rule = make_rule(domain, settings);
-  return std::make_unique<FrankWolfe>(
-      std::move(domain),
-      frank_wolfe::LeafRule(loss, clipper, settings["leaf_scalar_bound"].cast<double>()),
-      frank_wolfe::FrankWolfeSettings{
-          .horizon = settings["rounds"].cast<std::uint64_t>(),
-          .batch = settings["batch"].cast<std::uint64_t>(),
-          .step_scale = settings["step_scale"].cast<double>(),
-          .published_weights = settings["published_weights"].cast<bool>()},
-      std::move(rule), data(start));
+  return read_whole(std::move(from), [&](Fields& own) {
+    const frank_wolfe::FrankWolfeSettings settings{
+        .horizon = own.read<std::uint64_t>("rounds"),
+        .batch = own.read<std::uint64_t>("batch"),
+        .step_scale = own.read<double>("step_scale"),
+        .published_weights = own.read<bool>("published_weights")};
+    frank_wolfe::LeafRule leaves(loss, clipper, own.read<double>("leaf_scalar_bound"));
+    auto rule = make_rule(domain, own);
+    return std::make_unique<FrankWolfe>(std::move(domain), std::move(leaves), settings,
+                                        std::move(rule), data(start));
+  });
 }
 
 void register_frank_wolfe(py::module_& m) {
@@ -72,13 +73,18 @@ void register_frank_wolfe(py::module_& m) {
       .def(py::init(&make_vertex_set), "vertices"_a.noconvert());
   py::class_<VertexSelection>(m, "VertexSelection")
       .def(py::init([](std::shared_ptr<const domains::Domain> domain, const std::string& selector) {
-             return mechanisms::make_vertex_selection(std::move(domain), selection_noise(selector));
+             return mechanisms::make_vertex_selection(std::move(domain), vertex_noise(selector));
            }),
            "domain"_a, "selector"_a)
       .def("select", &select, "direction"_a.noconvert(), "rate"_a, "source"_a);
   py::class_<FrankWolfe, oco::RecordLearner>(m, "FrankWolfe")
-      .def(py::init(&make_frank_wolfe), "domain"_a, "loss"_a, "clipper"_a, "settings"_a,
-           "start"_a.noconvert())
+      .def(py::init([](std::shared_ptr<const domains::Domain> domain, const losses::GlmLoss& loss,
+                       const losses::RecordClipper& clipper, const py::object& settings,
+                       const Array& start) {
+             return make_frank_wolfe(std::move(domain), loss, clipper,
+                                     {settings, "a Frank-Wolfe learner"}, start);
+           }),
+           "domain"_a, "loss"_a, "clipper"_a, "settings"_a, "start"_a.noconvert())
       .def("previous_decision",
            [](const FrankWolfe& self) {
              return read_only(self.dimension(), [&](double* out) { self.previous_decision(out); });

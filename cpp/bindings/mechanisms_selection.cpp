@@ -3,7 +3,7 @@
 #include "dpoco/mechanisms/noisy_max.hpp"
 #include "registrars.hpp"
 #include "rounds.hpp"
-#include "selection_settings.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -15,18 +15,20 @@ namespace {
 using NoisyMaxAnswers = mechanisms::Answers<NoisyMax>;
 using AboveThresholdAnswers = mechanisms::Answers<AboveThreshold>;
 
-std::unique_ptr<random::Source> source_of(const py::dict& settings) {
-  return make_source(settings["key"].cast<py::bytes>(), settings["stream"].cast<std::uint64_t>());
+template <class Law>
+std::unique_ptr<mechanisms::Answers<Law>> answers_of(Law law, Fields& own) {
+  const auto horizon = own.read<std::uint64_t>("horizon");
+  return std::make_unique<mechanisms::Answers<Law>>(std::move(law), horizon, read_source(own));
 }
 
 }  // namespace
 
 void register_selection(py::module_& m) {
   py::class_<NoisyMaxAnswers> noisy_max(m, "NoisyMax");
-  noisy_max.def(py::init([](const py::dict& settings) {
-                  return NoisyMaxAnswers(NoisyMax(noisy_max_settings(settings)),
-                                         settings["horizon"].cast<std::uint64_t>(),
-                                         source_of(settings));
+  noisy_max.def(py::init([](const py::object& settings) {
+                  return read_whole({settings, "a noisy max"}, [](Fields& own) {
+                    return answers_of(NoisyMax(read_noisy_max(own)), own);
+                  });
                 }),
                 "settings"_a);
   noisy_max.def(
@@ -42,10 +44,10 @@ void register_selection(py::module_& m) {
   bind_rounds(noisy_max);
 
   py::class_<AboveThresholdAnswers> above(m, "AboveThreshold");
-  above.def(py::init([](const py::dict& settings) {
-              return AboveThresholdAnswers(AboveThreshold(above_threshold_settings(settings)),
-                                           settings["horizon"].cast<std::uint64_t>(),
-                                           source_of(settings));
+  above.def(py::init([](const py::object& settings) {
+              return read_whole({settings, "a threshold test"}, [](Fields& own) {
+                return answers_of(AboveThreshold(read_above_threshold(own)), own);
+              });
             }),
             "settings"_a);
   above.def(

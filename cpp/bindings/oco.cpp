@@ -2,8 +2,8 @@
 
 #include "dpoco/oco/record_learner.hpp"
 #include "keyed_runs.hpp"
-#include "loss_sums.hpp"
 #include "rounds.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 

@@ -271,7 +271,6 @@ class CoupledLearner(RecordLearner):
 class BatchFit:
     def __init__(
         self,
-        method: str,
         domain: Domain,
         loss: GlmLoss,
         clipper: RecordClipper,
