@@ -196,14 +196,13 @@ class BatchLearner(Calibrated, ABC):
             np.inf if loss._l2 is None else loss._l2,
         )
         settings = {
+            "method": self._method,
             "derivative_bound": self._parameters.derivative_bound,
             "start": np.array(self._start),
             **claim,
             **self._settings(),
         }
-        return _core.BatchFit(
-            self._method, domain._engine, loss._glm_engine, clipper, features, labels, settings
-        )
+        return _core.BatchFit(domain._engine, loss._glm_engine, clipper, features, labels, settings)
 
     def clone(self: Self, *, source: Source | None = None) -> Self:
         """Return an unfitted learner of the same arguments: its fit is another release.
