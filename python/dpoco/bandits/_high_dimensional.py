@@ -232,7 +232,6 @@ class HighDimensionalBandit(BanditLearner):
                 "batch": p.batch,
                 "gap": p.gap,
                 "logistic": p.link == "logistic",
-                "arm_learner": p.arm_learner,
                 "models": [
                     self._arm_settings({"key": key, "stream": arm}) for arm in range(self._arms)
                 ],
@@ -250,8 +249,8 @@ class HighDimensionalBandit(BanditLearner):
             "published_weights": own.weights == "paper",
         }
         if not isinstance(own, TreeFrankWolfeParameters):
-            scale = {"selector": own.selector, "scale": own.scale, "exponent": own.exponent}
-            return {**settings, **scale, **claim}
+            selection = {"selector": own.selector, "scale": own.scale, "exponent": own.exponent}
+            return {**settings, "step_scale": 1.0, "selection": {**selection, **claim}}
         total = continual_sum_settings(
             dimension=self._dimension,
             horizon=own.pushes,

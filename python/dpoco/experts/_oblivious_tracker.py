@@ -159,7 +159,7 @@ class ObliviousTracker(ExpertLearner):
                     "share_rate": parameters.share_rate or 0.0,
                     "learning_rate": parameters.learning_rate,
                     "forced_switch": parameters.forced_switch,
-                    "batch": parameters.batch,
+                    "block": parameters.batch,
                     "max_resamples": parameters.max_resamples,
                     **claim,
                 }

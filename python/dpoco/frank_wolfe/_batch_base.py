@@ -40,6 +40,7 @@ class BatchLearner(Calibrated, ABC):
     _method: ClassVar[str]
 
     _parameters: Any = None
+    _mechanism: Any = None
     _guarantee: Guarantee | None = None
     _theta: FloatArray | None = None
     _fitted: bool = False
@@ -100,6 +101,7 @@ class BatchLearner(Calibrated, ABC):
         )
         if budget is not None:
             guarantee.require(budget)
+        self._mechanism = self._accountant.mechanism_of(self._domain, self._loss, parameters)
         self._parameters, self._guarantee = parameters, guarantee
 
     @abstractmethod
@@ -151,11 +153,11 @@ class BatchLearner(Calibrated, ABC):
                     "the model has been fitted: a second fit is a second release; use clone()"
                 )
             self._fitted = True
-        before = self._parameters, self._guarantee
+        before = self._parameters, self._guarantee, self._mechanism
         try:
             self._theta = self._run(features, labels, progress)
         except BaseException:
-            self._parameters, self._guarantee = before
+            self._parameters, self._guarantee, self._mechanism = before
             self._fitted = False  # nothing was released
             raise
         self._source = None  # a fitted model holds no randomness
@@ -194,14 +196,13 @@ class BatchLearner(Calibrated, ABC):
             np.inf if loss._l2 is None else loss._l2,
         )
         settings = {
+            "method": self._method,
             "derivative_bound": self._parameters.derivative_bound,
             "start": np.array(self._start),
             **claim,
             **self._settings(),
         }
-        return _core.BatchFit(
-            self._method, domain._engine, loss._glm_engine, clipper, features, labels, settings
-        )
+        return _core.BatchFit(domain._engine, loss._glm_engine, clipper, features, labels, settings)
 
     def clone(self: Self, *, source: Source | None = None) -> Self:
         """Return an unfitted learner of the same arguments: its fit is another release.

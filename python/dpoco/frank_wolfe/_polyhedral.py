@@ -141,10 +141,10 @@ class PolyhedralFrankWolfe(LeafLearner):
         # Losses and bounds are those of the l_1 geometry, in which records are clipped.
         self._domain = cast(domains.Domain, L1Geometry(arguments["domain"]))
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.PolyhedralFrankWolfe:
+    def _build_engine(self, claim: dict[str, Any]) -> _core.FrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         parameters = self._parameters
-        return _core.PolyhedralFrankWolfe(
+        return _core.FrankWolfe(
             self._arguments["domain"]._engine,
             self._loss._glm_engine,
             self._clipper(np.inf),
@@ -152,11 +152,14 @@ class PolyhedralFrankWolfe(LeafLearner):
                 "rounds": parameters.horizon,
                 "batch": parameters.batch,
                 "leaf_scalar_bound": parameters.leaf_scalar_bound or 0.0,
+                "step_scale": 1.0,
                 "published_weights": parameters.weights == "paper",
-                "selector": parameters.selector,
-                "scale": parameters.scale,
-                "exponent": parameters.exponent,
-                **claim,
+                "selection": {
+                    "selector": parameters.selector,
+                    "scale": parameters.scale,
+                    "exponent": parameters.exponent,
+                    **claim,
+                },
             },
             np.array(self._start),
         )

@@ -150,10 +150,10 @@ class TreeFrankWolfe(LeafLearner):
         p = self._parameters
         return super()._entries() | sum_entries(self._domain.dimension, p.pushes, p.sum_method)
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.TreeFrankWolfe:
+    def _build_engine(self, claim: dict[str, Any]) -> _core.FrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         parameters = self._parameters
-        return _core.TreeFrankWolfe(
+        return _core.FrankWolfe(
             self._domain._engine,
             self._loss._glm_engine,
             self._clipper(self._domain.dual_exponent),
