@@ -15,7 +15,7 @@ from typing import Any
 
 from dpoco._validation import unknown
 
-__all__ = ["LEARNERS", "Learner", "learner_named", "learner_of", "own_class"]
+__all__ = ["LEARNERS", "Learner", "learner_named", "learner_of", "own_class", "plays"]
 
 
 @dataclass(frozen=True)
@@ -202,6 +202,12 @@ def own_class(kind: type) -> Learner | None:
 def learner_of(kind: type) -> Learner | None:
     """Return the learner that a class is or is derived from, or None."""
     return next(filter(None, map(own_class, kind.__mro__)), None)
+
+
+def plays(learner: Any) -> str:
+    """Return what a learner plays, as its entry says; "" if it is none of the library's."""
+    known = learner_of(type(learner))
+    return "" if known is None else known.plays
 
 
 def learner_named(name: str, plays: Collection[str] | None = None) -> Learner:

@@ -202,7 +202,7 @@ def test_the_engine_refuses_what_it_cannot_do():
     _core.ObliviousTracker(good)
     for name, value in (
         ("learning_rate", 0.0), ("learning_rate", np.nan), ("share_rate", 0.9),
-        ("share_rate", 1e-101), ("batch", 0), ("forced_switch", -0.1), ("rounds", 0),
+        ("share_rate", 1e-101), ("block", 0), ("forced_switch", -0.1), ("rounds", 0),
         ("experts", 0),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=r".+"):
@@ -216,9 +216,8 @@ def test_the_engine_refuses_what_it_cannot_do():
 def _settings(learner):
     p = learner.parameters
     shared = learner._shared_settings({})
-    own = ("prior", "switches", "share_rate", "learning_rate", "forced_switch", "batch",
-           "max_resamples")  # fmt: skip
-    return {**shared, **{name: getattr(p, name) for name in own}}
+    own = ("prior", "switches", "share_rate", "learning_rate", "forced_switch", "max_resamples")
+    return {**shared, **{name: getattr(p, name) for name in own}, "block": p.batch}
 
 
 def test_parameters_override_calibration_but_not_the_budget():

@@ -11,20 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._clipping import record_flags
 from dpoco._record_learner import RecordLearner
-from dpoco._validation import choice, positive_float, positive_int
+from dpoco._validation import FloatArray, choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.domains import LpBall
 from dpoco.errors import StateError
 from dpoco.learners import LEARNERS, learner_of
 from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, SquaredLoss
-from dpoco.losses._base import record_flags
 from dpoco.random import Source
 from dpoco.trace import Flags
-
-__all__ = ["LinearModel", "LinearProblem", "seeded_source"]
-
-FloatArray = NDArray[np.float64]
 
 _NAMED = {each.snake_name: each for each in LEARNERS if each.ball is not None}
 _OWN = frozenset({"domain", "loss", "horizon", "budget", "on_violation", "source"})

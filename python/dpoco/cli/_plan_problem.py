@@ -12,9 +12,6 @@ from dpoco.domains import Box, Domain, LpBall, Simplex
 from dpoco.learners import Learner
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, Loss
 
-__all__ = ["plan_arms", "plan_batch", "plan_experts_of", "plan_records", "plan_reports",
-           "plan_surface"]  # fmt: skip
-
 _LOSSES = ("linear", "logistic", "huber", "general")
 _DOMAINS = ("ball", "box", "simplex")
 

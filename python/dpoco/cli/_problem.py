@@ -18,15 +18,9 @@ from dpoco import datasets
 from dpoco._validation import choice, named, positive_float, positive_int
 from dpoco.accounting import Budget
 from dpoco.datasets import PublicScaling, Stream
-from dpoco.datasets._files import read_columns
 from dpoco.domains import LpBall
 from dpoco.learners import Learner
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
-
-__all__ = [
-    "Input", "Problem", "accepted", "build_problem", "bundled_losses", "expert_problem",
-    "load_losses", "load_stream", "parse_range",
-]  # fmt: skip
 
 LOSSES = ("huber", "logistic", "squared")
 # Euclidean length of the largest decision. Logistic: a confident answer needs margins of several
@@ -167,7 +161,7 @@ def _columns(
     wanted = list(columns or datasets.column_names(path, header=header))
     if len(wanted) < 2:
         raise ValueError("losses must be at least two columns, one an expert")
-    return read_columns(path, wanted, header=header), tuple(wanted)
+    return datasets.read_columns(path, wanted, header=header), tuple(wanted)
 
 
 def bundled_losses(name: str) -> tuple[NDArray[np.float64], dict[str, Any]]:
