@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import importlib.util
 import itertools
 import math
 import pickle
 from fractions import Fraction
-from pathlib import Path
 
 import mpmath
 import numpy as np
 import pytest
+from local_cases import FA, FC, bit_spec, coordinate_spec, fixed, refused, subset_spec, words_drawn
 
 import dpoco
 from dpoco.local import (
@@ -24,23 +23,8 @@ from dpoco.local import (
     RoundSpec,
     ThresholdQuery,
 )
-from dpoco.local import _families as families
-from dpoco.local._answers import bit_randomizer
-
-_SPEC = importlib.util.spec_from_file_location(
-    "client_cases", Path(__file__).with_name("client_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA = cases.FA
-FC = cases.FC
-bit_spec = cases.bit_spec
-coordinate_spec = cases.coordinate_spec
-fixed = cases.fixed
-refused = cases.refused
-words_drawn = cases.words_drawn
-subset_spec = cases.subset_spec
-
+from dpoco.local import _questions as families
+from dpoco.local._client import bit_randomizer
 
 LABELS = [0, 1, 3, None, -1, 4, 10**40, 2.0, "cat", float("nan"), [1]]
 HOSTILE = (math.nan, math.inf, -math.inf, 1e308, -1e308, 0.0)
@@ -140,7 +124,7 @@ def test_rounds_of_other_classes_and_kinds_are_refused():
 
 def test_delta_needs_a_budget_of_its_own():
     learner = DistributionLearner(
-        fixed(FA), epsilon=1.0, learner="paper_wma", horizon=100, delta=1e-6
+        fixed(FA), epsilon=1.0, learner="hedge", channel="gaussian_vector", delta=1e-6
     )
     spec = learner.round_spec()
     refused(LocalClient(fixed(FA), 5.0), spec, dpoco.BudgetExceeded, x=None, y=1)
@@ -149,8 +133,8 @@ def test_delta_needs_a_budget_of_its_own():
     assert len(client.respond(spec.to_bytes(), None, 1).values) == 3
     refused(client, spec, dpoco.BudgetExceeded, x=None, y=1)
     assert client.guarantee.delta == 1e-6
-    for horizon, nominal in ((math.nan, 1.0), (100.0, math.nan), (100.0, 3.0)):  # noise for more
-        lying = dataclasses.replace(spec, parameters=(horizon, nominal, spec.parameters[2]))
+    for mixing, noise in ((math.nan, 2.0), (2.0, 2.0), (0.1, math.nan), (0.1, 0.0)):
+        lying = dataclasses.replace(spec, parameters=(mixing, noise))
         refused(LocalClient(fixed(FA), 5.0, delta_max=0.1), lying, ValueError, x=None, y=1)
 
 

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
+from local_cases import FA, bit_spec, fixed
 
 import dpoco
 from dpoco.local import LocalClient
 from dpoco.local import _ledger as ledger_module
 from dpoco.local._ledger import Ledger
-from dpoco.local._ledgers import Ledgers
-
-_SPEC = importlib.util.spec_from_file_location(
-    "client_cases", Path(__file__).with_name("client_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA = cases.FA
-bit_spec = cases.bit_spec
-fixed = cases.fixed
+from dpoco.local._pool import Ledgers
 
 WIDE = {"epsilon_max": 100.0, "delta_max": 0.5, "max_reports": 1000}
 
@@ -112,10 +102,10 @@ def test_a_crash_while_drawing_counts(tmp_path):
     path = tmp_path / "ledger"
     code = f"""
 import os, numpy as np
-from dpoco.local import LocalClient, Hypotheses, RoundSpec, _families
+from dpoco.local import LocalClient, Hypotheses, RoundSpec, _questions
 
 h = Hypotheses(np.full((3, 4), 0.25))
-spec = RoundSpec(1, "bit", 1.0, 3, 4, queries=(_families.bisection(1, 1, 0, 3),))
+spec = RoundSpec(1, "bit", 1.0, 3, 4, queries=(_questions.bisection(1, 1, 0, 3),))
 client = LocalClient(h, 1.0, ledger={str(path)!r})
 client._source.words = lambda n: os._exit(7)
 client.respond(spec, None, 1)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import itertools
 import math
 import os
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
+from local_cases import FA, FC, bit_spec, coordinate_spec, fixed, subset_spec
 
 import dpoco
 from dpoco.local import (
@@ -23,24 +22,11 @@ from dpoco.local import (
     LossQuery,
     RoundSpec,
 )
-from dpoco.local import _families as families
-from dpoco.local._answers import bit_randomizer
-from dpoco.local._ledgers import Ledgers
-from dpoco.local._pool import indices
+from dpoco.local import _questions as families
+from dpoco.local._client import bit_randomizer
+from dpoco.local._pool import Ledgers
+from dpoco.local._prediction import label_indices as indices
 from dpoco.random import Source
-
-_SPEC = importlib.util.spec_from_file_location(
-    "client_cases", Path(__file__).with_name("client_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA = cases.FA
-FC = cases.FC
-bit_spec = cases.bit_spec
-coordinate_spec = cases.coordinate_spec
-fixed = cases.fixed
-subset_spec = cases.subset_spec
-
 
 TABLE = np.stack([FA, FA[::-1], np.roll(FA, 1, axis=1)])
 
@@ -141,14 +127,8 @@ def test_subsets_equal_single_devices():
     ]
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"learner": "hedge", "channel": "vector", "delta": 1e-6},
-        {"learner": "paper_exp3", "horizon": 100},
-    ],
-)
-def test_vectors_equal_single_devices(settings):
+def test_vectors_equal_single_devices():
+    settings = {"learner": "hedge", "channel": "vector", "delta": 1e-6}
     spec = DistributionLearner(fixed(FA), epsilon=2.0, **settings).round_spec()
     labels = [0, 3, None, 7] * 3
     pool = ClientPool(fixed(FA), 12, 2.0, delta_max=1e-6, simulation_seed=4)
@@ -348,9 +328,8 @@ def test_deltas_add_up_exactly():
 
 def test_a_pool_refuses_more_than_its_delta():
     learner = DistributionLearner(
-        fixed(FA), epsilon=1.0, learner="hedge", channel="vector", delta=1e-6, horizon=9,
-        noise="gaussian",
-    )  # fmt: skip
+        fixed(FA), epsilon=1.0, learner="hedge", channel="gaussian_vector", delta=1e-6, horizon=9
+    )
     spec = learner.round_spec()
     for delta_max in (0.0, 0.9e-6):
         pool = ClientPool(fixed(FA), 3, 9.0, delta_max=delta_max, simulation_seed=3)

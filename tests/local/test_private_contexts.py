@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
 from fractions import Fraction
-from pathlib import Path
 
 import mpmath
 import numpy as np
 import pytest
+from local_cases import FA, bit_spec, coordinate_spec, fixed, refused, subset_spec
 
 from dpoco.local import (
     DevicePredictor,
@@ -21,20 +20,8 @@ from dpoco.local import (
     RoundSpec,
     ThresholdQuery,
 )
-from dpoco.local._answers import bit_randomizer
+from dpoco.local._client import bit_randomizer
 from dpoco.local._losses import loss_diameter
-
-_SPEC = importlib.util.spec_from_file_location(
-    "client_cases", Path(__file__).with_name("client_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA = cases.FA
-bit_spec = cases.bit_spec
-coordinate_spec = cases.coordinate_spec
-fixed = cases.fixed
-refused = cases.refused
-subset_spec = cases.subset_spec
 
 
 def test_only_coordinates_protect_contexts():

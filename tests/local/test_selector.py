@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
 import pickle
-from pathlib import Path
 
+import local_cases as cases
 import numpy as np
 import pytest
+from local_cases import FC, report
 
 import dpoco
 from dpoco.errors import BudgetExceeded, StateError
+from dpoco.evaluation import total_variation
 from dpoco.local import (
     ClientPool,
     DistributionLearner,
@@ -23,15 +24,7 @@ from dpoco.local import (
     ReportBatch,
     required_users,
     select_hypothesis,
-    total_variation,
 )
-
-_SPEC = importlib.util.spec_from_file_location(
-    "server_cases", Path(__file__).with_name("server_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FC, report = cases.FC, cases.report
 
 KINDS = {
     "bit": {"channel": "bit"},
@@ -60,7 +53,7 @@ def some_reports(selector, count, seed=0):
 
 def state(selector):
     averaged = selector.prediction().weights.tolist()
-    nonces = [part.tolist() for part in selector._nonces]
+    nonces = selector._nonces.all()[0].tolist()
     return selector.posterior().tobytes(), selector.reports, averaged, nonces
 
 
@@ -358,7 +351,7 @@ def test_bad_arguments():
                 call(beta)
     with pytest.raises(ValueError, match="no contexts"):
         LocalHypothesisSelector(Hypotheses(np.stack([FC, FC])), epsilon=1.0)
-    with pytest.raises(ValueError, match="interactive"):
+    with pytest.raises(ValueError, match="query"):
         LocalHypothesisSelector(FC, epsilon=1.0, query="adaptive")
     with pytest.raises(ValueError, match="one label for each"):
         selector.collect(ClientPool(Hypotheses(FC), 3, 1.0), [0, 1])

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import importlib.util
 import io
-from pathlib import Path
 
+import local_cases as cases
 import numpy as np
 import pytest
+from local_cases import FA, FC, build, play
 
 from dpoco._state import pack, unpack
 from dpoco.errors import StateError
 from dpoco.local import DistributionLearner, Hypotheses, LossQuery, RoundSpec, ThresholdQuery
-from dpoco.local import _learner_state as files
-
-_SPEC = importlib.util.spec_from_file_location(
-    "server_cases", Path(__file__).with_name("server_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA, FC, build, play = cases.FA, cases.FC, cases.build, cases.play
 
 
 def taken_apart(learner):
-    header, payload = unpack(files.to_bytes(learner))
+    header, payload = unpack(learner._to_bytes())
     with np.load(io.BytesIO(payload)) as stored:
         return header, {name: stored[name] for name in stored.files}
 
@@ -34,7 +26,7 @@ def refused(header, arrays, hypotheses=None):
     payload = io.BytesIO()
     np.savez(payload, **arrays)
     with pytest.raises(StateError):
-        files.from_bytes(DistributionLearner, pack(header, payload.getvalue()), hypotheses)
+        DistributionLearner._from_bytes(pack(header, payload.getvalue()), hypotheses)
 
 
 def with_spec(header, change):
@@ -48,9 +40,62 @@ def with_spec(header, change):
 @pytest.mark.parametrize("kind", list(cases.KINDS))
 def test_what_was_written_is_read(kind):
     learner = play(build(kind, open_rounds=3), 5)
-    again = files.from_bytes(DistributionLearner, files.to_bytes(learner), None)
+    again = DistributionLearner._from_bytes(learner._to_bytes())
     np.testing.assert_array_equal(again.weights, learner.weights)
-    assert files.to_bytes(again) == files.to_bytes(learner)
+    assert again._to_bytes() == learner._to_bytes()
+
+
+# Arguments as states of earlier versions have them, and as they are called now.
+EARLIER = [
+    ({"temperature": 0.5, "query": "adaptive", "interactive": True, "channel": "bit"},
+     {"learning_rate": 0.5, "interactive": True, "channel": "bit"}),
+    ({"learner": "hedge", "eta": 0.01, "sampling": "adaptive", "interactive": True,
+      "query": "loss", "channel": "bit"},
+     {"learner": "hedge", "learning_rate": 0.01, "interactive": True}),
+    ({"learner": "hedge", "channel": "vector", "noise": "gaussian", "delta": 1e-6},
+     {"learner": "hedge", "channel": "gaussian_vector", "delta": 1e-6}),
+    ({"learner": "hedge", "noise": "laplace"},
+     {"learner": "hedge", "channel": "laplace_coordinate"}),
+    ({"learner": "hedge", "channel": "vector", "noise": "auto"},
+     {"learner": "hedge", "channel": "vector"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("earlier", "given"), EARLIER, ids=str)
+def test_states_of_earlier_versions_are_read(earlier, given):
+    learner = DistributionLearner(Hypotheses(FC), epsilon=1.0, public_seed=3, **given)
+    learner.round_spec()
+    header, payload = unpack(learner._to_bytes())
+    arguments = header["object"]["arguments"]
+    del arguments["learning_rate"]
+    arguments |= {"channel": "auto", "temperature": 0.75, "eta": None, "sampling": "uniform",
+                  "sensitivity": "round", "noise": None, **earlier}  # fmt: skip
+    again = DistributionLearner._from_bytes(pack(header, payload))
+    assert again.settings == learner.settings
+    assert again._to_bytes() == DistributionLearner._from_bytes(again._to_bytes())._to_bytes()
+    assert again.round_spec() == learner.round_spec()
+
+
+def test_states_of_published_learners_are_not_read():
+    header, payload = unpack(build("hedge", horizon=9)._to_bytes())
+    arguments = header["object"]["arguments"]
+    del arguments["learning_rate"]
+    arguments |= {"learner": "paper_exp3", "temperature": 0.75, "eta": None, "sampling": "uniform",
+                  "sensitivity": "round", "noise": None}  # fmt: skip
+    with pytest.raises(StateError, match="refused"):
+        DistributionLearner._from_bytes(pack(header, payload))
+
+
+def test_callables_under_private_contexts_are_saved():
+    hypotheses = Hypotheses(lambda x: np.roll(FC, x, axis=1), 4, 6)
+    learner = play(
+        DistributionLearner(
+            hypotheses, epsilon=1.0, learner="hedge", protect="label_and_context", open_rounds=3
+        ),
+        5,
+    )
+    again = DistributionLearner._from_bytes(learner._to_bytes(), hypotheses)
+    assert again._to_bytes() == learner._to_bytes()
 
 
 @pytest.mark.parametrize("kind", ["bit", "hedge", "auto"])
@@ -141,10 +186,9 @@ def test_infinite_information():
 
 def test_arrays_of_contexts_belong_to_callables():
     header, arrays = taken_apart(play(build("bit", open_rounds=3), 5))
-    again = files.from_bytes  # another array for a round of an array is not looked at
     payload = io.BytesIO()
     np.savez(payload, **arrays, **{"matrix.0": np.roll(FC, 1, axis=1)})
-    learner = again(DistributionLearner, pack(header, payload.getvalue()), None)
+    learner = DistributionLearner._from_bytes(pack(header, payload.getvalue()))
     assert all(opened.matrix is learner.hypotheses.matrix() for opened in learner._rounds)
     asked = []
     hypotheses = Hypotheses(lambda x: asked.append(x) or FA, 3, 4)

@@ -6,6 +6,7 @@ experiments and for tuning on public data.
 
 from __future__ import annotations
 
+from dpoco._divergences import kl_divergence, total_variation
 from dpoco.evaluation._comparators import (
     ConstantPrediction,
     FixedDecision,
@@ -41,7 +42,6 @@ from dpoco.evaluation._sequences import (
     interval_regret,
 )
 from dpoco.evaluation._traces import SavedTrace, load, save
-from dpoco.local._divergences import kl_divergence, total_variation
 
 __all__ = [
     "COMPARATORS",

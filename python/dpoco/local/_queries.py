@@ -18,7 +18,7 @@ from dpoco import _core
 from dpoco._validation import float_array, number, positive_int
 from dpoco.local._prediction import label_index
 
-__all__ = ["HadamardQuery", "LossQuery", "Query", "ThresholdQuery", "clamp", "read_query"]
+__all__ = ["HadamardQuery", "LossQuery", "Query", "ThresholdQuery", "hadamard_size", "read_query"]
 
 FloatArray = NDArray[np.float64]
 
@@ -82,8 +82,12 @@ class Query:
         return self._values(columns)
 
     def means(self, matrix: FloatArray) -> FloatArray:
-        """Return the mean of the query under every hypothesis, shape (K,). O(K M)."""
-        means: FloatArray = _core.local_query_means(matrix, self.values(matrix))
+        """Return the mean of the query under every hypothesis, shape (K,); O(K M)."""
+        if matrix.shape[1] == 1:
+            return np.zeros(matrix.shape[0])
+        means: FloatArray = _core.local_query_means(
+            matrix, np.ascontiguousarray(self.values(matrix))
+        )
         return means
 
     def check(self, hypotheses: int, labels: int | None) -> None:
@@ -147,6 +151,12 @@ class ThresholdQuery(Query):
         """Raise unless there is one coefficient a hypothesis."""
         if self.coefficients.size != hypotheses:
             raise ValueError(f"a threshold query needs {hypotheses} coefficients")
+
+    def means(self, matrix: FloatArray) -> FloatArray:
+        """Return the mean of the query under every hypothesis, shape (K,). O(K M)."""
+        if matrix.shape[1] == 1:
+            return np.zeros(matrix.shape[0])
+        return _core.local_threshold_means(matrix, self.coefficients)[1]
 
     def _values(self, matrix: FloatArray) -> FloatArray:
         return _core.local_threshold_values(self.coefficients, matrix)
