@@ -296,12 +296,12 @@ class DistributionLearner(Server):
             fresh = opened.nonces.fresh(columns.nonces, places)
             if isinstance(opened.specs, RoundSpecs):
                 assert isinstance(self._rule, Posterior)
+                assert places is not None
                 matrix, asked = self._hypotheses.matrix(), opened.specs.coefficients
                 self._rule.apply_rounds(asked, places, matrix, columns.values)
             else:
                 self._rule.apply(opened.spec, opened.matrix, columns.values)
-            opened.nonces.add(fresh)
-            opened.answered[places] = True
+            opened.record(fresh, places)
             self._reports += len(columns)
             self._simulated = self._simulated or columns.simulated
 

@@ -88,10 +88,10 @@ def loss_ranges(matrix: FloatArray, mixing: float) -> tuple[FloatArray, FloatArr
 def kept(matrix: FloatArray, settings: Hashable, build: Callable[[], T]) -> T:
     """Return what `build` makes of a public array, at best as it was made before.
 
-    The array is recognised by its memory, which the store keeps alive; it is read-only. What was
+    The array is recognised by its identity, which the store keeps alive; it is read-only. What was
     not asked for longest goes first, once arrays and tables together exceed 128 MB.
     """
-    key = (matrix.__array_interface__["data"][0], matrix.shape, settings)
+    key = (id(matrix), settings)
     with _lock:
         if key in _store:
             _store.move_to_end(key)

@@ -217,16 +217,26 @@ class RoundReports:
         channel, width = given[0].channel, len(given[0].values)
         if any((report.channel, len(report.values)) != (channel, width) for report in given):
             raise ValueError("the reports answer different specifications")
-        return cls(
+        values = np.array([report.values for report in given], dtype=np.int64)
+        return cls._of(
             np.array([report.round for report in given], dtype=np.int64),
-            np.frombuffer(b"".join(report.digest for report in given), dtype="<u8"),
+            _words(report.digest for report in given),
             channel,
-            np.frombuffer(b"".join(report.nonce for report in given), dtype="<u8"),
-            np.array([report.values for report in given], dtype=np.int64).reshape(
-                len(given), width
-            ),
+            _words(report.nonce for report in given),
+            values.reshape(len(given), width),
             any(report.simulated for report in given),
         )
+
+    @classmethod
+    def _of(cls, *fields: Any) -> RoundReports:
+        """Return columns of reports that were checked one by one."""
+        columns = object.__new__(cls)
+        columns.__dict__.update(zip(cls.__dataclass_fields__, fields, strict=True))
+        return columns
+
+
+def _words(parts: Iterable[bytes]) -> Words:
+    return np.frombuffer(b"".join(parts), dtype="<u8").astype(np.uint64, copy=False)
 
 
 def as_columns(reports: Any) -> RoundReports | None:
@@ -241,7 +251,7 @@ def as_columns(reports: Any) -> RoundReports | None:
         return (
             None
             if count == 0
-            else RoundReports(
+            else RoundReports._of(
                 np.full(count, reports.round, dtype=np.int64),
                 np.full(count, digest, dtype=np.uint64),
                 reports.channel,

@@ -37,6 +37,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Words = NDArray[np.uint64]
 Arrays = Mapping[str, NDArray[Any]]
+Part = tuple[Words, "IntArray | None"]  # keys of nonces, and the places of their rounds
 
 _ROWS = 4096
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -113,7 +114,7 @@ class Nonces:
     """
 
     def __init__(self) -> None:
-        self._parts: list[tuple[Words, IntArray]] = []
+        self._parts: list[Part] = []
 
     def __len__(self) -> int:
         return sum(keys.size for keys, _ in self._parts)
@@ -124,40 +125,55 @@ class Nonces:
         other._parts = self._parts.copy()  # arrays are replaced, never changed
         return other
 
-    def fresh(self, nonces: Words, places: IntArray) -> tuple[Words, IntArray]:
-        """Return the nonces of reports in the form to `add`; ``ValueError`` if one comes twice."""
-        part = _sorted(nonces + places.astype(np.uint64) * _ODD, places)
-        keys = part[0]
-        if (keys[1:] == keys[:-1]).any():
+    def fresh(self, nonces: Words, places: IntArray | None = None) -> Part:
+        """Return nonces of reports in the form to `add`; ``ValueError`` if one comes twice.
+
+        `places` are those of their rounds, None for a single round.
+        """
+        keys, order = _sorted(nonces, places)
+        if keys.size > 1 and (keys[1:] == keys[:-1]).any():
             raise ValueError("duplicated report: a nonce occurs twice")
         for seen, _ in self._parts:
             small, large = (keys, seen) if keys.size <= seen.size else (seen, keys)
             at = np.minimum(np.searchsorted(large, small), large.size - 1)
             if (large[at] == small).any():
                 raise ValueError("duplicated report: its nonce has been seen")
-        return part
+        return keys, order
 
-    def add(self, part: tuple[Words, IntArray]) -> None:
+    def add(self, part: Part) -> None:
         """Remember nonces that are `fresh`."""
         self._parts.append(part)
         while len(self._parts) > 1 and len(self._parts[-1][0]) >= len(self._parts[-2][0]):
-            (a, at), (b, bt) = self._parts.pop(), self._parts.pop()
-            self._parts.append(_sorted(np.concatenate([b, a]), np.concatenate([bt, at])))
+            (later, after), (keys, places) = self._parts.pop(), self._parts.pop()
+            keys = np.concatenate([keys, later])
+            if places is None or after is None:
+                self._parts.append((np.sort(keys, kind="stable"), None))
+                continue
+            places = np.concatenate([places, after])
+            order = np.argsort(keys, kind="stable")
+            self._parts.append((keys[order], places[order]))
 
     def all(self) -> tuple[Words, IntArray]:
         """Return all nonces, sorted, and the places of their rounds."""
-        keys, places = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
-        if self._parts:
-            keys = np.concatenate([part[0] for part in self._parts])
-            places = np.concatenate([part[1] for part in self._parts])
-        return _sorted(keys - places.astype(np.uint64) * _ODD, places)
+        found = [_nonces_of(*part) for part in self._parts]
+        nonces = np.concatenate([np.empty(0, dtype=np.uint64), *(own for own, _ in found)])
+        places = np.concatenate([np.empty(0, dtype=np.int64), *(at for _, at in found)])
+        order = np.argsort(nonces, kind="stable")
+        return nonces[order], places[order]
 
 
-def _sorted(keys: Words, places: IntArray) -> tuple[Words, IntArray]:
-    if not places.any():  # one round, as a rule
-        return np.sort(keys), np.broadcast_to(np.int64(0), keys.shape)
+def _sorted(nonces: Words, places: IntArray | None) -> Part:
+    if places is None:
+        return np.sort(nonces), None
+    keys = nonces + places.astype(np.uint64) * _ODD
     order = np.argsort(keys, kind="stable")
     return keys[order], places[order]
+
+
+def _nonces_of(keys: Words, places: IntArray | None) -> tuple[Words, IntArray]:
+    if places is None:
+        return keys, np.zeros(keys.shape, dtype=np.int64)
+    return keys - places.astype(np.uint64) * _ODD, places
 
 
 class Rounds:
@@ -185,36 +201,33 @@ class Rounds:
         self.nonces = Nonces()
         self.answered = np.zeros(len(specs), dtype=np.bool_)  # by place
 
-    @property
-    def digests(self) -> Words:
-        """Digest of each specification, as a little-endian word."""
-        if isinstance(self.specs, RoundSpecs):
-            return self.specs.digests
-        return np.frombuffer(self.spec.digest, dtype="<u8")
-
-    def has(self, spec: RoundSpec) -> bool:
-        """Return whether a specification is one of these."""
-        digest = int.from_bytes(spec.digest, "little")
-        return self.first <= spec.round <= self.last and digest == int(
-            self.digests[spec.round - self.first]
-        )
-
-    def admit(self, reports: RoundReports, oldest: int) -> IntArray:
+    def admit(self, reports: RoundReports, oldest: int) -> IntArray | None:
         """Return the place of each report's round, or raise for reports they cannot take.
 
-        `oldest` is the first round that is open still.
+        `oldest` is the first round that is open still. None for a single round.
         """
-        earliest = int(reports.rounds.min())
-        if self.first <= earliest < oldest:
-            raise RoundOrderError(f"late: round {earliest} is closed")
-        places: IntArray = reports.rounds - self.first
-        if ((places < 0) | (places >= len(self.specs))).any():
-            raise ValueError("foreign report: it answers another round")
-        same = reports.channel == self.spec.channel
-        if not same or (self.digests[places] != reports.digests).any():
+        places: IntArray | None = None
+        if isinstance(self.specs, RoundSpecs):
+            earliest = int(reports.rounds.min())
+            if self.first <= earliest < oldest:
+                raise RoundOrderError(f"late: round {earliest} is closed")
+            places = reports.rounds - self.first
+            if ((places < 0) | (places >= len(self.specs))).any():
+                raise ValueError("foreign report: it answers another round")
+            same = not (self.specs.digests[places] != reports.digests).any()
+        else:
+            digest = int.from_bytes(self.spec.digest, "little")
+            same = not (reports.digests != digest).any()
+            same = same and not (reports.rounds != self.first).any()
+        if not same or reports.channel != self.spec.channel:
             raise ValueError("foreign report: it answers another specification")
         self.spec.check_values(reports.values)
         return places
+
+    def record(self, fresh: Part, places: IntArray | None) -> None:
+        """Remember the nonces of reports that were taken."""
+        self.nonces.add(fresh)
+        self.answered[0 if places is None else places] = True
 
 
 class OpenRounds:
@@ -259,9 +272,12 @@ class OpenRounds:
         if found is None or last < self.oldest:
             raise RoundOrderError(f"late: round {last} is closed")
         if isinstance(asked, RoundSpec):
-            own = found.has(asked)
+            own = found.specs[asked.round - found.first].digest == asked.digest
         else:
-            own = asked is found.specs or np.array_equal(asked.digests, found.digests)
+            specs = found.specs
+            own = asked is specs or (
+                isinstance(specs, RoundSpecs) and np.array_equal(asked.digests, specs.digests)
+            )
         if not own:
             raise ValueError(f"foreign specification: not that of round {last}")
         return found
@@ -312,7 +328,7 @@ def reopen(
         _check_spec(spec, settings, rule, matrix)
         nonces = arrays[f"nonces.{index}"]
         opened = Rounds([spec], matrix, context)
-        found.append(_with_nonces(opened, nonces, np.zeros(nonces.shape, dtype=np.int64)))
+        found.append(_with_nonces(opened, nonces, None))
     _check_order(found)
     for index, (first, count) in enumerate(body["blocks"]):
         if (
@@ -340,19 +356,20 @@ def _check_order(found: Sequence[Rounds]) -> None:
         raise StateError("state is corrupt: a round comes twice")
 
 
-def _with_nonces(opened: Rounds, nonces: NDArray[Any], places: NDArray[Any]) -> Rounds:
+def _with_nonces(opened: Rounds, nonces: NDArray[Any], places: NDArray[Any] | None) -> Rounds:
     """Return rounds with the nonces of their reports, or raise for impossible ones."""
-    typed = nonces.dtype == np.uint64 and places.dtype == np.int64
-    if not typed or nonces.ndim != 1 or places.shape != nonces.shape:
+    fits = nonces.dtype == np.uint64 and nonces.ndim == 1
+    if places is not None:
+        fits = fits and places.dtype == np.int64 and places.shape == nonces.shape
+        inside = (places >= 0) & (places < len(opened.specs))
+        fits = fits and bool(inside.all())
+    if not fits:
         raise StateError("state is corrupt: impossible nonces")
     if nonces.size:
-        if not 0 <= int(places.min()) <= int(places.max()) < len(opened.specs):
-            raise StateError("state is corrupt: impossible nonces")
         try:
-            opened.nonces.add(opened.nonces.fresh(nonces, places))
+            opened.record(opened.nonces.fresh(nonces, places), places)
         except ValueError:
             raise StateError("state is corrupt: a nonce comes twice") from None
-        opened.answered[places] = True
     return opened
 
 

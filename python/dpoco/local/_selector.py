@@ -120,8 +120,8 @@ class LocalHypothesisSelector(Server):
             checked: list[tuple[RoundSpec, RoundReports]] = []
             for batch in _batches(reports):
                 opened = Rounds([self.round_spec(int(batch.rounds[0]))])
-                places = opened.admit(batch, opened.first)
-                nonces.add(nonces.fresh(batch.nonces, places))
+                opened.admit(batch, opened.first)
+                nonces.add(nonces.fresh(batch.nonces))
                 checked.append((opened.spec, batch))
             for spec, batch in checked:
                 self._apply(spec, batch)
@@ -280,7 +280,7 @@ class LocalHypothesisSelector(Server):
         self._answered = {number: times for number, times in answered.tolist()}
         self._reports, self._weight_sum = count, total
         if count:
-            self._nonces.add(self._nonces.fresh(nonces, np.zeros(count, dtype=np.int64)))
+            self._nonces.add(self._nonces.fresh(nonces))
 
 
 def _batches(reports: Any) -> list[RoundReports]:
