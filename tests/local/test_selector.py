@@ -23,7 +23,6 @@ from dpoco.local import (
     Report,
     ReportBatch,
     required_users,
-    select_hypothesis,
 )
 
 KINDS = {
@@ -158,32 +157,15 @@ def test_selection_from_a_pool():
     users = required_users(FC, epsilon=4.0, alpha=0.0, beta=1e-6)
     labels = np.random.default_rng(0).choice(6, p=FC[1], size=int(users))
     pool = ClientPool(Hypotheses(FC), int(users), 4.0)
-    found = select_hypothesis(Hypotheses(FC), pool, labels, epsilon=4.0, beta=1e-3)
-    assert found.index == 1
-    assert found.confidence_set.tolist() == [1]
-    assert found.reports == users
-    assert total_variation(found.prediction.all(), FC[1]) < 0.1
-    assert "epsilon=4" in repr(found)
+    selector = LocalHypothesisSelector(FC, epsilon=4.0)
+    selector.collect(pool, labels)
+    assert selector.map_index == 1
+    assert selector.confidence_set(1e-3).tolist() == [1]
+    assert selector.reports == users
+    assert total_variation(selector.prediction().all(), FC[1]) < 0.1
     assert (pool.reports == 1).all()
     with pytest.raises(BudgetExceeded):
-        select_hypothesis(Hypotheses(FC), pool, labels, epsilon=4.0)
-
-
-def test_selection_from_reports():
-    reports = some_reports(build(), 30)
-    found = select_hypothesis(FC, reports, epsilon=1.0, channel="bit", public_seed=7)
-    selector = build()
-    selector.update(reports)
-    np.testing.assert_array_equal(found.posterior, selector.posterior())
-    assert (found.index, found.reports, found.beta) == (selector.map_index, 30, 0.05)
-    with pytest.raises(ValueError, match="public_seed"):
-        select_hypothesis(FC, reports, epsilon=1.0)
-    with pytest.raises(ValueError, match="foreign"):
-        select_hypothesis(FC, reports, epsilon=1.0, channel="bit", public_seed=8)
-    with pytest.raises(ValueError, match="go with a pool"):
-        select_hypothesis(FC, reports, [0] * 30, epsilon=1.0, public_seed=7)
-    with pytest.raises(ValueError, match="needs the labels"):
-        select_hypothesis(FC, ClientPool(Hypotheses(FC), 3, 1.0), epsilon=1.0)
+        selector.collect(pool, labels)
 
 
 def test_simulated_reports_void_the_guarantee():

@@ -335,7 +335,7 @@ def test_they_are_no_better_than_ignoring_all_reports():
     source, reached = Source.seeded(8), 0.0
     for t, label in enumerate(labels, 1):
         spec = hedge._rule.specify(t, hedge.hypotheses.matrix())
-        reached += float(matrix[0] @ np.log(matrix[0] / hedge._rule.predict(t, matrix).all()))
+        reached += float(matrix[0] @ np.log(matrix[0] / hedge.predict().all()))
         values = np.array([randomizer.respond(int(label), source)], dtype=np.int64)
         hedge._rule.apply(spec, hedge.hypotheses.matrix(), values)
     assert reached < 0.75 * ignored

@@ -32,14 +32,12 @@ _MODULES = {
     "RoundReports": "_reports",
     "RoundSpec": "_specs",
     "RoundSpecs": "_rounds",
-    "Selection": "_selector",
     "SubsetRandomizer": "_randomizers",
     "ThresholdQuery": "_queries",
     "VectorRandomizer": "_vector",
     "audit": "_randomizers",
     "median_select": "_planning",
     "required_users": "_planning",
-    "select_hypothesis": "_selector",
     "simulate": "_simulate",
 }
 

@@ -22,7 +22,6 @@ from dpoco.local._bounds import (
     worst_case_rate,
 )
 from dpoco.local._losses import SMALLEST_HALF_RANGE, kept, loss_diameter, loss_ranges, losses
-from dpoco.local._prediction import Prediction
 from dpoco.local._queries import LossQuery
 from dpoco.local._questions import PublicCoins
 from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
@@ -214,10 +213,6 @@ class Hedge:
         count = self._settings.hypotheses
         log_count = float(_core.local_log(float(count)))
         self._engine.raise_start(count * self._inverse * half_range * log_count)
-
-    def predict(self, round: int, matrix: FloatArray) -> Prediction:
-        """Return ``(1 - mixing) sum_j w_j f_j + mixing * mean of the f_j``."""
-        return Prediction(self.weights, self.mixing(round), matrix=matrix)
 
     # -- what is known ----------------------------------------------------------------------------
 

@@ -58,14 +58,8 @@ def signal(labels: int, size: int, epsilon: float) -> float:
 class ChannelChoice:
     """Chooses the channel of a round; what depends on the context alone is computed once.
 
-    Parameters
-    ----------
-    epsilon : float
-        Of a whole report.
-    message_bits : int
-        Largest length of a subset on the wire, d log2 M.
-    size : int or None
-        Size of subsets; None for the most informative.
+    Reports have `epsilon`, subsets at most `message_bits` on the wire (d log2 M) and the given
+    `size`; None for the most informative one.
     """
 
     def __init__(self, epsilon: float, message_bits: int, size: int | None) -> None:
@@ -93,16 +87,8 @@ class ChannelChoice:
     ) -> int | None:
         """Return the size of the subset to ask for, or None for bits.
 
-        Parameters
-        ----------
-        matrix : array of shape (K, M)
-            The hypotheses in this context.
-        weights : array of shape (K,) or None
-            What the server may decide with; None for uniform.
-        means : sequence of arrays of shape (K,)
-            Means of the round's queries, one a bit.
-        contrast : float
-            c0 of each bit.
+        `weights` is what the server may decide with, None for uniform; `means`, each of shape (K,),
+        are those of the round's queries, one a bit, and `contrast` is c0 of each bit.
         """
         count, labels = matrix.shape
         size = self.size(labels)

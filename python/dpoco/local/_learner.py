@@ -250,7 +250,8 @@ class DistributionLearner(Server):
         if self._settings.protect != "label":
             raise ValueError("contexts are private: use DevicePredictor on the device")
         with self._lock:
-            return self._rule.predict(self._turn(), self._hypotheses.matrix(x))
+            matrix = self._hypotheses.matrix(x)
+            return Prediction(self._rule.weights, self._rule.mixing(self._turn()), matrix=matrix)
 
     @property
     def mixing(self) -> float:

@@ -47,17 +47,8 @@ def loss_diameter(hypotheses: int, mixing: float) -> float:
 def losses(matrix: FloatArray, mixing: float) -> FloatArray:
     """Return the centred mixed log-losses of all labels.
 
-    Parameters
-    ----------
-    matrix : array of shape (K, M)
-        Distributions in rows.
-    mixing : float
-        lam in (0, 1].
-
-    Returns
-    -------
-    array of shape (K, M)
-        u_j(y), in [-D/2, D/2] nats.
+    `matrix` holds distributions in rows, shape (K, M); u_j(y), the same shape, is in [-D/2, D/2]
+    nats, for a mixing lam in (0, 1].
     """
     lam = _check_mixing(mixing)
     values: FloatArray = _core.local_centred_losses(np.ascontiguousarray(matrix, float), lam)
@@ -67,18 +58,8 @@ def losses(matrix: FloatArray, mixing: float) -> FloatArray:
 def loss_ranges(matrix: FloatArray, mixing: float) -> tuple[FloatArray, FloatArray]:
     """Return mid-points and half ranges of every hypothesis' loss over the possible labels.
 
-    Parameters
-    ----------
-    matrix : array of shape (K, M)
-        Distributions in rows.
-    mixing : float
-        lam in (0, 1].
-
-    Returns
-    -------
-    middle, half_range : arrays of shape (K,)
-        ``(max + min) / 2`` and ``(max - min) / 2`` over labels that some hypothesis allows; the
-        half range is at least 1e-12. O(K M).
+    ``(max + min) / 2`` and ``(max - min) / 2`` over labels that some hypothesis allows, shape (K,)
+    each; the half range is at least 1e-12. O(K M).
     """
     lam = _check_mixing(mixing)
     middle, half_range, _ = _core.local_loss_ranges(np.ascontiguousarray(matrix, float), lam)

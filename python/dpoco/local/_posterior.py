@@ -19,7 +19,6 @@ from dpoco.local._information import (
     information_of,
     subset_gap,
 )
-from dpoco.local._prediction import Prediction
 from dpoco.local._questions import questions_of
 from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
 from dpoco.local._settings import Settings
@@ -184,10 +183,6 @@ class Posterior:
             means = np.array([query.means(matrix) for query in spec.queries])
             self._means = (spec.digest, means)
         return self._means[1]
-
-    def predict(self, round: int, matrix: FloatArray) -> Prediction:
-        """Return ``(1 - mixing) sum_j w_j f_j + mixing * mean of the f_j``."""
-        return Prediction(self.weights, self.mixing(round), matrix=matrix)
 
     # -- what is known ----------------------------------------------------------------------------
 

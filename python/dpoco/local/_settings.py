@@ -39,18 +39,8 @@ class Settings:
 
     Attributes
     ----------
-    hypotheses : int
-        K.
-    labels : int or None
-        M; None for likelihoods of labels without a finite set.
-    fingerprint : bytes
-        Of the hypotheses, for specifications; zeros where there is none.
-    epsilon, delta : float
-        Privacy of one whole report; `delta` is 0 for the pure channels.
-    horizon : int or None
-        T, where it is known.
-    public_seed : int
-        Seed of the public coins, 64 bits.
+    hypotheses, labels, fingerprint
+        Of the class: K; M or None; what specifications show of it.
     learning_rate : float or None
         Power of the likelihood, or rate of hedge; None for AdaHedge.
     channel : {"auto", "bit", "subset", "coordinate", "vector"}
@@ -59,14 +49,10 @@ class Settings:
         Additive noise of losses; None for bits and subsets.
     query : str
         Family of the questions behind bits, "adaptive" among them.
-    interactive : bool
-        Whether current weights may shape questions.
-    range : {"exact", "worst_case"}
-        Range of the loss queries.
     mixing : float or None
         Fixed mixing of predictions and losses; None for the rule's own choice.
-    bits, protect, subset_size, open_rounds, track_information, message_bits
-        As given to the server.
+
+    The other fields are as given to the server, with what they are by default.
     """
 
     hypotheses: int

@@ -20,6 +20,7 @@ from dpoco.local._information import contraction, signal
 from dpoco.local._learner import DistributionLearner
 from dpoco.local._losses import SMALLEST_HALF_RANGE, loss_diameter
 from dpoco.local._posterior import Posterior
+from dpoco.local._prediction import Prediction
 from dpoco.local._randomizers import SubsetRandomizer
 from dpoco.local._reports import Report
 from dpoco.random import Source
@@ -361,7 +362,8 @@ class _Run:
         if self.kl is None or self.tv is None:
             return
         matrix = self.learner.hypotheses.matrix(context)
-        prediction = self.learner._rule.predict(self.learner.round, matrix).all()
+        rule, mixing = self.learner._rule, self.learner._rule.mixing(self.learner.round)
+        prediction = Prediction(rule.weights, mixing, matrix=matrix).all()
         if self.truth is None:
             truth = matrix[self.named]
         else:

@@ -265,19 +265,10 @@ def on_lattice(values: FloatArray, step: float) -> IntArray:
 def clamped(values: IntArray, table: IntArray, scale: Fraction) -> IntArray:
     """Return reports clamped to what honest devices send: 64 scales around the table's rows.
 
-    Parameters
-    ----------
-    values : int array of shape (n, rows)
-        What came in: any 64-bit integers.
-    table : int array of shape (rows, M)
-        What is sent about each label before noise, entries below 2^22 scales; 0 for no label.
-    scale : Fraction
-        Of the noise, in lattice steps.
-
-    Notes
-    -----
-    One device that lies is then no stronger than an honest one with very bad luck; an honest
-    report is changed with probability below ``rows * e^-64``, less than 1e-27 for one loss.
+    `values`, shape (n, rows), may be any 64-bit integers; `table`, shape (rows, M), is what is sent
+    about each label before noise of `scale` lattice steps; 0 for no label. One device that lies is
+    then no stronger than an honest one with very bad luck; an honest report is changed with
+    probability below ``rows * e^-64``, less than 1e-27 for one loss.
     """
     reach = math.ceil(_REACH * scale)
     high = np.maximum(table.max(axis=1), 0) + reach
@@ -289,24 +280,10 @@ def clamped(values: IntArray, table: IntArray, scale: Fraction) -> IntArray:
 def diameters(table: IntArray) -> tuple[int, float, IntArray]:
     """Return how far two columns of a table, or a column and zero, can be apart.
 
-    Parameters
-    ----------
-    table : int array of shape (K, M)
-        One column a label, entries below 2^22.
-
-    Returns
-    -------
-    l1 : int
-        Largest sum of absolute differences.
-    l2 : float
-        Largest Euclidean distance, rounded up.
-    ranges : int array of shape (K,)
-        Largest difference of each row.
-
-    Notes
-    -----
-    Over all pairs, O(K M^2), for at most 4096 labels and K M^2 <= 2^30; else, from the ranges,
-    upper bounds in O(K M). One row takes O(M).
+    One column a label, entries below 2^22. Returns the largest sum of absolute differences, the
+    largest Euclidean distance, rounded up, and the largest difference of each row. Over all pairs,
+    O(K M^2), for at most 4096 labels and K M^2 <= 2^30; else, from the ranges, upper bounds in
+    O(K M). One row takes O(M).
     """
     high = np.maximum(table.max(axis=1), 0)
     low = np.minimum(table.min(axis=1), 0)
