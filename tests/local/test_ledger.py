@@ -77,18 +77,18 @@ def test_charged_and_on_disk_before_any_noise(tmp_path, monkeypatch):
     """The order of a report: write, sync, draw."""
     events = []
     client = LocalClient(fixed(FA), 1.0, ledger=tmp_path / "ledger")
-    sync, words = os.fsync, client._source.words
+    sync, own = os.fsync, client._source._own  # which every draw asks for
 
     def fsync(handle):
         events.append("sync")
         return sync(handle)
 
-    def draw(n):
+    def draw():
         events.append(("draw", json.loads((tmp_path / "ledger").read_bytes().splitlines()[1])))
-        return words(n)
+        return own()
 
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(client._source, "words", draw)
+    monkeypatch.setattr(client._source, "_own", draw)
     client.respond(bit_spec(FA), None, 1)
     assert events[:-1] == ["sync"] * (len(events) - 1)
     assert len(events) >= 2
@@ -107,7 +107,7 @@ from dpoco.local import LocalClient, Hypotheses, RoundSpec, _questions
 h = Hypotheses(np.full((3, 4), 0.25))
 spec = RoundSpec(1, "bit", 1.0, 3, 4, queries=(_questions.bisection(1, 1, 0, 3),))
 client = LocalClient(h, 1.0, ledger={str(path)!r})
-client._source.words = lambda n: os._exit(7)
+client._source._own = lambda: os._exit(7)
 client.respond(spec, None, 1)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 7

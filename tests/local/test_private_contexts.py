@@ -114,14 +114,13 @@ def test_device_predictions():
 def test_no_label_is_evaluated_like_any(query, labels, monkeypatch):
     """The same work for no event: else its time would tell."""
     calls = []
-    for name in ("_values", "_one"):
-        original = getattr(type(query), name)
+    original = type(query).values_at
 
-        def counted(self, *given, name=name, original=original):
-            calls.append(name)
-            return original(self, *given)
+    def counted(self, columns, indices):
+        calls.append(columns.shape)
+        return original(self, columns, indices)
 
-        monkeypatch.setattr(type(query), name, counted)
+    monkeypatch.setattr(type(query), "values_at", counted)
     work = []
     for label, column in ((1, [0.2, 0.3, 0.5]), (None, [0.0] * 3), (99, [0.0] * 3)):
         calls.clear()

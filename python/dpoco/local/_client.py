@@ -17,7 +17,7 @@ from dpoco.accounting.local_reports import client_guarantee
 from dpoco.errors import CalibrationError
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._ledger import Ledger, NotCopied
-from dpoco.local._prediction import Prediction
+from dpoco.local._prediction import Prediction, label_indices
 from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
 from dpoco.local._reports import Report
 from dpoco.local._specs import RoundSpec
@@ -27,14 +27,11 @@ __all__ = [
     "DevicePredictor",
     "Devices",
     "LocalClient",
-    "bit_randomizer",
-    "likelihoods",
-    "prepared",
-    "subset_randomizer",
+    "draws",
 ]
 
-Answer = Callable[[Source], tuple[int, ...]]
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 # Weights in double precision sum to 1 up to far less; those sent as float32 do up to this.
 _TOLERANCE = 1e-6
@@ -189,7 +186,8 @@ class LocalClient(Devices):
         with self._lock:
             self._ledger.check_process()
             spec = self._checked(spec)
-            answer = prepared(spec, self._hypotheses, x, y, self._protect)
+            private = self._protect == "label_and_context" and x is not None
+            draw = draws(spec, self._hypotheses, [x] if private else x, [y], self._protect)
             self._ledger.charge(
                 spec.epsilon,
                 spec.delta,
@@ -197,7 +195,7 @@ class LocalClient(Devices):
                 delta_max=self._delta_max,
                 max_reports=self._max_reports,
             )
-            values = answer(self._source)
+            values = tuple(draw(self._source)[0].tolist())
             nonce = self._nonces.words(1).tobytes()
         return Report(spec.round, spec.digest, nonce, spec.channel, values, self._source.is_seeded)
 
@@ -287,36 +285,81 @@ def _checked_hypotheses(value: Any) -> Hypotheses:
     return value
 
 
-def prepared(spec: RoundSpec, hypotheses: Hypotheses, x: Any, y: Any, protect: str) -> Answer:
-    """Return what draws the report once it is paid for.
+def draws(
+    spec: RoundSpec, hypotheses: Hypotheses, x: Any, labels: Any, protect: str
+) -> Callable[[Source], IntArray]:
+    """Return what draws the reports on some labels, shape (n, width), once they are paid for.
 
-    All that can fail fails here, for public reasons: no randomness is drawn and nothing spent.
+    `x` is the context that all share; with ``protect="label_and_context"`` one context a label, or
+    None for none. All that can fail fails here, for public reasons: no randomness is drawn and
+    nothing spent.
     """
-    if spec.channel == "subset":
-        assert spec.labels is not None
-        if hypotheses.kind != "array":
-            hypotheses.matrix(x)  # an unknown context is refused, as on other channels
-        randomizer = subset_randomizer(spec.labels, spec.subset_size, spec.epsilon)
-        return partial(randomizer.respond, y)
     if spec.channel == "vector":
         from dpoco.local._vector import vector_randomizer  # accounting, which few devices need
 
         try:
-            return partial(vector_randomizer(spec, hypotheses.matrix(x)).respond, y)
+            vectors = vector_randomizer(spec, hypotheses.matrix(x))
         except (ArithmeticError, CalibrationError):
             raise ValueError("no noise fits the numbers of the round") from None
-    column = likelihoods(hypotheses, x, y, protect)
-    phis = [query.phi(column, y, spec.labels) for query in spec.queries]
-    return partial(bit_randomizer(spec.epsilon, len(phis)).respond, phis)
+        shape = (len(labels), spec.width)
+        return lambda source: np.array(
+            [vectors.respond(y, source) for y in labels], dtype=np.int64
+        ).reshape(shape)
+    if spec.channel == "subset":
+        assert spec.labels is not None
+        if hypotheses.kind != "array":
+            hypotheses.matrix(x)  # an unknown context is refused, as on other channels
+        subsets = subset_randomizer(spec.labels, spec.subset_size, spec.epsilon)
+        own = label_indices(labels, spec.labels)
+        return lambda source: subsets.respond_many(own, source)
+    randomizer = bit_randomizer(spec.epsilon, len(spec.queries))
+    tables = _values(spec, hypotheses, x, labels, protect)
+
+    def draw(source: Source) -> IntArray:
+        bits = [
+            randomizer.respond_many(randomizer.thresholds(phi), places, source)
+            for phi, places in tables
+        ]
+        return np.stack(bits, axis=1)
+
+    return draw
 
 
-def likelihoods(hypotheses: Hypotheses, x: Any, y: Any, protect: str) -> FloatArray:
+def _values(
+    spec: RoundSpec, hypotheses: Hypotheses, x: Any, labels: Any, protect: str
+) -> list[tuple[FloatArray, IntArray]]:
+    """Return, for each query, a list of values and which of them each label has."""
+    count = len(labels)
+    if spec.labels is None:
+        indices = np.array([-1 if y is None else 0 for y in labels], dtype=np.int64)
+    else:
+        indices = label_indices(labels, spec.labels)
+    each_own = protect == "label_and_context" and x is not None
+    private = each_own or (protect == "label_and_context" and hypotheses.kind != "array")
+    if private or spec.labels is None:
+        rows = np.zeros((hypotheses.count, count))
+        for i, (own, y) in enumerate(zip(x if each_own else [x] * count, labels, strict=True)):
+            rows[:, i] = _private_likelihoods(hypotheses, own, y)
+    elif count < spec.labels:  # fewer labels than a table would have
+        rows = np.ascontiguousarray(hypotheses.columns(x, labels).T)
+    else:
+        matrix = hypotheses.matrix(x)
+        # The last entry is the value of no label.
+        places = np.where(indices < 0, spec.labels, indices)
+        return [(np.append(query.values(matrix), 0.0), places) for query in spec.queries]
+    each = np.arange(count)
+    if spec.labels == 1 or count == 0:
+        return [(np.zeros(count), each) for _ in spec.queries]
+    return [
+        (np.where(indices < 0, 0.0, query.values_at(rows, indices)), each) for query in spec.queries
+    ]
+
+
+def _private_likelihoods(hypotheses: Hypotheses, x: Any, y: Any) -> FloatArray:
     """Return the K likelihoods of a label; zeros where the user's function fails on private data.
 
     A device that fell silent whenever its data are unusual would tell just that.
     """
-    if protect == "label" and hypotheses.kind != "likelihood":
-        return hypotheses.column(x, y)
     try:
         return hypotheses.column(x, y)
     except Exception:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,17 +10,9 @@ from numpy.typing import NDArray
 
 from dpoco._validation import positive_int
 from dpoco.errors import BudgetExceeded, StateError
-from dpoco.local._client import (
-    Devices,
-    bit_randomizer,
-    likelihoods,
-    prepared,
-    subset_randomizer,
-)
+from dpoco.local._client import Devices, draws
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._ledger import ROUNDING
-from dpoco.local._prediction import label_indices
-from dpoco.local._queries import Query
 from dpoco.local._reports import ReportBatch
 from dpoco.local._specs import RoundSpec
 
@@ -107,7 +98,7 @@ class ClientPool(Devices):
                 raise ValueError(f"there must be one label for each of {count} users")
             if self._protect == "label_and_context" and x is not None and len(x) != count:
                 raise ValueError(f"there must be one context for each of {count} users")
-            draw = self._prepared(spec, x, labels, count)
+            draw = draws(spec, self._hypotheses, x, labels, self._protect)
             self._ledgers.charge(
                 members,
                 spec.epsilon,
@@ -116,7 +107,7 @@ class ClientPool(Devices):
                 delta_max=self._delta_max,
                 max_reports=self._max_reports,
             )
-            values = draw()
+            values = draw(self._source)
             nonces = self._nonces.words(count) if count else np.zeros(0, dtype=np.uint64)
         return ReportBatch(
             spec.round, spec.digest, spec.channel, nonces, values, self._source.is_seeded
@@ -157,63 +148,6 @@ class ClientPool(Devices):
             raise ValueError("a user is named twice")
         return members
 
-    def _prepared(self, spec: RoundSpec, x: Any, labels: Any, count: int) -> Callable[[], IntArray]:
-        """Return what draws all reports once they are paid for; fails for public reasons only."""
-        if spec.channel == "vector":
-            contexts = x if self._protect == "label_and_context" and x is not None else [x] * count
-            answers = [
-                prepared(spec, self._hypotheses, own, y, self._protect)
-                for own, y in zip(contexts, labels, strict=True)
-            ]
-            return lambda: np.array([answer(self._source) for answer in answers]).reshape(
-                count, spec.width
-            )
-        if spec.channel == "subset":
-            assert spec.labels is not None
-            if self._hypotheses.kind != "array":
-                self._hypotheses.matrix(x)
-            subsets = subset_randomizer(spec.labels, spec.subset_size, spec.epsilon)
-            own = label_indices(labels, spec.labels)
-            return lambda: subsets.respond_many(own, self._source)
-        randomizer = bit_randomizer(spec.epsilon, len(spec.queries))
-        tables = self._tables(spec, x, labels, count)
-
-        def draw() -> IntArray:
-            bits = [
-                randomizer.respond_many(randomizer.thresholds(phi), places, self._source)
-                for phi, places in tables
-            ]
-            return np.stack(bits, axis=1)
-
-        return draw
-
-    def _tables(
-        self, spec: RoundSpec, x: Any, labels: Any, count: int
-    ) -> list[tuple[FloatArray, IntArray]]:
-        """Return, for each query, a list of values and which of them each user has."""
-        hypotheses, each = self._hypotheses, np.arange(count)
-        private = self._protect == "label_and_context"
-        if hypotheses.kind == "likelihood" or (private and x is not None):
-            contexts = x if private and x is not None else [x] * count
-            rows = np.zeros((hypotheses.count, count))
-            for i, (own, y) in enumerate(zip(contexts, labels, strict=True)):
-                rows[:, i] = likelihoods(hypotheses, own, y, self._protect)
-            if spec.labels is None:
-                known = np.array([y is not None for y in labels], dtype=bool)
-                label = np.where(known, 0, -1)
-            else:
-                label = label_indices(labels, spec.labels)
-            return [(_values_at(query, rows, label, spec.labels), each) for query in spec.queries]
-        assert spec.labels is not None
-        label = label_indices(labels, spec.labels)
-        if count < spec.labels:  # fewer labels than a table would have
-            rows = np.ascontiguousarray(hypotheses.columns(x, label).T)
-            return [(_values_at(query, rows, label, spec.labels), each) for query in spec.queries]
-        matrix = hypotheses.matrix(x)
-        # The last entry is the value of no label.
-        places = np.where(label < 0, spec.labels, label)
-        return [(np.append(query.values(matrix), 0.0), places) for query in spec.queries]
-
     def __repr__(self) -> str:
         simulated = ", simulated" if self._source.is_seeded else ""
         return f"<ClientPool: {self._users} users, protects {self._protect}{simulated}>"
@@ -227,13 +161,6 @@ def _check_labels(labels: Any, count: int | None) -> None:
         raise TypeError(f"labels must be integers; got an array of {labels.dtype.name}")
     if labels.ndim != 1:
         raise ValueError(f"labels must have one dimension; got {labels.ndim}")
-
-
-def _values_at(query: Query, rows: FloatArray, label: IntArray, labels: int | None) -> FloatArray:
-    """Return the query's values at given labels; column i of `rows` belongs to ``label[i]``."""
-    if labels == 1 or label.size == 0:
-        return np.zeros(label.size)
-    return np.where(label < 0, 0.0, query.values_at(rows, label))
 
 
 class Ledgers:

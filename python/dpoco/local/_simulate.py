@@ -14,7 +14,7 @@ from dpoco import _core
 from dpoco._divergences import kl_divergence, total_variation
 from dpoco._learner import Progress
 from dpoco._validation import positive_int, real_float
-from dpoco.local._client import prepared
+from dpoco.local._client import draws
 from dpoco.local._hedge import Hedge
 from dpoco.local._information import contraction, signal
 from dpoco.local._learner import DistributionLearner
@@ -342,8 +342,9 @@ class _Run:
                 x = None if self.contexts is None else self.contexts[i]
                 spec = learner.round_spec(x if protect == "label" else None)
                 self._compare(i, x)
-                answer = prepared(spec, learner.hypotheses, x, int(self.labels[i]), protect)
-                values, nonce = answer(noise), secrets.token_bytes(8)
+                given = [x] if protect != "label" and x is not None else x
+                draw = draws(spec, learner.hypotheses, given, self.labels[i : i + 1], protect)
+                values, nonce = tuple(draw(noise)[0].tolist()), secrets.token_bytes(8)
                 report = Report(
                     spec.round, spec.digest, nonce, spec.channel, values, noise.is_seeded
                 )
