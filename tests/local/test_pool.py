@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
-import os
-import pickle
 
 import numpy as np
 import pytest
@@ -18,7 +15,6 @@ from dpoco.local import (
     DistributionLearner,
     HadamardQuery,
     Hypotheses,
-    LocalClient,
     LossQuery,
     RoundSpec,
 )
@@ -127,19 +123,6 @@ def test_subsets_equal_single_devices():
     ]
 
 
-def test_vectors_equal_single_devices():
-    settings = {"learner": "hedge", "channel": "vector", "delta": 1e-6}
-    spec = DistributionLearner(fixed(FA), epsilon=2.0, **settings).round_spec()
-    labels = [0, 3, None, 7] * 3
-    pool = ClientPool(fixed(FA), 12, 2.0, delta_max=1e-6, simulation_seed=4)
-    batch = pool.respond(spec, None, labels)
-    spec.check_reports(batch)
-    # One device that has the pool's noise answers for all, one after the other.
-    device = LocalClient(fixed(FA), 24.0, 12, delta_max=1.2e-5, simulation_seed=4)
-    single = [device.respond(spec, None, y).values for y in labels]
-    assert [tuple(row) for row in batch.values.tolist()] == single
-
-
 @pytest.mark.parametrize("kind", ["bit", "subset", "coordinate"])
 def test_laws(kind):
     """Frequencies of a label's reports against the exact law; the wrong epsilon is found."""
@@ -243,28 +226,6 @@ def test_noise_differs_between_users_rounds_and_pools():
     pools = [ClientPool(fixed(FA), 8, 1.0, 2) for _ in range(2)]
     rows = np.concatenate([pool.respond(spec, None, [1] * 8).values for pool in pools * 2])
     assert len({tuple(row) for row in rows.tolist()}) == 32
-
-
-def test_copies_and_forks():
-    pool = ClientPool(fixed(FA), 2, 1.0)
-    for copier in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match="copied"):
-            copier(pool)
-    if hasattr(os, "fork"):
-        child = os.fork()
-        if child == 0:  # pragma: no cover
-            try:
-                pool.respond(bit_spec(FA), None, [0, 1])
-            except dpoco.StateError:
-                os._exit(0)
-            os._exit(1)
-        assert os.waitpid(child, 0)[1] == 0
-
-
-def test_guarantee():
-    guarantee = ClientPool(fixed(FA), 2, 2.5, max_reports=4).guarantee
-    assert (guarantee.epsilon, guarantee.view, guarantee.certified) == (2.5, "server", True)
-    assert not ClientPool(fixed(FA), 2, 2.5, simulation_seed=0).guarantee.certified
 
 
 # -- labels of any dtype --------------------------------------------------------------------------

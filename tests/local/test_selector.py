@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-import pickle
 
 import local_cases as cases
 import numpy as np
 import pytest
 from local_cases import FC, report
 
-import dpoco
-from dpoco.errors import BudgetExceeded, StateError
+from dpoco.errors import BudgetExceeded
 from dpoco.evaluation import total_variation
 from dpoco.local import (
     ClientPool,
@@ -268,44 +266,6 @@ def test_expected_total_variation(kind):
     assert bound == pytest.approx(strength * math.sqrt(math.log(4) / (2 * users)), rel=1e-9)
     assert build("bit").expected_tv_bound(10**9) == 1.0
     assert build(kind).expected_tv_bound() == 1.0  # nobody has reported
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_states_go_on_bit_for_bit(kind, tmp_path):
-    reports = some_reports(build(kind), 30)
-    whole, half = build(kind), build(kind)
-    whole.update(reports)
-    half.update(reports[:11])
-    half.save(tmp_path / "state")
-    for again in (dpoco.load(tmp_path / "state"), LocalHypothesisSelector.load(tmp_path / "state"),
-                  pickle.loads(pickle.dumps(half))):  # fmt: skip
-        with pytest.raises(ValueError, match="duplicated"):
-            again.update(reports[4])
-        for item in reports[11:]:
-            again.update(item)
-        assert again.posterior().tobytes() == whole.posterior().tobytes()
-        assert again.prediction().weights.tolist() == whole.prediction().weights.tolist()
-        assert again.reports == 30
-        np.testing.assert_array_equal(again.information(), whole.information())
-        assert again.get_params()["epsilon"] == 1.0
-
-
-def test_corrupt_states_are_refused(tmp_path):
-    selector = build(public_seed=None)
-    selector.save(tmp_path / "state")
-    assert dpoco.load(tmp_path / "state").public_seed == selector.public_seed
-    data = (tmp_path / "state").read_bytes()
-    (tmp_path / "state").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(StateError):
-        LocalHypothesisSelector.load(tmp_path / "state")
-    selector._reports, selector._answered = 5, {1: 5}  # and no nonces
-    selector.save(tmp_path / "state")
-    with pytest.raises(StateError, match="impossible"):
-        dpoco.load(tmp_path / "state")
-    learner = DistributionLearner(Hypotheses(FC), epsilon=1.0)
-    learner.save(tmp_path / "state")
-    with pytest.raises(StateError, match="not of a"):
-        LocalHypothesisSelector.load(tmp_path / "state")
 
 
 @pytest.mark.parametrize("matrix", [np.ones((1, 3)) / 3, np.ones((3, 1))])

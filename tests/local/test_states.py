@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import base64
+import copy
 import dataclasses
 import io
+import pickle
 
 import local_cases as cases
 import numpy as np
 import pytest
 from local_cases import FA, FC, build, play
 
+import dpoco
 from dpoco._state import pack, unpack
 from dpoco.errors import StateError
-from dpoco.local import DistributionLearner, Hypotheses, LossQuery, RoundSpec, ThresholdQuery
+from dpoco.local import (
+    DistributionLearner,
+    Hypotheses,
+    LocalHypothesisSelector,
+    LossQuery,
+    RoundSpec,
+    ThresholdQuery,
+)
 
 
 def taken_apart(learner):
@@ -37,12 +47,95 @@ def with_spec(header, change):
     return {**header, "object": {**header["object"], "rounds": rounds}}
 
 
-@pytest.mark.parametrize("kind", list(cases.KINDS))
-def test_what_was_written_is_read(kind):
-    learner = play(build(kind, open_rounds=3), 5)
-    again = DistributionLearner._from_bytes(learner._to_bytes())
-    np.testing.assert_array_equal(again.weights, learner.weights)
-    assert again._to_bytes() == learner._to_bytes()
+SELECTORS = {
+    "selector, bit": {"channel": "bit"},
+    "selector, subset": {"channel": "subset", "subset_size": 2},
+    "selector, auto": {},
+}
+
+
+def made(kind):
+    """A server with reports, and functions that give it more and say all that they change."""
+    if kind not in SELECTORS:
+        learner = play(build(kind, open_rounds=3), 5)
+        return learner, learner.round_spec()
+    selector = LocalHypothesisSelector(FC, epsilon=1.0, public_seed=7, **SELECTORS[kind])
+    for number in (1, 2, 5):
+        spec = selector.round_spec(number)
+        take(selector, spec, cases.report(spec, *cases.answers(spec)[0]))
+    return selector, spec
+
+
+def take(server, spec, report):
+    return server.update(report) if isinstance(server, LocalHypothesisSelector) else server.update(
+        spec, report
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [*cases.KINDS, *SELECTORS])
+def test_files_pickles_and_copies_go_on_bit_for_bit(kind, tmp_path):
+    server, spec = made(kind)
+    seen, late = (cases.report(spec, *cases.answers(spec)[0]) for _ in range(2))
+    take(server, spec, seen)
+    server.save(tmp_path / "state")
+    twins = [
+        dpoco.load(tmp_path / "state"),
+        type(server).load(tmp_path / "state", Hypotheses(FC)),
+        pickle.loads(pickle.dumps(server)),
+        copy.deepcopy(server),
+        copy.copy(server),
+    ]
+    for twin in twins:
+        assert twin._to_bytes() == server._to_bytes()
+        assert twin.get_params()["epsilon"] == 1.0
+        with pytest.raises(ValueError, match="duplicated"):
+            take(twin, spec, seen)
+    take(server, spec, late)
+    expected = server._to_bytes()
+    for twin in twins:
+        take(twin, spec, late)
+        assert twin._to_bytes() == expected
+        if kind in SELECTORS:
+            np.testing.assert_array_equal(twin.information(), server.information())
+
+
+@pytest.mark.parametrize("kind", ["auto", "selector, auto"])
+def test_damage_is_refused(kind, tmp_path):
+    server, _ = made(kind)
+    data, rng = server._to_bytes(), np.random.default_rng(0)
+
+    def loads(contents):
+        (tmp_path / "state").write_bytes(contents)
+        return dpoco.load(tmp_path / "state")
+
+    for _ in range(50):
+        broken = bytearray(data)
+        broken[rng.integers(len(broken))] ^= 1 << int(rng.integers(8))
+        with pytest.raises(StateError):
+            loads(broken)
+    header, payload = unpack(data)
+    for change in (
+        {"public_seed": -1}, {"arguments": {}}, {"hypotheses": {"fingerprint": "00" * 16}},
+        {"simulated": 0},
+        *([{"rounds": 3}, {"round": -1}, {"reports": -2}] if kind == "auto" else []),
+    ):  # fmt: skip
+        body = {**header, "object": {**header["object"], **change}}
+        with pytest.raises(StateError):
+            loads(pack(body, payload))
+    with pytest.raises(StateError):
+        loads(pack(header, payload[:-7]))
+    other = LocalHypothesisSelector if kind == "auto" else DistributionLearner
+    with pytest.raises(StateError, match="not of a"):
+        other._from_bytes(data)
+
+
+def test_selectors_with_impossible_counts():
+    selector = LocalHypothesisSelector(FC, epsilon=1.0)
+    again = LocalHypothesisSelector._from_bytes(selector._to_bytes())
+    assert again.public_seed == selector.public_seed
+    selector._reports, selector._answered = 5, {1: 5}  # and no nonces
+    with pytest.raises(StateError, match="impossible"):
+        LocalHypothesisSelector._from_bytes(selector._to_bytes())
 
 
 # Arguments as states of earlier versions have them, and as they are called now.
