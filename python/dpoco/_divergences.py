@@ -1,4 +1,4 @@
-"""Distances of distributions: what predictions are measured by."""
+"""Distances of distributions: what predictions are measured by, and hypotheses told apart by."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["kl_divergence", "total_variation"]
+__all__ = ["kl_divergence", "total_variation", "total_variations"]
 
 FloatArray = NDArray[np.float64]
 
@@ -58,6 +58,14 @@ def total_variation(first: Any, second: Any) -> FloatArray:
     p, q = _pair(first, second)
     half: FloatArray = 0.5 * np.abs(p - q).sum(axis=-1)
     return half
+
+
+def total_variations(matrix: FloatArray) -> FloatArray:
+    """Return the distances of all pairs of rows, shape (K, K). O(K^2 M), memory O(K M)."""
+    distances = np.empty((matrix.shape[0], matrix.shape[0]))
+    for own, row in zip(distances, matrix, strict=True):
+        own[:] = 0.5 * np.abs(matrix - row).sum(axis=1)
+    return distances
 
 
 def _pair(first: Any, second: Any) -> tuple[FloatArray, FloatArray]:

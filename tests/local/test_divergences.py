@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from local_cases import FC, kl
 
+from dpoco._divergences import total_variations
 from dpoco.evaluation import kl_divergence, total_variation
 from dpoco.local import DistributionLearner, Hypotheses, simulate
-from dpoco.local._information import total_variations
 from dpoco.random import Source
 
 

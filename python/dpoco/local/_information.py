@@ -27,7 +27,6 @@ __all__ = [
     "signal",
     "subset_gap",
     "total_information",
-    "total_variations",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -197,11 +196,3 @@ def total_information(asked: Iterable[tuple[RoundSpec, int]], matrix: FloatArray
             subsets[size] = information_of(subset_gap(matrix, size, gain))
         total += times * subsets[size]
     return total
-
-
-def total_variations(matrix: FloatArray) -> FloatArray:
-    """Return the total variation distances of all pairs of rows, shape (K, K). O(K^2 M)."""
-    distances = np.empty((matrix.shape[0], matrix.shape[0]))
-    for own, row in zip(distances, matrix, strict=True):
-        own[:] = 0.5 * np.abs(matrix - row).sum(axis=1)
-    return distances

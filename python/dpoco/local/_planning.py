@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._divergences import total_variations
 from dpoco._validation import float_array, real_float
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._information import (
@@ -18,7 +19,6 @@ from dpoco.local._information import (
     bit_gap,
     information_of,
     subset_gap,
-    total_variations,
 )
 from dpoco.local._questions import all_questions, questions_of
 from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._divergences import total_variations
 from dpoco._validation import positive_int, real_float
 from dpoco.errors import StateError
 from dpoco.local._hypotheses import Hypotheses
-from dpoco.local._information import total_information, total_variations
+from dpoco.local._information import total_information
 from dpoco.local._pool import ClientPool
 from dpoco.local._posterior import Posterior
 from dpoco.local._prediction import Prediction
