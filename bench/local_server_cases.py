@@ -101,14 +101,14 @@ def learner_of(matrix: FloatArray, count: int) -> DistributionLearner:
 
 
 def together(matrix: FloatArray, bits: IntArray) -> FloatArray:
-    """The public path of many rounds: round_specs, digests for the devices, update_many."""
+    """The public path of many rounds: round_specs, digests for the devices, update."""
     learner = learner_of(matrix, len(bits))
     specs = learner.round_specs(len(bits))
     rounds = np.arange(1, len(bits) + 1)
     reports = RoundReports(
         rounds, specs.digests, "bit", rounds.astype(np.uint64), bits.reshape(-1, 1)
     )
-    learner.update_many(specs, reports)
+    learner.update(specs, reports)
     return learner.weights
 
 
@@ -132,7 +132,7 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
         questions = rng.normal(size=(n, count))
         bits = rng.integers(0, 2, size=n)
         for path, play, own in (
-            ("round_specs and update_many", partial(together, matrix, bits), target),
+            ("round_specs and update", partial(together, matrix, bits), target),
             ("round_spec and update", partial(one_by_one, matrix, bits), None),
             ("the engine alone", partial(posterior_run, matrix, questions, bits), None),
         ):

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 import dpoco
 from dpoco.local import DistributionLearner, Hypotheses, simulate
+from dpoco.reproduce import PublishedDistributionLearner
 
 PRIVATE = {"learner": "hedge", "protect": "label_and_context"}
 LEARNERS = {
@@ -24,7 +25,7 @@ LEARNERS = {
     "context public, epsilon = 1": ("C0--", {"epsilon": 1.0}),
     "context private, epsilon = 4": ("C1-", {"epsilon": 4.0, **PRIVATE}),
     "context private, epsilon = 1": ("C1--", {"epsilon": 1.0, **PRIVATE}),
-    "published, epsilon = 4": ("C3-.", {"epsilon": 4.0, "learner": "paper_exp3"}),
+    "published, epsilon = 4": ("C3-.", {"epsilon": 4.0}),
 }
 GROUPS = {
     "photographs": {"place": [0, 1], "lines": [2, 3], "edges": [4, 5, 6, 7], "hue": [16, 17]}
@@ -58,6 +59,16 @@ def naive_bayes(x: np.ndarray, y: np.ndarray, trained: int) -> np.ndarray:
     return 0.95 * powers / powers.sum(axis=1, keepdims=True) + 0.05 / len(scores)
 
 
+def published(table: np.ndarray, labels: np.ndarray, seed: int, **build: float) -> list[float]:
+    """Losses of the published learner: every round has a context of its own."""
+    learner = PublishedDistributionLearner(Hypotheses(table), public_seed=seed, **build)
+    source, losses = dpoco.random.Source.seeded(seed), []
+    for x, label in enumerate(labels):
+        losses.append(-np.log(learner.predict(x)[label]))
+        learner.observe(label, source, x)
+    return losses
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="local_model_selection.png")
@@ -80,6 +91,9 @@ def main(arguments: list[str] | None = None) -> None:
         for name, (look, build) in LEARNERS.items():
             build, runs = {"horizon": len(rounds), **build}, []
             for seed in range(repeats):
+                if name.startswith("published"):
+                    runs.append(published(table, labels, seed, **build))
+                    continue
                 server = DistributionLearner(Hypotheses(table), public_seed=seed, **build)
                 noise, truth = dpoco.random.Source.seeded(seed), np.eye(table.shape[2])[labels]
                 runs.append(simulate(server, labels, rounds, truth=truth, source=noise).kl)

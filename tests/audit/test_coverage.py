@@ -17,7 +17,6 @@ VERBS = ("observe", "fit", "push", "select", "test", "respond")
 # Of the room of local reports, why neither a stream is replayed nor a transcript scored.
 REPORTS = {
     "BitRandomizer": "exact audit",
-    "CoordinateRandomizer": "exact audit",
     "SubsetRandomizer": "exact audit",
     "VectorRandomizer": "exact audit",
     "LocalClient": "its randomizers are audited exactly, one report at a time",
@@ -68,7 +67,6 @@ def test_every_randomizer_is_audited_exactly():
     matrix = [[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]]
     made = [
         local.BitRandomizer(1.0, 2),
-        local.CoordinateRandomizer(1.0),
         local.SubsetRandomizer(5, 2, 1.0),
         local.VectorRandomizer(matrix, 1.0, 0.1),
     ]

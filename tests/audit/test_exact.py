@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpoco.audit import ExactReport, exact_audit
-from dpoco.local import BitRandomizer, CoordinateRandomizer, SubsetRandomizer, VectorRandomizer
+from dpoco.local import BitRandomizer, SubsetRandomizer, VectorRandomizer
 
 MATRIX = np.array([[0.30, 0.25, 0.20, 0.15, 0.07, 0.03], [0.05, 0.10, 0.15, 0.20, 0.25, 0.25],
                    [0.02, 0.48, 0.02, 0.02, 0.44, 0.02]])  # fmt: skip
@@ -22,7 +22,6 @@ LEVELS = [1e-15, 1e-6, 0.1, 1.0, 4.0, 29.9, 30.0]
 def test_promises_are_kept(epsilon):
     made = [
         *(BitRandomizer(epsilon, bits) for bits in (1, 2, 5)),
-        CoordinateRandomizer(epsilon),
         *(SubsetRandomizer(labels, d, epsilon) for labels in (2, 5, 7) for d in range(1, labels)),
         SubsetRandomizer(5000, None, epsilon),
     ]
@@ -125,11 +124,9 @@ def test_too_little_noise_on_vectors_is_found():
 
 
 def test_what_promises_no_ratio_is_refused():
-    for noise in ("gaussian", "composed", "paper"):
+    for noise in ("gaussian", "composed"):
         with pytest.raises(ValueError, match="positive delta"):
             exact_audit(VectorRandomizer(MATRIX, 1.0, 0.1, noise=noise, delta=1e-6))
-    with pytest.raises(ValueError, match="simulation"):
-        exact_audit(VectorRandomizer(MATRIX, 1.0, 0.1, float_noise=True))
     with pytest.raises(TypeError, match="no randomizer"):
         exact_audit(object())
 

@@ -20,8 +20,8 @@ from dpoco.accounting.generalized_gaussian import generalized_gaussian_mu, smoot
 from dpoco.accounting.published import published_sigma
 from dpoco.accounting.tables import noise_table
 from dpoco.domains import Box, LpBall
-from dpoco.local._paper_channel import PaperChannel
 from dpoco.losses import LinearLoss
+from dpoco.reproduce import PublishedChannel
 
 PAGE = " ".join((Path(__file__).parents[2] / "docs" / "errata.md").read_text().split())
 BUDGET = Budget(1.0, 1e-6)
@@ -222,7 +222,7 @@ def test_local_widths():
         for j in range(hypotheses):
             matrix[j, j * block : (j + 1) * block - 1] = 1.001 / 64
             matrix[j, (j + 1) * block - 1] = 1.0 - matrix[j].sum()
-        return PaperChannel(matrix, horizon, 1.0, 0.0, "printed", False).true_epsilon
+        return PublishedChannel(matrix, horizon, 1.0, 0.0, "printed").true_epsilon
 
     assert rounded(largest(2, 80), 3) == 1.06
     assert rounded(largest(8, 1000), 3) == 1.01

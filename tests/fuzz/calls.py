@@ -35,7 +35,7 @@ def subjects() -> dict[str, Callable[[random.Random], None]]:
     }
     for name in SERVERS:
         found[name] = functools.partial(_one_server, name)
-    for kind in ("bit", "two bits", "subset", "hedge", "private", "vector", "wma"):
+    for kind in ("bit", "two bits", "subset", "hedge", "private", "vector"):
         found[f"LocalClient, {kind}"] = functools.partial(_one_client, kind, False)
         found[f"ClientPool, {kind}"] = functools.partial(_one_client, kind, True)
     for name, (make, stream, _) in _cases.CASES.items():
@@ -144,7 +144,6 @@ def _one_server(name: str, rng: random.Random) -> None:
         if learner:
             calls += [
                 ("round_spec", []), ("predict", []), ("round_specs", [2]),
-                ("update_many", [spec, [report]]),
             ]  # fmt: skip
         else:
             calls += [("round_spec", [4]), ("confidence_set", [0.1]), ("expected_tv_bound", [5])]
@@ -169,16 +168,9 @@ def _server_state(thing: Any) -> Any:
 
 
 def _client(kind: str, many: bool) -> tuple[Any, Any]:
-    more = {"delta": 1e-6} if kind == "vector" else {}
-    if kind == "vector":
-        more |= {"learner": "hedge", "channel": "vector"}
-    if kind == "wma":
-        more |= {"learner": "paper_wma", "horizon": 100, "delta": 1e-6}
-    learner = _servers.build(kind if kind in _servers.KINDS else "bit", **more) if kind not in (
-        "vector", "wma"
-    ) else dpoco.local.DistributionLearner(
-        Hypotheses(_servers.FC), epsilon=1.0, public_seed=7, **more
-    )  # fmt: skip
+    vector = {"learner": "hedge", "channel": "vector", "delta": 1e-6}
+    more = vector if kind == "vector" else {}
+    learner = _servers.build(kind if kind in _servers.KINDS else "bit", **more)
     protect = "label_and_context" if kind == "private" else "label"
     options = {"protect": protect, "delta_max": 0.5, "simulation_seed": 3}
     hypotheses = Hypotheses(_servers.FC)

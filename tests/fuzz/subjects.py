@@ -22,7 +22,7 @@ __all__ = ["ONLINE", "SERVERS", "Online", "server", "snapshots"]
 
 _TESTS = Path(__file__).parents[1]
 _cases = module_at("fuzz_replay_cases", _TESTS / "audit" / "replay_cases.py")
-_servers = module_at("fuzz_server_cases", _TESTS / "local" / "server_cases.py")
+_servers = module_at("fuzz_local_cases", _TESTS / "local" / "local_cases.py")
 
 BATCH = ("NoisyFrankWolfe", "NoisySGD", "PhasedSGD", "LocalizedMirrorDescent")
 MECHANISMS = {"NoisyMax": "select", "AboveThreshold": "test"}
@@ -98,7 +98,7 @@ ONLINE = _online()
 
 def server(kind: str) -> DistributionLearner:
     """An unstarted server of local reports."""
-    more = {"open_rounds": 3} | ({} if kind in ("hedge rate", "paper") else {"horizon": 40})
+    more = {"open_rounds": 3} | ({} if kind == "hedge rate" else {"horizon": 40})
     return _servers.build(kind, **more)
 
 

@@ -17,7 +17,7 @@ from dpoco import _state
 from dpoco.accounting.ledger import Ledger
 from dpoco.experts import PrefixHedge
 from dpoco.local import DistributionLearner, Hypotheses, LocalClient, LocalHypothesisSelector
-from dpoco.local._archive import read_arrays
+from dpoco.local._server import read_arrays
 from dpoco.losses import LogisticLoss
 from dpoco.oco import ContinuousMultiplicativeWeights
 from dpoco.random import Source
@@ -137,10 +137,10 @@ def test_a_number_of_rows_is_believed_only_if_they_are_there():
 def test_a_specification_beyond_what_a_channel_can_do_is_a_value_error():
     hypotheses = Hypotheses(np.array([[0.5, 0.5], [0.9, 0.1]]))
     server = DistributionLearner(
-        hypotheses, epsilon=1.0, learner="paper_wma", horizon=50, delta=1e-6
+        hypotheses, epsilon=1.0, learner="hedge", channel="gaussian_vector", delta=1e-6
     )
-    spec = dataclasses.replace(server.round_spec(), parameters=(50.0, 2.2e-308, 0.0))
+    spec = dataclasses.replace(server.round_spec(), epsilon=2.2e-308)
     client = LocalClient(hypotheses, 2.0, delta_max=0.1)
-    with pytest.raises(ValueError, match="too small"):
+    with pytest.raises(ValueError, match="coarse"):
         client.respond(spec, None, 1)
     assert client.spent == 0.0

@@ -172,7 +172,7 @@ def local_reports() -> None:
             learner.update(spec, batch)
             taken += len(batch)
             specs = learner.round_specs(10)
-            learner.update_many(specs, [_servers.report(specs[3], 1)])
+            learner.update(specs, [_servers.report(specs[3], 1)])
             taken += 1
             learner.predict(), learner.weights, learner.__reduce__()
         return taken

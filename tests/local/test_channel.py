@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from pathlib import Path
 
+import local_cases as cases
 import numpy as np
 import pytest
+from local_cases import FA, FC, report
 
 from dpoco import _core
 from dpoco.local import DistributionLearner, Hypotheses, ThresholdQuery
-from dpoco.local import _channel as channel
 from dpoco.local._bounds import rounded
+from dpoco.local._information import ChannelChoice
 
-_SPEC = importlib.util.spec_from_file_location(
-    "server_cases", Path(__file__).with_name("server_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA, FC, report = cases.FA, cases.FC, cases.report
 UNIFORM = np.full(4, 0.25)
+
+
+bit_information = _core.local_bit_information
+
+
+def informations(weights, matrix, epsilon, size=2):
+    return ChannelChoice(epsilon, 4096, None).informations(matrix, weights, size)
 
 
 def mutual_information(weights, laws):
@@ -29,17 +30,16 @@ def mutual_information(weights, laws):
 
 
 def test_published_informations():
-    means = channel.query_means(ThresholdQuery(np.array([0.5, 0.5, -0.5, -0.5])), FC)
+    means = ThresholdQuery(np.array([0.5, 0.5, -0.5, -0.5])).means(FC)
     for epsilon, bit, response in (
         (1.0, 0.0280462267, 0.0099835125),
         (4.0, 0.1331725627, 0.1700098905),
     ):
         contrast = math.tanh(epsilon / 2)
-        assert channel.bit_information(UNIFORM, means, contrast) == pytest.approx(bit, abs=1e-10)
-        found = channel.response_information(UNIFORM, FC, epsilon)
-        assert found == pytest.approx(response, abs=1e-10)
-    subset = channel.subset_information(UNIFORM, FC, 1.0, 2)
-    assert subset == pytest.approx(0.0111244735, abs=5e-10)
+        assert bit_information(UNIFORM, means, contrast) == pytest.approx(bit, abs=1e-10)
+        assert informations(UNIFORM, FC, epsilon)[0] == pytest.approx(response, abs=1e-10)
+        assert informations(None, FC, epsilon)[0] == informations(UNIFORM, FC, epsilon)[0]
+    assert informations(UNIFORM, FC, 1.0, 2)[1] == pytest.approx(0.0111244735, abs=5e-10)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -49,18 +49,18 @@ def test_informations_against_enumeration(seed):
     weights = rng.dirichlet(np.ones(5))
     learner = DistributionLearner(Hypotheses(matrix), epsilon=1.7, channel="subset", subset_size=1)
     laws = cases.message_laws(learner.round_spec(), matrix)
-    found = channel.response_information(weights, matrix, 1.7)
+    found = informations(weights, matrix, 1.7)[0]
     assert found == pytest.approx(mutual_information(weights, laws), rel=1e-9)
     bits = DistributionLearner(Hypotheses(matrix), epsilon=1.7, channel="bit", public_seed=seed)
     spec = bits.round_spec()
     laws = cases.message_laws(spec, matrix)
-    means = channel.query_means(spec.queries[0], matrix)
-    found = channel.bit_information(weights, means, math.tanh(0.85))
+    means = spec.queries[0].means(matrix)
+    found = bit_information(weights, means, math.tanh(0.85))
     assert found == pytest.approx(mutual_information(weights, laws), rel=1e-9)
     # The approximation for subsets becomes exact for small epsilon.
     small = DistributionLearner(Hypotheses(matrix), epsilon=0.01, channel="subset", subset_size=3)
     laws = cases.message_laws(small.round_spec(), matrix)
-    found = channel.subset_information(weights, matrix, 0.01, 3)
+    found = informations(weights, matrix, 0.01, 3)[1]
     assert found == pytest.approx(mutual_information(weights, laws), rel=0.02)
 
 
@@ -73,15 +73,15 @@ def test_auto_picks_the_larger_information():
         for _ in range(30):
             spec, other = learner.round_spec(), bits.round_spec()
             positive = np.flatnonzero(other.queries[0].coefficients > 0).tolist()
-            means = channel.query_means(other.queries[0], FC)
+            means = other.queries[0].means(FC)
             contrast = math.tanh(epsilon / 2)
             values = {
-                0: channel.bit_information(UNIFORM, means, contrast),
-                1: channel.response_information(UNIFORM, FC, epsilon),
+                0: bit_information(UNIFORM, means, contrast),
+                1: informations(UNIFORM, FC, epsilon)[0],
             }
             size = learner._rule.subset_size(6)
             if size >= 2:
-                values[size] = channel.subset_information(UNIFORM, FC, epsilon, size)
+                values[size] = informations(UNIFORM, FC, epsilon, size)[1]
             best = max(values, key=values.get)
             assert (spec.subset_size or 0) == best
             if positive in ([0, 1], [2, 3]):
@@ -93,18 +93,18 @@ def test_auto_picks_the_larger_information():
 def test_subsets_that_are_too_long_are_not_chosen():
     rng = np.random.default_rng(0)
     many = rng.dirichlet(np.ones(5000), size=3)
-    choice = channel.ChannelChoice(5.0)
+    choice = ChannelChoice(5.0, 4096, None)
     assert choice.size(5000) is None
     assert choice.size(1) is None
     assert choice.size(4096) == round(4096 / (math.exp(5) + 1))
-    assert channel.ChannelChoice(0.1).size(4096) is None  # 1946 labels of 12 bits each
-    assert channel.ChannelChoice(0.1, 40_000).size(4096) is not None
+    assert ChannelChoice(0.1, 4096, None).size(4096) is None  # 1946 labels of 12 bits each
+    assert ChannelChoice(0.1, 40_000, None).size(4096) is not None
     learner = DistributionLearner(Hypotheses(many), epsilon=5.0)
     assert learner.round_spec().channel == "bit"
 
 
 def test_informations_are_kept_for_a_context():
-    choice = channel.ChannelChoice(1.0)
+    choice = ChannelChoice(1.0, 4096, None)
     means = [np.zeros(4)]
     choice.choose(FC, None, means, 0.4)
     kept = choice._entropies
@@ -115,7 +115,7 @@ def test_informations_are_kept_for_a_context():
 
 
 def variance(weights, matrix, coefficients):
-    means = channel.query_means(ThresholdQuery(coefficients), matrix)
+    means = ThresholdQuery(coefficients).means(matrix)
     return float(weights @ (means - weights @ means) ** 2)
 
 
@@ -125,7 +125,7 @@ def test_adaptive_queries_separate_more_than_the_pair(seed):
     matrix = rng.dirichlet(np.ones(30), size=9)
     weights = rng.dirichlet(np.full(9, 0.3))
     coefficients, means = _core.local_adaptive_query(weights, matrix)
-    np.testing.assert_array_equal(means, channel.query_means(ThresholdQuery(coefficients), matrix))
+    np.testing.assert_array_equal(means, ThresholdQuery(coefficients).means(matrix))
     first, second = np.argsort(-weights, kind="stable")[:2]
     pair = np.zeros(9)
     pair[first], pair[second] = 1.0, -1.0

@@ -4,43 +4,26 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import importlib.util
 import itertools
 import math
+import os
 import pickle
-from fractions import Fraction
-from pathlib import Path
 
-import mpmath
 import numpy as np
 import pytest
+from local_cases import FA, FC, bit_spec, coordinate_spec, fixed, refused, subset_spec, words_drawn
 
 import dpoco
 from dpoco.local import (
+    ClientPool,
     DistributionLearner,
     Hypotheses,
     LocalClient,
     LossQuery,
     RoundSpec,
-    ThresholdQuery,
 )
-from dpoco.local import _families as families
-from dpoco.local._answers import bit_randomizer
-
-_SPEC = importlib.util.spec_from_file_location(
-    "client_cases", Path(__file__).with_name("client_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA = cases.FA
-FC = cases.FC
-bit_spec = cases.bit_spec
-coordinate_spec = cases.coordinate_spec
-fixed = cases.fixed
-refused = cases.refused
-words_drawn = cases.words_drawn
-subset_spec = cases.subset_spec
-
+from dpoco.local import _questions as families
+from dpoco.local._client import bit_randomizer
 
 LABELS = [0, 1, 3, None, -1, 4, 10**40, 2.0, "cat", float("nan"), [1]]
 HOSTILE = (math.nan, math.inf, -math.inf, 1e308, -1e308, 0.0)
@@ -140,7 +123,7 @@ def test_rounds_of_other_classes_and_kinds_are_refused():
 
 def test_delta_needs_a_budget_of_its_own():
     learner = DistributionLearner(
-        fixed(FA), epsilon=1.0, learner="paper_wma", horizon=100, delta=1e-6
+        fixed(FA), epsilon=1.0, learner="hedge", channel="gaussian_vector", delta=1e-6
     )
     spec = learner.round_spec()
     refused(LocalClient(fixed(FA), 5.0), spec, dpoco.BudgetExceeded, x=None, y=1)
@@ -149,28 +132,9 @@ def test_delta_needs_a_budget_of_its_own():
     assert len(client.respond(spec.to_bytes(), None, 1).values) == 3
     refused(client, spec, dpoco.BudgetExceeded, x=None, y=1)
     assert client.guarantee.delta == 1e-6
-    for horizon, nominal in ((math.nan, 1.0), (100.0, math.nan), (100.0, 3.0)):  # noise for more
-        lying = dataclasses.replace(spec, parameters=(horizon, nominal, spec.parameters[2]))
+    for mixing, noise in ((math.nan, 2.0), (2.0, 2.0), (0.1, math.nan), (0.1, 0.0)):
+        lying = dataclasses.replace(spec, parameters=(mixing, noise))
         refused(LocalClient(fixed(FA), 5.0, delta_max=0.1), lying, ValueError, x=None, y=1)
-
-
-def test_hostile_numbers_cannot_break_privacy():
-    """Every query a server can think of: thresholds stay within the two extremes."""
-    epsilon = 1.3
-    randomizer = bit_randomizer(epsilon, 1)
-    with mpmath.workdps(60):
-        limit = mpmath.exp(mpmath.mpf(epsilon))
-        ratio = Fraction(randomizer.high, randomizer.low)
-        assert mpmath.mpf(ratio.numerator) / ratio.denominator <= limit
-    queries = [ThresholdQuery(c) for c in itertools.product(HOSTILE, repeat=3)]
-    queries += [LossQuery(1, a, b, c) for a, b, c in itertools.product(HOSTILE, repeat=3)]
-    for query in queries:
-        for label in (0, 3, None):
-            phi = query.phi(FA[:, label or 0].copy(), label, 4)
-            assert randomizer.low <= randomizer.threshold(phi) <= randomizer.high
-    for query in queries[::17]:
-        spec = RoundSpec(1, "bit", epsilon, 3, 4, queries=(query,))
-        LocalClient(fixed(FA), epsilon).respond(spec.to_bytes(), None, 2)
 
 
 def test_public_contexts_fail_before_anything_is_spent():
@@ -217,21 +181,6 @@ def test_no_argument_takes_public_coins_or_a_source():
                      "simulation_seed"}  # fmt: skip
 
 
-def test_clients_are_not_copied():
-    client = LocalClient(fixed(FA), 1.0)
-    for copier in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match="copied"):
-            copier(client)
-
-
-def test_guarantee():
-    guarantee = LocalClient(fixed(FA), 2.5, max_reports=4).guarantee
-    assert (guarantee.epsilon, guarantee.delta, guarantee.view) == (2.5, 0.0, "server")
-    assert guarantee.certified
-    assert guarantee.horizon == 4
-    assert dpoco.Guarantee.from_json(guarantee.to_json()) == guarantee
-
-
 def test_messages_hold_no_data():
     client = LocalClient(fixed(FA), 0.5)
     for spec in (bit_spec(FC), bit_spec(FA), tampered(bit_spec(FA), epsilon=math.nan)):
@@ -264,3 +213,44 @@ def test_families_serve_the_device():
     spec = dataclasses.replace(bit_spec(FA), queries=queries)
     report = LocalClient(fixed(FA), 1.0).respond(spec.to_bytes(), None, 3)
     assert len(report.values) == 5
+
+
+# -- one device and many ---------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["client", "pool"])
+def devices(request):
+    """Build one device, or two users in a pool, and return them with the arguments of a report."""
+
+    def build(epsilon, **more):
+        if request.param == "client":
+            return LocalClient(fixed(FA), epsilon, **more), (bit_spec(FA), None, 1)
+        return ClientPool(fixed(FA), 2, epsilon, **more), (bit_spec(FA), None, [0, 1])
+
+    return build
+
+
+def test_budgets_are_not_copied(devices):
+    client, given = devices(1.0)
+    for copier in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="copied"):
+            copier(client)
+    if hasattr(os, "fork"):
+        child = os.fork()
+        if child == 0:  # pragma: no cover
+            try:
+                client.respond(*given)
+            except dpoco.StateError:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+    client.respond(*given)
+
+
+def test_guarantee(devices):
+    guarantee = devices(2.5, max_reports=4)[0].guarantee
+    assert (guarantee.epsilon, guarantee.delta, guarantee.view) == (2.5, 0.0, "server")
+    assert guarantee.certified
+    assert guarantee.horizon == 4
+    assert dpoco.Guarantee.from_json(guarantee.to_json()) == guarantee
+    assert not devices(2.5, simulation_seed=0)[0].guarantee.certified

@@ -8,19 +8,16 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from local_cases import FC
 
 from dpoco.local import DistributionLearner, Hypotheses, LocalClient, Report
-from dpoco.local._lattice import clamped
+from dpoco.local._vector import clamped, vector_randomizer
 from dpoco.random import Source
 
-FC = np.array([[0.30, 0.25, 0.20, 0.15, 0.07, 0.03], [0.05, 0.10, 0.15, 0.20, 0.25, 0.25],
-               [0.02, 0.48, 0.02, 0.02, 0.44, 0.02], [1 / 6] * 6])  # fmt: skip
 KINDS = [
     {"learner": "hedge", "channel": "vector"},
-    {"learner": "hedge", "channel": "vector", "noise": "gaussian", "delta": 1e-6},
-    {"learner": "hedge", "noise": "laplace"},
-    {"learner": "paper_exp3"},
-    {"learner": "paper_wma", "delta": 1e-6},
+    {"learner": "hedge", "channel": "gaussian_vector", "delta": 1e-6},
+    {"learner": "hedge", "channel": "laplace_coordinate"},
 ]
 
 
@@ -54,18 +51,8 @@ def test_a_liar_is_clamped(kind, value):
 
 
 def _design(learner, spec):
-    from dpoco.local._paper_channel import channel_of
-    from dpoco.local._vector_device import randomizer_of
-
-    matrix = learner.hypotheses.matrix()
-    if spec.channel == "vector":
-        it = randomizer_of(spec, matrix)
-        return it.table, it.scale
-    horizon, nominal, _ = spec.parameters
-    it = channel_of(matrix, int(horizon), nominal, spec.delta, "round",
-                    spec.channel == "paper_wma")  # fmt: skip
-    rows = it.table if spec.index is None else it.table[spec.index : spec.index + 1]
-    return rows, it.scale
+    it = vector_randomizer(spec, learner.hypotheses.matrix())
+    return it.table, it.scale
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,46 +2,36 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+from local_cases import FC, kl
 
-from dpoco import evaluation, local
 from dpoco._divergences import total_variations
+from dpoco.evaluation import kl_divergence, total_variation
 from dpoco.local import DistributionLearner, Hypotheses, simulate
 from dpoco.random import Source
 
-_spec = importlib.util.spec_from_file_location(
-    "server_cases", Path(__file__).with_name("server_cases.py")
-)
-cases = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(cases)
-FC, kl = cases.FC, cases.kl
-
 
 def test_small_cases():
-    assert evaluation.kl_divergence is local.kl_divergence
-    assert evaluation.total_variation is local.total_variation
     p, q = [0.5, 0.5, 0.0], [0.25, 0.25, 0.5]
-    assert local.kl_divergence(p, q) == pytest.approx(math.log(2))
-    assert local.kl_divergence(q, p) == math.inf
-    assert local.kl_divergence(p, p) == 0.0
-    assert local.total_variation(p, q) == 0.5
-    both = local.kl_divergence(p, [p, q])
+    assert kl_divergence(p, q) == pytest.approx(math.log(2))
+    assert kl_divergence(q, p) == math.inf
+    assert kl_divergence(p, p) == 0.0
+    assert total_variation(p, q) == 0.5
+    both = kl_divergence(p, [p, q])
     assert both.shape == (2,)
     assert both == pytest.approx([0.0, math.log(2)])
     pairs = total_variations(FC)
     np.testing.assert_array_equal(np.diagonal(pairs), 0.0)
-    np.testing.assert_allclose(pairs, local.total_variation(FC[:, None], FC[None]), atol=1e-15)
+    np.testing.assert_allclose(pairs, total_variation(FC[:, None], FC[None]), atol=1e-15)
 
 
 @pytest.mark.parametrize("bad", [([0.5, 0.5], [1.0]), (0.5, 0.5), ([-0.1, 1.1], [0.5, 0.5]),
                                  ([math.nan, 1.0], [0.5, 0.5])])  # fmt: skip
 def test_what_is_no_distribution_is_refused(bad):
-    for distance in (local.kl_divergence, local.total_variation):
+    for distance in (kl_divergence, total_variation):
         with pytest.raises(ValueError, match="distributions"):
             distance(*bad)
 
@@ -56,6 +46,6 @@ def test_published_predictions_have_the_risk_of_the_trace():
     weights = np.vstack([np.full(4, 0.25), trace.weights[:-1]])
     lam = 1 / rounds
     published = (1 - lam) * weights @ FC + lam * FC.mean(axis=0)
-    np.testing.assert_allclose(local.kl_divergence(FC[truth], published), trace.kl, atol=1e-12)
-    np.testing.assert_allclose(local.total_variation(FC[truth], published), trace.tv, atol=1e-12)
+    np.testing.assert_allclose(kl_divergence(FC[truth], published), trace.kl, atol=1e-12)
+    np.testing.assert_allclose(total_variation(FC[truth], published), trace.tv, atol=1e-12)
     assert trace.kl[0] == pytest.approx(kl(FC[truth], published[0]))

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
+import local_cases as cases
 import numpy as np
 import pytest
+from local_cases import FA, FC
 
 from dpoco.local import DistributionLearner, Hypotheses, LocalClient, simulate
 from dpoco.random import Source
 
-_SPEC = importlib.util.spec_from_file_location(
-    "server_cases", Path(__file__).with_name("server_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA, FC, report = cases.FA, cases.FC, cases.report
 LEARNERS = [
     {"learner": "posterior"},
     {"learner": "posterior", "channel": "bit", "query": "loss"},

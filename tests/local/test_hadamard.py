@@ -13,14 +13,15 @@ from dpoco.environments import (
     near_duplicates,
     softmax_class,
 )
-from dpoco.local import DistributionLearner, Hypotheses, kl_divergence, simulate
+from dpoco.evaluation import kl_divergence
+from dpoco.local import DistributionLearner, Hypotheses, simulate
 from dpoco.random import Source
 
 LEARNERS = {
     "posterior": {},
     "bisection": {"channel": "bit"},
-    "hadamard": {"channel": "bit", "query": "hadamard", "temperature": 1.0},
-    "response": {"channel": "subset", "subset_size": 1, "temperature": 1.0},
+    "hadamard": {"channel": "bit", "query": "hadamard", "learning_rate": 1.0},
+    "response": {"channel": "subset", "subset_size": 1, "learning_rate": 1.0},
     "hedge": {"learner": "hedge"},
 }
 

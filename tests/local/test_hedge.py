@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from pathlib import Path
 
+import local_cases as cases
 import numpy as np
 import pytest
+from local_cases import FA, FC, report
 
 from dpoco import _core
 from dpoco.local import DistributionLearner, Hypotheses, SubsetRandomizer
-from dpoco.local import _ranges as ranges_module
+from dpoco.local import _hedge as hedge_module
 from dpoco.local._bounds import (
     adaptive_hedge_bound,
     endless_hedge_bound,
@@ -22,12 +22,6 @@ from dpoco.local._bounds import (
 from dpoco.local._losses import loss_diameter, losses
 from dpoco.local._randomizers import BitRandomizer
 
-_SPEC = importlib.util.spec_from_file_location(
-    "server_cases", Path(__file__).with_name("server_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA, FC, report = cases.FA, cases.FC, cases.report
 ESTIMATES = [(3, 0, 0), (0, -3, 0), (0, 0, 3), (3, 0, 0), (0, 3, 0)]
 
 
@@ -194,7 +188,8 @@ def test_risk_certificate_bounds_the_expected_risk():
     """By enumeration of bits, for fixed public coins and both rates: E risk <= E certificate."""
     for eta in (None, 0.2):
         build = {
-            "epsilon": 2.0, "learner": "hedge", "mixing": 0.1, "public_seed": 3, "eta": eta,
+            "epsilon": 2.0, "learner": "hedge", "mixing": 0.1, "public_seed": 3,
+            "learning_rate": eta,
         }  # fmt: skip
         risk = promised = 0.0
 
@@ -222,7 +217,7 @@ def test_risk_certificate_bounds_the_expected_risk():
 
 def test_worst_case_rate_and_bounds():
     learner = DistributionLearner(
-        Hypotheses(FA), epsilon=1.0, horizon=10**4, learner="hedge", eta="worst_case"
+        Hypotheses(FA), epsilon=1.0, horizon=10**4, learner="hedge", learning_rate="worst_case"
     )
     inverse = BitRandomizer(1.0).inverse_contrast
     mixing = hedge_mixing(3, 10**4, inverse)
@@ -250,27 +245,17 @@ def test_endless_mixing():
 
 def test_endless_rounds_compute_ranges_once_a_block(monkeypatch):
     calls = []
-    original = ranges_module.loss_ranges
-    monkeypatch.setattr(ranges_module, "loss_ranges", lambda *a: calls.append(a[1]) or original(*a))
-    learner = DistributionLearner(Hypotheses(FC), epsilon=8.0, learner="hedge", public_seed=1)
+    original = hedge_module.loss_ranges
+    monkeypatch.setattr(hedge_module, "loss_ranges", lambda *a: calls.append(a[1]) or original(*a))
+    # An array of its own: what is computed from it is kept for all learners.
+    learner = DistributionLearner(
+        Hypotheses(FC.copy()), epsilon=8.0, learner="hedge", public_seed=1
+    )
     for t in range(1, 301):
         spec = learner.round_spec()
         assert spec.query.mixing == learner._rule.mixing(t)
         learner.update(spec, report(spec, t % 2))
-    assert len(calls) <= 9 == (300).bit_length()
-
-
-def test_kept_ranges_are_bounded_in_bytes(monkeypatch):
-    monkeypatch.setattr(ranges_module, "KEPT_BYTES", 2000)
-    hypotheses = Hypotheses(lambda x: np.roll(FC, x, axis=1), 4, 6)  # 192 bytes a context, and 64
-    learner = DistributionLearner(
-        hypotheses, epsilon=1.0, learner="hedge", mixing=0.1, range="exact"
-    )
-    for x in range(50):
-        learner.round_spec(x)
-    ranges = learner._rule._ranges
-    assert 5 <= len(ranges) <= 7
-    assert ranges.held == sum(map(ranges_module._bytes_of, ranges._kept.values())) <= 2000
+    assert 5 < len(calls) <= 9 == (300).bit_length()
 
 
 def test_endless_bound_covers_the_expected_certificate():
@@ -326,7 +311,6 @@ def test_reports_about_losses_that_all_share_are_not_followed(channel):
 def test_adaptive_sampling_is_unbiased_and_explores():
     build = {
         "epsilon": 3.0, "learner": "hedge", "mixing": 0.1, "interactive": True,
-        "sampling": "adaptive",
     }  # fmt: skip
     learner = DistributionLearner(Hypotheses(FC), public_seed=6, open_rounds=4, **build)
     rng = np.random.default_rng(0)

@@ -60,16 +60,11 @@ def hostile(rng, channel):
         options["queries"] = [query() for _ in range(pick([1, 3]) if channel == "bit" else 1)]
     elif channel == "subset":
         options["subset_size"] = pick([1, 3])
-    elif channel == "vector":
-        code = int(rng.integers(4))
+    else:
+        code = int(rng.integers(3))
         options["parameters"] = (pick([*SHARES, 1.0]), float(code))
         options["noise"] = "gaussian" if code == 2 else "laplace"
         options.update({"delta": pick(SHARES)} if code else {"index": pick([None, one])})
-    else:
-        nominal = min(epsilon, pick(EPSILONS))
-        options["parameters"] = (pick([2.0, 100.0, 2.0**53]), nominal, float(rng.integers(4)))
-        options["noise"] = "laplace"
-        options.update({"delta": pick(SHARES)} if channel == "paper_wma" else {"index": one})
     if "parameters" in options and rng.random() < 0.2:
         options["parameters"] = tuple(pick(NUMBERS) for _ in range(rng.integers(4)))
     labels = hypotheses.labels
@@ -78,9 +73,8 @@ def hostile(rng, channel):
 
 @pytest.mark.parametrize(
     ("channel", "rounds"),
-    [("bit", 40), ("subset", 40), ("coordinate", 40), ("vector", 60), ("paper_exp3", 60),
-     ("paper_wma", 60)],
-)  # fmt: skip
+    [("bit", 40), ("subset", 40), ("coordinate", 40), ("vector", 60)],
+)
 def test_numbers_from_the_corners(channel, rounds):
     rng, seen = np.random.default_rng(1), collections.Counter()
     while seen.total() < rounds:
@@ -101,8 +95,6 @@ def test_numbers_from_the_corners(channel, rounds):
     [
         (0, "vector", 1e-10, 5e-324, (1e-10, 2.0)),
         (0, "vector", 5e-324, 1e-6, (0.5, 1.0)),
-        (2, "paper_wma", 1e-20, 0.5, (2.0**53, 1e-23, 2.0)),
-        (2, "paper_wma", 0.5, 1e-6, (100.0, 0.0005, 2.0)),
     ],
 )
 def test_noise_that_no_number_holds(which, channel, epsilon, delta, parameters):

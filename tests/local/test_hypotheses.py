@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
+from local_cases import FA, FC
 
 from dpoco.local import Hypotheses
-
-_SPEC = importlib.util.spec_from_file_location(
-    "server_cases", Path(__file__).with_name("server_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA, FC = cases.FA, cases.FC
 
 
 def test_array_is_kept_once_and_read_only():

@@ -1,4 +1,4 @@
-"""No label's zero column counts in every diameter; replaced labels of the published channel."""
+"""Diameters count the zero column of no label; what is kept of public arrays is bounded."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from dpoco.local import VectorRandomizer, _lattice
-from dpoco.local._lattice import diameters, kept
-from dpoco.local._paper_channel import PaperChannel
+from dpoco.local import VectorRandomizer, _losses, _vector
+from dpoco.local._losses import kept
+from dpoco.local._vector import diameters
 from dpoco.random import Source
 
 ONE_HOT = np.eye(4)[[0, 0, 1, 1, 2, 2, 3]]  # 7 hypotheses, 4 labels
-FB = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.6, 0.4]])
 
 
 def by_pairs(table):
@@ -47,7 +45,7 @@ def test_diameters_count_no_label(table, monkeypatch):
     assert found[0] == l1
     assert l2 <= found[1] <= l2 * (1 + 1e-15)
     assert found[2].tolist() == ranges
-    monkeypatch.setattr(_lattice, "_MOST_PAIRED_LABELS", 1)
+    monkeypatch.setattr(_vector, "_MOST_PAIRED_LABELS", 1)
     if table.shape[1] > 1:  # from the ranges: upper bounds
         bound = diameters(table)
         assert bound[0] == sum(ranges) >= l1
@@ -80,7 +78,7 @@ def test_one_row_is_quick_and_right():
 
 
 def test_the_store_is_bounded_in_bytes(monkeypatch):
-    monkeypatch.setattr(_lattice, "_KEPT_BYTES", 100_000)
+    monkeypatch.setattr(_losses, "_KEPT_BYTES", 100_000)
     built = []
     for i in range(100):
         matrix = np.full((10, 10), float(i))
@@ -88,24 +86,8 @@ def test_the_store_is_bounded_in_bytes(monkeypatch):
         kept(matrix, "test", lambda i=i: built.append(i))
         kept(matrix, "test", lambda i=i: built.append(i))
     assert built == list(range(100))
-    assert _lattice._held[0] <= 100_000
-    assert _lattice._held[0] == sum(entry[2] for entry in _lattice._store.values())
-
-
-def test_labels_are_replaced_once_in_the_horizon():
-    """At T = 2 half of the labels are others: no replacement and wrong chances are seen."""
-    channel = PaperChannel(FB, 2, 29.9, 0.0, "round", False)
-    source, n = Source.seeded(7), 4000
-    low, high = channel.table[0, 2], channel.table[0, 0]
-    assert high - low > 25 * channel.scale  # noise never confuses the two
-    share = channel.counts[2:].sum() / channel.cell_count / 2
-    for label, other in ((0, share), (2, 0.5 - share), (None, 2 * share)):
-        values = np.array([channel.respond(0, label, source)[0] for _ in range(n)])
-        near_low = int((values < (low + high) / 2).sum())
-        expected = 1 - other if label == 2 else other
-        assert stats.binomtest(near_low, n, expected).pvalue > 1e-6
-        for wrong in (0.0, 1.0, expected / 2 if label != 2 else 1 - (1 - expected) / 2):
-            assert stats.binomtest(near_low, n, wrong).pvalue < 1e-6
+    assert _losses._held[0] <= 100_000
+    assert _losses._held[0] == sum(entry[2] for entry in _losses._store.values())
 
 
 def test_log_probabilities_need_no_long_sums():

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-import importlib.util
-import pickle
-from pathlib import Path
-
 import numpy as np
 import pytest
+from local_cases import FA, FC, KINDS, build, play, report, some_values
 
 import dpoco
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
@@ -21,14 +17,6 @@ from dpoco.local import (
     ReportBatch,
 )
 
-_SPEC = importlib.util.spec_from_file_location(
-    "server_cases", Path(__file__).with_name("server_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA, FC, report = cases.FA, cases.FC, cases.report
-KINDS, build, play, some_values = cases.KINDS, cases.build, cases.play, cases.some_values
-
 
 def state(learner):
     """All that a report may change."""
@@ -37,7 +25,7 @@ def state(learner):
         learner.round,
         learner.reports,
         {name: value.tobytes() for name, value in learner._rule.state().items()},
-        [opened.reports for opened in learner._rounds],
+        [len(opened.nonces) for opened in learner._rounds],
     )
 
 
@@ -48,37 +36,6 @@ def test_deterministic_given_reports(kind):
     assert np.ptp(first.weights) > 0.0
     assert first.weights.sum() == pytest.approx(1.0, abs=1e-12)
     assert (first.round, first.reports) == (12, 24)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_save_pickle_and_copies_go_on_bit_for_bit(kind, tmp_path):
-    learner = play(build(kind), 5)
-    spec = learner.round_spec()  # open, with a report taken
-    rng = np.random.default_rng(3)
-    values = some_values(spec, rng)
-    seen = report(spec, *values)
-    learner.update(spec, seen)
-    learner.save(tmp_path / "state")
-    twins = [
-        dpoco.load(tmp_path / "state"),
-        DistributionLearner.load(tmp_path / "state", Hypotheses(FC)),
-        pickle.loads(pickle.dumps(learner)),
-        copy.deepcopy(learner),
-        copy.copy(learner),
-    ]
-    for twin in twins:
-        assert state(twin) == state(learner)
-        with pytest.raises(ValueError, match="duplicated"):
-            twin.update(spec, seen)
-    late = report(spec, *values)
-    expected = play_on(learner, spec, late)
-    for twin in twins:
-        assert play_on(twin, spec, late) == expected
-
-
-def play_on(learner, spec, late):
-    learner.update(spec, late)
-    return state(play(learner, 4, seed=9))
 
 
 def test_clone_is_fresh():
@@ -129,7 +86,7 @@ def test_reports_that_must_not_count(kind):
         (spec, forged(round=spec.round + 1), ValueError, "foreign|round"),
         (spec, forged(values=(*values, 1)), ValueError, "malformed"),
         (spec, forged(values=()), ValueError, "malformed"),
-        (spec, [good[2], report(old, *values)], ValueError, "different"),
+        (spec, [good[2], report(old, *values)], ValueError, "foreign"),
         (spec, [good[2], 3], TypeError, "report"),
         (spec, "no", TypeError, "report"),
         (spec, 7, TypeError, "report"),
@@ -193,7 +150,7 @@ def test_nonces_of_many_batches():
             with pytest.raises(ValueError, match="duplicated"):
                 learner.update(spec, batch)
     assert learner.reports == sizes.sum()
-    assert len(learner._rounds.latest().nonces) <= 12
+    assert len(learner._rounds.of(spec).nonces._parts) <= 12
 
 
 def test_horizon():
@@ -252,33 +209,6 @@ def test_callables_need_their_hypotheses_to_load(tmp_path):
         DistributionLearner.load(tmp_path / "state", Hypotheses(lambda x: FC, 4, 6))
 
 
-def test_corrupt_states_are_refused(tmp_path):
-    learner = play(build("auto"), 3)
-    learner.save(tmp_path / "state")
-    data = bytearray((tmp_path / "state").read_bytes())
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        broken = bytearray(data)
-        broken[rng.integers(len(broken))] ^= 1 << int(rng.integers(8))
-        (tmp_path / "state").write_bytes(broken)
-        with pytest.raises(StateError):
-            dpoco.load(tmp_path / "state")
-    from dpoco._state import pack, unpack
-
-    header, payload = unpack(bytes(data))
-    for change in (
-        {"rounds": 3}, {"round": -1}, {"reports": -2}, {"public_seed": -1}, {"arguments": {}},
-        {"hypotheses": {"fingerprint": "00" * 16}},
-    ):  # fmt: skip
-        body = {**header, "object": {**header["object"], **change}}
-        (tmp_path / "state").write_bytes(pack(body, payload))
-        with pytest.raises(StateError):
-            dpoco.load(tmp_path / "state")
-    (tmp_path / "state").write_bytes(pack(header, payload[:-7]))
-    with pytest.raises(StateError):
-        dpoco.load(tmp_path / "state")
-
-
 def test_private_contexts():
     def likelihood(x, y):
         return np.exp(-((y - np.arange(3) * x) ** 2))
@@ -300,8 +230,5 @@ def test_private_contexts():
     assert prediction.prob(1.5) > prediction.prob(3.0)
     with pytest.raises(ValueError, match="DevicePredictor"):
         learner.predict(1.5)
-    for name in ("posterior", "paper_exp3"):
-        with pytest.raises(ValueError, match="label_and_context"):
-            DistributionLearner(
-                Hypotheses(FC), epsilon=1.0, horizon=9, protect="label_and_context", learner=name
-            )
+    with pytest.raises(ValueError, match="label_and_context"):
+        DistributionLearner(Hypotheses(FC), epsilon=1.0, protect="label_and_context")

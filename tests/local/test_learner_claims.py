@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import pickle
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
+from local_cases import FA, FC, build, play
 
 from dpoco.errors import NoiseDominatesWarning
 from dpoco.local import DistributionLearner, Hypotheses, LocalClient, simulate
 from dpoco.local._bounds import hedge_bound, tempered_bound
 from dpoco.random import Source
-
-_SPEC = importlib.util.spec_from_file_location(
-    "server_cases", Path(__file__).with_name("server_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA, FC, build, play = cases.FA, cases.FC, cases.build, cases.play
 
 
 def test_guarantee():
@@ -43,7 +35,7 @@ def test_guarantee():
 
 
 def test_risk_bounds():
-    posterior = build("loss", horizon=10**6, temperature=0.5)
+    posterior = build("loss", horizon=10**6, learning_rate=0.5)
     expected = tempered_bound(4, 10**6, 1 / math.tanh(0.5), lambda t: 1e-6, 0.5)
     assert posterior.risk_bound() == pytest.approx(expected, rel=1e-9)
     with pytest.warns(NoiseDominatesWarning, match="ignoring all reports"):
@@ -55,9 +47,9 @@ def test_risk_bounds():
         )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        hadamard = build("bit", query="hadamard", temperature=1.0, horizon=10**7)
+        hadamard = build("bit", query="hadamard", learning_rate=1.0, horizon=10**7)
         assert hadamard.risk_bound() < 10**7 * math.log(4)
-        response = build("subset", subset_size=1, temperature=1.0, horizon=10**7)
+        response = build("subset", subset_size=1, learning_rate=1.0, horizon=10**7)
         assert response.risk_bound() < 10**7 * math.log(4)
     with pytest.raises(ValueError, match="rounds must be given"):
         build("bit").risk_bound()
@@ -66,13 +58,13 @@ def test_risk_bounds():
 def test_published_bound_of_the_posterior():
     hypotheses = Hypotheses(np.full((8, 4), 0.25))
     learner = DistributionLearner(
-        hypotheses, epsilon=1.0, horizon=10**6, query="loss", channel="bit", temperature=0.5
+        hypotheses, epsilon=1.0, horizon=10**6, query="loss", channel="bit", learning_rate=0.5
     )
     assert learner.risk_bound() == pytest.approx(2.9e5, rel=0.25)
     best = min(
         DistributionLearner(
             hypotheses, epsilon=1.0, horizon=10**6, query="loss", channel="bit",
-            temperature=0.5, mixing=float(mixing),
+            learning_rate=0.5, mixing=float(mixing),
         ).risk_bound()
         for mixing in np.logspace(-6, -1, 30)
     )  # fmt: skip
@@ -80,18 +72,21 @@ def test_published_bound_of_the_posterior():
 
 
 REFUSED = [
-    {"epsilon": 0.0}, {"epsilon": 30.1}, {"epsilon": math.nan}, {"temperature": 0.0},
-    {"temperature": 1.1}, {"learner": "other"}, {"channel": "other"}, {"query": "other"},
+    {"epsilon": 0.0}, {"epsilon": 30.1}, {"epsilon": math.nan}, {"learning_rate": 0.0},
+    {"learning_rate": 1.1}, {"learner": "other"}, {"channel": "other"}, {"query": "other"},
     {"query": "adaptive"}, {"bits": 0}, {"bits": 65}, {"bits": 2, "learner": "hedge"},
     {"horizon": 0}, {"mixing": 1.5}, {"mixing": 0.0, "learner": "hedge"},
-    {"eta": -1.0, "learner": "hedge"}, {"eta": "no", "learner": "hedge"},
-    {"eta": "worst_case", "learner": "hedge"}, {"range": "other"}, {"sampling": "adaptive"},
+    {"learning_rate": -1.0, "learner": "hedge"}, {"learning_rate": "no", "learner": "hedge"},
+    {"learning_rate": "worst_case", "learner": "hedge"}, {"range": "other"},
     {"subset_size": 6}, {"open_rounds": 0}, {"public_seed": -1}, {"public_seed": 2**64},
     {"protect": "nothing"}, {"track_information": True, "learner": "hedge"},
-    {"learner": "paper_exp3"}, {"channel": "bit", "learner": "paper_exp3", "horizon": 9},
+    {"channel": "coordinate"}, {"channel": "bit", "learner": "hedge"},
     {"learner": "hedge", "protect": "label_and_context", "range": "exact"},
     {"learner": "hedge", "protect": "label_and_context", "channel": "subset"},
-    {"learner": "hedge", "query": "bisection"}, {"delta": 1.0}, {"noise": "laplace"},
+    {"learner": "hedge", "query": "bisection"}, {"delta": 1.0},
+    {"channel": "vector", "learner": "hedge", "delta": 1.0},
+    {"channel": "gaussian_vector", "learner": "hedge"},
+    {"channel": "laplace_vector", "learner": "hedge", "delta": 1e-6},
 ]  # fmt: skip
 
 
@@ -120,7 +115,13 @@ def test_repr_shows_no_weights():
 @pytest.mark.parametrize("eta", [None, "worst_case"])
 def test_bounds_of_hedge_hold(eta):
     """Mean risk <= mean certificate <= bound, whatever the labels: here those of no hypothesis."""
-    build = {"epsilon": 4.0, "horizon": 3000, "learner": "hedge", "range": "worst_case", "eta": eta}
+    build = {
+        "epsilon": 4.0,
+        "horizon": 3000,
+        "learner": "hedge",
+        "range": "worst_case",
+        "learning_rate": eta,
+    }
     rng = np.random.default_rng(0)
     risk, promised = np.zeros(40), np.zeros(40)
     for run in range(40):

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
+from local_cases import FA, bit_spec, fixed
 
 import dpoco
 from dpoco.local import LocalClient
 from dpoco.local import _ledger as ledger_module
 from dpoco.local._ledger import Ledger
-from dpoco.local._ledgers import Ledgers
-
-_SPEC = importlib.util.spec_from_file_location(
-    "client_cases", Path(__file__).with_name("client_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA = cases.FA
-bit_spec = cases.bit_spec
-fixed = cases.fixed
+from dpoco.local._pool import Ledgers
 
 WIDE = {"epsilon_max": 100.0, "delta_max": 0.5, "max_reports": 1000}
 
@@ -87,18 +77,18 @@ def test_charged_and_on_disk_before_any_noise(tmp_path, monkeypatch):
     """The order of a report: write, sync, draw."""
     events = []
     client = LocalClient(fixed(FA), 1.0, ledger=tmp_path / "ledger")
-    sync, words = os.fsync, client._source.words
+    sync, own = os.fsync, client._source._own  # which every draw asks for
 
     def fsync(handle):
         events.append("sync")
         return sync(handle)
 
-    def draw(n):
+    def draw():
         events.append(("draw", json.loads((tmp_path / "ledger").read_bytes().splitlines()[1])))
-        return words(n)
+        return own()
 
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(client._source, "words", draw)
+    monkeypatch.setattr(client._source, "_own", draw)
     client.respond(bit_spec(FA), None, 1)
     assert events[:-1] == ["sync"] * (len(events) - 1)
     assert len(events) >= 2
@@ -112,12 +102,12 @@ def test_a_crash_while_drawing_counts(tmp_path):
     path = tmp_path / "ledger"
     code = f"""
 import os, numpy as np
-from dpoco.local import LocalClient, Hypotheses, RoundSpec, _families
+from dpoco.local import LocalClient, Hypotheses, RoundSpec, _questions
 
 h = Hypotheses(np.full((3, 4), 0.25))
-spec = RoundSpec(1, "bit", 1.0, 3, 4, queries=(_families.bisection(1, 1, 0, 3),))
+spec = RoundSpec(1, "bit", 1.0, 3, 4, queries=(_questions.bisection(1, 1, 0, 3),))
 client = LocalClient(h, 1.0, ledger={str(path)!r})
-client._source.words = lambda n: os._exit(7)
+client._source._own = lambda: os._exit(7)
 client.respond(spec, None, 1)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 7

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.local import Hypotheses, LocalClient, RoundSpec, _families
+from dpoco.local import Hypotheses, LocalClient, RoundSpec, _questions
 from dpoco.local._ledger import Ledger
 
 LIMITS = {"epsilon_max": 100.0, "delta_max": 0.5, "max_reports": 1000}
@@ -35,7 +35,7 @@ def charged(path, times):
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_lock_that_was_taken_away_spends_nothing(path, replaced):
     hypotheses = Hypotheses(np.full((3, 4), 0.25))
-    spec = RoundSpec(1, "bit", 1.0, 3, 4, queries=(_families.bisection(1, 1, 0, 3),))
+    spec = RoundSpec(1, "bit", 1.0, 3, 4, queries=(_questions.bisection(1, 1, 0, 3),))
     first = LocalClient(hypotheses, 1.0, ledger=path)
     lock_of(path).unlink()
     if replaced:

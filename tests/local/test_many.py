@@ -17,7 +17,7 @@ from dpoco.local import (
     RoundReports,
     RoundSpec,
 )
-from dpoco.local import _many as many_module
+from dpoco.local import _rounds as many_module
 
 MATRIX = np.random.default_rng(0).dirichlet(np.full(300, 0.3), size=7)
 FAMILIES = ["bisection", "scheffe", "mean_test"]
@@ -67,7 +67,7 @@ def test_the_same_as_one_by_one(query, bits, monkeypatch):
     digests = [int(word).to_bytes(8, "little") for word in specs.digests]
     assert digests == [spec.digest for spec in expected]
     reports = answers(specs, np.random.default_rng(1), 300)
-    together.update_many(specs, reports)
+    together.update(specs, reports)
     for report in singles(reports):
         alone.update(expected[report.round - specs.first], report)
     np.testing.assert_array_equal(together._rule.log_likelihoods, alone._rule.log_likelihoods)
@@ -80,25 +80,25 @@ def test_devices_answer_them():
     specs = learner.round_specs(50)
     device = LocalClient(Hypotheses(MATRIX), 1e3, 100)
     reports = [device.respond(spec.to_bytes(), None, i) for i, spec in enumerate(specs)]
-    learner.update_many(specs, reports[:30])
-    learner.update_many(specs, RoundReports.from_reports(reports[30:40]))
+    learner.update(specs, reports[:30])
+    learner.update(specs, RoundReports.from_reports(reports[30:40]))
     for spec, report in zip(specs[40:], reports[40:], strict=True):
         learner.update(spec, report)
     assert learner.reports == 50
     assert np.ptp(learner.weights) > 0.0
     assert learner.guarantee.certified
-    learner.update_many(specs, [])
+    learner.update(specs, [])
     with pytest.raises(ValueError, match="duplicated"):
         learner.update(specs[3], reports[3])
     with pytest.raises(ValueError, match="duplicated"):
-        learner.update_many(specs, reports[45:46])
+        learner.update(specs, reports[45:46])
 
 
 def test_information_is_tracked():
     together, alone = (server(track_information=True) for _ in range(2))
     specs = together.round_specs(20)
     reports = answers(specs, np.random.default_rng(2))
-    together.update_many(specs, reports)
+    together.update(specs, reports)
     expected = [alone.round_spec() for _ in range(20)]
     for report in singles(reports):
         alone.update(expected[report.round - 1], report)
@@ -115,7 +115,7 @@ def test_bad_reports_change_nothing():
     learner = server()
     specs = learner.round_specs(20)
     good = answers(specs, np.random.default_rng(3), 30)
-    learner.update_many(specs, good)
+    learner.update(specs, good)
     before = learner._rule.state()["engine"].tobytes()
     fresh = answers(specs, np.random.default_rng(4), 30)
     twice = fresh.nonces.copy()
@@ -138,11 +138,11 @@ def test_bad_reports_change_nothing():
         cases.append((changed(fresh, nonces=seen), ValueError, "duplicated"))
     for reports, error, match in cases:
         with pytest.raises(error, match=match):
-            learner.update_many(specs, reports)
+            learner.update(specs, reports)
     with pytest.raises(TypeError, match="RoundSpecs"):
-        learner.update_many(list(specs), fresh)
+        learner.update(list(specs), fresh)
     with pytest.raises(ValueError, match="foreign"):
-        learner.update_many(server(public_seed=12).round_specs(20), fresh)
+        learner.update(server(public_seed=12).round_specs(20), fresh)
     other = server(public_seed=12).round_spec()
     with pytest.raises(ValueError, match="foreign"):
         learner.update(other, Report(1, other.digest, os.urandom(8), "bit", (1,)))
@@ -154,10 +154,10 @@ def test_bad_reports_change_nothing():
         changed(fresh, rounds=fresh.rounds[1:])
     assert learner._rule.state()["engine"].tobytes() == before
     assert learner.reports == 30
-    learner.update_many(specs, fresh)
+    learner.update(specs, fresh)
     # The same nonce in another round is no duplicate.
     moved = changed(good, rounds=np.full(30, 7), digests=np.full(30, specs.digests[6]))
-    learner.update_many(specs, changed(moved, nonces=good.nonces + np.uint64(1)))
+    learner.update(specs, changed(moved, nonces=good.nonces + np.uint64(1)))
 
 
 def test_rounds_close():
@@ -167,30 +167,30 @@ def test_rounds_close():
     rng = np.random.default_rng(0)
     late = answers(first, rng, 20)
     with pytest.raises(RoundOrderError, match="late"):
-        learner.update_many(first, late)
+        learner.update(first, late)
     with pytest.raises(RoundOrderError, match="late"):
         learner.update(first[1], singles(late)[0])
     kept = np.flatnonzero(late.rounds > 2)
-    learner.update_many(
+    learner.update(
         first,
         RoundReports(late.rounds[kept], late.digests[kept], "bit", late.nonces[kept],
                      late.values[kept]),
     )  # fmt: skip
-    learner.update_many(second, answers(second, rng))
+    learner.update(second, answers(second, rng))
     spec = learner.round_spec()
     learner.update(spec, Report(13, spec.digest, os.urandom(8), "bit", (1,)))
     for _ in range(10):
         learner.round_spec()
     for specs in (first, second):
         with pytest.raises(RoundOrderError, match="late"):
-            learner.update_many(specs, answers(specs, rng))
+            learner.update(specs, answers(specs, rng))
     with pytest.raises(HorizonExceeded):
         learner.round_specs(8)
     assert learner.round == 23
     with pytest.raises(ValueError, match="open_rounds"):
         learner.round_specs(11)
     with pytest.raises(RoundOrderError, match="opened"):
-        learner.update_many(server().round_specs(40), late)
+        learner.update(server().round_specs(40), late)
 
 
 def test_only_where_questions_are_public_coins_alone():
@@ -214,14 +214,14 @@ def test_states_go_on(tmp_path):
     rng = np.random.default_rng(5)
     first, second = answers(specs, rng, 40), answers(specs, rng, 40)
     learner.round_spec()
-    learner.update_many(specs, first)
+    learner.update(specs, first)
     learner.save(tmp_path / "state")
     loaded = dpoco.load(tmp_path / "state")
     with pytest.raises(ValueError, match="duplicated"):
-        loaded.update_many(specs, changed(second, nonces=first.nonces, rounds=first.rounds,
+        loaded.update(specs, changed(second, nonces=first.nonces, rounds=first.rounds,
                                           digests=first.digests))  # fmt: skip
     for own in (learner, loaded):
-        own.update_many(specs, second)
+        own.update(specs, second)
     np.testing.assert_array_equal(loaded.weights, learner.weights)
     assert (loaded.round, loaded.reports) == (learner.round, learner.reports) == (31, 80)
 
@@ -233,5 +233,5 @@ def test_one_hypothesis_and_one_label():
         )
         specs = learner.round_specs(5)
         assert all(type(spec) is RoundSpec for spec in specs)
-        learner.update_many(specs, answers(specs, np.random.default_rng(0)))
+        learner.update(specs, answers(specs, np.random.default_rng(0)))
         np.testing.assert_allclose(learner.weights, 1 / len(matrix))

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+from local_cases import FC
 
-from dpoco.local import median_select, total_variation
-
-_spec = importlib.util.spec_from_file_location(
-    "server_cases", Path(__file__).with_name("server_cases.py")
-)
-cases = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(cases)
-FC = cases.FC
+from dpoco.evaluation import total_variation
+from dpoco.local import median_select
 
 
 def test_the_middle_of_three():

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-import importlib.util
 import itertools
 import math
-import os
-import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
+from local_cases import FA, FC, bit_spec, coordinate_spec, fixed, subset_spec
 
 import dpoco
 from dpoco.local import (
@@ -19,28 +15,14 @@ from dpoco.local import (
     DistributionLearner,
     HadamardQuery,
     Hypotheses,
-    LocalClient,
     LossQuery,
     RoundSpec,
 )
-from dpoco.local import _families as families
-from dpoco.local._answers import bit_randomizer
-from dpoco.local._ledgers import Ledgers
-from dpoco.local._pool import indices
+from dpoco.local import _questions as families
+from dpoco.local._client import bit_randomizer
+from dpoco.local._pool import Ledgers
+from dpoco.local._prediction import label_indices as indices
 from dpoco.random import Source
-
-_SPEC = importlib.util.spec_from_file_location(
-    "client_cases", Path(__file__).with_name("client_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA = cases.FA
-FC = cases.FC
-bit_spec = cases.bit_spec
-coordinate_spec = cases.coordinate_spec
-fixed = cases.fixed
-subset_spec = cases.subset_spec
-
 
 TABLE = np.stack([FA, FA[::-1], np.roll(FA, 1, axis=1)])
 
@@ -139,25 +121,6 @@ def test_subsets_equal_single_devices():
     assert [tuple(row) for row in batch.values.tolist()] == [
         randomizer.respond(int(y), source) for y in labels
     ]
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"learner": "hedge", "channel": "vector", "delta": 1e-6},
-        {"learner": "paper_exp3", "horizon": 100},
-    ],
-)
-def test_vectors_equal_single_devices(settings):
-    spec = DistributionLearner(fixed(FA), epsilon=2.0, **settings).round_spec()
-    labels = [0, 3, None, 7] * 3
-    pool = ClientPool(fixed(FA), 12, 2.0, delta_max=1e-6, simulation_seed=4)
-    batch = pool.respond(spec, None, labels)
-    spec.check_reports(batch)
-    # One device that has the pool's noise answers for all, one after the other.
-    device = LocalClient(fixed(FA), 24.0, 12, delta_max=1.2e-5, simulation_seed=4)
-    single = [device.respond(spec, None, y).values for y in labels]
-    assert [tuple(row) for row in batch.values.tolist()] == single
 
 
 @pytest.mark.parametrize("kind", ["bit", "subset", "coordinate"])
@@ -265,28 +228,6 @@ def test_noise_differs_between_users_rounds_and_pools():
     assert len({tuple(row) for row in rows.tolist()}) == 32
 
 
-def test_copies_and_forks():
-    pool = ClientPool(fixed(FA), 2, 1.0)
-    for copier in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match="copied"):
-            copier(pool)
-    if hasattr(os, "fork"):
-        child = os.fork()
-        if child == 0:  # pragma: no cover
-            try:
-                pool.respond(bit_spec(FA), None, [0, 1])
-            except dpoco.StateError:
-                os._exit(0)
-            os._exit(1)
-        assert os.waitpid(child, 0)[1] == 0
-
-
-def test_guarantee():
-    guarantee = ClientPool(fixed(FA), 2, 2.5, max_reports=4).guarantee
-    assert (guarantee.epsilon, guarantee.view, guarantee.certified) == (2.5, "server", True)
-    assert not ClientPool(fixed(FA), 2, 2.5, simulation_seed=0).guarantee.certified
-
-
 # -- labels of any dtype --------------------------------------------------------------------------
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -348,9 +289,8 @@ def test_deltas_add_up_exactly():
 
 def test_a_pool_refuses_more_than_its_delta():
     learner = DistributionLearner(
-        fixed(FA), epsilon=1.0, learner="hedge", channel="vector", delta=1e-6, horizon=9,
-        noise="gaussian",
-    )  # fmt: skip
+        fixed(FA), epsilon=1.0, learner="hedge", channel="gaussian_vector", delta=1e-6, horizon=9
+    )
     spec = learner.round_spec()
     for delta_max in (0.0, 0.9e-6):
         pool = ClientPool(fixed(FA), 3, 9.0, delta_max=delta_max, simulation_seed=3)

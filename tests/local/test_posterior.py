@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from pathlib import Path
 
+import local_cases as cases
 import numpy as np
 import pytest
+from local_cases import FA, FC, report
 
 from dpoco import _core
 from dpoco.local import DistributionLearner, Hypotheses
 
-_SPEC = importlib.util.spec_from_file_location(
-    "server_cases", Path(__file__).with_name("server_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA, FC, report = cases.FA, cases.FC, cases.report
-
 
 def test_weights_and_prediction_after_five_bits_and_a_subset():
-    common = {"temperature": 0.75, "public_seed": 31, "mixing": 0.02}
+    common = {"learning_rate": 0.75, "public_seed": 31, "mixing": 0.02}
     learner = DistributionLearner(Hypotheses(FC), epsilon=1.5, channel="bit", **common)
     for bit in (1, 0, 1, 1, 0):
         spec = learner.round_spec()
@@ -54,16 +47,17 @@ def expected_risk(matrix, truth, rounds, **build):
 
 BITS = {"channel": "bit"}
 EXACT = [
-    (FA, 0, 10, {"epsilon": 1.0, "public_seed": 2024, "temperature": 0.5, **BITS},
+    (FA, 0, 10, {"epsilon": 1.0, "public_seed": 2024, "learning_rate": 0.5, **BITS},
      1.0182719589459197),
-    (FA, 0, 10, {"epsilon": 1.0, "public_seed": 2024, "temperature": 0.75, **BITS},
+    (FA, 0, 10, {"epsilon": 1.0, "public_seed": 2024, "learning_rate": 0.75, **BITS},
      1.0024487971672311),
-    (FA, 0, 10, {"epsilon": 1.0, "public_seed": 2024, "temperature": 1.0, **BITS},
+    (FA, 0, 10, {"epsilon": 1.0, "public_seed": 2024, "learning_rate": 1.0, **BITS},
      0.9910153102499192),
-    (FC, 2, 10, {"epsilon": 2.0, "public_seed": 5, "temperature": 0.5, **BITS}, 3.423099164536747),
-    (FC, 2, 10, {"epsilon": 2.0, "public_seed": 5, "temperature": 0.75, **BITS},
+    (FC, 2, 10, {"epsilon": 2.0, "public_seed": 5, "learning_rate": 0.5, **BITS},
+     3.423099164536747),
+    (FC, 2, 10, {"epsilon": 2.0, "public_seed": 5, "learning_rate": 0.75, **BITS},
      3.047176840741079),
-    (FC, 2, 10, {"epsilon": 2.0, "public_seed": 5, "temperature": 1.0, **BITS},
+    (FC, 2, 10, {"epsilon": 2.0, "public_seed": 5, "learning_rate": 1.0, **BITS},
      2.7837962683159896),
     (FA, 1, 6, {"epsilon": 1.0, "channel": "subset", "subset_size": 1}, 0.6201525478606505),
     (FC, 0, 4, {"epsilon": 0.5, "channel": "subset", "subset_size": 2}, 0.8549220851861818),
@@ -77,7 +71,7 @@ def test_exact_expected_risk(matrix, truth, rounds, build, expected):
 
 def test_a_wrong_temperature_would_be_seen():
     matrix, truth, _, build, _ = EXACT[0]
-    wrong = expected_risk(matrix, truth, 6, **{**build, "temperature": 0.75})
+    wrong = expected_risk(matrix, truth, 6, **{**build, "learning_rate": 0.75})
     right = expected_risk(matrix, truth, 6, **build)
     assert abs(wrong - right) > 1e-4
 
@@ -117,9 +111,9 @@ def divergence_sum(matrix, truth, rounds, **build):
 def test_theorems_on_messages(build, truth):
     rounds = 7 if build["channel"] == "bit" and build.get("bits", 1) == 1 else 4
     common = {"epsilon": 4.0, **build}
-    half = hellinger_sum(FC, truth, rounds, temperature=0.5, **common)
+    half = hellinger_sum(FC, truth, rounds, learning_rate=0.5, **common)
     assert 0.0 < half <= math.log(4)
-    bayes = divergence_sum(FC, truth, rounds, temperature=1.0, **common)
+    bayes = divergence_sum(FC, truth, rounds, learning_rate=1.0, **common)
     assert 0.0 < bayes <= math.log(4)
 
 
@@ -163,7 +157,7 @@ def test_information_of_many_subsets_is_a_lower_bound():
     spec = learner.round_spec()
     roots = np.sqrt(cases.message_laws(spec, matrix))
     exact = -np.log(np.minimum(roots @ roots.T, 1.0))
-    from dpoco.local import _affinity
+    from dpoco.local import _information as _affinity
 
     learner.update(spec, report(spec, 0, 1, 2, 3))
     np.testing.assert_allclose(learner.information(), exact, atol=1e-12)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
 from fractions import Fraction
-from pathlib import Path
 
 import mpmath
 import numpy as np
 import pytest
+from local_cases import FA, bit_spec, coordinate_spec, fixed, refused, subset_spec
 
 from dpoco.local import (
     DevicePredictor,
@@ -21,20 +20,8 @@ from dpoco.local import (
     RoundSpec,
     ThresholdQuery,
 )
-from dpoco.local._answers import bit_randomizer
+from dpoco.local._client import bit_randomizer
 from dpoco.local._losses import loss_diameter
-
-_SPEC = importlib.util.spec_from_file_location(
-    "client_cases", Path(__file__).with_name("client_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA = cases.FA
-bit_spec = cases.bit_spec
-coordinate_spec = cases.coordinate_spec
-fixed = cases.fixed
-refused = cases.refused
-subset_spec = cases.subset_spec
 
 
 def test_only_coordinates_protect_contexts():
@@ -127,14 +114,13 @@ def test_device_predictions():
 def test_no_label_is_evaluated_like_any(query, labels, monkeypatch):
     """The same work for no event: else its time would tell."""
     calls = []
-    for name in ("_values", "_one"):
-        original = getattr(type(query), name)
+    original = type(query).values_at
 
-        def counted(self, *given, name=name, original=original):
-            calls.append(name)
-            return original(self, *given)
+    def counted(self, columns, indices):
+        calls.append(columns.shape)
+        return original(self, columns, indices)
 
-        monkeypatch.setattr(type(query), name, counted)
+    monkeypatch.setattr(type(query), "values_at", counted)
     work = []
     for label, column in ((1, [0.2, 0.3, 0.5]), (None, [0.0] * 3), (99, [0.0] * 3)):
         calls.clear()

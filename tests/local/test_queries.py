@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
 import pickle
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
+from local_cases import FA, FB, FC
 
 from dpoco.local import HadamardQuery, LossQuery, ThresholdQuery
-from dpoco.local import _families as families
+from dpoco.local import _questions as families
 from dpoco.local._losses import loss_ranges, losses
 from dpoco.local._queries import read_query
-
-_SPEC = importlib.util.spec_from_file_location(
-    "client_cases", Path(__file__).with_name("client_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA = cases.FA
-FB = cases.FB
-FC = cases.FC
-
 
 HOSTILE = (math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.0)
 # u of FA at mixing 0.1, from an independent implementation.
@@ -47,7 +36,7 @@ def queries_for(k, m, seed):
     yield families.hadamard(seed, 3, 0, m)
     yield families.loss(seed, 3, 0, k, 0.02)
     matrix = random_class(k, m, seed)
-    yield families.loss(seed, 3, 0, k, 0.02, *loss_ranges(matrix, 0.02))
+    yield families.loss(seed, 3, 0, k, 0.02, loss_ranges(matrix, 0.02))
     yield ThresholdQuery(np.random.default_rng(seed).normal(size=k))
 
 

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
+from local_cases import FA, HOSTILE, LEVELS, UNITS, exceeds
 
 from dpoco import _core
 from dpoco.audit import exact_audit
-from dpoco.local import BitRandomizer, CoordinateRandomizer, SubsetRandomizer, audit
-from dpoco.local._audit import at_most_exp
-from dpoco.local._losses import device_losses, loss_diameter, losses
-from dpoco.local._randomizers import best_bits
+from dpoco.local import BitRandomizer, SubsetRandomizer, audit
+from dpoco.local._losses import loss_diameter, losses
+from dpoco.local._randomizers import at_most_exp, best_bits
 from dpoco.random import Source
-
-_SPEC = importlib.util.spec_from_file_location(
-    "client_cases", Path(__file__).with_name("client_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA = cases.FA
-LEVELS = cases.LEVELS
-UNITS = cases.UNITS
-HOSTILE = cases.HOSTILE
-exceeds = cases.exceeds
-
 
 # -- bits ------------------------------------------------------------------------------------------
 
@@ -189,12 +175,12 @@ def test_bit_of_a_word():
 def test_estimates_are_unbiased_exactly(epsilon):
     """Sum over coordinates and bits of chance times estimate gives back every loss."""
     mixing, k, m = 0.1, 3, 4
-    randomizer = CoordinateRandomizer(epsilon)
+    randomizer = BitRandomizer(epsilon)
     u, half, chance = losses(FA, mixing), loss_diameter(k, mixing) / 2, np.array([0.2, 0.5, 0.3])
     assert half * 2 == pytest.approx(3.332204510175204, abs=1e-14)
     for y in range(m):
         mean = np.zeros(k)
-        own = device_losses(np.ascontiguousarray(FA[:, y]), mixing)
+        own = losses(FA, mixing)[:, y]
         for j in range(k):
             law = randomizer.pmf(own[j] / half)
             for bit in (0, 1):
@@ -205,17 +191,10 @@ def test_estimates_are_unbiased_exactly(epsilon):
 
 
 def test_second_moment_is_the_smallest_possible():
-    randomizer = CoordinateRandomizer(1.3)
+    randomizer = BitRandomizer(1.3)
     square = randomizer.estimate(1, 0.0, 2.0, 1.0) ** 2
     assert square == pytest.approx((2.0 / math.tanh(0.65)) ** 2, rel=1e-14)
-    assert math.isinf(CoordinateRandomizer(1e-16).inverse_contrast)
-
-
-def test_likelihoods():
-    bits = BitRandomizer(1.5)
-    mu = np.array([-1.0, 0.2, 1.0])
-    np.testing.assert_allclose(bits.likelihoods(1, mu), [float(bits.pmf(v)[(1,)]) for v in mu],
-                               rtol=1e-14)  # fmt: skip
+    assert math.isinf(BitRandomizer(1e-16).inverse_contrast)
 
 
 # -- arguments -------------------------------------------------------------------------------------

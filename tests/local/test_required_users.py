@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+from local_cases import FA, FC
 
 from dpoco.environments import dirichlet_class
 from dpoco.local import BitRandomizer, DistributionLearner, Hypotheses, required_users, simulate
-from dpoco.local import _families as families
-from dpoco.local._channel import query_means
-from dpoco.local._options import resolved
-from dpoco.local._planning import array_of, mean_affinity_gap, selection_options
+from dpoco.local import _questions as families
+from dpoco.local._planning import mean_affinity_gap
 from dpoco.local._randomizers import SubsetRandomizer
+from dpoco.local._settings import selection_settings
 from dpoco.random import Source
-
-_spec = importlib.util.spec_from_file_location(
-    "server_cases", Path(__file__).with_name("server_cases.py")
-)
-cases = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(cases)
-FA, FC = cases.FA, cases.FC
 
 BITS = {"channel": "bit"}
 RESPONSE = {"channel": "subset", "subset_size": 1}
@@ -33,7 +24,7 @@ SUBSETS = {"channel": "subset", "subset_size": 2}
 def affinity(matrix, seed=0, **more):
     given = {"epsilon": 1.0, "channel": "auto", "query": "auto", "bits": 1, "subset_size": None,
              "max_message_bits": 4096, **more}  # fmt: skip
-    settings = resolved("posterior", array_of(matrix), selection_options(**given), seed)
+    _, settings = selection_settings(matrix, public_seed=seed, **given)
     return 1.0 - mean_affinity_gap(np.asarray(matrix), settings)
 
 
@@ -67,7 +58,7 @@ def test_the_error_at_that_number_is_at_most_beta(channel, truth):
         wrong = 0
         for run in range(runs):
             server = DistributionLearner(
-                Hypotheses(FC), epsilon=1.0, temperature=1.0, public_seed=run, **channel
+                Hypotheses(FC), epsilon=1.0, learning_rate=1.0, public_seed=run, **channel
             )
             labels = rng.choice(6, p=FC[truth], size=count)
             simulate(server, labels, source=Source.seeded(run))
@@ -84,7 +75,7 @@ def test_enumeration_is_the_mean_over_public_draws():
     contrast = BitRandomizer(1.0).contrast
     total = np.zeros((4, 4))
     for t in range(1, 4001):
-        means = query_means(families.bisection(5, t, 0, 4), FC)
+        means = families.bisection(5, t, 0, 4).means(FC)
         laws = 0.5 * (1 + contrast * np.stack([means, -means], axis=1))
         total += np.sqrt(laws) @ np.sqrt(laws).T
     np.testing.assert_allclose(total / 4000, listed, atol=2e-3)
@@ -94,7 +85,7 @@ def test_enumeration_is_the_mean_over_public_draws():
                "hadamard": lambda t: families.hadamard(5, t, 0, 6)}[family]  # fmt: skip
         total = np.zeros((4, 4))
         for t in range(1, 4001):
-            means = query_means(own(t), FC)
+            means = own(t).means(FC)
             laws = 0.5 * (1 + contrast * np.stack([means, -means], axis=1))
             total += np.sqrt(laws) @ np.sqrt(laws).T
         np.testing.assert_allclose(total / 4000, affinity(FC, query=family, **BITS), atol=2e-3)

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
+import local_cases as cases
 import numpy as np
 import pytest
+from local_cases import FC
 
 from dpoco.local import DistributionLearner, Hypotheses, simulate
 from dpoco.random import Source
-
-_SPEC = importlib.util.spec_from_file_location(
-    "server_cases", Path(__file__).with_name("server_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FC = cases.FC
 
 KNOWN = [
     # truth, rounds, epsilon, learner, mean KL-risk, standard deviation
@@ -52,7 +44,7 @@ def test_known_risks(truth, rounds, epsilon, build, mean, deviation):
 def test_a_wrong_learner_would_be_seen():
     """The same check, with a temperature that is ignored, fails."""
     truth, rounds, epsilon, build, mean, deviation = KNOWN[0]
-    found = risks(truth, rounds, epsilon, 150, temperature=0.05, **build)
+    found = risks(truth, rounds, epsilon, 150, learning_rate=0.05, **build)
     assert abs(found.mean() - mean) > 5 * deviation / 12 + 0.05 * mean
 
 

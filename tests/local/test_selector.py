@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
-import pickle
-from pathlib import Path
 
+import local_cases as cases
 import numpy as np
 import pytest
+from local_cases import FC, report
 
-import dpoco
-from dpoco.errors import BudgetExceeded, StateError
+from dpoco.errors import BudgetExceeded
+from dpoco.evaluation import total_variation
 from dpoco.local import (
     ClientPool,
     DistributionLearner,
@@ -22,16 +21,7 @@ from dpoco.local import (
     Report,
     ReportBatch,
     required_users,
-    select_hypothesis,
-    total_variation,
 )
-
-_SPEC = importlib.util.spec_from_file_location(
-    "server_cases", Path(__file__).with_name("server_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FC, report = cases.FC, cases.report
 
 KINDS = {
     "bit": {"channel": "bit"},
@@ -60,7 +50,7 @@ def some_reports(selector, count, seed=0):
 
 def state(selector):
     averaged = selector.prediction().weights.tolist()
-    nonces = [part.tolist() for part in selector._nonces]
+    nonces = selector._nonces.all()[0].tolist()
     return selector.posterior().tobytes(), selector.reports, averaged, nonces
 
 
@@ -165,32 +155,15 @@ def test_selection_from_a_pool():
     users = required_users(FC, epsilon=4.0, alpha=0.0, beta=1e-6)
     labels = np.random.default_rng(0).choice(6, p=FC[1], size=int(users))
     pool = ClientPool(Hypotheses(FC), int(users), 4.0)
-    found = select_hypothesis(Hypotheses(FC), pool, labels, epsilon=4.0, beta=1e-3)
-    assert found.index == 1
-    assert found.confidence_set.tolist() == [1]
-    assert found.reports == users
-    assert total_variation(found.prediction.all(), FC[1]) < 0.1
-    assert "epsilon=4" in repr(found)
+    selector = LocalHypothesisSelector(FC, epsilon=4.0)
+    selector.collect(pool, labels)
+    assert selector.map_index == 1
+    assert selector.confidence_set(1e-3).tolist() == [1]
+    assert selector.reports == users
+    assert total_variation(selector.prediction().all(), FC[1]) < 0.1
     assert (pool.reports == 1).all()
     with pytest.raises(BudgetExceeded):
-        select_hypothesis(Hypotheses(FC), pool, labels, epsilon=4.0)
-
-
-def test_selection_from_reports():
-    reports = some_reports(build(), 30)
-    found = select_hypothesis(FC, reports, epsilon=1.0, channel="bit", public_seed=7)
-    selector = build()
-    selector.update(reports)
-    np.testing.assert_array_equal(found.posterior, selector.posterior())
-    assert (found.index, found.reports, found.beta) == (selector.map_index, 30, 0.05)
-    with pytest.raises(ValueError, match="public_seed"):
-        select_hypothesis(FC, reports, epsilon=1.0)
-    with pytest.raises(ValueError, match="foreign"):
-        select_hypothesis(FC, reports, epsilon=1.0, channel="bit", public_seed=8)
-    with pytest.raises(ValueError, match="go with a pool"):
-        select_hypothesis(FC, reports, [0] * 30, epsilon=1.0, public_seed=7)
-    with pytest.raises(ValueError, match="needs the labels"):
-        select_hypothesis(FC, ClientPool(Hypotheses(FC), 3, 1.0), epsilon=1.0)
+        selector.collect(pool, labels)
 
 
 def test_simulated_reports_void_the_guarantee():
@@ -295,44 +268,6 @@ def test_expected_total_variation(kind):
     assert build(kind).expected_tv_bound() == 1.0  # nobody has reported
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_states_go_on_bit_for_bit(kind, tmp_path):
-    reports = some_reports(build(kind), 30)
-    whole, half = build(kind), build(kind)
-    whole.update(reports)
-    half.update(reports[:11])
-    half.save(tmp_path / "state")
-    for again in (dpoco.load(tmp_path / "state"), LocalHypothesisSelector.load(tmp_path / "state"),
-                  pickle.loads(pickle.dumps(half))):  # fmt: skip
-        with pytest.raises(ValueError, match="duplicated"):
-            again.update(reports[4])
-        for item in reports[11:]:
-            again.update(item)
-        assert again.posterior().tobytes() == whole.posterior().tobytes()
-        assert again.prediction().weights.tolist() == whole.prediction().weights.tolist()
-        assert again.reports == 30
-        np.testing.assert_array_equal(again.information(), whole.information())
-        assert again.get_params()["epsilon"] == 1.0
-
-
-def test_corrupt_states_are_refused(tmp_path):
-    selector = build(public_seed=None)
-    selector.save(tmp_path / "state")
-    assert dpoco.load(tmp_path / "state").public_seed == selector.public_seed
-    data = (tmp_path / "state").read_bytes()
-    (tmp_path / "state").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(StateError):
-        LocalHypothesisSelector.load(tmp_path / "state")
-    selector._reports, selector._answered = 5, {1: 5}  # and no nonces
-    selector.save(tmp_path / "state")
-    with pytest.raises(StateError, match="impossible"):
-        dpoco.load(tmp_path / "state")
-    learner = DistributionLearner(Hypotheses(FC), epsilon=1.0)
-    learner.save(tmp_path / "state")
-    with pytest.raises(StateError, match="not of a"):
-        LocalHypothesisSelector.load(tmp_path / "state")
-
-
 @pytest.mark.parametrize("matrix", [np.ones((1, 3)) / 3, np.ones((3, 1))])
 def test_nothing_to_select(matrix):
     selector = LocalHypothesisSelector(matrix, epsilon=1.0, public_seed=1)
@@ -358,7 +293,7 @@ def test_bad_arguments():
                 call(beta)
     with pytest.raises(ValueError, match="no contexts"):
         LocalHypothesisSelector(Hypotheses(np.stack([FC, FC])), epsilon=1.0)
-    with pytest.raises(ValueError, match="interactive"):
+    with pytest.raises(ValueError, match="query"):
         LocalHypothesisSelector(FC, epsilon=1.0, query="adaptive")
     with pytest.raises(ValueError, match="one label for each"):
         selector.collect(ClientPool(Hypotheses(FC), 3, 1.0), [0, 1])

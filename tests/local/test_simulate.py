@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
+from local_cases import FA, FC
 
 from dpoco.errors import HorizonExceeded
 from dpoco.local import DistributionLearner, Hypotheses, simulate
 from dpoco.local import _simulate as module
 from dpoco.random import Source
 
-_SPEC = importlib.util.spec_from_file_location(
-    "server_cases", Path(__file__).with_name("server_cases.py")
-)
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA, FC = cases.FA, cases.FC
 TABLE = np.stack([FC, FC[[1, 0, 3, 2]], FC[::-1]])
 
 COMPILED = {
@@ -33,7 +25,12 @@ COMPILED = {
     "auto interactive": {"epsilon": 2.5, "interactive": True},
     "auto small": {"epsilon": 0.2, "subset_size": 3},
     "hedge": {"learner": "hedge", "horizon": 400},
-    "hedge fixed": {"learner": "hedge", "horizon": 400, "eta": "worst_case", "mixing": 0.1},
+    "hedge fixed": {
+        "learner": "hedge",
+        "horizon": 400,
+        "learning_rate": "worst_case",
+        "mixing": 0.1,
+    },
     "hedge wide": {"learner": "hedge", "mixing": 0.05, "range": "worst_case"},
 }
 
@@ -48,7 +45,7 @@ def both(build, hypotheses, contexts, monkeypatch, rounds=150):
         )
         with monkeypatch.context() as patch:
             if not compiled:
-                patch.setattr(module.Stage, "compiled", lambda self, noise: None)
+                patch.setattr(module._Run, "compiled", lambda self, noise: None)
             trace = simulate(
                 learner, labels, contexts, truth=2, source=Source.seeded(5),
                 checkpoints=(1, 64, rounds),
@@ -84,18 +81,16 @@ def test_compiled_loop_is_the_protocol(kind, contexts, monkeypatch):
 def test_everything_else_is_played_round_by_round():
     labels = np.random.default_rng(0).choice(4, p=FA[1], size=400)
     for build in (
-        {"query": "loss", "channel": "bit", "temperature": 0.5},
+        {"query": "loss", "channel": "bit", "learning_rate": 0.5},
         {"track_information": True},
         {"learner": "hedge", "channel": "subset"},
         {"learner": "hedge"},
         {"learner": "hedge", "protect": "label_and_context", "mixing": 0.1},
-        {"learner": "paper_exp3", "horizon": 400},
     ):
         learner = DistributionLearner(Hypotheses(FA), epsilon=6.0, public_seed=0, **build)
         trace = simulate(learner, labels, truth=1, source=Source.seeded(2))
         assert learner.reports == 400
-        if build.get("learner") != "paper_exp3":
-            assert trace.kl[-50:].mean() < trace.kl[:20].mean()
+        assert trace.kl[-50:].mean() < trace.kl[:20].mean()
     held = Hypotheses(lambda x: FA[:, ::x], 3, 4)
     learner = DistributionLearner(held, epsilon=6.0, public_seed=0)
     simulate(learner, labels, [1, -1] * 200, truth=1, source=Source.seeded(3))
@@ -143,7 +138,7 @@ def test_chunks_do_not_matter(monkeypatch):
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("extra", [{}, {"eta": 0.3}, {"range": "worst_case"}])
+@pytest.mark.parametrize("extra", [{}, {"learning_rate": 0.3}, {"range": "worst_case"}])
 def test_contexts_on_which_all_agree(extra, monkeypatch):
     """Compiled code skips reports about them, too: the weights stay where they are."""
     table = np.stack([np.tile(FC[:1], (4, 1)), FC])

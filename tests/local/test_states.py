@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import base64
+import copy
 import dataclasses
-import importlib.util
 import io
-from pathlib import Path
+import pickle
 
+import local_cases as cases
 import numpy as np
 import pytest
+from local_cases import FA, FC, build, play
 
+import dpoco
 from dpoco._state import pack, unpack
 from dpoco.errors import StateError
-from dpoco.local import DistributionLearner, Hypotheses, LossQuery, RoundSpec, ThresholdQuery
-from dpoco.local import _learner_state as files
-
-_SPEC = importlib.util.spec_from_file_location(
-    "server_cases", Path(__file__).with_name("server_cases.py")
+from dpoco.local import (
+    DistributionLearner,
+    Hypotheses,
+    LocalHypothesisSelector,
+    LossQuery,
+    RoundSpec,
+    ThresholdQuery,
 )
-cases = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(cases)
-FA, FC, build, play = cases.FA, cases.FC, cases.build, cases.play
 
 
 def taken_apart(learner):
-    header, payload = unpack(files.to_bytes(learner))
+    header, payload = unpack(learner._to_bytes())
     with np.load(io.BytesIO(payload)) as stored:
         return header, {name: stored[name] for name in stored.files}
 
@@ -34,7 +36,7 @@ def refused(header, arrays, hypotheses=None):
     payload = io.BytesIO()
     np.savez(payload, **arrays)
     with pytest.raises(StateError):
-        files.from_bytes(DistributionLearner, pack(header, payload.getvalue()), hypotheses)
+        DistributionLearner._from_bytes(pack(header, payload.getvalue()), hypotheses)
 
 
 def with_spec(header, change):
@@ -45,12 +47,148 @@ def with_spec(header, change):
     return {**header, "object": {**header["object"], "rounds": rounds}}
 
 
-@pytest.mark.parametrize("kind", list(cases.KINDS))
-def test_what_was_written_is_read(kind):
-    learner = play(build(kind, open_rounds=3), 5)
-    again = files.from_bytes(DistributionLearner, files.to_bytes(learner), None)
-    np.testing.assert_array_equal(again.weights, learner.weights)
-    assert files.to_bytes(again) == files.to_bytes(learner)
+SELECTORS = {
+    "selector, bit": {"channel": "bit"},
+    "selector, subset": {"channel": "subset", "subset_size": 2},
+    "selector, auto": {},
+}
+
+
+def made(kind):
+    """A server with reports, and functions that give it more and say all that they change."""
+    if kind not in SELECTORS:
+        learner = play(build(kind, open_rounds=3), 5)
+        return learner, learner.round_spec()
+    selector = LocalHypothesisSelector(FC, epsilon=1.0, public_seed=7, **SELECTORS[kind])
+    for number in (1, 2, 5):
+        spec = selector.round_spec(number)
+        take(selector, spec, cases.report(spec, *cases.answers(spec)[0]))
+    return selector, spec
+
+
+def take(server, spec, report):
+    return server.update(report) if isinstance(server, LocalHypothesisSelector) else server.update(
+        spec, report
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [*cases.KINDS, *SELECTORS])
+def test_files_pickles_and_copies_go_on_bit_for_bit(kind, tmp_path):
+    server, spec = made(kind)
+    seen, late = (cases.report(spec, *cases.answers(spec)[0]) for _ in range(2))
+    take(server, spec, seen)
+    server.save(tmp_path / "state")
+    twins = [
+        dpoco.load(tmp_path / "state"),
+        type(server).load(tmp_path / "state", Hypotheses(FC)),
+        pickle.loads(pickle.dumps(server)),
+        copy.deepcopy(server),
+        copy.copy(server),
+    ]
+    for twin in twins:
+        assert twin._to_bytes() == server._to_bytes()
+        assert twin.get_params()["epsilon"] == 1.0
+        with pytest.raises(ValueError, match="duplicated"):
+            take(twin, spec, seen)
+    take(server, spec, late)
+    expected = server._to_bytes()
+    for twin in twins:
+        take(twin, spec, late)
+        assert twin._to_bytes() == expected
+        if kind in SELECTORS:
+            np.testing.assert_array_equal(twin.information(), server.information())
+
+
+@pytest.mark.parametrize("kind", ["auto", "selector, auto"])
+def test_damage_is_refused(kind, tmp_path):
+    server, _ = made(kind)
+    data, rng = server._to_bytes(), np.random.default_rng(0)
+
+    def loads(contents):
+        (tmp_path / "state").write_bytes(contents)
+        return dpoco.load(tmp_path / "state")
+
+    for _ in range(50):
+        broken = bytearray(data)
+        broken[rng.integers(len(broken))] ^= 1 << int(rng.integers(8))
+        with pytest.raises(StateError):
+            loads(broken)
+    header, payload = unpack(data)
+    for change in (
+        {"public_seed": -1}, {"arguments": {}}, {"hypotheses": {"fingerprint": "00" * 16}},
+        {"simulated": 0},
+        *([{"rounds": 3}, {"round": -1}, {"reports": -2}] if kind == "auto" else []),
+    ):  # fmt: skip
+        body = {**header, "object": {**header["object"], **change}}
+        with pytest.raises(StateError):
+            loads(pack(body, payload))
+    with pytest.raises(StateError):
+        loads(pack(header, payload[:-7]))
+    other = LocalHypothesisSelector if kind == "auto" else DistributionLearner
+    with pytest.raises(StateError, match="not of a"):
+        other._from_bytes(data)
+
+
+def test_selectors_with_impossible_counts():
+    selector = LocalHypothesisSelector(FC, epsilon=1.0)
+    again = LocalHypothesisSelector._from_bytes(selector._to_bytes())
+    assert again.public_seed == selector.public_seed
+    selector._reports, selector._answered = 5, {1: 5}  # and no nonces
+    with pytest.raises(StateError, match="impossible"):
+        LocalHypothesisSelector._from_bytes(selector._to_bytes())
+
+
+# Arguments as states of earlier versions have them, and as they are called now.
+EARLIER = [
+    ({"temperature": 0.5, "query": "adaptive", "interactive": True, "channel": "bit"},
+     {"learning_rate": 0.5, "interactive": True, "channel": "bit"}),
+    ({"learner": "hedge", "eta": 0.01, "sampling": "adaptive", "interactive": True,
+      "query": "loss", "channel": "bit"},
+     {"learner": "hedge", "learning_rate": 0.01, "interactive": True}),
+    ({"learner": "hedge", "channel": "vector", "noise": "gaussian", "delta": 1e-6},
+     {"learner": "hedge", "channel": "gaussian_vector", "delta": 1e-6}),
+    ({"learner": "hedge", "noise": "laplace"},
+     {"learner": "hedge", "channel": "laplace_coordinate"}),
+    ({"learner": "hedge", "channel": "vector", "noise": "auto"},
+     {"learner": "hedge", "channel": "vector"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("earlier", "given"), EARLIER, ids=str)
+def test_states_of_earlier_versions_are_read(earlier, given):
+    learner = DistributionLearner(Hypotheses(FC), epsilon=1.0, public_seed=3, **given)
+    learner.round_spec()
+    header, payload = unpack(learner._to_bytes())
+    arguments = header["object"]["arguments"]
+    del arguments["learning_rate"]
+    arguments |= {"channel": "auto", "temperature": 0.75, "eta": None, "sampling": "uniform",
+                  "sensitivity": "round", "noise": None, **earlier}  # fmt: skip
+    again = DistributionLearner._from_bytes(pack(header, payload))
+    assert again.settings == learner.settings
+    assert again._to_bytes() == DistributionLearner._from_bytes(again._to_bytes())._to_bytes()
+    assert again.round_spec() == learner.round_spec()
+
+
+def test_states_of_published_learners_are_not_read():
+    header, payload = unpack(build("hedge", horizon=9)._to_bytes())
+    arguments = header["object"]["arguments"]
+    del arguments["learning_rate"]
+    arguments |= {"learner": "paper_exp3", "temperature": 0.75, "eta": None, "sampling": "uniform",
+                  "sensitivity": "round", "noise": None}  # fmt: skip
+    with pytest.raises(StateError, match="refused"):
+        DistributionLearner._from_bytes(pack(header, payload))
+
+
+def test_callables_under_private_contexts_are_saved():
+    hypotheses = Hypotheses(lambda x: np.roll(FC, x, axis=1), 4, 6)
+    learner = play(
+        DistributionLearner(
+            hypotheses, epsilon=1.0, learner="hedge", protect="label_and_context", open_rounds=3
+        ),
+        5,
+    )
+    again = DistributionLearner._from_bytes(learner._to_bytes(), hypotheses)
+    assert again._to_bytes() == learner._to_bytes()
 
 
 @pytest.mark.parametrize("kind", ["bit", "hedge", "auto"])
@@ -141,10 +279,9 @@ def test_infinite_information():
 
 def test_arrays_of_contexts_belong_to_callables():
     header, arrays = taken_apart(play(build("bit", open_rounds=3), 5))
-    again = files.from_bytes  # another array for a round of an array is not looked at
     payload = io.BytesIO()
     np.savez(payload, **arrays, **{"matrix.0": np.roll(FC, 1, axis=1)})
-    learner = again(DistributionLearner, pack(header, payload.getvalue()), None)
+    learner = DistributionLearner._from_bytes(pack(header, payload.getvalue()))
     assert all(opened.matrix is learner.hypotheses.matrix() for opened in learner._rounds)
     asked = []
     hypotheses = Hypotheses(lambda x: asked.append(x) or FA, 3, 4)

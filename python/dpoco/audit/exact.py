@@ -19,7 +19,6 @@ import numpy as np
 
 from dpoco.local import BitRandomizer, SubsetRandomizer, VectorRandomizer
 from dpoco.local import audit as structural_audit
-from dpoco.local._audit import PROBES
 from dpoco.random import Source
 
 __all__ = ["ExactReport", "exact_audit"]
@@ -97,7 +96,7 @@ def exact_audit(randomizer: Any) -> ExactReport:
 
     Parameters
     ----------
-    randomizer : BitRandomizer, CoordinateRandomizer, SubsetRandomizer or VectorRandomizer
+    randomizer : BitRandomizer, SubsetRandomizer or VectorRandomizer
         Or any object with an attribute ``epsilon`` and a method ``largest_ratio() -> Fraction`` or
         ``largest_log_ratio() -> Fraction``, exact both, which is believed.
 
@@ -108,8 +107,8 @@ def exact_audit(randomizer: Any) -> ExactReport:
     Raises
     ------
     ValueError
-        For randomizers that promise a positive delta (of a vector: all noise but pure Laplace), or
-        whose real-valued noise is for simulation only: no largest ratio is promised.
+        For randomizers that promise a positive delta (of a vector: all noise but pure Laplace): no
+        largest ratio is promised.
     TypeError
         For anything else.
 
@@ -164,7 +163,7 @@ Law = dict[tuple[int, ...], Fraction]
 def _laws(randomizer: Any) -> Iterator[Law]:
     """Yield the laws of all inputs; of several bits, which are independent, those of one."""
     if isinstance(randomizer, BitRandomizer):
-        for k in sorted({randomizer.threshold(phi) for phi in PROBES}):
+        for k in sorted({randomizer.threshold(phi) for phi in BitRandomizer.PROBES}):
             one = Fraction(k, _UNITS)
             yield {(0,): 1 - one, (1,): one}
     elif isinstance(randomizer, SubsetRandomizer):

@@ -79,23 +79,10 @@ def hedge_bound(
 ) -> float:
     """Return the bound of exponential weights on one coordinate a round, of the worst-case range.
 
-    Parameters
-    ----------
-    hypotheses, rounds : int
-        K and T.
-    inverse_contrast : float
-        C = coth(epsilon / 2).
-    mixing : float
-        In (0, 1].
-    eta : float, optional
-        Fixed rate; by default the worst-case rate.
-
-    Returns
-    -------
-    float
-        ``log K / eta + eta T K B^2 (e^x - 1 - x) / x^2 - T log(1 - mixing (1 - 1/K))`` nats with
-        ``B = C D / 2`` and ``x = eta K B``. Holds for arbitrary labels (regret against the best
-        mixed hypothesis) and hence for the KL-risk when one hypothesis is right.
+    ``log K / eta + eta T K B^2 (e^x - 1 - x) / x^2 - T log(1 - mixing (1 - 1/K))`` nats with
+    ``B = C D / 2``, C = coth(epsilon / 2) and ``x = eta K B``; `eta` is the worst-case rate by
+    default. Holds for arbitrary labels (regret against the best mixed hypothesis) and hence for the
+    KL-risk when one hypothesis is right.
     """
     if not math.isfinite(inverse_contrast):
         return math.inf
@@ -216,21 +203,9 @@ def bayes_bound(
 ) -> float:
     """Return the bound of the posterior at temperature 1, one hypothesis being right.
 
-    Parameters
-    ----------
-    hypotheses, rounds : int
-        K and T.
-    strength : float
-        s with ``TV(f_*, p_t)^2 <= s^2 KL(g_*, g_t) / 2`` for the channel: ``C sqrt(M)`` for
-        Hadamard queries, 1/c for randomized response with contraction c.
-    mixings : callable
-        Round to mixing.
-
-    Returns
-    -------
-    float
-        ``L log L / (L - 1) * (sum TV + sum mixing_t)`` with L = K / mixing_T and
-        ``sum TV <= s sqrt(T log K / 2)``.
+    ``L log L / (L - 1) * (sum TV + sum mixing_t)`` with L = K / mixing_T and
+    ``sum TV <= s sqrt(T log K / 2)``, s the `strength` of the channel: ``TV(f_*, p_t)^2 <= s^2
+    KL(g_*, g_t) / 2``, ``C sqrt(M)`` for Hadamard queries, 1/c for randomized response.
     """
     if not math.isfinite(strength):
         return math.inf

@@ -21,13 +21,11 @@ from dpoco.local._bounds import (
     rounded,
     worst_case_rate,
 )
-from dpoco.local._coins import PublicCoins
-from dpoco.local._losses import loss_diameter, losses
-from dpoco.local._prediction import Prediction
+from dpoco.local._losses import SMALLEST_HALF_RANGE, kept, loss_diameter, loss_ranges, losses
 from dpoco.local._queries import LossQuery
-from dpoco.local._randomizers import CoordinateRandomizer, SubsetRandomizer
-from dpoco.local._ranges import KeptRanges, adaptive_shares, drawn_loss
-from dpoco.local._rules import Settings
+from dpoco.local._questions import PublicCoins
+from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
+from dpoco.local._settings import Settings
 from dpoco.local._specs import RoundSpec
 
 __all__ = ["Hedge"]
@@ -35,45 +33,51 @@ __all__ = ["Hedge"]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-_SMALLEST_HALF_RANGE = 1e-12
 _ROWS = 4096
+# Share of the uniform distribution in adaptive sampling.
+_EXPLORATION = 0.1
 
 
 class Hedge:
     """Exponential weights on estimates of all centred log-losses, from one bit about one of them.
 
-    Follows `Rule`. AdaHedge unless a rate is given; O(K) a report.
+    AdaHedge unless a rate is given; O(K) a report. Deterministic: the same specifications and
+    reports give the same state, bit for bit.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         count = settings.hypotheses
-        self._randomizer = CoordinateRandomizer(settings.epsilon)
-        self._inverse = self._randomizer.inverse_contrast
-        self._fixed_mixing = settings.mixing
+        self._inverse = BitRandomizer(settings.epsilon).inverse_contrast
+        self.fixed_mixing = settings.mixing
         if settings.mixing is None and settings.horizon is not None:
-            self._fixed_mixing = hedge_mixing(count, settings.horizon, self._inverse)
-        self._rate = self._fixed_rate(settings.options["eta"])
+            self.fixed_mixing = hedge_mixing(count, settings.horizon, self._inverse)
+        self._rate = self._fixed_rate(settings.learning_rate)
         self._engine = _core.LocalHedge(count, self._rate)
-        self._ranges = KeptRanges()
         self._shares: OrderedDict[int, float] = OrderedDict()  # of the open rounds
-        self._losses: tuple[FloatArray, float, tuple[FloatArray, FloatArray, float]] | None = None
         self._cost = 0.0  # of the mixtures of rounds with reports, one for each report
 
-    def _fixed_rate(self, eta: Any) -> float:
-        if eta is None:
+    def _fixed_rate(self, given: float | str | None) -> float:
+        if given is None:
             return 0.0
-        if eta != "worst_case":
-            return float(eta)
+        if given != "worst_case":
+            return float(given)
         settings = self._settings
-        if settings.horizon is None or self._fixed_mixing is None:
-            raise ValueError("eta='worst_case' needs a horizon")
-        scale = 0.5 * self._inverse * loss_diameter(settings.hypotheses, self._fixed_mixing)
+        if settings.horizon is None or self.fixed_mixing is None:
+            raise ValueError("learning_rate='worst_case' needs a horizon")
+        scale = 0.5 * self._inverse * loss_diameter(settings.hypotheses, self.fixed_mixing)
         if not math.isfinite(scale):
             return 1.0  # reports say nothing
         return rounded(worst_case_rate(settings.hypotheses, settings.horizon, scale))
 
     # -- rounds -----------------------------------------------------------------------------------
+
+    @property
+    def report_mechanism(self) -> str:
+        """What a report is, in words."""
+        if self._settings.channel == "subset":
+            return "a random subset of labels around the own one"
+        return "one bit about one loss"
 
     @property
     def weights(self) -> FloatArray:
@@ -87,8 +91,8 @@ class Hedge:
         There it is the same for rounds 2^k ... 2^(k+1) - 1: so are the ranges of the losses, which
         cost O(K M).
         """
-        if self._fixed_mixing is not None:
-            return self._fixed_mixing
+        if self.fixed_mixing is not None:
+            return self.fixed_mixing
         count = self._settings.hypotheses
         if count == 1 or not math.isfinite(self._inverse):
             return 0.5
@@ -100,32 +104,24 @@ class Hedge:
     def specify(self, round: int, matrix: FloatArray | None) -> RoundSpec:
         """Return the round's specification: one loss of one hypothesis, or a subset."""
         settings = self._settings
-        common: dict[str, Any] = {
-            "round": round,
-            "epsilon": settings.epsilon,
-            "hypotheses": settings.hypotheses,
-            "labels": settings.labels,
-            "fingerprint": settings.fingerprint,
-        }
         if settings.channel == "subset" and matrix is not None and matrix.shape[1] >= 2:
-            size = settings.options["subset_size"]
-            size = SubsetRandomizer(matrix.shape[1], size, settings.epsilon).size
-            return RoundSpec(channel="subset", subset_size=size, **common)
+            subsets = SubsetRandomizer(matrix.shape[1], settings.subset_size, settings.epsilon)
+            return settings.round_spec(round, "subset", subset_size=subsets.size)
         mixing = self.mixing(round)
         middle, half_range = self._range(matrix, mixing)
         index, share = self._draw(round, half_range)
         self._remember(round, share)
         query = LossQuery(index, float(middle[index]), float(half_range[index]), mixing)
-        return RoundSpec(channel="coordinate", queries=(query,), **common)
+        return settings.round_spec(round, "coordinate", queries=(query,))
 
     def _draw(self, round: int, half_range: FloatArray) -> tuple[int, float]:
         """Draw the loss to ask for, from public coins, and return it with its probability."""
         settings = self._settings
         count = settings.hypotheses
         coins = PublicCoins(settings.public_seed, round, 0)
-        if settings.options["sampling"] == "uniform" or count == 1:
+        if not settings.interactive or count == 1:
             return coins.below(count), 1.0 / count
-        return drawn_loss(coins, adaptive_shares(self.weights, half_range))
+        return _drawn_loss(coins, _adaptive_shares(self.weights, half_range))
 
     @property
     def _chances(self) -> set[float]:
@@ -145,16 +141,16 @@ class Hedge:
 
     def _remember(self, round: int, share: float) -> None:
         self._shares[round] = share
-        while len(self._shares) > self._settings.options["open_rounds"]:
+        while len(self._shares) > self._settings.open_rounds:
             self._shares.popitem(last=False)
 
     def _range(self, matrix: FloatArray | None, mixing: float) -> tuple[FloatArray, FloatArray]:
         """Return mid-points and half ranges."""
         count = self._settings.hypotheses
         if matrix is None or self._settings.range == "worst_case":
-            half = max(0.5 * loss_diameter(count, mixing), _SMALLEST_HALF_RANGE)
+            half = max(0.5 * loss_diameter(count, mixing), SMALLEST_HALF_RANGE)
             return np.zeros(count), np.full(count, half)
-        return self._ranges.of(matrix, mixing)
+        return kept(matrix, ("ranges", mixing), lambda: loss_ranges(matrix, mixing))
 
     def apply(self, spec: RoundSpec, matrix: FloatArray | None, values: IntArray) -> None:
         """Add the reports' estimates in the order of rows, one after the other."""
@@ -171,13 +167,18 @@ class Hedge:
             middle, half_range = self._range(matrix, mixing)
             widest = float(half_range.max())
             # No report is followed about losses that all hypotheses share: it is noise alone.
-            if math.isfinite(self._inverse) and widest > _SMALLEST_HALF_RANGE:
+            if math.isfinite(self._inverse) and widest > SMALLEST_HALF_RANGE:
                 self._raise_start(widest)
                 scale = self._inverse * query.half_range / self._shares[spec.round]
                 self._engine.add_coordinate(query.index, middle, scale, values)
         self._cost += values.shape[0] * mixing_cost(count, mixing)
 
-    def _charge(self, first: int, rounds: int) -> None:
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the rate is AdaHedge's."""
+        return self._rate == 0.0
+
+    def charge(self, first: int, rounds: int) -> None:
         """Account for the mixing of rounds that compiled code played, with a fixed mixing."""
         self._cost += rounds * mixing_cost(self._settings.hypotheses, self.mixing(first))
 
@@ -192,8 +193,10 @@ class Hedge:
             return  # a uniform subset, whatever the label
         inside = randomizer.inside / 2.0**53
         other = (size - inside) / (labels - 1)
-        by_label, total, largest = self._table(matrix, mixing)
-        if largest <= _SMALLEST_HALF_RANGE:
+        by_label, total, largest = kept(
+            matrix, ("losses", mixing), lambda: _loss_table(matrix, mixing)
+        )
+        if largest <= SMALLEST_HALF_RANGE:
             return
         self._raise_start(largest)
         for start in range(0, values.shape[0], _ROWS):
@@ -203,26 +206,13 @@ class Hedge:
                 sums += by_label[rows[:, place]]
             self._engine.add((sums - other * total) / (inside - other))
 
-    def _table(self, matrix: FloatArray, mixing: float) -> tuple[FloatArray, FloatArray, float]:
-        """Return the losses, shape (M, K), their sums over labels, and the largest of them."""
-        kept = self._losses
-        if kept is None or kept[0] is not matrix or kept[1] != mixing:
-            u = losses(matrix, mixing)
-            table = (np.ascontiguousarray(u.T), u.sum(axis=1), float(np.abs(u).max()))
-            self._losses = kept = (matrix, mixing, table)
-        return kept[2]
-
     def _raise_start(self, half_range: float) -> None:
         """Start AdaHedge's spread where no estimate of this range is followed blindly."""
-        if self._rate > 0.0 or not self._settings.options["cautious"]:
+        if self._rate > 0.0:
             return
         count = self._settings.hypotheses
         log_count = float(_core.local_log(float(count)))
         self._engine.raise_start(count * self._inverse * half_range * log_count)
-
-    def predict(self, round: int, matrix: FloatArray) -> Prediction:
-        """Return ``(1 - mixing) sum_j w_j f_j + mixing * mean of the f_j``."""
-        return Prediction(self.weights, self.mixing(round), matrix=matrix)
 
     # -- what is known ----------------------------------------------------------------------------
 
@@ -254,8 +244,8 @@ class Hedge:
         For a fixed rate, and for AdaHedge on the worst-case range; one report a round.
         """
         settings = self._settings
-        mixing = self._fixed_mixing
-        if settings.channel != "coordinate" or settings.options["sampling"] != "uniform":
+        mixing = self.fixed_mixing
+        if settings.channel != "coordinate" or settings.interactive:
             return math.inf
         if mixing is None:
             if self._rate > 0.0 or settings.range != "worst_case":
@@ -289,9 +279,41 @@ class Hedge:
         cost = float(arrays["cost"][0])
         if len(rounds) != len(shares) or not all(0.0 < share <= 1.0 for share in shares):
             raise ValueError("state holds impossible chances")
-        if self._settings.options["sampling"] == "uniform" and not set(shares) <= self._chances:
+        if not self._settings.interactive and not set(shares) <= self._chances:
             raise ValueError("state holds impossible chances")
         if not 0.0 <= cost < math.inf:
             raise ValueError("state holds an impossible cost")
         self._engine, self._cost = engine, cost
         self._shares = OrderedDict(zip(rounds, shares, strict=True))
+
+
+def _loss_table(matrix: FloatArray, mixing: float) -> tuple[FloatArray, FloatArray, float]:
+    """Return the losses, shape (M, K), their sums over labels, and the largest of them."""
+    u = losses(matrix, mixing)
+    return np.ascontiguousarray(u.T), u.sum(axis=1), float(np.abs(u).max())
+
+
+def _adaptive_shares(weights: FloatArray, half_range: FloatArray) -> FloatArray:
+    """Return q_j = 0.9 R_j sqrt(w_j (1 - w_j)) / sum + 0.1 / K."""
+    importance = half_range * np.sqrt(weights * np.maximum(1.0 - weights, 0.0))
+    total = 0.0
+    for value in importance.tolist():
+        total += value
+    count = weights.size
+    if not total > 0.0:
+        return np.full(count, 1.0 / count)
+    shares: FloatArray = (1.0 - _EXPLORATION) * importance / total + _EXPLORATION / count
+    return shares
+
+
+def _drawn_loss(coins: PublicCoins, shares: FloatArray) -> tuple[int, float]:
+    """Return a loss drawn by public coins with given shares, and its probability.
+
+    The chances are integers over 2^53, so that the probability is the one drawn with.
+    """
+    sums = np.cumsum(shares)  # one addition after the other
+    edges = np.rint(sums / sums[-1] * 2.0**53).astype(np.int64)
+    edges[-1] = 2**53
+    index = int(np.searchsorted(edges, coins.below(2**53), side="right"))
+    lower = int(edges[index - 1]) if index else 0
+    return index, (int(edges[index]) - lower) / 2.0**53

@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import positive_int
-from dpoco.local._prediction import label_index
-from dpoco.local._rows import check_rows, context_key, owned_array
+from dpoco.local._prediction import label_index, label_indices
 
 __all__ = ["Hypotheses"]
 
 FloatArray = NDArray[np.float64]
 
 _LARGEST_COUNT = 2**31 - 1
+# A row that sums to 1 in float32, and rows of a hundred thousand labels, stay inside.
+_SUM_TOLERANCE = 1e-6
 
 
 class Hypotheses:
@@ -73,7 +74,7 @@ class Hypotheses:
             self._kind = "likelihood" if width is None else "callable"
             self._count, self._labels = count, width
             return
-        table = owned_array(source)
+        table = _owned_array(source)
         if table.ndim not in (2, 3) or 0 in table.shape:
             raise ValueError(
                 f"hypotheses must have shape (K, M) or (contexts, K, M), none zero; "
@@ -86,7 +87,7 @@ class Hypotheses:
             if given is not None and given != have:
                 raise ValueError(f"{name}={given} contradicts the array, which has {have}")
         for context in range(table.shape[0]) if table.ndim == 3 else (None,):
-            check_rows(table if context is None else table[context], context)
+            _check_rows(table if context is None else table[context], context)
         self._kind = "array" if table.ndim == 2 else "table"
         self._count, self._labels = int(table.shape[-2]), int(table.shape[-1])
         self._table = table
@@ -184,15 +185,9 @@ class Hypotheses:
         if self._kind == "likelihood":
             return np.array([self.column(x, y) for y in labels]).reshape(-1, self._count)
         matrix = self.matrix(x)
-        if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu":
-            inside = (labels >= 0) & (labels < matrix.shape[1])
-            indices = np.where(inside, labels, 0).astype(np.intp)
-        else:
-            found = [label_index(y, matrix.shape[1]) for y in labels]
-            inside = np.array([index is not None for index in found], dtype=bool)
-            indices = np.array([index or 0 for index in found], dtype=np.intp)
-        taken = np.ascontiguousarray(matrix[:, indices].T)
-        taken[~inside] = 0.0
+        indices = label_indices(labels, matrix.shape[1])
+        taken = np.ascontiguousarray(matrix[:, np.maximum(indices, 0)].T)
+        taken[indices < 0] = 0.0
         return taken
 
     @cached_property
@@ -237,18 +232,18 @@ class Hypotheses:
         return int(x)
 
     def _answer(self, x: Any) -> FloatArray:
-        key = context_key(x)
+        key = _context_key(x)
         last = self._last  # read once: another thread may replace it
         if key is not None and last is not None and last[0] == key:
             return last[1]
         assert self._function is not None
-        answer = owned_array(self._function(x))
+        answer = _owned_array(self._function(x))
         if answer.shape != (self._count, self._labels):
             raise ValueError(
                 f"the callable must return shape ({self._count}, {self._labels}); "
                 f"got {answer.shape}"
             )
-        check_rows(answer, None)
+        _check_rows(answer, None)
         if key is not None:
             self._last = (key, answer)
         return answer
@@ -268,3 +263,59 @@ class Hypotheses:
 
 def _optional(name: str, value: Any) -> int | None:
     return None if value is None else positive_int(name, value, maximum=_LARGEST_COUNT)
+
+
+def _owned_array(source: Any) -> FloatArray:
+    """Return `source` as a read-only C-contiguous float64 array nobody else can change."""
+    if (
+        type(source) is np.ndarray
+        and source.dtype == np.float64
+        and source.flags.c_contiguous
+        and source.flags.aligned
+        and source.flags.owndata
+        and not source.flags.writeable
+    ):
+        return source
+    if isinstance(source, np.ma.MaskedArray):
+        raise TypeError("hypotheses must be an array of real numbers; got a masked array")
+    try:
+        given = np.asarray(source)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"hypotheses must be an array of real numbers; got {type(source).__name__}"
+        ) from None
+    if given.dtype.kind not in "fiub":
+        raise TypeError(f"hypotheses must have a real dtype; got {given.dtype.type.__name__}")
+    owned = np.array(given, dtype=np.float64, order="C", copy=True)
+    owned.flags.writeable = False
+    return owned
+
+
+def _check_rows(matrix: FloatArray, context: int | None) -> None:
+    """Raise unless every row is a distribution; name the row, never what is in it."""
+    where = "" if context is None else f" of context {context}"
+    with np.errstate(all="ignore"):
+        sums = matrix.sum(axis=1)
+        smallest = matrix.min(axis=1)
+    for faulty, text in (
+        (~np.isfinite(sums) | np.isnan(smallest), "holds a number that is not finite"),
+        (smallest < 0.0, "holds a negative number"),
+        (~(np.abs(sums - 1.0) <= _SUM_TOLERANCE), "does not sum to 1 within 1e-6"),
+    ):
+        if faulty.any():
+            raise ValueError(f"row {int(np.argmax(faulty))}{where} {text}: no distribution")
+
+
+_ATOMS = (int, float, str, bytes, bool, type(None), np.integer, np.floating)
+
+
+def _context_key(x: Any) -> Any:
+    """Return what identifies a context, or None where it could change behind our back."""
+    if isinstance(x, np.ndarray) and x.dtype.kind in "fiub":
+        return ("array", x.shape, x.dtype.str, x.tobytes())
+    if isinstance(x, tuple):
+        parts = tuple(_context_key(part) for part in x)
+        return None if None in parts else ("tuple", parts)
+    if isinstance(x, _ATOMS):
+        return (type(x).__name__, x)
+    return None

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-import threading
+import math
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.errors import HorizonExceeded
+from dpoco._validation import positive_int
+from dpoco.errors import HorizonExceeded, NoiseDominatesWarning, StateError
+from dpoco.local._bounds import trivial_bound
 from dpoco.local._hedge import Hedge
 from dpoco.local._hypotheses import Hypotheses
-from dpoco.local._intake import OpenRound, OpenRounds, as_batch
-from dpoco.local._many import RoundReports
-from dpoco.local._many_rounds import ManyRounds
-from dpoco.local._options import fresh_seed, resolved
 from dpoco.local._posterior import Posterior
 from dpoco.local._prediction import Prediction
-from dpoco.local._reports import Report, ReportBatch
-from dpoco.local._rules import Rule, Settings
+from dpoco.local._questions import COIN_FAMILIES
+from dpoco.local._reports import Report, ReportBatch, RoundReports, as_columns
+from dpoco.local._rounds import (
+    OpenRounds,
+    Rounds,
+    RoundSpecs,
+    coins_alone,
+    reopen,
+    stored_rounds,
+)
+from dpoco.local._server import Arrays, Server
+from dpoco.local._settings import Settings, settings_of
 from dpoco.local._specs import RoundSpec
+from dpoco.local._vector_hedge import VectorHedge
 
 __all__ = ["DistributionLearner"]
 
 FloatArray = NDArray[np.float64]
 
 
-class DistributionLearner(ManyRounds):
+class DistributionLearner(Server):
     """Learns which of K conditional distributions labels come from, from private reports.
 
     Under the default scope **the context of every round is known to the server**: a report
@@ -41,37 +51,34 @@ class DistributionLearner(ManyRounds):
         Privacy of one whole report, in (0, 30].
     horizon : int, optional
         Rounds T; None for an endless stream.
-    learner : {"posterior", "hedge", "paper_exp3", "paper_wma"}
+    learner : {"posterior", "hedge"}
         ``posterior``: tempered Bayes on the messages, best where one hypothesis is right;
-        ``hedge``: a guarantee for arbitrary labels, and private contexts; the others are the
-        published algorithms (corrected), for comparison.
-    temperature : float, default 0.75
-        Of the posterior, in (0, 1].
-    channel : {"auto", "bit", "subset", "coordinate", "vector"}
+        ``hedge``: a guarantee for arbitrary labels, and private contexts.
+    learning_rate : float or "worst_case", optional
+        Of the posterior: power of the likelihood, in (0, 1]; by default 0.75. Of hedge: a fixed
+        rate, "worst_case" for the one of the bound; by default AdaHedge.
+    channel : str
         What a report is. ``auto``: the posterior picks one bit or a subset of labels by mutual
-        information, from public data; hedge asks for one coordinate.
-    query : {"auto", "bisection", "scheffe", "mean_test", "hadamard", "loss", "adaptive"}
-        Family of the questions behind bits; ``auto`` is bisection, adaptive if `interactive`.
+        information, from public data; hedge asks for one coordinate. For the posterior also "bit"
+        and "subset". For hedge also "coordinate" (one bit about one loss) and "subset", and for
+        comparison "laplace_coordinate" (one loss with noise), "vector" (all losses, with the
+        noise that is smallest), "laplace_vector", "composed_vector" and "gaussian_vector".
+    query : {"auto", "bisection", "scheffe", "mean_test", "hadamard", "loss"}
+        Family of the questions behind bits. ``auto`` is bisection, or if `interactive` a question
+        that splits the present weights.
     bits : int or "auto", default 1
         Bits a report, each with epsilon / bits.
     interactive : bool, default False
-        Whether current weights may shape the next question: devices must then be told it.
+        Whether current weights may shape the next question: devices must then be told it. Hedge
+        then draws likelier what it is uncertain about.
     protect : {"label", "label_and_context"}
         What one report protects; the latter needs ``learner="hedge"``.
     mixing : float, optional
         Share of the uniform mixture in predictions; by default the learner's own.
-    eta : float or "worst_case", optional
-        Fixed rate of hedge; by default AdaHedge. For the paper's learners: see there.
     range : {"exact", "worst_case"}, optional
         Range of loss queries; by default exact for arrays under scope ``label``.
-    sampling : {"uniform", "adaptive"}
-        How hedge draws the coordinate; adaptive needs `interactive`.
     subset_size : int, optional
         Size of subsets; 1 is randomized response. By default the most informative.
-    sensitivity : {"round", "worst_case", "exact", "printed"}
-        Of the paper's learners.
-    noise : str, optional
-        Noise of the vector channel.
     delta : float, optional
         For the vector channels only.
     public_seed : int, optional
@@ -90,6 +97,8 @@ class DistributionLearner(ManyRounds):
     for bit, on every machine. Methods may be called from several threads, one at a time each.
     """
 
+    _kind = "DistributionLearner"
+
     def __init__(
         self,
         hypotheses: Hypotheses,
@@ -97,71 +106,52 @@ class DistributionLearner(ManyRounds):
         epsilon: float,
         horizon: int | None = None,
         learner: str = "posterior",
-        temperature: float = 0.75,
+        learning_rate: float | str | None = None,
         channel: str = "auto",
         query: str = "auto",
         bits: int | str = 1,
         interactive: bool = False,
         protect: str = "label",
         mixing: float | None = None,
-        eta: float | str | None = None,
         range: str | None = None,
-        sampling: str = "uniform",
         subset_size: int | None = None,
-        sensitivity: str = "round",
-        noise: str | None = None,
         delta: float | None = None,
         public_seed: int | None = None,
         open_rounds: int = 1,
         track_information: bool = False,
         max_message_bits: int = 4096,
     ) -> None:
-        arguments = {name: value for name, value in locals().items() if name != "self"}
-        arguments.pop("__class__", None)
         if not isinstance(hypotheses, Hypotheses):
             raise TypeError(f"hypotheses must be Hypotheses; got {type(hypotheses).__name__}")
-        seed = fresh_seed() if public_seed is None else public_seed
-        self._build(arguments, seed)
-
-    def _build(self, arguments: dict[str, Any], seed: int) -> None:
-        hypotheses = arguments["hypotheses"]
-        options = {name: value for name, value in arguments.items() if name != "hypotheses"}
-        settings = resolved(arguments["learner"], hypotheses, options, seed)
-        self._arguments = arguments
-        self._hypotheses: Hypotheses = hypotheses
-        self._settings = settings
-        self._rule: Rule = _rule_of(arguments["learner"], settings, hypotheses)
-        self._rounds = OpenRounds(settings.options["open_rounds"])
-        self._reports = 0
-        self._simulated = False
-        self._lock = threading.RLock()
+        arguments: dict[str, Any] = {
+            "epsilon": epsilon,
+            "horizon": horizon,
+            "learner": learner,
+            "learning_rate": learning_rate,
+            "channel": channel,
+            "query": query,
+            "bits": bits,
+            "interactive": interactive,
+            "protect": protect,
+            "mixing": mixing,
+            "range": range,
+            "subset_size": subset_size,
+            "delta": delta,
+            "public_seed": public_seed,
+            "open_rounds": open_rounds,
+            "track_information": track_information,
+            "max_message_bits": max_message_bits,
+        }
+        settings = settings_of(hypotheses, **arguments)
+        super().__init__(hypotheses, settings, arguments, _rule_of(learner, settings))
+        self._rounds = OpenRounds(settings.open_rounds)
 
     # -- rounds -----------------------------------------------------------------------------------
-
-    @property
-    def hypotheses(self) -> Hypotheses:
-        """The hypothesis class."""
-        return self._hypotheses
-
-    @property
-    def settings(self) -> Settings:
-        """The resolved public settings, the public seed among them."""
-        return self._settings
-
-    @property
-    def public_seed(self) -> int:
-        """Seed of the public coins."""
-        return self._settings.public_seed
 
     @property
     def round(self) -> int:
         """Number of rounds opened so far."""
         return self._rounds.last
-
-    @property
-    def reports(self) -> int:
-        """Number of reports taken so far."""
-        return self._reports
 
     @property
     def weights(self) -> FloatArray:
@@ -192,22 +182,59 @@ class DistributionLearner(ManyRounds):
             For a context the hypotheses do not know: no round is opened.
         """
         with self._lock:
-            number = self._rounds.last + 1
-            horizon = self._settings.horizon
-            if horizon is not None and number > horizon:
-                raise HorizonExceeded(f"the horizon of {horizon} rounds is used up")
-            matrix = self._matrix(x)
+            number = self._next(1)
+            if self._settings.protect == "label":
+                matrix = self._hypotheses.matrix(x)
+            elif x is None:
+                matrix = None
+            else:
+                raise ValueError("contexts are private: round_spec() takes none")
             spec = self._rule.specify(number, matrix)
             context = int(x) if self._hypotheses.kind == "table" and matrix is not None else None
-            self._rounds.open(OpenRound(spec, matrix, context))
+            self._rounds.open(Rounds([spec], matrix, context))
         return spec
 
-    def _matrix(self, x: Any) -> FloatArray | None:
-        if self._settings.protect == "label":
-            return self._hypotheses.matrix(x)
-        if x is not None:
-            raise ValueError("contexts are private: round_spec() takes none")
-        return None
+    def round_specs(self, count: int) -> RoundSpecs:
+        """Open the next `count` rounds at once, and return their public specifications.
+
+        The same rounds as from `round_spec`, and much faster; `update` takes their reports
+        together, or one by one.
+
+        Parameters
+        ----------
+        count : int
+            At most `open_rounds`.
+
+        Raises
+        ------
+        HorizonExceeded
+            If fewer rounds are left: none is opened.
+        ValueError
+            Unless questions depend on public coins alone: ``learner="posterior"``,
+            ``channel="bit"``, query bisection, scheffe or mean_test, not `interactive`, and one
+            array of hypotheses. If the rounds would not stay open together.
+        """
+        number = positive_int("count", count)
+        if not coins_alone(self._settings, self._hypotheses):
+            raise ValueError(
+                "round_specs needs learner 'posterior', channel 'bit', one array of hypotheses "
+                f"and a query of {COIN_FAMILIES}"
+            )
+        with self._lock:
+            if number > self._rounds.limit:
+                raise ValueError(f"open_rounds={self._rounds.limit} keeps fewer rounds open")
+            specs = RoundSpecs(self._settings, self._next(number), number)
+            self._rounds.open(Rounds(specs))
+        return specs
+
+    def _next(self, count: int) -> int:
+        """Return the number of the next round, or raise if fewer than `count` are left."""
+        first, horizon = self._rounds.last + 1, self._settings.horizon
+        if horizon is not None and first + count - 1 > horizon:
+            raise HorizonExceeded(
+                f"{count} rounds asked for, {horizon - first + 1} left of the horizon of {horizon}"
+            )
+        return first
 
     def predict(self, x: Any = None) -> Prediction:
         """Return the prediction for context `x` from the current weights.
@@ -223,7 +250,8 @@ class DistributionLearner(ManyRounds):
         if self._settings.protect != "label":
             raise ValueError("contexts are private: use DevicePredictor on the device")
         with self._lock:
-            return self._rule.predict(self._turn(), self._hypotheses.matrix(x))
+            matrix = self._hypotheses.matrix(x)
+            return Prediction(self._rule.weights, self._rule.mixing(self._turn()), matrix=matrix)
 
     @property
     def mixing(self) -> float:
@@ -236,55 +264,158 @@ class DistributionLearner(ManyRounds):
         horizon = self._settings.horizon
         return turn if horizon is None else min(turn, horizon)
 
-    def update(self, spec: RoundSpec, reports: Report | ReportBatch | Iterable[Report]) -> None:
-        """Learn from reports to one specification.
+    def update(
+        self,
+        specs: RoundSpec | RoundSpecs,
+        reports: Report | ReportBatch | RoundReports | Iterable[Report],
+    ) -> None:
+        """Learn from reports to one specification, or to those of `round_specs`.
 
         Parameters
         ----------
-        spec : RoundSpec
-            That of an open round.
-        reports : Report, ReportBatch or iterable of Report
-            None at all is fine; `hedge` and the paper's learners process them in this order.
+        specs : RoundSpec or RoundSpecs
+            Of an open round, or of rounds that were opened together.
+        reports : Report, ReportBatch, RoundReports or iterable of Report
+            Any number to each round, none is fine; `hedge` processes them in this order.
 
         Raises
         ------
         RoundOrderError
-            If the round is closed (late reports) or was never opened. Nothing changes.
+            If a round is closed (late reports) or was never opened. Nothing changes.
         ValueError
             For reports that are malformed, answer another specification (foreign) or have been
-            taken before (duplicated). Nothing changes.
+            taken before (duplicated). Nothing changes, whatever else came along.
         """
         with self._lock:
-            block = self._rounds.block_of(spec.round) if isinstance(spec, RoundSpec) else None
-            opened = self._rounds.of(spec) if block is None else None
-            batch = as_batch(reports)
-            if block is not None:
-                if block.digest(spec.round) != spec.digest:
-                    raise ValueError(f"foreign specification: not that of round {spec.round}")
-                if batch is not None and batch.round != spec.round:
-                    raise ValueError("foreign report: it answers another specification")
-                if batch is not None:
-                    self._take(block, RoundReports.from_batch(batch))
+            opened = self._rounds.of(specs)
+            columns = as_columns(reports)
+            if columns is None:
                 return
-            if batch is None:
-                return
-            assert opened is not None
-            nonces = opened.admit(batch)
-            self._rule.apply(opened.spec, opened.matrix, np.ascontiguousarray(batch.values))
-            opened.record(nonces)
-            self._reports += len(batch)
-            self._simulated = self._simulated or batch.simulated
+            if isinstance(specs, RoundSpec) and (columns.rounds != specs.round).any():
+                raise ValueError("foreign report: it answers another specification")
+            places = opened.admit(columns, self._rounds.oldest)
+            fresh = opened.nonces.fresh(columns.nonces, places)
+            if isinstance(opened.specs, RoundSpecs):
+                assert isinstance(self._rule, Posterior)
+                assert places is not None
+                matrix, asked = self._hypotheses.matrix(), opened.specs.coefficients
+                self._rule.apply_rounds(asked, places, matrix, columns.values)
+            else:
+                self._rule.apply(opened.spec, opened.matrix, columns.values)
+            opened.record(fresh, places)
+            self._reports += len(columns)
+            self._simulated = self._simulated or columns.simulated
+
+    # -- what is known ----------------------------------------------------------------------------
+
+    def information(self) -> FloatArray:
+        """Return the matrix of accumulated information between hypotheses, shape (K, K), nats.
+
+        Entry (i, j) is the sum over reports of ``-log`` of the Bhattacharyya coefficient of the
+        two message laws: where questions do not depend on reports, hypothesis j overtakes a true
+        i with probability at most ``exp(-entry)``. Small entries show pairs that the questions
+        cannot tell apart. For subsets that are too many to list, a lower bound.
+
+        Raises
+        ------
+        ValueError
+            Unless constructed with ``track_information=True``.
+        """
+        with self._lock:
+            return self._bayes().information()
+
+    def risk_certificate(self) -> float:
+        """Return hedge's bound on the KL-risk so far: in expectation, not with high probability."""
+        if not isinstance(self._rule, Hedge):
+            raise ValueError("only learner 'hedge' has a risk certificate")
+        with self._lock:
+            return self._rule.risk_certificate()
+
+    def risk_bound(self, rounds: int | None = None) -> float:
+        """Return an upper bound on the expected KL-risk, in nats, with one report a round.
+
+        Parameters
+        ----------
+        rounds : int, optional
+            T; by default the horizon.
+
+        Returns
+        -------
+        float
+            The smaller of T log(K / mixing), which any prediction with that mixing has, and the
+            learner's own bound. The posterior's bounds assume that one hypothesis is right; hedge's
+            hold for any labels, as regret against the best hypothesis.
+
+        Warns
+        -----
+        NoiseDominatesWarning
+            If it exceeds T log K, which ignoring all reports would have.
+        """
+        number = self._settings.horizon if rounds is None else positive_int("rounds", rounds)
+        if number is None:
+            raise ValueError("rounds must be given: the learner has no horizon")
+        count = self._hypotheses.count
+        bound = min(trivial_bound(count, self._rule.mixing, number), self._rule.risk_bound(number))
+        ignored = number * math.log(count)
+        if bound > ignored:
+            warnings.warn(
+                f"the bound of {bound:.4g} nats exceeds the {ignored:.4g} of ignoring all reports",
+                NoiseDominatesWarning,
+                stacklevel=2,
+            )
+        return bound
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        records, arrays = stored_rounds(self._rounds, self._hypotheses)
+        if self._hypotheses.array is not None:
+            arrays["hypotheses"] = self._hypotheses.array
+        body = {
+            "hypotheses": self._hypotheses.to_dict(),
+            "round": self._rounds.last,
+            "reports": self._reports,
+            **records,
+        }
+        return body, arrays
+
+    @classmethod
+    def _present(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return a state's arguments under their present names: earlier states have more."""
+        given = dict(arguments)
+        if "learning_rate" in given:
+            return given
+        power, rate = given.pop("temperature"), given.pop("eta")
+        given["learning_rate"] = power if given["learner"] == "posterior" else rate
+        noise, channel = given.pop("noise"), given["channel"]
+        if given["learner"] == "hedge" and channel == "bit":
+            channel = "auto"
+        if noise not in (None, "auto"):
+            channel = f"{noise}_{'vector' if channel == 'vector' else 'coordinate'}"
+        given["channel"] = channel
+        if given["learner"] == "hedge" or given["query"] == "adaptive":
+            given["query"] = "auto"
+        for name in ("sampling", "sensitivity"):
+            del given[name]
+        return given
+
+    def _continue(self, body: dict[str, Any], arrays: Arrays) -> None:
+        last, reports = body["round"], body["reports"]
+        horizon = self._settings.horizon
+        if (
+            any(type(count) is not int or count < 0 for count in (last, reports))
+            or last > (2**63 - 1 if horizon is None else horizon)
+            or (isinstance(self._rule, Posterior) and self._rule.reports != reports)
+        ):
+            raise StateError("state is corrupt: impossible counts")
+        self._rounds.last = last
+        taken = reopen(self._rounds, body, arrays, self._hypotheses, self._settings, self._rule)
+        if taken > reports:
+            raise StateError("state is corrupt: impossible counts")
+        self._reports = reports
 
 
-def _rule_of(learner: str, settings: Settings, hypotheses: Hypotheses) -> Rule:
+def _rule_of(learner: str, settings: Settings) -> Posterior | Hedge:
     if learner == "posterior":
         return Posterior(settings)
-    if learner == "hedge":
-        if settings.channel == "vector" or settings.options["noise"] is not None:
-            from dpoco.local._vector_rule import VectorHedge
-
-            return VectorHedge(settings)
-        return Hedge(settings)
-    from dpoco.local import _paper
-
-    return _paper.rule_of(learner, settings, hypotheses)
+    return Hedge(settings) if settings.noise is None else VectorHedge(settings)

@@ -12,7 +12,7 @@ import os
 import sys
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from dpoco._state import write_atomically
 from dpoco.errors import BudgetExceeded, StateError
@@ -22,7 +22,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = ["Ledger"]
+__all__ = ["ROUNDING", "Ledger", "NotCopied"]
 
 _FIRST_LINE = b"dpoco ledger 1"
 # What the lock file says: of constant length, so that it is overwritten in place.
@@ -32,7 +32,22 @@ _LOCK_SIZE = len(_LOCK_LINE % 0)
 ROUNDING = Fraction(1, 2**52)
 
 
-class Ledger:
+class NotCopied:
+    """Base of what holds a budget: it is neither copied nor pickled."""
+
+    _copies: ClassVar[str]  # why not
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(self._copies)
+
+    def __copy__(self) -> NoReturn:
+        self.__reduce__()
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        self.__reduce__()
+
+
+class Ledger(NotCopied):
     """Sum of the privacy spent and number of reports.
 
     Parameters
@@ -47,6 +62,8 @@ class Ledger:
         If the file is corrupt, was removed or is older than its lock, if another client holds it,
         or if it has another name (a hard link).
     """
+
+    _copies = "a ledger cannot be copied or pickled: copies would spend one budget twice"
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self.reports = 0
@@ -205,15 +222,6 @@ class Ledger:
         if type(reports) is not int or not 0 <= reports < 2**63 or min(epsilon, delta) < 0:
             raise StateError("the ledger is corrupt")
         self.reports, self.epsilon, self.delta = reports, epsilon, delta
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a ledger cannot be copied or pickled: copies would spend one budget twice")
-
-    def __copy__(self) -> NoReturn:
-        self.__reduce__()
-
-    def __deepcopy__(self, memo: Any) -> NoReturn:
-        self.__reduce__()
 
     def __del__(self) -> None:
         lock = getattr(self, "_lock", None)

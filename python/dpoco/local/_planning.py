@@ -1,66 +1,34 @@
-"""How many users it takes to tell hypotheses apart, before anybody is asked."""
+"""How many users it takes to tell hypotheses apart, and what to make of groups of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import combinations, permutations
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._divergences import total_variations
-from dpoco._validation import real_float
-from dpoco.local import _families as families
-from dpoco.local._affinity import LARGEST_INFORMATION, bit_gap, information_of, subset_gap
-from dpoco.local._channel import ChannelChoice, queries_of, query_means
+from dpoco._validation import float_array, real_float
 from dpoco.local._hypotheses import Hypotheses
-from dpoco.local._options import resolved
-from dpoco.local._queries import HadamardQuery, Query, ThresholdQuery, hadamard_size
-from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer, best_subset_size
-from dpoco.local._rules import Settings
+from dpoco.local._information import (
+    LARGEST_INFORMATION,
+    ChannelChoice,
+    bit_gap,
+    information_of,
+    subset_gap,
+)
+from dpoco.local._questions import all_questions, questions_of
+from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
+from dpoco.local._settings import Settings, selection_settings
 
-__all__ = ["mean_affinity_gap", "required_users", "selection_options"]
+__all__ = ["MedianSelection", "mean_affinity_gap", "median_select", "required_users"]
 
 FloatArray = NDArray[np.float64]
 
-LARGEST_ENUMERATION = 5000
 DRAWS = 2000
-
-
-def selection_options(
-    *,
-    epsilon: float,
-    channel: str,
-    query: str,
-    bits: int | str,
-    subset_size: int | None,
-    max_message_bits: int,
-) -> dict[str, Any]:
-    """Return the options of the learner behind a selector: not interactive, temperature 1."""
-    return {
-        "epsilon": epsilon,
-        "horizon": None,
-        "learner": "posterior",
-        "temperature": 1.0,
-        "channel": channel,
-        "query": query,
-        "bits": bits,
-        "interactive": False,
-        "protect": "label",
-        "mixing": 0.01,  # of loss queries; predictions are not mixed
-        "eta": None,
-        "range": None,
-        "sampling": "uniform",
-        "subset_size": subset_size,
-        "sensitivity": "round",
-        "noise": None,
-        "delta": None,
-        "open_rounds": 1,
-        "track_information": False,
-        "max_message_bits": max_message_bits,
-    }
 
 
 def required_users(
@@ -113,24 +81,24 @@ def required_users(
     many to list, they count as little as one label drawn from them: n is then an upper bound.
     O(K^2) a question, besides O(K M) for its means. `docs/privacy/local_learning.md`, B5.
     """
-    known = array_of(hypotheses)
-    matrix = known.matrix()
     near, failure = real_float("alpha", alpha), real_float("beta", beta)
     if not 0.0 <= near < 1.0:
         raise ValueError(f"alpha must be in [0, 1); got {near!r}")
     if not 0.0 < failure < 1.0:
         raise ValueError(f"beta must be in (0, 1); got {failure!r}")
-    if known.count > LARGEST_INFORMATION:
-        raise ValueError(f"required_users takes at most {LARGEST_INFORMATION} hypotheses")
-    options = selection_options(
+    known, settings = selection_settings(
+        hypotheses,
         epsilon=epsilon,
         channel=channel,
         query=query,
         bits=bits,
         subset_size=subset_size,
         max_message_bits=max_message_bits,
+        public_seed=seed,
     )
-    settings = resolved("posterior", known, options, seed)
+    if known.count > LARGEST_INFORMATION:
+        raise ValueError(f"required_users takes at most {LARGEST_INFORMATION} hypotheses")
+    matrix = known.matrix()
     apart = total_variations(matrix) > near
     if not apart.any():
         return 0
@@ -153,14 +121,6 @@ def required_users(
     return high
 
 
-def array_of(hypotheses: Any) -> Hypotheses:
-    """Return hypotheses without contexts, from arrays as well, or raise."""
-    known = hypotheses if isinstance(hypotheses, Hypotheses) else Hypotheses(hypotheses)
-    if known.kind != "array":
-        raise ValueError("hypotheses must be an array of shape (K, M): no contexts, no callables")
-    return known
-
-
 def mean_affinity_gap(matrix: FloatArray, settings: Settings) -> FloatArray:
     """Return one minus the mean Bhattacharyya coefficient of a report, shape (K, K).
 
@@ -171,13 +131,11 @@ def mean_affinity_gap(matrix: FloatArray, settings: Settings) -> FloatArray:
     if labels == 1 or count == 1:
         return np.zeros((count, count))
 
-    def of_subset(size: int) -> FloatArray:
-        return subset_gap(matrix, size, SubsetRandomizer(labels, size, settings.epsilon).gain)
-
-    size = settings.options["subset_size"]
+    size = settings.subset_size
     if settings.channel == "subset":
-        return of_subset(size or best_subset_size(labels, settings.epsilon))
-    choice = ChannelChoice(settings.epsilon, settings.options["message_bits"], size)
+        subset = SubsetRandomizer(labels, size, settings.epsilon)
+        return subset_gap(matrix, subset.size, subset.gain)
+    choice = ChannelChoice(settings.epsilon, settings.message_bits, size)
     bits = BitRandomizer(settings.epsilon, settings.bits)
     subsets: dict[int, FloatArray] = {}
     total, asked = np.zeros((count, count)), 0
@@ -190,7 +148,8 @@ def mean_affinity_gap(matrix: FloatArray, settings: Settings) -> FloatArray:
             total -= np.expm1(-np.sum(told, axis=0))
         else:
             if chosen not in subsets:
-                subsets[chosen] = of_subset(chosen)
+                gain = SubsetRandomizer(labels, chosen, settings.epsilon).gain
+                subsets[chosen] = subset_gap(matrix, chosen, gain)
             total += subsets[chosen]
         asked += 1
     gaps: FloatArray = total / asked
@@ -199,44 +158,83 @@ def mean_affinity_gap(matrix: FloatArray, settings: Settings) -> FloatArray:
 
 def _question_means(matrix: FloatArray, settings: Settings) -> Iterator[list[FloatArray]]:
     """Yield the means of equally likely rounds of questions: all there are, or public draws."""
-    everything = None if settings.bits > 1 else _all_questions(matrix, settings)
-    if everything is not None:
-        for question in everything:
-            yield [query_means(question, matrix)]
+    every = None if settings.bits > 1 else all_questions(settings.query, *matrix.shape)
+    if every is not None:
+        for question in every:
+            yield [question.means(matrix)]
         return
     for number in range(1, DRAWS + 1):
         yield list(
-            queries_of(
+            questions_of(
                 settings.query,
                 settings.public_seed,
                 number,
                 settings.bits,
                 matrix,
-                weights=np.empty(0),
+                weights=None,
                 mixing=settings.mixing or 1.0,
                 exact_range=settings.range == "exact",
             )[1]
         )
 
 
-def _all_questions(matrix: FloatArray, settings: Settings) -> Iterator[Query] | None:
-    """Return all questions of a family, each as likely as the others; None for too many."""
-    count, labels = matrix.shape
-    if settings.query == "bisection" and math.comb(count, count // 2) <= LARGEST_ENUMERATION:
-        return _bisections(count)
-    if settings.query == "scheffe" and count * (count - 1) <= LARGEST_ENUMERATION:
-        return (families.pair_query(count, *pair) for pair in permutations(range(count), 2))
-    if settings.query == "mean_test":
-        rows = np.eye(count) - 1.0 / count
-        return (ThresholdQuery(row) for row in rows)
-    if settings.query == "hadamard" and hadamard_size(labels) <= LARGEST_ENUMERATION:
-        return (HadamardQuery(row) for row in range(1, hadamard_size(labels)))
-    return None
+@dataclass(frozen=True, eq=False)
+class MedianSelection:
+    """The row chosen among independent answers.
+
+    Attributes
+    ----------
+    index : int
+        Which row.
+    distribution : array of shape (M,)
+        The row itself.
+    radius : float
+        Its median total variation distance to all rows, itself included.
+    failure : float
+        ``exp(-R / 18)``: probability, at most, with which the row is further than 3 alpha from the
+        truth, where each row is within alpha with probability at least 2/3.
+    """
+
+    index: int
+    distribution: FloatArray
+    radius: float
+    failure: float
 
 
-def _bisections(count: int) -> Iterator[Query]:
-    half = count // 2
-    for members in combinations(range(count), half):
-        coefficients = np.full(count, -1.0 / (count - half))
-        coefficients[list(members)] = 1.0 / half
-        yield ThresholdQuery(coefficients)
+def median_select(distributions: Any) -> MedianSelection:
+    """Choose among the answers of disjoint groups of users: failures become exponentially rare.
+
+    Parameters
+    ----------
+    distributions : array of shape (R, M)
+        One distribution a group, e.g. ``selector.prediction().all()`` of each.
+
+    Returns
+    -------
+    MedianSelection
+        The row whose median total variation distance to all rows (the ceil(R/2)-th smallest, its
+        own 0 included) is smallest; the first of several.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For what is no matrix, and rows that are no distributions.
+
+    Notes
+    -----
+    O(R^2 M). If each row is within alpha of the truth with probability at least 2/3, independently,
+    the chosen one is within 3 alpha with probability at least ``1 - exp(-R / 18)``: more than half
+    of the rows are good but with that probability (Hoeffding); these are within 2 alpha of one
+    another, so the chosen median is at most 2 alpha; and one of the ceil(R/2) rows within it is
+    good. A group whose expected distance is at most r has alpha = 3 r, by Markov's inequality.
+    """
+    rows = float_array("distributions", distributions, (None, None))
+    if rows.size == 0:
+        raise ValueError("distributions must have at least one row and one label")
+    if not ((rows >= 0.0).all() and (np.abs(rows.sum(axis=1) - 1.0) <= 1e-6).all()):
+        raise ValueError("rows must be distributions: not negative, of sum 1")
+    distances = np.sort(total_variations(rows), axis=1)
+    medians = distances[:, (rows.shape[0] + 1) // 2 - 1]
+    index = int(np.argmin(medians))
+    chosen = rows[index].copy()
+    return MedianSelection(index, chosen, float(medians[index]), math.exp(-rows.shape[0] / 18.0))

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
-from typing import Any, NoReturn
+import os
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.local_reports import client_guarantee
-from dpoco.local._answers import (
-    PROTECTIONS,
-    bit_randomizer,
-    checked_spec,
-    likelihoods,
-    prepared,
-    subset_randomizer,
-)
-from dpoco.local._client import checked_delta, checked_hypotheses, sources
+from dpoco._validation import positive_int
+from dpoco.errors import BudgetExceeded, StateError
+from dpoco.local._client import Devices, draws
 from dpoco.local._hypotheses import Hypotheses
-from dpoco.local._ledgers import Ledgers
-from dpoco.local._prediction import label_index
-from dpoco.local._queries import Query
-from dpoco.local._specs import VECTOR_CHANNELS, ReportBatch, RoundSpec
+from dpoco.local._ledger import ROUNDING
+from dpoco.local._reports import ReportBatch
+from dpoco.local._specs import RoundSpec
 
-__all__ = ["ClientPool"]
+__all__ = ["ClientPool", "Ledgers"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
-class ClientPool:
+class ClientPool(Devices):
     """The devices of many users, each with a budget of its own.
 
     For simulations, and for gateways that users trust with their labels: a pool sees them all.
@@ -52,6 +41,8 @@ class ClientPool:
     Budgets are kept in memory, 40 bytes a user: they end with the pool.
     """
 
+    _copies = "a pool cannot be copied or pickled: copies would spend budgets twice"
+
     def __init__(
         self,
         hypotheses: Hypotheses,
@@ -63,14 +54,8 @@ class ClientPool:
         delta_max: float = 0.0,
         simulation_seed: int | None = None,
     ) -> None:
-        self._hypotheses = checked_hypotheses(hypotheses)
+        super().__init__(hypotheses, epsilon_max, max_reports, protect, delta_max, simulation_seed)
         self._users = positive_int("users", users, maximum=2**31)
-        self._epsilon_max = positive_float("epsilon_max", epsilon_max)
-        self._max_reports = positive_int("max_reports", max_reports)
-        self._protect = choice("protect", protect, PROTECTIONS)
-        self._delta_max = checked_delta(delta_max)
-        self._source, self._nonces = sources(simulation_seed)
-        self._lock = threading.Lock()
         self._ledgers = Ledgers(self._users)
 
     def respond(
@@ -105,7 +90,7 @@ class ClientPool:
         """
         with self._lock:
             self._ledgers.check_process()
-            spec = checked_spec(spec, self._hypotheses, self._protect)
+            spec = self._checked(spec)
             members = self._members(users)
             count = self._users if members is None else members.size
             _check_labels(labels, spec.labels)
@@ -113,7 +98,7 @@ class ClientPool:
                 raise ValueError(f"there must be one label for each of {count} users")
             if self._protect == "label_and_context" and x is not None and len(x) != count:
                 raise ValueError(f"there must be one context for each of {count} users")
-            draw = self._prepared(spec, x, labels, count)
+            draw = draws(spec, self._hypotheses, x, labels, self._protect)
             self._ledgers.charge(
                 members,
                 spec.epsilon,
@@ -122,7 +107,7 @@ class ClientPool:
                 delta_max=self._delta_max,
                 max_reports=self._max_reports,
             )
-            values = draw()
+            values = draw(self._source)
             nonces = self._nonces.words(count) if count else np.zeros(0, dtype=np.uint64)
         return ReportBatch(
             spec.round, spec.digest, spec.channel, nonces, values, self._source.is_seeded
@@ -147,17 +132,6 @@ class ClientPool:
         """Return which users have budget for a report with `epsilon`, shape (users,)."""
         return self._ledgers.affordable(None, epsilon, self._epsilon_max, self._max_reports)
 
-    @property
-    def guarantee(self) -> Guarantee:
-        """What is promised about all reports of one user together."""
-        return client_guarantee(
-            epsilon=self._epsilon_max,
-            delta=self._delta_max,
-            reports=self._max_reports,
-            protect=self._protect,
-            simulated=self._source.is_seeded,
-        )
-
     def _members(self, users: Any) -> IntArray | None:
         if users is None:
             return None
@@ -174,87 +148,9 @@ class ClientPool:
             raise ValueError("a user is named twice")
         return members
 
-    def _prepared(self, spec: RoundSpec, x: Any, labels: Any, count: int) -> Any:
-        """Return what draws all reports once they are paid for; fails for public reasons only."""
-        if spec.channel in VECTOR_CHANNELS:
-            contexts = x if self._protect == "label_and_context" and x is not None else [x] * count
-            answers = [
-                prepared(spec, self._hypotheses, own, y, self._protect)
-                for own, y in zip(contexts, labels, strict=True)
-            ]
-            return lambda: np.array([answer(self._source) for answer in answers]).reshape(
-                count, spec.width
-            )
-        if spec.channel == "subset":
-            assert spec.labels is not None
-            if self._hypotheses.kind != "array":
-                self._hypotheses.matrix(x)
-            subsets = subset_randomizer(spec.labels, spec.subset_size, spec.epsilon)
-            own = indices(labels, spec.labels)
-            return lambda: subsets.respond_many(own, self._source)
-        randomizer = bit_randomizer(spec.epsilon, len(spec.queries))
-        tables = self._tables(spec, x, labels, count)
-
-        def draw() -> IntArray:
-            bits = [
-                randomizer.respond_many(randomizer.thresholds(phi), places, self._source)
-                for phi, places in tables
-            ]
-            return np.stack(bits, axis=1)
-
-        return draw
-
-    def _tables(
-        self, spec: RoundSpec, x: Any, labels: Any, count: int
-    ) -> list[tuple[FloatArray, IntArray]]:
-        """Return, for each query, a list of values and which of them each user has."""
-        hypotheses, each = self._hypotheses, np.arange(count)
-        private = self._protect == "label_and_context"
-        if hypotheses.kind == "likelihood" or (private and x is not None):
-            contexts = x if private and x is not None else [x] * count
-            rows = np.zeros((hypotheses.count, count))
-            for i, (own, y) in enumerate(zip(contexts, labels, strict=True)):
-                rows[:, i] = likelihoods(hypotheses, own, y, self._protect)
-            if spec.labels is None:
-                known = np.array([y is not None for y in labels], dtype=bool)
-                label = np.where(known, 0, -1)
-            else:
-                label = indices(labels, spec.labels)
-            return [(_values_at(query, rows, label, spec.labels), each) for query in spec.queries]
-        assert spec.labels is not None
-        label = indices(labels, spec.labels)
-        if count < spec.labels:  # fewer labels than a table would have
-            rows = np.ascontiguousarray(hypotheses.columns(x, label).T)
-            return [(_values_at(query, rows, label, spec.labels), each) for query in spec.queries]
-        matrix = hypotheses.matrix(x)
-        # The last entry is the value of no label.
-        places = np.where(label < 0, spec.labels, label)
-        return [(np.append(query.values(matrix), 0.0), places) for query in spec.queries]
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a pool cannot be copied or pickled: copies would spend budgets twice")
-
-    def __copy__(self) -> NoReturn:
-        self.__reduce__()
-
-    def __deepcopy__(self, memo: Any) -> NoReturn:
-        self.__reduce__()
-
     def __repr__(self) -> str:
         simulated = ", simulated" if self._source.is_seeded else ""
         return f"<ClientPool: {self._users} users, protects {self._protect}{simulated}>"
-
-
-def indices(labels: Sequence[Any] | NDArray[Any], count: int) -> IntArray:
-    """Return labels as integers in [0, count), -1 for whatever is none."""
-    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.ndim == 1:
-        inside = (labels >= 0) & (labels < count)
-        # Of 64 signed bits first: -1 has no place among narrow or unsigned integers.
-        out = np.full(labels.shape, -1, dtype=np.int64)
-        out[inside] = labels[inside]
-        return out
-    found = (label_index(y, count) for y in labels)
-    return np.array([-1 if index is None else index for index in found], dtype=np.int64)
 
 
 def _check_labels(labels: Any, count: int | None) -> None:
@@ -267,8 +163,70 @@ def _check_labels(labels: Any, count: int | None) -> None:
         raise ValueError(f"labels must have one dimension; got {labels.ndim}")
 
 
-def _values_at(query: Query, rows: FloatArray, label: IntArray, labels: int | None) -> FloatArray:
-    """Return the query's values at given labels; column i of `rows` belongs to ``label[i]``."""
-    if labels == 1 or label.size == 0:
-        return np.zeros(label.size)
-    return np.where(label < 0, 0.0, query.values_at(rows, label))
+class Ledgers:
+    """Privacy spent and number of reports of every user.
+
+    Sums are kept as two doubles, large and small part: any number of reports adds up exactly to
+    within 1e-30, so that a budget for ten reports of 0.1 has room for ten.
+    """
+
+    def __init__(self, users: int) -> None:
+        self.reports: IntArray = np.zeros(users, dtype=np.int64)
+        self._epsilon = np.zeros(users)
+        self._epsilon_rest = np.zeros(users)
+        self._delta = np.zeros(users)
+        self._delta_rest = np.zeros(users)
+        self._owner = os.getpid()
+
+    @property
+    def spent(self) -> FloatArray:
+        """Epsilon of each user, shape (users,)."""
+        return self._epsilon + self._epsilon_rest
+
+    def check_process(self) -> None:
+        """Raise in a forked child: two processes would spend budgets twice."""
+        if os.getpid() != self._owner:
+            raise StateError("this pool was inherited through fork: budgets would be spent twice")
+
+    def affordable(
+        self, members: IntArray | None, epsilon: float, epsilon_max: float, max_reports: int
+    ) -> NDArray[np.bool_]:
+        """Return who has room for one more report."""
+        pick = slice(None) if members is None else members
+        total, rest = _add(self._epsilon[pick], self._epsilon_rest[pick], epsilon)
+        room = (epsilon_max - total) - rest >= -float(ROUNDING) * epsilon_max
+        fits: NDArray[np.bool_] = room & (self.reports[pick] < max_reports)
+        return fits
+
+    def charge(
+        self,
+        members: IntArray | None,
+        epsilon: float,
+        delta: float,
+        *,
+        epsilon_max: float,
+        delta_max: float,
+        max_reports: int,
+    ) -> None:
+        """Spend for each member (None: all), or raise `BudgetExceeded` and change nothing."""
+        pick = slice(None) if members is None else members
+        fits = self.affordable(members, epsilon, epsilon_max, max_reports)
+        if not fits.all():
+            raise BudgetExceeded(f"{int((~fits).sum())} of {fits.size} users have no budget left")
+        deltas, rests = _add(self._delta[pick], self._delta_rest[pick], delta)
+        if ((delta_max - deltas) - rests < -float(ROUNDING) * delta_max).any():
+            raise BudgetExceeded(f"the reports ask for delta = {delta:g}, beyond delta_max")
+        self.reports[pick] += 1
+        self._epsilon[pick], self._epsilon_rest[pick] = _add(
+            self._epsilon[pick], self._epsilon_rest[pick], epsilon
+        )
+        self._delta[pick], self._delta_rest[pick] = deltas, rests
+
+
+def _add(total: FloatArray, rest: FloatArray, value: float) -> tuple[FloatArray, FloatArray]:
+    """Return the sum of a double-double and a double (Knuth's two-sum, renormalised)."""
+    high = total + value
+    other = high - total
+    low = (total - (high - other)) + (value - other) + rest
+    final = high + low
+    return final, low - (final - high)

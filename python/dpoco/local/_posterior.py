@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco.errors import StateError
-from dpoco.local._affinity import bit_gap, information_of, subset_gap
 from dpoco.local._bounds import bayes_bound, tempered_bound
-from dpoco.local._channel import ChannelChoice, contraction, queries_of, query_means
-from dpoco.local._many import RoundSpecs
-from dpoco.local._prediction import Prediction
-from dpoco.local._queries import Query
+from dpoco.local._information import (
+    ChannelChoice,
+    bit_gap,
+    contraction,
+    information_of,
+    subset_gap,
+)
+from dpoco.local._questions import questions_of
 from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
-from dpoco.local._rules import Settings
+from dpoco.local._settings import Settings
 from dpoco.local._specs import RoundSpec
 
 __all__ = ["Posterior"]
@@ -32,25 +35,35 @@ _QUESTIONS = 128  # their coefficients and means stay in the cache
 class Posterior:
     """Weights proportional to the likelihood of all reports, to the power of a temperature.
 
-    Follows `Rule`. A report costs O(K) besides what its specification costs once: O(K M) for the
-    means of its queries; O(K d) a subset of d labels.
+    Deterministic: the same specifications and reports give the same state. A report costs O(K)
+    besides what its specification costs once: O(K M) for the means of its queries; O(K d) a subset
+    of d labels.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._temperature = float(settings.options["temperature"])
+        assert isinstance(settings.learning_rate, float)
+        self._temperature = settings.learning_rate
         self._engine = _core.LocalPosterior(settings.hypotheses, self._temperature)
         self._bits = BitRandomizer(settings.epsilon, settings.bits)
-        self._choice = ChannelChoice(
-            settings.epsilon, settings.options["message_bits"], settings.options["subset_size"]
-        )
+        self._choice = ChannelChoice(settings.epsilon, settings.message_bits, settings.subset_size)
         self._subset: dict[int, float] = {}  # size -> gain
         self._means: tuple[bytes, NDArray[np.float64]] | None = None  # of the last specification
         self._information: FloatArray | None = None
-        if settings.options["track_information"]:
+        if settings.track_information:
             self._information = np.zeros((settings.hypotheses, settings.hypotheses))
 
     # -- rounds -----------------------------------------------------------------------------------
+
+    @property
+    def report_mechanism(self) -> str:
+        """What a report is, in words."""
+        return {
+            "bit": "bits of randomized response about public questions",
+            "subset": "a random subset of labels around the own one",
+            "auto": "one bit about a public question, or a random subset of labels around the "
+            "own one",
+        }[self._settings.channel]
 
     @property
     def weights(self) -> FloatArray:
@@ -86,39 +99,28 @@ class Posterior:
         assert matrix is not None
         settings = self._settings
         weights = self.weights if settings.interactive else None
-        queries: tuple[Query, ...] = ()
-        means: tuple[FloatArray, ...] = ()
-        size: int | None = None
         if settings.channel == "subset" and matrix.shape[1] >= 2:
             size = self.subset_size(matrix.shape[1])
-        else:
-            queries, means = queries_of(
-                settings.query,
-                settings.public_seed,
-                round,
-                self._bits.bits,
-                matrix,
-                weights=weights if weights is not None else np.empty(0),
-                mixing=self.mixing(round) or 1.0,
-                exact_range=settings.range == "exact",
-            )
-            if settings.channel == "auto":
-                size = self._choice.choose(matrix, weights, means, self._bits.contrast)
-        spec = RoundSpec(
-            round=round,
-            channel="bit" if size is None else "subset",
-            epsilon=settings.epsilon,
-            hypotheses=settings.hypotheses,
-            labels=settings.labels,
-            fingerprint=settings.fingerprint,
-            queries=queries if size is None else (),
-            subset_size=size,
+            return settings.round_spec(round, "subset", subset_size=size)
+        queries, means = questions_of(
+            settings.query,
+            settings.public_seed,
+            round,
+            self._bits.bits,
+            matrix,
+            weights=weights,
+            mixing=self.mixing(round) or 1.0,
+            exact_range=settings.range == "exact",
         )
-        if size is None:
-            self._means = (spec.digest, np.array(means))
+        if settings.channel == "auto":
+            size = self._choice.choose(matrix, weights, means, self._bits.contrast)
+            if size is not None:
+                return settings.round_spec(round, "subset", subset_size=size)
+        spec = settings.round_spec(round, "bit", queries=queries)
+        self._means = (spec.digest, np.array(means))
         return spec
 
-    def accepts(self, spec: RoundSpec) -> bool:
+    def accepts(self, spec: RoundSpec, matrix: FloatArray | None) -> bool:
         """Return whether a round read from a file has the size of one that is asked here."""
         if spec.channel == "bit":
             return len(spec.queries) == self._bits.bits
@@ -132,10 +134,9 @@ class Posterior:
         settings = self._settings
         if settings.channel == "bit" or labels < 2:
             return None
-        given: int | None = settings.options["subset_size"]
         if settings.channel == "auto":
             return self._choice.size(labels)
-        return SubsetRandomizer(labels, given, settings.epsilon).size
+        return SubsetRandomizer(labels, settings.subset_size, settings.epsilon).size
 
     def apply(self, spec: RoundSpec, matrix: FloatArray | None, values: IntArray) -> None:
         """Multiply in the likelihoods of reports; the order does not matter up to rounding."""
@@ -159,14 +160,19 @@ class Posterior:
             told = information_of(subset_gap(matrix, size, gain))
             self._information += values.shape[0] * told
 
-    def apply_many(
-        self, specs: RoundSpecs, places: IntArray, matrix: FloatArray, values: IntArray
+    def apply_rounds(
+        self, coefficients: FloatArray, places: IntArray, matrix: FloatArray, values: IntArray
     ) -> None:
-        """Take one report to each of some rounds into account: as `apply`, one after the other."""
+        """Take one report to each of some rounds into account: as `apply`, one after the other.
+
+        Row i of `values` answers the threshold questions ``coefficients[places[i]]``, shape
+        (bits, K).
+        """
         contrast = self._bits.contrast
         for start in range(0, places.size, _QUESTIONS):
             part = slice(start, start + _QUESTIONS)
-            means = _core.local_threshold_means_many(matrix, specs.coefficients(places[part]))
+            rows = coefficients[places[part]].reshape(-1, coefficients.shape[-1])
+            means = _core.local_threshold_means_many(matrix, rows)
             self._engine.add_rounds(means, contrast, values[part])
             if self._information is not None:
                 for own in means:
@@ -174,13 +180,9 @@ class Posterior:
 
     def _means_of(self, spec: RoundSpec, matrix: FloatArray) -> NDArray[np.float64]:
         if self._means is None or self._means[0] != spec.digest:
-            means = np.array([query_means(query, matrix) for query in spec.queries])
+            means = np.array([query.means(matrix) for query in spec.queries])
             self._means = (spec.digest, means)
         return self._means[1]
-
-    def predict(self, round: int, matrix: FloatArray) -> Prediction:
-        """Return ``(1 - mixing) sum_j w_j f_j + mixing * mean of the f_j``."""
-        return Prediction(self.weights, self.mixing(round), matrix=matrix)
 
     # -- what is known ----------------------------------------------------------------------------
 
@@ -203,7 +205,7 @@ class Posterior:
             return math.inf
         if settings.channel == "bit" and settings.query == "hadamard":
             return self._bits.inverse_contrast * math.sqrt(labels)
-        if settings.channel == "subset" and settings.options["subset_size"] == 1:
+        if settings.channel == "subset" and settings.subset_size == 1:
             return 1.0 / contraction(labels, settings.epsilon)
         return math.inf
 

@@ -1,9 +1,9 @@
-"""Predictions in closed form: a mixture of the hypotheses and a public background."""
+"""Predictions in closed form: mixtures of the hypotheses."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,28 +24,38 @@ def label_index(y: Any, labels: int) -> int | None:
     return index if 0 <= index < labels else None
 
 
+def label_indices(labels: Sequence[Any] | NDArray[Any], count: int) -> NDArray[np.int64]:
+    """Return labels as integers in [0, count), -1 for whatever is none."""
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.ndim == 1:
+        inside = (labels >= 0) & (labels < count)
+        # Of 64 signed bits first: -1 has no place among narrow or unsigned integers.
+        out = np.full(labels.shape, -1, dtype=np.int64)
+        out[inside] = labels[inside]
+        return out
+    found = (label_index(y, count) for y in labels)
+    return np.array([-1 if index is None else index for index in found], dtype=np.int64)
+
+
 class Prediction:
-    """The distribution ``(1 - mixing) sum_j w_j f_j + mixing * background``.
+    """The distribution ``(1 - mixing) sum_j w_j f_j + mixing * mean of the f_j``.
 
     Parameters
     ----------
     weights : array of shape (K,)
         Weights of the hypotheses, summing to 1.
     mixing : float
-        Share of the background, in [0, 1].
+        Share of the uniform mixture, in [0, 1].
     matrix : array of shape (K, M), optional
         The hypotheses for the round's context; not copied.
     column : callable, optional
         Instead of `matrix`: label -> likelihoods of shape (K,), for labels without a finite set.
-    background : array of shape (M,), optional
-        A distribution over labels; by default the uniform mixture of the hypotheses.
 
     Notes
     -----
     Nothing of size M is computed before `all`; `prob` costs O(K).
     """
 
-    __slots__ = ("_background", "_coefficients", "_column", "_matrix", "_mixing", "_weights")
+    __slots__ = ("_coefficients", "_column", "_matrix", "_mixing", "_weights")
 
     def __init__(
         self,
@@ -54,7 +64,6 @@ class Prediction:
         *,
         matrix: FloatArray | None = None,
         column: Callable[[Any], FloatArray] | None = None,
-        background: FloatArray | None = None,
     ) -> None:
         if (matrix is None) == (column is None):
             raise ValueError("exactly one of matrix and column must be given")
@@ -66,17 +75,11 @@ class Prediction:
         held.flags.writeable = False
         if matrix is not None:
             matrix = np.require(matrix, dtype=np.float64, requirements=["C", "A"])
-        if background is not None:
-            background = np.require(background, dtype=np.float64, requirements=["C", "A"])
-            if matrix is None or background.shape != matrix.shape[1:]:
-                raise ValueError("background must have one entry a label")
         self._weights = held
         self._mixing = float(mixing)
         self._matrix = matrix
         self._column = column
-        self._background = background
-        share = 0.0 if background is not None else self._mixing / held.size
-        self._coefficients = (1.0 - self._mixing) * held + share
+        self._coefficients = (1.0 - self._mixing) * held + self._mixing / held.size
 
     @property
     def weights(self) -> FloatArray:
@@ -85,7 +88,7 @@ class Prediction:
 
     @property
     def mixing(self) -> float:
-        """Share of the background."""
+        """Share of the uniform mixture."""
         return self._mixing
 
     @property
@@ -95,7 +98,6 @@ class Prediction:
 
     def prob(self, y: Any) -> float:
         """Return the probability (or density) of label `y`; 0 for no label. O(K)."""
-        rest: FloatArray | None = None
         if self._matrix is None:
             assert self._column is not None
             likelihoods = np.ascontiguousarray(self._column(y), dtype=np.float64)[:, None]
@@ -104,10 +106,8 @@ class Prediction:
             if index is None:
                 return 0.0
             likelihoods = np.ascontiguousarray(self._matrix[:, index : index + 1])
-            if self._background is not None:
-                rest = self._background[index : index + 1]
         # The loop of `all`, on one label: the same bits.
-        return float(_core.local_mixture(likelihoods, self._coefficients, self._mixing, rest)[0])
+        return float(_core.local_mixture(likelihoods, self._coefficients, self._mixing, None)[0])
 
     def all(self) -> FloatArray:
         """Return the probabilities of all labels, shape (M,). O(K M).
@@ -120,7 +120,7 @@ class Prediction:
         if self._matrix is None:
             raise ValueError("labels form no finite set; ask for prob(y)")
         total: FloatArray = _core.local_mixture(
-            self._matrix, self._coefficients, self._mixing, self._background
+            self._matrix, self._coefficients, self._mixing, None
         )
         return total
 
@@ -130,6 +130,5 @@ class Prediction:
         return math.inf if probability <= 0.0 else -math.log(probability)
 
     def __repr__(self) -> str:
-        # Weights depend on reports, which are private already; still only the shape is shown.
         labels = "no finite set" if self.labels is None else str(self.labels)
         return f"Prediction(hypotheses={self._weights.size}, labels={labels})"

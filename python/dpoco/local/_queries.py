@@ -7,7 +7,6 @@ A wrong or hostile query costs accuracy and never privacy: whatever it says is c
 
 from __future__ import annotations
 
-import math
 import struct
 from typing import Any, ClassVar
 
@@ -18,18 +17,11 @@ from dpoco import _core
 from dpoco._validation import float_array, number, positive_int
 from dpoco.local._prediction import label_index
 
-__all__ = ["HadamardQuery", "LossQuery", "Query", "ThresholdQuery", "clamp", "read_query"]
+__all__ = ["HadamardQuery", "LossQuery", "Query", "ThresholdQuery", "hadamard_size", "read_query"]
 
 FloatArray = NDArray[np.float64]
 
 _LARGEST_COUNT = 2**31 - 1
-
-
-def clamp(value: float) -> float:
-    """Return `value` clamped to [-1, 1]; 0 for NaN and infinities."""
-    if not math.isfinite(value):
-        return 0.0
-    return min(max(value, -1.0), 1.0)
 
 
 class Query:
@@ -57,13 +49,11 @@ class Query:
         """
         if labels == 1:
             return 0.0
+        own = label_index(label, labels) if labels is not None else None if label is None else 0
         # Evaluated for no label, too, and chosen afterwards: both take the same time.
-        if labels is None:
-            value = clamp(self._values(np.ascontiguousarray(column)[:, None])[0])
-            return 0.0 if label is None else value
-        index = label_index(label, labels)
-        value = clamp(self._one(column, 0 if index is None else index))
-        return 0.0 if index is None else value
+        rows = np.ascontiguousarray(column)[:, None]
+        value = float(self.values_at(rows, np.array([own or 0], dtype=np.int64))[0])
+        return 0.0 if own is None else value
 
     def values(self, matrix: FloatArray) -> FloatArray:
         """Return the values at all labels of a context, shape (M,), bit for bit those of `phi`.
@@ -82,8 +72,12 @@ class Query:
         return self._values(columns)
 
     def means(self, matrix: FloatArray) -> FloatArray:
-        """Return the mean of the query under every hypothesis, shape (K,). O(K M)."""
-        means: FloatArray = _core.local_query_means(matrix, self.values(matrix))
+        """Return the mean of the query under every hypothesis, shape (K,); O(K M)."""
+        if matrix.shape[1] == 1:
+            return np.zeros(matrix.shape[0])
+        means: FloatArray = _core.local_query_means(
+            matrix, np.ascontiguousarray(self.values(matrix))
+        )
         return means
 
     def check(self, hypotheses: int, labels: int | None) -> None:
@@ -93,9 +87,6 @@ class Query:
     def to_bytes(self) -> bytes:
         """Return the query as bytes, read by `read_query`."""
         return self._bytes
-
-    def _one(self, column: FloatArray, index: int) -> float:
-        return float(self._values(np.ascontiguousarray(column)[:, None])[0])
 
     def _values(self, matrix: FloatArray) -> FloatArray:
         raise NotImplementedError
@@ -148,6 +139,12 @@ class ThresholdQuery(Query):
         if self.coefficients.size != hypotheses:
             raise ValueError(f"a threshold query needs {hypotheses} coefficients")
 
+    def means(self, matrix: FloatArray) -> FloatArray:
+        """Return the mean of the query under every hypothesis, shape (K,). O(K M)."""
+        if matrix.shape[1] == 1:
+            return np.zeros(matrix.shape[0])
+        return _core.local_threshold_means(matrix, self.coefficients)[1]
+
     def _values(self, matrix: FloatArray) -> FloatArray:
         return _core.local_threshold_values(self.coefficients, matrix)
 
@@ -178,9 +175,6 @@ class HadamardQuery(Query):
             raise ValueError("a Hadamard query needs a finite number of labels")
         if self.row >= hadamard_size(labels):
             raise ValueError(f"the row of a Hadamard query must be below {hadamard_size(labels)}")
-
-    def _one(self, column: FloatArray, index: int) -> float:
-        return -1.0 if (self.row & index).bit_count() & 1 else 1.0
 
     def values_at(self, columns: FloatArray, labels: NDArray[np.int64]) -> FloatArray:
         """Return the values at n labels, shape (n,); `columns` does not matter."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import combinations, product
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +24,11 @@ from dpoco.local._specs import LARGEST_BITS, LARGEST_EPSILON
 from dpoco.random import Source
 
 __all__ = [
+    "Audit",
     "BitRandomizer",
-    "CoordinateRandomizer",
     "SubsetRandomizer",
+    "at_most_exp",
+    "audit",
     "best_bits",
     "best_subset_size",
 ]
@@ -35,6 +38,7 @@ Law = dict[tuple[int, ...], Fraction]
 
 _UNITS = 2**53
 _LARGEST_LAW = 10**6
+_DIGITS = 120
 
 
 def checked_epsilon(value: Any) -> float:
@@ -88,6 +92,12 @@ class BitRandomizer:
     As sampled: ``b = [U < k]``, U a uniform 53-bit integer and ``k = round(2^52 + phi (high -
     2^52))``, half to even, clamped to [low, high].
     """
+
+    # Values a hostile server may make a query say, and an honest one may: what audits try.
+    PROBES: ClassVar[tuple[float, ...]] = (
+        *(i / 64.0 for i in range(-64, 65)),
+        *(math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324, 2.0, -2.0),
+    )
 
     def __init__(self, epsilon: float, bits: int | str = 1) -> None:
         self.epsilon = checked_epsilon(epsilon)
@@ -146,34 +156,6 @@ class BitRandomizer:
             law[bits] = math.prod(chances, start=Fraction(1))
         return law
 
-    def likelihoods(self, bit: int, means: FloatArray) -> FloatArray:
-        """Return ``P(b = bit)`` under hypotheses whose query means are `means`, shape (K,)."""
-        sign = 1.0 if bit else -1.0
-        chances: FloatArray = 0.5 * (1.0 + sign * self.contrast * means)
-        return chances
-
-    def _phis(self, phis: float | Sequence[float]) -> list[float]:
-        values = [float(phis)] if np.ndim(phis) == 0 else [float(v) for v in phis]  # type: ignore
-        if len(values) != self.bits:
-            raise ValueError(f"there must be {self.bits} values, one a bit")
-        return values
-
-    def __repr__(self) -> str:
-        return f"BitRandomizer(epsilon={self.epsilon:g}, bits={self.bits})"
-
-
-class CoordinateRandomizer(BitRandomizer):
-    """One bit about one loss, and the unbiased estimate of all losses that it gives.
-
-    Parameters
-    ----------
-    epsilon : float
-        In (0, 30].
-    """
-
-    def __init__(self, epsilon: float) -> None:
-        super().__init__(epsilon, 1)
-
     def estimate(self, bit: int, midpoint: float, half_range: float, chance: float) -> float:
         """Return what the bit adds to the mid-point of the loss that was asked for.
 
@@ -195,8 +177,14 @@ class CoordinateRandomizer(BitRandomizer):
         sign = 1.0 if bit else -1.0
         return midpoint + sign * self.inverse_contrast * half_range / chance
 
+    def _phis(self, phis: float | Sequence[float]) -> list[float]:
+        values = [float(phis)] if np.ndim(phis) == 0 else [float(v) for v in phis]  # type: ignore
+        if len(values) != self.bits:
+            raise ValueError(f"there must be {self.bits} values, one a bit")
+        return values
+
     def __repr__(self) -> str:
-        return f"CoordinateRandomizer(epsilon={self.epsilon:g})"
+        return f"BitRandomizer(epsilon={self.epsilon:g}, bits={self.bits})"
 
 
 class SubsetRandomizer:
@@ -273,13 +261,92 @@ class SubsetRandomizer:
         reports = combinations(range(self.labels), self.size)
         return {report: self.probability(report, label) for report in reports}
 
-    def likelihoods(self, report: Sequence[int], matrix: FloatArray) -> FloatArray:
-        """Return the probabilities of a report under the rows of `matrix`, shape (K, M).
-
-        Up to a factor that is the same for all rows: ``1 + gain F_j(Z)``.
-        """
-        inside: FloatArray = 1.0 + self.gain * matrix[:, list(report)].sum(axis=1)
-        return inside
-
     def __repr__(self) -> str:
         return f"SubsetRandomizer(labels={self.labels}, size={self.size}, epsilon={self.epsilon:g})"
+
+
+class Audit(NamedTuple):
+    """What an audit found.
+
+    Attributes
+    ----------
+    epsilon : float
+        What the randomizer promises.
+    ratio : Fraction or None
+        The largest ratio of two probabilities of one report, exactly; None where it is no rational
+        number, e to the power of one.
+    log_ratio : float
+        Its logarithm, rounded.
+    holds : bool
+        Whether ``ratio <= e^epsilon``, decided in exact arithmetic.
+    """
+
+    epsilon: float
+    ratio: Fraction | None
+    log_ratio: float
+    holds: bool
+
+
+def audit(randomizer: Any) -> Audit:
+    """Return the largest likelihood ratio of a randomizer over all pairs of labels.
+
+    Parameters
+    ----------
+    randomizer : BitRandomizer, SubsetRandomizer or VectorRandomizer
+        Or any object with an attribute ``epsilon`` and a method ``largest_ratio() -> Fraction`` or
+        ``largest_log_ratio() -> Fraction``, exact both.
+
+    Returns
+    -------
+    Audit
+        ``holds`` says whether the promise is kept.
+
+    Raises
+    ------
+    ValueError
+        For randomizers that promise a positive delta (of a vector: all noise but pure Laplace): no
+        largest ratio is promised.
+    TypeError
+        For anything else.
+    """
+    promised = float(getattr(randomizer, "epsilon", math.nan))
+    if getattr(randomizer, "delta", 0.0) > 0.0:
+        raise ValueError("a randomizer with a positive delta promises no largest ratio")
+    if isinstance(randomizer, BitRandomizer):
+        ratio = _bit_ratio(randomizer)
+    elif isinstance(randomizer, SubsetRandomizer):
+        ratio = _subset_ratio(randomizer)
+    elif hasattr(randomizer, "largest_ratio"):
+        ratio = Fraction(randomizer.largest_ratio())
+    elif hasattr(randomizer, "largest_log_ratio"):
+        power = Fraction(randomizer.largest_log_ratio())
+        return Audit(promised, None, float(power), power <= Fraction(promised))
+    else:
+        raise TypeError(f"{type(randomizer).__name__} is no randomizer with a finite law")
+    context = Context(prec=_DIGITS)
+    logarithm = context.ln(context.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
+    return Audit(promised, ratio, float(logarithm), at_most_exp(ratio, promised))
+
+
+def at_most_exp(ratio: Fraction, epsilon: float) -> bool:
+    """Return whether ``ratio <= e^epsilon``: decided with 120 digits, and never in favour."""
+    power = Context(prec=_DIGITS).exp(Decimal(epsilon))  # within half a unit of the last digit
+    return ratio <= Fraction(power) * (1 - Fraction(1, 10 ** (_DIGITS - 2)))
+
+
+def _bit_ratio(randomizer: BitRandomizer) -> Fraction:
+    """Return the ratio over all values of all queries: the bits are independent."""
+    reached = [randomizer.threshold(phi) for phi in BitRandomizer.PROBES]
+    least = min(*reached, randomizer.low)
+    most = max(*reached, randomizer.high)
+    if least <= 0 or most >= _UNITS:
+        raise ValueError("an outcome of this randomizer has probability 0: no ratio is finite")
+    ones, zeros = Fraction(most, least), Fraction(_UNITS - least, _UNITS - most)
+    return max(ones, zeros) ** randomizer.bits
+
+
+def _subset_ratio(randomizer: SubsetRandomizer) -> Fraction:
+    """Return the ratio over own labels in the report, off it, and none: one report tells all."""
+    report = tuple(range(randomizer.size))
+    chances = [randomizer.probability(report, label) for label in (0, randomizer.size, None)]
+    return max(chances) / min(chances)

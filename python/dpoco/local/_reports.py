@@ -11,24 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CHANNELS", "Report", "ReportBatch"]
+__all__ = ["CHANNELS", "Report", "ReportBatch", "RoundReports", "as_columns"]
 
-CHANNELS = ("bit", "subset", "coordinate", "vector", "paper_exp3", "paper_wma")
+IntArray = NDArray[np.int64]
+Words = NDArray[np.uint64]
 
-_MAGIC = b"dpr"
+CHANNELS = ("bit", "subset", "coordinate", "vector")
+
 _VERSION = 1
-_HEAD = struct.Struct("<3sBBBQ8s8sI")
-_BATCH_HEAD = struct.Struct("<3sBBBQ8sIQ")
-_BATCH_MAGIC = b"dpb"
+_HEAD = struct.Struct("<3sBBBQ8s")  # magic, version, channel, simulated, round, digest
+_ONE = struct.Struct("<8sI")  # nonce, width
+_MANY = struct.Struct("<IQ")  # width, number of reports
 # Bytes of one integer on the wire: fixed for a channel, so that length tells nothing.
-_FORMATS = {
-    "bit": "<u1",
-    "subset": "<u4",
-    "coordinate": "<u1",
-    "vector": "<i8",
-    "paper_exp3": "<i8",
-    "paper_wma": "<i8",
-}
+_FORMATS = {"bit": "<u1", "subset": "<u4", "coordinate": "<u1", "vector": "<i8"}
 _RANGES = {"bit": (0, 1), "coordinate": (0, 1), "subset": (0, 2**31 - 1)}
 
 
@@ -70,34 +65,18 @@ class Report:
 
     def to_bytes(self) -> bytes:
         """Return the report as bytes; their number depends on the specification only."""
-        head = _HEAD.pack(
-            _MAGIC,
-            _VERSION,
-            CHANNELS.index(self.channel),
-            int(self.simulated),
-            self.round,
-            self.digest,
-            self.nonce,
-            len(self.values),
-        )
-        return head + np.array(self.values, dtype=np.dtype(_FORMATS[self.channel])).tobytes()
+        values = np.array(self.values, dtype=_FORMATS[self.channel])
+        return _head(b"dpr", self) + _ONE.pack(self.nonce, len(self.values)) + values.tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Report:
         """Return the report written by `to_bytes`; ``ValueError`` for anything else."""
-        data = _plain_bytes(data)
-        try:
-            magic, version, channel, simulated, number, digest, nonce, width = _HEAD.unpack_from(
-                data
-            )
-        except struct.error:
-            raise ValueError("malformed report") from None
-        name = _check_frame(magic == _MAGIC, version, channel, simulated)
-        layout = np.dtype(_FORMATS[name])
-        if len(data) != _HEAD.size + width * layout.itemsize:
+        (number, digest, channel, simulated), (nonce, width), rest = _parts(b"dpr", _ONE, data)
+        layout = np.dtype(_FORMATS[channel])
+        if len(rest) != width * layout.itemsize:
             raise ValueError("malformed report")
-        values = np.frombuffer(data, dtype=layout, offset=_HEAD.size)
-        return cls(number, digest, nonce, name, tuple(values.tolist()), bool(simulated))
+        values = np.frombuffer(rest, dtype=layout).tolist()
+        return cls(number, digest, nonce, channel, tuple(values), simulated)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,23 +96,14 @@ class ReportBatch:
     round: int
     digest: bytes
     channel: str
-    nonces: NDArray[np.uint64]
-    values: NDArray[np.int64]
+    nonces: Words
+    values: IntArray
     simulated: bool = False
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for fields that cannot be sent."""
         _check_head(self.round, self.digest, self.channel)
-        values = np.ascontiguousarray(self.values)
-        if values.dtype.kind not in "iub" or values.ndim != 2:
-            raise ValueError("values must be a matrix of integers")
-        nonces = np.ascontiguousarray(self.nonces)
-        if nonces.dtype.kind not in "iu" or nonces.shape != values.shape[:1]:
-            raise ValueError("there must be one nonce a report")
-        if values.size:
-            _check_range(self.channel, int(values.min()), int(values.max()))
-        object.__setattr__(self, "values", values.astype(np.int64, copy=False))
-        object.__setattr__(self, "nonces", nonces.astype(np.uint64, copy=False))
+        _own_columns(self)
 
     def __len__(self) -> int:
         """Return the number of reports."""
@@ -157,68 +127,36 @@ class ReportBatch:
     def from_reports(cls, reports: Iterable[Report]) -> ReportBatch:
         """Return a batch of reports to one specification; ``ValueError`` if they differ in it."""
         given = list(reports)
-        if not given:
-            raise ValueError("a batch needs a report")
+        columns = RoundReports.from_reports(given)
+        if len({(report.round, report.digest) for report in given}) != 1:
+            raise ValueError("the reports answer different specifications")
         first = given[0]
-        for report in given:
-            if not isinstance(report, Report):
-                raise TypeError(f"a batch needs reports; got {type(report).__name__}")
-            if (report.round, report.digest, report.channel, len(report.values)) != (
-                first.round, first.digest, first.channel, len(first.values),
-            ):  # fmt: skip
-                raise ValueError("the reports answer different specifications")
-        nonces = np.frombuffer(b"".join(report.nonce for report in given), dtype="<u8")
-        values = np.array([report.values for report in given], dtype=np.int64)
         return cls(
             first.round,
             first.digest,
             first.channel,
-            nonces.astype(np.uint64),
-            values.reshape(len(given), -1),
-            any(report.simulated for report in given),
+            columns.nonces,
+            columns.values,
+            columns.simulated,
         )
 
     def to_bytes(self) -> bytes:
         """Return the batch as bytes."""
         count, width = self.values.shape
-        head = _BATCH_HEAD.pack(
-            _BATCH_MAGIC,
-            _VERSION,
-            CHANNELS.index(self.channel),
-            int(self.simulated),
-            self.round,
-            self.digest,
-            width,
-            count,
-        )
-        layout = np.dtype(_FORMATS[self.channel])
-        return head + self.nonces.astype("<u8").tobytes() + self.values.astype(layout).tobytes()
+        values = self.values.astype(_FORMATS[self.channel])
+        nonces = self.nonces.astype("<u8")
+        return _head(b"dpb", self) + _MANY.pack(width, count) + nonces.tobytes() + values.tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ReportBatch:
         """Return the batch written by `to_bytes`; ``ValueError`` for anything else."""
-        data = _plain_bytes(data)
-        try:
-            magic, version, channel, simulated, number, digest, width, count = (
-                _BATCH_HEAD.unpack_from(data)
-            )
-        except struct.error:
-            raise ValueError("malformed reports") from None
-        name = _check_frame(magic == _BATCH_MAGIC, version, channel, simulated)
-        layout = np.dtype(_FORMATS[name])
-        start = _BATCH_HEAD.size + 8 * count
-        if len(data) != start + count * width * layout.itemsize:
-            raise ValueError("malformed reports")
-        nonces = np.frombuffer(data, dtype="<u8", count=count, offset=_BATCH_HEAD.size)
-        values = np.frombuffer(data, dtype=layout, offset=start).reshape(count, width)
-        return cls(
-            number,
-            digest,
-            name,
-            nonces.astype(np.uint64),
-            values.astype(np.int64),
-            bool(simulated),
-        )
+        (number, digest, channel, simulated), (width, count), rest = _parts(b"dpb", _MANY, data)
+        layout = np.dtype(_FORMATS[channel])
+        if len(rest) != count * (8 + width * layout.itemsize):
+            raise ValueError("malformed report")
+        nonces = np.frombuffer(rest, dtype="<u8", count=count)
+        values = np.frombuffer(rest, dtype=layout, offset=8 * count).reshape(count, width)
+        return cls(number, digest, channel, nonces, values, simulated)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ReportBatch) and other.to_bytes() == self.to_bytes()
@@ -226,18 +164,146 @@ class ReportBatch:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _plain_bytes(data: Any) -> bytes:
+@dataclass(frozen=True, eq=False)
+class RoundReports:
+    """Reports to different rounds, in an order that stands.
+
+    Attributes
+    ----------
+    rounds : int array of shape (n,)
+        Number of each report's round.
+    digests : uint64 array of shape (n,)
+        Digest of its specification, as a little-endian word.
+    channel : str
+        Channel of all of them.
+    nonces : uint64 array of shape (n,)
+        As of `ReportBatch`.
+    values : int array of shape (n, width)
+        A report a row.
+    simulated : bool
+        Whether any noise was reproducible.
+    """
+
+    rounds: IntArray
+    digests: Words
+    channel: str
+    nonces: Words
+    values: IntArray
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for arrays that do not fit."""
+        if self.channel not in CHANNELS:
+            raise ValueError("reports need a known channel")
+        _own_columns(self)
+        for name, dtype in (("rounds", np.int64), ("digests", np.uint64)):
+            array = np.asarray(getattr(self, name))
+            if array.shape != (len(self),) or (array.dtype.kind not in "iu" and array.size):
+                raise ValueError("there must be one round and one digest a report")
+            object.__setattr__(self, name, array.astype(dtype, copy=False))
+
+    def __len__(self) -> int:
+        """Return the number of reports."""
+        return len(self.nonces)
+
+    @classmethod
+    def from_reports(cls, reports: Iterable[Report]) -> RoundReports:
+        """Return single reports as columns; ``ValueError`` if their channels or widths differ."""
+        given = list(reports)
+        if not given:
+            raise ValueError("a batch needs a report")
+        if not all(isinstance(report, Report) for report in given):
+            raise TypeError("a batch needs reports")
+        channel, width = given[0].channel, len(given[0].values)
+        if any((report.channel, len(report.values)) != (channel, width) for report in given):
+            raise ValueError("the reports answer different specifications")
+        values = np.array([report.values for report in given], dtype=np.int64)
+        return cls._of(
+            np.array([report.round for report in given], dtype=np.int64),
+            _words(report.digest for report in given),
+            channel,
+            _words(report.nonce for report in given),
+            values.reshape(len(given), width),
+            any(report.simulated for report in given),
+        )
+
+    @classmethod
+    def _of(cls, *fields: Any) -> RoundReports:
+        """Return columns of reports that were checked one by one."""
+        columns = object.__new__(cls)
+        columns.__dict__.update(zip(cls.__dataclass_fields__, fields, strict=True))
+        return columns
+
+
+def _words(parts: Iterable[bytes]) -> Words:
+    return np.frombuffer(b"".join(parts), dtype="<u8").astype(np.uint64, copy=False)
+
+
+def as_columns(reports: Any) -> RoundReports | None:
+    """Return reports of any form as columns; None for none."""
+    if isinstance(reports, Report):
+        reports = [reports]
+    elif isinstance(reports, RoundReports):
+        return reports if len(reports) else None
+    elif isinstance(reports, ReportBatch):
+        count = len(reports)
+        digest = int.from_bytes(reports.digest, "little")
+        return (
+            None
+            if count == 0
+            else RoundReports._of(
+                np.full(count, reports.round, dtype=np.int64),
+                np.full(count, digest, dtype=np.uint64),
+                reports.channel,
+                reports.nonces,
+                reports.values,
+                reports.simulated,
+            )
+        )
+    if isinstance(reports, (str, bytes)) or not isinstance(reports, Iterable):
+        raise TypeError(f"reports must be reports; got {type(reports).__name__}")
+    given = list(reports)
+    return RoundReports.from_reports(given) if given else None
+
+
+def _head(magic: bytes, reports: Report | ReportBatch) -> bytes:
+    channel = CHANNELS.index(reports.channel)
+    simulated = int(reports.simulated)
+    return _HEAD.pack(magic, _VERSION, channel, simulated, reports.round, reports.digest)
+
+
+def _parts(
+    magic: bytes, layout: struct.Struct, data: Any
+) -> tuple[tuple[int, bytes, str, bool], tuple[Any, ...], bytes]:
+    """Return the head, the numbers that follow it, and the rest; ``ValueError`` for no reports."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"data must be bytes; got {type(data).__name__}")
-    return bytes(data)
-
-
-def _check_frame(magic_matches: bool, version: int, channel: int, simulated: int) -> str:
-    if not magic_matches or version != _VERSION:
+    data = bytes(data)
+    try:
+        found, version, channel, simulated, number, digest = _HEAD.unpack_from(data)
+        sizes = layout.unpack_from(data, _HEAD.size)
+    except struct.error:
+        raise ValueError("malformed report") from None
+    if found != magic or version != _VERSION:
         raise ValueError("not reports of this version")
     if channel >= len(CHANNELS) or simulated > 1:
-        raise ValueError("malformed reports")
-    return CHANNELS[channel]
+        raise ValueError("malformed report")
+    head = (number, digest, CHANNELS[channel], bool(simulated))
+    return head, sizes, data[_HEAD.size + layout.size :]
+
+
+def _own_columns(reports: ReportBatch | RoundReports) -> None:
+    """Check nonces and values, and keep them as contiguous arrays of 64-bit integers."""
+    values = np.ascontiguousarray(reports.values)
+    if values.dtype.kind not in "iub" or values.ndim != 2:
+        raise ValueError("values must be a matrix of integers")
+    nonces = np.ascontiguousarray(reports.nonces)
+    if nonces.dtype.kind not in "iu" or nonces.shape != values.shape[:1]:
+        raise ValueError("there must be one nonce a report")
+    if values.size:
+        _check_range(reports.channel, int(values.min()), int(values.max()))
+    object.__setattr__(reports, "values", values.astype(np.int64, copy=False))
+    object.__setattr__(reports, "nonces", nonces.astype(np.uint64, copy=False))
 
 
 def _check_head(number: Any, digest: Any, channel: Any) -> None:

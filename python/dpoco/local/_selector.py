@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,16 +11,16 @@ from numpy.typing import NDArray
 
 from dpoco._divergences import total_variations
 from dpoco._validation import positive_int, real_float
-from dpoco.local import _diagnosis as diagnosis
+from dpoco.errors import StateError
 from dpoco.local._hypotheses import Hypotheses
-from dpoco.local._intake import OpenRound, as_batch
-from dpoco.local._options import fresh_seed, resolved
-from dpoco.local._planning import array_of, selection_options
+from dpoco.local._information import total_information
 from dpoco.local._pool import ClientPool
 from dpoco.local._posterior import Posterior
 from dpoco.local._prediction import Prediction
-from dpoco.local._reports import Report, ReportBatch
-from dpoco.local._selector_state import SelectorLife
+from dpoco.local._reports import Report, ReportBatch, RoundReports, as_columns
+from dpoco.local._rounds import Nonces, Rounds
+from dpoco.local._server import Arrays, Server
+from dpoco.local._settings import selection_settings
 from dpoco.local._specs import RoundSpec
 
 __all__ = ["LocalHypothesisSelector"]
@@ -30,7 +29,7 @@ FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
 
 
-class LocalHypothesisSelector(SelectorLife):
+class LocalHypothesisSelector(Server):
     """Selects one of K known distributions over M labels from private reports on labels.
 
     Nothing is interactive: question number n is a function of the constructor's arguments, so that
@@ -43,18 +42,10 @@ class LocalHypothesisSelector(SelectorLife):
         The known distributions; without contexts.
     epsilon : float
         Privacy of one whole report, in (0, 30].
-    channel : {"auto", "bit", "subset"}
-        What a report is; ``auto`` picks by mutual information, from public data.
-    query : {"auto", "bisection", "scheffe", "mean_test", "hadamard", "loss"}
-        Family of the questions behind bits; ``auto`` is bisection.
-    bits : int or "auto", default 1
-        Bits a report, each with epsilon / bits.
-    subset_size : int, optional
-        Size of subsets; 1 is randomized response. By default the most informative.
+    channel, query, bits, subset_size, max_message_bits
+        As for `DistributionLearner` with learner "posterior".
     public_seed : int, optional
         Seed of the public coins; by default from the operating system. Devices need it.
-    max_message_bits : int, default 4096
-        Longest subset that ``auto`` may choose, d log2 M.
 
     Notes
     -----
@@ -63,6 +54,9 @@ class LocalHypothesisSelector(SelectorLife):
     be called from several threads. Nonces of 64 bits tell reports apart: among a million, two
     honest ones are taken for duplicates with probability 3e-8.
     """
+
+    _kind = "LocalHypothesisSelector"
+    _rule: Posterior
 
     def __init__(
         self,
@@ -83,38 +77,16 @@ class LocalHypothesisSelector(SelectorLife):
             "bits": bits,
             "subset_size": subset_size,
             "max_message_bits": max_message_bits,
+            "public_seed": public_seed,
         }
-        seed = fresh_seed() if public_seed is None else public_seed
-        self._hypotheses = array_of(hypotheses)
-        self._arguments = {**arguments, "public_seed": public_seed}
-        self._settings = resolved(
-            "posterior", self._hypotheses, selection_options(**arguments), seed
-        )
-        self._rule = Posterior(self._settings)
-        self._nonces: list[NDArray[np.uint64]] = []  # sorted parts, as of an open round
-        self._answered: dict[int, int] = {}
-        self._reports = 0
-        self._weight_sum = np.zeros(self._hypotheses.count)
-        self._simulated = False
+        known, settings = selection_settings(hypotheses, **arguments)
+        super().__init__(known, settings, arguments, Posterior(settings))
+        self._nonces = Nonces()
+        self._answered: dict[int, int] = {}  # question -> number of reports
+        self._weight_sum = np.zeros(known.count)
         self._last: RoundSpec | None = None
-        self._lock = threading.RLock()
 
     # -- questions and reports --------------------------------------------------------------------
-
-    @property
-    def hypotheses(self) -> Hypotheses:
-        """The hypothesis class."""
-        return self._hypotheses
-
-    @property
-    def public_seed(self) -> int:
-        """Seed of the public coins."""
-        return self._settings.public_seed
-
-    @property
-    def reports(self) -> int:
-        """Number of reports taken so far."""
-        return self._reports
 
     def round_spec(self, number: int) -> RoundSpec:
         """Return question `number` >= 1: the same for everybody with the same arguments."""
@@ -135,19 +107,20 @@ class LocalHypothesisSelector(SelectorLife):
             been taken before (duplicated). Nothing changes, whatever else came along.
         """
         with self._lock:
-            checked: list[tuple[RoundSpec, ReportBatch]] = []
-            nonces = list(self._nonces)  # arrays are replaced, never changed
+            nonces = self._nonces.copy()
+            checked: list[tuple[RoundSpec, RoundReports]] = []
             for batch in _batches(reports):
-                opened = OpenRound(self.round_spec(batch.round), None, None, nonces)
-                opened.record(opened.admit(batch))
+                opened = Rounds([self.round_spec(int(batch.rounds[0]))])
+                opened.admit(batch, opened.first)
+                nonces.add(nonces.fresh(batch.nonces))
                 checked.append((opened.spec, batch))
             for spec, batch in checked:
                 self._apply(spec, batch)
             self._nonces = nonces
 
-    def _apply(self, spec: RoundSpec, batch: ReportBatch) -> None:
+    def _apply(self, spec: RoundSpec, batch: RoundReports) -> None:
         matrix = self._hypotheses.matrix()
-        for values in np.ascontiguousarray(batch.values):
+        for values in batch.values:
             self._weight_sum += self._rule.weights
             self._rule.apply(spec, matrix, values[None, :])
         self._answered[spec.round] = self._answered.get(spec.round, 0) + len(batch)
@@ -188,11 +161,6 @@ class LocalHypothesisSelector(SelectorLife):
         """The most likely hypothesis; the first of several."""
         return int(np.argmax(self.posterior()))
 
-    def posterior(self) -> FloatArray:
-        """Return the posterior under a uniform prior, shape (K,)."""
-        with self._lock:
-            return self._rule.posterior()
-
     def prediction(self) -> Prediction:
         """Return the mean of the mixtures before each report, O(K): see `expected_tv_bound`.
 
@@ -202,17 +170,6 @@ class LocalHypothesisSelector(SelectorLife):
             count = self._hypotheses.count
             mean = self._weight_sum / self._reports if self._reports else np.full(count, 1 / count)
         return Prediction(mean, 0.0, matrix=self._hypotheses.matrix())
-
-    def confidence_set(self, beta: float) -> IndexArray:
-        """Return the hypotheses whose posterior is at least ``beta / K``, ascending.
-
-        The sets at all times together contain the truth with probability at least ``1 - beta``,
-        if it is a hypothesis: one may stop whenever one likes what one sees.
-        """
-        level = real_float("beta", beta)
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"beta must be in (0, 1); got {level!r}")
-        return np.flatnonzero(self.posterior() >= level / self._hypotheses.count)
 
     def decided(self, alpha: float, beta: float) -> bool:
         """Return whether all of ``confidence_set(beta)`` are within `alpha` of each other.
@@ -259,7 +216,7 @@ class LocalHypothesisSelector(SelectorLife):
         with self._lock:
             answered = sorted(self._answered.items())
         asked = ((self.round_spec(number), times) for number, times in answered)
-        return diagnosis.information(asked, self._hypotheses.matrix())
+        return total_information(asked, self._hypotheses.matrix())
 
     def error_bound(self, alpha: float = 0.0) -> float:
         """Return a bound on the probability that `map_index` is not within `alpha` of the truth.
@@ -267,7 +224,9 @@ class LocalHypothesisSelector(SelectorLife):
         ``max_i sum_{j: TV(i, j) > alpha} exp(-information_ij)``, at most 1: for this many reports
         to these questions, fixed beforehand, not for a number chosen by looking.
         """
-        return diagnosis.error_bound(self.information(), self._hypotheses.matrix(), alpha)
+        apart = total_variations(self._hypotheses.matrix()) > real_float("alpha", alpha)
+        confused = np.where(apart, np.exp(-self.information()), 0.0)
+        return min(1.0, float(confused.sum(axis=1).max()))
 
     def undecidable(self, alpha: float = 0.0, beta: float = 0.05) -> IndexArray:
         """Return the pairs that the answered questions may confuse, shape (n, 2), worst first.
@@ -276,14 +235,50 @@ class LocalHypothesisSelector(SelectorLife):
         none left, `error_bound` is at most `beta`. Pairs that stay however many answer cannot be
         told apart by this family of questions: choose another.
         """
-        return diagnosis.undecidable(self.information(), self._hypotheses.matrix(), alpha, beta)
+        near, level = real_float("alpha", alpha), real_float("beta", beta)
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"beta must be in (0, 1); got {level!r}")
+        known = self.information()
+        apart = np.triu(total_variations(self._hypotheses.matrix()) > near, 1)
+        short = known < math.log(max(known.shape[0] - 1, 1) / level)
+        first, second = np.nonzero(apart & short)
+        order = np.argsort(known[first, second], kind="stable")
+        return np.stack([first[order], second[order]], axis=1)
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        answered = np.array(sorted(self._answered.items()), dtype=np.int64).reshape(-1, 2)
+        return {}, {
+            "hypotheses": self._hypotheses.matrix(),
+            "weight_sum": self._weight_sum,
+            "answered": answered,
+            "nonces": self._nonces.all()[0],
+        }
+
+    def _continue(self, body: dict[str, Any], arrays: Arrays) -> None:
+        answered = np.asarray(arrays["answered"], dtype=np.int64)
+        total = np.array(arrays["weight_sum"], dtype=np.float64)
+        nonces = np.unique(np.asarray(arrays["nonces"], dtype=np.uint64))
+        count = int(answered[:, 1].sum())
+        if (
+            (answered.size and answered.min() < 1)
+            or nonces.size != count
+            or total.shape != (self._hypotheses.count,)
+            or not np.isclose(total.sum(), count)
+        ):
+            raise StateError("state is corrupt: impossible counts")
+        self._answered = {number: times for number, times in answered.tolist()}
+        self._reports, self._weight_sum = count, total
+        if count:
+            self._nonces.add(self._nonces.fresh(nonces))
 
 
-def _batches(reports: Any) -> list[ReportBatch]:
-    """Return reports as batches of neighbours that answer one question, in order."""
+def _batches(reports: Any) -> list[RoundReports]:
+    """Return reports as batches that answer one question each, in order."""
     if isinstance(reports, (Report, ReportBatch)):
         reports = [reports]
     elif isinstance(reports, (str, bytes)) or not isinstance(reports, Iterable):
         raise TypeError(f"reports must be reports; got {type(reports).__name__}")
-    found = [as_batch(report) for report in reports]
+    found = [as_columns(report) for report in reports]
     return [batch for batch in found if batch is not None]

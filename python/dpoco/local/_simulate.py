@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco import _core
+from dpoco._divergences import kl_divergence, total_variation
 from dpoco._learner import Progress
-from dpoco.errors import HorizonExceeded
+from dpoco._validation import positive_int, real_float
+from dpoco.local._client import draws
+from dpoco.local._hedge import Hedge
+from dpoco.local._information import contraction, signal
 from dpoco.local._learner import DistributionLearner
-from dpoco.local._stage import Stage
-from dpoco.local._trace import LocalTrace
+from dpoco.local._losses import SMALLEST_HALF_RANGE, loss_diameter
+from dpoco.local._posterior import Posterior
+from dpoco.local._prediction import Prediction
+from dpoco.local._randomizers import SubsetRandomizer
+from dpoco.local._reports import Report
 from dpoco.random import Source
 
 __all__ = ["LocalTrace", "simulate"]
@@ -22,6 +32,57 @@ IntArray = NDArray[np.int64]
 
 _CHUNK = 8192
 _CHUNK_ENTRIES = 2**26  # a chunk takes a fraction of a second
+
+
+@dataclass(frozen=True, repr=False)
+class LocalTrace:
+    """What a simulation measured. **Not private**: it is computed from the truth.
+
+    Attributes
+    ----------
+    kl : array of shape (T,) or None
+        KL(f_*, prediction) of each round, nats; None without a truth.
+    tv : array of shape (T,) or None
+        Total variation distance of each round, half the l1 distance.
+    checkpoints : array of shape (n,)
+        Rounds after which weights were kept.
+    weights : array of shape (n, K)
+        Weights after these rounds.
+    misses : int or None
+        Rounds after which the true hypothesis was outside the confidence set; None without one.
+    first_miss : int or None
+        The first such round; None for never.
+    subsets : int
+        Rounds that asked for a subset.
+    """
+
+    kl: FloatArray | None
+    tv: FloatArray | None
+    checkpoints: IntArray
+    weights: FloatArray
+    misses: int | None
+    first_miss: int | None
+    subsets: int
+
+    @property
+    def kl_risk(self) -> float:
+        """Sum of the KL divergences, nats."""
+        return float(_given(self.kl).sum())
+
+    @property
+    def mean_tv_risk(self) -> float:
+        """Mean total variation distance."""
+        return float(_given(self.tv).mean())
+
+    def __repr__(self) -> str:
+        rounds = "" if self.kl is None else f", kl_risk={self.kl_risk:.4g}"
+        return f"LocalTrace(not private, checkpoints={len(self.checkpoints)}{rounds})"
+
+
+def _given(values: FloatArray | None) -> FloatArray:
+    if values is None:
+        raise ValueError("no truth was named, so there is no risk")
+    return values
 
 
 def simulate(
@@ -78,36 +139,247 @@ def simulate(
     for uniformly drawn coordinates; otherwise round by round in Python. Both give the same reports
     and weights, bit for bit. An interrupt stops between chunks of rounds.
     """
-    own = _labels(labels)
-    stage = Stage(learner, own, contexts, truth, checkpoints, beta)
+    if not isinstance(learner, DistributionLearner):
+        raise TypeError(f"learner must be a DistributionLearner; got {type(learner).__name__}")
+    own = np.asarray(labels)
+    if own.ndim != 1 or own.dtype.kind not in "iu":
+        raise TypeError("labels must be a sequence of ints, one a round")
+    run = _Run(learner, np.ascontiguousarray(own, dtype=np.int64), contexts, checkpoints, beta)
+    if truth is not None:
+        run.measure(truth)
     origin = Source() if source is None else source
     if not isinstance(origin, Source):
         raise TypeError(f"source must be a dpoco.random.Source; got {type(origin).__name__}")
     noise = origin.spawn()
     with learner._lock:
-        left = learner._settings.horizon
-        if left is not None and own.size > left - learner.round:
-            raise HorizonExceeded(
-                f"{own.size} rounds asked for, {left - learner.round} left of the horizon"
-            )
+        learner._next(own.size)
         # One process has seen all labels, whatever the noise.
         learner._simulated = learner._simulated or own.size > 0
-        play = stage.compiled(noise)
+        play = run.compiled(noise) or run.step_by_step(noise)
         entries = learner.hypotheses.count * (learner.hypotheses.labels or 1)
         chunk = max(1, min(_CHUNK, _CHUNK_ENTRIES // entries))
         for start in range(0, own.size, chunk):
             part = slice(start, min(start + chunk, own.size))
-            if play is None:
-                stage.step_by_step(part, noise)
-            else:
-                play(part)
+            play(part)
             if progress is not None:
                 progress(part.stop, own.size)
-    return stage.trace()
+    return run.trace()
 
 
-def _labels(labels: Any) -> IntArray:
-    array = np.asarray(labels)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise TypeError("labels must be a sequence of ints, one a round")
-    return np.ascontiguousarray(array, dtype=np.int64)
+class _Run:
+    """One simulation: the arrays it reads and writes, and how a slice of rounds is played."""
+
+    def __init__(
+        self,
+        learner: DistributionLearner,
+        labels: IntArray,
+        contexts: Any,
+        checkpoints: Sequence[int],
+        beta: float,
+    ) -> None:
+        self.learner, self.labels = learner, labels
+        if contexts is not None and len(contexts) != labels.size:
+            raise ValueError("there must be one context a round")
+        self.contexts = self._contexts(contexts)
+        if not 0.0 < real_float("beta", beta) < 1.0:
+            raise ValueError(f"beta must be in (0, 1); got {beta!r}")
+        self.beta = float(beta)
+        self.named = -1  # the true hypothesis, if it is one
+        self.truth: FloatArray | None = None  # its distributions, shape (C, M), of arrays
+        self.kl: FloatArray | None = None
+        self.tv: FloatArray | None = None
+        marks = sorted({positive_int("checkpoints", mark) for mark in checkpoints})
+        first = learner.round + 1
+        if marks and not first <= marks[0] <= marks[-1] < first + labels.size:
+            raise ValueError("checkpoints must be numbers of the rounds played")
+        self.marks = np.array(marks, dtype=np.int64)
+        self.weights = np.zeros((len(marks), learner.hypotheses.count))
+        self.misses = self.first_miss = self.subsets = 0
+
+    def _contexts(self, contexts: Any) -> Any:
+        hypotheses = self.learner.hypotheses
+        if hypotheses.kind == "array":
+            if contexts is not None:
+                raise ValueError("these hypotheses have no context")
+            return None
+        if contexts is None:
+            raise ValueError("contexts must be given: the hypotheses depend on them")
+        if hypotheses.kind != "table":
+            return contexts
+        array = np.asarray(contexts)
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise TypeError("contexts must be ints for a table of hypotheses")
+        limit = hypotheses.contexts or 0
+        if array.size and not 0 <= int(array.min()) <= int(array.max()) < limit:
+            raise ValueError(f"contexts must be in [0, {limit})")
+        return np.ascontiguousarray(array, dtype=np.int64)
+
+    def measure(self, truth: Any) -> None:
+        """Compare predictions with a hypothesis or with given distributions."""
+        hypotheses = self.learner.hypotheses
+        table, contexts = hypotheses.array, hypotheses.contexts
+        self.kl, self.tv = np.zeros(self.labels.size), np.zeros(self.labels.size)
+        if isinstance(truth, (int, np.integer)) and not isinstance(truth, bool):
+            if not 0 <= truth < hypotheses.count:
+                raise ValueError(f"truth must be in [0, {hypotheses.count})")
+            if hypotheses.labels is None:
+                raise ValueError("likelihoods of labels have no KL-risk")
+            self.named = int(truth)
+            if table is not None:  # callables are asked every round
+                rows = table[None, truth] if table.ndim == 2 else table[:, truth]
+                self.truth = np.ascontiguousarray(rows)
+            return
+        if contexts is None:
+            raise TypeError("truth must be the index of a hypothesis for callables")
+        rows = np.array(truth, dtype=np.float64)
+        rows = rows[None, :] if rows.ndim == 1 and contexts == 1 else rows
+        if rows.shape != (contexts, hypotheses.labels):
+            raise ValueError(f"truth must have shape ({contexts}, {hypotheses.labels})")
+        self.truth = rows
+
+    # -- in compiled code -------------------------------------------------------------------------
+
+    def compiled(self, noise: Source) -> Callable[[slice], None] | None:
+        """Return what plays a slice of rounds in compiled code, or None if that cannot."""
+        learner, rule = self.learner, self.learner._rule
+        table = learner.hypotheses.array
+        posterior = isinstance(rule, Posterior)
+        settings = self._posterior(rule) if isinstance(rule, Posterior) else self._hedge(rule)
+        if settings is None or table is None:
+            return None
+        function: Any = _core.local_simulate_posterior if posterior else _core.local_simulate_hedge
+        tables = table[None] if table.ndim == 2 else table
+        truth = np.empty((0, 0)) if self.truth is None else self.truth
+        empty = np.empty(0, dtype=np.int64)
+
+        def play(part: slice) -> None:
+            first, count = learner.round + 1, part.stop - part.start
+            inside = (self.marks >= first) & (self.marks < first + count)
+            weights = np.zeros((int(inside.sum()), learner.hypotheses.count))
+            found = function(
+                rule._engine,
+                noise._engine,
+                tables,
+                empty if self.contexts is None else self.contexts[part],
+                self.labels[part],
+                truth,
+                {**settings, "first": first, "checkpoints": self.marks[inside].tolist()},
+                np.empty(0) if self.kl is None else self.kl[part],
+                np.empty(0) if self.tv is None else self.tv[part],
+                weights,
+            )
+            self.weights[inside] = weights
+            self.first_miss = self.first_miss or found["first_miss"]
+            self.misses += found["misses"]
+            self.subsets += found["subsets"]
+            if isinstance(rule, Hedge):
+                rule.charge(first, count)
+            learner._rounds.close()
+            learner._rounds.last += count
+            learner._reports += count
+
+        return play
+
+    def _common(self) -> dict[str, Any]:
+        settings = self.learner.settings
+        return {
+            "seed": settings.public_seed,
+            "epsilon": settings.epsilon,
+            "named": self.named,
+            "confidence": self.beta,
+        }
+
+    def _posterior(self, rule: Posterior) -> dict[str, Any] | None:
+        settings = self.learner.settings
+        labels = settings.labels
+        if settings.query == "loss" or settings.track_information or labels is None:
+            return None
+        channel = settings.channel if labels > 1 else "bit"
+        size = None if channel == "bit" else rule.subset_size(labels)
+        gains = {1: 0.0, size: 0.0}
+        if size is not None:
+            gains = {d: SubsetRandomizer(labels, d, settings.epsilon).gain for d in {1, size}}
+        fixed = settings.mixing is not None or settings.horizon is not None
+        return {
+            **self._common(),
+            "mixing": rule.mixing(1) if fixed else -1.0,
+            "family": settings.query,
+            "channel": channel,
+            "interactive": settings.interactive,
+            "bits": settings.bits,
+            "subset_size": size or 0,
+            "response_gain": gains[1],
+            "subset_gain": gains[size],
+            "contraction": contraction(labels, settings.epsilon),
+            "signal": signal(labels, size, settings.epsilon) if size else 0.0,
+        }
+
+    def _hedge(self, rule: Hedge) -> dict[str, Any] | None:
+        settings = self.learner.settings
+        mixing = rule.fixed_mixing
+        one_bit = settings.channel == "coordinate" and settings.noise is None
+        if mixing is None or not one_bit or settings.interactive:
+            return None
+        half_range = max(0.5 * loss_diameter(settings.hypotheses, mixing), SMALLEST_HALF_RANGE)
+        return {
+            **self._common(),
+            "mixing": mixing,
+            "named": -1,
+            "exact_range": settings.range == "exact",
+            "half_range": half_range,
+            "adaptive_rate": rule.is_adaptive,
+        }
+
+    # -- round by round ---------------------------------------------------------------------------
+
+    def step_by_step(self, noise: Source) -> Callable[[slice], None]:
+        """Return what plays a slice of rounds as a server and its devices would."""
+        learner = self.learner
+        protect = learner.settings.protect
+
+        def play(part: slice) -> None:
+            for i in range(part.start, part.stop):
+                x = None if self.contexts is None else self.contexts[i]
+                spec = learner.round_spec(x if protect == "label" else None)
+                self._compare(i, x)
+                given = [x] if protect != "label" and x is not None else x
+                draw = draws(spec, learner.hypotheses, given, self.labels[i : i + 1], protect)
+                values, nonce = tuple(draw(noise)[0].tolist()), secrets.token_bytes(8)
+                report = Report(
+                    spec.round, spec.digest, nonce, spec.channel, values, noise.is_seeded
+                )
+                learner.update(spec, report)
+                self.subsets += spec.channel == "subset"
+                self.weights[self.marks == spec.round] = learner.weights
+                if self._watched:
+                    own = learner.posterior()[self.named]
+                    if own < self.beta / learner.hypotheses.count:
+                        self.first_miss = self.first_miss or spec.round
+                        self.misses += 1
+
+        return play
+
+    def _compare(self, i: int, context: Any) -> None:
+        if self.kl is None or self.tv is None:
+            return
+        matrix = self.learner.hypotheses.matrix(context)
+        rule, mixing = self.learner._rule, self.learner._rule.mixing(self.learner.round)
+        prediction = Prediction(rule.weights, mixing, matrix=matrix).all()
+        if self.truth is None:
+            truth = matrix[self.named]
+        else:
+            truth = self.truth[0 if self.contexts is None else context]
+        self.kl[i] = kl_divergence(truth, prediction)
+        self.tv[i] = total_variation(truth, prediction)
+
+    @property
+    def _watched(self) -> bool:
+        return self.named >= 0 and isinstance(self.learner._rule, Posterior)
+
+    def trace(self) -> LocalTrace:
+        """Return what was measured."""
+        for array in (self.kl, self.tv, self.weights):
+            if array is not None:
+                array.flags.writeable = False
+        misses, first = (self.misses, self.first_miss or None) if self._watched else (None, None)
+        return LocalTrace(self.kl, self.tv, self.marks, self.weights, misses, first, self.subsets)

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco._validation import number, real_float
-from dpoco.accounting._records import read_record
-from dpoco.errors import StateError
 from dpoco.local._queries import LossQuery, Query, read_query
 from dpoco.local._reports import CHANNELS, Report, ReportBatch
 
-__all__ = [
-    "CHANNELS",
-    "LARGEST_BITS",
-    "LARGEST_EPSILON",
-    "VECTOR_CHANNELS",
-    "Report",
-    "ReportBatch",
-    "RoundSpec",
-]
+__all__ = ["LARGEST_BITS", "LARGEST_EPSILON", "ROUND_OFFSET", "RoundSpec"]
 
 _VERSION = 1
 _MAGIC = b"dpocospc"
@@ -34,12 +23,10 @@ _HEAD = struct.Struct("<8sHQBddQIIHHB")  # up to the number of queries, paramete
 ROUND_OFFSET = struct.calcsize("<8sH")  # of the round's number in the bytes
 _CHECK = 8
 _FINGERPRINT = 16
-_KIND = "dpoco.round"
 
 # Beyond it the rarer of two outcomes has probability below 1e-13: that is no privacy.
 LARGEST_EPSILON = 30.0
 LARGEST_BITS = 64
-VECTOR_CHANNELS = frozenset({"vector", "paper_exp3", "paper_wma"})
 _NOISES = (None, "laplace", "gaussian")
 _LARGEST_PARAMETERS = 2**16 - 1
 _LARGEST_COUNT = 2**31 - 1
@@ -53,10 +40,10 @@ class RoundSpec:
     ----------
     round : int
         t, at least 1.
-    channel : {"bit", "subset", "coordinate", "vector", "paper_exp3", "paper_wma"}
+    channel : {"bit", "subset", "coordinate", "vector"}
         Kind of report.
     epsilon, delta : float
-        Privacy of the whole report; epsilon in (0, 30], delta 0 for all but the vector channels.
+        Privacy of the whole report; epsilon in (0, 30], delta 0 for all but "vector".
     hypotheses : int
         K.
     labels : int or None
@@ -66,11 +53,11 @@ class RoundSpec:
     subset_size : int or None
         d in [1, M - 1] ("subset").
     index : int or None
-        J in [0, K): the one loss a vector channel asks for; None for all.
+        J in [0, K): the one loss that "vector" asks for; None for all.
     noise : {None, "laplace", "gaussian"}
-        Noise of a vector channel.
+        Law of the noise of "vector".
     parameters : tuple of float
-        Further public numbers of a vector channel, as that channel defines them.
+        Of "vector": mixing of the losses, and the number of the noise.
     fingerprint : bytes
         Of the hypotheses, 16 bytes: devices with other numbers refuse the round. Zeros where
         there is none: functions cannot be compared.
@@ -116,8 +103,7 @@ class RoundSpec:
             return len(self.queries)
         if self.channel == "subset":
             return self.subset_size or 0
-        every = self.channel in ("vector", "paper_wma") and self.index is None
-        return self.hypotheses if every else 1
+        return self.hypotheses if self.channel == "vector" and self.index is None else 1
 
     @property
     def query(self) -> LossQuery:
@@ -140,13 +126,13 @@ class RoundSpec:
             raise ValueError("hypotheses must be in [1, 2**31)")
         if self.labels is not None and not 1 <= self.labels <= _LARGEST_COUNT:
             raise ValueError("labels must be in [1, 2**31)")
-        vector = self.channel in VECTOR_CHANNELS
+        vector = self.channel == "vector"
         if not 0.0 <= self.delta < 1.0 or (self.delta > 0.0 and not vector):
-            raise ValueError("delta must be 0, or in [0, 1) for a vector channel")
+            raise ValueError("delta must be 0, or in [0, 1) for channel 'vector'")
         if self.noise not in _NOISES or (self.noise is not None and not vector):
-            raise ValueError("noise must be None, or 'laplace' or 'gaussian' for a vector channel")
+            raise ValueError("noise must be None, or 'laplace' or 'gaussian' for channel 'vector'")
         if (self.parameters or self.index is not None) and not vector:
-            raise ValueError("only vector channels have an index and parameters")
+            raise ValueError("only channel 'vector' has an index and parameters")
         if self.index is not None and not 0 <= self.index < self.hypotheses:
             raise ValueError(f"index must be in [0, {self.hypotheses})")
         if len(self.parameters) > _LARGEST_PARAMETERS:
@@ -184,13 +170,20 @@ class RoundSpec:
         named = (reports.round, reports.digest, reports.channel)
         if named != (self.round, self.digest, self.channel):
             raise ValueError("the report answers another specification")
-        values = np.asarray(reports.values)
+        self.check_values(np.asarray(reports.values))
+
+    def check_values(self, values: NDArray[Any]) -> None:
+        """Raise ``ValueError`` unless rows of integers are reports to such a round."""
         if values.shape[-1:] != (self.width,):
-            raise ValueError(f"a report to this round has {self.width} values")
+            raise ValueError(
+                f"malformed report: channel {self.channel!r} sends {self.width} integers"
+            )
         if self.channel == "subset" and values.size:
             assert self.labels is not None
-            if int(values.max()) >= self.labels or (np.diff(values) <= 0).any():
-                raise ValueError("a subset must be ascending and within the labels")
+            if int(values.max()) >= self.labels:
+                raise ValueError("malformed report: a label of a subset is out of range")
+            if (np.diff(values) <= 0).any():
+                raise ValueError("malformed report: a subset must be ascending")
 
     @cached_property
     def digest(self) -> bytes:
@@ -269,30 +262,6 @@ class RoundSpec:
             fingerprint=fingerprint,
         )
         if spec._body != body:
-            raise ValueError("malformed round specification")
-        return spec
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
-        return {
-            "kind": _KIND,
-            "version": _VERSION,
-            "round": self.round,
-            "channel": self.channel,
-            "epsilon": self.epsilon,
-            "bytes": base64.b64encode(self.to_bytes()).decode(),
-        }
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> RoundSpec:
-        """Return the specification written by `to_dict`; ``ValueError`` for anything else."""
-        fields = frozenset({"round", "channel", "epsilon", "bytes"})
-        try:
-            body = read_record(record, kind=_KIND, version=_VERSION, fields=fields)
-            spec = cls.from_bytes(base64.b64decode(body["bytes"], validate=True))
-        except (TypeError, StateError):
-            raise ValueError("malformed round specification") from None
-        if any(body[name] != getattr(spec, name) for name in ("round", "channel", "epsilon")):
             raise ValueError("malformed round specification")
         return spec
 

@@ -18,19 +18,25 @@ from dpoco import noise as additive
 from dpoco._discrete_noise import LARGEST, SMALLEST
 from dpoco._validation import choice, float_array, real_float
 from dpoco.accounting import local_vector
-from dpoco.local._lattice import diameters, lattice_step, on_lattice
-from dpoco.local._losses import loss_diameter, losses
+from dpoco.local._losses import kept, loss_diameter, losses
 from dpoco.local._prediction import label_index
 from dpoco.local._randomizers import checked_epsilon
+from dpoco.local._specs import RoundSpec
 from dpoco.random import Source
 
-__all__ = ["NOISES", "VectorRandomizer"]
+__all__ = ["NOISES", "VectorRandomizer", "clamped", "diameters", "vector_randomizer"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-NOISES = ("laplace", "composed", "gaussian", "paper")
+NOISES = ("laplace", "composed", "gaussian")  # their numbers are on the wire
 _LARGE_SCALE = 6.0
+_DIGITS = 20
+# Beyond these the diameters are bounded by sums of ranges instead of found over all pairs.
+_MOST_PAIRED_LABELS = 4096
+_MOST_WORK = 2**30
+# An honest report is beyond so many scales of noise with probability below e^-64 a coordinate.
+_REACH = 64
 
 
 class VectorRandomizer:
@@ -45,17 +51,13 @@ class VectorRandomizer:
     mixing : float
         lam of the losses, in (0, 1].
     delta : float, default 0
-        In [0, 1); above 0 for "composed", "gaussian" and "paper".
-    noise : {"auto", "laplace", "composed", "gaussian", "paper"}, default "auto"
+        In [0, 1); above 0 for "composed" and "gaussian".
+    noise : {"auto", "laplace", "composed", "gaussian"}, default "auto"
         "laplace" is pure, of scale l1 / epsilon; "composed" is Laplace under composition over
         coordinates; "gaussian" the discrete Gaussian on losses less their mean over hypotheses;
-        "paper" Laplace with the published scale; "auto" the smallest standard deviation of
-        the first three that delta allows.
+        "auto" the smallest standard deviation of those that delta allows.
     index : int, optional
         Only the loss of this hypothesis, with pure Laplace noise.
-    float_noise : bool, default False
-        Real-valued noise in double precision, for simulation only: its low digits leak. Needs a
-        seeded source.
 
     Attributes
     ----------
@@ -88,7 +90,6 @@ class VectorRandomizer:
         delta: float = 0.0,
         noise: str = "auto",
         index: int | None = None,
-        float_noise: bool = False,
     ) -> None:
         values = float_array("matrix", matrix, (None, None))
         self.epsilon = checked_epsilon(epsilon)
@@ -100,7 +101,6 @@ class VectorRandomizer:
             raise ValueError(f"noise={noise!r} needs a positive delta")
         if index is not None and (noise not in ("auto", "laplace") or given > 0.0):
             raise ValueError("a single loss takes pure Laplace noise")
-        self.float_noise = bool(float_noise)
         reach = max(loss_diameter(values.shape[0], mixing), 1e-12)
         self.step = lattice_step(0.5 * reach)
         plain = losses(values, mixing)
@@ -108,7 +108,7 @@ class VectorRandomizer:
             if not 0 <= index < values.shape[0]:
                 raise ValueError(f"index must be in [0, {values.shape[0]})")
             plain = plain[index : index + 1]
-        names = (noise,) if noise != "auto" else NOISES[: 1 if given == 0.0 else 3]
+        names = (noise,) if noise != "auto" else NOISES[: 1 if given == 0.0 else None]
         built = [_Design(name, plain, reach, self.step, self.epsilon, given) for name in names]
         best = min(built, key=lambda design: design.deviation)
         self.noise, self.table, self.scale = best.name, best.table, best.scale
@@ -129,17 +129,9 @@ class VectorRandomizer:
             return np.zeros(self.table.shape[0], dtype=np.int64)
         return self.table[:, index]
 
-    def respond(self, label: Any, source: Source) -> tuple[int, ...] | tuple[float, ...]:
+    def respond(self, label: Any, source: Source) -> tuple[int, ...]:
         """Return the report on `label`, in lattice steps."""
-        centre = self.vector(label)
-        if self.float_noise:
-            if not source.is_seeded:
-                raise ValueError("float_noise is for simulation: it needs a seeded source")
-            draw = additive.gaussian if self.law == "gaussian" else additive.laplace
-            if self.scale == 0:
-                return tuple(centre.astype(np.float64).tolist())
-            return tuple((centre + draw(source, centre.size, scale=float(self.scale))).tolist())
-        return noisy(centre, self.law, self.scale, source)
+        return noisy(self.vector(label), self.law, self.scale, source)
 
     def log_probability(self, report: Any, label: Any) -> float:
         """Return the logarithm of the probability of a report, in double precision."""
@@ -163,10 +155,9 @@ class VectorRandomizer:
         return Fraction(0) if self.scale == 0 else self.l1 / self.scale
 
     def __repr__(self) -> str:
-        kind = "float, for simulation" if self.float_noise else "integer"
         return (
             f"VectorRandomizer(losses={self.table.shape[0]}, epsilon={self.epsilon:g}, "
-            f"delta={self.delta:g}, noise={self.noise!r}, {kind})"
+            f"delta={self.delta:g}, noise={self.noise!r})"
         )
 
 
@@ -214,9 +205,6 @@ class _Design:
             return Fraction(
                 local_vector.discrete_gaussian_scale(epsilon, delta, self.l2, float(self.l1))
             )
-        if self.name == "paper":
-            factor = local_vector.printed_scale_factor(len(ranges), epsilon, delta)
-            return Fraction(math.nextafter(factor * int(ranges.max()), math.inf))
         widths = tuple(int(width) for width in ranges)
         composed = local_vector.composed_laplace_scale(epsilon, delta, widths)
         return Fraction(composed)
@@ -236,3 +224,84 @@ def noisy(centre: IntArray, law: str, scale: Fraction, source: Source) -> tuple[
         return tuple(centre.tolist())
     draw = additive.discrete_gaussian if law == "gaussian" else additive.discrete_laplace
     return tuple((centre + draw(source, centre.size, scale=scale)).tolist())
+
+
+def vector_randomizer(spec: RoundSpec, matrix: FloatArray) -> VectorRandomizer:
+    """Return the randomizer of a "vector" round: scale and sensitivity are computed, not told.
+
+    ``spec.parameters`` are the mixing of the losses and the index of the noise in `NOISES`.
+    """
+    if len(spec.parameters) != 2:
+        raise ValueError("channel 'vector' takes two parameters")
+    mixing, code = spec.parameters
+    if code not in range(len(NOISES)) or not 0.0 < mixing <= 1.0:
+        raise ValueError("channel 'vector' takes a mixing in (0, 1] and a known noise")
+    name = NOISES[int(code)]
+    if spec.noise != ("gaussian" if name == "gaussian" else "laplace"):
+        raise ValueError("the noise of the round contradicts its parameters")
+    if (name == "laplace") != (spec.delta == 0.0):
+        raise ValueError("pure noise has delta = 0, other noise a positive one")
+    settings = ("vector", spec.epsilon, spec.delta, mixing, name, spec.index)
+    return kept(
+        matrix,
+        settings,
+        lambda: VectorRandomizer(
+            matrix, spec.epsilon, mixing, delta=spec.delta, noise=name, index=spec.index
+        ),
+    )
+
+
+def lattice_step(reach: float) -> float:
+    """Return g = 2^(ceil(log2 reach) - 20): a million steps or more to values of size `reach`."""
+    mantissa, exponent = math.frexp(reach)
+    return math.ldexp(1.0, (exponent if mantissa > 0.5 else exponent - 1) - _DIGITS)
+
+
+def on_lattice(values: FloatArray, step: float) -> IntArray:
+    """Return ``values / step`` rounded half to even; `step` is a power of two."""
+    return np.rint(values / step).astype(np.int64)
+
+
+def clamped(values: IntArray, table: IntArray, scale: Fraction) -> IntArray:
+    """Return reports clamped to what honest devices send: 64 scales around the table's rows.
+
+    `values`, shape (n, rows), may be any 64-bit integers; `table`, shape (rows, M), is what is sent
+    about each label before noise of `scale` lattice steps; 0 for no label. One device that lies is
+    then no stronger than an honest one with very bad luck; an honest report is changed with
+    probability below ``rows * e^-64``, less than 1e-27 for one loss.
+    """
+    reach = math.ceil(_REACH * scale)
+    high = np.maximum(table.max(axis=1), 0) + reach
+    low = np.minimum(table.min(axis=1), 0) - reach
+    inside: IntArray = np.clip(values, low, high)
+    return inside
+
+
+def diameters(table: IntArray) -> tuple[int, float, IntArray]:
+    """Return how far two columns of a table, or a column and zero, can be apart.
+
+    One column a label, entries below 2^22. Returns the largest sum of absolute differences, the
+    largest Euclidean distance, rounded up, and the largest difference of each row. Over all pairs,
+    O(K M^2), for at most 4096 labels and K M^2 <= 2^30; else, from the ranges, upper bounds in
+    O(K M). One row takes O(M).
+    """
+    high = np.maximum(table.max(axis=1), 0)
+    low = np.minimum(table.min(axis=1), 0)
+    ranges = high - low
+    if table.shape[1] > _MOST_PAIRED_LABELS or table.shape[0] * table.shape[1] ** 2 > _MOST_WORK:
+        squares = sum(int(width) ** 2 for width in ranges)
+        return int(ranges.sum()), _root(squares), ranges
+    if table.shape[0] == 1:
+        return int(ranges[0]), float(ranges[0]), ranges
+    columns = np.unique(np.vstack([table.T, np.zeros(table.shape[0], dtype=np.int64)]), axis=0)
+    l1 = square = 0
+    for i in range(len(columns) - 1):
+        gaps = np.abs(columns[i + 1 :] - columns[i])
+        l1 = max(l1, int(gaps.sum(axis=1).max()))
+        square = max(square, int((gaps * gaps).sum(axis=1).max()))
+    return l1, _root(square), ranges
+
+
+def _root(square: int) -> float:
+    """Return the square root of an integer, rounded up."""
+    return math.nextafter(math.sqrt(square), math.inf) if square else 0.0

@@ -2,7 +2,8 @@
 
 `table_5_1` is the comparison in l_p geometry of Han et al., "On Private Online Convex Optimization:
 Optimal Algorithms in l_p-Geometry and High Dimensional Contextual Bandits"; `figure_5_1` is its
-comparison of private bandits. Findings: ``docs/reproduce.md``.
+comparison of private bandits. Findings: ``docs/reproduce.md``. `PublishedDistributionLearner` has
+the published algorithms for learning from locally private reports.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dpoco.reproduce._baselines import BaselineRow
 from dpoco.reproduce._cell import Outcome
 from dpoco.reproduce._figure import Figure51, RegretCurve, figure_5_1
 from dpoco.reproduce._learning import LearningHorizon
+from dpoco.reproduce._local_learner import PublishedChannel, PublishedDistributionLearner
 from dpoco.reproduce._markdown import format_markdown
 from dpoco.reproduce._printed import PrintedCell, printed_table_5_1
 from dpoco.reproduce._result import Table51, TableRow
@@ -23,6 +25,8 @@ __all__ = [
     "LearningHorizon",
     "Outcome",
     "PrintedCell",
+    "PublishedChannel",
+    "PublishedDistributionLearner",
     "RegretCurve",
     "Table51",
     "TableRow",

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import dpoco
-from dpoco.local._paper_channel import _below
 from dpoco.random import Source
+from dpoco.reproduce._local_learner import _below
 from dpoco.samplers import truncated_gaussian
 
 from .checks import law

@@ -34,7 +34,7 @@ def exact_ratio(subject: Any) -> bool:
 
 @functools.cache
 def cases() -> Any:
-    return from_tests("local/client_cases.py")
+    return from_tests("local/local_cases.py")
 
 
 @functools.cache

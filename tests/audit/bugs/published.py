@@ -19,11 +19,11 @@ from dpoco.accounting.published import published_sigma
 from dpoco.domains import Box, LpBall
 from dpoco.experts import BatchShare
 from dpoco.frank_wolfe import PolyhedralFrankWolfe, TreeFrankWolfe
-from dpoco.local._paper_channel import PaperChannel
 from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.mechanisms import NoisyMax
 from dpoco.oco import LipschitzLearner
 from dpoco.random import Source
+from dpoco.reproduce import PublishedChannel
 
 from .checks import (
     black_box,
@@ -271,7 +271,7 @@ BLOCKS = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.6, 0.4]])
 
 def report_ratio(sensitivity: str) -> float:
     """Largest log-ratio of a report's probabilities: labels, their random replacement, noise."""
-    channel = PaperChannel(BLOCKS, 1000, 1.0, 0.0, sensitivity, False)
+    channel = PublishedChannel(BLOCKS, 1000, 1.0, 0.0, sensitivity)
     scale, worst = float(channel.scale), 0.0
     for row in channel.table:
         reports = np.unique(row)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import replace
 from fractions import Fraction
 
 import mpmath
@@ -12,12 +10,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import dpoco
 from dpoco.accounting import local_vector
-from dpoco.local import DistributionLearner, Hypotheses, LocalClient
-from dpoco.local._paper_channel import PaperChannel, cells
-from dpoco.local._vector import VectorRandomizer
+from dpoco.local import DistributionLearner, Hypotheses, VectorRandomizer
 from dpoco.random import Source
+from dpoco.reproduce import PublishedChannel, PublishedDistributionLearner
+from dpoco.reproduce._local_learner import cells
 
 FA = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], [0.25] * 4])
 FB = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.6, 0.4]])
@@ -27,15 +24,13 @@ FZ = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.9, 0.0, 0.1]])  # label 2 never hap
 ALARM = 1e-6
 
 
-def channel(matrix, horizon, *, epsilon=1.0, delta=0.0, sensitivity="round", vector=False):
-    return PaperChannel(matrix, horizon, epsilon, delta, sensitivity, vector)
+def channel(matrix, horizon, *, epsilon=1.0, delta=0.0, sensitivity="round"):
+    return PublishedChannel(matrix, horizon, epsilon, delta, sensitivity)
 
 
-def learner(matrix, name="paper_exp3", **options):
+def learner(matrix, **options):
     arguments = {"epsilon": 1.0, "horizon": 1000, "public_seed": 5} | options
-    if name == "paper_wma":
-        arguments.setdefault("delta", 1e-6)
-    return DistributionLearner(Hypotheses(matrix), learner=name, **arguments)
+    return PublishedDistributionLearner(Hypotheses(matrix), **arguments)
 
 
 # -- cells and constants --------------------------------------------------------------------------
@@ -67,7 +62,7 @@ def test_published_constants():
     assert exp3.b == pytest.approx(11.289781913656018, rel=1e-14)
     assert exp3.c == pytest.approx(0.002108932249230611, rel=1e-14)
     assert exp3.shift == pytest.approx(231.4419098080671, rel=1e-14)
-    wma = channel(uniform, 10**4, delta=1e-6, sensitivity="printed", vector=True)
+    wma = channel(uniform, 10**4, delta=1e-6, sensitivity="printed")
     assert wma.b == pytest.approx(367.63825261420277, rel=1e-13)
 
 
@@ -132,8 +127,6 @@ def test_reports_are_private_for_every_label_and_none(matrix, sensitivity):
         found = largest_log_ratio(it)
         assert found <= epsilon
         assert float(found) == pytest.approx(it.true_epsilon, rel=1e-9)
-        assert it.costs_at_most(epsilon)
-        assert not it.costs_at_most(0.9 * float(found))
 
 
 @pytest.mark.parametrize(("horizon", "true"), [(10, 0.9082), (100, 1.00975), (1000, 1.01429)])
@@ -142,8 +135,8 @@ def test_the_printed_width_is_too_small(horizon, true):
     assert it.true_epsilon == pytest.approx(true, abs=1e-4 if horizon == 10 else 5e-6)
     assert float(largest_log_ratio(it)) == pytest.approx(it.true_epsilon, rel=1e-9)
     assert channel(FB, horizon).true_epsilon <= 1.0
-    bound = PaperChannel.printed_bound(2, 4, horizon, 1.0, 0.0, False)
-    assert it.true_epsilon <= bound * (1 + 1e-5)
+    table = learner(np.stack([FB, FB[::-1]]), horizon=horizon, sensitivity="printed")
+    assert it.true_epsilon <= table.true_epsilon * (1 + 1e-5)
 
 
 def test_an_event_that_the_published_epsilon_forbids():
@@ -158,32 +151,18 @@ def test_an_event_that_the_published_epsilon_forbids():
     assert chances[0] < math.exp(1.0143) * chances[2]
 
 
-def test_the_guarantee_of_the_printed_width_is_the_true_one():
-    with pytest.warns(UserWarning, match=r"epsilon = 1\.01429"):
-        it = learner(FB, sensitivity="printed")
-    guarantee = it.guarantee
-    assert guarantee.epsilon == pytest.approx(1.01429, abs=2e-5)
-    assert guarantee.paper_epsilon == 1.0
-    spec = it.round_spec()
-    assert spec.epsilon >= 1.01428
-    # A device does not believe that it costs less.
-    cheap = replace(spec, epsilon=1.0)
-    with pytest.raises(ValueError, match="charges less"):
-        LocalClient(Hypotheses(FB), 2.0).respond(cheap, None, 1)
-    LocalClient(Hypotheses(FB), 2.0).respond(spec, None, 1)
-    with pytest.raises(dpoco.BudgetExceeded):
-        LocalClient(Hypotheses(FB), 1.0).respond(spec, None, 1)
-    table = Hypotheses(np.stack([FB, FB[::-1]]))
-    with pytest.warns(UserWarning, match="reports are private"):
-        many = DistributionLearner(table, epsilon=1.0, horizon=1000, learner="paper_exp3",
-                                   sensitivity="printed")  # fmt: skip
-    assert many.guarantee.epsilon >= 1.01429
-    assert learner(FB).guarantee.epsilon == 1.0
-    assert learner(FB).guarantee.paper_epsilon is None
+def test_a_learner_says_what_its_reports_cost():
+    assert learner(FB, sensitivity="printed").true_epsilon == pytest.approx(1.01429, abs=2e-5)
+    assert learner(FB).true_epsilon == 1.0
+    assert learner(np.stack([FB, FB[::-1]])).true_epsilon == 1.0
+    assert learner(FB[:1], sensitivity="printed").true_epsilon == 1.0
+    wma = learner(FB, delta=1e-6, sensitivity="printed")
+    assert wma.true_epsilon == 1.0 > wma.channel().true_epsilon
+    assert learner(np.stack([FB] * 2), delta=1e-6, sensitivity="printed").true_epsilon == 1.0
 
 
 def test_composition_rescues_the_first_algorithm():
-    it = channel(FB, 1000, delta=1e-6, sensitivity="printed", vector=True)
+    it = channel(FB, 1000, delta=1e-6, sensitivity="printed")
     each = float(it.spread / it.scale)
     assert it.true_epsilon < 0.6  # half of what was paid for, in spite of the width
     delta = local_vector.composed_laplace_delta(1.0, [it.spread] * 2, float(it.scale))
@@ -224,41 +203,32 @@ def test_reports_follow_the_law(label):
     assert p_value(2.6) < ALARM
 
 
+def test_labels_are_replaced_once_in_the_horizon():
+    """At T = 2 half of the labels are others: no replacement and wrong chances are seen."""
+    it = channel(FB, 2, epsilon=29.9)
+    source, n = Source.seeded(7), 4000
+    low, high = it.table[0, 2], it.table[0, 0]
+    assert high - low > 25 * it.scale  # noise never confuses the two
+    share = it.counts[2:].sum() / it.counts.sum() / 2
+    for label, other in ((0, share), (2, 0.5 - share), (None, 2 * share)):
+        values = np.array([it.respond(0, label, source)[0] for _ in range(n)])
+        near_low = int((values < (low + high) / 2).sum())
+        expected = 1 - other if label == 2 else other
+        assert stats.binomtest(near_low, n, expected).pvalue > 1e-6
+        for wrong in (0.0, 1.0, expected / 2 if label != 2 else 1 - (1 - expected) / 2):
+            assert stats.binomtest(near_low, n, wrong).pvalue < 1e-6
+
+
 def test_every_label_gives_a_report_of_the_same_size():
-    for name, width in (("paper_exp3", 1), ("paper_wma", 2)):
-        it = learner(FZ, name)
-        spec = it.round_spec()
-        sizes = set()
-        for label in (0, 2, None, -1, 99, "no label"):
-            client = LocalClient(Hypotheses(FZ), 1.0, delta_max=1e-6)
-            report = client.respond(spec.to_bytes(), None, label)
-            assert len(report.values) == width
-            sizes.add(len(report.to_bytes()))
-            it.update(spec, report)
-        assert len(sizes) == 1
-
-
-def test_tampered_rounds_are_refused():
-    spec = learner(FB).round_spec()
-    horizon, nominal, code = spec.parameters
-    for parameters in ((), (1.0, nominal, code), (2.5, nominal, code), (horizon, 2.0, code),
-                       (horizon, 0.0, code), (horizon, nominal, 9.0), (math.inf, nominal, code),
-                       (horizon, math.nan, code)):  # fmt: skip
-        with pytest.raises(ValueError, match=r"paper|horizon"):
-            LocalClient(Hypotheses(FB), 1.0).respond(replace(spec, parameters=parameters), None, 0)
-    for change in ({"index": None}, {"noise": "gaussian"}, {"delta": 0.1}):
-        client = LocalClient(Hypotheses(FB), 1.0, delta_max=0.5)
-        with pytest.raises(ValueError, match=r"paper|contradicts"):
-            client.respond(replace(spec, **change), None, 0)
-        assert client.spent == 0.0
+    for delta, index, width in ((0.0, 1, 1), (1e-6, None, 2)):
+        it = channel(FZ, 1000, delta=delta)
+        for label in (0, 2, None, -1, 99, "no label", True):
+            assert len(it.respond(index, label, Source.seeded(1))) == width
 
 
 def test_one_hypothesis_sends_nothing():
     it = learner(FB[:1])
-    spec = it.round_spec()
-    report = LocalClient(Hypotheses(FB[:1]), 1.0).respond(spec, None, 1)
-    assert report.values == (0,)
-    it.update(spec, report)
+    it.observe(1, Source.seeded(1))
     assert it.weights == 1.0
 
 
@@ -267,11 +237,9 @@ def test_one_hypothesis_sends_nothing():
 
 @pytest.mark.parametrize("matrix", [FA, FB, FC, FZ])
 def test_predictions_are_those_of_the_cells(matrix):
-    it = learner(matrix, horizon=50)
-    client = LocalClient(Hypotheses(matrix), 10.0, max_reports=10, simulation_seed=1)
+    it, source = learner(matrix, horizon=50), Source.seeded(1)
     for _ in range(10):
-        spec = it.round_spec()
-        it.update(spec, client.respond(spec, None, 0))
+        it.observe(0, source)
     counts = cells(matrix)
     total = counts.sum()
     explicit = np.zeros(matrix.shape[1])
@@ -280,54 +248,47 @@ def test_predictions_are_those_of_the_cells(matrix):
             cell = (1 - 1 / 50) * matrix[:, y] / n + 1 / (50 * total)
             explicit[y] += it.weights @ cell
     prediction = it.predict()
-    assert np.allclose(prediction.all(), explicit, rtol=0, atol=1e-13)
-    assert prediction.all().sum() == pytest.approx(1.0, abs=1e-12)
-    assert [prediction.prob(y) for y in range(matrix.shape[1])] == prediction.all().tolist()
-    assert np.array_equal(prediction.all() == 0.0, counts == 0)
+    assert np.ptp(it.weights) > 0.0
+    assert np.allclose(prediction, explicit, rtol=0, atol=1e-13)
+    assert prediction.sum() == pytest.approx(1.0, abs=1e-12)
+    assert np.array_equal(prediction == 0.0, counts == 0)
 
 
-def test_weights_are_exponential_in_the_normalised_losses():
-    for name in ("paper_exp3", "paper_wma"):
-        it = learner(FC, name)
-        vector = name == "paper_wma"
-        form = channel(FC, 1000, delta=1e-6 * vector, vector=vector)
-        total = np.zeros(4)
-        source = Source.seeded(2)
-        for _ in range(5):
-            spec = it.round_spec()
-            report = form.respond(spec.index, 1, source)
-            total[spec.index if not vector else slice(None)] += form.c * (
-                form.shift - np.array(report if vector else report[0]) * form.step
-            )
-            answer = LocalClient(Hypotheses(FC), 1.0, delta_max=1e-6).respond(spec, None, 1)
-            it.update(spec, replace(answer, values=report))
-        eta = math.sqrt(2 * (1 if vector else 4) * math.log(4) / 1000)
-        expected = np.exp(-eta * (total - total.min()))
-        assert np.allclose(it.weights, expected / expected.sum(), rtol=1e-12)
-    printed = learner(FC, "paper_wma", eta="printed")._rule
-    default = learner(FC, "paper_wma")._rule
-    assert printed._rate("printed") == pytest.approx(2 * default._rate(None))
+def test_contexts_have_channels_of_their_own():
+    it, source = learner(np.stack([FB, FB[:, ::-1]]), horizon=50), Source.seeded(1)
+    for x in (0, 1, 1, 0):
+        it.observe(0, source, x)
+        assert np.array_equal(it.channel(x).counts, cells(FB if x == 0 else FB[:, ::-1]))
+    assert it.predict(0).tolist() != it.predict(1).tolist()
+    assert it.risk_bound() == math.inf
 
 
-def test_arguments():
-    for options in ({"horizon": None}, {"horizon": 1}, {"delta": 1e-6}, {"eta": "best"}):
-        with pytest.raises(ValueError, match=r"horizon|delta|eta"):
-            learner(FA, **options)
-    with pytest.raises(ValueError, match="positive delta"):
-        learner(FA, "paper_wma", delta=None)
-    assert learner(FA, eta=0.5)._rule.risk_bound(10) == math.inf
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_weights_are_exponential_in_the_normalised_losses(delta):
+    it, form = learner(FC, delta=delta), channel(FC, 1000, delta=delta)
+    total = np.zeros(4)
+    theirs, ours = Source.seeded(2), Source.seeded(2)
+    for _ in range(5):
+        index = it.index
+        assert (index is None) == (delta > 0.0)
+        it.observe(1, theirs)
+        report = np.array(form.respond(index, 1, ours))
+        rows = slice(None) if index is None else slice(index, index + 1)
+        total[rows] += form.c * (form.shift - report * form.step)
+    eta = math.sqrt(2 * (1 if delta else 4) * math.log(4) / 1000)
+    expected = np.exp(-eta * (total - total.min()))
+    assert np.allclose(it.weights, expected / expected.sum(), rtol=1e-12)
+    assert np.ptp(it.weights) > 0.0
+    printed = learner(FC, delta=delta, learning_rate="printed")
+    assert printed._rate == pytest.approx((2 if delta else 1) * it._rate)
 
 
-def test_states_continue_bit_for_bit(tmp_path):
-    for name in ("paper_exp3", "paper_wma"):
-        it = learner(FC, name)
-        spec = it.round_spec()
-        it.update(spec, LocalClient(Hypotheses(FC), 1.0, delta_max=1e-6).respond(spec, None, 1))
-        it.save(tmp_path / name)
-        again = dpoco.load(tmp_path / name)
-        assert np.array_equal(again.weights, it.weights)
-        assert not np.array_equal(it.weights, np.full(4, 0.25))
-        assert again.round_spec() == it.round_spec()
+@pytest.mark.parametrize("wrong", [{"horizon": 1}, {"delta": 1.0}, {"learning_rate": 0.0},
+                                   {"epsilon": 0.0}, {"sensitivity": "none"}])  # fmt: skip
+def test_arguments(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        learner(FA, **wrong)
+    assert learner(FA, learning_rate=0.5).risk_bound() == math.inf
 
 
 # -- how little they learn ------------------------------------------------------------------------
@@ -345,21 +306,9 @@ def test_the_published_bound_says_nothing_for_millions_of_rounds(hypotheses, hor
     assert bound(int(1.06 * horizon)) < 1.06 * horizon * trivial
 
 
-def test_the_learners_warn_that_their_bound_says_nothing():
-    with pytest.warns(dpoco.errors.NoiseDominatesWarning):
-        learner(FC).risk_bound(1000)
-
-
-def risk(it, form, matrix, truth, labels):
-    """KL-risk of the published weights, devices simulated by their randomizer alone."""
-    source, total = Source.seeded(8), 0.0
-    kinds = np.log(matrix[truth])
-    for t, label in enumerate(labels, 1):
-        spec = it._rule.specify(t, matrix)
-        total += float(matrix[truth] @ (kinds - np.log(it._rule.predict(t, matrix).all())))
-        values = form(spec, int(label), source)
-        it._rule.apply(spec, matrix, np.array([values], dtype=np.int64))
-    return total
+def test_their_bound_says_nothing():
+    assert learner(FC).risk_bound() > 1000 * math.log(4)
+    assert learner(FC, delta=1e-6).risk_bound() > 1000 * math.log(4)
 
 
 def test_they_are_no_better_than_ignoring_all_reports():
@@ -370,24 +319,28 @@ def test_they_are_no_better_than_ignoring_all_reports():
     labels = generator.choice(16, size=rounds, p=matrix[0])
     mean = matrix.mean(axis=0)
     ignored = rounds * float(matrix[0] @ np.log(matrix[0] / mean))
-    found = {}
-    for name, delta in (("paper_exp3", 0.0), ("paper_wma", 1e-6)):
-        it = learner(matrix, name, horizon=rounds)
-        form = channel(matrix, rounds, delta=delta, vector=delta > 0)
-        found[name] = risk(it, lambda s, y, r, f=form: f.respond(s.index, y, r), matrix, 0, labels)
-    assert found["paper_wma"] > 0.97 * ignored
-    assert found["paper_exp3"] > 0.9 * ignored
+    for delta, share in ((0.0, 0.9), (1e-6, 0.97)):
+        it, source = learner(matrix, horizon=rounds, delta=delta), Source.seeded(8)
+        reached = 0.0
+        for label in labels:
+            reached += float(matrix[0] @ np.log(matrix[0] / it.predict()))
+            it.observe(int(label), source)
+        assert reached > share * ignored
     # The same messages through hedge on centred losses learn much more.
-    hedge = DistributionLearner(Hypotheses(matrix), epsilon=1.0, horizon=rounds, learner="hedge",
-                                channel="vector", public_seed=5)  # fmt: skip
-    randomizer = VectorRandomizer(matrix, 1.0, hedge._rule.mixing(1))
-    reached = risk(hedge, lambda s, y, r: randomizer.respond(y, r), matrix, 0, labels)
+    hedge = DistributionLearner(
+        Hypotheses(matrix), epsilon=1.0, horizon=rounds, learner="hedge", channel="vector",
+        public_seed=5,
+    )  # fmt: skip
+    randomizer = VectorRandomizer(matrix, 1.0, hedge.mixing)
+    source, reached = Source.seeded(8), 0.0
+    for t, label in enumerate(labels, 1):
+        spec = hedge._rule.specify(t, hedge.hypotheses.matrix())
+        reached += float(matrix[0] @ np.log(matrix[0] / hedge.predict().all()))
+        values = np.array([randomizer.respond(int(label), source)], dtype=np.int64)
+        hedge._rule.apply(spec, hedge.hypotheses.matrix(), values)
     assert reached < 0.75 * ignored
 
 
 def test_scales_are_exact_quotients():
     it = channel(FB, 1000, epsilon=0.3)
     assert it.scale * Fraction(0.3) == it.spread or it.spread < it.scale * Fraction(0.3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        learner(FB)

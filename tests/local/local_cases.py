@@ -1,4 +1,4 @@
-"""Fixtures of the server's tests: three small classes, and oracles that enumerate all messages."""
+"""Three small classes, independent implementations, and oracles that enumerate all messages."""
 
 from __future__ import annotations
 
@@ -6,9 +6,19 @@ import itertools
 import math
 from collections.abc import Iterator
 
+import mpmath
 import numpy as np
+import pytest
 
 from dpoco.local import DistributionLearner, Hypotheses, Report, RoundSpec
+from dpoco.local import _questions as families
+
+MASK = 2**64 - 1
+GAMMA = 0x9E3779B97F4A7C15
+
+LEVELS = [1e-15, 1e-6, 0.1, 1.0, 4.0, 29.9, 30.0]
+UNITS = 2**53
+HOSTILE = [math.nan, math.inf, -math.inf, 1e300, -1e300, 1e-320, 2.0, -2.0]
 
 FA = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], [0.25, 0.25, 0.25, 0.25]])
 FB = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.6, 0.4]])
@@ -20,6 +30,72 @@ FC = np.array(
         [1 / 6] * 6,
     ]
 )
+
+
+def mix(z):
+    """SplitMix64's finaliser, in Python's integers."""
+    z ^= z >> 30
+    z = z * 0xBF58476D1CE4E5B9 & MASK
+    z ^= z >> 27
+    z = z * 0x94D049BB133111EB & MASK
+    return z ^ z >> 31
+
+
+class ReferenceCoins:
+    """Public coins as written down, without the library."""
+
+    def __init__(self, seed, round, slot=0):
+        self.h = mix(seed ^ mix((round * GAMMA + slot + 1) & MASK))
+        self.i = 0
+
+    def word(self):
+        self.i += 1
+        return mix((self.h + self.i * GAMMA) & MASK)
+
+    def below(self, n):
+        while True:
+            product = self.word() * n
+            if product % 2**64 >= 2**64 % n:
+                return product >> 64
+
+
+def bit_spec(matrix, *, epsilon=1.0, round=1, seed=2024, bits=1):
+    k, m = matrix.shape
+    queries = tuple(families.bisection(seed, round, slot, k) for slot in range(bits))
+    return RoundSpec(round, "bit", epsilon, k, m, queries=queries)
+
+
+def subset_spec(matrix, size, *, epsilon=1.0, round=1):
+    return RoundSpec(round, "subset", epsilon, *matrix.shape, subset_size=size)
+
+
+def coordinate_spec(matrix, *, epsilon=1.0, round=1, seed=5, mixing=0.1):
+    k, m = matrix.shape
+    query = families.loss(seed, round, 0, k, mixing)
+    return RoundSpec(round, "coordinate", epsilon, k, m, queries=(query,))
+
+
+def fixed(matrix):
+    return Hypotheses(matrix)
+
+
+def words_drawn(client):
+    return client._source._engine.position(0)
+
+
+def refused(client, spec, error, **arguments):
+    """The call raises, and neither the ledger nor the noise has moved."""
+    before = (client.spent, client.reports_left, words_drawn(client))
+    with pytest.raises(error):
+        client.respond(spec, **arguments)
+    assert (client.spent, client.reports_left, words_drawn(client)) == before
+
+
+def exceeds(ratio, epsilon):
+    """ratio > e^epsilon with 100 digits, without the library."""
+    with mpmath.workdps(100):
+        return mpmath.mpf(ratio.numerator) / ratio.denominator > mpmath.exp(mpmath.mpf(epsilon))
+
 
 _nonces = itertools.count(1)
 
@@ -84,7 +160,7 @@ def _twin(learner: DistributionLearner) -> DistributionLearner:
     twin._rule.restore(learner._rule.state())
     twin._rounds.last = learner._rounds.last
     for opened in learner._rounds:
-        twin._rounds.open(type(opened)(opened.spec, opened.matrix, opened.context))
+        twin._rounds.open(type(opened)(opened.specs, opened.matrix, opened.context))
     return twin
 
 
@@ -102,11 +178,10 @@ KINDS = {
     "subset": {"channel": "subset", "subset_size": 2},
     "auto": {"track_information": True},
     "hedge": {"learner": "hedge"},
-    "hedge sampling": {"learner": "hedge", "interactive": True, "sampling": "adaptive"},
+    "hedge sampling": {"learner": "hedge", "interactive": True},
     "hedge subset": {"learner": "hedge", "channel": "subset"},
-    "hedge rate": {"learner": "hedge", "eta": 0.01, "horizon": 100},
+    "hedge rate": {"learner": "hedge", "learning_rate": 0.01, "horizon": 100},
     "private": {"learner": "hedge", "protect": "label_and_context"},
-    "paper": {"learner": "paper_exp3", "horizon": 100},
 }
 
 
@@ -116,7 +191,7 @@ def build(kind, **more):
 
 
 def some_values(spec, rng):
-    options = [(0,), (1,)] if spec.channel == "paper_exp3" else answers(spec)
+    options = answers(spec)
     return options[rng.integers(len(options))]
 
 

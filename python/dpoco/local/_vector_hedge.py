@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import choice
 from dpoco.local._bounds import mixing_cost
 from dpoco.local._hedge import Hedge
-from dpoco.local._lattice import clamped, kept
-from dpoco.local._rules import Settings
+from dpoco.local._losses import kept
+from dpoco.local._settings import Settings
 from dpoco.local._specs import RoundSpec
-from dpoco.local._vector import NOISES, VectorRandomizer
-from dpoco.local._vector_device import randomizer_of
+from dpoco.local._vector import NOISES, VectorRandomizer, clamped, vector_randomizer
 
 __all__ = ["VectorHedge"]
 
@@ -27,36 +24,26 @@ _ROWS = 4096
 
 
 class VectorHedge(Hedge):
-    """Hedge with channel "vector", or channel "coordinate" with ``noise="laplace"``.
+    """Hedge on channels "vector" and "laplace_coordinate", of all kinds.
 
-    Follows `Rule`. The estimates are what is reported, times the lattice step: unbiased, with the
+    The estimates are what is reported, times the lattice step: unbiased, with the
     noise of every loss in it.
     """
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        if settings.protect != "label":
-            raise ValueError("additive noise needs protect='label': its range is the context's")
+        assert settings.noise is not None
+        self._noise = settings.noise
         self._single = settings.channel == "coordinate"
-        noise = settings.options["noise"]
-        allowed = ("laplace",) if self._single else ("auto", *NOISES)
-        self._noise = choice("noise", "auto" if noise is None else noise, allowed)
-        if self._noise in NOISES[1:] and settings.delta == 0.0:
-            raise ValueError(f"noise={self._noise!r} needs a positive delta")
-        if settings.delta > 0.0 and self._noise == "laplace":
-            raise ValueError("noise='laplace' is pure: it takes no delta")
 
     @property
     def report_mechanism(self) -> str:
         """What a report is, in words."""
-        if self._single:
-            return "one loss with discrete Laplace noise"
-        return "all losses with discrete noise"
-
-    @property
-    def report_delta(self) -> float:
-        """Delta of a report: that of the settings where any noise may use it."""
-        return self._settings.delta
+        return (
+            "one loss with discrete Laplace noise"
+            if self._single
+            else "all losses with discrete noise"
+        )
 
     def specify(self, round: int, matrix: FloatArray | None) -> RoundSpec:
         """Return the round's specification."""
@@ -80,14 +67,10 @@ class VectorHedge(Hedge):
                 index=index,
             ),
         )
-        return RoundSpec(
-            round=round,
-            channel="vector",
-            epsilon=settings.epsilon,
+        return settings.round_spec(
+            round,
+            "vector",
             delta=randomizer.delta,
-            hypotheses=settings.hypotheses,
-            labels=settings.labels,
-            fingerprint=settings.fingerprint,
             index=index,
             noise=randomizer.law,
             parameters=(mixing, float(NOISES.index(randomizer.noise))),
@@ -97,9 +80,9 @@ class VectorHedge(Hedge):
         """Add the reports' estimates in the order of rows, clamped to what honest devices send."""
         assert matrix is not None
         count = self._settings.hypotheses
-        randomizer = randomizer_of(spec, matrix)
+        randomizer = vector_randomizer(spec, matrix)
         share = self._shares[spec.round] if spec.index is not None else 1.0
-        if self._rate == 0.0 and self._settings.options["cautious"]:
+        if self._rate == 0.0:
             spread = (randomizer.reach + 4.0 * randomizer.standard_deviation) / share
             self._engine.raise_start(spread * float(_core.local_log(float(count))))
         for start in range(0, values.shape[0], _ROWS):
@@ -115,11 +98,13 @@ class VectorHedge(Hedge):
     def accepts(self, spec: RoundSpec, matrix: FloatArray | None) -> bool:
         """Return whether a round read from a file is one that this rule may have asked."""
         kept = self._shares.copy()
-        own = matrix is not None and spec.round in kept and (spec.index is not None) == self._single
+        if matrix is None:
+            return False
+        own = spec.round in kept and (spec.index is not None) == self._single
         if own and not self._settings.interactive:
             own = self.specify(spec.round, matrix).digest == spec.digest
         elif own:
-            randomizer_of(spec, matrix)
+            vector_randomizer(spec, matrix)
             own = spec.parameters[0] == self.mixing(spec.round)
         self._shares = kept
         return own
@@ -131,7 +116,3 @@ class VectorHedge(Hedge):
     def risk_bound(self, rounds: int) -> float:
         """Return infinity: no bound is stated for these channels."""
         return math.inf
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return the state of hedge: these channels add none."""
-        return super().state()

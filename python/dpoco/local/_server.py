@@ -1,0 +1,297 @@
+"""What servers of local reports share: guarantee, what a posterior says, state files, copies.
+
+A server holds no noise, and its state is a function of reports that are private already: copies
+share nothing secret, and are active at once. State files are framed by ``dpoco._state``; the header
+holds public arguments, the payload arrays in NumPy's own format.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import threading
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._state import pack, unpack, write_atomically
+from dpoco._validation import real_float
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.local_reports import local_guarantee
+from dpoco.errors import StateError
+from dpoco.local._hedge import Hedge
+from dpoco.local._hypotheses import Hypotheses
+from dpoco.local._posterior import Posterior
+from dpoco.local._settings import Settings
+
+__all__ = ["Arrays", "Server", "read_arrays"]
+
+Arrays = Mapping[str, NDArray[Any]]
+FloatArray = NDArray[np.float64]
+Self = TypeVar("Self", bound="Server")
+
+_RULE = "rule."  # prefix of the rule's arrays
+
+
+class Server:
+    """Base of the servers: all that is not asking questions and taking reports.
+
+    Methods may be called from several threads, one at a time each.
+    """
+
+    _kind: ClassVar[str]
+
+    def __init__(
+        self,
+        hypotheses: Hypotheses,
+        settings: Settings,
+        arguments: dict[str, Any],
+        rule: Posterior | Hedge,
+    ) -> None:
+        self._hypotheses, self._settings = hypotheses, settings
+        self._arguments = arguments
+        self._rule = rule
+        self._reports = 0
+        self._simulated = False
+        self._lock = threading.RLock()
+
+    @property
+    def hypotheses(self) -> Hypotheses:
+        """The hypothesis class."""
+        return self._hypotheses
+
+    @property
+    def settings(self) -> Settings:
+        """The resolved public settings, the public seed among them."""
+        return self._settings
+
+    @property
+    def public_seed(self) -> int:
+        """Seed of the public coins."""
+        return self._settings.public_seed
+
+    @property
+    def reports(self) -> int:
+        """Number of reports taken so far."""
+        return self._reports
+
+    # -- privacy ----------------------------------------------------------------------------------
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised about one report."""
+        return self.guarantee_for()
+
+    def guarantee_for(self, reports_per_user: int = 1, delta: float | None = None) -> Guarantee:
+        """Return the guarantee of a user who sends several reports.
+
+        Parameters
+        ----------
+        reports_per_user : int, default 1
+            How many reports she sends at most, over all rounds.
+        delta : float, optional
+            Where to state epsilon; by default where epsilons add up.
+        """
+        settings = self._settings
+        return local_guarantee(
+            epsilon=settings.epsilon,
+            delta=settings.delta,
+            mechanism=self._rule.report_mechanism,
+            reports_per_user=reports_per_user,
+            stated_delta=delta,
+            protect=settings.protect,
+            horizon=settings.horizon,
+            simulated=self._simulated,
+        )
+
+    # -- what is known ----------------------------------------------------------------------------
+
+    def posterior(self) -> FloatArray:
+        """Return the posterior of Bayes under a uniform prior, shape (K,).
+
+        Raises
+        ------
+        ValueError
+            For learner "hedge", which has no likelihoods of its reports.
+        """
+        with self._lock:
+            return self._bayes().posterior()
+
+    def confidence_set(self, beta: float) -> NDArray[np.intp]:
+        """Return the hypotheses whose posterior is at least ``beta / K``, ascending.
+
+        If one hypothesis is right, the sets at all times together contain it with probability at
+        least ``1 - beta``, whatever was asked and whenever one looks.
+
+        Raises
+        ------
+        ValueError
+            For beta outside (0, 1), and as `posterior`.
+        """
+        level = real_float("beta", beta)
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"beta must be in (0, 1); got {level!r}")
+        return np.flatnonzero(self.posterior() >= level / self._hypotheses.count)
+
+    def _bayes(self) -> Posterior:
+        if not isinstance(self._rule, Posterior):
+            raise ValueError("only learner 'posterior' has likelihoods of its reports")
+        return self._rule
+
+    # -- state and copies -------------------------------------------------------------------------
+
+    def get_params(self) -> dict[str, Any]:
+        """Return the constructor's arguments as they were given."""
+        return {"hypotheses": self._hypotheses, **self._arguments}
+
+    def clone(self: Self) -> Self:
+        """Return a fresh server with the same arguments (and public coins, if they were given)."""
+        return type(self)(**self.get_params())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state to a file; `dpoco.load` continues bit for bit. Nothing in it is secret.
+
+        Hypotheses that are callables are not written: see `load`.
+        """
+        with self._lock:
+            write_atomically(path, self._to_bytes())
+
+    @classmethod
+    def load(
+        cls: type[Self], path: str | os.PathLike[str], hypotheses: Hypotheses | None = None
+    ) -> Self:
+        """Continue from a file written by `save`.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+        hypotheses : Hypotheses, optional
+            Required if they are callables; otherwise, checked against the file.
+
+        Raises
+        ------
+        StateError
+            If the file is corrupt, or was written with other hypotheses.
+        """
+        return cls._from_bytes(Path(path).read_bytes(), hypotheses)
+
+    def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what goes into the header besides arguments, and arrays besides the rule's."""
+        raise NotImplementedError
+
+    @classmethod
+    def _present(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return a state's arguments under their present names."""
+        return arguments
+
+    def _continue(self, body: dict[str, Any], arrays: Arrays) -> None:
+        """Take over the rest of what `_stored` describes, or raise."""
+        raise NotImplementedError
+
+    def _to_bytes(self) -> bytes:
+        from dpoco import __version__
+
+        body, arrays = self._stored()
+        body = {
+            "arguments": self._arguments,
+            "public_seed": self._settings.public_seed,
+            "simulated": self._simulated,
+            **body,
+        }
+        arrays |= {_RULE + name: array for name, array in self._rule.state().items()}
+        header = {"kind": self._kind, "library": __version__, "object": body}
+        payload = io.BytesIO()
+        np.savez(payload, allow_pickle=False, **arrays)
+        return pack(header, payload.getvalue())
+
+    @classmethod
+    def _from_bytes(cls: type[Self], data: bytes, hypotheses: Hypotheses | None = None) -> Self:
+        header, payload = unpack(bytes(data))
+        if header.get("kind") != cls._kind:
+            raise StateError(f"state is not of a {cls._kind}")
+        try:
+            body, arrays = header["object"], read_arrays(payload)
+            given = cls._present(body["arguments"])
+            seed = int(body["public_seed"])
+            known = _known(body, arrays, hypotheses)
+            server = cls(known, **{**given, "public_seed": seed})
+            server._arguments = given
+            names = [name for name in arrays if name.startswith(_RULE)]
+            server._rule.restore({name[len(_RULE) :]: arrays[name] for name in names})
+            if type(body["simulated"]) is not bool:
+                raise StateError("state is corrupt: impossible counts")
+            server._simulated = body["simulated"]
+            server._continue(body, arrays)
+        except StateError:
+            raise
+        except Exception as error:
+            # The text may quote the file; its kind is enough.
+            raise StateError(
+                f"state is corrupt: its description is refused ({type(error).__name__})"
+            ) from None
+        return server
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        with self._lock:
+            return type(self)._from_bytes, (self._to_bytes(), self._hypotheses)
+
+    def __copy__(self: Self) -> Self:
+        return self.__deepcopy__({})
+
+    def __deepcopy__(self: Self, memo: Any) -> Self:
+        with self._lock:
+            return self._from_bytes(self._to_bytes(), self._hypotheses)
+
+    def __repr__(self) -> str:
+        given = self._arguments.items()
+        shown = ", ".join(f"{name}={value!r}" for name, value in given if value is not None)
+        return f"{self._kind}({self._hypotheses!r}, {shown})\n  {self.guarantee!r}"
+
+
+def _known(body: Mapping[str, Any], arrays: Arrays, given: Hypotheses | None) -> Hypotheses:
+    """Return the hypotheses of a state, those given if they are."""
+    known = given
+    if known is None:
+        if "hypotheses" not in arrays:
+            raise StateError("the state's hypotheses are a callable: use load(path, hypotheses)")
+        known = Hypotheses(arrays["hypotheses"])
+    if "hypotheses" in body:
+        own = bytes.fromhex(body["hypotheses"]["fingerprint"])
+    else:
+        own = Hypotheses(arrays["hypotheses"]).fingerprint
+    if known.fingerprint != own:
+        raise StateError("the state was written with other hypotheses")
+    return known
+
+
+def read_arrays(payload: bytes) -> dict[str, NDArray[Any]]:
+    """Return the arrays that ``np.savez`` wrote, without trusting what it says of sizes.
+
+    What is allocated is bounded by the size of `payload`, whatever it says: entries must be
+    uncompressed, and of the size they state, else `StateError`. Other exceptions of ``zipfile`` and
+    NumPy mean a malformed archive, too.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+        entries = archive.infolist()
+        stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
+        if not stored or sum(entry.file_size for entry in entries) > len(payload):
+            raise StateError("state is corrupt: its arrays are compressed or overlap")
+        for entry in entries:
+            content = io.BytesIO(archive.read(entry))
+            if np.lib.format.read_magic(content) != (1, 0):
+                raise StateError("state is corrupt: an array of another format")
+            shape, _, dtype = np.lib.format.read_array_header_1_0(content)
+            left = entry.file_size - content.tell()
+            if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != left:
+                raise StateError("state is corrupt: an array of another size")
+            content.seek(0)
+            array = np.lib.format.read_array(content, allow_pickle=False)
+            arrays[entry.filename.removesuffix(".npy")] = array
+    return arrays
