@@ -13,6 +13,7 @@ from dpoco.accounting import Budget
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
 from dpoco.accounting.polyhedral_frank_wolfe import L1Geometry, PolyhedralFrankWolfeParameters
 from dpoco.frank_wolfe._leaf_learner import LeafLearner
+from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.random import Source
 
 __all__ = ["PolyhedralFrankWolfe", "PolyhedralFrankWolfeParameters"]
@@ -144,21 +145,34 @@ class PolyhedralFrankWolfe(LeafLearner):
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.PolyhedralFrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        parameters = self._parameters
+        p, drawn = self._parameters, self._mechanism.part(Selections)
+        enforced = {
+            "batch": p.batch,
+            "leaf_scalar_bound": p.leaf_scalar_bound or 0.0,
+            "published_weights": p.weights == "paper",
+            "selector": p.selector,
+            "scale": p.scale,
+            "exponent": p.exponent,
+        }
+        clipper = self._clipper(np.inf)
+        if drawn is not None and isinstance(drawn.scores, VertexScores):
+            scores = drawn.scores
+            enforced = {
+                "batch": scores.batch,
+                "leaf_scalar_bound": scores.slope if self._loss.glm else 0.0,
+                "published_weights": scores.offset == 1,
+                "selector": drawn.law,
+                "scale": drawn.scale,
+                "exponent": drawn.exponent,
+            }
+            clipper = _core.RecordClipper(
+                self._domain.dimension, scores.leaf, np.inf, scores.leaf_l2
+            )
         return _core.PolyhedralFrankWolfe(
             self._arguments["domain"]._engine,
             self._loss._glm_engine,
-            self._clipper(np.inf),
-            {
-                "rounds": parameters.horizon,
-                "batch": parameters.batch,
-                "leaf_scalar_bound": parameters.leaf_scalar_bound or 0.0,
-                "published_weights": parameters.weights == "paper",
-                "selector": parameters.selector,
-                "scale": parameters.scale,
-                "exponent": parameters.exponent,
-                **claim,
-            },
+            clipper,
+            {"rounds": p.horizon, **enforced, **claim},
             np.array(self._start),
         )
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import positive_int, real_float
-from dpoco.accounting.bounded_range import bounded_range_moment
+from dpoco.accounting import _profiles
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import StateError
 
@@ -160,8 +160,6 @@ def cost_of_guarantee(guarantee: Guarantee) -> Cost:
     rho = math.inf if guarantee.rho is None else guarantee.rho
     pure = math.inf
     if profile is not None:
-        from dpoco.accounting import _profiles
-
         pure = _profiles.loss_of(profile).pure
         if profile["kind"] == "sampled_gaussian":
             mu = min(mu, math.sqrt(profile["steps"]) / profile["multiplier"])
@@ -176,19 +174,10 @@ def cost_of_guarantee(guarantee: Guarantee) -> Cost:
 def _profile_renyi(profile: Mapping[str, Any], order: float) -> float:
     """Return a Renyi divergence of order `order` of the profile; infinite if none is known."""
     kind, at = profile["kind"], np.array([order])
-    if kind == "bounded_range":
-        each = float(bounded_range_moment(profile["range"], order)) / (order - 1.0)
-        return int(profile["count"]) * each
+    if kind in ("bounded_range", "tracker"):
+        return float(_profiles.loss_of(profile).renyi(at)[0])
     if kind == "selections":
-        from dpoco.accounting.selections import Decay, selections_rho
-
-        decay = Decay(profile["exponent"], profile["offset"], profile["terms"])
-        return order * selections_rho(profile["law"], profile["spread"], decay)
-    if kind == "tracker":
-        from dpoco.accounting._experts.tracker_moments import Tracker, tracker_moments
-
-        tracker = Tracker(**{name: profile[name] for name in Tracker._fields})
-        return float(tracker_moments(tracker, at)[0]) / (order - 1.0)
+        return order * _profiles.loss_of(profile).rho
     if kind == "gaussian":
         from dpoco.accounting.coupling import bit_renyi, later_bit_renyi
 
