@@ -81,7 +81,14 @@ def state(
         delta = 0.0
     epsilon = loss.epsilon(delta)
     profiles = [one for one in known if not isinstance(one, (Gaussian, Zcdp))]
-    concentrated = ideal.mu < math.inf or (isinstance(ideal, Least) and delta > 0.0)
+    mu = None  # unless it says as much as the curve
+    if 0.0 < ideal.mu < math.inf and math.isfinite(epsilon):
+        bell = Gaussian(ideal.mu)
+        if not profiles or bell.delta(epsilon) <= ideal.delta(epsilon) * (1.0 + 1e-9):
+            mu = ideal.mu
+    rho = None if mu is None else 0.5 * mu * mu
+    if isinstance(ideal, Least) and mu is None and delta > 0.0 and 0.0 < ideal.rho < math.inf:
+        rho = ideal.rho
     return Guarantee(
         epsilon=epsilon,
         delta=delta,
@@ -92,10 +99,10 @@ def state(
         mechanism=released,
         sensitivity=sensitivity,
         sensitivity_norm=sensitivity_norm,
-        mu=ideal.mu if 0.0 < ideal.mu < math.inf else None,
-        rho=ideal.rho if concentrated and 0.0 < ideal.rho < math.inf else None,
+        mu=mu,
+        rho=rho,
         noise_scale=noise_scale,
-        noise_multiplier=1.0 / ideal.mu if 0.0 < ideal.mu < math.inf else None,
+        noise_multiplier=None if mu is None else 1.0 / mu,
         column_norm=column_norm,
         calibration=calibration,
         certified=trusted and not seeded and math.isfinite(epsilon),
@@ -108,4 +115,5 @@ def state(
         regret_bound=regret_bound,
         details=details or {},
         numerics=numerics,
+        description=mechanism,
     )

@@ -160,10 +160,9 @@ def cost_of_guarantee(guarantee: Guarantee) -> Cost:
     rho = math.inf if guarantee.rho is None else guarantee.rho
     pure = math.inf
     if profile is not None:
-        pure = _profiles.loss_of(profile).pure
-        if profile["kind"] == "sampled_gaussian":
-            mu = min(mu, math.sqrt(profile["steps"]) / profile["multiplier"])
-        elif profile["kind"] == "gaussian" and profile["forced_switch"] == 1.0:
+        loss = _profiles.loss_of(profile)
+        pure, mu = loss.pure, min(mu, loss.mu)
+        if profile["kind"] == "gaussian" and profile["forced_switch"] == 1.0:
             mu = min(mu, profile["mu"])
     if guarantee.delta == 0.0 and guarantee.truncation_mass == 0.0:
         pure = min(pure, guarantee.epsilon)
@@ -174,7 +173,7 @@ def cost_of_guarantee(guarantee: Guarantee) -> Cost:
 def _profile_renyi(profile: Mapping[str, Any], order: float) -> float:
     """Return a Renyi divergence of order `order` of the profile; infinite if none is known."""
     kind, at = profile["kind"], np.array([order])
-    if kind in ("bounded_range", "tracker"):
+    if kind in ("bounded_range", "sampled_gaussian", "tracker"):
         return float(_profiles.loss_of(profile).renyi(at)[0])
     if kind == "selections":
         return order * _profiles.loss_of(profile).rho
