@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar, cast
 
@@ -99,21 +98,6 @@ class PolyhedralFrankWolfe(LeafLearner):
     _parameters: PolyhedralFrankWolfeParameters
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = PolyhedralFrankWolfeParameters
-    _options = (
-        "calibration",
-        "selector",
-        "exponent",
-        "weights",
-        "batch",
-        "relation",
-    )
-    _restated = ("horizon", *_options)
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        "domain": domains.from_dict,
-        "loss": losses.from_dict,
-        "budget": Budget.from_dict,
-        "parameters": PolyhedralFrankWolfeParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -133,8 +117,23 @@ class PolyhedralFrankWolfe(LeafLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(PolyhedralFrankWolfe, arguments)
+        self._begin(
+            PolyhedralFrankWolfe,
+            domain=domain,
+            loss=loss,
+            horizon=horizon,
+            budget=budget,
+            parameters=parameters,
+            calibration=calibration,
+            selector=selector,
+            exponent=exponent,
+            weights=weights,
+            batch=batch,
+            relation=relation,
+            start=start,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
@@ -143,36 +142,30 @@ class PolyhedralFrankWolfe(LeafLearner):
         # Losses and bounds are those of the l_1 geometry, in which records are clipped.
         self._domain = cast(domains.Domain, L1Geometry(arguments["domain"]))
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.PolyhedralFrankWolfe:
+    def _build_engine(self, claim: dict[str, Any]) -> _core.FrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         p, drawn = self._parameters, self._mechanism.part(Selections)
-        enforced = {
-            "batch": p.batch,
-            "leaf_scalar_bound": p.leaf_scalar_bound or 0.0,
-            "published_weights": p.weights == "paper",
-            "selector": p.selector,
-            "scale": p.scale,
-            "exponent": p.exponent,
-        }
-        clipper = self._clipper(np.inf)
+        clipper, batch, slope = self._clipper(np.inf), p.batch, p.leaf_scalar_bound or 0.0
+        published = p.weights == "paper"
+        noise = {"selector": p.selector, "scale": p.scale, "exponent": p.exponent}
         if drawn is not None and isinstance(drawn.scores, VertexScores):
-            scores = drawn.scores
-            enforced = {
-                "batch": scores.batch,
-                "leaf_scalar_bound": scores.slope if self._loss.glm else 0.0,
-                "published_weights": scores.offset == 1,
-                "selector": drawn.law,
-                "scale": drawn.scale,
-                "exponent": drawn.exponent,
-            }
-            clipper = _core.RecordClipper(
-                self._domain.dimension, scores.leaf, np.inf, scores.leaf_l2
-            )
-        return _core.PolyhedralFrankWolfe(
+            scores, dimension = drawn.scores, self._domain.dimension
+            clipper = _core.RecordClipper(dimension, scores.leaf, np.inf, scores.leaf_l2)
+            batch, slope = scores.batch, scores.slope if self._loss.glm else 0.0
+            published = scores.offset == 1
+            noise = {"selector": drawn.law, "scale": drawn.scale, "exponent": drawn.exponent}
+        return _core.FrankWolfe(
             self._arguments["domain"]._engine,
             self._loss._glm_engine,
             clipper,
-            {"rounds": p.horizon, **enforced, **claim},
+            {
+                "rounds": p.horizon,
+                "batch": batch,
+                "leaf_scalar_bound": slope,
+                "step_scale": 1.0,
+                "published_weights": published,
+                "selection": {**noise, **claim},
+            },
             np.array(self._start),
         )
 
