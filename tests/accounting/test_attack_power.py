@@ -15,6 +15,7 @@ from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.truncation import charged_gaussian_epsilon
 from dpoco.accounting.zcdp import zcdp_epsilon
+from dpoco.privacy.losses.bounded_range import BoundedRange
 
 PRIORS = (0.5, 0.3, 0.1, 0.01, 0.7, 0.999)
 
@@ -111,12 +112,10 @@ def test_groups_of_a_guarantee_known_at_one_point():
 
 def test_groups_of_selections_are_not_below_the_truth():
     """Two-outcome softmax twice apart: range 2 r."""
-    from dpoco.accounting import bounded_range
-
-    g = stated(profile=bounded_range.bounded_range_profile(0.5, 1))
+    g = stated(profile={"kind": "bounded_range", "range": 0.5, "count": 1})
     for delta in (1e-3, 1e-2, 0.1):
         found = power.group_epsilon(g, 2, delta)
-        assert bounded_range.bounded_range_epsilon(delta, 1.0) <= found <= 1.0
+        assert BoundedRange(1.0).epsilon(delta) <= found <= 1.0
 
 
 def test_bad_arguments():

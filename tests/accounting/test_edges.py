@@ -15,12 +15,12 @@ from dpoco.accounting import (
     above_threshold,
     coupling,
     noisy_max,
-    pure,
-    selections,
     truncation,
 )
 from dpoco.accounting.rdp import DEFAULT_ORDERS, rdp_delta
 from dpoco.accounting.zcdp import zcdp_delta
+from dpoco.privacy.losses.decaying import _pure_moment
+from dpoco.privacy.losses.loss import pure_delta
 
 
 def test_renyi_bounds_that_say_nothing_say_so():
@@ -45,10 +45,10 @@ def test_what_spends_nothing_is_a_guarantee():
         dataclasses.replace(nothing, epsilon=-1e-300)
 
 
-def test_the_inverse_of_a_pure_curve_checks_both_arguments():
+def test_a_pure_curve_checks_both_arguments():
     for wrong in (-1.0, math.nan):
         with pytest.raises(ValueError, match="at least 0"):
-            pure.pure_epsilon_at(0.1, wrong)
+            pure_delta(0.1, wrong)
 
 
 def test_a_composed_curve_is_asked_for_a_probability():
@@ -177,7 +177,7 @@ def test_no_concentration_costs_nothing():
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-2, 0.7, 9.0])
 def test_moments_of_randomised_response_are_rounded_up(epsilon):
     orders = np.array([1.004, 1.5, 2.0, 40.0, 4097.0])
-    found = selections._pure_moment(np.full(5, epsilon), orders)
+    found = _pure_moment(np.full(5, epsilon), orders)
     with mp.workdps(50):
         e = mpf(epsilon)
         keep = 1 / (1 + mp.exp(-e))

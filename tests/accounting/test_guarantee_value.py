@@ -21,11 +21,9 @@ from dpoco.accounting import (
     sum_release,
 )
 from dpoco.accounting._experts.statement import statement_of
-from dpoco.accounting.bounded_range import bounded_range_profile
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta, gaussian_epsilon
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.local_reports import local_guarantee
-from dpoco.accounting.pure import pure_profile
 from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
 from dpoco.domains import LpBall
 from dpoco.errors import BudgetExceeded, StateError
@@ -48,7 +46,7 @@ CURVED = statement_of(
     calibration="tight",
     reference="none",
     seeded=False,
-    profile=bounded_range_profile(0.1, 20),
+    profile={"kind": "bounded_range", "range": 0.1, "count": 20},
     truncation_mass=1e-12,
 )
 
@@ -261,7 +259,7 @@ SELECTED = polyhedral_frank_wolfe.guarantee(
         (SELECTED, {"mu": 1e-9}),
         (PURE, {"rho": 1e-5, "delta": 1e-6, "epsilon": zcdp_epsilon(1e-5, 1e-6)}),
         (REPEATED, {"rho": 1e-5, "epsilon": zcdp_epsilon(1e-5, 1e-6)}),
-        (BASE, {"profile": pure_profile(0.1), "epsilon": 0.1, "delta": 0.0}),
+        (BASE, {"profile": {"kind": "pure", "epsilon": 0.1}, "epsilon": 0.1, "delta": 0.0}),
         (CURVED, {"mu": 0.01, "epsilon": gaussian_epsilon(0.01, 1e-6)}),
         (CURVED, {"rho": 1e-5, "epsilon": zcdp_epsilon(1e-5, 1e-6)}),
         (BASE, {"sensitivity": "nan"}),

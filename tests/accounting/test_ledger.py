@@ -11,15 +11,19 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from dpoco.accounting import Budget, Guarantee, bounded_range
+from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting._ledger.costs import Cost, Part, pure_mu, pure_renyi
 from dpoco.accounting._ledger.currencies import FixedPlan, Spent, filter_of
 from dpoco.accounting._ledger.foreign_events import cost_of_event
+from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.rdp import rdp_delta
 from dpoco.accounting.zcdp import zcdp_rho
+from dpoco.privacy.losses.bounded_range import moment
+from dpoco.privacy.losses.decaying import Decaying
+from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 
 BUDGET = Budget(1.0, 1e-6)
 dpa = pytest.importorskip("dp_accounting")
@@ -95,13 +99,13 @@ def test_events_count_their_repetitions():
 
 @pytest.mark.parametrize("order", [1.5, 2.0, 8.0, 60.0])
 def test_profiles_have_their_renyi_divergences(order):
-    profile = bounded_range.bounded_range_profile(0.3, 7)
+    profile = {"kind": "bounded_range", "range": 0.3, "count": 7}
     selection = statement_of(
         mechanism="m", horizon=1, delta=1e-6, calibration="tight", reference="none", seeded=False,
         profile=profile,
     )  # fmt: skip
     entry = Ledger(Budget(9.0, 1e-6), currency="renyi").charge(selection, "selections")
-    each = float(bounded_range.bounded_range_moment(0.3, order)) / (order - 1)
+    each = float(moment(np.asarray(0.3), np.asarray(order))) / (order - 1)
     assert entry.cost.renyi(order) == pytest.approx(7 * each, rel=1e-12)
     assert entry.cost.renyi(order) < 0.99 * min(7 * pure_renyi(0.3, order), pure_renyi(2.1, order))
 
@@ -133,21 +137,16 @@ def test_draws_and_bits_have_all_their_divergences(order):
 
 
 def test_other_profiles_have_divergences_too():
-    from dpoco.accounting import selections
-    from dpoco.accounting._experts.tracker_moments import Tracker, tracker_moments
-    from dpoco.accounting._experts.tracker_profile import tracker_profile
-    from dpoco.accounting._profiles import profile_of
     from dpoco.accounting.objective_perturbation import coupled_renyi
     from dpoco.privacy.losses.sampled import Sampled
 
-    decay = selections.Decay(0.5, 1, 20)
-    found = Part(profile=selections.selections_profile("pure", 0.1, 0.1, decay)).renyi(3.0)
+    selections = Decaying("pure", 0.1, 0.1, 0.5, 1, 20)
+    found = Part(profile=profile_of(selections)).renyi(3.0)
     exact = 1.5 * math.fsum(0.01 * j / (j + 1) ** 2 for j in range(1, 21))
     assert found == pytest.approx(exact, rel=1e-9)
-    tracker = Tracker(learning_rate=0.01, forced_switch=0.2, batch=5, horizon=100, share_rate=0.01,
-                      experts=4, prior="share", max_resamples=None)  # fmt: skip
-    found = Part(profile=tracker_profile(tracker)).renyi(4.0)
-    assert found == pytest.approx(float(tracker_moments(tracker, np.array([4.0]))[0]) / 3.0)
+    tracker = FlaggedDraws(0.01, 0.2, 5, 100, 0.01, 4, "share", None)
+    found = Part(profile=profile_of(tracker)).renyi(4.0)
+    assert found == pytest.approx(float(tracker.moments(np.array([4.0]))[0]) / 3.0)
     draws = {"cap": 3, "sensitivity_ratio": 0.1, "b": 0.01, "dimension": 4, "rank": 1,
              "relation": "replace", "forced_switch": 0.5, "factor_floor": 0.9, "later_bits": 2,
              "shift": 0.01}  # fmt: skip

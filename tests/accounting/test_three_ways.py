@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpoco.accounting import bounded_range, coupling, pure, release
+from dpoco.accounting import coupling, release
 from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta
 from dpoco.accounting.rdp import DEFAULT_ORDERS, compose_rdp, gaussian_rdp, rdp_delta
 from dpoco.accounting.zcdp import compose_zcdp, zcdp_delta
+from dpoco.privacy.losses.bounded_range import BoundedRange
+from dpoco.privacy.losses.loss import pure_delta
 from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.losses.sampled import Sampled
 
@@ -74,7 +76,7 @@ class Case:
         return rdp_delta(ORDERS, compose_rdp([one] * count), epsilon)
 
     def _laplace(self, count, relation, epsilon):
-        return pure.pure_delta(epsilon, count * distance(relation) / SIGMA(count))
+        return pure_delta(epsilon, count * distance(relation) / SIGMA(count))
 
     def _laplace_zcdp(self, count, relation, epsilon):
         rho = 0.5 * (distance(relation) / SIGMA(count)) ** 2
@@ -92,8 +94,8 @@ class Case:
         return guarantee(profile=profile_of(Responses(each, 1e-7, count))).delta_at(epsilon)
 
     def _bounded_range(self, count, relation, epsilon):
-        record = bounded_range.bounded_range_profile(distance(relation) / SIGMA(count), count)
-        return guarantee(profile=record).delta_at(epsilon)
+        loss = BoundedRange(distance(relation) / SIGMA(count), count)
+        return guarantee(profile=profile_of(loss)).delta_at(epsilon)
 
     def _sampled(self, count, relation, epsilon):
         multiplier = 0.7 * 2.0 / (2.0 * distance(relation))

@@ -8,6 +8,7 @@ where that has an event. Deterministic: no false alarms.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,8 +19,6 @@ from dpoco.accounting import (
     events,
     noisy_max,
     objective_perturbation,
-    pure,
-    selections,
     sum_release,
 )
 from dpoco.accounting._experts.statement import statement_of
@@ -28,6 +27,8 @@ from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta, gaussian_epsilon
 from dpoco.accounting.rdp import gaussian_rdp, rdp_epsilon
 from dpoco.accounting.zcdp import zcdp_epsilon
+from dpoco.privacy.losses.decaying import Decaying
+from dpoco.privacy.losses.loss import Pure
 from dpoco.privacy.losses.responses import Responses
 
 dpa = pytest.importorskip("dp_accounting")
@@ -83,12 +84,12 @@ def test_pure_events(count, relation):
     epsilon = {"replace": 1.0, "zero_out": 0.5}[relation] / math.sqrt(count)
     event = dpa.SelfComposedDpEvent(dpa.LaplaceDpEvent(1.0 / epsilon), count)
     by_pld = dpa.pld.PLDAccountant(events.relation()).compose(event).get_epsilon(DELTA)
-    ours = pure.pure_epsilon_at(DELTA, count * epsilon)
+    ours = Pure(count * epsilon).epsilon(DELTA)
     assert by_pld <= ours + 1e-3
     if count == 1:
         assert ours <= by_pld * 1.001 + 1e-3
     assert cost_of_event(event).pure() == pytest.approx(count * epsilon, rel=1e-12)
-    assert pure.pure_epsilon_at(DELTA, epsilon) < by_pld or count == 1  # planted: dropped count
+    assert Pure(epsilon).epsilon(DELTA) < by_pld or count == 1  # planted: dropped count
     half = Responses(each=epsilon, reports=count).epsilon(DELTA)
     assert by_pld <= half + 1e-3  # randomised response dominates
 
@@ -126,10 +127,10 @@ def test_the_repetitions_of_randomised_response_are_not_dropped():
         looped.compose(response)
     assert looped.get_epsilon(1e-6) == pytest.approx(truth, rel=1e-3)
     if theirs < 2.0:  # the defect is there: one response for a hundred
-        assert theirs == pytest.approx(pure.pure_epsilon_at(1e-6, each), rel=1e-3)
+        assert theirs == pytest.approx(Pure(each).epsilon(1e-6), rel=1e-3)
     # Ours never gives the library a randomised response, nor reads one with its count dropped.
     assert cost_of_event(repeated).pure() == pytest.approx(100 * each, rel=1e-12)
-    for record in (profile_of(Responses(each, 0.0, 100)), pure.pure_profile(100 * each)):
+    for record in (profile_of(Responses(each, 0.0, 100)), {"kind": "pure", "epsilon": 100 * each}):
         guarantee = statement_of(
             mechanism="m", horizon=1, delta=1e-6, calibration="tight", reference="r",
             seeded=False, profile=record,
@@ -271,8 +272,7 @@ def test_noisy_max_against_two_candidates(noise, count, relation):
 def test_shrinking_selections_against_convolution(law, count, relation):
     """Every selection takes its own extremal pair; the sum's law on a grid, rounded down."""
     reach = {"replace": 1.0, "zero_out": 0.5}[relation]
-    decay = selections.Decay(0.5, 1, count)
-    profile = selections.selections_profile(law, reach, reach, decay)
+    known = Decaying(law, reach, reach, 0.5, 1, count)
     width = reach / 2000
     start, law_of_sum = 0, np.array([1.0])
     for j in range(1, count + 1):
@@ -286,17 +286,17 @@ def test_shrinking_selections_against_convolution(law, count, relation):
         law_of_sum, start = np.convolve(law_of_sum, step), start + down
     losses = width * (start + np.arange(law_of_sum.size))
     for level in (0.3, 0.7):
-        e = level * selections.pure_epsilon(profile)
+        e = level * known.pure
         truth = float(law_of_sum @ np.maximum(0.0, -np.expm1(e - losses)))
-        assert selections.profile_delta(profile, e) >= truth * (1 - 1e-9)
+        assert known.delta(e) >= truth * (1 - 1e-9)
     total = math.fsum(reach * math.sqrt(j) / (j + 1) for j in range(1, count + 1))
-    assert selections.pure_epsilon(profile) == pytest.approx(total, rel=1e-9)
-    assert selections.pure_epsilon(profile) >= total
+    assert known.pure == pytest.approx(total, rel=1e-9)
+    assert known.pure >= total
     exact = math.fsum((reach * math.sqrt(j) / (j + 1)) ** 2 for j in range(1, count + 1))
     share = {"pure": 0.5, "bounded_range": 0.125}[law]
-    assert selections.selections_rho(law, reach, decay) == pytest.approx(share * exact, rel=1e-9)
-    epsilon = selections.profile_epsilon(profile, DELTA)
-    assert selections.profile_delta(profile, epsilon * (1 + 1e-9)) <= DELTA * (1 + 1e-6)
+    assert known.rho == pytest.approx(share * exact, rel=1e-9)
+    epsilon = known.epsilon(DELTA)
+    assert known.delta(epsilon * (1 + 1e-9)) <= DELTA * (1 + 1e-6)
     assert epsilon <= total
 
 
@@ -336,7 +336,7 @@ def test_above_threshold_against_the_integral(count, relation):
     assert max(losses) > 0.8 * claimed
     assert claimed <= 1.0
     # Planted: one alarm for all, or a spread that is not doubled.
-    one = above_threshold.above_threshold_epsilon(b1, b2, sensitivity=1.0, spread=spread)
+    one = above_threshold.guarantee(replace(parameters, alarms=1)).epsilon
     assert count == 1 or max(losses) > one
 
 

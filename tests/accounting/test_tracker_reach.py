@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpoco.accounting import Budget
-from dpoco.accounting._experts.tracker_arguments import checked_request
-from dpoco.accounting._experts.tracker_profile import profile_epsilon, tracker_profile
+from dpoco.accounting._experts.tracker_parameters import checked_request
 from dpoco.accounting._experts.tracker_search import Search
 from dpoco.accounting.oblivious_tracker import calibrate, guarantee
 from dpoco.errors import CalibrationError
@@ -83,7 +82,7 @@ def test_the_smallest_epsilon_is_that_of_the_whole_grid():
     search = Search(request, Budget(0.1, DELTA))
     batches, forced, rates = [1, 4, 16], [1.0, 0.1, 1e-3], [0.02, 0.08, 0.32]
     everything = min(
-        profile_epsilon(tracker_profile(search.tracker(0.5, b, p, rate)), DELTA)
+        search.tracker(0.5, b, p, rate).epsilon(DELTA)
         for b in batches for p in forced for rate in rates
     )  # fmt: skip
-    assert search.smallest_epsilon(batches, forced, rates) == everything
+    assert search.smallest_epsilon(batches, forced, rates) == pytest.approx(everything, rel=1e-13)

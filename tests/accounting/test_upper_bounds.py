@@ -13,7 +13,9 @@ import flint
 import numpy as np
 import pytest
 
-from dpoco.accounting import Budget, bounded_range, coupling, gaussian, pure, rdp, truncation, zcdp
+from dpoco.accounting import Budget, coupling, gaussian, rdp, truncation, zcdp
+from dpoco.privacy.losses import bounded_range
+from dpoco.privacy.losses import loss as losses
 
 arb, acb = flint.arb, flint.acb
 
@@ -74,9 +76,9 @@ def pure_pairs():
     for p in np.exp(rng.uniform(-20.0, 6.0, 1000)):
         p, e = float(p), float(p * rng.random())
         truth = (1 - (arb(e) - arb(p)).exp()) / (1 + (-arb(p)).exp())
-        yield (e, p), pure.pure_delta(e, p), truth
+        yield (e, p), losses.pure_delta(e, p), truth
         delta = float(np.exp(rng.uniform(-40.0, 0.0)))
-        e = pure.pure_epsilon_at(delta, p)
+        e = losses.Pure(p).epsilon(delta)
         if e < p:
             truth = (1 - (arb(e) - arb(p)).exp()) / (1 + (-arb(p)).exp())
             yield (e, p, delta), delta, truth
@@ -90,7 +92,7 @@ def bounded_pairs():
         if e > -r:
             truth = (((arb(e) - arb(r)) / 2).exp() - 1) ** 2 / (1 - (-arb(r)).exp())
         yield (e, r), bounded_range.bounded_range_delta(e, r), truth
-        moment = float(bounded_range.bounded_range_moment(r, 1.0 + abs(e)))
+        moment = float(bounded_range.moment(np.asarray(r), np.asarray(1.0 + abs(e))))
         yield (e, r, "moment"), moment, ball_moment(r, 1.0 + abs(e))
 
 
@@ -229,7 +231,7 @@ def coupled_pairs():
 CURVES = {
     "gaussian": (gaussian_pairs, (gaussian, "_MARGIN", "_ARGUMENT")),
     "gaussian, solved": (gaussian_points, (gaussian, "_MARGIN", "_ARGUMENT")),
-    "pure": (pure_pairs, (pure, "_MARGIN")),
+    "pure": (pure_pairs, (losses, "_PURE_MARGIN")),
     "bounded range": (bounded_pairs, (bounded_range, "_MARGIN", "_ROUNDING")),
     "Renyi": (renyi_pairs, (rdp, "_MARGIN", "_TERM")),
     "coupled": (coupled_pairs, (coupling, "_MARGIN", "_LOSS")),

@@ -13,11 +13,11 @@ import pytest
 import dpoco
 from dpoco.accounting import high_dimensional_bandit as accountant
 from dpoco.accounting import polyhedral_frank_wolfe, tree_frank_wolfe
-from dpoco.accounting.bounded_range import moment
 from dpoco.accounting.truncation import truncation_mass
 from dpoco.bandits import HighDimensionalBandit
 from dpoco.domains import Box, LpBall
 from dpoco.losses import LogisticLoss, SquaredLoss
+from dpoco.privacy.losses.bounded_range import moment
 
 BUDGET = dpoco.Budget(1.0, 1e-5)
 BALL = LpBall(10, 1.0)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import importlib.util
 import math
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dpoco.accounting import oblivious_tracker
-from dpoco.accounting._experts.tracker_moments import Tracker, pure_bound, tracker_moments
 from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
 from dpoco.experts import ObliviousTracker
+from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.random import Source
 
 _spec = importlib.util.spec_from_file_location(
@@ -63,7 +64,7 @@ def parameters(setting, **changed):
 
 def tracker_of(setting, **changed):
     p = parameters(setting, **changed)
-    return Tracker(*(getattr(p, name) for name in Tracker._fields))
+    return FlaggedDraws(*(getattr(p, each.name) for each in fields(FlaggedDraws) if each.init))
 
 
 def neighbours(setting, count, seed=0):
@@ -126,7 +127,7 @@ def identify(setting):
 def test_divergences_of_the_compiled_learner_stay_within_the_accounting(setting):
     moments, ratio, pairs = measured(setting)
     tracker = tracker_of(setting)
-    allowed, pure = tracker_moments(tracker, ORDERS), pure_bound(tracker)
+    allowed, pure = tracker.moments(ORDERS), tracker.pure
     assert np.all(moments <= allowed * (1.0 + 1e-9) + 1e-13)
     assert ratio <= pure * (1.0 + 1e-9) + 1e-13
     if setting.batch >= setting.rounds:
@@ -144,7 +145,7 @@ def test_divergences_of_the_compiled_learner_stay_within_the_accounting(setting)
 def test_the_accounting_is_nearly_tight(setting):
     """With two experts: coins, draws and forgetting are worst at the same time."""
     moments, _, _ = measured(setting)
-    share = moments / tracker_moments(tracker_of(setting), ORDERS)
+    share = moments / tracker_of(setting).moments(ORDERS)
     assert share[0] > 0.9
 
 
@@ -168,9 +169,9 @@ def test_the_accounting_is_nearly_tight(setting):
 def test_planted_errors_are_seen(setting, wrong):
     moments, _, _ = measured(setting, 12)
     tracker = tracker_of(setting, **wrong)
-    assert np.any(moments > 1.02 * tracker_moments(tracker, ORDERS))
+    assert np.any(moments > 1.02 * tracker.moments(ORDERS))
     right = tracker_of(setting)
-    assert np.all(moments <= tracker_moments(right, ORDERS) * (1.0 + 1e-9))
+    assert np.all(moments <= right.moments(ORDERS) * (1.0 + 1e-9))
 
 
 # ---- replay: one tape, two streams --------------------------------------------------------------

@@ -11,19 +11,23 @@ import numpy as np
 import pytest
 
 import dpoco
+from dpoco.accounting import _profiles
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
-from dpoco.accounting import selections
-from dpoco.accounting.bounded_range import moment
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import lossless_leaf_bounds
-from dpoco.accounting.polyhedral_geometry import L1Geometry, reach_of
-from dpoco.accounting.polyhedral_parameters import PolyhedralFrankWolfeParameters
-from dpoco.accounting.polyhedral_scales import smallest_scale
+from dpoco.accounting.polyhedral_planner import (
+    L1Geometry,
+    PolyhedralFrankWolfeParameters,
+    Reach,
+    scores_of,
+    smallest_scale,
+)
 from dpoco.accounting.rdp import DEFAULT_ORDERS
-from dpoco.accounting.selections import Decay
 from dpoco.accounting.zcdp import zcdp_epsilon, zcdp_rho
 from dpoco.domains import Box, LpBall, Polytope, Simplex, VertexSet
 from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.privacy.losses.bounded_range import moment
+from dpoco.privacy.losses.decaying import Decay, Decaying
 
 BALL = LpBall(50, 1.0)
 HALF = SquaredLoss(1.0, 1.25, weight=0.5)
@@ -42,18 +46,18 @@ BUDGET = dpoco.Budget(1.0, 1e-4)
 )
 def test_scales_of_zcdp_composition(n, m, budget, radius, labels, alpha, leaf, first, last):
     budget, view = dpoco.Budget(*budget), L1Geometry(LpBall(7, 1.0, radius))
-    bounds = lossless_leaf_bounds(
-        view, SquaredLoss(1.0, labels, weight=0.5), "unbiased", "tight", 1.0
-    )
+    loss = SquaredLoss(1.0, labels, weight=0.5)
+    bounds = lossless_leaf_bounds(view, loss, "unbiased", "tight", 1.0)
     assert bounds.dual == pytest.approx(leaf, rel=1e-12)
-    reach, decay = reach_of(view, bounds, m, "replace"), Decay(alpha, 0, n // m)
-    scale = smallest_scale(budget, reach, "bounded_range", decay, tight=False)
+    scores = replace(scores_of(view, loss, bounds, 0), batch=m)
+    reach, decay = Reach(*scores.reach(2.0)), Decay(alpha, 0, n // m)
+    scale = smallest_scale(budget, reach, "gumbel", decay, tight=False)
     assert scale == pytest.approx(first, rel=3e-7)
     assert scale * decay.terms**-alpha == pytest.approx(last, rel=3e-7)
-    tight = smallest_scale(budget, reach, "bounded_range", decay, tight=True)
+    tight = smallest_scale(budget, reach, "gumbel", decay, tight=True)
     assert 0.9 * scale < tight <= scale
     # Laplace selection: twice the noise at equal rho, not the same (8 rho for 2 rho).
-    laplace = smallest_scale(budget, reach, "pure", decay, tight=False)
+    laplace = smallest_scale(budget, reach, "laplace", decay, tight=False)
     assert laplace == pytest.approx(2.0 * scale, rel=1e-9)
 
 
@@ -125,7 +129,7 @@ def test_sums_and_divergences_against_brute_force(terms, offset, law):
             exact = (np.logaddexp(a * r, (1 - a) * r) - np.logaddexp(r, 0.0)).sum(axis=1)
         else:
             exact = moment(reach * f, a).sum(axis=1)
-        bound = selections._divergences(law, reach, reach, decay) * (a[:, 0] - 1.0)
+        bound = Decaying(law, reach, reach, *decay).renyi(a[:, 0]) * (a[:, 0] - 1.0)
         assert np.all(bound >= exact - 1e-12 * (terms + np.abs(exact)))
         clear = exact > 1e-10 * terms
         assert np.all(bound[clear] <= 1.006 * exact[clear] + 1e-13 * terms)
@@ -319,17 +323,17 @@ def test_parameters_survive_storage_and_refuse_nonsense(loss):
 
 
 def test_profile_records_are_checked():
-    decay = Decay(0.5, 0, 10)
-    record = selections.selections_profile("pure", 1.0, 0.5, decay)
-    assert selections.checked(record) == record
+    loss = Decaying("pure", 1.0, 0.5, 0.5, 0, 10)
+    record = _profiles.profile_of(loss)
+    assert _profiles.checked(record) == record
+    assert _profiles.loss_of(record) == loss
     for name, value in (("law", "x"), ("range", -1.0), ("spread", 2.0), ("exponent", 0.95),
                         ("offset", 2), ("terms", 0), ("extra", 1)):  # fmt: skip
         with pytest.raises((ValueError, TypeError)):
-            selections.checked({**record, name: value})
-    epsilon = selections.profile_epsilon(record, 1e-5)
-    assert selections.profile_delta(record, epsilon * (1 + 1e-9)) <= 1e-5
-    assert selections.profile_delta(record, selections.pure_epsilon(record)) == 0.0
-    assert "10 selections" in selections.describe(record)
+            _profiles.checked({**record, name: value})
+    assert loss.delta(loss.epsilon(1e-5)) <= 1e-5
+    assert loss.delta(loss.pure) == 0.0
+    assert "10 selections" in _profiles.describe(record)
 
 
 def test_the_event_of_dp_accounting_is_not_stronger():

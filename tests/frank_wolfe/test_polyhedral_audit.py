@@ -13,10 +13,12 @@ from scipy.special import logsumexp
 
 import dpoco
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
+from dpoco.accounting._profiles import loss_of
 from dpoco.audit import replay_audit
 from dpoco.domains import Box, LpBall, Simplex, VertexSet
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.losses import LinearLoss, SquaredLoss
+from dpoco.privacy.losses.loss import ORDERS as RENYI_ORDERS
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -109,13 +111,10 @@ def test_enumerated_divergences_stay_below_the_guarantee(index):
 
 def test_divergences_stay_below_the_renyi_profile():
     learner = make(LpBall(2, 1.0), 2, budget=(8.0, 1e-3))
-    from dpoco.accounting.rdp import DEFAULT_ORDERS
-    from dpoco.accounting.selections import _divergences, _read
-
-    claimed = _divergences(*_read(learner.guarantee.profile))
+    claimed = loss_of(learner.guarantee.profile).renyi(RENYI_ORDERS)
     for pair in worlds(learner, 15, 9):
         _, _, p, q = divergences(pair)
-        for a, bound in zip(DEFAULT_ORDERS[::10], claimed[::10], strict=True):
+        for a, bound in zip(RENYI_ORDERS[::10], claimed[::10], strict=True):
             assert logsumexp(a * np.log(p) + (1 - a) * np.log(q)) / (a - 1.0) <= bound * (1 + 1e-9)
 
 

@@ -7,14 +7,20 @@ import math
 import pytest
 
 from dpoco.accounting import Budget
-from dpoco.accounting.polyhedral_geometry import Reach
-from dpoco.accounting.polyhedral_scales import _delta, _least, closed_scale, keeps, smallest_scale
-from dpoco.accounting.selections import Decay
+from dpoco.accounting.polyhedral_planner import (
+    Reach,
+    _delta,
+    _least,
+    closed_scale,
+    keeps,
+    smallest_scale,
+)
+from dpoco.privacy.losses.decaying import Decay
 
 REACH = Reach(2.0, 2.0)
 CASES = [(Budget(epsilon, delta), law, Decay(power, 0, updates))
          for epsilon in (0.1, 1.0, 8.0) for delta in (1e-3, 1e-9)
-         for law in ("bounded_range", "pure")
+         for law in ("gumbel", "laplace")
          for power, updates in ((2.0 / 3.0, 1), (2.0 / 3.0, 40), (0.5, 10**6))]  # fmt: skip
 
 

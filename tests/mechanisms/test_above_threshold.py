@@ -11,8 +11,9 @@ from scipy import stats
 
 import dpoco
 from dpoco.accounting import above_threshold as accountant
-from dpoco.accounting.above_threshold import above_threshold_epsilon
 from dpoco.mechanisms import AboveThreshold, AboveThresholdParameters
+from dpoco.privacy.mechanisms.thresholds import ThresholdTests
+from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
 PURE = dpoco.Budget(1.0, 0.0)
@@ -82,7 +83,8 @@ def test_the_published_scales_spend_half_as_much_again():
     """Laplace noises of scale 2 and 4, made for a sensitivity of 1, on queries that move by 2."""
     worst = worst_ratio(2.0, 4.0, "laplace", rises=(0.0, 2.0), falls=(0.0, 2.0))
     assert abs(worst - 1.5) < 1e-4
-    assert above_threshold_epsilon(2.0, 4.0, sensitivity=2.0, spread=2.0) == 1.5
+    tests = ThresholdTests("laplace", 2.0, 4.0, sensitivity=2.0, spread=2.0, alarms=1)
+    assert tests.loss(Neighbours()).pure == 1.5
     # Twice the noise on the threshold repairs it, and no less would do.
     repaired = worst_ratio(4.0, 4.0, "laplace", rises=(0.0, 2.0), falls=(0.0, 2.0))
     assert 0.9999 < repaired <= 1.0 + 1e-7

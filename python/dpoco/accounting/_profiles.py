@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from dpoco.privacy.losses.bounded_range import BoundedRange
+from dpoco.privacy.losses.decaying import Decaying
+from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.loss import Loss, Pure
 from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.losses.sampled import Sampled
@@ -20,15 +23,15 @@ __all__ = ["checked", "describe", "event", "loss_of", "profile_of"]
 # Kind of a stored profile: the loss, and what its fields are called in the record.
 _LOSSES: dict[str, tuple[type[Loss], dict[str, str]]] = {
     "pure": (Pure, {"epsilon": "pure"}),
+    "bounded_range": (BoundedRange, {}),
+    "selections": (Decaying, {}),
+    "tracker": (FlaggedDraws, {}),
     "sampled_gaussian": (Sampled, {}),
     "local_reports": (Responses, {"epsilon": "each", "delta": "each_delta"}),
 }
 _KINDS = {
     "gaussian": "dpoco.accounting._coupling.profile",
     "renyi": "dpoco.accounting._coupling.profile",
-    "bounded_range": "dpoco.accounting.bounded_range",
-    "selections": "dpoco.accounting.selections",
-    "tracker": "dpoco.accounting._experts.tracker_profile",
 }
 
 
@@ -57,10 +60,10 @@ def loss_of(profile: Mapping[str, Any]) -> Loss:
     loss, names = _LOSSES[kind]
     stored = {own: old for old, own in names.items()}
     own = [each.name for each in fields(loss) if each.init]  # type: ignore[arg-type]
-    numbers = {name: profile.get(stored.get(name, name)) for name in own}
-    if len(profile) != len(own) + 1 or None in numbers.values():
-        wanted = sorted(stored.get(name, name) for name in own)
+    wanted = sorted(stored.get(name, name) for name in own)
+    if {*profile} != {"kind", *wanted}:
         raise ValueError(f"a profile of kind {kind!r} has the fields {wanted}, and no others")
+    numbers = {name: profile[stored.get(name, name)] for name in own}
     if any(isinstance(value, bool) for value in numbers.values()):
         raise ValueError(f"a profile of kind {kind!r} holds numbers, not bools")
     return loss(**numbers)

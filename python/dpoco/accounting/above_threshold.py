@@ -1,17 +1,6 @@
-"""Accounting of AboveThreshold, the sparse vector technique.
+"""Noises of AboveThreshold, the sparse vector technique, for a budget.
 
-Let one record move every query by an amount in [-c', c], c and c' the same for all queries, with
-c <= D (the sensitivity) and c + c' <= s (the spread, at most 2 D). A threshold carries noise of
-scale b_1 drawn once, every query noise of scale b_2. Claim: all answers up to the k-th alarm are
-together epsilon-private with
-
-    epsilon = D / b_1 + k s / b_2,
-
-for adaptively chosen queries and any public thresholds, with one-sided exponential noises as well
-as with Laplace noises. It is attained for every k, in the limit of many silent queries.
-
-Proof: ``docs/privacy/shift_detector.md``. Sources: Dwork, Naor, Reingold, Rothblum and Vadhan
-(2009); Lyu, Su and Li, "Understanding the sparse vector technique" (2017).
+What they cost: `dpoco.privacy.mechanisms.thresholds`. Proof: ``docs/privacy/shift_detector.md``.
 """
 
 from __future__ import annotations
@@ -29,15 +18,18 @@ from dpoco._validation import (
 )
 from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero
 from dpoco.accounting._experts.selection_scales import raised_until, scale_for, store, zero_or_more
-from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.statement import state
+from dpoco.privacy.mechanisms.base import Mechanism, Open
+from dpoco.privacy.mechanisms.thresholds import ThresholdTests
+from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
     "AboveThresholdParameters",
-    "above_threshold_epsilon",
     "calibrate",
     "guarantee",
+    "mechanism_of",
     "probability",
     "split_scales",
 ]
@@ -117,20 +109,6 @@ def probability(name: str, value: float) -> float:
             f"{name} must be strictly between 0 and 1, at least 1e-100; got {number!r}"
         )
     return number
-
-
-def above_threshold_epsilon(
-    threshold_noise_scale: float,
-    query_noise_scale: float,
-    *,
-    sensitivity: float,
-    spread: float,
-    alarms: int = 1,
-) -> float:
-    """Return the pure epsilon of all answers together; infinite unless both noises are there."""
-    if not (threshold_noise_scale > 0.0 and query_noise_scale > 0.0):
-        return math.inf
-    return sensitivity / threshold_noise_scale + alarms * spread / query_noise_scale
 
 
 def split_scales(
@@ -217,6 +195,21 @@ def calibrate(
     )
 
 
+def mechanism_of(parameters: AboveThresholdParameters) -> Mechanism:
+    """Return what the parameters describe."""
+    p = parameters
+    if not p.private:
+        return Open("no noise is added")
+    return ThresholdTests(
+        law="exponential",
+        threshold_scale=p.threshold_noise_scale,
+        query_scale=p.query_noise_scale,
+        sensitivity=p.sensitivity,
+        spread=p.spread,
+        alarms=p.alarms,
+    )
+
+
 def guarantee(
     parameters: AboveThresholdParameters,
     *,
@@ -235,24 +228,15 @@ def guarantee(
         Whether the noise is reproducible, which voids the guarantee.
     """
     p = parameters
-    what = f"the answers of AboveThreshold up to its alarm number {p.alarms}"
-    horizon = LARGEST_HORIZON if p.horizon is None else p.horizon
-    if not p.private:
-        return Guarantee.none(horizon, what, unit="one record")
-    result = statement_of(
-        mechanism=what,
-        horizon=horizon,
+    return state(
+        mechanism_of(p),
+        Neighbours(),
+        released=f"the answers of AboveThreshold up to its alarm number {p.alarms}",
+        horizon=p.horizon,
         delta=0.0,
-        calibration="tight",
         reference="sparse vector technique, one-sided noise; docs/privacy/shift_detector.md",
         seeded=seeded,
-        pure=above_threshold_epsilon(
-            p.threshold_noise_scale,
-            p.query_noise_scale,
-            sensitivity=p.sensitivity,
-            spread=p.spread,
-            alarms=p.alarms,
-        ),
+        unit="one record",
         sensitivity=p.sensitivity,
         sensitivity_norm="linf",
         noise_scale=p.query_noise_scale,
@@ -267,4 +251,3 @@ def guarantee(
             "margin above thresholds": p.margin,
         },
     )
-    return replace(result, unit="one record")

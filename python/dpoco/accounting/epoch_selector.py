@@ -21,30 +21,30 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int
-from dpoco.accounting._experts.detector_parameters import check_first
-from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero, check_terms
-from dpoco.accounting._experts.selection_scales import scale_for, store
-from dpoco.accounting._experts.statement import (
-    SCOPES_IN_WORDS,
-    stated_delta,
-    statement_of,
+from dpoco.accounting._experts.parameters import (
+    StoredParameters,
+    at_least_zero,
+    check_first,
+    check_terms,
 )
-from dpoco.accounting.bounded_range import bounded_range_profile
+from dpoco.accounting._experts.selection_scales import scale_for, store
+from dpoco.accounting._experts.statement import SCOPES_IN_WORDS, regret_rows
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.noisy_max import (
-    mean_excess,
-    selection_budget,
-    selection_epsilon,
-)
+from dpoco.accounting.noisy_max import mean_excess, selection_budget
+from dpoco.accounting.statement import state, stated_delta
+from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
+from dpoco.privacy.mechanisms.selections import LossSums, Selections
+from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
     "CALIBRATIONS",
-    "LOSS_RANGE",
+    "LOSS_SUMS",
     "SELECTIONS",
     "EpochSelectorParameters",
     "calibrate",
     "guarantee",
+    "mechanism_of",
     "regret_bound",
     "regret_terms",
     "selection_of",
@@ -52,8 +52,8 @@ __all__ = [
 
 CALIBRATIONS = ("tight", "corrected", "paper")
 SELECTIONS = ("exponential", "gumbel", "laplace")
-# Replacing a round moves a sum of losses in [0, 1] by an amount in [-1, 1].
-LOSS_RANGE = 2.0
+# Of losses in [0, 1], to which learners scale what they clip.
+LOSS_SUMS = LossSums(1.0)
 LARGEST_EXPERTS = 2**32
 # What rounding of losses and sums adds to the difference of two mean losses.
 ROUNDING = 2.0**-45
@@ -166,7 +166,8 @@ def calibrate(
     scale = 0.0
     if budget is not None:
         delta = budget.delta if law == "gumbel" else 0.0
-        scale = scale_for(LOSS_RANGE, selection_budget(Budget._derived(budget.epsilon, delta), law))
+        each = selection_budget(Budget._derived(budget.epsilon, delta), law)
+        scale = scale_for(LOSS_SUMS.range, each)
     bound, terms = _regret(n, horizon, scale, law)
     return EpochSelectorParameters(
         experts=n,
@@ -179,6 +180,25 @@ def calibrate(
         regret_terms=terms,
         regret_scope="stationary",
     )
+
+
+def mechanism_of(experts: int, parameters: EpochSelectorParameters) -> Mechanism:
+    """Return what the parameters describe: a round's losses enter the selection of one epoch.
+
+    Raises
+    ------
+    ValueError
+        If the parameters are for another number of experts.
+    """
+    p = parameters
+    if p.experts != experts:
+        raise ValueError(f"parameters are for {p.experts} experts; got {experts}")
+    if experts == 1 or p.horizon == 1:
+        return Nothing("there is nothing to select from, or nothing to select by")
+    if not p.private:
+        return Open("no noise is added")
+    each = Selections(law=p.selection, scores=LOSS_SUMS, scale=p.scale, rounds=1, exponent=0.0)
+    return Parts("instances", (each,), "epoch_selector")
 
 
 def guarantee(
@@ -206,38 +226,30 @@ def guarantee(
     ValueError
         If the parameters are for another number of experts.
     """
-    p = parameters
-    if p.experts != experts:
-        raise ValueError(f"parameters are for {p.experts} experts; got {experts}")
-    horizon = LARGEST_HORIZON if p.horizon is None else p.horizon
+    p, mechanism = parameters, mechanism_of(experts, parameters)
     what = f"the decisions of selection on epochs among {experts} experts ({p.selection} noise)"
     bound, terms = _regret(experts, p.horizon, p.scale, p.selection)
     details: dict[str, float | str | None] = {
         f"regret: {name}": value for name, value in terms.items()
     }
-    if not p.private:
+    if isinstance(mechanism, Open):
+        horizon = LARGEST_HORIZON if p.horizon is None else p.horizon
         details = {"regret bound holds for": SCOPES_IN_WORDS["stationary"], **details}
         return replace(Guarantee.none(horizon, what), regret_bound=bound, details=details)
-    trivial = experts == 1 or p.horizon == 1
-    epsilon = 0.0 if trivial else selection_epsilon(p.scale, LOSS_RANGE)
-    gumbel = p.selection == "gumbel" and not trivial
-    return statement_of(
-        mechanism=what,
+    return state(
+        mechanism,
+        Neighbours(),
+        released=what,
         horizon=p.horizon,
         delta=stated_delta(budget, p.horizon),
         calibration=p.calibration,
         reference="noisy argmin on disjoint epochs; docs/privacy/epoch_selector.md",
         seeded=seeded,
-        pure=None if gumbel else epsilon,
-        profile=bounded_range_profile(epsilon) if gumbel else None,
-        sensitivity=0.0 if trivial else 1.0,
+        sensitivity=0.0 if isinstance(mechanism, Nothing) else LOSS_SUMS.width,
         sensitivity_norm="linf",
         noise_scale=p.scale,
         conditions=("losses are clipped to their declared range, enforced",),
-        regret_bound=bound,
-        experts=p.experts,
-        regret_scope="stationary",
-        details=details,
+        **regret_rows(bound, "stationary", p.experts, p.horizon, details),
     )
 
 

@@ -3,7 +3,7 @@
 Let one record move every score by an amount in [c, c + r], c the same for all scores; scores that
 move by at most D in any direction have r = 2 D, and r = D if they all move the same way. Claim: one
 selection with noise of scale b is (r / b)-private, tightly. With Gumbel noise its log-likelihood
-ratios also lie in an interval of length r / b (``dpoco.accounting.bounded_range``), which composes
+ratios also lie in an interval of length r / b (`BoundedRange`), which composes
 much better: each selection is (r / b)^2 / 8-zCDP. Otherwise it is (r / b)^2 / 2-zCDP.
 
 Proof: ``docs/privacy/noisy_max.md``. Sources: Dwork and Roth, "The algorithmic foundations of
@@ -21,12 +21,15 @@ from typing import ClassVar
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero
 from dpoco.accounting._experts.selection_scales import raised_until, scale_for, store, zero_or_more
-from dpoco.accounting._experts.statement import stated_delta, statement_of
-from dpoco.accounting.bounded_range import bounded_range_profile, profile_delta
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.zcdp import zcdp_epsilon, zcdp_rho
+from dpoco.accounting.statement import state, stated_delta
+from dpoco.accounting.zcdp import zcdp_rho
 from dpoco.errors import CalibrationError
+from dpoco.privacy.losses.bounded_range import BoundedRange
+from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
+from dpoco.privacy.mechanisms.selections import PromisedScores, Selections
+from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
     "LARGEST_CANDIDATES",
@@ -36,6 +39,7 @@ __all__ = [
     "guarantee",
     "law_of",
     "mean_excess",
+    "mechanism_of",
     "scale_for",
     "selection_budget",
     "selection_epsilon",
@@ -145,8 +149,7 @@ def selection_budget(budget: Budget, noise: str, count: int = 1) -> float:
             return each
 
     def holds(r: float) -> bool:
-        profile = bounded_range_profile(r, count)
-        return profile_delta(profile, budget.epsilon) <= budget.delta
+        return BoundedRange(r, count).delta(budget.epsilon) <= budget.delta
 
     low, high = each, 2.0 * each
     while holds(high):
@@ -219,6 +222,19 @@ def calibrate(
     return replace(parameters, scale=scale, epsilon_each=selection_epsilon(scale, reach))
 
 
+def mechanism_of(parameters: NoisyMaxParameters) -> Mechanism:
+    """Return what the parameters describe."""
+    p = parameters
+    if p.candidates == 1:
+        return Nothing("there is one candidate")
+    if not p.private:
+        return Open("no noise is added")
+    scores = PromisedScores(p.sensitivity, p.one_directional)
+    return Selections(
+        law=law_of(p.noise), scores=scores, scale=p.scale, rounds=p.horizon, exponent=0.0
+    )
+
+
 def guarantee(
     parameters: NoisyMaxParameters,
     *,
@@ -237,26 +253,17 @@ def guarantee(
         Whether the noise is reproducible, which voids the guarantee.
     """
     p = parameters
-    what = (
-        f"the {'largest' if p.largest else 'smallest'} of {p.candidates} scores by noisy max "
-        f"({p.noise} noise), {p.horizon} selections"
-    )
-    trivial = p.candidates == 1
-    if not p.private and not trivial:
-        return Guarantee.none(p.horizon, what, unit="one record")
-    each = 0.0 if trivial else selection_epsilon(p.scale, p.score_range)
-    delta = stated_delta(budget, p.horizon)
-    gumbel = law_of(p.noise) == "gumbel" and not trivial
     way = ", all scores the same way" if p.one_directional else ""
-    result = statement_of(
-        mechanism=what,
+    return state(
+        mechanism_of(p),
+        Neighbours(),
+        released=f"the {'largest' if p.largest else 'smallest'} of {p.candidates} scores by noisy "
+        f"max ({p.noise} noise), {p.horizon} selections",
         horizon=p.horizon,
-        delta=delta,
-        calibration="tight",
+        delta=stated_delta(budget, p.horizon),
         reference="report noisy max; docs/privacy/noisy_max.md",
         seeded=seeded,
-        pure=None if gumbel else p.horizon * each,
-        profile=bounded_range_profile(each, p.horizon) if gumbel else None,
+        unit="one record",
         sensitivity=p.sensitivity,
         sensitivity_norm="linf",
         noise_scale=p.scale,
@@ -265,15 +272,6 @@ def guarantee(
             "caller, not enforced",
         ),
     )
-    result = replace(result, unit="one record")
-    rho = 0.5 * p.horizon * each * each
-    if gumbel or delta == 0.0 or not rho > 0.0 or p.horizon == 1:
-        return result
-    concentrated = zcdp_epsilon(rho, delta)
-    if concentrated >= result.epsilon:
-        return result
-    # Both hold: the pure profile stays.
-    return replace(result, epsilon=concentrated, delta=delta, rho=rho)
 
 
 def _harmonic(n: int) -> float:

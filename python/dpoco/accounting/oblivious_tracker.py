@@ -15,20 +15,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int
-from dpoco.accounting._experts.statement import SCOPES_IN_WORDS, stated_delta, statement_of
-from dpoco.accounting._experts.tracker_arguments import checked_request
-from dpoco.accounting._experts.tracker_moments import Tracker
-from dpoco.accounting._experts.tracker_parameters import CALIBRATIONS, ObliviousTrackerParameters
-from dpoco.accounting._experts.tracker_planner import plan
-from dpoco.accounting._experts.tracker_profile import tracker_profile
-from dpoco.accounting._experts.tracker_regret import Comparison
+from dpoco.accounting._experts.statement import SCOPES_IN_WORDS, regret_rows
+from dpoco.accounting._experts.tracker_parameters import (
+    CALIBRATIONS,
+    Comparison,
+    ObliviousTrackerParameters,
+    checked_request,
+)
+from dpoco.accounting._experts.tracker_search import plan
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.statement import state, stated_delta
+from dpoco.privacy.losses.flagged_draws import FlaggedDraws
+from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
+from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
+from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["ObliviousTrackerParameters", "calibrate", "guarantee"]
+__all__ = ["ObliviousTrackerParameters", "calibrate", "guarantee", "mechanism_of"]
 
 _REFERENCE = (
     "coin and draws of bounded range, composed by Renyi divergences; "
@@ -131,6 +136,33 @@ def calibrate(
     )
 
 
+def mechanism_of(experts: int, parameters: ObliviousTrackerParameters) -> Mechanism:
+    """Return what the parameters describe.
+
+    Raises
+    ------
+    ValueError
+        If the parameters are those of another number of experts.
+    """
+    p = parameters
+    if positive_int("experts", experts) != p.experts:
+        raise ValueError(f"the parameters are for {p.experts} experts, not {experts}")
+    if not p.private:
+        return Open("nothing is promised")
+    if _draws(p).constant:
+        return Nothing("there is nothing to learn from")
+    return TrackerDraws(
+        experts=p.experts,
+        prior=p.prior,
+        learning_rate=p.learning_rate,
+        forced=p.forced_switch,
+        batch=p.batch,
+        horizon=p.horizon,
+        share_rate=p.share_rate,
+        cap=p.max_resamples,
+    )
+
+
 def guarantee(
     experts: int,
     parameters: ObliviousTrackerParameters,
@@ -157,12 +189,9 @@ def guarantee(
     ValueError
         If the parameters are those of another number of experts.
     """
-    p = parameters
-    if positive_int("experts", experts) != p.experts:
-        raise ValueError(f"the parameters are for {p.experts} experts, not {experts}")
+    p, mechanism = parameters, mechanism_of(experts, parameters)
     comparison = Comparison(p.experts, p.horizon, p.switches, p.prior)
-    tracker = Tracker(*(getattr(p, name) for name in Tracker._fields))
-    bound, terms = _regret(comparison, tracker)
+    bound, terms = _regret(comparison, _draws(p))
     what = (
         f"the played experts of the oblivious tracker (N = {p.experts}, prior {p.prior!r}) and "
         "which of them are fresh draws"
@@ -177,38 +206,46 @@ def guarantee(
     }
     if bound is None and terms and p.horizon is not None:
         details["regret bound until the cap"] = math.fsum(terms.values())
-    if not p.private:
-        scope = SCOPES_IN_WORDS[p.regret_scope]
-        none = Guarantee.none(tracker.horizon or LARGEST_HORIZON, what)
-        details = {"regret bound holds for": scope, **details}
+    if isinstance(mechanism, Open):
+        none = Guarantee.none(p.horizon or LARGEST_HORIZON, what)
+        details = {"regret bound holds for": SCOPES_IN_WORDS[p.regret_scope], **details}
         return replace(none, regret_bound=bound, details=details)
-    shared: dict[str, Any] = {
-        "mechanism": what,
-        "horizon": p.horizon,
-        "delta": stated_delta(budget, p.horizon),
-        "calibration": p.calibration,
-        "reference": _REFERENCE,
-        "seeded": seeded,
-        "regret_bound": bound,
-        "regret_scope": p.regret_scope,
-        "experts": p.experts,
-        "details": details,
-    }
-    if tracker.constant:
-        return statement_of(
-            pure=0.0,
-            conditions=("no release depends on the losses: there is nothing to learn from",),
-            **shared,
-        )
-    conditions = (
+    conditions: tuple[str, ...] = (
         "losses are clipped to their declared range, enforced",
         "fresh draws have exact tails (races of exponential variates); the grid of the coins' "
         "uniform variates is accounted for",
     )
-    return statement_of(profile=tracker_profile(tracker), conditions=conditions, **shared)
+    if isinstance(mechanism, Nothing):
+        conditions = ("no release depends on the losses: there is nothing to learn from",)
+    return state(
+        mechanism,
+        Neighbours(),
+        released=what,
+        horizon=p.horizon,
+        delta=stated_delta(budget, p.horizon),
+        calibration=p.calibration,
+        reference=_REFERENCE,
+        seeded=seeded,
+        conditions=conditions,
+        **regret_rows(bound, p.regret_scope, p.experts, p.horizon, details),
+    )
 
 
-def _regret(comparison: Comparison, tracker: Tracker) -> tuple[float | None, dict[str, float]]:
+def _draws(p: ObliviousTrackerParameters) -> FlaggedDraws:
+    """Return what the parameters draw, private or not."""
+    return FlaggedDraws(
+        p.learning_rate,
+        p.forced_switch,
+        p.batch,
+        p.horizon,
+        p.share_rate,
+        p.experts,
+        p.prior,
+        p.max_resamples,
+    )
+
+
+def _regret(comparison: Comparison, tracker: FlaggedDraws) -> tuple[float | None, dict[str, float]]:
     """Return the bound, None where nothing is claimed for a whole stream, and its terms."""
     terms = comparison.terms(tracker.learning_rate, tracker.batch, tracker.share_rate)
     if terms is None:

@@ -7,7 +7,7 @@ eps_k = 2 C D / (m w_k b_k), and all decisions together are rho-zCDP with
 
     rho = sum eps_k^2 / 8  (exponential mechanism)   or   sum eps_k^2 / 2  (Laplace noise),
 
-and (sum eps_k)-private; the Renyi divergences of ``dpoco.accounting.selections`` are smaller. On a
+and (sum eps_k)-private; the Renyi divergences of `Decaying` are smaller. On a
 box, whose coordinates are chosen independently, the l_2 diameter takes the place of D in rho. A
 change in batch i is seen by the selections k >= i only: later users have smaller rho.
 
@@ -22,8 +22,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 from dpoco._validation import choice, positive_int
-from dpoco.accounting import selections
-from dpoco.accounting._experts.statement import stated_delta, statement_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.frank_wolfe_parameters import CALIBRATIONS, WEIGHTS
 from dpoco.accounting.guarantee import Guarantee
@@ -33,26 +31,35 @@ from dpoco.accounting.leaf_bounds import (
     enforced_leaf_bounds,
     lossless_leaf_bounds,
 )
-from dpoco.accounting.polyhedral_geometry import LAW, L1Geometry, Reach, reach_of, rho_of
-from dpoco.accounting.polyhedral_parameters import SELECTORS, PolyhedralFrankWolfeParameters
-from dpoco.accounting.polyhedral_scales import (
+from dpoco.accounting.polyhedral_planner import (
+    SELECTORS,
+    L1Geometry,
+    PolyhedralFrankWolfeParameters,
+    Reach,
     best_batch,
     closed_scale,
+    decaying,
     keeps,
     published_epsilon,
     published_scale,
+    scores_of,
     smallest_scale,
 )
-from dpoco.accounting.selections import Decay
+from dpoco.accounting.statement import state, stated_delta
 from dpoco.accounting.zcdp import zcdp_epsilon
 from dpoco.errors import CalibrationError
-from dpoco.privacy.neighbours import CHANGES
+from dpoco.privacy.losses.combined import NOTHING
+from dpoco.privacy.losses.decaying import Decay, Decaying
+from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
+from dpoco.privacy.mechanisms.selections import Selections
+from dpoco.privacy.neighbours import CHANGES, Neighbours
 
 __all__ = [
     "L1Geometry",
     "PolyhedralFrankWolfeParameters",
     "calibrate",
     "guarantee",
+    "mechanism_of",
     "user_rho",
 ]
 
@@ -113,15 +120,19 @@ def calibrate(
         exponent = 0.5 if published or pure else 2.0 / 3.0
     leaf = lossless_leaf_bounds(view, loss, weights, calibration, 1.0)
     offset = 1 if weights == "paper" else 0
+    scores, sides = scores_of(view, loss, leaf, offset), Neighbours(change=relation).sides
+
+    def reach_of(m: int) -> Reach:
+        return Reach(0.0, 0.0) if scores is None else Reach(*replace(scores, batch=m).reach(sides))
 
     def coefficient(m: int, quick: bool = False) -> float:
         """Return b_1 for batches of m; a quick one is for comparisons only."""
-        reach, decay = reach_of(view, leaf, m, relation), Decay(exponent, offset, n // m)
+        reach, decay = reach_of(m), Decay(exponent, offset, n // m)
         if budget is None or reach.range == 0.0:
             return 0.0
         if quick:
-            return closed_scale(budget, reach, LAW[selector], decay)
-        return smallest_scale(budget, reach, LAW[selector], decay, tight=not published)
+            return closed_scale(budget, reach, selector, decay)
+        return smallest_scale(budget, reach, selector, decay, tight=not published)
 
     if batch not in (None, "auto"):
         batch = positive_int("batch", batch, maximum=n)
@@ -136,10 +147,12 @@ def calibrate(
         scale = published_scale(view, loss, n, budget)
     else:
         scale = coefficient(batch)
-    reach = reach_of(view, leaf, batch, relation)
-    decay = Decay(exponent, offset, n // batch)
+    reach, decay = reach_of(batch), Decay(exponent, offset, n // batch)
     if budget is not None and reach.range > 0.0:
-        _require(budget, reach, LAW[selector], decay, scale)
+        _require(budget, reach, selector, decay, scale)
+    rho = 0.0 if reach.range == 0.0 else math.inf
+    if scale > 0.0 and reach.range > 0.0:
+        rho = decaying(selector, reach, decay, scale).rho
     return PolyhedralFrankWolfeParameters(
         selector=selector,
         weights=weights,
@@ -154,9 +167,33 @@ def calibrate(
         calibration=calibration,
         relation=relation,
         score_range=reach.range,
-        rho=rho_of(reach, LAW[selector], decay, scale),
+        rho=rho,
         predicted_error=view.excess(selector) * scale * decay.mean_scale(),
         loss_range=float(loss.lipschitz(view)) * view.diameter(),
+    )
+
+
+def mechanism_of(
+    domain: DomainLike, loss: Any, parameters: PolyhedralFrankWolfeParameters
+) -> Mechanism:
+    """Return what the parameters describe.
+
+    Raises
+    ------
+    ValueError
+        If the parameters contradict the domain, the loss or their own calibration.
+    """
+    p = parameters
+    _check_agreement(p.calibration, p.selector, p.exponent, p.weights, p.batch, p.relation)
+    leaf = enforced_leaf_bounds(loss, cast(Any, p))
+    scores = scores_of(L1Geometry(domain), loss, leaf, p.decay.offset)
+    if scores is None:
+        return Nothing("the domain is a single point")
+    if p.scale == 0.0:
+        return Open("no noise is added")
+    scores = replace(scores, batch=p.batch)
+    return Selections(
+        law=p.selector, scores=scores, scale=p.scale, rounds=p.updates, exponent=float(p.exponent)
     )
 
 
@@ -189,16 +226,13 @@ def guarantee(
     CalibrationError
         If the parameters say "paper" and the published claim is false for them.
     """
-    p = parameters
+    p, mechanism = parameters, mechanism_of(domain, loss, parameters)
+    near, delta = Neighbours(change=p.relation), stated_delta(budget, p.horizon)
     view = L1Geometry(domain)
-    _check_agreement(p.calibration, p.selector, p.exponent, p.weights, p.batch, p.relation)
-    leaf = enforced_leaf_bounds(loss, cast(Any, p))
-    reach = reach_of(view, leaf, p.batch, p.relation)
     noise = "exponential mechanism" if p.selector == "gumbel" else "Laplace noise"
-    what = f"the decisions of polyhedral Frank-Wolfe (dimension {view.dimension}, {noise})"
-    delta = stated_delta(budget, p.horizon)
     shared: dict[str, Any] = {
-        "mechanism": what,
+        "released": "the decisions of polyhedral Frank-Wolfe "
+        f"(dimension {view.dimension}, {noise})",
         "horizon": p.horizon,
         "delta": delta,
         "calibration": p.calibration,
@@ -206,31 +240,29 @@ def guarantee(
         "docs/privacy/polyhedral_frank_wolfe.md",
         "seeded": seeded,
     }
-    if reach.range == 0.0:
+    known = mechanism.loss(near)
+    if not isinstance(known, Decaying):
         nothing = "no release depends on the data: the domain is a single point"
-        return statement_of(pure=0.0, conditions=(nothing,), **shared)
-    if p.scale == 0.0:
-        return Guarantee.none(p.horizon, what)
-    law, decay, unit = LAW[p.selector], p.decay, reach.over(p.scale)
-    rho = rho_of(reach, law, decay, p.scale)
+        return state(mechanism, Neighbours(), conditions=(nothing,), **shared)
     claimed = None
     if p.calibration == "paper":
         claimed = (published_epsilon(view, loss, p.horizon, p.scale, delta), delta)
     elif p.calibration == "corrected" and delta > 0.0:
-        claimed = (min(zcdp_epsilon(rho, delta), unit.range * decay.total()), delta)
-    result = statement_of(
-        profile=selections.selections_profile(law, *unit, decay),
+        claimed = (min(zcdp_epsilon(known.rho, delta), known.pure), delta)
+    result = state(
+        mechanism,
+        near,
         sensitivity=p.sensitivity,
         sensitivity_norm="linf",
         noise_scale=p.scale,
-        conditions=(clipping_condition(view, loss, leaf),),
+        conditions=(clipping_condition(view, loss, enforced_leaf_bounds(loss, cast(Any, p))),),
         claimed=claimed,
         details={
             "rounds per update": float(p.batch),
             "updates": float(p.updates),
             "noise scale of the last update": p.noise_scale_at(p.updates),
-            "zCDP rho, a change in the first batch": rho,
-            "zCDP rho, a change in the last batch": rho_of(reach, law, decay, p.scale, decay.terms),
+            "zCDP rho, a change in the first batch": known.rho,
+            "zCDP rho, a change in the last batch": known.rho_from(p.updates),
         },
         **shared,
     )
@@ -239,7 +271,7 @@ def guarantee(
             f"the published claim (epsilon = {claimed[0]:.6g}, delta = {delta:.3g}) is false "
             f"for this noise: exact delta {result.delta_at(claimed[0]):.3g}"
         )
-    return replace(result, change=p.relation, rho=rho if rho > 0.0 else None)
+    return replace(result, rho=known.rho if known.rho > 0.0 else None)
 
 
 def user_rho(
@@ -259,17 +291,15 @@ def user_rho(
     """
     p = parameters
     at = positive_int("round + 1", round + 1, maximum=p.horizon) - 1
-    reach = reach_of(
-        L1Geometry(domain), enforced_leaf_bounds(loss, cast(Any, p)), p.batch, p.relation
-    )
+    known = mechanism_of(domain, loss, p).loss(Neighbours(change=p.relation))
     batch = at // p.batch + 1
-    if batch > p.updates or reach.range == 0.0:
+    if batch > p.updates or known == NOTHING:
         return 0.0
-    return rho_of(reach, LAW[p.selector], p.decay, p.scale, batch)
+    return known.rho_from(batch) if isinstance(known, Decaying) else math.inf
 
 
-def _require(budget: Budget, reach: Reach, law: str, decay: Decay, scale: float) -> None:
-    if not scale > 0.0 or not keeps(budget, reach, law, decay, scale):
+def _require(budget: Budget, reach: Reach, selector: str, decay: Decay, scale: float) -> None:
+    if not scale > 0.0 or not keeps(budget, reach, selector, decay, scale):
         raise CalibrationError(
             f"the published constants miss delta = {budget.delta:.3g} at epsilon = "
             f"{budget.epsilon:.6g}; use calibration='tight'"

@@ -17,30 +17,33 @@ expert privately", algorithm 2 and theorem 3.6, corrected.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 
-from dpoco._validation import LARGEST_HORIZON, positive_int
-from dpoco.accounting._experts.detector_calibration import (
-    NOMINAL_HORIZON,
-    QUERY_SENSITIVITY,
-    QUERY_SPREAD,
-    bounded_rounds,
-    calibrate,
-    planned_shifts,
-)
-from dpoco.accounting._experts.detector_parameters import (
+from dpoco._validation import LARGEST_HORIZON, choice, positive_int
+from dpoco.accounting._experts.detector import (
     CALIBRATIONS,
+    LARGEST_EXPERTS,
+    NAIVE_LIMIT,
+    SHORTEST_HORIZON,
     WINDOWS,
     ShiftDetectorParameters,
-    check_count,
+    false_alarm_probability,
+    regret_of,
+    tangents,
 )
-from dpoco.accounting._experts.detector_regret import false_alarm_probability, regret_of
-from dpoco.accounting._experts.statement import SCOPES_IN_WORDS, statement_of
-from dpoco.accounting.above_threshold import above_threshold_epsilon
+from dpoco.accounting._experts.parameters import check_count, check_first, in_unit_interval
+from dpoco.accounting._experts.selection_scales import raised_until, scale_for
+from dpoco.accounting._experts.statement import SCOPES_IN_WORDS, regret_rows
+from dpoco.accounting.above_threshold import probability, split_scales
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.epoch_selector import LOSS_RANGE
+from dpoco.accounting.epoch_selector import LOSS_SUMS
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.noisy_max import selection_epsilon
+from dpoco.accounting.statement import state
+from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
+from dpoco.privacy.mechanisms.selections import Selections
+from dpoco.privacy.mechanisms.thresholds import ThresholdTests
+from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
     "CALIBRATIONS",
@@ -51,8 +54,202 @@ __all__ = [
     "ShiftDetectorParameters",
     "calibrate",
     "guarantee",
+    "mechanism_of",
     "regret_bound",
 ]
+
+# Largest change of a test statistic, and its largest rise plus largest fall.
+QUERY_SENSITIVITY = QUERY_SPREAD = 2.0
+# What the thresholds of an endless stream are made for.
+NOMINAL_HORIZON = 10**6
+
+
+def calibrate(
+    experts: int,
+    *,
+    horizon: int | None,
+    budget: Budget | None,
+    calibration: str = "tight",
+    false_alarm: float = 0.05,
+    select_share: float = 0.5,
+    windows: str = "tangent",
+    expected_shifts: int | None = None,
+    threshold_scale: float = 1.0,
+    nominal_horizon: int | None = None,
+    first: int | None = None,
+) -> ShiftDetectorParameters:
+    """Return noises that keep to `budget`, and thresholds that keep false alarms rare.
+
+    Parameters
+    ----------
+    experts : int
+        N.
+    horizon : int or None
+        Rounds; None: any number, up to 10^12, with the same noise.
+    budget : Budget or None
+        None adds no noise and promises nothing. Its delta is not needed.
+    calibration : {"tight", "corrected", "paper"}
+        "tight": one-sided exponential noises. "corrected": the published Laplace noises with the
+        scales that keep to the budget. "paper": as printed, which spends 1.25 times the budget
+        (for equal shares); the guarantee says so.
+    false_alarm : float
+        Probability of an alarm without a change, in (0, 1).
+    select_share : float
+        Part of the budget for selection, in (0, 1]; the detector has the rest. 1: no detector.
+    windows : {"tangent", "dyadic", "naive"}
+        Tested windows: all, by the tangents of the square root; aligned blocks; all, by brute force
+        (up to 4096 rounds).
+    expected_shifts : int, optional
+        Shifts S to plan for: then `false_alarm` holds for the whole stream, and the regret bound is
+        against sequences with S switches. Default: for each instance; the bound is for S = 0.
+    threshold_scale : float
+        In (0, 1]; below 1 alarms come earlier, and false ones oftener.
+    nominal_horizon : int, optional
+        Rounds that thresholds are made for; default: the horizon, 10^6 without one.
+    first : int, optional
+        Expert of the first round; None draws it uniformly.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad or contradictory arguments.
+    """
+    n = positive_int("experts", experts, maximum=LARGEST_EXPERTS)
+    rounds = None if horizon is None else positive_int("horizon", horizon)
+    nominal = rounds or NOMINAL_HORIZON
+    if nominal_horizon is not None:
+        nominal = positive_int("nominal_horizon", nominal_horizon)
+    choice("calibration", calibration, CALIBRATIONS)
+    choice("windows", windows, WINDOWS)
+    probability("false_alarm", false_alarm)
+    share = in_unit_interval("select_share", select_share)
+    if share == 0.0:
+        raise ValueError("select_share must be positive")
+    check_count("expected_shifts", expected_shifts)
+    check_first(first, n)
+    if windows == "naive" and (rounds is None or rounds > NAIVE_LIMIT):
+        raise ValueError(f"windows 'naive' are limited to {NAIVE_LIMIT} rounds")
+    shifts = planned_shifts(expected_shifts, rounds)
+    detects = share < 1.0 and (rounds is None or rounds >= SHORTEST_HORIZON)
+    published = calibration != "tight"
+    b = 0.25 * false_alarm
+    epsilon = math.inf if budget is None else budget.epsilon
+    select = epsilon * share if detects else epsilon
+    selection_scale = 0.0 if budget is None else scale_for(LOSS_SUMS.range, select)
+    b1 = b2 = 0.0
+    if budget is not None and detects:
+        b1, b2 = _detector_scales(calibration, epsilon - select, math.log(nominal / b))
+        if calibration != "paper":
+            b2 = raised_until(b2, lambda b: _spent(selection_scale, b1, b) <= epsilon)
+    if calibration == "paper":
+        # Reg_w and alpha as printed: no allowance for the bias, and everything in the threshold.
+        log_queries = math.log(n * nominal / false_alarm)
+        log_windows, log_selection = 40.5 * log_queries, None
+        alpha = 16.0 * (2.0 * math.log(nominal) + math.log(2.0 / false_alarm)) / epsilon
+        threshold = 16.0 * log_queries / epsilon + alpha + 1.0
+    else:
+        per_round = 2.0 if windows == "dyadic" else float(tangents(nominal))
+        log_windows = math.log(nominal * n * per_round / b)
+        log_selection = math.log(n * (shifts + 1) * max(1, (nominal - 1).bit_length()) / b)
+        threshold = b2 * math.log(nominal / b)
+        if published:  # Laplace noise also lowers the threshold
+            threshold += b1 * math.log((shifts + 1) / b)
+    parameters = ShiftDetectorParameters(
+        experts=n,
+        horizon=rounds,
+        calibration=calibration,
+        selection="laplace" if published else "exponential",
+        selection_scale=selection_scale,
+        detects=detects,
+        noise="laplace" if published else "exponential",
+        threshold_noise_scale=b1,
+        query_noise_scale=b2,
+        threshold=threshold,
+        windows=windows,
+        log_windows=log_windows,
+        log_selection=log_selection,
+        threshold_scale=threshold_scale,
+        nominal_horizon=nominal,
+        select_share=share,
+        false_alarm=false_alarm,
+        expected_shifts=None if expected_shifts is None else int(expected_shifts),
+        first=None if first is None else int(first),
+        regret_bound=math.inf,
+        regret_terms={},
+        regret_scope="stationary" if expected_shifts is None else "shifting",
+    )
+    bound, terms = regret_of(parameters, bounded_rounds(parameters), shifts)
+    return replace(parameters, regret_bound=bound, regret_terms=terms)
+
+
+def _detector_scales(calibration: str, epsilon: float, log_queries: float) -> tuple[float, float]:
+    if calibration == "paper":
+        return scale_for(2.0, epsilon), scale_for(4.0, epsilon)
+    if calibration == "corrected":
+        return scale_for(4.0, epsilon), scale_for(4.0, epsilon)
+    return split_scales(
+        epsilon,
+        sensitivity=QUERY_SENSITIVITY,
+        spread=QUERY_SPREAD,
+        alarms=1,
+        log_queries=log_queries,
+    )
+
+
+def _spent(selection_scale: float, b1: float, b2: float, sensitivity: float = 2.0) -> float:
+    """Return epsilon, its parts added up in the order in which the kernel adds them up."""
+    return LOSS_SUMS.range / selection_scale + (sensitivity / b1 + QUERY_SPREAD / b2)
+
+
+def planned_shifts(expected: int | None, horizon: int | None, quiet: bool = False) -> int:
+    """Return the number of shifts to plan for; there are fewer than rounds."""
+    shifts = expected or 0
+    if horizon is not None and shifts > horizon - 1:
+        if not quiet:
+            warnings.warn(
+                f"expected_shifts={shifts} is taken as {horizon - 1}: a law of {horizon} rounds "
+                "does not change more often",
+                UserWarning,
+                stacklevel=3,
+            )
+        return horizon - 1
+    return shifts
+
+
+def bounded_rounds(p: ShiftDetectorParameters) -> int:
+    """Return the rounds that the regret bound is about."""
+    return p.nominal_horizon if p.horizon is None else p.horizon
+
+
+def mechanism_of(experts: int, parameters: ShiftDetectorParameters) -> Mechanism:
+    """Return what the parameters describe: instances, of which a round belongs to one.
+
+    Raises
+    ------
+    ValueError
+        If the parameters are for another number of experts.
+    """
+    p = parameters
+    if p.experts != experts:
+        raise ValueError(f"parameters are for {p.experts} experts; got {experts}")
+    if experts == 1 or p.horizon == 1:
+        return Nothing("there is nothing to select from, or nothing to select by")
+    if not p.private:
+        return Open("noise is missing")
+    instance: Mechanism = Selections(
+        law=p.selection, scores=LOSS_SUMS, scale=p.selection_scale, rounds=1, exponent=0.0
+    )
+    if p.detects:
+        tests = ThresholdTests(
+            law=p.noise,
+            threshold_scale=p.threshold_noise_scale,
+            query_scale=p.query_noise_scale,
+            sensitivity=QUERY_SENSITIVITY,
+            spread=QUERY_SPREAD,
+            alarms=1,
+        )
+        instance = Parts("together", (instance, tests))
+    return Parts("instances", (instance,), "shift_detector")
 
 
 def guarantee(
@@ -80,10 +277,7 @@ def guarantee(
     ValueError
         If the parameters are for another number of experts.
     """
-    p = parameters
-    if p.experts != experts:
-        raise ValueError(f"parameters are for {p.experts} experts; got {experts}")
-    horizon = LARGEST_HORIZON if p.horizon is None else p.horizon
+    p, mechanism = parameters, mechanism_of(experts, parameters)
     what = f"the decisions and alarms of the shift detector among {experts} experts"
     shifts = planned_shifts(p.expected_shifts, p.horizon, quiet=True)
     bound, terms = regret_of(p, bounded_rounds(p), shifts)
@@ -98,40 +292,37 @@ def guarantee(
         **{f"regret: {name}": value for name, value in terms.items()},
     }
     stated = bound if math.isfinite(bound) else None
-    if not p.private:
+    if isinstance(mechanism, Open):
+        horizon = LARGEST_HORIZON if p.horizon is None else p.horizon
         details = {"regret bound holds for": SCOPES_IN_WORDS[scope], **details}
         return replace(Guarantee.none(horizon, what), regret_bound=stated, details=details)
-    trivial = experts == 1 or p.horizon == 1
-    epsilon = 0.0 if trivial else _epsilon(p)
+    trivial = isinstance(mechanism, Nothing)
     claimed = None
     conditions: tuple[str, ...] = ("losses are clipped to their declared range, enforced",)
     if p.calibration == "paper" and p.detects and not trivial:
         # As if one round moved a statistic by at most 1.
-        printed = selection_epsilon(p.selection_scale, LOSS_RANGE) + above_threshold_epsilon(
-            p.threshold_noise_scale, p.query_noise_scale, sensitivity=1.0, spread=2.0
-        )
+        scales = p.selection_scale, p.threshold_noise_scale, p.query_noise_scale
+        printed = _spent(*scales, sensitivity=1.0)
         claimed = (printed, 0.0)
         conditions += (
             "the claim in print is false: a round moves the test statistics by up to 2, not 1; as "
-            f"printed the budget is spent {epsilon / printed:.4g} times",
+            f"printed the budget is spent {_spent(*scales) / printed:.4g} times",
         )
-    return statement_of(
-        mechanism=what,
+    return state(
+        mechanism,
+        Neighbours(),
+        released=what,
         horizon=p.horizon,
         delta=0.0,
         calibration=p.calibration,
         reference="sparse vector technique and noisy argmin; docs/privacy/shift_detector.md",
         seeded=seeded,
-        pure=epsilon,
-        sensitivity=0.0 if trivial else 1.0,
+        sensitivity=0.0 if trivial else LOSS_SUMS.width,
         sensitivity_norm="linf",
         noise_scale=p.selection_scale,
         conditions=conditions,
         claimed=claimed,
-        regret_bound=stated,
-        experts=p.experts,
-        regret_scope=None if stated is None else scope,
-        details=details,
+        **regret_rows(stated, None if stated is None else scope, p.experts, p.horizon, details),
     )
 
 
@@ -164,15 +355,3 @@ def regret_bound(
     check_count("switches", switches)
     length = bounded_rounds(parameters) if rounds is None else positive_int("rounds", rounds)
     return regret_of(parameters, length, switches)[0]
-
-
-def _epsilon(p: ShiftDetectorParameters) -> float:
-    epsilon = selection_epsilon(p.selection_scale, LOSS_RANGE)
-    if p.detects:
-        epsilon += above_threshold_epsilon(
-            p.threshold_noise_scale,
-            p.query_noise_scale,
-            sensitivity=QUERY_SENSITIVITY,
-            spread=QUERY_SPREAD,
-        )
-    return epsilon

@@ -9,8 +9,9 @@ from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.release import common_conditions
-from dpoco.privacy.losses.combined import NOTHING, Tailed
+from dpoco.privacy.losses.combined import Least, Tailed
 from dpoco.privacy.losses.gaussian import Gaussian
+from dpoco.privacy.losses.loss import Pure, Zcdp
 from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.neighbours import Neighbours
 
@@ -51,8 +52,8 @@ def state(
 ) -> Guarantee:
     """Return the guarantee of everything that `mechanism` releases, stated at `delta`.
 
-    Epsilon, mu, rho, profile and tails come from ``mechanism.loss(near)`` and nothing else. What is
-    purely private, without tails, is stated at delta 0 whatever `delta` is.
+    Epsilon, mu, rho, profile and tails come from ``mechanism.loss(near)`` and nothing else. What
+    is purely private is stated at delta 0 where `delta` buys no more than the curve of that.
 
     Parameters
     ----------
@@ -72,15 +73,22 @@ def state(
     if loss is None:
         return Guarantee.none(rounds, released, unit=unit)
     ideal = loss.ideal if isinstance(loss, Tailed) else loss
-    if loss.mass == 0.0 and loss.pure < math.inf:
+    # One thing is known of a mechanism, or several: then rho is one, and a profile another.
+    known = getattr(ideal, "known", (ideal,))
+    pure = [one for one in known if isinstance(one, Pure)]
+    others = [one for one in known if not isinstance(one, Pure)]
+    if pure and loss.mass == 0.0 and all(one.epsilon(delta) >= loss.pure for one in others):
         delta = 0.0
     epsilon = loss.epsilon(delta)
-    gaussian = isinstance(ideal, Gaussian)
+    profiles = [one for one in known if not isinstance(one, (Gaussian, Zcdp))]
     mu = None  # unless it says as much as the curve
     if 0.0 < ideal.mu < math.inf and math.isfinite(epsilon):
         bell = Gaussian(ideal.mu)
-        if gaussian or bell.delta(epsilon) <= ideal.delta(epsilon) * (1.0 + 1e-9):
+        if not profiles or bell.delta(epsilon) <= ideal.delta(epsilon) * (1.0 + 1e-9):
             mu = ideal.mu
+    rho = None if mu is None else 0.5 * mu * mu
+    if isinstance(ideal, Least) and mu is None and delta > 0.0 and 0.0 < ideal.rho < math.inf:
+        rho = ideal.rho
     return Guarantee(
         epsilon=epsilon,
         delta=delta,
@@ -92,7 +100,7 @@ def state(
         sensitivity=sensitivity,
         sensitivity_norm=sensitivity_norm,
         mu=mu,
-        rho=None if mu is None else 0.5 * mu * mu,
+        rho=rho,
         noise_scale=noise_scale,
         noise_multiplier=None if mu is None else 1.0 / mu,
         column_norm=column_norm,
@@ -103,7 +111,7 @@ def state(
         reference=reference,
         conditions=conditions + common_conditions(loss.mass, seeded, sums=sums, numerics=numerics),
         truncation_mass=loss.mass,
-        profile=None if gaussian or ideal == NOTHING else profile_of(ideal),
+        profile=profile_of(profiles[0]) if profiles else None,
         regret_bound=regret_bound,
         details=details or {},
         numerics=numerics,

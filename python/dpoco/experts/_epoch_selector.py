@@ -10,6 +10,8 @@ from dpoco.accounting import Budget
 from dpoco.accounting import epoch_selector as accountant
 from dpoco.accounting.epoch_selector import EpochSelectorParameters
 from dpoco.experts._expert_learner import ExpertLearner
+from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.mechanisms.selections import Selections
 from dpoco.random import Source
 
 __all__ = ["EpochSelector", "EpochSelectorParameters"]
@@ -115,7 +117,7 @@ class EpochSelector(ExpertLearner):
         return _core.EpochSelector(
             {
                 **self._shared_settings(claim),
-                "selection": selection_settings(p.experts, p.selection, p.scale),
+                "selection": selection_settings(p.experts, self._mechanism, p.selection, p.scale),
                 "first": p.first,
             }
         )
@@ -126,6 +128,14 @@ class EpochSelector(ExpertLearner):
         return self._parameters
 
 
-def selection_settings(experts: int, noise: str, scale: float) -> dict[str, Any]:
-    """Return what the compiled noisy argmin of a learner is built from."""
+def selection_settings(
+    experts: int, mechanism: Mechanism, noise: str, scale: float
+) -> dict[str, Any]:
+    """Return what the compiled noisy argmin of a learner is built from.
+
+    Law and scale are those of `mechanism`; `noise` and `scale` where no claim rests on any.
+    """
+    drawn = mechanism.part(Selections)
+    if drawn is not None:
+        noise, scale = drawn.law, drawn.scale
     return {"candidates": experts, "noise": noise, "scale": scale, "largest": False}

@@ -14,6 +14,7 @@ from dpoco.accounting import shift_detector as accountant
 from dpoco.accounting.shift_detector import ShiftDetectorParameters
 from dpoco.experts._epoch_selector import selection_settings
 from dpoco.experts._expert_learner import ExpertLearner
+from dpoco.privacy.mechanisms.thresholds import ThresholdTests
 from dpoco.random import Source
 
 __all__ = ["ShiftDetector", "ShiftDetectorParameters"]
@@ -148,16 +149,19 @@ class ShiftDetector(ExpertLearner):
             "noise": 0.0 if level is None else p.bias_noise(),
             "unselected": 0.0 if level is None else 1.0,
         }
+        drawn = self._mechanism.part(ThresholdTests)
         test = {
-            "threshold_scale": p.threshold_noise_scale,
-            "query_scale": p.query_noise_scale,
-            "noise": p.noise,
-            "alarms": 1,
+            "threshold_scale": drawn.threshold_scale if drawn else p.threshold_noise_scale,
+            "query_scale": drawn.query_scale if drawn else p.query_noise_scale,
+            "noise": drawn.law if drawn else p.noise,
+            "alarms": drawn.alarms if drawn else 1,
         }
         return _core.ShiftDetector(
             {
                 **self._shared_settings(claim),
-                "selection": selection_settings(p.experts, p.selection, p.selection_scale),
+                "selection": selection_settings(
+                    p.experts, self._mechanism, p.selection, p.selection_scale
+                ),
                 "first": p.first,
                 "bias": bias,
                 "detects": p.detects,

@@ -12,6 +12,7 @@ from dpoco.accounting import Budget
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
 from dpoco.accounting.polyhedral_frank_wolfe import L1Geometry, PolyhedralFrankWolfeParameters
 from dpoco.frank_wolfe._leaf_learner import LeafLearner
+from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.random import Source
 
 __all__ = ["PolyhedralFrankWolfe", "PolyhedralFrankWolfeParameters"]
@@ -143,23 +144,27 @@ class PolyhedralFrankWolfe(LeafLearner):
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.FrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        parameters = self._parameters
+        p, drawn = self._parameters, self._mechanism.part(Selections)
+        clipper, batch, slope = self._clipper(np.inf), p.batch, p.leaf_scalar_bound or 0.0
+        published = p.weights == "paper"
+        noise = {"selector": p.selector, "scale": p.scale, "exponent": p.exponent}
+        if drawn is not None and isinstance(drawn.scores, VertexScores):
+            scores, dimension = drawn.scores, self._domain.dimension
+            clipper = _core.RecordClipper(dimension, scores.leaf, np.inf, scores.leaf_l2)
+            batch, slope = scores.batch, scores.slope if self._loss.glm else 0.0
+            published = scores.offset == 1
+            noise = {"selector": drawn.law, "scale": drawn.scale, "exponent": drawn.exponent}
         return _core.FrankWolfe(
             self._arguments["domain"]._engine,
             self._loss._glm_engine,
-            self._clipper(np.inf),
+            clipper,
             {
-                "rounds": parameters.horizon,
-                "batch": parameters.batch,
-                "leaf_scalar_bound": parameters.leaf_scalar_bound or 0.0,
+                "rounds": p.horizon,
+                "batch": batch,
+                "leaf_scalar_bound": slope,
                 "step_scale": 1.0,
-                "published_weights": parameters.weights == "paper",
-                "selection": {
-                    "selector": parameters.selector,
-                    "scale": parameters.scale,
-                    "exponent": parameters.exponent,
-                    **claim,
-                },
+                "published_weights": published,
+                "selection": {**noise, **claim},
             },
             np.array(self._start),
         )

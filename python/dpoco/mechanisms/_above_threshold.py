@@ -13,6 +13,7 @@ from dpoco.accounting import above_threshold as accountant
 from dpoco.accounting.above_threshold import AboveThresholdParameters
 from dpoco.errors import HorizonExceeded
 from dpoco.mechanisms._mechanism import Mechanism
+from dpoco.privacy.mechanisms.thresholds import ThresholdTests
 from dpoco.random import Source
 
 __all__ = ["AboveThreshold", "AboveThresholdParameters"]
@@ -93,17 +94,14 @@ class AboveThreshold(Mechanism):
         )
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.AboveThreshold:
-        parameters = self._parameters
-        return _core.AboveThreshold(
-            {
-                "threshold_scale": parameters.threshold_noise_scale,
-                "query_scale": parameters.query_noise_scale,
-                "noise": "exponential",
-                "alarms": parameters.alarms,
-                "horizon": self.horizon,
-                **claim,
-            }
-        )
+        p, drawn = self._parameters, self._mechanism.part(ThresholdTests)
+        noise = {
+            "threshold_scale": drawn.threshold_scale if drawn else p.threshold_noise_scale,
+            "query_scale": drawn.query_scale if drawn else p.query_noise_scale,
+            "noise": drawn.law if drawn else "exponential",
+            "alarms": drawn.alarms if drawn else p.alarms,
+        }
+        return _core.AboveThreshold({**noise, "horizon": self.horizon, **claim})
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

@@ -9,6 +9,7 @@ from dpoco._calibrated import Calibrated
 from dpoco._memory import require_memory
 from dpoco._state import Stateful
 from dpoco.accounting import Guarantee
+from dpoco.privacy.mechanisms.base import Mechanism as Described
 from dpoco.random import Source
 
 __all__ = ["Mechanism"]
@@ -20,6 +21,7 @@ class Mechanism(Calibrated, Stateful):
     Their accountants take everything by name.
     """
 
+    _mechanism: Described
     _guarantee: Guarantee
 
     def _begin(self, constructed: type, /, **arguments: Any) -> None:
@@ -45,6 +47,8 @@ class Mechanism(Calibrated, Stateful):
         self._arguments = arguments
         self._parameters = parameters
         self._is_seeded = seeded
+        if hasattr(self._accountant, "mechanism_of"):
+            self._mechanism = self._accountant.mechanism_of(parameters)
         self._guarantee = self._accountant.guarantee(
             parameters, budget=arguments["budget"], seeded=seeded
         )

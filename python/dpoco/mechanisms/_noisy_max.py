@@ -12,6 +12,7 @@ from dpoco.accounting import noisy_max as accountant
 from dpoco.accounting.noisy_max import NoisyMaxParameters
 from dpoco.errors import HorizonExceeded
 from dpoco.mechanisms._mechanism import Mechanism
+from dpoco.privacy.mechanisms.selections import Selections
 from dpoco.random import Source
 
 __all__ = ["NoisyMax", "NoisyMaxParameters"]
@@ -95,17 +96,13 @@ class NoisyMax(Mechanism):
         )
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyMax:
-        parameters = self._parameters
-        return _core.NoisyMax(
-            {
-                "candidates": parameters.candidates,
-                "noise": accountant.law_of(parameters.noise),
-                "scale": parameters.scale,
-                "largest": parameters.largest,
-                "horizon": parameters.horizon,
-                **claim,
-            }
-        )
+        p, drawn = self._parameters, self._mechanism.part(Selections)
+        if drawn is not None:
+            noise = {"noise": drawn.law, "scale": drawn.scale, "horizon": drawn.rounds}
+        else:  # no claim rests on it
+            law = accountant.law_of(p.noise)
+            noise = {"noise": law, "scale": p.scale, "horizon": p.horizon}
+        return _core.NoisyMax({"candidates": p.candidates, "largest": p.largest, **noise, **claim})
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

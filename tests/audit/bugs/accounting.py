@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,7 @@ from dpoco.accounting.budget import Budget
 from dpoco.privacy.losses import sampled
 from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.losses.sampled import Sampled
+from dpoco.privacy.mechanisms.thresholds import ThresholdTests
 
 from .checks import brute_force, closed_form, dp_accounting, enumeration, stated_point
 from .kit import Bug, Patch, from_tests
@@ -312,7 +314,7 @@ BUGS = [
     Bug(
         "one-alarm-for-all", "All alarms of a threshold are charged like the first.",
         "patched accountant", the_alarms, one_alarm, (enumeration,),
-        Patch(above_threshold, "above_threshold_epsilon",
-              lambda right: lambda *scales, alarms=1, **rest: right(*scales, **rest)),
+        Patch(ThresholdTests, "loss",
+              lambda right: lambda tests, near: right(replace(tests, alarms=1), near)),
     ),
 ]  # fmt: skip

@@ -13,7 +13,6 @@ import numpy as np
 import dpoco
 from dpoco import noise
 from dpoco.accounting import gaussian, shift_detector
-from dpoco.accounting.above_threshold import above_threshold_epsilon
 from dpoco.accounting.generalized_gaussian import generalized_gaussian_mu, smoothness_constant
 from dpoco.accounting.published import published_sigma
 from dpoco.domains import Box, LpBall
@@ -22,6 +21,8 @@ from dpoco.frank_wolfe import PolyhedralFrankWolfe, TreeFrankWolfe
 from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.mechanisms import NoisyMax
 from dpoco.oco import LipschitzLearner
+from dpoco.privacy.mechanisms.thresholds import ThresholdTests
+from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 from dpoco.reproduce import PublishedChannel
 
@@ -195,12 +196,13 @@ def the_threshold() -> Any:
         moves = (0.0, 2.0)
         return float(ratio(2.0, 4.0, "laplace", rises=moves, falls=moves, silent=(400,)))
 
-    claimed = above_threshold_epsilon(2.0, 4.0, sensitivity=2.0, spread=2.0)
-    return SimpleNamespace(worst=worst, claimed=claimed)
+    tests = ThresholdTests("laplace", 2.0, 4.0, sensitivity=2.0, spread=2.0, alarms=1)
+    return SimpleNamespace(worst=worst, tests=tests, claimed=tests.loss(Neighbours()).pure)
 
 
 def sensitivity_one(subject: Any) -> Any:
-    return other(subject, claimed=above_threshold_epsilon(2.0, 4.0, sensitivity=1.0, spread=2.0))
+    printed = replace(subject.tests, sensitivity=1.0)
+    return other(subject, claimed=printed.loss(Neighbours()).pure)
 
 
 @functools.cache

@@ -19,8 +19,7 @@ from dpoco.accounting._experts.parameters import count_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.frank_wolfe_parameters import TreeFrankWolfeParameters
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
-from dpoco.accounting.polyhedral_geometry import L1Geometry
-from dpoco.accounting.polyhedral_parameters import PolyhedralFrankWolfeParameters
+from dpoco.accounting.polyhedral_planner import L1Geometry, PolyhedralFrankWolfeParameters
 from dpoco.accounting.truncation import charged_gaussian_mu, truncation_mass
 
 __all__ = [
@@ -37,7 +36,7 @@ IntArray = NDArray[np.int64]
 
 _FEWEST_FORCED = 50
 _POINTS = 200  # of a mean over rounds
-# Of the worst-case curvature in the comparison of batches: see `polyhedral_scales`.
+# Of the worst-case curvature in the comparison of batches: see `polyhedral_planner`.
 _CURVATURE = 0.125
 # Noise in sums is charged for the worst pair of vertices, and stays the same from one update to
 # the next; measured regret of both kinds of arms is equal where that bound is 2.5 times larger.

@@ -16,6 +16,8 @@ from dpoco.errors import StateError
 __all__ = [
     "StoredParameters",
     "at_least_zero",
+    "check_count",
+    "check_first",
     "check_terms",
     "count_of",
     "in_unit_interval",
@@ -81,6 +83,25 @@ def check_terms(name: str, value: Any) -> dict[str, float]:
     if not isinstance(value, Mapping):
         raise TypeError(f"{name} must be a mapping of names to floats")
     return {str(key): at_least_zero(name, number) for key, number in value.items()}
+
+
+def check_count(name: str, value: Any) -> int | None:
+    """Return None or an int of at least 0, or raise naming the argument."""
+    if value is None:
+        return None
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an int or None; got {type(value).__name__}")
+    if value < 0:
+        raise ValueError(f"{name} must be at least 0; got {value}")
+    return int(value)
+
+
+def check_first(first: Any, experts: int) -> int | None:
+    """Return None or the index of an expert, or raise."""
+    index = check_count("first", first)
+    if index is not None and index >= experts:
+        raise ValueError(f"first must be below the number of experts, {experts}; got {index}")
+    return index
 
 
 def count_of(name: str, value: Any) -> int:

@@ -9,13 +9,12 @@ from dpoco._validation import LARGEST_HORIZON
 from dpoco.accounting import _profiles
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.pure import pure_profile
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import common_conditions
 from dpoco.accounting.truncation import charged_gaussian_epsilon
 from dpoco.privacy.losses.combined import with_tails
 
-__all__ = ["SCOPES_IN_WORDS", "stated_delta", "statement_of"]
+__all__ = ["SCOPES_IN_WORDS", "regret_rows", "stated_delta", "statement_of"]
 
 SCOPES_IN_WORDS = {
     "stationary": "losses drawn independently from one law",
@@ -31,6 +30,28 @@ def stated_delta(budget: Budget | float | None, horizon: int | None) -> float:
         return budget.delta
     rounds = LARGEST_HORIZON if horizon is None else horizon
     return 1.0 / (10.0 * rounds) if budget is None else float(budget)
+
+
+def regret_rows(
+    bound: float | None,
+    scope: str | None,
+    experts: int | None,
+    horizon: int | None,
+    details: dict[str, float | str | None],
+) -> dict[str, Any]:
+    """Return the fields of a guarantee that state a bound on regret, and details after it.
+
+    Where `experts` is given, losses are in [0, 1]: uniform draws have regret at most T (1 - 1/N),
+    and nothing has more than T.
+    """
+    rows: dict[str, float | str | None] = {}
+    if scope is not None:
+        rows["regret bound holds for"] = SCOPES_IN_WORDS[scope]
+    if experts is not None and horizon is not None and bound is not None:
+        stated = stated_regret(bound, horizon * (1.0 - 1.0 / experts), float(horizon))
+        bound = stated["regret_bound"]
+        rows |= stated["details"]
+    return {"regret_bound": bound, "details": {**rows, **details}}
 
 
 def statement_of(
@@ -63,11 +84,10 @@ def statement_of(
     Exactly one of `pure` (epsilon at delta = 0), `mu` (GDP) and `profile` says what holds for the
     ideal noise; `sums` says whether it is added to sums, and `numerics` in which arithmetic. With
     truncation mass, the tails are charged to delta. A pure guarantee without is stated at delta 0
-    whatever `delta` is. Where `experts` is given, losses are in [0, 1]: uniform draws have regret
-    at most T (1 - 1/N), and nothing has more than T.
+    whatever `delta` is. Regret is stated by `regret_rows`.
     """
     if pure is not None:
-        profile = pure_profile(pure)
+        profile = {"kind": "pure", "epsilon": pure}
     mass = truncation_mass
     if pure is not None and mass == 0.0:
         epsilon, delta = pure, 0.0
@@ -76,13 +96,7 @@ def statement_of(
     else:
         assert profile is not None
         epsilon = with_tails(_profiles.loss_of(profile), mass).epsilon(delta)
-    rows: dict[str, float | str | None] = {}
-    if regret_scope is not None:
-        rows["regret bound holds for"] = SCOPES_IN_WORDS[regret_scope]
-    if experts is not None and horizon is not None and regret_bound is not None:
-        stated = stated_regret(regret_bound, horizon * (1.0 - 1.0 / experts), float(horizon))
-        regret_bound = stated["regret_bound"]
-        rows |= stated["details"]
+    regret = regret_rows(regret_bound, regret_scope, experts, horizon, details or {})
     return Guarantee(
         epsilon=epsilon,
         delta=delta,
@@ -105,7 +119,6 @@ def statement_of(
         conditions=conditions + common_conditions(mass, seeded, sums=sums, numerics=numerics),
         truncation_mass=mass,
         profile=profile,
-        regret_bound=regret_bound,
-        details={**rows, **(details or {})},
+        **regret,
         numerics=numerics,
     )

@@ -1,15 +1,21 @@
-"""Everything calibration fixes for the oblivious tracker, as one stored value.
+"""Everything calibration fixes for the oblivious tracker, what is asked of it, and its regret.
 
-The value carries no claim of its own: `dpoco.accounting.oblivious_tracker.guarantee` recomputes
-privacy and regret from the fields that describe the mechanism.
+The stored value carries no claim of its own: `dpoco.accounting.oblivious_tracker.guarantee`
+recomputes privacy and regret from the fields that describe the mechanism.
 
-Proof: ``docs/privacy/tracker_accounting.md``.
+Claim: against losses fixed in advance and any sequence of experts with S switches, the expected
+regret is at most L / eta + eta Q / 8, L = -log of the sequence's prior mass and Q the sum of the
+squared lengths of the batches. On an endless stream, a round of a stream whose sequences switch
+at the rate sigma costs at most h(sigma) / eta + eta B / 8 in the long run.
+
+Proof: ``docs/privacy/tracker_accounting.md``, section "Regret".
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting._experts.parameters import (
@@ -20,15 +26,22 @@ from dpoco.accounting._experts.parameters import (
     in_unit_interval,
     uniform_is_as_good,
 )
+from dpoco.accounting._experts.share_prior import best_share_rate, log_class_size, share_log_prior
+from dpoco.privacy.losses.flagged_draws import PRIORS, FlaggedDraws
+from dpoco.privacy.mechanisms.tracker_draws import SMALLEST_FORCED, SMALLEST_SHARE_RATE
 
-__all__ = ["CALIBRATIONS", "PRIORS", "SMALLEST_FORCED_SWITCH", "ObliviousTrackerParameters"]
+__all__ = [
+    "CALIBRATIONS",
+    "PRIORS",
+    "SMALLEST_FORCED",
+    "Comparison",
+    "ObliviousTrackerParameters",
+    "Request",
+    "checked_request",
+    "largest_share_rate",
+]
 
 CALIBRATIONS = ("tight",)
-PRIORS = ("share", "at_most")
-# Below, coins computed in double precision would not be covered by the proof.
-SMALLEST_FORCED_SWITCH = 1e-9
-# Below, weights would leave the range of doubles.
-SMALLEST_SHARE_RATE = 1e-100
 
 
 @dataclass(frozen=True)
@@ -108,9 +121,9 @@ class ObliviousTrackerParameters(StoredParameters):
         choice("calibration", self.calibration, CALIBRATIONS)
         if not isinstance(self.private, bool):
             raise TypeError(f"private must be a bool; got {type(self.private).__name__}")
-        if self.private and self.forced_switch < SMALLEST_FORCED_SWITCH:
+        if self.private and self.forced_switch < SMALLEST_FORCED:
             raise ValueError(
-                f"forced_switch must be at least {SMALLEST_FORCED_SWITCH:g} for a private learner"
+                f"forced_switch must be at least {SMALLEST_FORCED:g} for a private learner"
             )
         if self.horizon is None:
             if self.prior != "share":
@@ -146,3 +159,119 @@ def check_share_rate(value: Any, prior: str, experts: int) -> float | None:
 def largest_share_rate(experts: int) -> float:
     """Return 1 - 1/N: there, the next expert is uniform whatever the last one."""
     return (experts - 1.0) / experts
+
+
+class Comparison(NamedTuple):
+    """With which sequences of experts the tracker is compared."""
+
+    experts: int
+    horizon: int | None
+    switches: int
+    prior: str
+
+    def prior_cost(self, share_rate: float | None) -> float:
+        """Return L; for an endless stream h(sigma), what a round adds to it."""
+        n, rounds = self.experts, self.horizon
+        if n == 1:
+            return 0.0
+        if rounds is None:
+            assert share_rate is not None
+            stay = (share_rate - 1.0) * math.log1p(-share_rate)
+            return stay + (share_rate * math.log((n - 1.0) / share_rate) if share_rate else 0.0)
+        switches = min(self.switches, rounds - 1)
+        if self.prior == "at_most":
+            return log_class_size(n, rounds, switches)
+        assert share_rate is not None
+        return share_log_prior(n, rounds, switches, share_rate)
+
+    def squares(self, batch: int) -> float:
+        """Return Q; for an endless stream what a round adds to it."""
+        if self.horizon is None:
+            return float(batch)
+        full, rest = divmod(self.horizon, batch)
+        return float(full) * batch * batch + float(rest) * rest
+
+    def best_learning_rate(self, batch: int, share_rate: float | None) -> float:
+        """Return the eta of the least bound; 1 if none is, for a cost of 0."""
+        cost = self.prior_cost(share_rate)
+        return math.sqrt(8.0 * cost / self.squares(batch)) if 0.0 < cost < math.inf else 1.0
+
+    def terms(
+        self, learning_rate: float, batch: int, share_rate: float | None
+    ) -> dict[str, float] | None:
+        """Return the two terms of the bound; None if there is no bound."""
+        if self.experts == 1:
+            return {"prior": 0.0, "learning": 0.0}
+        cost = self.prior_cost(share_rate)
+        if cost == math.inf:
+            return None
+        suffix = ", a round" if self.horizon is None else ""
+        return {
+            f"prior{suffix}": cost / learning_rate,
+            f"learning{suffix}": 0.125 * learning_rate * self.squares(batch),
+        }
+
+
+class Request(NamedTuple):
+    """What is asked for; None where the search is free."""
+
+    comparison: Comparison
+    learning_rate: float | None
+    forced_switch: float | None
+    batch: int | None
+    share_rate: float | None
+    max_resamples: int | None
+
+    def without_search(self, forced_switch: float) -> FlaggedDraws:
+        """Return the mechanism of the best eta, for a stream that privacy does not limit."""
+        c, rate, batch = self.comparison, self.share_rate, self.batch or 1
+        if rate is None and c.prior == "share" and c.horizon is not None:
+            rate = best_share_rate(c.experts, c.horizon, c.switches)
+        forced = forced_switch if self.forced_switch is None else self.forced_switch
+        eta = self.learning_rate or c.best_learning_rate(batch, rate)
+        cap = self.max_resamples
+        return FlaggedDraws(eta, forced, batch, c.horizon, rate, c.experts, c.prior, cap)
+
+
+def checked_request(
+    *,
+    experts: Any,
+    horizon: Any,
+    private: bool,
+    switches: Any,
+    prior: Any,
+    learning_rate: Any,
+    forced_switch: Any,
+    batch: Any,
+    share_rate: Any,
+    max_resamples: Any,
+) -> Request:
+    """Return the arguments of calibration, checked; `ValueError` or `TypeError` if they are bad."""
+    n = positive_int("experts", experts)
+    rounds = None if horizon is None else positive_int("horizon", horizon)
+    choice("prior", prior, PRIORS)
+    eta = None if learning_rate is None else positive_float("learning_rate", learning_rate)
+    forced = None if forced_switch is None else in_unit_interval("forced_switch", forced_switch)
+    if private and forced is not None and forced < SMALLEST_FORCED:
+        raise ValueError(f"forced_switch must be at least {SMALLEST_FORCED:g} with a budget")
+    rate = None if share_rate is None else check_share_rate(share_rate, prior, n)
+    moves = count_of("switches", switches)
+    if rounds is None:
+        if prior != "share":
+            raise ValueError("an endless stream needs the prior 'share'")
+        if n == 1:
+            rate = 0.0
+        elif rate is None:
+            raise ValueError("an endless stream needs share_rate")
+        elif private and rate == 0.0:
+            raise ValueError("an endless private stream needs share_rate > 0")
+    elif rate == 0.0 and moves and n > 1 and rounds > 1:
+        raise ValueError("share_rate 0 never switches, but switches is positive")
+    return Request(
+        comparison=Comparison(n, rounds, moves, prior),
+        learning_rate=eta,
+        forced_switch=forced,
+        batch=None if batch is None else positive_int("batch", batch),
+        share_rate=rate,
+        max_resamples=None if max_resamples is None else count_of("max_resamples", max_resamples),
+    )

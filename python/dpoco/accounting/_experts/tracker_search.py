@@ -1,40 +1,50 @@
-"""What the tracker's planner asks of points (B, p, sigma): the largest eta, and whether it helps.
+"""Search for the parameters of the oblivious tracker with the least regret bound at a budget.
 
+The bound L(sigma) / eta + eta Q(B) / 8 decreases in eta up to the best eta without privacy, so the
+largest eta a budget allows is taken, for every B, p and sigma of a grid, and then around the best.
 A point is worth more than one evaluation of epsilon only if the eta at which it would beat the best
 point so far is allowed; and (B, sigma) are dropped for all p at once if that eta is too large even
 without what p adds. The search proves nothing: what it finds is checked by the accountant itself.
 
-Proof of the bound and of the accounting: ``docs/privacy/tracker_accounting.md``.
+Proof of the bound and of the accounting: ``docs/privacy/tracker_accounting.md``. Source of the
+root finder: regula falsi, Illinois variant (Dowell and Jarratt, 1971).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpoco.accounting._experts.tracker_arguments import Request
-from dpoco.accounting._experts.tracker_moments import ORDERS, Tracker, pure_bound, tracker_moments
-from dpoco.accounting._experts.tracker_parameters import SMALLEST_FORCED_SWITCH, largest_share_rate
-from dpoco.accounting._experts.tracker_profile import profile_epsilon, tracker_profile
-from dpoco.accounting._experts.tracker_root import last_below
+from dpoco.accounting._experts.tracker_parameters import Comparison, Request, largest_share_rate
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.pure import pure_epsilon_at
-from dpoco.accounting.rdp import DEFAULT_ORDERS, rdp_epsilon
+from dpoco.accounting.gaussian import raised
+from dpoco.accounting.rdp import rdp_epsilon
+from dpoco.errors import CalibrationError
+from dpoco.privacy.losses.bounded_range import moment
+from dpoco.privacy.losses.flagged_draws import ORDERS, FlaggedDraws, rounded_up
+from dpoco.privacy.losses.loss import ORDERS as COMMON_ORDERS
+from dpoco.privacy.losses.loss import pure_delta
+from dpoco.privacy.mechanisms.tracker_draws import SMALLEST_FORCED
 
-__all__ = ["Plan", "Search"]
+__all__ = ["Plan", "Search", "last_below", "plan"]
+
+FloatArray = NDArray[np.float64]
 
 # Batches on an endless stream.
 _LONGEST_BATCH = 2**20
 # While searching: fewer orders, coarser groups. Both only overstate epsilon.
-_SOME_ORDERS = np.array([*DEFAULT_ORDERS[28::4], *ORDERS[len(DEFAULT_ORDERS) + 1 :: 2]])
+_SOME_ORDERS = np.array([*COMMON_ORDERS[28::4], *ORDERS[len(COMMON_ORDERS) + 1 :: 2]])
 _COARSE = 0.8
 # No smaller eta is tried, relative to the best without privacy.
 _SMALLEST = 1e-30
 # Points at which the accountant is asked for the smallest epsilon in reach.
 _ASKED = 10
+# The grid of p.
+_FORCED = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 3e-3, 1e-3, 3e-4)
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,7 @@ class Plan:
     """A point of the search: bound, and the mechanism's parameters."""
 
     bound: float
-    tracker: Tracker
+    tracker: FlaggedDraws
 
 
 class Search:
@@ -60,11 +70,13 @@ class Search:
         self._floors: dict[tuple[float, int, float | None], float] = {}
         # Orders far above the best one for this budget are no help.
         reach = 16.0 * math.log(1.0 / (budget.delta or 0.5)) / budget.epsilon
-        self._orders = _SOME_ORDERS[max(reach, DEFAULT_ORDERS[-1]) >= _SOME_ORDERS]
+        self._orders = _SOME_ORDERS[max(reach, COMMON_ORDERS[-1]) >= _SOME_ORDERS]
 
-    def tracker(self, eta: float, batch: int, forced: float, rate: float | None) -> Tracker:
+    def tracker(self, eta: float, batch: int, forced: float, rate: float | None) -> FlaggedDraws:
         c = self.comparison
-        return Tracker(eta, forced, batch, c.horizon, rate, c.experts, c.prior, self.max_resamples)
+        return FlaggedDraws(
+            eta, forced, batch, c.horizon, rate, c.experts, c.prior, self.max_resamples
+        )
 
     def limited(self, batch: int, forced: float) -> float:
         """Return p, lowered so that forced draws alone use at most half of a cap on draws.
@@ -74,10 +86,10 @@ class Search:
         cap = self.max_resamples
         if cap is None or self.forced_fixed or self.comparison.horizon is None:
             return forced
-        boundaries = self.tracker(1.0, batch, forced, None).boundaries
+        boundaries = -(-self.comparison.horizon // batch) - 1
         if cap >= boundaries:
             return forced
-        return max(min(forced, 0.5 * cap / boundaries), SMALLEST_FORCED_SWITCH)
+        return max(min(forced, 0.5 * cap / boundaries), SMALLEST_FORCED)
 
     def sweep(
         self, batches: Sequence[int], forced: Sequence[float], rates: Sequence[float | None]
@@ -167,7 +179,7 @@ class Search:
                     if batch_free:
                         self.consider(min(max(1, round(b * step)), self.longest), p, rate)
                     if forced_free and p < 1.0:
-                        self.consider(b, min(1.0, max(p * step, SMALLEST_FORCED_SWITCH)), rate)
+                        self.consider(b, min(1.0, max(p * step, SMALLEST_FORCED)), rate)
                 if rate_free and rate:
                     for near in self._rates_near(rate, factor):
                         self.consider(b, p, near)
@@ -190,17 +202,17 @@ class Search:
         cost, squares = self._cost(t.share_rate), self.comparison.squares(t.batch)
 
         def excess(log_eta: float) -> float:
-            return self._epsilon(t._replace(learning_rate=math.exp(log_eta))) - self.budget.epsilon
+            return self._epsilon(replace(t, learning_rate=math.exp(log_eta))) - self.budget.epsilon
 
         eta, highest = t.learning_rate, math.sqrt(8.0 * cost / squares)
         if self.learning_rate is None:
             low, high = math.log(eta), math.log(highest)
             eta = min(math.exp(last_below(excess, low, high, 1e-7)), highest)
-        t = t._replace(learning_rate=eta)
+        t = replace(t, learning_rate=eta)
         if self.learning_rate is not None or eta == highest:
             # Privacy is not what limits eta: take the p that leaks least.
             choices = [t.forced_switch, *(self.limited(t.batch, p) for p in forced)]
-            t = min((t._replace(forced_switch=p) for p in choices), key=self._epsilon)
+            t = min((replace(t, forced_switch=p) for p in choices), key=self._epsilon)
         return Plan(self._bound(cost, squares, t.learning_rate), t)
 
     def smallest_epsilon(
@@ -218,7 +230,7 @@ class Search:
                     eta = self.comparison.best_learning_rate(b, rate) * _SMALLEST
                 places.append((self._floor(eta, b, rate), eta, b, rate))
         places.sort(key=lambda place: place[0])
-        found: list[tuple[float, Tracker]] = []
+        found: list[tuple[float, FlaggedDraws]] = []
         for floor, eta, b, rate in places:
             if len(found) == _ASKED and floor >= found[-1][0]:
                 break
@@ -236,7 +248,7 @@ class Search:
     def _bound(self, cost: float, squares: float, eta: float) -> float:
         return cost / eta + 0.125 * eta * squares
 
-    def _keep(self, cost: float, squares: float, tracker: Tracker) -> None:
+    def _keep(self, cost: float, squares: float, tracker: FlaggedDraws) -> None:
         self.best = Plan(self._bound(cost, squares, tracker.learning_rate), tracker)
 
     @staticmethod
@@ -244,35 +256,140 @@ class Search:
         """Return (B, p, sigma)."""
         return plan.tracker.batch, plan.tracker.forced_switch, plan.tracker.share_rate
 
-    def _meets(self, tracker: Tracker) -> bool:
+    def _meets(self, tracker: FlaggedDraws) -> bool:
         """Return whether the budget is met; the accountant itself is asked in doubt only."""
         rough, epsilon = self._rough(tracker), self.budget.epsilon
         return rough <= epsilon or (rough <= 2.0 * epsilon and self._epsilon(tracker) <= epsilon)
 
-    def _rough(self, tracker: Tracker) -> float:
+    def _rough(self, tracker: FlaggedDraws) -> float:
         """Return an upper bound on epsilon, fast."""
-        return self._epsilon_of(tracker, pure_bound(tracker), any_forced=False)
+        return self._epsilon_of(tracker.pure, lambda: tracker.moments(self._orders, _COARSE))
 
     def _floor(self, eta: float, batch: int, rate: float | None) -> float:
         """Return what `_rough` is at least, whatever p: for draws that are not forced alone."""
         at = (eta, batch, rate)
         if at not in self._floors:
             drawn = self.tracker(eta, batch, 1.0, rate)  # the largest ratio without a coin
-            self._floors[at] = self._epsilon_of(drawn, pure_bound(drawn), any_forced=True)
+            self._floors[at] = self._epsilon_of(
+                drawn.pure, lambda: unforced_moments(drawn, self._orders, _COARSE)
+            )
         return self._floors[at]
 
-    def _epsilon_of(self, tracker: Tracker, pure: float, any_forced: bool) -> float:
+    def _epsilon_of(self, pure: float, moments: Callable[[], FloatArray]) -> float:
         if self.budget.delta == 0.0:
             return pure
-        orders = self._orders
-        moments = tracker_moments(tracker, orders, group_ratio=_COARSE, any_forced=any_forced)
-        epsilon = rdp_epsilon(orders, moments / (orders - 1.0), self.budget.delta)
-        if pure == math.inf:
-            return epsilon
-        return min(epsilon, pure_epsilon_at(self.budget.delta, pure))
+        return _least_epsilon(self._orders, moments(), pure, self.budget.delta)
 
-    def _epsilon(self, tracker: Tracker) -> float:
+    def _epsilon(self, tracker: FlaggedDraws) -> float:
         """Return epsilon, as the guarantee will state it."""
         if self.budget.delta == 0.0:
-            return pure_bound(tracker)
-        return profile_epsilon(tracker_profile(tracker), self.budget.delta)
+            return tracker.pure
+        return _least_epsilon(ORDERS, tracker.moments(ORDERS), tracker.pure, self.budget.delta)
+
+
+def unforced_moments(tracker: FlaggedDraws, orders: FloatArray, group_ratio: float) -> FloatArray:
+    """Return the moments without what p adds, the coin and the forced draws: no bound.
+
+    Below those for any p with the same orders and groups.
+    """
+    if tracker.constant:
+        return np.zeros_like(orders)
+    series, boundaries, cap = tracker.series, tracker.boundaries, tracker.max_resamples
+    caused = replace(tracker, forced_switch=0.0).resample_probability
+    first = moment(np.asarray(series.first), orders)
+    total = series.flagged_moments(1, boundaries - 1.0, caused, orders, group_ratio) + first
+    if cap is not None and cap < boundaries:
+        draws = first + series.flagged_moments(1, cap - 1.0, 1.0, orders, group_ratio)
+        total = np.minimum(total, draws)
+    return rounded_up(total, orders)
+
+
+def _least_epsilon(orders: FloatArray, moments: FloatArray, pure: float, delta: float) -> float:
+    """Return the epsilon at `delta` that moments or the largest ratio prove."""
+    epsilon = rdp_epsilon(orders, moments / (orders - 1.0), delta)
+    if pure == math.inf:
+        return epsilon
+    gap = delta * (1.0 + math.exp(-pure))
+    start = max(0.0, pure + math.log1p(-gap)) if gap < 1.0 else 0.0
+    return min(epsilon, raised(start, lambda e: pure_delta(e, pure) <= delta, pure))
+
+
+def plan(request: Request, budget: Budget) -> Plan:
+    """Return the plan of the least bound within the budget; arguments that are given are kept.
+
+    Raises
+    ------
+    CalibrationError
+        If no parameters meet the budget; it names the smallest epsilon in reach.
+    """
+    comparison, search = request.comparison, Search(request, budget)
+    free_p, free_rate = request.forced_switch is None, request.share_rate is None
+    batches = [2**k for k in range(search.longest.bit_length())]
+    if request.batch is not None:
+        batches = [request.batch]
+    forced = list(_FORCED) if request.forced_switch is None else [request.forced_switch]
+    rates = _rates(comparison) if free_rate else [request.share_rate]
+    search.descend(batches, forced, rates)
+    search.sweep(batches, forced, rates)
+    best = search.best
+    if best is None:
+        smallest = search.smallest_epsilon(batches, forced, rates)
+        raise CalibrationError(
+            f"no parameters meet epsilon = {budget.epsilon:.6g} at delta = {budget.delta:.6g} with "
+            f"the arguments that were fixed; the smallest epsilon in reach is {smallest:.6g}"
+        )
+    search.refine(request.batch is None, free_p, free_rate)
+    return search.finish(forced if free_p else [])
+
+
+def _rates(comparison: Comparison) -> list[float | None]:
+    """Return the grid of sigma; for no switches also 0.
+
+    Powers of two from S / (T - 1) on, and some from the largest sigma downwards, where the prior
+    forgets so fast that small budgets allow a large eta.
+    """
+    if comparison.prior == "at_most":
+        return [None]
+    assert comparison.horizon is not None
+    largest = largest_share_rate(comparison.experts)
+    switches = min(comparison.switches, comparison.horizon - 1)
+    rates: set[float] = {largest, largest / 2.0, largest / 8.0}
+    rate = max(1, switches) / (comparison.horizon - 1)
+    while rate < largest:
+        rates.add(rate)
+        rate *= 2.0
+    return [*([] if switches else [0.0]), *sorted(rates)]
+
+
+def last_below(
+    excess: Callable[[float], float], low: float, high: float, tolerance: float
+) -> float:
+    """Return an x in [low, high], within `tolerance` of the largest with ``excess(x) <= 0``.
+
+    Needs ``excess(low) <= 0`` (else `low` is returned) and an increasing function.
+    """
+    if excess(high) <= 0.0:
+        return high
+    at_low = excess(low)
+    step = 0.25
+    x = low
+    while True:  # gallop up
+        x = min(high, low + step)
+        value = excess(x)
+        if value > 0.0:
+            break
+        low, at_low, step = x, value, 2.0 * step
+    upper, at_upper = x, value
+    # Illinois variant of regula falsi.
+    while upper - low > tolerance:
+        if at_upper == math.inf:
+            x = 0.5 * (low + upper)
+        else:
+            x = low - at_low * (upper - low) / (at_upper - at_low)
+        x = min(max(x, low + 0.1 * tolerance), upper - 0.1 * tolerance)
+        value = excess(x)
+        if value <= 0.0:
+            low, at_low, at_upper = x, value, 0.5 * at_upper
+        else:
+            upper, at_upper, at_low = x, value, 0.5 * at_low
+    return low

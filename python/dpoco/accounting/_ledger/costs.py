@@ -21,7 +21,6 @@ import numpy as np
 
 from dpoco._validation import positive_int, real_float
 from dpoco.accounting import _profiles
-from dpoco.accounting.bounded_range import bounded_range_moment
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import StateError
 
@@ -174,21 +173,10 @@ def cost_of_guarantee(guarantee: Guarantee) -> Cost:
 def _profile_renyi(profile: Mapping[str, Any], order: float) -> float:
     """Return a Renyi divergence of order `order` of the profile; infinite if none is known."""
     kind, at = profile["kind"], np.array([order])
-    if kind == "sampled_gaussian":
+    if kind in ("bounded_range", "sampled_gaussian", "tracker"):
         return float(_profiles.loss_of(profile).renyi(at)[0])
-    if kind == "bounded_range":
-        each = float(bounded_range_moment(profile["range"], order)) / (order - 1.0)
-        return int(profile["count"]) * each
     if kind == "selections":
-        from dpoco.accounting.selections import Decay, selections_rho
-
-        decay = Decay(profile["exponent"], profile["offset"], profile["terms"])
-        return order * selections_rho(profile["law"], profile["spread"], decay)
-    if kind == "tracker":
-        from dpoco.accounting._experts.tracker_moments import Tracker, tracker_moments
-
-        tracker = Tracker(**{name: profile[name] for name in Tracker._fields})
-        return float(tracker_moments(tracker, at)[0]) / (order - 1.0)
+        return order * _profiles.loss_of(profile).rho
     if kind == "gaussian":
         from dpoco.accounting.coupling import bit_renyi, later_bit_renyi
 

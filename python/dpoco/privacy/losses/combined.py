@@ -144,6 +144,8 @@ def together(*parts: Loss) -> Loss:
         return with_tails(bare[0], mass)
     if all(isinstance(p, Gaussian) for p in bare):
         return with_tails(Gaussian(math.hypot(*(p.mu for p in bare)) * _UP), mass)
+    if all(isinstance(p, Pure) for p in bare):  # rounded once, as each of them was
+        return with_tails(Pure(math.fsum(p.pure for p in bare)), mass)
     return with_tails(Together(tuple(bare)), mass)
 
 

@@ -109,7 +109,8 @@ class Loss:
             # The logarithm is for the search only: what holds is decided without it.
             return max(gap, SMALLEST_DELTA) if value > delta else min(gap, 0.0)
 
-        return crossing(excess, 0.0 if high == 1.0 else 0.5 * high, high, 2.0**-49)
+        low = 0.0 if high == 1.0 else 0.5 * high
+        return min(self.pure, crossing(excess, low, high, 2.0**-49))
 
     def charged(self, epsilon: float, mass: float) -> float:
         """Return delta at `epsilon` of a law within total variation `mass` of this loss's.
@@ -147,6 +148,10 @@ class Pure(Loss):
         """Return delta of the randomised response that dominates."""
         return pure_delta(epsilon, self.pure)
 
+    def __str__(self) -> str:
+        """Return the loss in words."""
+        return f"likelihood ratios of at most e^{self.pure:.6g}, without exception"
+
 
 @dataclass(frozen=True)
 class Zcdp(Loss):
@@ -167,6 +172,8 @@ class Zcdp(Loss):
 
 def pure_delta(epsilon: float, pure: float) -> float:
     """Return delta at `epsilon` >= 0 of any mechanism that is `pure`-private (delta = 0)."""
+    if not epsilon >= 0.0 or not pure >= 0.0:
+        raise ValueError("epsilon must be at least 0")
     if epsilon >= pure:
         return 0.0
     # (1 - e^(epsilon - pure)) / (1 + e^-pure), without overflow.

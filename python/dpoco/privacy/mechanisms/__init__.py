@@ -6,11 +6,22 @@ from typing import Any
 
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SampledGaussian
+from dpoco.privacy.mechanisms.selections import Selections
+from dpoco.privacy.mechanisms.thresholds import ThresholdTests
+from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 from dpoco.privacy.records import read
 
 __all__ = ["KINDS", "read_mechanism"]
 
-KINDS: tuple[type[Mechanism], ...] = (Nothing, Open, SampledGaussian, GaussianPhases)
+KINDS: tuple[type[Mechanism], ...] = (
+    Nothing,
+    Open,
+    SampledGaussian,
+    GaussianPhases,
+    Selections,
+    ThresholdTests,
+    TrackerDraws,
+)
 
 
 def read_mechanism(record: Any) -> Mechanism:

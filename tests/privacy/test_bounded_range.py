@@ -11,20 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpoco.accounting import _profiles
-from dpoco.accounting.bounded_range import (
-    bounded_range_delta,
-    bounded_range_epsilon,
-    bounded_range_moment,
-    bounded_range_profile,
-    checked,
-    describe,
-    event,
-    profile_delta,
-    profile_epsilon,
-    pure_epsilon,
-)
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.pure import pure_delta
+from dpoco.privacy.losses.bounded_range import BoundedRange, bounded_range_delta, moment
+from dpoco.privacy.losses.loss import pure_delta
+
+
+def bounded_range_moment(r, order):
+    return moment(np.asarray(r, dtype=float), np.asarray(order, dtype=float))
+
+
+def bounded_range_epsilon(delta, r):
+    return BoundedRange(r).epsilon(delta)
 
 
 def responses(r, points=20_001):
@@ -110,9 +107,6 @@ def test_moment_limits():
     assert bounded_range_moment(1e300, 2.0) == pytest.approx(1e300)
     assert bounded_range_moment(1e-300, 1e10) == 0.0
     assert bounded_range_moment([[0.1], [0.2]], [2.0, 3.0, 4.0]).shape == (2, 3)
-    for bad in [(-1.0, 2.0), (math.nan, 2.0), (1.0, 1.0), (1.0, math.inf)]:
-        with pytest.raises(ValueError, match="must be"):
-            bounded_range_moment(*bad)
 
 
 def softmax(x):
@@ -171,23 +165,24 @@ def test_delta_limits():
     assert bounded_range_delta(0.0, 1e3) == pytest.approx(1.0)
     assert bounded_range_epsilon(0.0, 1.5) == 1.5
     assert bounded_range_epsilon(0.1, math.inf) == math.inf
+    assert BoundedRange(1.0) != BoundedRange(2.0) != BoundedRange(2.0, 3)
     for call in (
         lambda: bounded_range_delta(math.nan, 1.0),
         lambda: bounded_range_delta(0.0, -1.0),
-        lambda: bounded_range_epsilon(1.0, 1.0),
-        lambda: bounded_range_profile(-1.0, 1),
-        lambda: bounded_range_profile(1.0, 0),
-        lambda: checked({"kind": "bounded_range", "range": 1.0}),
+        lambda: BoundedRange(-1.0, 1),
+        lambda: BoundedRange(1.0, 0),
+        lambda: BoundedRange(1.0, True),
+        lambda: _profiles.checked({"kind": "bounded_range", "range": 1.0}),
     ):
         with pytest.raises(ValueError, match=r"must|has the fields"):
             call()
 
 
 def test_one_release_is_better_than_pure_privacy_says():
-    profile = bounded_range_profile(1.0, 1)
+    loss = BoundedRange(1.0, 1)
     for epsilon in (0.0, 0.25, 0.5, 0.9):
-        assert profile_delta(profile, epsilon) < 0.6 * pure_delta(epsilon, 1.0)
-    assert pure_epsilon(profile) == 1.0
+        assert loss.delta(epsilon) < 0.6 * pure_delta(epsilon, 1.0)
+    assert loss.pure == 1.0
 
 
 @pytest.mark.parametrize(("r", "count"), [(0.02, 1000), (0.3, 20), (2.0, 3), (0.05, 2)])
@@ -196,7 +191,7 @@ def test_composition_covers_repeated_randomised_responses(r, count):
     pytest.importorskip("dp_accounting")
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    profile = bounded_range_profile(r, count)
+    loss = BoundedRange(r, count)
     nearest = 0.0
     for t in np.array([0.3, 0.5, 0.6]) * r:
         p = math.expm1(t - r) / math.expm1(-r)
@@ -210,31 +205,35 @@ def test_composition_covers_repeated_randomised_responses(r, count):
         composed = one.self_compose(count)
         for delta in (1e-3, 1e-6):
             theirs = composed.get_epsilon_for_delta(delta)
-            ours = profile_epsilon(profile, delta)
+            ours = loss.epsilon(delta)
             assert theirs <= ours * (1 + 1e-3)
             nearest = max(nearest, theirs / ours)
     assert nearest > 0.75
 
 
 def test_composition_curve_and_inverse_agree():
-    profile = bounded_range_profile(0.1, 50)
+    loss = BoundedRange(0.1, 50)
     for delta in (1e-2, 1e-6, 1e-12):
-        epsilon = profile_epsilon(profile, delta)
-        assert profile_delta(profile, epsilon) <= delta * (1 + 1e-9)
-        assert profile_delta(profile, 0.98 * epsilon) > delta
-    assert profile_epsilon(profile, 1e-300) <= pure_epsilon(profile) == pytest.approx(5.0)
-    assert profile_delta(profile, 5.0) == 0.0
-    assert profile_delta(profile, math.inf) == 0.0
-    more = bounded_range_profile(0.1, 100)
-    assert profile_epsilon(more, 1e-6) > 1.3 * profile_epsilon(profile, 1e-6)
+        epsilon = loss.epsilon(delta)
+        assert loss.delta(epsilon) <= delta * (1 + 1e-9)
+        assert loss.delta(0.98 * epsilon) > delta
+    assert loss.epsilon(1e-300) <= loss.pure == pytest.approx(5.0)
+    assert loss.delta(5.0) == 0.0
+    assert loss.delta(math.inf) == 0.0
+    more = BoundedRange(0.1, 100)
+    assert more.epsilon(1e-6) > 1.3 * loss.epsilon(1e-6)
 
 
 def test_profile_in_a_guarantee():
-    profile = bounded_range_profile(0.25, 4)
-    assert _profiles.checked(profile) == profile
-    assert _profiles.pure_epsilon(profile) == 1.0
+    loss = BoundedRange(0.25, 4)
+    profile = _profiles.profile_of(loss)
+    assert _profiles.checked(profile) == profile == {
+        "kind": "bounded_range", "range": 0.25, "count": 4,
+    }  # fmt: skip
+    assert _profiles.loss_of(profile) == loss
+    assert loss.pure == 1.0
     fields = Guarantee.none(10).to_dict() | {
-        "epsilon": profile_epsilon(profile, 1e-6),
+        "epsilon": loss.epsilon(1e-6),
         "delta": 1e-6,
         "profile": profile,
     }
@@ -243,16 +242,16 @@ def test_profile_in_a_guarantee():
     assert guarantee.epsilon_at(0.0) == 1.0
     assert guarantee.delta_at(1.0) == 0.0
     assert "interval of length 0.25" in str(guarantee)
-    assert describe(bounded_range_profile(0.25, 1)).startswith("log-likelihood")
+    assert str(BoundedRange(0.25, 1)).startswith("log-likelihood")
 
 
 def test_event_is_weaker():
     accounting = pytest.importorskip("dp_accounting")
-    profile = bounded_range_profile(0.1, 50)
+    loss = BoundedRange(0.1, 50)
     orders = [1.5, 2, 4, 8, 16, 20, 24, 32, 48, 64]
     accountant = accounting.rdp.RdpAccountant(
         orders, accounting.NeighboringRelation.REPLACE_SPECIAL
     )
-    accountant.compose(event(profile))
+    accountant.compose(_profiles.event(_profiles.profile_of(loss)))
     theirs = accountant.get_epsilon(1e-6)
-    assert profile_epsilon(profile, 1e-6) <= theirs <= 1.1 * profile_epsilon(profile, 1e-6)
+    assert loss.epsilon(1e-6) <= theirs <= 1.1 * loss.epsilon(1e-6)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from dpoco.accounting._experts.tracker_moments import Tracker, pure_bound, tracker_moments
+from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 
 ORDERS = np.array([1.05, 2.0, 8.0, 64.0])
 
@@ -98,7 +99,7 @@ CONFIGURATIONS = [
 def tracker_of(configuration):
     experts, rounds, eta, forced, batch, kind, parameter, cap = configuration
     rate = parameter if kind == "share" else None
-    return Tracker(eta, forced, batch, rounds, rate, experts, kind, cap)
+    return FlaggedDraws(eta, forced, batch, rounds, rate, experts, kind, cap)
 
 
 def neighbours(random, experts, rounds, batch, count):
@@ -152,17 +153,17 @@ def measured():
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 def test_transcripts_with_flags_are_within_the_account(configuration, measured):
     moments, pure = measured[configuration]
-    bound = tracker_moments(tracker_of(configuration), ORDERS)
+    bound = tracker_of(configuration).moments(ORDERS)
     assert (moments <= bound + 1e-12).all()
-    assert pure <= pure_bound(tracker_of(configuration)) + 1e-9
+    assert pure <= tracker_of(configuration).pure + 1e-9
 
 
 def test_the_account_is_nearly_attained(measured):
     configuration = CONFIGURATIONS[1]
     moments, pure = measured[configuration]
     tracker = tracker_of(configuration)
-    assert (moments > 0.75 * tracker_moments(tracker, ORDERS)).any()
-    assert pure > 0.45 * pure_bound(tracker)  # all draws at their worst at once do not occur
+    assert (moments > 0.75 * tracker.moments(ORDERS)).any()
+    assert pure > 0.45 * tracker.pure  # all draws at their worst at once do not occur
 
 
 def test_planted_errors_are_caught(measured):
@@ -170,17 +171,17 @@ def test_planted_errors_are_caught(measured):
 
     def refuted(change):
         return any(
-            (measured[c][0] > tracker_moments(change(tracker_of(c)), ORDERS) + 1e-12).any()
+            (measured[c][0] > change(tracker_of(c)).moments(ORDERS) + 1e-12).any()
             for c in CONFIGURATIONS
         )
 
     assert not refuted(lambda tracker: tracker)
-    assert refuted(lambda t: t._replace(learning_rate=0.5 * t.learning_rate))
-    assert refuted(lambda t: t._replace(learning_rate=0.9 * t.learning_rate))
-    assert refuted(lambda t: t._replace(forced_switch=1.0))  # no coin
-    assert refuted(lambda t: t._replace(share_rate=min(0.5, 1.5 * (t.share_rate or 0.0))))
-    assert refuted(lambda t: t._replace(batch=2 * t.batch))
-    assert refuted(lambda t: t._replace(horizon=t.horizon - 1))
+    assert refuted(lambda t: replace(t, learning_rate=0.5 * t.learning_rate))
+    assert refuted(lambda t: replace(t, learning_rate=0.9 * t.learning_rate))
+    assert refuted(lambda t: replace(t, forced_switch=1.0))  # no coin
+    assert refuted(lambda t: replace(t, share_rate=min(0.5, 1.5 * (t.share_rate or 0.0))))
+    assert refuted(lambda t: replace(t, batch=2 * t.batch))
+    assert refuted(lambda t: replace(t, horizon=t.horizon - 1))
 
 
 def test_marginal_law_is_that_of_exponential_weights():
@@ -222,5 +223,5 @@ def test_single_batch_releases_nothing():
     moments, pure = worst(CONFIGURATIONS[13], count=4)
     assert moments.max() < 1e-12
     assert pure < 1e-12
-    assert tracker_moments(tracker_of(CONFIGURATIONS[13]), ORDERS).max() == 0.0
-    assert math.isclose(pure_bound(tracker_of(CONFIGURATIONS[13])), 0.0)
+    assert tracker_of(CONFIGURATIONS[13]).moments(ORDERS).max() == 0.0
+    assert math.isclose(tracker_of(CONFIGURATIONS[13]).pure, 0.0)

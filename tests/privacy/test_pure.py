@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.accounting import pure
+from dpoco.accounting import _profiles
 from dpoco.accounting._experts.statement import statement_of
+from dpoco.privacy.losses.loss import Pure, pure_delta
 
 LEVELS = [1e-9, 1e-3, 0.3, 1.0, 4.0, 30.0, 800.0]
 
@@ -25,7 +26,7 @@ def test_randomised_response_attains_the_profile(level):
     p, q = [keep, 1.0 - keep], [1.0 - keep, keep]
     for epsilon in np.linspace(0.0, 1.2 * level, 50):
         exact = hockey_stick(p, q, epsilon)
-        assert math.isclose(pure.pure_delta(epsilon, level), exact, rel_tol=1e-12, abs_tol=1e-15)
+        assert math.isclose(pure_delta(epsilon, level), exact, rel_tol=1e-12, abs_tol=1e-15)
 
 
 @pytest.mark.parametrize("level", [0.5, 2.0])
@@ -51,7 +52,7 @@ def test_no_other_pair_of_laws_exceeds_it(level):
                 continue
             for epsilon in (0.0, 0.3 * level, 0.8 * level):
                 delta = hockey_stick(q * r, q, epsilon)
-                bound = pure.pure_delta(epsilon, level)
+                bound = pure_delta(epsilon, level)
                 assert delta <= bound + 1e-12
                 worst = max(worst, delta / bound)
     assert worst > 0.999
@@ -63,48 +64,48 @@ def test_noisy_selections_lie_below_it():
         p = 1.0 / (1.0 + np.exp(np.array([gap, -gap]) / 2.0))
         q = 1.0 / (1.0 + np.exp(np.array([gap - 2.0, 2.0 - gap]) / 2.0))
         for epsilon in np.linspace(0.0, 1.0, 21):
-            assert hockey_stick(p, q, epsilon) <= pure.pure_delta(epsilon, 1.0) + 1e-15
+            assert hockey_stick(p, q, epsilon) <= pure_delta(epsilon, 1.0) + 1e-15
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_inverse(level):
     for delta in (0.0, 1e-300, 1e-12, 1e-6, 0.01, 0.3, 0.9, 1.0):
-        epsilon = pure.pure_epsilon_at(delta, level)
+        epsilon = Pure(level).epsilon(delta)
         assert 0.0 <= epsilon <= level
-        assert pure.pure_delta(epsilon, level) <= delta
+        assert pure_delta(epsilon, level) <= delta
         if epsilon > 0.0:  # and no smaller one would do
-            assert pure.pure_delta(epsilon * (1.0 - 1e-9), level) >= delta * (1.0 - 1e-6)
-    assert pure.pure_epsilon_at(0.0, level) == level
-    curve = [pure.pure_delta(e, level) for e in np.linspace(0.0, 1.1 * level, 200)]
+            assert pure_delta(epsilon * (1.0 - 1e-9), level) >= delta * (1.0 - 1e-6)
+    assert Pure(level).epsilon(0.0) == level
+    curve = [pure_delta(e, level) for e in np.linspace(0.0, 1.1 * level, 200)]
     assert all(a >= b for a, b in itertools.pairwise(curve))
     assert curve[0] == pytest.approx(math.tanh(0.5 * level), rel=1e-12)
     assert curve[-1] == 0.0
 
 
 def test_nothing_at_all():
-    assert pure.pure_delta(0.0, 0.0) == 0.0
-    assert pure.pure_epsilon_at(0.0, 0.0) == 0.0
+    assert pure_delta(0.0, 0.0) == 0.0
+    assert Pure(0.0).epsilon(0.0) == 0.0
     for wrong in (-1.0, math.nan):
         with pytest.raises(ValueError, match="epsilon"):
-            pure.pure_delta(wrong, 1.0)
+            pure_delta(wrong, 1.0)
         with pytest.raises(ValueError, match="epsilon"):
-            pure.pure_delta(1.0, wrong)
-        with pytest.raises(ValueError, match="delta"):
-            pure.pure_epsilon_at(wrong, 1.0)
+            pure_delta(1.0, wrong)
+        with pytest.raises(ValueError, match="at least 0"):
+            Pure(wrong)
 
 
 def test_records():
-    record = pure.pure_profile(0.5)
-    assert pure.checked(record) == record
-    assert pure.pure_epsilon(record) == 0.5
-    assert pure.profile_delta(record, 0.2) == pure.pure_delta(0.2, 0.5)
-    assert pure.profile_epsilon(record, 0.01) == pure.pure_epsilon_at(0.01, 0.5)
-    assert "e^0.5" in pure.describe(record)
-    for wrong in ({"epsilon": -1.0}, {"epsilon": math.inf}, {"other": 1}):
-        with pytest.raises(ValueError, match=r"epsilon|field"):
-            pure.checked({**record, **wrong})
+    loss = Pure(0.5)
+    record = {"kind": "pure", "epsilon": 0.5}
+    assert _profiles.profile_of(loss) == _profiles.checked(record) == record
+    assert _profiles.loss_of(record) == loss
+    assert loss.delta(0.2) == pure_delta(0.2, 0.5)
+    assert "e^0.5" in _profiles.describe(record)
+    for wrong in ({"epsilon": -1.0}, {"epsilon": math.nan}, {"epsilon": True}, {"other": 1}):
+        with pytest.raises(ValueError, match=r"pure|field|bool"):
+            _profiles.checked({**record, **wrong})
     with pytest.raises(ValueError, match="dp_accounting"):
-        pure.event(record)
+        _profiles.event(record)
 
 
 def test_a_pure_guarantee():
@@ -116,7 +117,7 @@ def test_a_pure_guarantee():
     assert g.epsilon_at(0.0) == 0.5
     assert g.epsilon_at(0.1) < 0.5
     assert g.delta_at(0.5) == 0.0
-    assert g.delta_at(0.2) == pure.pure_delta(0.2, 0.5)
+    assert g.delta_at(0.2) == pure_delta(0.2, 0.5)
     g.require(dpoco.Budget(0.5, 0.0))
     with pytest.raises(dpoco.BudgetExceeded):
         g.require(dpoco.Budget(0.49, 1e-6))

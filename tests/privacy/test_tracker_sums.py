@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import mpmath
 import numpy as np
 import pytest
 
-from dpoco.accounting._experts.tracker_moments import Tracker, pure_bound, tracker_moments
-from dpoco.accounting._experts.tracker_profile import profile_epsilon, tracker_profile
-from dpoco.accounting._experts.tracker_series import RangeSeries, flagged
-from dpoco.accounting.bounded_range import bounded_range_moment
-from dpoco.accounting.rdp import DEFAULT_ORDERS, rdp_epsilon
-
-ORDERS = np.array(DEFAULT_ORDERS)
+from dpoco.accounting._experts.tracker_search import unforced_moments
+from dpoco.accounting.rdp import rdp_epsilon
+from dpoco.privacy.losses.bounded_range import moment as range_moment
+from dpoco.privacy.losses.flagged_draws import FlaggedDraws
+from dpoco.privacy.losses.loss import ORDERS
+from dpoco.privacy.losses.range_series import RangeSeries, flagged
 
 MOST_WORK = 80_000  # 48 thousand
 
 
 def tracker(eta, p, batch, horizon, rate, experts, prior="share", cap=None):
-    return Tracker(eta, p, batch, horizon, rate, experts, prior, cap)
+    return FlaggedDraws(eta, p, batch, horizon, rate, experts, prior, cap)
 
 
 def epsilon(t, delta):
-    return profile_epsilon(tracker_profile(t), delta)
+    return t.epsilon(delta)
 
 
 def exact_ranges(t):
@@ -103,21 +103,21 @@ SMALL = [
 def test_account_of_every_branch_is_the_claimed_one(t):
     for order in (1.05, 3.0, 24.0):
         exact = exact_sum(t, order)
-        value = float(tracker_moments(t, np.array([order]), group_ratio=1 - 1e-9)[0])
+        value = float(t.moments(np.array([order]), group_ratio=1 - 1e-9)[0])
         assert exact <= value <= exact * (1 + 1e-5) + 2e-14 * order
     exact = exact_ratio(t)
-    assert exact <= pure_bound(t) <= exact * (1 + 1e-6)
+    assert exact <= t.pure <= exact * (1 + 1e-6)
 
 
 def test_nothing_is_told_where_nothing_is_drawn():
     for free in ({"horizon": 3}, {"horizon": 2}, {"experts": 1}, {"max_resamples": 0}):
-        t = tracker(0.5, 0.3, 3, 20, 0.1, 5)._replace(**free)
-        assert tracker_moments(t, ORDERS).max() == pure_bound(t) == 0.0
-    assert pure_bound(tracker(0.5, 0.3, 3, 4, 0.1, 5)) > 0.0
+        t = replace(tracker(0.5, 0.3, 3, 20, 0.1, 5), **free)
+        assert t.moments(ORDERS).max() == t.pure == 0.0
+    assert tracker(0.5, 0.3, 3, 4, 0.1, 5).pure > 0.0
     endless = tracker(0.5, 0.3, 3, None, 0.0, 5)
-    assert pure_bound(endless) == tracker_moments(endless, ORDERS).min() == math.inf
-    capped = endless._replace(max_resamples=3)
-    assert pure_bound(capped) == pytest.approx(float(exact_ratio(capped)))
+    assert endless.pure == endless.moments(ORDERS).min() == math.inf
+    capped = replace(endless, max_resamples=3)
+    assert capped.pure == pytest.approx(float(exact_ratio(capped)))
 
 
 @pytest.mark.parametrize("order", [1.05, 3.0, 24.0, 300.0])
@@ -136,7 +136,7 @@ def test_sum_is_never_below_and_hardly_above_the_exact_one(arguments, order):
     exact = exact_sum(t, order)
     small = order * t.learning_rate < 1.5
     for ratio, slack in ((0.9, 0.01 if small else 0.06), (0.999, 1e-3), (0.5, 0.5)):
-        value = float(tracker_moments(t, np.array([order]), group_ratio=ratio)[0])
+        value = float(t.moments(np.array([order]), group_ratio=ratio)[0])
         assert value >= exact
         assert value <= exact * (1 + slack) + 1e-12
 
@@ -155,7 +155,7 @@ def test_sum_is_never_below_and_hardly_above_the_exact_one(arguments, order):
 def test_sum_at_the_orders_of_small_budgets(arguments, order):
     t = tracker(*arguments)
     exact = exact_sum(t, order)
-    value = float(tracker_moments(t, np.array([order]))[0])
+    value = float(t.moments(np.array([order]))[0])
     assert value >= exact
     assert value <= exact * (1.1 if order * t.learning_rate > 1.5 else 1.02) + 2e-14 * order
 
@@ -170,12 +170,12 @@ def test_small_budgets_have_orders_of_their_own(work):
     ):
         t = tracker(*arguments)
         many = 1.0 + np.exp2(np.linspace(-8.0, 31.0, 2000))
-        best = rdp_epsilon(many, tracker_moments(t, many) / (many - 1), delta)
+        best = rdp_epsilon(many, t.moments(many) / (many - 1), delta)
         assert best <= epsilon(t, delta) <= 1.01 * best
-        few = rdp_epsilon(ORDERS, tracker_moments(t, ORDERS) / (ORDERS - 1), delta)
+        few = rdp_epsilon(ORDERS, t.moments(ORDERS) / (ORDERS - 1), delta)
         assert few > 1.2 * best
         # Another tracker: the last ones are remembered.
-        other = t._replace(learning_rate=t.learning_rate * (1 + 1e-9))
+        other = replace(t, learning_rate=t.learning_rate * (1 + 1e-9))
         _, done = work(lambda: epsilon(other, delta))  # noqa: B023
         assert done < MOST_WORK
 
@@ -185,13 +185,13 @@ def test_account_for_any_p_is_below_that_of_each():
     for cap in (None, 3):
         for rate in (0.0, 0.05):
             t = tracker(0.05, 0.3, 3, 500, rate, 4, "share", cap)
-            least = tracker_moments(t, orders, any_forced=True)
+            least = unforced_moments(t, orders, 0.9)
             for p in (1.0, 0.3, 1e-3, 1e-9):
-                each = tracker_moments(t._replace(forced_switch=p), orders)
+                each = replace(t, forced_switch=p).moments(orders)
                 assert (least <= each * (1 + 1e-12)).all()
             np.testing.assert_allclose(
                 least,
-                tracker_moments(t._replace(forced_switch=0.9), orders, any_forced=True),
+                unforced_moments(replace(t, forced_switch=0.9), orders, 0.9),
             )
 
 
@@ -203,7 +203,7 @@ def test_series_never_below_term_by_term_sums():
         for q in (0.01, 0.3, 1.0):
             for order in (1.1, 20.0, 500.0):
                 a = np.array([order])
-                exact = float(flagged(q, bounded_range_moment(series.at(k), order)).sum())
+                exact = float(flagged(q, range_moment(series.at(k), np.asarray(order))).sum())
                 value = float(series.flagged_moments(1, float(stop), q, a, 0.9)[0])
                 # The moments themselves are rounded up, by a relative 1e-7 for tiny orders.
                 assert value >= exact * (1 - 3e-7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,33 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpoco.accounting import _profiles
-from dpoco.accounting._experts.tracker_moments import (
-    Tracker,
-    coin_moments,
-    pure_bound,
-    tracker_moments,
-)
-from dpoco.accounting._experts.tracker_profile import (
-    checked,
-    profile_delta,
-    profile_epsilon,
-    pure_epsilon,
-    tracker_profile,
-)
-from dpoco.accounting._experts.tracker_series import RangeSeries
-from dpoco.accounting.bounded_range import bounded_range_epsilon, bounded_range_moment
-from dpoco.accounting.pure import pure_delta
-from dpoco.accounting.rdp import DEFAULT_ORDERS
-
-ORDERS = np.array(DEFAULT_ORDERS)
+from dpoco.privacy.losses.bounded_range import BoundedRange, moment
+from dpoco.privacy.losses.flagged_draws import FlaggedDraws
+from dpoco.privacy.losses.loss import ORDERS, pure_delta
+from dpoco.privacy.losses.range_series import RangeSeries
 
 
 def tracker(eta, p, batch, horizon, rate, experts, prior="share", cap=None):
-    return Tracker(eta, p, batch, horizon, rate, experts, prior, cap)
+    return FlaggedDraws(eta, p, batch, horizon, rate, experts, prior, cap)
 
 
 def epsilon(t, delta=1e-6):
-    return profile_epsilon(tracker_profile(t), delta)
+    return t.epsilon(delta)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +43,8 @@ def test_epsilon_oracles(arguments, value):
 
 
 def test_pure_oracles():
-    assert pure_bound(tracker(0.01, 0.2, 10, 1000, 0.0, 5)) == pytest.approx(2.01903, abs=6e-6)
-    assert pure_bound(tracker(0.5, 0.3, 1, 6, 0.1, 2)) == pytest.approx(3.34061, abs=6e-6)
+    assert tracker(0.01, 0.2, 10, 1000, 0.0, 5).pure == pytest.approx(2.01903, abs=6e-6)
+    assert tracker(0.5, 0.3, 1, 6, 0.1, 2).pure == pytest.approx(3.34061, abs=6e-6)
 
 
 def test_series_totals():
@@ -81,33 +67,31 @@ def test_limits():
         tracker(0.5, 0.1, 1, 1, 0.1, 3),
         tracker(0.5, 0.1, 1, 10, 0.1, 3, "share", 0),
     ):
-        assert not tracker_moments(t, orders).any()
-        assert pure_bound(t) == 0.0
+        assert not t.moments(orders).any()
+        assert t.pure == 0.0
         assert epsilon(t) == 0.0
     # Two batches: the coin of the first one, and its draw.
     t = tracker(0.1, 0.2, 5, 10, 0.0, 3)
-    only = coin_moments(t, orders, bounded_range_moment(0.2, orders))
-    np.testing.assert_allclose(tracker_moments(t, orders), only, rtol=1e-9)
+    only = t.coin_moments(orders, moment(np.asarray(0.2), orders))
+    np.testing.assert_allclose(t.moments(orders), only, rtol=1e-9)
     # No coin: draws of bounded range, all of them made.
     t = tracker(0.1, 1.0, 5, 30, 0.0, 3)
-    draws = 5 * bounded_range_moment(0.2, orders)
-    np.testing.assert_allclose(tracker_moments(t, orders), draws, rtol=1e-9)
-    assert pure_bound(t) == pytest.approx(5 * 0.2)
+    draws = 5 * moment(np.asarray(0.2), orders)
+    np.testing.assert_allclose(t.moments(orders), draws, rtol=1e-9)
+    assert t.pure == pytest.approx(5 * 0.2)
     # sigma = 1 - 1/N: the next expert is uniform, so only coins are left.
-    t = tracker(0.1, 1.0, 1, 30, 1 - 1 / 3, 3)
-    assert pure_bound(t) < 1e-14
+    t = tracker(0.1, 1.0, 1, 30, 2 / 3, 3)
+    assert t.pure < 1e-14
     t = tracker(0.1, 0.5, 1, 30, 0.5, 2)
-    np.testing.assert_allclose(
-        tracker_moments(t, orders), coin_moments(t, orders, np.zeros(2)), rtol=1e-9
-    )
+    np.testing.assert_allclose(t.moments(orders), t.coin_moments(orders, np.zeros(2)), rtol=1e-9)
     # A rate too small for doubles is none.
     none, tiny = (tracker(0.1, 0.5, 1, 30, rate, 2) for rate in (0.0, 5e-324))
-    assert pure_bound(tiny) == pure_bound(none)
+    assert tiny.pure == none.pure
     assert epsilon(tracker(0.1, 0.5, 1, 30, 1e-100, 2)) == pytest.approx(epsilon(none))
     # No forgetting: an endless stream has no guarantee.
     t = tracker(0.1, 0.5, 1, None, 0.0, 2)
-    assert pure_bound(t) == math.inf
-    assert tracker_moments(t, orders).min() == math.inf
+    assert t.pure == math.inf
+    assert t.moments(orders).min() == math.inf
 
 
 def test_endless_stream_is_the_limit_of_long_ones():
@@ -119,7 +103,7 @@ def test_endless_stream_is_the_limit_of_long_ones():
 
 def test_single_forced_draw_agrees_with_the_exact_curve():
     t = tracker(0.2, 1.0, 5, 10, 0.0, 4)
-    exact = bounded_range_epsilon(1e-6, 0.4)
+    exact = BoundedRange(0.4).epsilon(1e-6)
     assert exact <= epsilon(t) <= 0.4 * (1 + 1e-9)
 
 
@@ -129,7 +113,7 @@ def test_coin_dominates_every_pair_of_coins():
     for order in (1.05, 2.0, 8.0, 64.0):
         a = np.array([order])
         for draw in (0.0, 0.01, 1.0):
-            bound = float(coin_moments(t, a, np.array([draw]))[0])
+            bound = float(t.coin_moments(a, np.array([draw]))[0])
             loss, moved = np.meshgrid(np.linspace(0, 3, 61), np.linspace(-1, 1, 41))
             other = np.clip(loss + moved, 0.0, 3.0)
             keep, keep_other = (0.85 * np.exp(-0.4 * x) for x in (loss, other))
@@ -154,83 +138,82 @@ def test_coin_dominates_every_pair_of_coins():
 )
 def test_monotone(eta, p, batch, horizon, rate):
     t = tracker(eta, p, batch, horizon, rate, 2)
-    here, pure = epsilon(t), pure_bound(t)
+    here, pure = epsilon(t), t.pure
     slack = 1.1  # of the grouping
-    assert epsilon(t._replace(learning_rate=1.5 * eta)) * slack >= here
-    assert epsilon(t._replace(horizon=2 * horizon)) * slack >= here
-    assert epsilon(t._replace(share_rate=rate + 0.05)) <= here * slack
-    assert pure_bound(t._replace(horizon=2 * horizon)) >= pure
-    assert pure_bound(t._replace(share_rate=rate + 0.05)) <= pure * (1 + 1e-9)
+    assert epsilon(replace(t, learning_rate=1.5 * eta)) * slack >= here
+    assert epsilon(replace(t, horizon=2 * horizon)) * slack >= here
+    assert epsilon(replace(t, share_rate=rate + 0.05)) <= here * slack
+    assert replace(t, horizon=2 * horizon).pure >= pure
+    assert replace(t, share_rate=rate + 0.05).pure <= pure * (1 + 1e-9)
     assert here <= pure
     for cap in (1, 7, 10**7):
-        assert epsilon(t._replace(max_resamples=cap)) <= here * (1 + 1e-9)
-        assert pure_bound(t._replace(max_resamples=cap)) <= pure * (1 + 1e-9)
+        assert epsilon(replace(t, max_resamples=cap)) <= here * (1 + 1e-9)
+        assert replace(t, max_resamples=cap).pure <= pure * (1 + 1e-9)
 
 
 def test_caps_bind_where_they_are_small():
     t = tracker(0.02, 0.1, 8, 10**4, 0.0, 10)
-    values = [epsilon(t._replace(max_resamples=cap)) for cap in (1, 10, 100, 2000)]
+    values = [epsilon(replace(t, max_resamples=cap)) for cap in (1, 10, 100, 2000)]
     assert values == sorted(values)
     assert values[0] < 0.2 * values[3]
     assert values[3] == epsilon(t)
-    coin = pure_bound(t._replace(horizon=16)) - 0.04
-    assert pure_bound(t._replace(max_resamples=10)) == pytest.approx(coin + 0.4, rel=1e-9)
+    coin = replace(t, horizon=16).pure - 0.04
+    assert replace(t, max_resamples=10).pure == pytest.approx(coin + 0.4, rel=1e-9)
 
 
 def test_conversion_agrees_with_dp_accounting():
     accounting = pytest.importorskip("dp_accounting")
     for arguments in ((0.02, 0.1, 8, 10**4, 0.001, 10), (0.005, 0.02, 1, 10**5, 0.0, 10)):
         t = tracker(*arguments)
-        divergences = tracker_moments(t, ORDERS) / (ORDERS - 1)
+        divergences = t.moments(ORDERS) / (ORDERS - 1)
         theirs, _ = accounting.rdp.compute_epsilon(ORDERS, divergences, 1e-6)
         assert epsilon(t) == pytest.approx(theirs, rel=1e-9)
 
 
 def test_curve_and_inverse_agree():
-    profile = tracker_profile(tracker(0.02, 0.1, 8, 10**4, 0.001, 10))
+    loss = tracker(0.02, 0.1, 8, 10**4, 0.001, 10)
     for delta in (1e-2, 1e-6, 1e-12):
-        value = profile_epsilon(profile, delta)
-        assert profile_delta(profile, value) <= delta * (1 + 1e-9)
-        assert profile_delta(profile, 0.99 * value) > delta
-    pure = pure_epsilon(profile)
-    assert profile_delta(profile, pure) == 0.0
-    assert profile_delta(profile, math.inf) == 0.0
-    small = tracker_profile(tracker(1e-6, 0.5, 8, 20, 0.0, 10))
-    assert profile_epsilon(small, 1e-9) <= pure_epsilon(small)
-    assert profile_delta(small, 0.0) <= pure_delta(0.0, pure_epsilon(small))
+        value = loss.epsilon(delta)
+        assert loss.delta(value) <= delta
+        assert loss.delta(0.99 * value) > delta
+    assert loss.delta(loss.pure) == 0.0
+    assert loss.delta(math.inf) == 0.0
+    small = tracker(1e-6, 0.5, 8, 20, 0.0, 10)
+    assert small.epsilon(1e-9) <= small.pure
+    assert small.delta(0.0) <= pure_delta(0.0, small.pure)
 
 
 def test_profile_record():
-    profile = tracker_profile(tracker(0.02, 0.1, 8, None, 0.001, 10, "share", 5))
+    loss = tracker(0.02, 0.1, 8, None, 0.001, 10, "share", 5)
+    profile = _profiles.profile_of(loss)
     assert profile["kind"] == "tracker"
     assert _profiles.checked(profile) == profile
-    module = _profiles.kind_of(profile)
-    assert "bounded range 0.0399" in module.describe(profile)
-    assert "5 at most" in module.describe(profile)
+    assert _profiles.loss_of(profile) == loss
+    assert "bounded range 0.0399" in _profiles.describe(profile)
+    assert "5 at most" in _profiles.describe(profile)
     with pytest.raises(ValueError, match="no dp_accounting event"):
-        module.event(profile)
+        _profiles.event(profile)
+    assert _profiles.loss_of({**profile, "forced_switch": 0.0}).epsilon(0.1) == math.inf
     for change in (
         {"learning_rate": 0.0},
-        {"forced_switch": 0.0},
         {"forced_switch": 1.5},
         {"batch": 0},
         {"horizon": 0},
         {"share_rate": 0.95},
         {"share_rate": None},
-        {"share_rate": 1e-101},
         {"experts": 0},
         {"prior": "other"},
         {"prior": "at_most"},
         {"max_resamples": -1},
         {"unknown": 1},
     ):
-        with pytest.raises((ValueError, TypeError), match=r"must|belongs"):
-            checked({**profile, **change})
+        with pytest.raises((ValueError, TypeError), match=r"must|fields"):
+            _profiles.checked({**profile, **change})
 
 
 def test_coins_of_hopeless_precision_promise_nothing():
     """Keep probabilities near the grid of the uniform variates have no bounded ratio."""
     t = tracker(2.0, 0.1, 30, 300, 0.0, 3)
-    assert pure_bound(t) == math.inf
+    assert t.pure == math.inf
     assert epsilon(t) == math.inf
-    assert math.isfinite(epsilon(t._replace(forced_switch=1.0)))
+    assert math.isfinite(epsilon(replace(t, forced_switch=1.0)))

@@ -1,4 +1,4 @@
-"""Sums over the geometric series of ranges of the oblivious tracker's later draws.
+"""Sums over a geometric series of ranges: draws from a prior that forgets.
 
 Claim: with m(r) the log moment of range r, F(m) = log(1 - q + q e^m) and ranges r_lo <= r <= r_hi,
 
@@ -16,13 +16,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpoco.accounting.bounded_range import moment
+from dpoco.privacy.losses.bounded_range import moment
+from dpoco.privacy.losses.loss import FloatArray
 
 __all__ = ["RangeSeries", "flagged"]
-
-FloatArray = NDArray[np.float64]
 
 # The series is grouped down to this fraction of its first range, and bounded in one piece below.
 _CUT = 1e-3

@@ -1,0 +1,166 @@
+"""Many private selections whose noise follows a power law: ranges that shrink from one to the next.
+
+Selection j = 1, ..., K chooses with noise of scale b_j from scores that one record moves by amounts
+within an interval of length r_j b_j. With
+
+    r_j = range f(j),  s_j = spread f(j),  f(j) = j^exponent / (j + offset),
+
+the log moment of order a of selection j is at most that of bounded range r_j (law "bounded_range",
+the exponential mechanism) or of pure privacy r_j (law "pure", Laplace noise), and at most
+a (a-1) s_j^2 / 8 or / 2. spread = range unless the selection is made of independent parts. Claim:
+moments add up over j, and pure epsilons do; the sum over a group of consecutive j is at most
+m(r) / r^2 at the group's last j times the group's sum of squares.
+
+Proof: ``docs/privacy/polyhedral_frank_wolfe.md``. Sources: Dong, Durfee and Rogers (2020) for
+bounded range; Bun and Steinke (2016) for pure privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpoco.privacy.losses.bounded_range import moment
+from dpoco.privacy.losses.loss import FloatArray, Loss
+
+__all__ = ["LARGEST_EXPONENT", "LAWS", "Decay", "Decaying"]
+
+LAWS = {"bounded_range": 0.125, "pure": 0.5}  # law: zCDP rho of a selection with spread 1
+LARGEST_EXPONENT = 0.9
+# f decreases from exponent / (1 - exponent) on; up to here every selection is on its own.
+_SINGLE = 128
+_RATIO = 1.03  # of the ends of a group
+_SUMMED = 2**14  # terms added one by one; integrals beyond
+_ROUNDING = 1e-11
+
+
+class Decay(NamedTuple):
+    """The factors f(j) = j^exponent / (j + offset), j = 1, ..., terms; offset 0 or 1."""
+
+    exponent: float
+    offset: int
+    terms: int
+
+    def at(self, j: FloatArray) -> FloatArray:
+        """Return f(j)."""
+        return np.asarray(j**self.exponent / (j + self.offset))
+
+    def total(self, start: int = 1) -> float:
+        """Return the sum of f(j) over j >= start, rounded up."""
+        return float(_groups(self, start)[1].sum()) * (1.0 + _ROUNDING)
+
+    def squares(self, start: int = 1) -> float:
+        """Return the sum of f(j)^2 over j >= start, rounded up."""
+        return float(_groups(self, start)[2].sum()) * (1.0 + _ROUNDING)
+
+    def mean_scale(self) -> float:
+        """Return the mean of j^-exponent."""
+        head = np.arange(1.0, min(self.terms, _SUMMED) + 1.0) ** -self.exponent
+        tail = 0.0
+        if self.terms > _SUMMED:
+            tail = float(_integral(-self.exponent, _SUMMED + 0.5, self.terms + 0.5))
+        return (float(head.sum()) + tail) / self.terms
+
+
+@dataclass(frozen=True)
+class Decaying(Loss):
+    """Selections j = 1, ..., terms of `law` with ranges range f(j), and spreads spread f(j)."""
+
+    kind = "selections"
+    law: str
+    range: float
+    spread: float
+    exponent: float
+    offset: int
+    terms: int
+    rho: float = field(init=False, repr=False, compare=False)
+    pure: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what no proof is about."""
+        if self.law not in LAWS:
+            raise ValueError(f"law must be one of {list(LAWS)}; got {self.law!r}")
+        if not 0.0 <= self.spread <= self.range < math.inf:
+            raise ValueError("range and spread must be at least 0, and spread at most range")
+        if not 0.0 <= self.exponent <= LARGEST_EXPONENT:
+            raise ValueError(f"exponent must be in [0, {LARGEST_EXPONENT}]; got {self.exponent!r}")
+        if type(self.offset) is not int or self.offset not in (0, 1):
+            raise ValueError("offset must be 0 or 1")
+        if type(self.terms) is not int or self.terms < 1:
+            raise ValueError(f"terms must be an int of at least 1; got {self.terms!r}")
+        object.__setattr__(self, "rho", self.rho_from(1))
+        object.__setattr__(self, "pure", self.range * self.decay.total())
+
+    @property
+    def decay(self) -> Decay:
+        """How ranges and spreads shrink."""
+        return Decay(self.exponent, self.offset, self.terms)
+
+    def rho_from(self, start: int) -> float:
+        """Return the zCDP rho of the selections from number `start` on."""
+        return LAWS[self.law] * self.spread * self.spread * self.decay.squares(start)
+
+    def renyi(self, orders: FloatArray) -> FloatArray:
+        """Return bounds on the divergences of all selections together."""
+        a = orders[:, None]
+        last, _, squares = _groups(self.decay, 1)
+        f = self.decay.at(last)
+        law = _pure_moment if self.law == "pure" else moment
+        quadratic = LAWS[self.law] * a * (a - 1.0) * np.square(self.spread * f)
+        total = np.minimum(law(self.range * f, a), quadratic) @ (squares / np.square(f))
+        return np.asarray(total * (1.0 + _ROUNDING) / (orders - 1.0))
+
+    def __str__(self) -> str:
+        """Return the loss in words."""
+        first, last = self.range * self.decay.at(np.array([1.0, float(self.terms)]))
+        kind = "of bounded range" if self.law == "bounded_range" else "of pure epsilon"
+        return f"{self.terms} selections {kind} {first:.6g} down to {last:.6g}"
+
+
+def _pure_moment(epsilon: FloatArray, a: FloatArray) -> FloatArray:
+    """Return the log moment of randomised response, which dominates pure privacy."""
+    exact = (a - 1.0) * epsilon + np.log1p(np.exp((1.0 - 2.0 * a) * epsilon))
+    # Rounded up: what is left of terms up to log 2 and more loses digits.
+    slack = 1e-15 * (2.0 + (a - 1.0) * epsilon)
+    return np.asarray(exact - np.log1p(np.exp(-epsilon)) + slack)
+
+
+@lru_cache(maxsize=256)
+def _groups(decay: Decay, start: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return, for groups of consecutive j >= start: last j, sum of f, sum of f^2 (upper bounds)."""
+    count = decay.terms
+    singles = np.arange(float(start), min(count, start + _SINGLE - 1) + 1.0)
+    ends, at = list(singles), start + _SINGLE - 1
+    while at < count:
+        at = min(count, max(at + 1, int(at * _RATIO)))
+        ends.append(float(at))
+    last = np.array(ends)
+    first = np.concatenate([[float(start)], last[:-1] + 1.0])
+    sums, squares = np.empty_like(last), np.empty_like(last)
+    summed = last <= start + _SUMMED
+    known = int(summed.sum())
+    f = decay.at(np.arange(float(start), last[known - 1] + 1.0))
+    begin = (first[:known] - start).astype(np.intp)
+    sums[:known], squares[:known] = np.add.reduceat(f, begin), np.add.reduceat(f * f, begin)
+    # f^n (x) = (x + o)^(n (exponent - 1)) (x / (x + o))^(n exponent): the last factor grows, the
+    # first is convex, so that its sum is at most an integral from half before to half behind.
+    low, high, end = (x[known:] + decay.offset for x in (first - 0.5, last + 0.5, last))
+    fading = (last[known:] / end) ** decay.exponent
+    sums[known:] = fading * _integral(decay.exponent - 1.0, low, high)
+    squares[known:] = fading**2 * _integral(2.0 * (decay.exponent - 1.0), low, high)
+    for array in (last, sums, squares):
+        array.flags.writeable = False
+    return last, sums, squares
+
+
+def _integral(power: float, low: Any, high: Any) -> FloatArray:
+    """Return the integral of x^power; accurate also where power + 1 is near 0."""
+    p = power + 1.0
+    ratio = np.log(high) - np.log(low)
+    if p == 0.0:
+        return np.asarray(ratio)
+    return np.asarray(np.power(low, p) * np.expm1(p * ratio) / p)

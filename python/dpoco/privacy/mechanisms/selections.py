@@ -1,0 +1,164 @@
+"""Noisy selections: the index of the best of many scores, after noise on each.
+
+Let one record move every score by an amount in [c, c + r], c the same for all scores. Claim: one
+selection with noise of scale b is (r / b)-private, tightly. With Gumbel noise its log-likelihood
+ratios also lie in an interval of length r / b. On a polytope whose scores are means of leaves that
+are weighted by 1 / (k + offset), ranges shrink from one selection to the next.
+
+Proofs: ``docs/privacy/noisy_max.md``, ``docs/privacy/polyhedral_frank_wolfe.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpoco.privacy.losses.bounded_range import BoundedRange
+from dpoco.privacy.losses.combined import Least, group
+from dpoco.privacy.losses.decaying import LARGEST_EXPONENT, Decaying
+from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
+from dpoco.privacy.mechanisms.base import Mechanism, central
+from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.records import Description, limits
+
+__all__ = ["LossSums", "PromisedScores", "Selections", "VertexScores"]
+
+
+@dataclass(frozen=True)
+class LossSums(Description):
+    """Sums of losses that are each clipped to an interval of length `width`.
+
+    A replaced record moves them by amounts in [-width, width]; an emptied one is a replaced one.
+    """
+
+    kind = "loss_sums"
+    width: float
+
+    @property
+    def range(self) -> float:
+        """Length of the interval that all scores move in."""
+        return 2.0 * self.width
+
+
+@dataclass(frozen=True)
+class PromisedScores(Description):
+    """Scores that a record changes by at most `sensitivity` each: a promise, not enforced.
+
+    `one_way`: it moves all of them the same way.
+    """
+
+    kind = "promised_scores"
+    sensitivity: float
+    one_way: bool
+
+    @property
+    def range(self) -> float:
+        """Length of the interval that all scores move in."""
+        return self.sensitivity * (1.0 if self.one_way else 2.0)
+
+
+@dataclass(frozen=True)
+class VertexScores(Description):
+    """Scores <s_k, v> of a polytope's vertices v; s_k adds up leaves over batch (k + offset).
+
+    Attributes
+    ----------
+    slope : float
+        Bound on the scalar that a round multiplies its vector with; 1 where there is none.
+    leaf, leaf_l2 : float
+        Bounds on that vector in the maximum norm and in l2; enforced. The second may be infinite.
+    diameter_l1, diameter_l2, diameter_max : float
+        Diameters of the polytope.
+    product : bool
+        Whether it is a box, whose coordinates are chosen independently.
+    batch : int
+        Rounds per selection.
+    offset : int
+        0 or 1.
+    """
+
+    kind = "vertex_scores"
+    slope: float
+    leaf: float
+    diameter_l1: float
+    diameter_l2: float
+    diameter_max: float
+    product: bool
+    batch: int
+    leaf_l2: float = limits(infinite=True)
+    offset: int = limits(zero=True)
+
+    def __post_init__(self) -> None:
+        """Refuse other offsets, and ranges that would underflow to those of a single point."""
+        super().__post_init__()
+        if self.offset > 1:
+            raise ValueError(f"offset of {self.kind} must be 0 or 1; got {self.offset!r}")
+        if not all(1e-140 <= self.reach(sides)[0] <= 1e140 for sides in (1.0, 2.0)):
+            raise ValueError("the domain's size times the loss's bounds must be in [1e-140, 1e140]")
+
+    def reach(self, sides: float) -> tuple[float, float]:
+        """Return how far one record moves (k + offset) times the scores, by Hoelder's inequality.
+
+        The length of the interval, and the same in the sense of zCDP: for a box the root of the sum
+        of the squares of its coordinates' intervals.
+        """
+        length = self._moved(sides, self.diameter_l1, self.diameter_l2)
+        if not self.product:
+            return length, length
+        return length, min(length, self._moved(sides, self.diameter_l2, self.diameter_max))
+
+    def _moved(self, sides: float, diameter: float, diameter_l2: float) -> float:
+        leaf, leaf_l2 = self.slope * self.leaf, self.slope * self.leaf_l2
+        return sides / self.batch * min(diameter * leaf, diameter_l2 * leaf_l2)
+
+
+@dataclass(frozen=True)
+class Selections(Mechanism):
+    """`rounds` selections of the best of some scores, by noise of `law` on each.
+
+    Attributes
+    ----------
+    law : {"exponential", "gumbel", "laplace"}
+        Law of the noise.
+    scores
+        What is selected by.
+    scale : float
+        Scale of the noise of the first selection, in units of the scores.
+    exponent : float
+        Selection k has noise of scale ``scale k^-exponent``; 0 unless vertices are selected.
+    rounds : int
+        Selections that a record can enter.
+    """
+
+    kind = "selections"
+    noise = "fresh"
+    proofs = ("noisy_max", "bounded_range", "polyhedral_frank_wolfe")
+    law: str
+    scores: LossSums | PromisedScores | VertexScores
+    scale: float
+    rounds: int
+    exponent: float = limits(zero=True)
+
+    def __post_init__(self) -> None:
+        """Refuse laws and exponents that no proof is about."""
+        super().__post_init__()
+        vertices = isinstance(self.scores, VertexScores)
+        self.check_choice("law", ("gumbel", "laplace", *(() if vertices else ("exponential",))))
+        if not 0.0 <= self.exponent <= (LARGEST_EXPONENT if vertices else 0.0):
+            raise ValueError(f"exponent of {self.kind} cannot be {self.exponent!r}")
+
+    def loss(self, near: Neighbours) -> Loss:
+        """Return the loss of all selections together."""
+        central(near)
+        gumbel = self.law == "gumbel"
+        if isinstance(self.scores, VertexScores):
+            law = "bounded_range" if gumbel else "pure"
+            reach, spread = (each / self.scale for each in self.scores.reach(near.sides))
+            found = Decaying(law, reach, spread, self.exponent, self.scores.offset, self.rounds)
+            return group(found, near.rounds)
+        each = self.scores.range / self.scale
+        if gumbel:
+            return group(BoundedRange(each, self.rounds), near.rounds)
+        summed = Pure(self.rounds * each)
+        if self.rounds == 1:
+            return group(summed, near.rounds)
+        return group(Least((summed, Zcdp(0.5 * self.rounds * each * each))), near.rounds)

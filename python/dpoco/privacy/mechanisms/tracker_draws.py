@@ -1,0 +1,75 @@
+"""Exponential weights on all sequences of experts: a path that is redrawn at ends of batches.
+
+Claim: replacing the losses of one round moves one coin, and the law of every later fresh draw by
+log-likelihood ratios of bounded range, which shrinks as the prior forgets. The Renyi divergences
+of these add up to those of the played path with flags that tell the fresh draws, also when the
+losses react to the path.
+
+Proof: ``docs/privacy/tracker_accounting.md``. Source: Asi, Raman and Saha, "Tracking the best
+expert privately" (2025), Section 4; coin and accounting are ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpoco.privacy.losses.combined import group
+from dpoco.privacy.losses.flagged_draws import PRIORS, FlaggedDraws
+from dpoco.privacy.losses.loss import Loss
+from dpoco.privacy.mechanisms.base import Mechanism, central
+from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.records import limits
+
+__all__ = ["SMALLEST_FORCED", "TrackerDraws"]
+
+# Below, coins computed in double precision would not be covered by the proof.
+SMALLEST_FORCED = 1e-9
+# Below, weights would leave the range of doubles.
+SMALLEST_SHARE_RATE = 1e-100
+
+
+@dataclass(frozen=True)
+class TrackerDraws(Mechanism):
+    """The played experts and which of them are fresh draws; losses are clipped to [0, 1].
+
+    Fields as of `dpoco.privacy.losses.flagged_draws.FlaggedDraws`; `forced` is p, at least 1e-9,
+    and `cap` the most fresh draws. An emptied round is a replaced one.
+    """
+
+    kind = "tracker_draws"
+    proofs = ("tracker_accounting",)
+    experts: int
+    prior: str
+    learning_rate: float
+    forced: float
+    batch: int
+    horizon: int | None
+    share_rate: float | None = limits(zero=True)
+    cap: int | None = limits(zero=True)
+
+    def __post_init__(self) -> None:
+        """Refuse what no proof is about; `FlaggedDraws` refuses the rest."""
+        super().__post_init__()
+        self.check_choice("prior", PRIORS)
+        if not SMALLEST_FORCED <= self.forced <= 1.0:
+            raise ValueError(f"forced of {self.kind} must be in [{SMALLEST_FORCED:g}, 1]")
+        if self.share_rate and self.share_rate < SMALLEST_SHARE_RATE:
+            raise ValueError(f"share_rate of {self.kind} must be 0 or at least 1e-100")
+        self._draws()
+
+    def loss(self, near: Neighbours) -> Loss:
+        """Return the loss of the whole path."""
+        central(near)
+        return group(self._draws(), near.rounds)
+
+    def _draws(self) -> FlaggedDraws:
+        return FlaggedDraws(
+            learning_rate=self.learning_rate,
+            forced_switch=self.forced,
+            batch=self.batch,
+            horizon=self.horizon,
+            share_rate=self.share_rate,
+            experts=self.experts,
+            prior=self.prior,
+            max_resamples=self.cap,
+        )
