@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from functools import wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -147,6 +148,7 @@ def budgets_are_kept(s: Subject) -> None:
     if planner is None or _arguments(s).get("calibration", "tight") != "tight":
         return  # printed constants need not use up what they are given
 
+    @wraps(planner.calibrate)
     def careless(*given: Any, budget: Budget | None, **more: Any) -> Any:
         wider = None if budget is None else Budget._derived(2.0 * budget.epsilon, budget.delta)
         return planner.calibrate(*given, budget=wider, **more)
