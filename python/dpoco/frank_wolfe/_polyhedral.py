@@ -15,7 +15,20 @@ from dpoco.accounting.polyhedral_frank_wolfe import L1Geometry, PolyhedralFrankW
 from dpoco.frank_wolfe._leaf_learner import LeafLearner
 from dpoco.random import Source
 
-__all__ = ["PolyhedralFrankWolfe", "PolyhedralFrankWolfeParameters"]
+__all__ = ["PolyhedralFrankWolfe", "PolyhedralFrankWolfeParameters", "diameters"]
+
+
+def diameters(domain: Any, l2: bool) -> dict[str, float]:
+    """Return the sizes of a decision set that the sensitivity of its vertices' scores rests on.
+
+    Those in l_2 and l_inf only for a box, or if leaves are bounded in l_2; else infinite.
+    """
+    view = L1Geometry(domain)
+    return {
+        "diameter_l1": view.diameter(1.0),
+        "diameter_l2": view.diameter(2.0) if l2 or view.is_box else np.inf,
+        "diameter_linf": view.diameter(np.inf) if l2 and view.is_box else np.inf,
+    }
 
 
 class PolyhedralFrankWolfe(LeafLearner):
@@ -159,6 +172,7 @@ class PolyhedralFrankWolfe(LeafLearner):
                     "selector": parameters.selector,
                     "scale": parameters.scale,
                     "exponent": parameters.exponent,
+                    **diameters(self._arguments["domain"], self._leaf_l2() is not None),
                     **claim,
                 },
             },
