@@ -34,47 +34,6 @@ def configured(test):
 
 
 @configured
-def test_decide_is_idempotent_and_alternates_with_observe(name):
-    learner = make(name)
-    with pytest.raises(dpoco.RoundOrderError):
-        learner.observe(LOSSES[0])
-    first = learner.decide()
-    assert type(first) is int
-    assert first == learner.decide()
-    learner.observe(LOSSES[0])
-    state = learner._engine.state()
-    with pytest.raises(dpoco.RoundOrderError):
-        learner.observe(LOSSES[1])
-    assert learner._engine.state() == state
-    assert learner.round == 1
-
-
-@configured
-def test_run_equals_round_by_round(name):
-    whole = make(name)
-    trace = whole.run(LOSSES)
-    single = make(name)
-    for t in range(T):
-        assert single.decide() == trace.decisions[t]
-        assert trace.losses[t] == LOSSES[t, trace.decisions[t]]
-        single.observe(LOSSES[t])
-    assert single._engine.state() == whole._engine.state()
-    assert single.resamples == whole.resamples > 0
-    mixed = make(name)
-    mixed.run(LOSSES[:7])
-    mixed.decide()
-    mixed.run(LOSSES[7:])
-    assert mixed._engine.state() == whole._engine.state()
-
-
-@configured
-def test_seeds_fix_the_decisions(name):
-    assert np.array_equal(make(name).run(LOSSES).decisions, make(name).run(LOSSES).decisions)
-    others = [make(name, seed=seed).run(LOSSES).decisions for seed in range(2, 6)]
-    assert any(not np.array_equal(others[0], each) for each in others[1:])
-
-
-@configured
 @pytest.mark.parametrize("horizon", [1, 2, 3, 7])
 def test_the_horizon_is_a_wall(name, horizon):
     learner = make(name, horizon=horizon)
@@ -306,26 +265,6 @@ def test_another_range_is_an_affine_map():
     bound = plain.parameters.regret_bound
     assert mapped.guarantee.regret_bound == pytest.approx(8.0 * bound)
     assert mapped.parameters.regret_bound == bound
-
-
-@pytest.mark.parametrize(
-    ("losses", "error"),
-    [
-        (np.zeros(N + 1), ValueError),
-        (np.zeros((N, 1)), ValueError),
-        (0.5, ValueError),
-        (np.zeros(N, dtype=complex), TypeError),
-        (["a"] * N, TypeError),
-        ([None] * N, TypeError),
-    ],
-)
-def test_wrong_shape_or_dtype_changes_nothing(losses, error):
-    learner = make()
-    learner.decide()
-    state = learner._engine.state()
-    with pytest.raises(error, match="losses"):
-        learner.observe(losses)
-    assert learner._engine.state() == state
 
 
 @pytest.mark.parametrize("name", ["share", "static", "at most"])

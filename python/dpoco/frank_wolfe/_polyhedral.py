@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar, cast
 
@@ -111,21 +110,6 @@ class PolyhedralFrankWolfe(LeafLearner):
     _parameters: PolyhedralFrankWolfeParameters
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = PolyhedralFrankWolfeParameters
-    _options = (
-        "calibration",
-        "selector",
-        "exponent",
-        "weights",
-        "batch",
-        "relation",
-    )
-    _restated = ("horizon", *_options)
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        "domain": domains.from_dict,
-        "loss": losses.from_dict,
-        "budget": Budget.from_dict,
-        "parameters": PolyhedralFrankWolfeParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -145,8 +129,23 @@ class PolyhedralFrankWolfe(LeafLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(PolyhedralFrankWolfe, arguments)
+        self._begin(
+            PolyhedralFrankWolfe,
+            domain=domain,
+            loss=loss,
+            horizon=horizon,
+            budget=budget,
+            parameters=parameters,
+            calibration=calibration,
+            selector=selector,
+            exponent=exponent,
+            weights=weights,
+            batch=batch,
+            relation=relation,
+            start=start,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
