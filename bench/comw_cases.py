@@ -118,7 +118,7 @@ def engine(
     settings = {
         "rounds": rounds, "max_switches": None, "coupling": coupling, "exact_only": True,
         "inverse_temperature": BETA, "regularization": LAM, "sampler_tolerance": 1e-12,
-        "clip_high": 0.0, "clip_low": 0.0, "factor_range": 0.0, "anchors": 0, "lipschitz": 0.0,
+        "clip_high": 0.0, "clip_low": 0.0, "factor_range": 0.0, "anchors": 0, "lipschitz": 1.0,
         "clip_error": 0.0, "smoothness": 0.25, "key": os.urandom(32), "stream": 0,
         **COUPLINGS[coupling],
     }  # fmt: skip

@@ -80,6 +80,8 @@ void register_domains(py::module_& m) {
       .def_property_readonly("dimension", &Domain::dimension)
       .def("minimize_linear", &minimize_linear, "g"_a.noconvert())
       .def("project", &project, "x"_a.noconvert())
+      .def("diameter", &Domain::diameter, "order"_a)
+      .def("max_norm", &Domain::max_norm, "order"_a)
       .def("contains", &contains, "x"_a.noconvert(), "tolerance"_a)
       .def("center", &center);
   py::class_<LpBall, Domain, std::shared_ptr<LpBall>>(m, "LpBall", py::is_final())

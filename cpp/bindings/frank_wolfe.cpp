@@ -42,7 +42,9 @@ std::unique_ptr<VertexRule> make_rule(std::shared_ptr<const domains::Domain> dom
     const frank_wolfe::SelectionRuleSettings settings{
         .noise = vertex_noise(own.read<std::string>("selector")),
         .scale = own.read<double>("scale"),
-        .exponent = own.read<double>("exponent")};
+        .exponent = own.read<double>("exponent"),
+        .diameters = {own.read<double>("diameter_l1"), own.read<double>("diameter_l2"),
+                      own.read<double>("diameter_linf")}};
     return frank_wolfe::make_selection_rule(std::move(domain), settings, read_source(own));
   });
 }

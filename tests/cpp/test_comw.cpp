@@ -72,7 +72,7 @@ ContinuousMultiplicativeWeightsSettings settings_for(Coupling coupling, std::uin
   settings.clip_high = settings.clip_low = 0.4;
   settings.factor_range = 2.0;
   settings.anchors = 3;
-  settings.lipschitz = 1.0;
+  settings.lipschitz = coupling == Coupling::anchored ? 1e3 : kInfinity;
   settings.clip_error = 1e-3;
   if (coupling == Coupling::scheduled) settings.rule.forced = 1.0;
   if (coupling == Coupling::maximal) {

@@ -215,6 +215,7 @@ TEST_CASE("mutated states of continuous multiplicative weights") {
           oco::ContinuousMultiplicativeWeightsSettings settings;
           settings.rule = {.horizon = kRounds, .block = 2, .forced = 0.2};
           settings.factor_range = 2.0;
+          settings.lipschitz = kInfinity;
           settings.gibbs.inverse_temperature = 0.5;
           settings.gibbs.regularization = 6.0;
           return std::make_unique<ContinuousMultiplicativeWeights>(

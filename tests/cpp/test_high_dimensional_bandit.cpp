@@ -44,8 +44,8 @@ std::unique_ptr<HighDimensionalBandit> make(bool tree, std::uint64_t arms, std::
           ball,
           mechanisms::ContinualSum(d, model_rounds, std::move(noise), 0.5, std::move(source)));
     } else {
-      rule = frank_wolfe::make_selection_rule(ball, {.scale = 0.3, .exponent = 0.5},
-                                              std::move(source));
+      rule = frank_wolfe::make_selection_rule(
+          ball, {.scale = 0.3, .exponent = 0.5, .diameters = {2.0, 2.0, 2.0}}, std::move(source));
     }
     models.push_back(std::make_unique<FrankWolfe>(
         ball, leaves, frank_wolfe::FrankWolfeSettings{.horizon = model_rounds, .batch = batch},

@@ -49,7 +49,10 @@ std::unique_ptr<FrankWolfe> make(const std::shared_ptr<const Domain>& domain, Se
       frank_wolfe::LeafRule(losses::GlmLoss{}, losses::RecordClipper(d, 1.0, infinity), 4.0),
       frank_wolfe::FrankWolfeSettings{.horizon = kRounds, .batch = batch},
       frank_wolfe::make_selection_rule(domain,
-                                       {.noise = noise, .scale = scale, .exponent = 2.0 / 3.0},
+                                       {.noise = noise,
+                                        .scale = scale,
+                                        .exponent = 2.0 / 3.0,
+                                        .diameters = {domain->diameter(1.0), infinity, infinity}},
                                        std::make_unique<Source>(Key{1, 2, 3}, 4)),
       start.data());
 }

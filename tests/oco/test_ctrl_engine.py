@@ -55,15 +55,15 @@ def test_growing_noise(coupling, where):
         noise_scale=40.0,
     )
     np.testing.assert_array_equal(engine.decision(), mirror.domain.centre)
-    assert engine.clip_width(7) == pytest.approx(_width(7, 20, 3, 40.0))
+    assert engine.clip_width(7) == pytest.approx(_width(7, 20, 3, 40.0, 10.0))
     assert play(engine, mirror, stream)[0] == 0  # the first law is a point: always a switch
 
 
-def _width(t, horizon, n, sigma):
-    """ln Phi of Agarwal et al., CTRL, Theorem 13, for the noises t - 1 and t, all constants 1."""
+def _width(t, horizon, n, sigma, smoothness):
+    """ln Phi of Agarwal et al., CTRL, Theorem 13, for the noises t - 1 and t, G = lm = 1."""
     s, log_t = t - 1, math.log(horizon)
     return (
-        n / s
+        smoothness * n / s
         + 4 * n * log_t / s
         + n * math.log(math.sqrt(s + 1) / math.sqrt(s))
         + 1 / (2 * sigma**2 * s)

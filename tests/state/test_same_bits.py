@@ -66,7 +66,7 @@ def loss_sum(loss: str, d: int) -> dict[str, Any]:
 
 SHARED = {
     "block": 2, "forced_switch": 0.3, "max_switches": None, "coupling": "density_ratio",
-    "lipschitz": 1.0, "smoothness": 1.0, "clip_high": 0.3, "clip_low": 0.3,
+    "lipschitz": 10.0, "smoothness": 1.0, "clip_high": 0.3, "clip_low": 0.3,
 }  # fmt: skip
 LEADER = SHARED | {
     "step_size": 0.2, "noise_scale": 2.0, "noise_growth": False, "barrier_weight": 0.1,

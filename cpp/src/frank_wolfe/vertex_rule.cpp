@@ -1,11 +1,13 @@
 #include "dpoco/frank_wolfe/vertex_rule.hpp"
 
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
 #include "dpoco/core/compensated.hpp"
 #include "dpoco/core/errors.hpp"
+#include "dpoco/core/statements.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "dpoco/simd/kernels.hpp"
 
@@ -62,6 +64,16 @@ class SelectionRule final : public VertexRule {
     if (!(settings.scale >= 0.0) || !std::isfinite(settings.scale) ||
         !(settings.exponent >= 0.0 && settings.exponent <= 1.0)) {
       throw std::invalid_argument("scale must be at least 0, the exponent in [0, 1]");
+    }
+    if (settings.scale == 0.0) return;
+    const Diameters& stated = settings.diameters;
+    for (const auto& [diameter, order] :
+         {std::pair(stated.l1, 1.0), std::pair(stated.l2, 2.0),
+          std::pair(stated.linf, std::numeric_limits<double>::infinity())}) {
+      // An infinite one states nothing.
+      if (diameter < std::numeric_limits<double>::infinity()) {
+        refuse_smaller(diameter, domain_->diameter(order), "a diameter of the domain");
+      }
     }
   }
 

@@ -20,7 +20,7 @@ constexpr std::size_t kMostGroups = 32;
 class GlmSum final : public LossSum {
  public:
   GlmSum(const domains::Body& body, GlmLoss loss, RecordClipper clipper)
-      : LossSum(Kind::glm, body, 1),
+      : LossSum(Kind::glm, body, 1, glm_bounds(body, loss, clipper)),
         loss_(loss),
         clipper_(std::move(clipper)),
         row_(static_cast<std::size_t>(body.ambient()), 0.0),
@@ -319,6 +319,14 @@ class GlmSum final : public LossSum {
 };
 
 }  // namespace
+
+LossBounds glm_bounds(const domains::Body& body, const GlmLoss& loss,
+                      const RecordClipper& clipper) {
+  const double margin = clipper.largest_product([&](double order) { return body.max_norm(order); });
+  const double length = clipper.largest_l2();
+  return {.lipschitz = loss.largest_slope(margin) * length,
+          .smoothness = loss.largest_curvature() * length * length};
+}
 
 std::unique_ptr<LossSum> make_glm_rows(domains::Body body, GlmLoss loss, RecordClipper clipper) {
   return std::make_unique<GlmSum>(body, loss, std::move(clipper));

@@ -26,7 +26,7 @@ namespace {
 class LinearSum final : public LossSum {
  public:
   LinearSum(domains::Body body, RecordClipper clipper)
-      : LossSum(Kind::linear, std::move(body), 0),
+      : LossSum(Kind::linear, std::move(body), 0, {.lipschitz = clipper.largest_l2()}),
         clipper_(std::move(clipper)),
         row_(static_cast<std::size_t>(this->body().ambient()), 0.0),
         sum_(static_cast<std::size_t>(dimension()), 0.0),

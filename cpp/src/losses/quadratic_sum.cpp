@@ -96,8 +96,8 @@ class QuadraticSum : public LossSum {
 
  protected:
   // rank 0 stands for the full dimension.
-  QuadraticSum(const domains::Body& body, Index rank)
-      : LossSum(Kind::quadratic, body, rank == 0 ? body.dimension() : rank),
+  QuadraticSum(const domains::Body& body, Index rank, LossBounds bounds)
+      : LossSum(Kind::quadratic, body, rank == 0 ? body.dimension() : rank, bounds),
         sum_(dimension()),
         rest_(sum_) {}
 
@@ -117,7 +117,7 @@ class QuadraticSum : public LossSum {
 class SquaredSum final : public QuadraticSum {
  public:
   SquaredSum(const domains::Body& body, GlmLoss loss, RecordClipper clipper)
-      : QuadraticSum(body, 1),
+      : QuadraticSum(body, 1, glm_bounds(body, loss, clipper)),
         loss_(loss),
         clipper_(std::move(clipper)),
         row_(static_cast<std::size_t>(body.ambient()), 0.0),
@@ -181,7 +181,9 @@ class SquaredSum final : public QuadraticSum {
 class MatrixSum final : public QuadraticSum {
  public:
   MatrixSum(const domains::Body& body, double lipschitz, double smoothness, double radius)
-      : QuadraticSum(body, 0),
+      // Slopes have no bound beyond the radius.
+      : QuadraticSum(body, 0,
+                     {.lipschitz = std::isinf(radius) ? 0.0 : lipschitz, .smoothness = smoothness}),
         lipschitz_(lipschitz),
         smoothness_(smoothness),
         radius_(radius),

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "dpoco/domains/norms.hpp"
+#include "dpoco/simd/elementary.hpp"
 
 namespace dpoco::losses {
 namespace {
@@ -38,6 +39,12 @@ RecordClipper::RecordClipper(Index dimension, double bound, double order, double
   // The largest entry is exact; only the product's rounding could pass the bound.
   safe_bound_ = std::isinf(order) ? bound : shrunk(bound, dimension);
   safe_bound_l2_ = shrunk(bound_l2, dimension);
+}
+
+double RecordClipper::largest_l2() const noexcept {
+  const double gap = 0.5 - (std::isinf(order_) ? 0.0 : 1.0 / order_);
+  const double stretch = gap > 0.0 ? elementary::power(static_cast<double>(dimension_), gap) : 1.0;
+  return std::min(bound_ * stretch, bound_l2_);
 }
 
 double RecordClipper::multiplier(const double* x) const noexcept {

@@ -7,6 +7,7 @@
 
 #include "dpoco/core/errors.hpp"
 #include "dpoco/core/grid.hpp"
+#include "dpoco/core/statements.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "gibbs_couplings.hpp"
 
@@ -74,6 +75,8 @@ void ContinuousMultiplicativeWeights::check_settings() const {
       positive(settings_.gibbs.inverse_temperature) && positive(settings_.gibbs.regularization),
       "inverse temperature and regularisation must be positive");
   require_that(settings_.smoothness >= 0.0, "smoothness must not be negative");
+  refuse_smaller(settings_.lipschitz, sum_->bounds().lipschitz, "lipschitz");
+  refuse_smaller(settings_.smoothness, sum_->bounds().smoothness, "smoothness");
   switch (settings_.coupling) {
     case Coupling::density_ratio:
       require_that(non_negative(settings_.clip_high) && non_negative(settings_.clip_low),

@@ -8,6 +8,7 @@
 
 #include "dpoco/core/errors.hpp"
 #include "dpoco/core/grid.hpp"
+#include "dpoco/core/statements.hpp"
 #include "dpoco/noise/samplers.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "leader_law.hpp"
@@ -59,6 +60,10 @@ void CoupledRegularizedLeader::check_settings() const {
   const CoupledRegularizedLeaderSettings& own = settings_;
   const bool linear = sum_->kind() == LossSum::Kind::linear;
   const bool bounded = sum_->body().kind() != Body::Kind::space;
+  if (own.noise_scale > 0.0) {
+    refuse_smaller(own.lipschitz, sum_->bounds().lipschitz, "lipschitz");
+    refuse_smaller(own.smoothness, sum_->bounds().smoothness, "smoothness");
+  }
   require_that(positive(own.step_size) || (std::isinf(own.step_size) && own.noise_growth),
                "step_size must be positive, and finite unless the noise grows");
   require_that(non_negative(own.noise_scale), "noise_scale must not be negative");

@@ -21,6 +21,7 @@ from dpoco.accounting._bandits.high_dimensional_parameters import LARGEST_ARMS
 from dpoco.accounting.frank_wolfe_parameters import TreeFrankWolfeParameters
 from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
 from dpoco.bandits._bandit import BanditLearner
+from dpoco.frank_wolfe._polyhedral import diameters
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
 
@@ -250,7 +251,8 @@ class HighDimensionalBandit(BanditLearner):
         }
         if not isinstance(own, TreeFrankWolfeParameters):
             selection = {"selector": own.selector, "scale": own.scale, "exponent": own.exponent}
-            return {**settings, "step_scale": 1.0, "selection": {**selection, **claim}}
+            selection |= {**diameters(self.domain, l2=False), **claim}
+            return {**settings, "step_scale": 1.0, "selection": selection}
         total = continual_sum_settings(
             dimension=self._dimension,
             horizon=own.pushes,

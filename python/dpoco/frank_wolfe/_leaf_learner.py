@@ -29,17 +29,22 @@ class LeafLearner(RecordLearner):
             raise ValueError("start must lie in the domain")
         super()._set_up(arguments, parameters, seeded, claim)
 
+    def _leaf_l2(self) -> float | None:
+        """Return the bound in l_2 on features for GLM losses, else on the leaf itself."""
+        loss = self._loss
+        if isinstance(loss, losses.GlmLoss):
+            return loss._l2
+        bound: float | None = self._parameters.leaf_bound_l2
+        return loss.gradient_bound_l2 if isinstance(loss, losses.LinearLoss) else bound
+
     def _clipper(self, order: float) -> _core.RecordClipper:
         """Return the bounds in l_order on features for GLM losses, else on the leaf itself."""
-        loss, parameters = self._loss, self._parameters
-        bound: float
-        bound_l2: float | None
+        loss, bound_l2 = self._loss, self._leaf_l2()
+        bound: float = self._parameters.leaf_bound
         if isinstance(loss, losses.GlmLoss):
-            bound, bound_l2 = loss.feature_bound, loss._l2
+            bound = loss.feature_bound
         elif isinstance(loss, losses.LinearLoss):
-            bound, bound_l2 = loss.gradient_bound, loss.gradient_bound_l2
-        else:
-            bound, bound_l2 = parameters.leaf_bound, parameters.leaf_bound_l2
+            bound = loss.gradient_bound
         return _core.RecordClipper(
             self._domain.dimension, bound, order, np.inf if bound_l2 is None else bound_l2
         )

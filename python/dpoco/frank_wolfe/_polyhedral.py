@@ -15,7 +15,20 @@ from dpoco.frank_wolfe._leaf_learner import LeafLearner
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.random import Source
 
-__all__ = ["PolyhedralFrankWolfe", "PolyhedralFrankWolfeParameters"]
+__all__ = ["PolyhedralFrankWolfe", "PolyhedralFrankWolfeParameters", "diameters"]
+
+
+def diameters(domain: Any, l2: bool) -> dict[str, float]:
+    """Return the sizes of a decision set that the sensitivity of its vertices' scores rests on.
+
+    Those in l_2 and l_inf only for a box, or if leaves are bounded in l_2; else infinite.
+    """
+    view = L1Geometry(domain)
+    return {
+        "diameter_l1": view.diameter(1.0),
+        "diameter_l2": view.diameter(2.0) if l2 or view.is_box else np.inf,
+        "diameter_linf": view.diameter(np.inf) if l2 and view.is_box else np.inf,
+    }
 
 
 class PolyhedralFrankWolfe(LeafLearner):
@@ -147,13 +160,19 @@ class PolyhedralFrankWolfe(LeafLearner):
         p, drawn = self._parameters, self._mechanism.part(Selections)
         clipper, batch, slope = self._clipper(np.inf), p.batch, p.leaf_scalar_bound or 0.0
         published = p.weights == "paper"
-        noise = {"selector": p.selector, "scale": p.scale, "exponent": p.exponent}
+        noise: dict[str, Any] = {"selector": p.selector, "scale": p.scale, "exponent": p.exponent}
+        sizes = diameters(self._arguments["domain"], self._leaf_l2() is not None)
         if drawn is not None and isinstance(drawn.scores, VertexScores):
             scores, dimension = drawn.scores, self._domain.dimension
             clipper = _core.RecordClipper(dimension, scores.leaf, np.inf, scores.leaf_l2)
             batch, slope = scores.batch, scores.slope if self._loss.glm else 0.0
             published = scores.offset == 1
             noise = {"selector": drawn.law, "scale": drawn.scale, "exponent": drawn.exponent}
+            sizes = {
+                "diameter_l1": scores.diameter_l1,
+                "diameter_l2": scores.diameter_l2,
+                "diameter_linf": scores.diameter_max,
+            }
         return _core.FrankWolfe(
             self._arguments["domain"]._engine,
             self._loss._glm_engine,
@@ -164,7 +183,7 @@ class PolyhedralFrankWolfe(LeafLearner):
                 "leaf_scalar_bound": slope,
                 "step_scale": 1.0,
                 "published_weights": published,
-                "selection": {**noise, **claim},
+                "selection": {**noise, **sizes, **claim},
             },
             np.array(self._start),
         )

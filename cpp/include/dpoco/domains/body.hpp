@@ -24,6 +24,8 @@ class Body {
   Index dimension() const noexcept { return dimension_; }  // of u
   Index ambient() const noexcept { return domain_->dimension(); }
   bool simplex() const noexcept { return simplex_; }
+  // As of the domain; infinite for the space.
+  double max_norm(double order) const;
   // Largest |u|; infinite for the space.
   double radius() const noexcept { return radius_; }
   const Vector& half_widths() const noexcept { return half_widths_; }  // box: |u_i| <= these

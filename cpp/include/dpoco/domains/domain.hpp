@@ -24,6 +24,12 @@ class Domain {
 
   virtual void center(double* out) const = 0;
 
+  // The largest |x - y|_order and |x|_order of points of the set, for order in [1, inf]: what
+  // statements about it are held against, so never more than the truth. Exact but for a polytope
+  // and a long list of vertices, where they are those of points that a search found.
+  virtual double diameter(double order) const = 0;
+  virtual double max_norm(double order) const = 0;
+
  protected:
   explicit Domain(Index dimension);
   Domain(const Domain&) = default;
@@ -45,6 +51,8 @@ class LpBall final : public Domain {
   void project(const double* x, double* out) const override;
   bool contains(const double* x, double tolerance) const noexcept override;
   void center(double* out) const override;
+  double diameter(double order) const override;
+  double max_norm(double order) const override;
 
  private:
   void minimize_one(const double* g, double* v) const noexcept;
@@ -69,6 +77,8 @@ class Box final : public Domain {
   void project(const double* x, double* out) const override;
   bool contains(const double* x, double tolerance) const noexcept override;
   void center(double* out) const override;
+  double diameter(double order) const override;
+  double max_norm(double order) const override;
 
  private:
   Vector lower_;
@@ -87,6 +97,8 @@ class Simplex final : public Domain {
   void project(const double* x, double* out) const override;
   bool contains(const double* x, double tolerance) const noexcept override;
   void center(double* out) const override;
+  double diameter(double order) const override;
+  double max_norm(double order) const override;
 
  private:
   double scale_;

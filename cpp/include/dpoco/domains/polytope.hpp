@@ -39,6 +39,8 @@ class Polytope final : public Domain {
   // Row by row up to tolerance times the largest |a_1 x_1| + .. + |a_n x_n| over the bounding box.
   bool contains(const double* x, double tolerance) const noexcept override;
   void center(double* out) const override;
+  double diameter(double order) const override;
+  double max_norm(double order) const override;
 
  private:
   RowMatrix rows_;

@@ -21,6 +21,8 @@ class VertexSet final : public Domain {
   void project(const double* x, double* out) const override;
   bool contains(const double* x, double tolerance) const noexcept override;
   void center(double* out) const override;
+  double diameter(double order) const override;
+  double max_norm(double order) const override;
 
  private:
   RowMatrix vertices_;

@@ -39,14 +39,23 @@ class VertexRule {
 std::unique_ptr<VertexRule> make_sum_rule(std::shared_ptr<const domains::Domain> domain,
                                           mechanisms::ContinualSum sum);
 
+// Diameters of a decision set, which the sensitivity of scores rests on; infinite where it does
+// not.
+struct Diameters {
+  double l1 = 0.0;
+  double l2 = 0.0;
+  double linf = 0.0;
+};
+
 struct SelectionRuleSettings {
   mechanisms::SelectionNoise noise = mechanisms::SelectionNoise::gumbel;
   double scale = 0.0;  // c: update k has noise of scale b_k = c k^-exponent; 0: none
   double exponent = 0.0;
+  Diameters diameters;
 };
 
 // A private selection of the vertex for an exact sum: docs/privacy/polyhedral_frank_wolfe.md. O(d),
-// or O(d) per vertex of a list.
+// or O(d) per vertex of a list. Throws std::invalid_argument for diameters below the domain's.
 std::unique_ptr<VertexRule> make_selection_rule(std::shared_ptr<const domains::Domain> domain,
                                                 SelectionRuleSettings settings,
                                                 std::unique_ptr<random::Source> source);

@@ -64,6 +64,28 @@ struct GlmLoss {
     return std::fabs(z - y) <= threshold ? weight : 0.0;
   }
 
+  // Bounds of |dl/dz| and d^2 l/dz^2 over margins |z| <= margin and labels in range; attained.
+  // An infinite margin is allowed.
+  double largest_slope(double margin) const noexcept {
+    const double far = std::fmax(std::fabs(label_low), std::fabs(label_high));
+    switch (kind) {
+      case GlmKind::squared:
+        return weight * (2.0 * (margin + far));
+      case GlmKind::logistic: {
+        const double high = std::isinf(margin) ? 1.0 : elementary::sigmoid(margin);
+        const double low = std::isinf(margin) ? 0.0 : elementary::sigmoid(-margin);
+        return weight * std::fmax(high - label_low, label_high - low);
+      }
+      case GlmKind::huber:
+        break;
+    }
+    return weight * std::fmin(threshold, margin + far);
+  }
+  double largest_curvature() const noexcept {
+    if (kind == GlmKind::logistic) return 0.25 * weight;
+    return kind == GlmKind::squared ? 2.0 * weight : weight;
+  }
+
   // The least value over all margins.
   double minimum(double y) const noexcept {
     if (kind != GlmKind::logistic) return 0.0;

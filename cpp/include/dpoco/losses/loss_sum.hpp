@@ -11,6 +11,13 @@
 
 namespace dpoco::losses {
 
+// What is known of every loss of a sum over its body, because the sum enforces it: a bound of its
+// l_2 Lipschitz constant and of its curvature. 0: nothing is known.
+struct LossBounds {
+  double lipschitz = 0.0;
+  double smoothness = 0.0;
+};
+
 // The running sum F = l_1 + ... + l_t of a stream's losses, and the loss of the current round, all
 // in a body's coordinates u. A round stages its loss, which brings the record within its public
 // bounds (a malformed one becomes the zero loss: whether that happened is private), asks what it
@@ -27,6 +34,7 @@ class LossSum {
   const domains::Body& body() const noexcept { return body_; }
   // Rank of one loss's Hessian: 0, 1 or dimension().
   Index rank() const noexcept { return rank_; }
+  const LossBounds& bounds() const noexcept { return bounds_; }
   // Whether no loss has been committed that is not zero; then F = 0.
   virtual bool empty() const noexcept = 0;
 
@@ -68,14 +76,18 @@ class LossSum {
   virtual void read(ArchiveReader& archive) = 0;  // into a sum just made
 
  protected:
-  LossSum(Kind kind, domains::Body body, Index rank)
-      : kind_(kind), body_(std::move(body)), rank_(rank) {}
+  LossSum(Kind kind, domains::Body body, Index rank, LossBounds bounds = {})
+      : kind_(kind), body_(std::move(body)), rank_(rank), bounds_(bounds) {}
 
  private:
   Kind kind_;
   domains::Body body_;
   Index rank_;
+  LossBounds bounds_;
 };
+
+// Of a generalised linear loss of clipped records.
+LossBounds glm_bounds(const domains::Body& body, const GlmLoss& loss, const RecordClipper& clipper);
 
 // f(x) = <g, x>, ||g|| clipped. O(d) memory.
 std::unique_ptr<LossSum> make_linear_sum(domains::Body body, RecordClipper clipper);

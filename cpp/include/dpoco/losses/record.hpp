@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <limits>
 
 #include "dpoco/core/types.hpp"
@@ -18,6 +19,17 @@ class RecordClipper {
   double bound() const noexcept { return bound_; }
   double order() const noexcept { return order_; }
   double bound_l2() const noexcept { return bound_l2_; }
+  // Bounds of a clipped record x: |x|_2, and |<x, y>| for all y whose norms of order r are at most
+  // max_norm(r), by Hoelder's inequality in the declared order and in l_2.
+  double largest_l2() const noexcept;
+  template <class MaxNorm>
+  double largest_product(MaxNorm max_norm) const {
+    const double dual = order_ == 1.0        ? std::numeric_limits<double>::infinity()
+                        : std::isinf(order_) ? 1.0
+                                             : order_ / (order_ - 1.0);
+    const double product = bound_ * max_norm(dual);
+    return std::isinf(bound_l2_) ? product : std::fmin(product, bound_l2_ * max_norm(2.0));
+  }
 
   // The factor in (0, 1] that brings x inside both bounds, or 0 (a zero record) if an entry is not
   // finite or the factor would not be a normal number. The exact norm of the rounded product

@@ -31,7 +31,7 @@ struct ContinuousMultiplicativeWeightsSettings {
   double clip_low = 0.0;          //   [-clip_high - clip_low, 0]; anchored: both are a's maximum
   double factor_range = 0.0;      // dartboard: public bound of l - min l
   std::uint64_t anchors = 0;      // anchored: how many points
-  double lipschitz = 0.0;         // anchored: l2 Lipschitz constant of the losses
+  double lipschitz = 0.0;         // l2 Lipschitz constant of the losses
   double clip_error = 0.0;        // anchored: total variation that clipping may add per round
   // Public bound of the losses' curvature, infinite if unknown; it only sets the released grid.
   double smoothness = std::numeric_limits<double>::infinity();

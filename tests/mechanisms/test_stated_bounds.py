@@ -1,0 +1,146 @@
+"""Bounds that are theorems about the decision set or the loss: engines compute them themselves."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpoco import Budget, _core, bandits, oco
+from dpoco import frank_wolfe as fw
+from dpoco.domains import Box, LpBall, Polytope, Simplex, VertexSet
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
+from dpoco.random import Source
+
+INF = math.inf
+TRIANGLE = Polytope(
+    [[-1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0], [1.0, 2.0, 3.0]], [0.5, 0.25, 1.0, 2.0]
+)
+POINTS = np.array([[0.0, 0.0, 1.0], [2.0, 1.0, 0.0], [-1.0, 0.5, 0.25], [0.3, -2.0, 0.1]])
+DOMAINS = {
+    **{f"l{p}": LpBall(3, p, 1.5) for p in (1.0, 1.25, 1.5, 2.0, 3.0, INF)},
+    "box": Box([-1.0, 0.0, -0.25], [1.0, 3.0, 0.5]),
+    "simplex": Simplex(3, scale=2.0),
+    "polytope": TRIANGLE,
+    "points": VertexSet(POINTS),
+}
+CONTINUOUS = [name for name in DOMAINS if name != "points"]
+LOSSES = {
+    "squared": SquaredLoss(0.7, 1.3),
+    "squared, l2": SquaredLoss(0.7, 1.3, feature_bound_l2=0.75),
+    "logistic": LogisticLoss(0.7),
+    "logistic, l2": LogisticLoss(0.7, feature_bound_l2=0.75),
+    "huber": HuberLoss(0.7, 1.3, threshold=0.4),
+    "linear": LinearLoss(0.7),
+    "linear, l2": LinearLoss(0.7, gradient_bound_l2=0.75),
+    "quadratic": QuadraticLoss(3.0, 1.0),
+}
+
+
+class ToldError(Exception):
+    """The engine would be built now."""
+
+
+def told(engine: str, make: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return what a learner's compiled class is built from."""
+    with monkeypatch.context() as patch:
+        seen: list[Any] = []
+
+        def record(*arguments: Any) -> None:
+            seen.extend(arguments)
+            raise ToldError
+
+        patch.setattr(_core, engine, record)
+        with pytest.raises(ToldError):
+            make()
+    return seen
+
+
+@pytest.mark.parametrize("order", [1.0, 1.5, 2.0, 4.0, INF])
+@pytest.mark.parametrize("name", DOMAINS)
+def test_sizes_are_those_of_the_other_implementation(name, order):
+    domain = DOMAINS[name]
+    ours, theirs = domain._engine, domain
+    close = 1e-8 if name in ("polytope", "points") else 1e-12  # theirs is rounded outwards
+    assert ours.diameter(order) == pytest.approx(theirs.diameter(order), rel=close)
+    assert ours.max_norm(order) == pytest.approx(theirs.max_norm(order), rel=close)
+    assert ours.diameter(order) <= theirs.diameter(order) * (1.0 + 1e-12)
+    assert ours.max_norm(order) <= theirs.max_norm(order) * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0, INF])
+def test_a_long_list_of_vertices_has_a_diameter_that_two_of_them_have(order):
+    generator = np.random.default_rng(1)
+    points = generator.standard_normal((400, 4))
+    gaps = np.abs(points[:, None] - points[None])
+    each = gaps.max(axis=2) if order == INF else (gaps**order).sum(axis=2) ** (1.0 / order)
+    found = VertexSet(points)._engine.diameter(order)
+    assert np.isclose(each, found, rtol=1e-12).any()
+    assert 0.99 * each.max() <= found <= each.max() * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    "learner", [oco.CoupledRegularizedLeader, oco.ContinuousMultiplicativeWeights]
+)
+def test_a_lipschitz_constant_one_percent_too_small_is_refused(learner, loss, name, monkeypatch):
+    engine = learner.__name__
+    curved = LOSSES[loss].glm or loss == "quadratic"
+    if learner is oco.CoupledRegularizedLeader and curved and name in ("l1.0", "l1.25", "l1.5"):
+        pytest.skip("this learner has no barrier of l_p balls with p < 2")
+
+    def make() -> Any:
+        return learner(
+            DOMAINS[name], LOSSES[loss], horizon=50, budget=Budget(4.0, 1e-6),
+            source=Source.seeded(1),
+        )  # fmt: skip
+
+    domain, losses, settings = told(engine, make, monkeypatch)
+    build = getattr(_core, engine)
+    build(domain, losses, settings)
+    stated = settings["lipschitz"]
+    build(domain, losses, {**settings, "lipschitz": stated * (1.0 - 5e-13)})
+    with pytest.raises(ValueError, match="lipschitz is stated smaller than it is"):
+        build(domain, losses, {**settings, "lipschitz": 0.99 * stated})
+    if curved:
+        with pytest.raises(ValueError, match="smoothness is stated smaller than it is"):
+            build(domain, losses, {**settings, "smoothness": 0.99 * settings["smoothness"]})
+
+
+@pytest.mark.parametrize("name", ["l1.0", "box", "simplex", "points"])
+@pytest.mark.parametrize("loss", ["squared", "squared, l2"])
+def test_a_diameter_one_percent_too_small_is_refused(loss, name, monkeypatch):
+    def make() -> Any:
+        return fw.PolyhedralFrankWolfe(
+            DOMAINS[name], LOSSES[loss], horizon=500, budget=Budget(2.0, 1e-6),
+            source=Source.seeded(1),
+        )  # fmt: skip
+
+    *before, settings, start = told("FrankWolfe", make, monkeypatch)
+    _core.FrankWolfe(*before, settings, start)
+    own, refused = settings["selection"], 0
+    for field in ("diameter_l1", "diameter_l2", "diameter_linf"):
+        if own[field] == INF:
+            continue
+        less = {**settings, "selection": {**own, field: 0.99 * own[field]}}
+        with pytest.raises(ValueError, match="diameter of the domain is stated smaller"):
+            _core.FrankWolfe(*before, less, start)
+        refused += 1
+    assert refused == 1 + ("l2" in loss or name == "box") + ("l2" in loss and name == "box")
+
+
+def test_arms_of_a_bandit_state_their_diameters(monkeypatch):
+    def make() -> Any:
+        return bandits.HighDimensionalBandit(
+            2, LpBall(3, 1.0), horizon=200, budget=Budget(4.0, 1e-6), arm_learner="polyhedral",
+            source=Source.seeded(1),
+        )  # fmt: skip
+
+    *before, settings, start = told("HighDimensionalBandit", make, monkeypatch)
+    _core.HighDimensionalBandit(*before, settings, start)
+    settings["models"][1]["selection"]["diameter_l1"] *= 0.99
+    with pytest.raises(ValueError, match="diameter of the domain is stated smaller"):
+        _core.HighDimensionalBandit(*before, settings, start)
