@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpoco.accounting import bounded_range, coupling, local_reports, pure, release
+from dpoco.accounting import bounded_range, local_reports, pure, release
 from dpoco.accounting import sampled_gaussian as sampled
 from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta
 from dpoco.accounting.rdp import DEFAULT_ORDERS, compose_rdp, gaussian_rdp, rdp_delta
 from dpoco.accounting.zcdp import compose_zcdp, zcdp_delta
+from dpoco.privacy.losses.coupled_bits import CoupledBits
 
 _spec = importlib.util.spec_from_file_location(
     "brute_force", Path(__file__).with_name("brute_force.py")
@@ -101,10 +102,11 @@ class Case:
 
     def _bits(self, count, relation, epsilon):
         shift = 0.1 * distance(relation)
-        return coupling.coupled_delta(
-            epsilon, mu=distance(relation), forced_switch=0.2, factor_floor=0.7, later_bits=count,
+        loss = CoupledBits(
+            draws=distance(relation), forced_switch=0.2, factor_floor=0.7, later_bits=count,
             shift=shift,
         )  # fmt: skip
+        return loss.delta(epsilon)
 
 
 def SIGMA(count):  # noise such that all counts have curves of interest
@@ -305,6 +307,8 @@ def test_one_direction_is_not_enough():
 
 def test_one_orientation_of_a_bit_is_not_enough():
     p, w = 0.2, 0.7
-    both = [coupling.bit_epsilon(p, w), -math.log(w), math.log((1 - (1 - p) * w) / p)]
-    assert both[0] == pytest.approx(max(both[1:]), rel=1e-12)
-    assert min(both[1:]) < 0.5 * both[0]
+    loss = CoupledBits(draws=0.0, forced_switch=p, factor_floor=w)
+    both = [-math.log(w), math.log((1 - (1 - p) * w) / p)]
+    assert loss.delta(max(both) * (1 + 1e-9)) == 0.0
+    assert loss.delta(max(both) * (1 - 1e-3)) > 0.0
+    assert min(both) < 0.5 * max(both)

@@ -16,9 +16,8 @@ def _tests(*names: str) -> tuple[str, ...]:
 
 
 TARGETS: dict[str, tuple[str, ...]] = {
-    "_coupling.bits": _tests("coupling"),
-    "_coupling.caps": _tests("coupling"),
-    "_coupling.profile": _tests("coupled_guarantee", "coupling", "three_ways_learners"),
+    "_coupled_costs": _tests("coupled_costs", "oco_regret_bounds"),
+    "_coupled_statement": _tests("oco_guarantees", "oco_parameters"),
     "_experts.net_shape": _tests(_PLANE, _NETS),
     "_experts.nets": _tests(_PLANE, _NETS),
     "_experts.tracker_moments": _tests("tracker_sums", "tracker_accountant"),
@@ -27,9 +26,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "_ledger.currencies": _tests("ledger_value", "ledger_use", "ledger"),
     "_ledger.foreign_events": _tests("ledger_value", "ledger_use", "ledger"),
     "_ledger.opening": _tests("ledger_value", "ledger_use", "ledger"),
-    "_oco.gibbs_costs": _tests("oco_guarantees", "oco_parameters"),
-    "_oco.guarantee_parts": _tests("oco_guarantees", "oco_parameters"),
-    "_oco.leader_costs": _tests("oco_guarantees", "oco_parameters"),
     "_profiles": _tests("pure", "coupled_guarantee"),
     "above_threshold": _tests(
         "three_ways_learners", _SELECTIONS, "tests/mechanisms/test_above_threshold.py"
@@ -37,7 +33,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "attack_power": _tests("attack_power"),
     "bounded_range": _tests("bounded_range"),
     "budget": _tests("budget_value", "guarantee_value"),
-    "coupling": _tests("coupling"),
     "euclidean": _tests("oco_guarantees", "oco_parameters", "tests/oco/test_coupled_engines.py"),
     "events": _tests("guarantee_value"),
     "gaussian": _tests("gaussian_accountant"),

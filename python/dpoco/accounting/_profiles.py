@@ -10,18 +10,20 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.loss import Loss, Pure
+from dpoco.privacy.losses.tilted_draws import TiltedDraws
 
 __all__ = ["checked", "describe", "event", "loss_of", "profile_of"]
 
 # Kind of a stored profile: the loss, and what its fields are called in the record.
 _LOSSES: dict[str, tuple[type[Loss], dict[str, str]]] = {
+    "gaussian": (CoupledBits, {"mu": "draws"}),
     "pure": (Pure, {"epsilon": "pure"}),
+    "renyi": (TiltedDraws, {"relation": "change"}),
 }
 _KINDS = {
-    "gaussian": "dpoco.accounting._coupling.profile",
     "local_reports": "dpoco.accounting.local_reports",
-    "renyi": "dpoco.accounting._coupling.profile",
     "bounded_range": "dpoco.accounting.bounded_range",
     "selections": "dpoco.accounting.selections",
     "tracker": "dpoco.accounting._experts.tracker_profile",
@@ -92,6 +94,8 @@ def event(profile: Mapping[str, Any]) -> Any:
         return loss.module.event(profile)
     from dpoco.accounting import events
 
+    if loss.mu < math.inf:
+        return events.gaussian_event(loss.mu)
     if loss.rho < math.inf:
         return events.zcdp_event(loss.rho)
     raise ValueError(

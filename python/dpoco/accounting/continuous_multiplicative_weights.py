@@ -1,9 +1,9 @@
 """Parameters and accounting of continuous multiplicative weights (P-COMW).
 
 Claim: the decisions, together with all stay-or-switch bits, are (epsilon, delta)-private with the
-profile of `dpoco.accounting.coupling` for draws that are Delta sqrt(beta/lam)-GDP
-(`dpoco.accounting.gibbs_draws`), also when the losses react to the decisions; and for losses fixed
-in advance the expected regret is at most the stated bound (`dpoco.accounting.regret_bounds`).
+loss of `dpoco.privacy.mechanisms.coupled_draws`, also when the losses react to the decisions; and
+for losses fixed in advance the expected regret is at most the stated bound
+(`dpoco.accounting.regret_bounds`).
 
 Proofs: ``docs/privacy/couplings.md``, ``docs/privacy/gibbs_draws.md`` and
 ``docs/privacy/oco_regret.md``. Source: Agarwal et al., P-COMW (Algorithm 1), generalised to blocks
@@ -16,32 +16,51 @@ import math
 from dataclasses import replace
 
 from dpoco._validation import choice, real_float
-from dpoco.accounting import coupling as bits
 from dpoco.accounting import lazy_oco, oco_published
-from dpoco.accounting._oco.arguments import (
+from dpoco.accounting._coupled_parameters import (
+    COUPLINGS,
+    ContinuousMultiplicativeWeightsParameters,
+)
+from dpoco.accounting._coupled_search import Search, find_best
+from dpoco.accounting._coupled_statement import (
+    Costs,
     admissible,
     baseline_block,
+    check_agreement,
     check_arguments,
+    coupled_draws,
+    regret_condition,
     require_global_bounds,
+    stated,
 )
-from dpoco.accounting._oco.gibbs_costs import (
+from dpoco.accounting._gibbs_setting import (
+    DEFAULT_ANCHORS,
+    GibbsSetting,
+    assess,
     envelope_acceptance,
     envelopes_are_tight_for,
-    inexactness,
+    exact_normalizer,
+    factor_range_of,
     linear_sampler,
+    noise_to_signal,
     private_couplings,
-    profile_of,
 )
-from dpoco.accounting._oco.gibbs_guarantee import guarantee
-from dpoco.accounting._oco.gibbs_setting import DEFAULT_ANCHORS, GibbsSetting
-from dpoco.accounting._oco.parameters import COUPLINGS, ContinuousMultiplicativeWeightsParameters
-from dpoco.accounting._oco.search import Search, find_best
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.published import PublishedClaim, gibbs_claim
 from dpoco.domains import Domain
 from dpoco.losses import Loss
+from dpoco.privacy.losses.combined import Tailed
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, GibbsDraw
+from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["ContinuousMultiplicativeWeightsParameters", "calibrate", "guarantee"]
+__all__ = [
+    "ContinuousMultiplicativeWeightsParameters",
+    "calibrate",
+    "guarantee",
+    "mechanism_of",
+]
 
 # A constant decision is a draw this close to the centre, relative to the radius.
 _CONSTANT_SPREAD = 1e-9
@@ -172,15 +191,15 @@ def _spent(
     p: ContinuousMultiplicativeWeightsParameters, problem: EuclideanProblem, budget: Budget
 ) -> float:
     """Return a bound on delta at the budget's epsilon, inexact draws charged."""
-    if p.max_switches == 0 or p.decisions == 0:
-        return 0.0
-    profile = profile_of(p, problem)
-    epsilon, mass = budget.epsilon, inexactness(p)
-    if mass == 0.0:
-        return bits.coupled_delta(epsilon, **profile)
+    loss = _drawn(p, problem).loss(Neighbours(p.relation))
+    if loss is None:
+        return 1.0
+    if not isinstance(loss, Tailed):
+        return loss.delta(budget.epsilon)
     # A guarantee at a smaller epsilon, where the charge would take too much of the budget.
-    epsilon = min(epsilon, max(0.0, math.log(_MASS_SHARE * budget.delta / mass)))
-    return bits.coupled_delta(epsilon, **profile) + (1.0 + math.exp(epsilon)) * mass
+    epsilon = max(0.0, math.log(_MASS_SHARE * budget.delta / loss.mass))
+    epsilon = min(budget.epsilon, epsilon)
+    return loss.ideal.delta(epsilon) + (1.0 + math.exp(epsilon)) * loss.mass
 
 
 def _tight(
@@ -230,6 +249,134 @@ def constant(setting: GibbsSetting) -> ContinuousMultiplicativeWeightsParameters
             expected_switches=0.0,
         )
     )
+
+
+def mechanism_of(
+    domain: Domain, loss: Loss, parameters: ContinuousMultiplicativeWeightsParameters
+) -> CoupledDraws:
+    """Return what the engine built from these draws and enforces.
+
+    Raises
+    ------
+    ValueError
+        If the parameters contradict the domain or the loss, or their coupling does not fit them.
+    """
+    problem = euclidean_problem(domain, loss, parameters.unbounded)
+    check_agreement(parameters, problem)
+    _check_coupling(parameters, problem)
+    return _drawn(parameters, problem)
+
+
+def _drawn(p: ContinuousMultiplicativeWeightsParameters, problem: EuclideanProblem) -> CoupledDraws:
+    draw = GibbsDraw(
+        p.inverse_temperature,
+        p.regularization,
+        math.inf if p.unbounded else problem.half_width,
+        p.sampler_tolerance,
+    )
+    # Draws need no smoothness, and nobody has to declare one that holds.
+    smoothness = math.inf if problem.family == "custom" else problem.smoothness
+    return coupled_draws(p, problem, draw, smoothness=smoothness, factor_range=p.factor_range)
+
+
+def guarantee(
+    domain: Domain,
+    loss: Loss,
+    parameters: ContinuousMultiplicativeWeightsParameters,
+    *,
+    budget: Budget | float | None = None,
+    seeded: bool = False,
+) -> Guarantee:
+    """Return what any parameters guarantee, recomputed from coupling, noise and cap.
+
+    Parameters
+    ----------
+    domain, loss
+        The domain and loss the learner runs with.
+    parameters : ContinuousMultiplicativeWeightsParameters
+        Calibrated or the user's own; regret and switches in it are not trusted.
+    budget : Budget, float or None
+        The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
+    seeded : bool
+        Whether the noise is reproducible, which voids the guarantee.
+
+    Raises
+    ------
+    ValueError
+        If the parameters contradict the domain or the loss, or their coupling does not fit them.
+    """
+    p = parameters
+    mechanism = mechanism_of(domain, loss, p)
+    problem = euclidean_problem(domain, loss, p.unbounded)
+    g = noise_to_signal(p)
+    regret, switches = assess(p)
+
+    def claim(delta: float, corrected: bool) -> PublishedClaim:
+        return gibbs_claim(horizon=p.horizon, noise_to_signal=g, delta=delta, corrected=corrected)
+
+    found = Costs(
+        released="decisions drawn from Gibbs laws of the losses so far, and all stay-or-switch "
+        "bits",
+        reference="Agarwal et al., P-COMW, corrected; docs/privacy/couplings.md, "
+        "docs/privacy/gibbs_draws.md, docs/privacy/oco_regret.md",
+        noise_scale=p.lipschitz / g,
+        claim=claim,
+        regret=regret,
+        expected_switches=switches,
+        conditions=_conditions(p, problem),
+        details={
+            "inverse_temperature": p.inverse_temperature,
+            "regularization": p.regularization,
+            "draw_mu": mechanism.draw.moved(mechanism.losses, Neighbours(p.relation)),
+            "clip_high": p.clip_high,
+            "clip_low": p.clip_low,
+            "sampler": p.sampler,
+            "sampler_tolerance": p.sampler_tolerance,
+            "lipschitz": p.lipschitz,
+        },
+    )
+    return stated(p, problem, mechanism, found, budget, seeded)
+
+
+def _check_coupling(
+    p: ContinuousMultiplicativeWeightsParameters, problem: EuclideanProblem
+) -> None:
+    quadratic = problem.unbounded and problem.family == "quadratic"
+    known = exact_normalizer(problem) or (quadratic and not p.private)
+    if p.coupling in ("density_ratio", "maximal") and not known:
+        raise ValueError(
+            f"coupling {p.coupling!r} needs the normalising constant, known for linear losses "
+            "on a ball, a box or R^d"
+        )
+    if p.coupling == "anchored" and problem.unbounded:
+        raise ValueError("coupling 'anchored' needs bounded decisions")
+    if p.coupling == "anchored" and not p.clip_high == p.clip_low > 0.0:
+        raise ValueError("coupling 'anchored' has one positive width: clip_high equals clip_low")
+    if p.coupling == "dartboard" and p.factor_range < factor_range_of(problem) * (1.0 - 1e-9):
+        raise ValueError(f"factor_range must be at least {factor_range_of(problem)!r}")
+    if p.sampler == "exact" and not linear_sampler(problem):
+        raise ValueError("no exact sampler on a polytope, or on an l_p ball with p other than 2")
+
+
+def _conditions(
+    p: ContinuousMultiplicativeWeightsParameters, problem: EuclideanProblem
+) -> tuple[str, ...]:
+    texts = [regret_condition(p)]
+    if p.sampler == "exact":
+        texts.append("draws are exact (rejection samplers); their running time depends on the data")
+    else:
+        texts.append(
+            f"ASSUMED: every Markov chain draw is within total variation {p.sampler_tolerance:.2g} "
+            "of its law, which cannot be verified; charged to delta"
+        )
+    if p.coupling == "anchored":
+        texts.append(
+            "the regret bound of coupling 'anchored' rests on a union bound over the rounds; its "
+            "privacy does not"
+        )
+    if problem.unbounded and problem.family == "quadratic":
+        texts.append("the regret bound assumes decisions where the losses are G-Lipschitz")
+    return tuple(texts)
 
 
 def _sampler(problem: EuclideanProblem, asked: str) -> str:

@@ -1,9 +1,8 @@
 """Parameters and accounting of the coupled regularized leader (CTRL).
 
 Claim: the decisions, together with all stay-or-switch bits, are (epsilon, delta)-private with the
-Renyi profile of `dpoco.accounting.objective_perturbation` (smooth losses) or the exact profile of
-`dpoco.accounting.coupling` (linear losses), also when the losses react to the decisions; and for
-losses fixed in advance the expected regret is at most the stated bound
+loss of `dpoco.privacy.mechanisms.coupled_draws`, also when the losses react to the decisions; and
+for losses fixed in advance the expected regret is at most the stated bound
 (`dpoco.accounting.regret_bounds`).
 
 Proofs: ``docs/privacy/objective_perturbation.md``, ``docs/privacy/couplings.md`` and
@@ -17,38 +16,40 @@ import math
 from dataclasses import replace
 
 from dpoco.accounting import lazy_oco, oco_published
-from dpoco.accounting._coupling.profile import profile_delta
-from dpoco.accounting._oco.arguments import (
+from dpoco.accounting._coupled_parameters import (
+    LEADER_COUPLINGS,
+    CoupledRegularizedLeaderParameters,
+)
+from dpoco.accounting._coupled_search import Search, find_best
+from dpoco.accounting._coupled_statement import (
+    Costs,
     admissible,
     baseline_block,
-    check_arguments,
-    require_global_bounds,
-)
-from dpoco.accounting._oco.gibbs_costs import sensitivity_of
-from dpoco.accounting._oco.guarantee_parts import (
-    Accounted,
-    build_guarantee,
     check_agreement,
+    check_arguments,
+    coupled_draws,
     regret_condition,
-    target_delta,
+    require_global_bounds,
+    stated,
 )
-from dpoco.accounting._oco.leader_costs import (
+from dpoco.accounting._leader_setting import (
+    STEP_FACTORS,
+    LeaderSetting,
     assess,
     barrier_weight,
     curvature_of,
     finish,
-    profile_of,
 )
-from dpoco.accounting._oco.leader_setting import STEP_FACTORS, LeaderSetting
-from dpoco.accounting._oco.parameters import LEADER_COUPLINGS, CoupledRegularizedLeaderParameters
-from dpoco.accounting._oco.search import Search, find_best
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.published import PublishedClaim, leader_claim
 from dpoco.domains import Domain
 from dpoco.losses import Loss
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, TiltedMinimum
+from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["CoupledRegularizedLeaderParameters", "calibrate", "guarantee"]
+__all__ = ["CoupledRegularizedLeaderParameters", "calibrate", "guarantee", "mechanism_of"]
 
 # A constant decision is this close to the centre, relative to the radius.
 _CONSTANT_SPREAD = 1e-9
@@ -144,10 +145,8 @@ def _spent(
     p: CoupledRegularizedLeaderParameters, problem: EuclideanProblem, budget: Budget
 ) -> float:
     """Return a bound on delta at the budget's epsilon."""
-    if p.max_switches == 0 or p.decisions == 0:
-        return 0.0
-    profile = profile_of(p, sensitivity_of(problem, p.relation))
-    return profile_delta(profile, budget.epsilon)
+    loss = _drawn(p, problem).loss(Neighbours(p.relation))
+    return 1.0 if loss is None else loss.delta(budget.epsilon)
 
 
 def _tight(
@@ -174,6 +173,27 @@ def constant(setting: LeaderSetting) -> CoupledRegularizedLeaderParameters:
     eta = _CONSTANT_SPREAD * problem.radius / (sigma * math.sqrt(problem.dimension))
     p = setting.bare("scheduled", setting.horizon, 1.0, eta, sigma)
     return finish(replace(p, max_switches=0, private=True))
+
+
+def mechanism_of(
+    domain: Domain, loss: Loss, parameters: CoupledRegularizedLeaderParameters
+) -> CoupledDraws:
+    """Return what the engine built from these draws and enforces.
+
+    Raises
+    ------
+    ValueError
+        If the parameters contradict the domain or the loss.
+    """
+    problem = euclidean_problem(domain, loss, parameters.unbounded)
+    check_agreement(parameters, problem, ("smoothness",))
+    _check_parameters(parameters, problem)
+    return _drawn(parameters, problem)
+
+
+def _drawn(p: CoupledRegularizedLeaderParameters, problem: EuclideanProblem) -> CoupledDraws:
+    draw = TiltedMinimum(p.noise_scale, p.step_size)
+    return coupled_draws(p, problem, draw, smoothness=problem.smoothness)
 
 
 def guarantee(
@@ -203,38 +223,39 @@ def guarantee(
         If the parameters contradict the domain or the loss.
     """
     p = parameters
+    mechanism = mechanism_of(domain, loss, p)
     problem = euclidean_problem(domain, loss, p.unbounded)
-    check_agreement(p, problem, ("smoothness",))
-    _check_parameters(p, problem)
-    delta = target_delta(budget, p.horizon)
-    sensitivity = sensitivity_of(problem, p.relation)
-    bound, switches = assess(p)
-    claim = paper_epsilon = None
-    if p.private and p.relation == "replace" and p.decisions > 0:
-        printed = _claim(p, delta, corrected=False)
-        paper_epsilon = printed.epsilon
-        if p.calibration == "paper":
-            claim = printed
-        elif p.calibration == "corrected":
-            claim = _claim(p, delta, corrected=True)
-    found = Accounted(
-        mechanism="minimisers of the randomly tilted sum of the losses so far, and all "
+    regret, switches = assess(p)
+
+    def claim(delta: float, corrected: bool) -> PublishedClaim:
+        return leader_claim(
+            horizon=p.horizon,
+            dimension=p.dimension,
+            lipschitz=p.lipschitz,
+            smoothness=p.smoothness,
+            step_size=p.step_size,
+            noise_scale=p.noise_scale,
+            delta=delta,
+            corrected=corrected,
+            generalized_linear=p.rank <= 1 and not corrected,
+        )
+
+    found = Costs(
+        released="minimisers of the randomly tilted sum of the losses so far, and all "
         "stay-or-switch bits",
         reference="Agarwal et al., CTRL, corrected; docs/privacy/couplings.md, "
         "docs/privacy/objective_perturbation.md, docs/privacy/oco_regret.md",
-        profile=profile_of(p, sensitivity) if p.private else {},
-        sensitivity=sensitivity,
         noise_scale=p.noise_scale,
-        assumed=0.0,
         claim=claim,
-        paper_epsilon=paper_epsilon,
-        regret=bound,
+        regret=regret,
         expected_switches=switches,
         conditions=_conditions(p, problem),
         details={
             "step_size": p.step_size,
             "noise_scale": p.noise_scale,
-            "draw_sensitivity_ratio": sensitivity / p.noise_scale,
+            "draw_sensitivity_ratio": mechanism.draw.moved(
+                mechanism.losses, Neighbours(p.relation)
+            ),
             "step_times_smoothness": math.inf if p.noise_growth else curvature_of(p),
             "rank": p.rank,
             "clip_high": p.clip_high,
@@ -244,34 +265,14 @@ def guarantee(
             "smoothness": p.smoothness,
         },
     )
-    return build_guarantee(p, problem, found, delta, seeded)
-
-
-def _claim(
-    p: CoupledRegularizedLeaderParameters, delta: float, corrected: bool
-) -> oco_published.PublishedClaim:
-    return oco_published.leader_claim(
-        horizon=p.horizon,
-        dimension=p.dimension,
-        lipschitz=p.lipschitz,
-        smoothness=p.smoothness,
-        step_size=p.step_size,
-        noise_scale=p.noise_scale,
-        delta=delta,
-        corrected=corrected,
-        generalized_linear=p.rank <= 1 and not corrected,
-    )
+    return stated(p, problem, mechanism, found, budget, seeded)
 
 
 def _check_parameters(p: CoupledRegularizedLeaderParameters, problem: EuclideanProblem) -> None:
     if p.rank != min(problem.rank, problem.dimension):
         raise ValueError(f"parameters have rank {p.rank}, but the loss has {problem.rank}")
-    if p.private:
-        require_global_bounds(problem)
     if p.strong_convexity > problem.strong_convexity:
         raise ValueError("strong_convexity exceeds what the loss declares")
-    if p.coupling == "maximal" and p.block != 1:
-        raise ValueError("coupling 'maximal' has block 1")
     if p.noise_growth and problem.unbounded:
         raise ValueError("growing noise needs bounded decisions")
     weight = barrier_weight(problem, p.horizon)

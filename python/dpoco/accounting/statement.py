@@ -39,6 +39,7 @@ def state(
     unit: str = "one round",
     sums: bool = False,
     numerics: str | None = "float",
+    arithmetic: str | None = None,
     noise_scale: float = 0.0,
     sensitivity: float | None = None,
     sensitivity_norm: str = "",
@@ -64,6 +65,8 @@ def state(
         Rounds covered; None is an endless stream.
     sums : bool
         Whether noise is added to sums, whose arithmetic a condition then names.
+    arithmetic : str or None
+        What the last condition says, where the common words do not fit.
     trusted : bool
         Whether all numbers of the description are enforced, and none is a promise.
     """
@@ -76,6 +79,9 @@ def state(
         delta = 0.0
     epsilon = loss.epsilon(delta)
     gaussian = isinstance(ideal, Gaussian)
+    common = common_conditions(loss.mass, seeded, sums=sums, numerics=numerics)
+    if arithmetic is not None:
+        common = (*common[:-1], arithmetic)
     return Guarantee(
         epsilon=epsilon,
         delta=delta,
@@ -96,7 +102,7 @@ def state(
         claimed=claimed,
         paper_epsilon=paper_epsilon,
         reference=reference,
-        conditions=conditions + common_conditions(loss.mass, seeded, sums=sums, numerics=numerics),
+        conditions=conditions + common,
         truncation_mass=loss.mass,
         profile=None if gaussian or ideal == NOTHING else profile_of(ideal),
         regret_bound=regret_bound,

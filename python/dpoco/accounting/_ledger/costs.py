@@ -162,11 +162,10 @@ def cost_of_guarantee(guarantee: Guarantee) -> Cost:
     if profile is not None:
         from dpoco.accounting import _profiles
 
-        pure = _profiles.loss_of(profile).pure
+        loss = _profiles.loss_of(profile)
+        mu, pure = min(mu, loss.mu), loss.pure
         if profile["kind"] == "sampled_gaussian":
             mu = min(mu, math.sqrt(profile["steps"]) / profile["multiplier"])
-        elif profile["kind"] == "gaussian" and profile["forced_switch"] == 1.0:
-            mu = min(mu, profile["mu"])
     if guarantee.delta == 0.0 and guarantee.truncation_mass == 0.0:
         pure = min(pure, guarantee.epsilon)
     part = Part(1, mu, rho, pure, profile)
@@ -189,16 +188,6 @@ def _profile_renyi(profile: Mapping[str, Any], order: float) -> float:
 
         tracker = Tracker(**{name: profile[name] for name in Tracker._fields})
         return float(tracker_moments(tracker, at)[0]) / (order - 1.0)
-    if kind == "gaussian":
-        from dpoco.accounting.coupling import bit_renyi, later_bit_renyi
+    from dpoco.accounting import _profiles
 
-        p = profile["forced_switch"]
-        bits = bit_renyi(at, p, profile["factor_floor"])
-        bits = bits + profile["later_bits"] * later_bit_renyi(at, p, profile["shift"])
-        return 0.5 * order * float(profile["mu"]) ** 2 + float(bits[0])
-    if kind == "renyi":
-        from dpoco.accounting.objective_perturbation import coupled_renyi
-
-        names = {name: value for name, value in profile.items() if name != "kind"}
-        return float(np.ravel(coupled_renyi(at, **names))[0])
-    return math.inf
+    return float(_profiles.loss_of(profile).renyi(at)[0])

@@ -21,12 +21,12 @@ COUPLINGS = ("density_ratio", "dartboard", "anchored", "scheduled", "maximal")
 LEADER_COUPLINGS = ("density_ratio", "scheduled", "maximal")
 SAMPLERS = ("exact", "mcmc")
 
-Self = TypeVar("Self", bound="_Stored")
+Self = TypeVar("Self", bound="CoupledParameters")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Stored:
-    """Conversion to and from plain dictionaries, and the checks both learners share."""
+class CoupledParameters:
+    """What both learners' parameters have: fields, checks, and plain dictionaries."""
 
     _kind: ClassVar[str]
 
@@ -122,7 +122,7 @@ class _Stored:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContinuousMultiplicativeWeightsParameters(_Stored):
+class ContinuousMultiplicativeWeightsParameters(CoupledParameters):
     """Parameters of continuous multiplicative weights (P-COMW).
 
     Attributes
@@ -202,7 +202,7 @@ class ContinuousMultiplicativeWeightsParameters(_Stored):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoupledRegularizedLeaderParameters(_Stored):
+class CoupledRegularizedLeaderParameters(CoupledParameters):
     """Parameters of the coupled regularized leader (CTRL).
 
     Attributes
@@ -212,7 +212,7 @@ clip_low, max_switches, relation, calibration, unbounded, private, regret_bound,
 expected_switches
         As in `ContinuousMultiplicativeWeightsParameters`; couplings "density_ratio", "scheduled"
         and "maximal". With `noise_growth` and "density_ratio" the window of round t is that of
-        `dpoco.accounting.lazy_oco.growing_clip_widths`; clip_high and clip_low are then 0.
+        `dpoco.accounting._growing_noise.growing_clip_widths`; clip_high and clip_low are then 0.
     smoothness : float
         beta_s, bound on the Hessians (loss/length^2).
     rank : int

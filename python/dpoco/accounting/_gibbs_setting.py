@@ -1,4 +1,4 @@
-"""P-COMW: parameters from coupling, block, forced switch and noise.
+"""P-COMW: what parameters cost in regret, and those of coupling, block, forced switch and noise.
 
 Proof: ``docs/privacy/oco_regret.md``.
 """
@@ -10,27 +10,164 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpoco.accounting import coupling as bits
-from dpoco.accounting._oco.gibbs_costs import (
-    assess,
-    drawn,
-    factor_range_of,
-    hazard_and_mean,
-    root_mean_square,
+from dpoco.accounting._coupled_costs import (
+    Allowance,
+    age_quantile,
+    allowance,
+    anchor_width,
+    bernstein_cap,
+    cap_penalty,
+    clip_penalty,
+    gibbs_distance,
+    switch_cap,
 )
-from dpoco.accounting._oco.parameters import ContinuousMultiplicativeWeightsParameters as Parameters
-from dpoco.accounting._oco.rough import FloatArray, RoughProfile, rough_cap, rough_window
-from dpoco.accounting._oco.utility import Allowance, age_quantile, allowance, decisions_of
+from dpoco.accounting._coupled_parameters import (
+    ContinuousMultiplicativeWeightsParameters as Parameters,
+)
+from dpoco.accounting._coupled_search import FloatArray, RoughProfile, rough_cap, rough_window
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem
-from dpoco.accounting.gibbs_draws import anchor_width, clip_width
-from dpoco.accounting.regret_bounds import best_inverse_temperature, entropy_term, gibbs_regret
+from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from dpoco.accounting.regret_bounds import (
+    RegretBound,
+    best_inverse_temperature,
+    entropy_term,
+    gibbs_regret,
+)
 
 DEFAULT_ANCHORS = 16
 # Without privacy nothing asks for noise: draws may cost about this share of the bound.
 _QUIET_ENTROPY = 0.01
 # Chains are exponentially good in their length: only what doubles hold bounds the tolerance below.
 _LARGEST_TOLERANCE, _SMALLEST_TOLERANCE = 1e-3, 1e-300
+
+
+def exact_normalizer(problem: EuclideanProblem) -> bool:
+    """Whether ln Z of successive laws has a closed form: linear losses on a ball, box or R^d."""
+    return problem.family == "linear" and (problem.unbounded or problem.shape in ("ball", "box"))
+
+
+def linear_sampler(problem: EuclideanProblem) -> bool:
+    """Whether Gibbs laws of linear losses can be drawn exactly on the domain."""
+    return problem.unbounded or problem.shape in ("ball", "box", "simplex")
+
+
+def envelopes_are_tight_for(problem: EuclideanProblem) -> bool:
+    """Whether a public bound on the losses' curvature bounds the acceptance of envelopes."""
+    return problem.enforced and problem.family in ("glm", "quadratic") and linear_sampler(problem)
+
+
+def envelope_acceptance(p: Parameters, problem: EuclideanProblem) -> float:
+    """Return a lower bound on the chance that a proposal of the exact sampler is accepted.
+
+    (1 + T beta_s / lam)^(-n/2): ``docs/privacy/gibbs_sampling.md``.
+    """
+    curvature = p.horizon * problem.smoothness / p.regularization
+    return math.exp(-0.5 * p.dimension * math.log1p(curvature))
+
+
+def factor_range_of(problem: EuclideanProblem) -> float:
+    """Return the public range of l - min l for "dartboard": G D, or 2 G R with a crude minimum."""
+    if problem.family in ("linear", "glm"):
+        return problem.lipschitz * problem.diameter
+    return 2.0 * problem.lipschitz * problem.radius
+
+
+def private_couplings(problem: EuclideanProblem) -> tuple[str, ...]:
+    """Return the couplings whose privacy and regret statements hold for the problem."""
+    found = ["scheduled"]
+    if exact_normalizer(problem):
+        found.append("density_ratio")
+    if not problem.unbounded:
+        found += ["dartboard", "anchored"]
+    return tuple(found)
+
+
+def noise_to_signal(p: Parameters) -> float:
+    """Return g = G sqrt(beta/lam)."""
+    return p.lipschitz * math.sqrt(p.inverse_temperature / p.regularization)
+
+
+def hazard_and_mean(p: Parameters) -> tuple[float, float | None]:
+    """Return a bound on the probability of a switch given any history, and one on their mean.
+
+    The second is for "dartboard" only, whose switches are independent.
+    """
+    if p.coupling == "scheduled":
+        return 1.0, None
+    if p.coupling == "maximal":
+        return gibbs_distance(noise_to_signal(p)), None
+    stay = p.block * (p.clip_high + p.clip_low)
+    mean = None
+    if p.coupling == "dartboard":
+        stay = p.block * p.inverse_temperature * p.factor_range
+        worst = p.lipschitz * p.radius * p.horizon + _ideal_regret(p).total
+        mean = p.forced_switch * p.decisions + p.inverse_temperature * worst
+    hazard = p.forced_switch - (1.0 - p.forced_switch) * math.expm1(-stay)
+    return min(1.0, hazard), mean
+
+
+def assess(p: Parameters) -> tuple[RegretBound, float]:
+    """Return the regret bound and a bound on the expected number of switches."""
+    if p.max_switches == 0:
+        return constant_bound(p), 0.0
+    ideal = _ideal_regret(p)
+    spread = root_mean_square(
+        p.lipschitz, p.horizon, p.dimension, p.inverse_temperature, p.regularization
+    )
+    outside = spread if p.unbounded else None
+    clip = 0.0
+    g = noise_to_signal(p)
+    if p.coupling == "density_ratio":
+        high, low = gaussian_delta(p.clip_high, g), gaussian_delta(p.clip_low, g)
+        error = math.exp(-p.clip_high) * max(high, math.exp(-p.clip_low) * low)
+        clip = clip_penalty(p, error, outside)
+    elif p.coupling == "anchored":
+        # Half of the allowance per side of the window, and the anchors' deviation.
+        clip = p.lipschitz * p.diameter * (0.5 + 1.0 / p.horizon)
+    hazard, mean = hazard_and_mean(p)
+    cap = cap_penalty(p, hazard, mean, outside)
+    switches = p.decisions * hazard
+    if p.coupling == "anchored":
+        switches += 0.5  # forced by a window too wide, with probability 1/(2 T) in all
+    if mean is not None:
+        switches = min(switches, mean)
+    if p.max_switches is not None:
+        switches = min(switches, float(p.max_switches))
+    return _ideal_regret(p, clip=clip, cap=cap) if clip or cap else ideal, switches
+
+
+def constant_bound(p: Parameters) -> RegretBound:
+    """Return the bound of a decision that never looks at data: at distance sqrt(n/(beta lam))."""
+    spread = math.sqrt(p.dimension / (p.inverse_temperature * p.regularization))
+    terms = {
+        "constant": p.lipschitz * p.radius * p.horizon,
+        "spread": p.lipschitz * spread * p.horizon,
+    }
+    return RegretBound(math.fsum(terms.values()), terms)
+
+
+def _ideal_regret(p: Parameters, clip: float = 0.0, cap: float = 0.0) -> RegretBound:
+    return gibbs_regret(
+        horizon=p.horizon,
+        dimension=p.dimension,
+        lipschitz=p.lipschitz,
+        radius=p.radius,
+        diameter=p.diameter,
+        inverse_temperature=p.inverse_temperature,
+        regularization=p.regularization,
+        block=p.block,
+        clip=clip,
+        cap=cap,
+        unbounded=p.unbounded,
+    )
+
+
+def root_mean_square(
+    lipschitz: float, horizon: int, dimension: int, beta: float, lam: float
+) -> float:
+    """Return a bound on the root mean square distance of any draw from the centre, over R^n."""
+    return lipschitz * horizon / lam + math.sqrt(dimension / (beta * lam))
 
 
 @dataclass(frozen=True)
@@ -64,12 +201,12 @@ class GibbsSetting:
         self, coupling: str, _variant: float, block: int, forced: float, noise: float
     ) -> Parameters:
         """Return the parameters at noise-to-signal ratio `noise`, windows and cap included."""
-        q, decisions = self.problem, decisions_of(self.horizon, block)
+        q, decisions = self.problem, -(-self.horizon // block) - 1
         beta, lam = self.inverse_temperature(block, noise)
         allowed = self.allowance(beta, lam)
         width, span, anchors = 0.0, 0.0, 0
         if coupling == "density_ratio":
-            width = clip_width(noise, min(0.5, forced / block * allowed.closeness))
+            width = gaussian_epsilon(noise, min(0.5, forced / block * allowed.closeness))
         elif coupling == "anchored":
             anchors = self.anchors
             age = age_quantile(anchors, block, forced, 0.5 * allowed.tail / max(decisions, 1))
@@ -107,9 +244,9 @@ class GibbsSetting:
         if coupling != "scheduled":
             hazard, mean = hazard_and_mean(bare)
             tail = allowed.tail * (0.5 if coupling == "anchored" else 1.0)
-            cap = bits.switch_cap(decisions, hazard, tail)
+            cap = switch_cap(decisions, hazard, tail)
             if mean is not None:
-                cap = min(cap, bits.bernstein_cap(mean, tail))
+                cap = min(cap, bernstein_cap(mean, tail))
         return self.finish(replace(bare, max_switches=cap, private=self.budget is not None))
 
     def quiet(self, block: int) -> Parameters:
@@ -140,7 +277,7 @@ class GibbsSetting:
         width = 0.0
         if coupling == "density_ratio":
             closeness = self.allowance(bare.inverse_temperature, bare.regularization).closeness
-            width = clip_width(noise, closeness * 2.0 / max(self.horizon - 1, 2))
+            width = gaussian_epsilon(noise, closeness * 2.0 / max(self.horizon - 1, 2))
         return self.finish(
             replace(
                 bare,
@@ -157,7 +294,8 @@ class GibbsSetting:
     def finish(self, p: Parameters) -> Parameters:
         """Return `p` with its sampler tolerance and derived fields filled in."""
         if p.sampler == "mcmc":
-            p = replace(p, sampler_tolerance=self.chain_tolerance(drawn(p)))
+            draws = p.decisions if p.max_switches is None else min(p.max_switches, p.decisions)
+            p = replace(p, sampler_tolerance=self.chain_tolerance(draws))
         bound, switches = assess(p)
         return replace(
             p,
