@@ -17,13 +17,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpoco.accounting import bounded_range, local_reports, pure, release
+from dpoco.accounting import bounded_range, pure, release
 from dpoco.accounting import sampled_gaussian as sampled
 from dpoco.accounting._experts.statement import statement_of
+from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta
 from dpoco.accounting.rdp import DEFAULT_ORDERS, compose_rdp, gaussian_rdp, rdp_delta
 from dpoco.accounting.zcdp import compose_zcdp, zcdp_delta
 from dpoco.privacy.losses.coupled_bits import CoupledBits
+from dpoco.privacy.losses.responses import Responses
 
 _spec = importlib.util.spec_from_file_location(
     "brute_force", Path(__file__).with_name("brute_force.py")
@@ -84,12 +86,11 @@ class Case:
 
     def _responses(self, count, relation, epsilon):
         each = distance(relation) / SIGMA(count)
-        return local_reports.reports_delta(epsilon, each=each, reports=count)
+        return Responses(each=each, reports=count).delta(epsilon)
 
     def _responses_profile(self, count, relation, epsilon):
         each = distance(relation) / SIGMA(count)
-        record = local_reports.reports_profile(each, 1e-7, count)
-        return guarantee(profile=record).delta_at(epsilon)
+        return guarantee(profile=profile_of(Responses(each, 1e-7, count))).delta_at(epsilon)
 
     def _bounded_range(self, count, relation, epsilon):
         record = bounded_range.bounded_range_profile(distance(relation) / SIGMA(count), count)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.loss import Loss, Pure
+from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.losses.tilted_draws import TiltedDraws
 
 __all__ = ["checked", "describe", "event", "loss_of", "profile_of"]
@@ -21,9 +23,9 @@ _LOSSES: dict[str, tuple[type[Loss], dict[str, str]]] = {
     "gaussian": (CoupledBits, {"mu": "draws"}),
     "pure": (Pure, {"epsilon": "pure"}),
     "renyi": (TiltedDraws, {"relation": "change"}),
+    "local_reports": (Responses, {"epsilon": "each", "delta": "each_delta"}),
 }
 _KINDS = {
-    "local_reports": "dpoco.accounting.local_reports",
     "bounded_range": "dpoco.accounting.bounded_range",
     "selections": "dpoco.accounting.selections",
     "tracker": "dpoco.accounting._experts.tracker_profile",
@@ -54,13 +56,18 @@ def loss_of(profile: Mapping[str, Any]) -> Loss:
     if kind not in _LOSSES:
         raise ValueError(f"profile must be a mapping of kind {sorted({*_LOSSES, *_KINDS})}")
     loss, names = _LOSSES[kind]
-    numbers = {names.get(name, name): value for name, value in profile.items() if name != "kind"}
+    stored = {own: old for old, own in names.items()}
+    own = [each.name for each in fields(loss) if each.init]  # type: ignore[arg-type]
+    numbers = {name: profile.get(stored.get(name, name)) for name in own}
+    if len(profile) != len(own) + 1 or None in numbers.values():
+        wanted = sorted(stored.get(name, name) for name in own)
+        raise ValueError(f"a profile of kind {kind!r} has the fields {wanted}, and no others")
     if any(isinstance(value, bool) for value in numbers.values()):
-        raise ValueError(f"a profile of kind {kind!r} holds numbers")
+        raise ValueError(f"a profile of kind {kind!r} holds numbers, not bools")
     try:
         return loss(**numbers)
     except TypeError as error:
-        raise ValueError(f"not the fields of a profile of kind {kind!r}") from error
+        raise ValueError(f"a profile of kind {kind!r} holds other types") from error
 
 
 def profile_of(loss: Loss) -> dict[str, Any]:

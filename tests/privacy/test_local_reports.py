@@ -12,15 +12,9 @@ import pytest
 
 import dpoco
 from dpoco.accounting import _profiles
-from dpoco.accounting.local_reports import (
-    client_guarantee,
-    local_guarantee,
-    reports_delta,
-    reports_epsilon,
-    reports_profile,
-    summed_delta,
-)
-from dpoco.accounting.pure import pure_delta
+from dpoco.accounting.local_reports import client_guarantee, local_guarantee
+from dpoco.privacy.losses.loss import pure_delta
+from dpoco.privacy.losses.responses import Responses, summed_delta
 
 
 def brute_force(epsilon, each, each_delta, reports):
@@ -45,14 +39,14 @@ def brute_force(epsilon, each, each_delta, reports):
 def test_brute_force(each, each_delta, reports):
     for epsilon in np.linspace(0.0, 1.1 * reports * each, 12).tolist():
         exact = brute_force(epsilon, each, each_delta, reports)
-        found = reports_delta(epsilon, each=each, each_delta=each_delta, reports=reports)
+        found = Responses(each=each, each_delta=each_delta, reports=reports).delta(epsilon)
         assert found == pytest.approx(exact, rel=1e-9, abs=1e-14)
 
 
 @pytest.mark.parametrize("each", [1e-9, 0.3, 4.0, 29.9])
 def test_one_report_is_pure_privacy(each):
     for epsilon in np.linspace(0.0, 1.2 * each, 20).tolist():
-        found = reports_delta(epsilon, each=each, reports=1)
+        found = Responses(each=each, reports=1).delta(epsilon)
         assert found == pytest.approx(pure_delta(epsilon, each), rel=1e-10, abs=1e-300)
 
 
@@ -72,10 +66,10 @@ def test_against_dp_accounting(each, reports, cells):
     )
     for delta in (1e-3, 1e-6, 1e-9):
         high, low = above.get_epsilon_for_delta(delta), below.get_epsilon_for_delta(delta)
-        ours = reports_epsilon(delta, each=each, reports=reports)
+        ours = Responses(each=each, reports=reports).epsilon(delta)
         assert low - 1e-6 <= ours <= high + 1e-6
         assert high - low < 0.1 * high
-        assert not reports_epsilon(delta, each=1.2 * each, reports=reports) <= high
+        assert not Responses(each=1.2 * each, reports=reports).epsilon(delta) <= high
 
 
 @pytest.mark.parametrize(
@@ -85,27 +79,27 @@ def test_against_dp_accounting(each, reports, cells):
 def test_the_inverse_is_tight(each, each_delta, reports):
     arguments = {"each": each, "each_delta": each_delta, "reports": reports}
     for delta in (1e-3, 1e-6, 1e-12):
-        epsilon = reports_epsilon(delta, **arguments)
+        epsilon = Responses(**arguments).epsilon(delta)
         lost = -math.expm1(reports * math.log1p(-each_delta))
         if lost > delta:
             assert epsilon == math.inf
             continue
-        assert reports_delta(epsilon, **arguments) <= delta
+        assert Responses(**arguments).delta(epsilon) <= delta
         assert epsilon <= reports * each
         if epsilon > 0.0:
-            assert reports_delta(epsilon * (1 - 1e-9), **arguments) > delta * (1 - 1e-6)
+            assert Responses(**arguments).delta(epsilon * (1 - 1e-9)) > delta * (1 - 1e-6)
 
 
 def test_never_worse_than_adding_up():
     for each, each_delta, reports in itertools.product((0.01, 1.0, 5.0), (0.0, 1e-5), (1, 3, 100)):
         total = min(1.0, reports * each_delta)
         arguments = {"each": each, "each_delta": each_delta, "reports": reports}
-        assert reports_delta(reports * each, **arguments) <= total
+        assert Responses(**arguments).delta(reports * each) <= total
         if total < 1.0:
-            assert reports_epsilon(total, **arguments) <= reports * each
-    assert reports_epsilon(0.0, each=0.7, reports=3) == pytest.approx(2.1)
-    assert reports_epsilon(0.0, each=0.7, each_delta=1e-9, reports=3) == math.inf
-    assert reports_epsilon(0.999, each=0.01, reports=1) == 0.0
+            assert Responses(**arguments).epsilon(total) <= reports * each
+    assert Responses(each=0.7, reports=3).epsilon(0.0) == pytest.approx(2.1)
+    assert Responses(each=0.7, each_delta=1e-9, reports=3).epsilon(0.0) == math.inf
+    assert Responses(each=0.01, reports=1).epsilon(0.999) == 0.0
 
 
 def test_many_small_reports_are_nearly_gaussian():
@@ -114,23 +108,22 @@ def test_many_small_reports_are_nearly_gaussian():
 
     each, reports = 0.001, 10**6
     expected = gaussian_epsilon(math.sqrt(reports) * each, 1e-6)
-    assert reports_epsilon(1e-6, each=each, reports=reports) == pytest.approx(expected, rel=0.02)
+    assert Responses(each=each, reports=reports).epsilon(1e-6) == pytest.approx(expected, rel=0.02)
 
 
 @pytest.mark.parametrize("name", ["epsilon", "delta", "reports"])
 def test_arguments(name):
-    good = {"epsilon": 1.0, "delta": 0.0, "reports": 3}
-    reports_profile(**good)
+    good = {"kind": "local_reports", "epsilon": 1.0, "delta": 0.0, "reports": 3}
+    assert _profiles.checked(good) == good
     for bad in {"epsilon": (0.0, -1.0, math.nan), "delta": (-1e-9, 1.0, math.nan),
-                "reports": (0, 10**6 + 1)}[name]:  # fmt: skip
-        with pytest.raises(ValueError, match=name):
-            reports_profile(**{**good, name: bad})
+                "reports": (0, 10**6 + 1, True, 1.5)}[name]:  # fmt: skip
+        with pytest.raises(ValueError, match=f"{name}|numbers"):
+            _profiles.checked({**good, name: bad})
+    for wrong in ({"more": 1}, {"each": 1.0}):
+        with pytest.raises(ValueError, match="fields"):
+            _profiles.checked({**good, **wrong})
     with pytest.raises(ValueError, match="fields"):
-        _profiles.checked({"kind": "local_reports", "epsilon": 1.0})
-    for call in (lambda: reports_delta(-1.0, each=1.0, reports=1),
-                 lambda: reports_epsilon(1.0, each=1.0, reports=1)):  # fmt: skip
-        with pytest.raises(ValueError, match=r"epsilon|delta"):
-            call()
+        _profiles.checked({"kind": "local_reports", "delta": 0.0})
 
 
 def test_guarantee_of_one_report():
@@ -155,7 +148,7 @@ def test_guarantee_of_many_reports():
     composed = local_guarantee(
         epsilon=0.5, mechanism="bits", reports_per_user=20, stated_delta=1e-6
     )
-    assert composed.epsilon == reports_epsilon(1e-6, each=0.5, reports=20) < 10.0
+    assert composed.epsilon == Responses(each=0.5, reports=20).epsilon(1e-6) < 10.0
     assert composed.delta == 1e-6
     assert pure.epsilon_at(1e-6) == composed.epsilon
 
@@ -169,7 +162,7 @@ def test_guarantee_with_delta():
     tight = local_guarantee(
         epsilon=1.0, delta=1e-6, mechanism="a vector", reports_per_user=3, stated_delta=1e-3
     )
-    assert tight.epsilon == reports_epsilon(1e-3, each=1.0, each_delta=1e-6, reports=3)
+    assert tight.epsilon == Responses(each=1.0, each_delta=1e-6, reports=3).epsilon(1e-3)
     lost = local_guarantee(epsilon=1.0, delta=1e-6, mechanism="v", stated_delta=1e-7)
     assert math.isinf(lost.epsilon)
     assert not lost.certified
@@ -229,13 +222,13 @@ def test_delta_is_never_below_the_exact_one():
         for epsilon in (
             float(rng.uniform(0, 1)) * reports * each, near * (1 - 2.0**-53), near * (1 - 1e-14)
         ):  # fmt: skip
-            found = reports_delta(epsilon, each=each, each_delta=each_delta, reports=reports)
+            found = Responses(each=each, each_delta=each_delta, reports=reports).delta(epsilon)
             exact = exact_delta(epsilon, each, each_delta, reports)
             if epsilon < reports * each:
                 assert found >= exact
             assert found <= exact * (1 + mpmath.mpf(10) ** -10) + mpmath.mpf(2) ** -47 * near
-        beyond = reports_delta(
-            1.01 * reports * each, each=each, each_delta=each_delta, reports=reports
+        beyond = Responses(each=each, each_delta=each_delta, reports=reports).delta(
+            1.01 * reports * each
         )
         exact = exact_delta(1.01 * reports * each, each, each_delta, reports)
         assert exact <= beyond <= exact * (1 + mpmath.mpf(10) ** -13)
@@ -250,6 +243,6 @@ def test_summed_deltas_are_rounded_up():
         assert total == 1.0 or Fraction(total) >= reports * Fraction(each_delta)
         if total == 1.0:
             continue
-        assert reports_epsilon(total, each=0.5, each_delta=each_delta, reports=reports) <= (
+        assert Responses(each=0.5, each_delta=each_delta, reports=reports).epsilon(total) <= (
             0.5 * reports
         )
