@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from dpoco._validation import positive_float, real_float
 from dpoco.accounting._coupled_parameters import CoupledParameters
+from dpoco.accounting.regret_bounds import RegretBound
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +213,15 @@ def curving(b: float) -> float:
     if b < 1e-4:
         return b * b * (0.5 - b * (2.0 / 3.0))
     return math.log1p(b) - b / (1.0 + b)
+
+
+def constant_bound(p: CoupledParameters, spread: float) -> RegretBound:
+    """Return the bound of a decision that never looks at data, `spread` off the centre."""
+    terms = {
+        "constant": p.lipschitz * p.radius * p.horizon,
+        "spread": p.lipschitz * spread * p.horizon,
+    }
+    return RegretBound(math.fsum(terms.values()), terms)
 
 
 def _penalty(p: CoupledParameters, variation: float, spread: float | None) -> float:

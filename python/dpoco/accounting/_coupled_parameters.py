@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int, real_float
@@ -38,16 +38,16 @@ class CoupledParameters:
     coupling: str
     block: int
     forced_switch: float
-    clip_high: float
-    clip_low: float
-    max_switches: int | None
+    clip_high: float = 0.0
+    clip_low: float = 0.0
+    max_switches: int | None = None
     relation: str
     calibration: str
     unbounded: bool
-    private: bool
-    regret_bound: float
-    regret_terms: dict[str, float]
-    expected_switches: float
+    private: bool = False
+    regret_bound: float = 0.0
+    regret_terms: dict[str, float] = field(default_factory=dict)
+    expected_switches: float = 0.0
 
     @property
     def noise_dominates(self) -> bool:
@@ -99,6 +99,12 @@ class CoupledParameters:
             raise ValueError("coupling 'maximal' is not private")
 
     @property
+    def constants(self) -> dict[str, Any]:
+        """What every regret bound takes."""
+        names = ("horizon", "dimension", "lipschitz", "radius", "diameter", "block", "unbounded")
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def decisions(self) -> int:
         """Stay-or-switch decisions over the horizon: ceil(horizon / block) - 1."""
         return -(-self.horizon // self.block) - 1
@@ -111,7 +117,7 @@ class CoupledParameters:
     @classmethod
     def from_dict(cls: type[Self], record: Mapping[str, Any]) -> Self:
         """Return the parameters written by `to_dict`; `StateError` if they are not."""
-        names = frozenset(field.name for field in fields(cls))
+        names = frozenset(each.name for each in fields(cls))
         body = read_record(record, kind=cls._kind, version=1, fields=names)
         try:
             if body.get("step_size") == "inf":

@@ -9,7 +9,8 @@ the budget by the exact accountant; only its optimality rests on the rough stage
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -18,44 +19,91 @@ from numpy.typing import NDArray
 
 from dpoco.accounting._coupled_parameters import CoupledParameters
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.euclidean import EuclideanProblem
+from dpoco.privacy.losses.combined import Tailed
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
+from dpoco.privacy.neighbours import Neighbours
 
 FloatArray = NDArray[np.float64]
 
 _SMALLEST_NOISE, _LARGEST_NOISE = 1e-14, 4.0
 _FORCED = np.exp(np.linspace(math.log(2e-6), math.log(0.6), 26))
 _FINALISTS = 2
+# A constant decision is a draw this close to the centre, relative to the radius.
+CONSTANT_SPREAD = 1e-9
 # "scheduled" flips no coins, so nothing but its draws has to be trusted: it wins near-ties.
 _TIE = 1.05
 # The rough stage is right within a few percent; what it sees this far behind cannot win.
 _HOPELESS = 1.2
-
+# Share of delta that inexact draws may cost before a smaller epsilon is aimed at.
+_MASS_SHARE = 0.2
 
 P = TypeVar("P", bound=CoupledParameters)
 
 
 @dataclass(frozen=True)
-class Search(Generic[P]):
-    """One learner's side of the search.
+class Setting(ABC, Generic[P]):
+    """A learner's problem: what stays fixed while the search varies coupling, block and noise.
 
-    Attributes
-    ----------
-    budget : Budget
-        What may be spent.
-    rough : callable
-        (coupling, variant, blocks, forced, noise) -> RoughProfile; arrays broadcast.
-    rough_value : callable
-        (coupling, variant, block, noise) -> regret bound without clip and cap terms.
-    build : callable
-        (coupling, variant, block, forced, noise) -> parameters, regret bound included.
-    delta : callable
-        parameters -> delta at the budget's epsilon, everything charged.
+    In the methods `variant` is the learner's own extra parameter, and `noise` the ratio of signal
+    to noise.
     """
 
-    budget: Budget
-    rough: Callable[[str, float, FloatArray, FloatArray, FloatArray], RoughProfile]
-    rough_value: Callable[[str, float, int, float], float]
-    build: Callable[[str, float, int, float, float], P]
-    delta: Callable[[P], float]
+    problem: EuclideanProblem
+    horizon: int
+    relation: str
+    calibration: str
+    budget: Budget | None
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """What parameters and regret bounds take."""
+        q = self.problem
+        names = ("dimension", "lipschitz", "radius", "diameter", "unbounded")
+        return {"horizon": self.horizon, **{name: getattr(q, name) for name in names}}
+
+    @property
+    def trivial(self) -> float:
+        """Regret bound of a decision at the centre."""
+        return self.problem.lipschitz * self.problem.radius * self.horizon
+
+    @abstractmethod
+    def rough(
+        self, coupling: str, variant: float, m: FloatArray, p: FloatArray, g: FloatArray
+    ) -> RoughProfile:
+        """Return the profile at blocks, forced switches and noises; arrays broadcast."""
+
+    @abstractmethod
+    def rough_value(self, coupling: str, variant: float, block: int, noise: float) -> float:
+        """Return the regret bound without clip and cap terms."""
+
+    @abstractmethod
+    def build(self, coupling: str, variant: float, block: int, forced: float, noise: float) -> P:
+        """Return parameters with windows, cap and regret bound."""
+
+    @abstractmethod
+    def drawn(self, p: P) -> CoupledDraws:
+        """Return the mechanism of parameters."""
+
+    @abstractmethod
+    def quiet(self, block: int) -> P:
+        """Return a fresh draw every block, with noise that costs next to nothing."""
+
+    @abstractmethod
+    def constant(self) -> P:
+        """Return the parameters of the decision that never looks at data."""
+
+    def spent(self, p: P, budget: Budget) -> float:
+        """Return a bound on delta at the budget's epsilon, inexact draws charged."""
+        loss = self.drawn(p).loss(Neighbours(p.relation))
+        if loss is None:
+            return 1.0
+        if not isinstance(loss, Tailed):
+            return loss.delta(budget.epsilon)
+        # A guarantee at a smaller epsilon, where the charge would take too much of the budget.
+        epsilon = max(0.0, math.log(_MASS_SHARE * budget.delta / loss.mass))
+        epsilon = min(budget.epsilon, epsilon)
+        return loss.ideal.delta(epsilon) + (1.0 + math.exp(epsilon)) * loss.mass
 
 
 def blocks_to_try(horizon: int, block: int | None) -> list[int]:
@@ -66,31 +114,18 @@ def blocks_to_try(horizon: int, block: int | None) -> list[int]:
 
 
 def find_best(
-    search: Search[P], couplings: Sequence[str], variants: Sequence[float], horizon: int,
-    block: int | None, trivial: float,
-) -> P | None:  # fmt: skip
-    """Return the parameters of the least regret bound among `couplings`; None if nothing fits.
+    setting: Setting[P], budget: Budget, couplings: Sequence[str], variants: Sequence[float],
+    block: int | None,
+) -> P:  # fmt: skip
+    """Return the parameters of the least regret bound among `couplings` that meet `budget`.
 
-    Parameters
-    ----------
-    search : Search
-        The learner's side.
-    couplings : sequence of str
-        Couplings admissible for the problem.
-    variants : sequence of float
-        Values of the learner's own extra parameter.
-    horizon : int
-        Rounds.
-    block : int or None
-        Fixes the block length.
-    trivial : float
-        Bound of the constant decision: what cannot beat it is not refined.
+    What cannot beat the constant decision is not refined; that decision, if nothing does.
     """
     ranked = sorted(
         start
         for coupling in couplings
-        for start in _starts(search, coupling, variants, horizon, block)
-        if start.value < trivial
+        for start in _starts(setting, budget, coupling, variants, block)
+        if start.value < setting.trivial
     )
     best: P | None = None
     scheduled: P | None = None
@@ -100,7 +135,7 @@ def find_best(
         if start.value > _HOPELESS * ranked[0].value or count >= _FINALISTS:
             continue
         tried[start.coupling] = count + 1
-        found = _refined(search, start)
+        found = _refined(setting, budget, start)
         if found is None:
             continue
         if start.coupling == "scheduled" and (
@@ -109,9 +144,9 @@ def find_best(
             scheduled = found
         if best is None or found.regret_bound < best.regret_bound:
             best = found
-    if best is None or scheduled is None or block is not None:
-        return best
-    return scheduled if scheduled.regret_bound <= _TIE * best.regret_bound else best
+    if scheduled is not None and best is not None and block is None:
+        best = scheduled if scheduled.regret_bound <= _TIE * best.regret_bound else best
+    return best if best is not None and best.regret_bound < setting.trivial else setting.constant()
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -127,34 +162,36 @@ class _Start:
 
 
 def _starts(
-    search: Search[Any], coupling: str, variants: Sequence[float], horizon: int, block: int | None
-) -> list[_Start]:
+    setting: Setting[Any], budget: Budget, coupling: str, variants: Sequence[float],
+    block: int | None,
+) -> list[_Start]:  # fmt: skip
     """Return, for every block and variant, the forced switch that allows the least noise."""
     fixed = coupling == "scheduled"
-    blocks = blocks_to_try(horizon, block)
+    blocks = blocks_to_try(setting.horizon, block)
     if fixed and block is None:
         blocks = sorted({round(2.0 ** (k / 4)) for k in range(4 * len(blocks))})
-        blocks = [m for m in blocks if m < horizon] or [1]
+        blocks = [m for m in blocks if m < setting.horizon] or [1]
     forced = np.ones(1) if fixed else _FORCED
     found = []
     for variant in variants:
-        noise = _rough_noise(search, coupling, variant, np.array(blocks, dtype=float), forced)
+        sizes = np.array(blocks, dtype=float)
+        noise = _rough_noise(setting, budget, coupling, variant, sizes, forced)
         where = noise.argmax(axis=1)
         for row, m in enumerate(blocks):
             g = float(noise[row, where[row]])
             if g > _SMALLEST_NOISE:
-                value = search.rough_value(coupling, variant, m, g)
+                value = setting.rough_value(coupling, variant, m, g)
                 found.append(_Start(value, coupling, variant, m, float(forced[where[row]]), g))
     return found
 
 
-def _refined(search: Search[P], start: _Start) -> P | None:
+def _refined(setting: Setting[P], budget: Budget, start: _Start) -> P | None:
     """Return the best parameters near a grid point: golden section on the log forced switch."""
     solved: dict[float, tuple[float, P | None, float]] = {}
 
     def at(log_p: float, noise: float) -> tuple[float, P | None, float]:
         if log_p not in solved:
-            found, noise = _solve(search, start, math.exp(log_p), noise)
+            found, noise = _solve(setting, budget, start, math.exp(log_p), noise)
             solved[log_p] = (math.inf if found is None else found.regret_bound, found, noise)
         return solved[log_p]
 
@@ -176,13 +213,15 @@ def _refined(search: Search[P], start: _Start) -> P | None:
     return min(solved.values(), key=lambda entry: entry[0])[1]
 
 
-def _solve(search: Search[P], start: _Start, forced: float, noise: float) -> tuple[P | None, float]:
+def _solve(
+    setting: Setting[P], budget: Budget, start: _Start, forced: float, noise: float
+) -> tuple[P | None, float]:
     """Return the parameters of the largest noise-to-signal ratio that meets the budget."""
-    target = math.log(search.budget.delta)
+    target = math.log(budget.delta)
 
     def excess(log_g: float) -> tuple[float, P]:
-        built = search.build(start.coupling, start.variant, start.block, forced, math.exp(log_g))
-        value = search.delta(built)
+        built = setting.build(start.coupling, start.variant, start.block, forced, math.exp(log_g))
+        value = setting.spent(built, budget)
         return (math.log(value) if value > 0.0 else -800.0) - target, built
 
     x, step = math.log(noise), 0.02
@@ -209,17 +248,17 @@ def _solve(search: Search[P], start: _Start, forced: float, noise: float) -> tup
 
 
 def _rough_noise(
-    search: Search[Any], coupling: str, variant: float, blocks: FloatArray, forced: FloatArray
-) -> FloatArray:
+    setting: Setting[Any], budget: Budget, coupling: str, variant: float, blocks: FloatArray,
+    forced: FloatArray,
+) -> FloatArray:  # fmt: skip
     """Return the largest noise-to-signal ratio that roughly meets the budget on the grid."""
     m, p = np.meshgrid(blocks, forced, indexing="ij")
     low = np.full(m.shape, math.log(_SMALLEST_NOISE))
     high = np.full(m.shape, math.log(_LARGEST_NOISE))
-    budget = search.budget
     with np.errstate(all="ignore"):
         for _ in range(26):
             middle = 0.5 * (low + high)
-            rough = search.rough(coupling, variant, m, p, np.exp(middle))
+            rough = setting.rough(coupling, variant, m, p, np.exp(middle))
             fits = rough_delta(np.array(budget.epsilon), p, rough) <= budget.delta
             low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     return np.asarray(np.exp(low))

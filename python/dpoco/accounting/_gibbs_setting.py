@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +19,22 @@ from dpoco.accounting._coupled_costs import (
     bernstein_cap,
     cap_penalty,
     clip_penalty,
+    constant_bound,
     gibbs_distance,
     switch_cap,
 )
 from dpoco.accounting._coupled_parameters import (
     ContinuousMultiplicativeWeightsParameters as Parameters,
 )
-from dpoco.accounting._coupled_search import FloatArray, RoughProfile, rough_cap, rough_window
-from dpoco.accounting.budget import Budget
+from dpoco.accounting._coupled_search import (
+    CONSTANT_SPREAD,
+    FloatArray,
+    RoughProfile,
+    Setting,
+    rough_cap,
+    rough_window,
+)
+from dpoco.accounting._coupled_statement import coupled_draws
 from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpoco.accounting.regret_bounds import (
@@ -34,6 +43,7 @@ from dpoco.accounting.regret_bounds import (
     entropy_term,
     gibbs_regret,
 )
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, GibbsDraw
 
 DEFAULT_ANCHORS = 16
 # Without privacy nothing asks for noise: draws may cost about this share of the bound.
@@ -110,7 +120,9 @@ def hazard_and_mean(p: Parameters) -> tuple[float, float | None]:
 def assess(p: Parameters) -> tuple[RegretBound, float]:
     """Return the regret bound and a bound on the expected number of switches."""
     if p.max_switches == 0:
-        return constant_bound(p), 0.0
+        # A draw around the centre.
+        spread = math.sqrt(p.dimension / (p.inverse_temperature * p.regularization))
+        return constant_bound(p, spread), 0.0
     ideal = _ideal_regret(p)
     spread = root_mean_square(
         p.lipschitz, p.horizon, p.dimension, p.inverse_temperature, p.regularization
@@ -137,29 +149,13 @@ def assess(p: Parameters) -> tuple[RegretBound, float]:
     return _ideal_regret(p, clip=clip, cap=cap) if clip or cap else ideal, switches
 
 
-def constant_bound(p: Parameters) -> RegretBound:
-    """Return the bound of a decision that never looks at data: at distance sqrt(n/(beta lam))."""
-    spread = math.sqrt(p.dimension / (p.inverse_temperature * p.regularization))
-    terms = {
-        "constant": p.lipschitz * p.radius * p.horizon,
-        "spread": p.lipschitz * spread * p.horizon,
-    }
-    return RegretBound(math.fsum(terms.values()), terms)
-
-
 def _ideal_regret(p: Parameters, clip: float = 0.0, cap: float = 0.0) -> RegretBound:
     return gibbs_regret(
-        horizon=p.horizon,
-        dimension=p.dimension,
-        lipschitz=p.lipschitz,
-        radius=p.radius,
-        diameter=p.diameter,
+        **p.constants,
         inverse_temperature=p.inverse_temperature,
         regularization=p.regularization,
-        block=p.block,
         clip=clip,
         cap=cap,
-        unbounded=p.unbounded,
     )
 
 
@@ -170,32 +166,30 @@ def root_mean_square(
     return lipschitz * horizon / lam + math.sqrt(dimension / (beta * lam))
 
 
-@dataclass(frozen=True)
-class GibbsSetting:
-    """What stays fixed while the search varies coupling, block, forced switch and noise."""
+def drawn(p: Parameters, problem: EuclideanProblem) -> CoupledDraws:
+    """Return the mechanism of parameters."""
+    body = math.inf if p.unbounded else problem.half_width
+    draw = GibbsDraw(p.inverse_temperature, p.regularization, body, p.sampler_tolerance)
+    # Draws need no smoothness, and nobody has to declare one that holds.
+    smoothness = math.inf if problem.family == "custom" else problem.smoothness
+    return coupled_draws(p, problem, draw, smoothness=smoothness, factor_range=p.factor_range)
 
-    problem: EuclideanProblem
-    horizon: int
-    relation: str
-    calibration: str
+
+@dataclass(frozen=True)
+class GibbsSetting(Setting[Parameters]):
+    """A problem with its sampler, the tolerance of its chains, and the number of anchors."""
+
     sampler: str
     tolerance: float | None
-    budget: Budget | None
     anchors: int = DEFAULT_ANCHORS
+
+    def drawn(self, p: Parameters) -> CoupledDraws:
+        """Return the mechanism of parameters."""
+        return drawn(p, self.problem)
 
     def inverse_temperature(self, block: int, noise: float) -> tuple[float, float]:
         """Return (beta, lam) of the least regret bound at this noise-to-signal ratio."""
-        q = self.problem
-        return best_inverse_temperature(
-            horizon=self.horizon,
-            dimension=q.dimension,
-            lipschitz=q.lipschitz,
-            radius=q.radius,
-            diameter=q.diameter,
-            noise_to_signal=noise,
-            block=block,
-            unbounded=q.unbounded,
-        )
+        return best_inverse_temperature(**self.constants, noise_to_signal=noise, block=block)
 
     def build(
         self, coupling: str, _variant: float, block: int, forced: float, noise: float
@@ -214,32 +208,10 @@ class GibbsSetting:
             width = anchor_width(noise, error, anchors=anchors, mean_age=age, horizon=self.horizon)
         elif coupling == "dartboard":
             span = factor_range_of(q)
-        bare = Parameters(
-            horizon=self.horizon,
-            dimension=q.dimension,
-            lipschitz=q.lipschitz,
-            radius=q.radius,
-            diameter=q.diameter,
-            inverse_temperature=beta,
-            regularization=lam,
-            coupling=coupling,
-            block=block,
-            forced_switch=forced,
-            clip_high=width,
-            clip_low=width,
-            factor_range=span,
+        bare = self.bare(
+            coupling, block, forced, beta, lam, clip_high=width, clip_low=width, factor_range=span,
             anchors=anchors,
-            max_switches=None,
-            relation=self.relation,
-            calibration=self.calibration,
-            unbounded=q.unbounded,
-            sampler=self.sampler,
-            sampler_tolerance=0.0 if self.sampler == "exact" else _SMALLEST_TOLERANCE,
-            private=False,
-            regret_bound=0.0,
-            regret_terms={},
-            expected_switches=0.0,
-        )
+        )  # fmt: skip
         cap = decisions
         if coupling != "scheduled":
             hazard, mean = hazard_and_mean(bare)
@@ -248,6 +220,32 @@ class GibbsSetting:
             if mean is not None:
                 cap = min(cap, bernstein_cap(mean, tail))
         return self.finish(replace(bare, max_switches=cap, private=self.budget is not None))
+
+    def bare(
+        self, coupling: str, block: int, forced: float, beta: float, lam: float, **own: Any
+    ) -> Parameters:
+        """Return parameters without cap, privacy and derived fields."""
+        return Parameters(
+            **self.constants,
+            coupling=coupling,
+            block=block,
+            forced_switch=forced,
+            inverse_temperature=beta,
+            regularization=lam,
+            relation=self.relation,
+            calibration=self.calibration,
+            sampler=self.sampler,
+            sampler_tolerance=0.0 if self.sampler == "exact" else _SMALLEST_TOLERANCE,
+            **own,
+        )
+
+    def constant(self) -> Parameters:
+        """Return the parameters of the decision that never looks at data."""
+        q = self.problem
+        lam = q.lipschitz / q.radius * math.sqrt(self.horizon)
+        beta = q.dimension / lam / (CONSTANT_SPREAD * q.radius) ** 2
+        bare = self.bare("scheduled", self.horizon, 1.0, beta, lam)
+        return self.finish(replace(bare, max_switches=0, private=True))
 
     def quiet(self, block: int) -> Parameters:
         """Return a fresh draw every block, at a temperature that costs little of the bound."""
@@ -370,16 +368,7 @@ class GibbsSetting:
 
     def rough_value(self, _coupling: str, _variant: float, block: int, noise: float) -> float:
         """Return the regret bound without clip and cap terms."""
-        q = self.problem
         beta, lam = self.inverse_temperature(block, noise)
         return gibbs_regret(
-            horizon=self.horizon,
-            dimension=q.dimension,
-            lipschitz=q.lipschitz,
-            radius=q.radius,
-            diameter=q.diameter,
-            inverse_temperature=beta,
-            regularization=lam,
-            block=block,
-            unbounded=q.unbounded,
+            **self.constants, inverse_temperature=beta, regularization=lam, block=block
         ).total

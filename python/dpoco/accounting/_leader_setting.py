@@ -16,11 +16,20 @@ from dpoco.accounting._coupled_costs import (
     allowance,
     cap_penalty,
     clip_penalty,
+    constant_bound,
     leader_distance,
     switch_cap,
 )
 from dpoco.accounting._coupled_parameters import CoupledRegularizedLeaderParameters as Parameters
-from dpoco.accounting._coupled_search import FloatArray, RoughProfile, rough_cap, rough_window
+from dpoco.accounting._coupled_search import (
+    CONSTANT_SPREAD,
+    FloatArray,
+    RoughProfile,
+    Setting,
+    rough_cap,
+    rough_window,
+)
+from dpoco.accounting._coupled_statement import coupled_draws
 from dpoco.accounting._growing_noise import growing_assessment
 from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
@@ -32,6 +41,7 @@ from dpoco.privacy.losses.tilted_draws import (
     least_over_orders,
     removal,
 )
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, TiltedMinimum
 
 # Without privacy: noise so small that it costs a twenty-thousandth of the bound.
 _QUIET_NOISE = 0.01
@@ -88,7 +98,7 @@ def finish(p: Parameters) -> Parameters:
 def assess(p: Parameters) -> tuple[RegretBound, float]:
     """Return the regret bound and a bound on the expected number of switches."""
     if p.max_switches == 0:
-        return constant_bound(p), 0.0
+        return constant_bound(p, p.step_size * p.noise_scale * math.sqrt(p.dimension)), 0.0
     if p.noise_growth:
         return growing_assessment(p)
     clip = cap = 0.0
@@ -105,30 +115,14 @@ def assess(p: Parameters) -> tuple[RegretBound, float]:
     if p.max_switches is not None:
         switches = min(switches, float(p.max_switches))
     bound = leader_regret(
-        horizon=p.horizon,
-        dimension=p.dimension,
-        lipschitz=p.lipschitz,
-        radius=p.radius,
-        diameter=p.diameter,
+        **p.constants,
         step_size=p.step_size,
         noise_scale=p.noise_scale,
-        block=p.block,
         barrier=p.barrier_weight > 0.0,
         clip=clip,
         cap=cap,
-        unbounded=p.unbounded,
     )
     return bound, switches
-
-
-def constant_bound(p: Parameters) -> RegretBound:
-    """Return the bound of a decision that never looks at data: within eta |Z| of the centre."""
-    spread = p.step_size * p.noise_scale * math.sqrt(p.dimension)
-    terms = {
-        "constant": p.lipschitz * p.radius * p.horizon,
-        "spread": p.lipschitz * spread * p.horizon,
-    }
-    return RegretBound(math.fsum(terms.values()), terms)
 
 
 def _clip_error(p: Parameters) -> float:
@@ -218,15 +212,19 @@ def _best_epsilon(curve: Curve, delta: float, largest: float) -> float:
     return max(0.0, least_over_orders(curve, bound, largest))
 
 
-@dataclass(frozen=True)
-class LeaderSetting:
-    """What stays fixed while the search varies coupling, block, forced switch and noise."""
+def drawn(p: Parameters, problem: EuclideanProblem) -> CoupledDraws:
+    """Return the mechanism of parameters."""
+    draw = TiltedMinimum(p.noise_scale, p.step_size)
+    return coupled_draws(p, problem, draw, smoothness=problem.smoothness)
 
-    problem: EuclideanProblem
-    horizon: int
-    relation: str
-    calibration: str
-    private: bool
+
+@dataclass(frozen=True)
+class LeaderSetting(Setting[Parameters]):
+    """A problem; the search's variant is a factor on the step size."""
+
+    def drawn(self, p: Parameters) -> CoupledDraws:
+        """Return the mechanism of parameters."""
+        return drawn(p, self.problem)
 
     @property
     def rank(self) -> int:
@@ -259,7 +257,7 @@ class LeaderSetting:
             high, low = clip_widths(noise, curvature_of(bare), bare.dimension, bare.rank, error)
             bare = replace(bare, clip_high=high, clip_low=low)
             cap = switch_cap(decisions, hazard_of(bare), allowed.tail)
-        return finish(replace(bare, max_switches=cap, private=self.private))
+        return finish(replace(bare, max_switches=cap, private=self.budget is not None))
 
     def quiet(self, block: int) -> Parameters:
         """Return follow the regularized leader, redrawn every block, noise next to nothing."""
@@ -298,32 +296,27 @@ class LeaderSetting:
         self, coupling: str, block: int, forced: float, step_size: float, noise_scale: float
     ) -> Parameters:
         """Return parameters without window, cap, privacy and derived fields."""
-        q = self.problem
         return Parameters(
-            horizon=self.horizon,
-            dimension=q.dimension,
-            lipschitz=q.lipschitz,
-            smoothness=q.smoothness,
+            **self.constants,
+            smoothness=self.problem.smoothness,
             rank=self.rank,
-            radius=q.radius,
-            diameter=q.diameter,
             step_size=step_size,
             noise_scale=noise_scale,
-            barrier_weight=barrier_weight(q, self.horizon),
+            barrier_weight=barrier_weight(self.problem, self.horizon),
             coupling=coupling,
             block=block,
             forced_switch=forced,
-            clip_high=0.0,
-            clip_low=0.0,
-            max_switches=None,
             relation=self.relation,
             calibration=self.calibration,
-            unbounded=q.unbounded,
-            private=False,
-            regret_bound=0.0,
-            regret_terms={},
-            expected_switches=0.0,
         )
+
+    def constant(self) -> Parameters:
+        """Return the parameters of the decision that never looks at data."""
+        q = self.problem
+        sigma = q.lipschitz * math.sqrt(self.horizon / q.dimension)
+        eta = CONSTANT_SPREAD * q.radius / (sigma * math.sqrt(q.dimension))
+        bare = self.bare("scheduled", self.horizon, 1.0, eta, sigma)
+        return finish(replace(bare, max_switches=0, private=True))
 
     def allowance(self, eta: float, sigma: float) -> Allowance:
         """Return the total variations that cost G D / 2 (clipping) and G D (cap) in regret."""
@@ -367,15 +360,6 @@ class LeaderSetting:
 
     def rough_value(self, _coupling: str, factor: float, block: int, noise: float) -> float:
         """Return the regret bound without clip and cap terms."""
-        q = self.problem
-        return leader_regret(
-            horizon=self.horizon,
-            dimension=q.dimension,
-            lipschitz=q.lipschitz,
-            radius=q.radius,
-            diameter=q.diameter,
-            step_size=self.step_size(factor, block, noise),
-            noise_scale=q.lipschitz / noise,
-            block=block,
-            unbounded=q.unbounded,
-        ).total
+        step = self.step_size(factor, block, noise)
+        scale = self.problem.lipschitz / noise
+        return leader_regret(**self.constants, step_size=step, noise_scale=scale, block=block).total

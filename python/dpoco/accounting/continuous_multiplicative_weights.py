@@ -12,7 +12,6 @@ and to couplings that need no normalising constant, accounting and regret correc
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from dpoco._validation import choice, real_float
@@ -21,14 +20,13 @@ from dpoco.accounting._coupled_parameters import (
     COUPLINGS,
     ContinuousMultiplicativeWeightsParameters,
 )
-from dpoco.accounting._coupled_search import Search, find_best
+from dpoco.accounting._coupled_search import find_best
 from dpoco.accounting._coupled_statement import (
     Costs,
     admissible,
     baseline_block,
     check_agreement,
     check_arguments,
-    coupled_draws,
     regret_condition,
     require_global_bounds,
     stated,
@@ -37,6 +35,7 @@ from dpoco.accounting._gibbs_setting import (
     DEFAULT_ANCHORS,
     GibbsSetting,
     assess,
+    drawn,
     envelope_acceptance,
     envelopes_are_tight_for,
     exact_normalizer,
@@ -51,8 +50,7 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.published import PublishedClaim, gibbs_claim
 from dpoco.domains import Domain
 from dpoco.losses import Loss
-from dpoco.privacy.losses.combined import Tailed
-from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, GibbsDraw
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
@@ -62,12 +60,8 @@ __all__ = [
     "mechanism_of",
 ]
 
-# A constant decision is a draw this close to the centre, relative to the radius.
-_CONSTANT_SPREAD = 1e-9
 # Exact draws by rejection are preferred to chains where at least this part is surely accepted.
 _FAIR_ACCEPTANCE = 1e-3
-# Share of delta that chains may cost before a smaller epsilon is aimed at.
-_MASS_SHARE = 0.2
 
 
 def calibrate(
@@ -170,85 +164,17 @@ def calibrate(
 def _found(
     setting: GibbsSetting, limit: float | None, coupling: str, block: int | None
 ) -> ContinuousMultiplicativeWeightsParameters:
-    problem, budget, horizon = setting.problem, setting.budget, setting.horizon
-    if budget is None:
+    if setting.budget is None:
         if limit is not None:
             return lazy_oco.gibbs_lazy(setting, limit, coupling, block)
         return setting.quiet(baseline_block(coupling, block))
-    require_global_bounds(problem)
+    require_global_bounds(setting.problem)
     if setting.calibration != "tight":
-        return oco_published.gibbs_published(setting, budget, coupling, block)
-    found = None
-    if horizon > 1:
-        found = _tight(setting, budget, coupling, block)
-    trivial = problem.lipschitz * problem.radius * horizon
-    if found is None or not found.regret_bound < trivial:
-        return constant(setting)
-    return found
-
-
-def _spent(
-    p: ContinuousMultiplicativeWeightsParameters, problem: EuclideanProblem, budget: Budget
-) -> float:
-    """Return a bound on delta at the budget's epsilon, inexact draws charged."""
-    loss = _drawn(p, problem).loss(Neighbours(p.relation))
-    if loss is None:
-        return 1.0
-    if not isinstance(loss, Tailed):
-        return loss.delta(budget.epsilon)
-    # A guarantee at a smaller epsilon, where the charge would take too much of the budget.
-    epsilon = max(0.0, math.log(_MASS_SHARE * budget.delta / loss.mass))
-    epsilon = min(budget.epsilon, epsilon)
-    return loss.ideal.delta(epsilon) + (1.0 + math.exp(epsilon)) * loss.mass
-
-
-def _tight(
-    setting: GibbsSetting, budget: Budget, coupling: str, block: int | None
-) -> ContinuousMultiplicativeWeightsParameters | None:
-    problem = setting.problem
-    couplings = admissible(coupling, private_couplings(problem), "this domain and loss")
-    search: Search[ContinuousMultiplicativeWeightsParameters] = Search(
-        budget=budget,
-        rough=setting.rough,
-        rough_value=setting.rough_value,
-        build=setting.build,
-        delta=lambda p: _spent(p, problem, budget),
-    )
-    trivial = problem.lipschitz * problem.radius * setting.horizon
-    return find_best(search, couplings, (1.0,), setting.horizon, block, trivial)
-
-
-def constant(setting: GibbsSetting) -> ContinuousMultiplicativeWeightsParameters:
-    """Return the parameters of the decision that never looks at data."""
-    problem = setting.problem
-    lam = problem.lipschitz / problem.radius * math.sqrt(setting.horizon)
-    beta = problem.dimension / lam / (_CONSTANT_SPREAD * problem.radius) ** 2
-    return setting.finish(
-        ContinuousMultiplicativeWeightsParameters(
-            horizon=setting.horizon,
-            dimension=problem.dimension,
-            lipschitz=problem.lipschitz,
-            radius=problem.radius,
-            diameter=problem.diameter,
-            inverse_temperature=beta,
-            regularization=lam,
-            coupling="scheduled",
-            block=setting.horizon,
-            forced_switch=1.0,
-            clip_high=0.0,
-            clip_low=0.0,
-            max_switches=0,
-            relation=setting.relation,
-            calibration=setting.calibration,
-            unbounded=problem.unbounded,
-            sampler=setting.sampler,
-            sampler_tolerance=0.0 if setting.sampler == "exact" else setting.chain_tolerance(0),
-            private=True,
-            regret_bound=0.0,
-            regret_terms={},
-            expected_switches=0.0,
-        )
-    )
+        return oco_published.gibbs_published(setting, setting.budget, coupling, block)
+    if setting.horizon == 1:
+        return setting.constant()
+    couplings = admissible(coupling, private_couplings(setting.problem), "this domain and loss")
+    return find_best(setting, setting.budget, couplings, (1.0,), block)
 
 
 def mechanism_of(
@@ -264,19 +190,7 @@ def mechanism_of(
     problem = euclidean_problem(domain, loss, parameters.unbounded)
     check_agreement(parameters, problem)
     _check_coupling(parameters, problem)
-    return _drawn(parameters, problem)
-
-
-def _drawn(p: ContinuousMultiplicativeWeightsParameters, problem: EuclideanProblem) -> CoupledDraws:
-    draw = GibbsDraw(
-        p.inverse_temperature,
-        p.regularization,
-        math.inf if p.unbounded else problem.half_width,
-        p.sampler_tolerance,
-    )
-    # Draws need no smoothness, and nobody has to declare one that holds.
-    smoothness = math.inf if problem.family == "custom" else problem.smoothness
-    return coupled_draws(p, problem, draw, smoothness=smoothness, factor_range=p.factor_range)
+    return drawn(parameters, problem)
 
 
 def guarantee(

@@ -13,21 +13,19 @@ blocks, accounting and regret corrected.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from dpoco.accounting import lazy_oco, oco_published
 from dpoco.accounting._coupled_parameters import (
     LEADER_COUPLINGS,
     CoupledRegularizedLeaderParameters,
 )
-from dpoco.accounting._coupled_search import Search, find_best
+from dpoco.accounting._coupled_search import find_best
 from dpoco.accounting._coupled_statement import (
     Costs,
     admissible,
     baseline_block,
     check_agreement,
     check_arguments,
-    coupled_draws,
     regret_condition,
     require_global_bounds,
     stated,
@@ -38,7 +36,7 @@ from dpoco.accounting._leader_setting import (
     assess,
     barrier_weight,
     curvature_of,
-    finish,
+    drawn,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
@@ -46,13 +44,11 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.published import PublishedClaim, leader_claim
 from dpoco.domains import Domain
 from dpoco.losses import Loss
-from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, TiltedMinimum
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["CoupledRegularizedLeaderParameters", "calibrate", "guarantee", "mechanism_of"]
 
-# A constant decision is this close to the centre, relative to the radius.
-_CONSTANT_SPREAD = 1e-9
 # b = eta beta_s beyond which the conditions warn.
 _LARGE_CURVATURE = 0.1
 
@@ -124,7 +120,7 @@ def calibrate(
         max_switches=max_switches,
     )
     problem = euclidean_problem(domain, loss, unbounded)
-    setting = LeaderSetting(problem, horizon, relation, calibration, private=budget is not None)
+    setting = LeaderSetting(problem, horizon, relation, calibration, budget)
     if budget is None:
         if limit is not None:
             return lazy_oco.leader_lazy(setting, limit, coupling, block)
@@ -132,47 +128,11 @@ def calibrate(
     require_global_bounds(problem)
     if calibration != "tight":
         return oco_published.leader_published(setting, budget, coupling, block)
-    found = None
-    if horizon > 1:
-        found = _tight(setting, budget, coupling, block)
-    trivial = problem.lipschitz * problem.radius * horizon
-    if found is None or not found.regret_bound < trivial:
-        return constant(setting)
-    return found
-
-
-def _spent(
-    p: CoupledRegularizedLeaderParameters, problem: EuclideanProblem, budget: Budget
-) -> float:
-    """Return a bound on delta at the budget's epsilon."""
-    loss = _drawn(p, problem).loss(Neighbours(p.relation))
-    return 1.0 if loss is None else loss.delta(budget.epsilon)
-
-
-def _tight(
-    setting: LeaderSetting, budget: Budget, coupling: str, block: int | None
-) -> CoupledRegularizedLeaderParameters | None:
-    problem = setting.problem
+    if horizon == 1:
+        return setting.constant()
     couplings = admissible(coupling, ("scheduled", "density_ratio"), "private learning")
-    search: Search[CoupledRegularizedLeaderParameters] = Search(
-        budget=budget,
-        rough=setting.rough,
-        rough_value=setting.rough_value,
-        build=setting.build,
-        delta=lambda p: _spent(p, problem, budget),
-    )
     factors = STEP_FACTORS if problem.smoothness > 0.0 else (1.0,)
-    trivial = problem.lipschitz * problem.radius * setting.horizon
-    return find_best(search, couplings, factors, setting.horizon, block, trivial)
-
-
-def constant(setting: LeaderSetting) -> CoupledRegularizedLeaderParameters:
-    """Return the parameters of the decision that never looks at data."""
-    problem = setting.problem
-    sigma = problem.lipschitz * math.sqrt(setting.horizon / problem.dimension)
-    eta = _CONSTANT_SPREAD * problem.radius / (sigma * math.sqrt(problem.dimension))
-    p = setting.bare("scheduled", setting.horizon, 1.0, eta, sigma)
-    return finish(replace(p, max_switches=0, private=True))
+    return find_best(setting, budget, couplings, factors, block)
 
 
 def mechanism_of(
@@ -188,12 +148,7 @@ def mechanism_of(
     problem = euclidean_problem(domain, loss, parameters.unbounded)
     check_agreement(parameters, problem, ("smoothness",))
     _check_parameters(parameters, problem)
-    return _drawn(parameters, problem)
-
-
-def _drawn(p: CoupledRegularizedLeaderParameters, problem: EuclideanProblem) -> CoupledDraws:
-    draw = TiltedMinimum(p.noise_scale, p.step_size)
-    return coupled_draws(p, problem, draw, smoothness=problem.smoothness)
+    return drawn(parameters, problem)
 
 
 def guarantee(
