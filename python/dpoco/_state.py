@@ -9,7 +9,6 @@ sums of private data: it is as secret as the data.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import os
 import struct
@@ -24,6 +23,7 @@ import numpy as np
 
 from dpoco._validation import refuse_contradictions
 from dpoco.errors import RoundOrderError, StateError
+from dpoco.learners import LEARNERS, own_class
 
 __all__ = ["Stateful", "load", "stated_dimension"]
 
@@ -31,28 +31,6 @@ FRAME_SIGNATURE = b"dpocost\n"
 _VERSION = 1
 _FRAME = struct.Struct("<8sIIQ")
 _CHECKSUM = 32
-
-# What a state file may name; nothing else is ever imported on its word.
-_KINDS = {
-    "AboveThreshold": "dpoco.mechanisms._above_threshold",
-    "ContinualSum": "dpoco.mechanisms._continual_sum",
-    "DistributionLearner": "dpoco.local._learner",
-    "EpochSelector": "dpoco.experts._epoch_selector",
-    "HighDimensionalBandit": "dpoco.bandits._high_dimensional",
-    "LinUCB": "dpoco.bandits._linucb",
-    "LocalHypothesisSelector": "dpoco.local._selector",
-    "NoisyMax": "dpoco.mechanisms._noisy_max",
-    "ShiftDetector": "dpoco.experts._shift_detector",
-    "PolyhedralFrankWolfe": "dpoco.frank_wolfe._polyhedral",
-    "TreeFrankWolfe": "dpoco.frank_wolfe._tree",
-    "LipschitzLearner": "dpoco.oco._lipschitz",
-    "NoisyFTRL": "dpoco.oco._noisy_ftrl",
-    "PrefixHedge": "dpoco.experts._prefix_hedge",
-    "CoupledRegularizedLeader": "dpoco.oco._coupled_regularized_leader",
-    "ContinuousMultiplicativeWeights": "dpoco.oco._continuous_multiplicative_weights",
-    "BatchShare": "dpoco.experts._batch_share",
-    "ObliviousTracker": "dpoco.experts._oblivious_tracker",
-}
 
 # Stands in for the key and stream that a restored state is about to bring.
 _REPLACED_CLAIM = {"key": bytes(32), "stream": 0}
@@ -284,7 +262,7 @@ class Stateful:
     def _to_bytes(self) -> bytes:
         from dpoco import __version__
 
-        if _KINDS.get(self._kind) != type(self).__module__:
+        if own_class(type(self)) is None:
             raise StateError(f"a {self._kind} is not one of the library's classes: cannot be saved")
         header = {"kind": self._kind, "library": __version__, "object": self._header()}
         return pack(header, self._engine.state())
@@ -342,9 +320,12 @@ class Stateful:
 
 
 def _class_of(kind: Any) -> type[Stateful]:
-    if not isinstance(kind, str) or kind not in _KINDS:
+    """Return the class that a state file names: nothing else is ever imported on its word."""
+    known = (each for each in LEARNERS if each.class_name == kind and each.plays != "batch")
+    learner = next(known, None)
+    if learner is None:
         raise StateError("state is of a kind this library does not know")
-    return getattr(importlib.import_module(_KINDS[kind]), kind)  # type: ignore[no-any-return]
+    return learner.load()  # type: ignore[no-any-return]
 
 
 def _unpickle(kind: str, data: bytes) -> Stateful:

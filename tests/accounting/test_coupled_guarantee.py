@@ -170,7 +170,7 @@ def test_the_text_states_composition_regret_and_details():
 
 def test_only_draws_without_random_bits_have_an_event():
     pytest.importorskip("dp_accounting")
-    scheduled = guarantee(GAUSSIAN | SCHEDULED)
+    scheduled = guarantee(GAUSSIAN | SCHEDULED, mu=0.3)
     assert scheduled.event == events.gaussian_event(0.3)
     assert scheduled.delta_at(1.0) == gaussian_delta(1.0, 0.3)
     assert scheduled.epsilon_at(1e-6) == Gaussian(0.3).epsilon(1e-6)

@@ -48,7 +48,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "accounting.pure": _tests("pure"),
     "accounting.rdp": _tests("concentrated_accountants"),
     "accounting.release": _tests("sum_release", "guarantee_value"),
-    "accounting.sampled_gaussian": _tests("sampled_gaussian"),
     "accounting.selections": _tests("three_ways_learners", _FRANK_WOLFE),
     "accounting.truncation": _tests("truncation_charge"),
     "accounting.zcdp": _tests("concentrated_accountants"),
@@ -60,7 +59,13 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/privacy/test_algebra.py", "pure", "concentrated_accountants"
     ),
     "privacy.losses.responses": _tests("tests/privacy/test_local_reports.py"),
+    "privacy.losses.sampled": _tests("tests/privacy/test_sampled_gaussian.py"),
+    "privacy.losses.sampled_few": _tests("tests/privacy/test_sampled_gaussian.py"),
+    "privacy.losses.sampled_step": _tests("tests/privacy/test_sampled_line.py"),
+    "privacy.losses.sampled_sum": _tests("tests/privacy/test_sampled_line.py"),
     "privacy.losses.tilted_draws": _tests("tests/privacy/test_tilted_draws.py"),
+    "privacy.mechanisms.base": _tests("tests/privacy/test_descriptions.py"),
+    "privacy.mechanisms.batch_fits": _tests("tests/privacy/test_batch_fits.py"),
     "privacy.mechanisms.coupled_draws": _tests(
         "tests/privacy/test_coupled_draws.py", "tests/privacy/test_gibbs_draws.py"
     ),

@@ -14,6 +14,7 @@ from typing import Any
 from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.loss import Loss, Pure
 from dpoco.privacy.losses.responses import Responses
+from dpoco.privacy.losses.sampled import Sampled
 from dpoco.privacy.losses.tilted_draws import TiltedDraws
 
 __all__ = ["checked", "describe", "event", "loss_of", "profile_of"]
@@ -23,13 +24,13 @@ _LOSSES: dict[str, tuple[type[Loss], dict[str, str]]] = {
     "gaussian": (CoupledBits, {"mu": "draws"}),
     "pure": (Pure, {"epsilon": "pure"}),
     "renyi": (TiltedDraws, {"relation": "change"}),
+    "sampled_gaussian": (Sampled, {}),
     "local_reports": (Responses, {"epsilon": "each", "delta": "each_delta"}),
 }
 _KINDS = {
     "bounded_range": "dpoco.accounting.bounded_range",
     "selections": "dpoco.accounting.selections",
     "tracker": "dpoco.accounting._experts.tracker_profile",
-    "sampled_gaussian": "dpoco.accounting.sampled_gaussian",
 }
 
 
@@ -70,6 +71,14 @@ def loss_of(profile: Mapping[str, Any]) -> Loss:
         raise ValueError(f"a profile of kind {kind!r} holds other types") from error
 
 
+def near(one: Loss, other: Loss, close: float) -> bool:
+    """Return whether two losses have the same parameters, to a relative `close`."""
+    pairs = zip(one.to_dict().values(), other.to_dict().values(), strict=False)
+    return type(one) is type(other) and all(
+        math.isclose(a, b, rel_tol=close) if isinstance(a, float) else a == b for a, b in pairs
+    )
+
+
 def profile_of(loss: Loss) -> dict[str, Any]:
     """Return the record of a loss, for ``Guarantee.profile``."""
     for kind, (cls, names) in _LOSSES.items():
@@ -101,9 +110,7 @@ def event(profile: Mapping[str, Any]) -> Any:
         return loss.module.event(profile)
     from dpoco.accounting import events
 
-    if loss.mu < math.inf:
-        return events.gaussian_event(loss.mu)
-    if loss.rho < math.inf:
+    if loss.kind == "bounded_range":
         return events.zcdp_event(loss.rho)
     raise ValueError(
         f"no dp_accounting event describes a loss of kind {loss.kind!r}; use delta_at, epsilon_at"

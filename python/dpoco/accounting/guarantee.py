@@ -28,6 +28,7 @@ from dpoco.errors import BudgetExceeded, StateError
 from dpoco.privacy.losses.combined import UNKNOWN, Least, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Zcdp
+from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.neighbours import CHANGES, VIEWS
 
 __all__ = ["Guarantee"]
@@ -106,6 +107,9 @@ class Guarantee:
         too (local privacy).
     details : dict
         Parameters behind the numbers, printed by the report: name to number, text or None.
+    description : Mechanism or None
+        What was enforced and drawn: mu, rho, profile, truncation_mass and epsilon follow from it.
+        None for guarantees of other origin (pools, sums of a ledger, records of earlier versions).
     """
 
     epsilon: float
@@ -133,6 +137,7 @@ class Guarantee:
     details: dict[str, float | str | None] = field(default_factory=dict, hash=False)
     numerics: str | None = None
     view: str = "everyone"
+    description: Mechanism | None = None
 
     def __post_init__(self) -> None:
         """Validate ranges and freeze sequences."""

@@ -64,8 +64,8 @@ class Kind:
 
     Attributes
     ----------
-    name, learner : str
-        Of the case, of the class.
+    name : str
+        Of the learner.
     build : callable
         ``Asked -> Problem``.
     horizon, dimension : int
@@ -79,7 +79,6 @@ class Kind:
     """
 
     name: str
-    learner: str
     build: Callable[[Asked], Problem]
     horizon: int
     dimension: int | None

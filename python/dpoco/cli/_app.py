@@ -7,18 +7,13 @@ from typing import Annotated
 import typer
 
 import dpoco
-from dpoco.cli._audit import audit_command
-from dpoco.cli._bench import bench_command
+from dpoco.cli._bench import bench_command, sweep_command
+from dpoco.cli._checks import audit_command, reproduce_app
 from dpoco.cli._compare import compare_command
 from dpoco.cli._datasets import datasets_command
-from dpoco.cli._explain import explain_command
+from dpoco.cli._guarantees import explain_command, table_app
 from dpoco.cli._plan import plan_app
-from dpoco.cli._reproduce import reproduce_app
 from dpoco.cli._run import run_command
-from dpoco.cli._sweep import sweep_command
-from dpoco.cli._tables import table_app
-
-__all__ = ["app"]
 
 app = typer.Typer(
     help="Private online learning: every decision of a stream under differential privacy.\n\n"

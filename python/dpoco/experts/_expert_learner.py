@@ -10,11 +10,12 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._clipping import checked_range
 from dpoco._learner import OnlineLearner, Progress
 from dpoco._tickets import Ticket
 from dpoco._validation import float_array, positive_int
 from dpoco.accounting import Budget, Guarantee
-from dpoco.experts._trace import ExpertTrace, checked_range
+from dpoco.experts._trace import ExpertTrace
 
 __all__ = ["DECODERS", "ExpertLearner"]
 

@@ -50,6 +50,7 @@ class BatchLearner(ABC):
     _options: ClassVar[tuple[str, ...]]
 
     _parameters: Any = None
+    _mechanism: Any = None
     _guarantee: Guarantee | None = None
     _theta: FloatArray | None = None
     _fitted: bool = False
@@ -127,6 +128,7 @@ class BatchLearner(ABC):
         )
         if budget is not None:
             guarantee.require(budget)
+        self._mechanism = self._accountant.mechanism_of(self._domain, self._loss, parameters)
         self._parameters, self._guarantee = parameters, guarantee
 
     @abstractmethod
@@ -178,11 +180,11 @@ class BatchLearner(ABC):
                     "the model has been fitted: a second fit is a second release; use clone()"
                 )
             self._fitted = True
-        before = self._parameters, self._guarantee
+        before = self._parameters, self._guarantee, self._mechanism
         try:
             self._theta = self._run(features, labels, progress)
         except BaseException:
-            self._parameters, self._guarantee = before
+            self._parameters, self._guarantee, self._mechanism = before
             self._fitted = False  # nothing was released
             raise
         self._source = None  # a fitted model holds no randomness

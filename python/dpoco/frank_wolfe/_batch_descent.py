@@ -6,11 +6,12 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import domains, losses
-from dpoco.accounting import Budget
-from dpoco.accounting._batch import noisy_sgd, phased_sgd
-from dpoco.accounting._batch.parameters import NoisySGDParameters, PhasedSGDParameters
+from dpoco.accounting import Budget, noisy_sgd, phased_sgd
+from dpoco.accounting.noisy_sgd import NoisySGDParameters
+from dpoco.accounting.phased_sgd import PhasedSGDParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.frank_wolfe._batch_base import BatchLearner
+from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, IteratePhase, SampledGaussian
 from dpoco.random import Source
 
 __all__ = ["NoisySGD", "PhasedSGD"]
@@ -107,8 +108,13 @@ class NoisySGD(BatchLearner):
 
     def _settings(self) -> dict[str, Any]:
         p: NoisySGDParameters = self._parameters
-        settings = {name: getattr(p, name) for name in ("steps", "step_size", "noise_scale")}
-        return {**settings, "grid": noisy_sgd.grid(self._domain, self._loss, p)}
+        m: SampledGaussian = self._mechanism
+        return {
+            "steps": m.steps,
+            "step_size": p.step_size,
+            "noise_scale": m.scale,
+            "grid": m.grid,
+        }
 
 
 class PhasedSGD(BatchLearner):
@@ -196,5 +202,7 @@ class PhasedSGD(BatchLearner):
         self._begin(PhasedSGD, locals())
 
     def _settings(self) -> dict[str, Any]:
-        phases = phased_sgd.phases_of(self._domain, self._loss, self._parameters)
+        m: GaussianPhases = self._mechanism
+        walks = [phase for phase in m.phases if isinstance(phase, IteratePhase)]
+        phases = [(phase.records, phase.step, phase.scale) for phase in walks]
         return {"phases": phases, "grids": [0.0] * len(phases)}

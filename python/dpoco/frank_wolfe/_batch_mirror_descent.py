@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 from dpoco import domains, losses
 from dpoco.accounting import Budget
-from dpoco.accounting._batch import localized_mirror_descent as accountant
-from dpoco.accounting._batch.parameters import LocalizedMirrorDescentParameters
+from dpoco.accounting import localized_mirror_descent as accountant
+from dpoco.accounting.localized_mirror_descent import LocalizedMirrorDescentParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.frank_wolfe._batch_base import BatchLearner
+from dpoco.privacy.mechanisms.batch_fits import GaussianPhases
 from dpoco.random import Source
 
 __all__ = ["LocalizedMirrorDescent"]
@@ -108,9 +109,14 @@ class LocalizedMirrorDescent(BatchLearner):
     def _settings(self) -> dict[str, Any]:
         ball = self._domain
         assert isinstance(ball, domains.LpBall)
+        m: GaussianPhases = self._mechanism
+        tunings = accountant.regularisers(ball, self._loss, self._parameters)
         return {
-            "phases": accountant.phases_of(ball, self._loss, self._parameters),
-            "grids": accountant.grids_of(ball, self._loss, self._parameters),
+            "phases": [
+                (phase.records, *tuning, phase.scale)
+                for phase, tuning in zip(m.phases, tunings, strict=True)
+            ],
+            "grids": [phase.grid for phase in m.phases],
             "p": ball.p,
             "radius": ball.radius,
             "steps": self._parameters.steps,

@@ -247,6 +247,17 @@ class LipschitzLearner(OnlineLearner):
         """Decisions the net points stand for, shape (N, d): their projections; read-only."""
         return self._points
 
+    def on_net(self, losses: Any) -> FloatArray:
+        """Return what `run` reads of losses, shape (T, N): their values on the net. Not private.
+
+        Parameters
+        ----------
+        losses : array_like of shape (T, N), or sequence of callables
+            As for `run`.
+        """
+        rows = NetLosses.of(losses, self._points)
+        return rows.values(slice(0, len(rows)))
+
     @property
     def parameters(self) -> LipschitzParameters:
         """Everything calibration fixed: net, transform, noise scale, sum, rate, regret bound."""

@@ -15,12 +15,13 @@ from dpoco.accounting import (
     coupling,
     gaussian,
     release,
-    sampled_gaussian,
     sum_release,
     zcdp,
 )
 from dpoco.accounting.budget import Budget
+from dpoco.privacy.losses import sampled
 from dpoco.privacy.losses.responses import Responses
+from dpoco.privacy.losses.sampled import Sampled
 
 from .checks import brute_force, closed_form, dp_accounting, enumeration, stated_point
 from .kit import Bug, Patch, from_tests
@@ -297,8 +298,9 @@ BUGS = [
     Bug(
         "amplification-counted-twice", "Subsampling divides by n, and then by n again.",
         "patched accountant", the_samples, as_it_is, (brute_force,),
-        Patch(sampled_gaussian, "_delta",
-              lambda right: lambda e, n, factor, k: right(e, n * n, factor, k)),
+        Patch(sampled, "_delta",
+              lambda right: lambda loss, e: right(
+                  Sampled(loss.records**2, loss.multiplier, loss.steps), e)),
     ),
     Bug(
         "lazy-switch-with-the-wrong-ratio",

@@ -154,7 +154,7 @@ MUTATIONS = [
     Mutation(
         "one-switch-too-many", "The same cap, for decisions that are points.",
         "mechanisms/switch_rule.cpp", "if (switches_ >= settings_.max_switches ||",
-        "if (switches_ > settings_.max_switches ||", "coupled-regularized-leader",
+        "if (switches_ > settings_.max_switches ||", "ctrl",
         "checks:standard_audit",
     ),
     Mutation(

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import positive_int, real_float
+from dpoco.accounting import _profiles
 from dpoco.accounting.bounded_range import bounded_range_moment
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import StateError
@@ -160,12 +161,8 @@ def cost_of_guarantee(guarantee: Guarantee) -> Cost:
     rho = math.inf if guarantee.rho is None else guarantee.rho
     pure = math.inf
     if profile is not None:
-        from dpoco.accounting import _profiles
-
         loss = _profiles.loss_of(profile)
-        mu, pure = min(mu, loss.mu), loss.pure
-        if profile["kind"] == "sampled_gaussian":
-            mu = min(mu, math.sqrt(profile["steps"]) / profile["multiplier"])
+        pure, mu = loss.pure, min(mu, loss.mu)
     if guarantee.delta == 0.0 and guarantee.truncation_mass == 0.0:
         pure = min(pure, guarantee.epsilon)
     part = Part(1, mu, rho, pure, profile)
@@ -188,6 +185,4 @@ def _profile_renyi(profile: Mapping[str, Any], order: float) -> float:
 
         tracker = Tracker(**{name: profile[name] for name in Tracker._fields})
         return float(tracker_moments(tracker, at)[0]) / (order - 1.0)
-    from dpoco.accounting import _profiles
-
     return float(_profiles.loss_of(profile).renyi(at)[0])

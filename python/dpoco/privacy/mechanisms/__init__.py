@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
+from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SampledGaussian
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
 from dpoco.privacy.records import read
 
 __all__ = ["KINDS", "read_mechanism"]
 
-KINDS: tuple[type[Mechanism], ...] = (Nothing, Open, CoupledDraws)
+KINDS: tuple[type[Mechanism], ...] = (
+    Nothing,
+    Open,
+    CoupledDraws,
+    SampledGaussian,
+    GaussianPhases,
+)
 
 
 def read_mechanism(record: Any) -> Mechanism:
