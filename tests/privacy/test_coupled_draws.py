@@ -130,6 +130,30 @@ def test_one_formula_by_hand():
     assert half.shift == pytest.approx(0.5 * own.shift, rel=1e-2)
 
 
+@pytest.mark.parametrize("high", [0.01, 3e4])
+def test_the_rounding_of_log_ratios_is_the_formula_of_the_page(high):
+    """tau_Z of docs/privacy/gibbs_draws.md, with every term large enough to be seen."""
+    n, slope, beta, lam, rounds, half = 7, 3.0, 0.5, 2.0, 40, 0.25
+    losses, window = SmoothLosses(n, slope, 0.0, 0), Window(0.1, high, 2.0 * high)
+    a, scale = slope * math.sqrt(beta / lam) * rounds, 1.0 / math.sqrt(beta * lam)
+    inside = -n * math.log(math.erf(half / (scale * math.sqrt(2.0))))
+    space = (n / 8.0 + 24.0) * a**2 / rounds + 4.0 * (high + 2.0 * high)
+    body = 52.0 * (0.5 * a**2 + inside + 2.0 * n + 81.0) + 8.0 * a**2
+    for width, units in ((half, body + space), (math.inf, space)):
+        found = GibbsDraw(beta, lam, width, 0.0).normalizer_error(losses, window, rounds)
+        assert found == pytest.approx(2.0**-53 * units, rel=1e-12)
+        shift = GibbsDraw(beta, lam, width, 0.0).shift(losses, NEAR, window, rounds)
+        assert shift == pytest.approx(2.0 * beta * slope**2 / lam + 2.0 * found, rel=1e-15)
+
+
+@pytest.mark.parametrize(("mechanism", "floor"), [(DARTS, 0.004), (ANCHORS, 0.02)])
+def test_factors_of_released_values_move_no_later_bit(mechanism, floor):
+    own = mechanism.loss(NEAR).ideal
+    assert (own.later_bits, own.shift) == (0, 0.0)
+    assert own.factor_floor == pytest.approx(math.exp(-floor), rel=1e-12)
+    assert own.forced_switch == 0.05
+
+
 def test_one_tilted_formula_by_hand():
     loss, b = TILTED_WINDOW.loss(NEAR), 0.005
     assert type(loss) is TiltedDraws
@@ -192,6 +216,17 @@ def test_several_rounds_of_one_person():
 def test_what_no_proof_is_about_is_refused(mechanism, path, value):
     with pytest.raises(ValueError, match=r"cannot be|must be|no proof|needs"):
         changed(mechanism, path, value)
+
+
+def test_the_ends_of_ranges_are_within_them():
+    assert changed(TILTED_WINDOW, "losses.rank", 3).losses.rank == 3
+    assert changed(GIBBS_WINDOW, "block", 10**5).decisions == 0
+    assert changed(GIBBS_WINDOW, "keep.forced", 1.0).loss(NEAR).ideal.mu < math.inf
+    assert changed(GIBBS_WINDOW, "cap", 1).drawn == 1
+    # Without forced switches nothing is promised, of whatever laws.
+    assert (
+        dataclasses.replace(GIBBS_WINDOW, losses=CURVED, keep=Window(0.0, 1.0, 1.0)).drawn == 3000
+    )
 
 
 def test_types_are_refused():
