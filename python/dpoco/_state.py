@@ -21,7 +21,6 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from dpoco._validation import refuse_contradictions
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import LEARNERS, own_class
 
@@ -111,6 +110,10 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
             os.close(directory)
 
 
+# Arguments that older states lack, with what they stood for.
+_ADDED = {"numerics": "float"}
+
+
 class Stateful:
     """Base of everything with noise inside: save, load, pickle, clone, and no silent copies.
 
@@ -130,16 +133,14 @@ class Stateful:
     _taken: tuple[bytes, str] | None = None  # by which journal, as which stream
     _is_seeded: bool = False
     _kind: ClassVar[str]
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]]
+    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {}
+    _parameters_class: ClassVar[Any]
 
     # What is proved of the noise: "fresh", whatever was released before, truncated tails included;
     # "ideal_fresh", so with ideal draws; or "hidden", part of it stays for later rounds.
     _noise: ClassVar[str] = "hidden"
     _one_round: ClassVar[bool] = True  # a record is data of one round, not of all later ones
 
-    # Arguments that older states lack, with what they stood for.
-    _added: ClassVar[dict[str, Any]] = {}
-    _restated: ClassVar[tuple[str, ...]]  # arguments that the parameters fix, too
     _sole: threading.Lock  # held by a long run
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -175,13 +176,21 @@ class Stateful:
     @classmethod
     def _assemble(cls: type[Self], header: dict[str, Any]) -> Self:
         """Build the unstarted object that `_header` describes; a state will bring its key."""
-        arguments: dict[str, Any] = {**header["arguments"], "source": None}
-        for name, value in cls._added.items():
-            arguments.setdefault(name, value)
-        for name, decode in cls._decoders.items():
-            if arguments[name] is not None:
+        from dpoco import domains, losses
+        from dpoco.accounting import Budget
+
+        arguments: dict[str, Any] = {**cls._completed(header["arguments"]), "source": None}
+        decoders: dict[str, Callable[[Any], Any]] = {
+            "domain": domains.from_dict,
+            "loss": losses.from_dict,
+            "budget": Budget.from_dict,
+            "parameters": cls._parameters_class.from_dict,
+            **cls._decoders,
+        }
+        for name, decode in decoders.items():
+            if arguments.get(name) is not None:
                 arguments[name] = decode(arguments[name])
-        parameters = cls._decoders["parameters"](header["parameters"])
+        parameters = decoders["parameters"](header["parameters"])
         expected = signature(cls).parameters
         if arguments.keys() != expected.keys():
             raise StateError("state is corrupt: it describes other arguments")
@@ -191,11 +200,16 @@ class Stateful:
         return self
 
     @classmethod
+    def _completed(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return saved arguments with those that older states lack, and what they stood for."""
+        names = signature(cls).parameters
+        return {**{k: v for k, v in _ADDED.items() if k in names}, **arguments}
+
+    @classmethod
     def _check_restated(
         cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
     ) -> None:
         """Raise unless the arguments that `parameters` fix, too, agree with them."""
-        refuse_contradictions(arguments, parameters, cls._restated, defaults)
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

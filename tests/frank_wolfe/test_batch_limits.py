@@ -93,7 +93,7 @@ def test_rounding_does_not_part_two_walks_by_more_than_is_accounted_for():
     # differ. In late phases, whose steps are small, that is more than all that steps can do.
     ball, records = LpBall(2, 2.0, 1000.0), 2**16
     learner = PhasedSGD(ball, LogisticLoss(1.0), records=records, budget=BUDGET, step_scale=7e-8)
-    learner._settle(learner._calibrated(records, BUDGET))
+    learner._settle(learner._plan(records, BUDGET))
     phases = learner._settings()["phases"]
     walks = learner._mechanism.phases
     firsts = np.cumsum([0] + [size for size, _, _ in phases])

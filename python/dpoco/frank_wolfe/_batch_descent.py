@@ -86,7 +86,6 @@ class NoisySGD(BatchLearner):
     _method = "noisy_sgd"
     _accountant: ClassVar[ModuleType] = noisy_sgd
     _parameters_class = NoisySGDParameters
-    _options = ("calibration", "steps", "step_scale", "numerics")
 
     def __init__(
         self,
@@ -104,7 +103,21 @@ class NoisySGD(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(NoisySGD, locals())
+        self._begin(
+            NoisySGD,
+            domain=domain,
+            loss=loss,
+            budget=budget,
+            parameters=parameters,
+            records=records,
+            calibration=calibration,
+            steps=steps,
+            step_scale=step_scale,
+            numerics=numerics,
+            start=start,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _settings(self) -> dict[str, Any]:
         p: NoisySGDParameters = self._parameters
@@ -183,7 +196,6 @@ class PhasedSGD(BatchLearner):
     _method = "phased_sgd"
     _accountant: ClassVar[ModuleType] = phased_sgd
     _parameters_class = PhasedSGDParameters
-    _options = ("calibration", "step_scale")
 
     def __init__(
         self,
@@ -199,7 +211,19 @@ class PhasedSGD(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(PhasedSGD, locals())
+        self._begin(
+            PhasedSGD,
+            domain=domain,
+            loss=loss,
+            budget=budget,
+            parameters=parameters,
+            records=records,
+            calibration=calibration,
+            step_scale=step_scale,
+            start=start,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _settings(self) -> dict[str, Any]:
         m: GaussianPhases = self._mechanism

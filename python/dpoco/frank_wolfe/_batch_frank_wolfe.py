@@ -87,7 +87,6 @@ class NoisyFrankWolfe(BatchLearner):
     _method = "noisy_frank_wolfe"
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = NoisyFrankWolfeParameters
-    _options = ("calibration", "step_scale", "numerics")
 
     def __init__(
         self,
@@ -104,7 +103,20 @@ class NoisyFrankWolfe(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(NoisyFrankWolfe, locals())
+        self._begin(
+            NoisyFrankWolfe,
+            domain=domain,
+            loss=loss,
+            budget=budget,
+            parameters=parameters,
+            records=records,
+            calibration=calibration,
+            step_scale=step_scale,
+            numerics=numerics,
+            start=start,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _settings(self) -> dict[str, Any]:
         p: NoisyFrankWolfeParameters = self._parameters

@@ -86,7 +86,6 @@ class LocalizedMirrorDescent(BatchLearner):
     _method = "localized_mirror_descent"
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = LocalizedMirrorDescentParameters
-    _options = ("calibration", "steps", "step_scale", "numerics")
 
     def __init__(
         self,
@@ -104,7 +103,21 @@ class LocalizedMirrorDescent(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(LocalizedMirrorDescent, locals())
+        self._begin(
+            LocalizedMirrorDescent,
+            domain=domain,
+            loss=loss,
+            budget=budget,
+            parameters=parameters,
+            records=records,
+            calibration=calibration,
+            steps=steps,
+            step_scale=step_scale,
+            numerics=numerics,
+            start=start,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _settings(self) -> dict[str, Any]:
         ball = self._domain

@@ -79,8 +79,7 @@ def alike(learner: Any, header: str) -> bool:
     ours, theirs = json.loads(header_of(learner)), json.loads(header)
     if ours["kind"] != theirs["kind"] or ours["object"]["seeded"] != theirs["object"]["seeded"]:
         return False
-    arguments = {**type(learner)._added, **theirs["object"]["arguments"]}
-    return bool(ours["object"]["arguments"] == arguments)
+    return bool(ours["object"]["arguments"] == learner._completed(theirs["object"]["arguments"]))
 
 
 def pipelined(

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from dpoco._validation import choice, real_float
 from dpoco.errors import JournalFenced, StateError
@@ -96,7 +96,6 @@ class SqlStore:
         return {row[0] for row in found}
 
 
-_APPLICATION = 0x64706F6A  # "dpoj"
 _PAGE = 8192  # bytes: releases are long rows
 _SYNCHRONOUS = {"disk": "FULL", "process": "NORMAL"}
 
@@ -126,6 +125,8 @@ class SqliteStore(SqlStore):
     OSError
         If it cannot be read or written, or the disk is full.
     """
+
+    APPLICATION_ID: ClassVar[int] = 0x64706F6A  # "dpoj", in the header of the file
 
     def __init__(
         self, path: str | os.PathLike[str], *, durability: str = "disk", timeout: float = 5.0
@@ -175,7 +176,7 @@ class SqliteStore(SqlStore):
             if found != (0, 0):
                 raise StateError("the journal is corrupt: it has no tables")
             connection.execute(f"PRAGMA page_size = {_PAGE}")
-        elif found[0] != _APPLICATION:
+        elif found[0] != self.APPLICATION_ID:
             raise StateError("the file is a database, but not a dpoco journal")
         elif found[1] != FORMAT:
             raise StateError(f"the journal has format {found[1]}, this library reads {FORMAT}")
@@ -227,7 +228,7 @@ class SqliteStore(SqlStore):
             self._known = True
             return False
         self._make("INTEGER", "BLOB")
-        self._run(f"PRAGMA application_id = {_APPLICATION}")
+        self._run(f"PRAGMA application_id = {self.APPLICATION_ID}")
         self._run(f"PRAGMA user_version = {FORMAT}")
         return True
 
