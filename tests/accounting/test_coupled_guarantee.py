@@ -10,10 +10,10 @@ import pickle
 import pytest
 
 from dpoco.accounting import Guarantee, events
-from dpoco.accounting.coupling import coupled_delta, coupled_epsilon
-from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
-from dpoco.accounting.objective_perturbation import coupled_delta_renyi, coupled_epsilon_renyi
 from dpoco.errors import StateError
+from dpoco.privacy.losses.coupled_bits import CoupledBits
+from dpoco.privacy.losses.gaussian import Gaussian, gaussian_delta
+from dpoco.privacy.losses.tilted_draws import TiltedDraws
 
 BITS = {"forced_switch": 0.05, "factor_floor": 0.9, "later_bits": 1000, "shift": 0.002}
 GAUSSIAN = {"kind": "gaussian", "mu": 0.3, **BITS}
@@ -26,6 +26,9 @@ DRAWS = {
     "relation": "replace",
 }
 RENYI = {"kind": "renyi", **DRAWS, **BITS}
+TILTED = TiltedDraws(
+    cap=600, sensitivity_ratio=0.01, b=0.001, dimension=5, rank=1, change="replace", **BITS
+)
 SCHEDULED = {"forced_switch": 1.0, "factor_floor": 1.0, "later_bits": 0, "shift": 0.0}
 
 
@@ -57,25 +60,15 @@ def guarantee(coupling, **fields):
 
 def test_the_curve_is_the_composed_profile():
     stated = guarantee(GAUSSIAN)
-    arguments = {k: v for k, v in GAUSSIAN.items() if k != "kind"}
+    loss = CoupledBits(draws=0.3, **BITS)
     for epsilon in (0.0, 0.5, 2.0):
-        assert stated.delta_at(epsilon) == coupled_delta(epsilon, **arguments)
+        assert stated.delta_at(epsilon) == loss.delta(epsilon)
     for delta in (1e-3, 1e-9):
-        assert stated.epsilon_at(delta) == coupled_epsilon(delta, **arguments)
-    renyi = guarantee(RENYI)
+        assert stated.epsilon_at(delta) == loss.epsilon(delta)
+    renyi, loss = guarantee(RENYI), TILTED
     for epsilon in (0.5, 2.0):
-        assert renyi.delta_at(epsilon) == coupled_delta_renyi(epsilon, **DRAWS, **BITS)
-    assert renyi.epsilon_at(1e-5) == coupled_epsilon_renyi(1e-5, **DRAWS, **BITS)
-
-
-def test_without_curvature_the_profile_is_the_exact_one():
-    bits = BITS | {"shift": 2e-4}
-    flat = guarantee(RENYI | bits | {"b": 0.0})
-    mu = 0.01 * math.sqrt(600)
-    assert flat.epsilon_at(1e-6) == coupled_epsilon(1e-6, mu=mu, **bits)
-    assert flat.epsilon_at(1e-6) < coupled_epsilon_renyi(1e-6, **(DRAWS | {"b": 0.0}), **bits)
-    linear = guarantee(RENYI | bits | {"rank": 0})
-    assert linear.epsilon_at(1e-6) == flat.epsilon_at(1e-6)
+        assert renyi.delta_at(epsilon) == loss.delta(epsilon)
+    assert renyi.epsilon_at(1e-5) == loss.epsilon(1e-5)
 
 
 def test_inexact_draws_are_charged():
@@ -135,7 +128,6 @@ def test_records_without_the_later_fields_still_load():
         GAUSSIAN | {"forced_switch": 0.0},
         GAUSSIAN | {"later_bits": math.inf},
         RENYI | {"relation": "other"},
-        RENYI | {"relation": "other", "b": 0.0},
         RENYI | {"cap": -1},
         RENYI | {"b": math.nan},
     ],
@@ -178,14 +170,12 @@ def test_the_text_states_composition_regret_and_details():
 
 def test_only_draws_without_random_bits_have_an_event():
     pytest.importorskip("dp_accounting")
-    scheduled = guarantee(GAUSSIAN | SCHEDULED)
+    scheduled = guarantee(GAUSSIAN | SCHEDULED, mu=0.3)
     assert scheduled.event == events.gaussian_event(0.3)
     assert scheduled.delta_at(1.0) == gaussian_delta(1.0, 0.3)
-    assert scheduled.epsilon_at(1e-6) == gaussian_epsilon(0.3, 1e-6)
-    flat = guarantee(RENYI | SCHEDULED | {"b": 0.0, "cap": 400})
-    assert flat.event == events.gaussian_event(0.2)
+    assert scheduled.epsilon_at(1e-6) == Gaussian(0.3).epsilon(1e-6)
     for coupling in (GAUSSIAN, RENYI, RENYI | SCHEDULED):
-        with pytest.raises(ValueError, match="stay-or-switch"):
+        with pytest.raises(ValueError, match="no dp_accounting event"):
             _ = guarantee(coupling).event
 
 

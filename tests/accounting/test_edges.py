@@ -13,7 +13,6 @@ from dpoco.accounting import (
     Budget,
     Guarantee,
     above_threshold,
-    coupling,
     noisy_max,
     truncation,
 )
@@ -49,13 +48,6 @@ def test_a_pure_curve_checks_both_arguments():
     for wrong in (-1.0, math.nan):
         with pytest.raises(ValueError, match="at least 0"):
             pure_delta(0.1, wrong)
-
-
-def test_a_composed_curve_is_asked_for_a_probability():
-    options = {"mu": 1.0, "forced_switch": 0.5, "factor_floor": 0.5}
-    for wrong in (0.0, 1.0, -0.1, 1.1):
-        with pytest.raises(ValueError, match="delta"):
-            coupling.coupled_epsilon(wrong, **options)
 
 
 def test_the_largest_of_many_normals():

@@ -8,10 +8,10 @@ import math
 
 import pytest
 
-from dpoco.accounting import Budget, oco_published, regret_bounds
+from dpoco.accounting import Budget, published, regret_bounds
 from dpoco.accounting import continuous_multiplicative_weights as accountant
 from dpoco.accounting import coupled_regularized_leader as ctrl
-from dpoco.accounting._oco.gibbs_costs import envelope_acceptance
+from dpoco.accounting._gibbs_setting import envelope_acceptance
 from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import CalibrationError
@@ -293,7 +293,7 @@ def test_published_calibrations_say_what_they_need():
             calibration="paper",
         )  # fmt: skip
     assert (
-        oco_published.gibbs_claim(
+        published.gibbs_claim(
             horizon=10**6, noise_to_signal=1e-4, delta=1e-6, corrected=True
         ).epsilon
         < 91.1

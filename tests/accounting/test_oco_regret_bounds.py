@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from dpoco.accounting import Budget, lazy_oco, oco_published, regret_bounds
+from dpoco.accounting import Budget, _growing_noise, published, regret_bounds
 from dpoco.accounting import continuous_multiplicative_weights as comw
 from dpoco.accounting import coupled_regularized_leader as ctrl
-from dpoco.accounting._oco.utility import age_quantile, clip_penalty
+from dpoco.accounting._coupled_costs import age_quantile, clip_penalty
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.domains import LpBall
 from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, QuadraticLoss
@@ -83,22 +83,18 @@ def test_square_root_factor_oracles():
 
 
 def test_published_privacy_oracles():
-    claim = oco_published.gibbs_claim(
-        horizon=10**6, noise_to_signal=1e-3, delta=1e-6, corrected=False
-    )
+    claim = published.gibbs_claim(horizon=10**6, noise_to_signal=1e-3, delta=1e-6, corrected=False)
     assert claim.log_ratio == pytest.approx(0.11542837, rel=1e-7)
     assert claim.forced_switch == pytest.approx(0.01)
     assert claim.hazard == pytest.approx(0.21614681, rel=1e-7)
     assert claim.composed == pytest.approx(19449.688, rel=1e-7)
     assert claim.epsilon == pytest.approx(30475.737, rel=1e-7)
-    fixed = oco_published.gibbs_claim(
-        horizon=10**6, noise_to_signal=1e-3, delta=1e-6, corrected=True
-    )
+    fixed = published.gibbs_claim(horizon=10**6, noise_to_signal=1e-3, delta=1e-6, corrected=True)
     assert fixed.composed == pytest.approx(9172.6137, rel=1e-7)
     assert fixed.epsilon == pytest.approx(14652.505, rel=1e-7)
     assert fixed.cap == 648440
     for corrected, epsilon in ((False, 91.1), (True, 67.7)):
-        small = oco_published.gibbs_claim(
+        small = published.gibbs_claim(
             horizon=10**6, noise_to_signal=1e-4, delta=1e-6, corrected=corrected
         )
         assert small.epsilon == pytest.approx(epsilon, rel=1e-3)
@@ -109,15 +105,15 @@ def test_published_leader_privacy_oracles():
         "horizon": 10**6, "dimension": 5, "lipschitz": 1.0, "smoothness": 1.0,
         "step_size": 1e-6, "noise_scale": 1e5, "delta": 1e-6,
     }  # fmt: skip
-    claim = oco_published.leader_claim(**case, corrected=False)
+    claim = published.leader_claim(**case, corrected=False)
     assert claim.log_ratio == pytest.approx(1.3101268e-3, rel=1e-7)
     assert claim.hazard == pytest.approx(0.012616824, rel=1e-7)
     assert claim.composed == pytest.approx(0.12464774, rel=1e-7)
     assert claim.epsilon == pytest.approx(3.4810312, rel=1e-7)
-    fixed = oco_published.leader_claim(**case, corrected=True)
+    fixed = published.leader_claim(**case, corrected=True)
     assert fixed.composed == pytest.approx(0.13362425, rel=1e-7)
     assert fixed.epsilon == pytest.approx(3.611045, rel=1e-7)
-    glm = oco_published.leader_claim(**case, corrected=False, generalized_linear=True)
+    glm = published.leader_claim(**case, corrected=False, generalized_linear=True)
     assert glm.log_ratio == pytest.approx(5.8096274e-4, rel=1e-7)
     assert glm.epsilon == pytest.approx(1.4820046, rel=1e-7)
 
@@ -139,7 +135,7 @@ def test_lazy_oracles():
     theorem = {
         "horizon": 10**5, "dimension": 5, "lipschitz": 1.0, "diameter": 1.0, "switches": 1000.0,
     }  # fmt: skip
-    fixed = lazy_oco.published_gibbs_lazy_bound(**theorem, corrected=True)
+    fixed = published.published_gibbs_lazy_bound(**theorem, corrected=True)
     assert fixed == pytest.approx(58711.521, rel=1e-7)
     direct = regret_bounds.published_gibbs_regret(
         horizon=10**5, dimension=5, lipschitz=1.0, diameter=1.0,
@@ -147,7 +143,7 @@ def test_lazy_oracles():
         regularization=printed.regularization, delta=2.0e-10,
     )  # fmt: skip
     assert direct.total == pytest.approx(58266.024, rel=1e-6)
-    assert lazy_oco.published_gibbs_lazy_bound(**theorem, corrected=False) < direct.total <= fixed
+    assert published.published_gibbs_lazy_bound(**theorem, corrected=False) < direct.total <= fixed
 
 
 def test_lazy_leader_oracles():
@@ -165,7 +161,9 @@ def test_lazy_leader_oracles():
         "horizon": 10**5, "dimension": 5, "lipschitz": 1.0, "smoothness": 1.0, "diameter": 1.0,
         "switches": 1000.0,
     }  # fmt: skip
-    nine = lazy_oco.published_leader_lazy_bound(**theorem, generalized_linear=False, corrected=True)
+    nine = published.published_leader_lazy_bound(
+        **theorem, generalized_linear=False, corrected=True
+    )
     direct = regret_bounds.published_leader_regret(
         horizon=10**5, dimension=5, lipschitz=1.0, diameter=1.0,
         step_size=printed.step_size, noise_scale=printed.noise_scale, delta=2.0e-10,
@@ -173,7 +171,7 @@ def test_lazy_leader_oracles():
     assert direct.total == pytest.approx(21939, rel=1e-4)
     assert direct.total <= nine <= 1.03 * direct.total
     twelve = [
-        lazy_oco.published_leader_lazy_bound(**theorem, generalized_linear=True, corrected=c)
+        published.published_leader_lazy_bound(**theorem, generalized_linear=True, corrected=c)
         for c in (False, True)
     ]
     assert twelve[0] < twelve[1] < nine
@@ -197,15 +195,15 @@ def test_strongly_convex_oracles():
         "horizon": 10**5, "dimension": 2, "strong_convexity": 1.0, "diameter": 1.0,
         "switches": 5000.0,
     }  # fmt: skip
-    fixed = lazy_oco.published_growing_bound(**theorem, lipschitz=1.0, corrected=True)
+    fixed = published.published_growing_bound(**theorem, lipschitz=1.0, corrected=True)
     assert fixed == pytest.approx(1219, rel=0.04)
     doubled = [
-        lazy_oco.published_growing_bound(**theorem, lipschitz=2.0, corrected=c)
+        published.published_growing_bound(**theorem, lipschitz=2.0, corrected=c)
         for c in (False, True)
     ]
     assert doubled[0] < doubled[1]
-    assert lazy_oco.growing_clip_widths(printed, 1)[0] == math.inf
-    widths = [lazy_oco.growing_clip_widths(printed, t)[0] for t in (2, 3, 10, 1000)]
+    assert _growing_noise.growing_clip_widths(printed, 1)[0] == math.inf
+    widths = [_growing_noise.growing_clip_widths(printed, t)[0] for t in (2, 3, 10, 1000)]
     assert sorted(widths, reverse=True) == widths
 
 
@@ -219,12 +217,12 @@ def test_growing_sums_bound_the_exact_ones_closely():
     kl = 1.0 / (2.0 * s**2 * x) + n / 2.0 * (kappa - 1.0 - np.log(kappa))
     kl += 3.0 * np.maximum(0.0, np.log1p(h) - kappa * h / (1.0 + h))
     exact = 1.0 + np.minimum(1.0, np.sqrt(kl / 2.0)).sum()
-    assert exact <= lazy_oco.growing_switches(p) <= exact * 1.001
+    assert exact <= _growing_noise.growing_switches(p) <= exact * 1.001
     t = np.arange(1.0, p.horizon + 1)
     q = np.sqrt(t) - np.sqrt(t - 1.0)
     exact = ((1.0 + s * math.sqrt(n) * q) ** 2 / (2.0 * 0.5 * t)).sum()
     exact += n * s**2 / 0.5 * (q[1:] / np.sqrt(t[1:] - 1.0)).sum() + 2.0
-    assert exact <= lazy_oco.growing_regret(p).total * (1 + 1e-9) <= exact * 1.001
+    assert exact <= _growing_noise.growing_regret(p).total * (1 + 1e-9) <= exact * 1.001
 
 
 GRID = np.linspace(-1.0, 1.0, 2001)

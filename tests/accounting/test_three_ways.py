@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpoco.accounting import coupling, release
+from dpoco.accounting import release
 from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta
 from dpoco.accounting.rdp import DEFAULT_ORDERS, compose_rdp, gaussian_rdp, rdp_delta
 from dpoco.accounting.zcdp import compose_zcdp, zcdp_delta
 from dpoco.privacy.losses.bounded_range import BoundedRange
+from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.loss import pure_delta
 from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.losses.sampled import Sampled
@@ -104,10 +105,11 @@ class Case:
 
     def _bits(self, count, relation, epsilon):
         shift = 0.1 * distance(relation)
-        return coupling.coupled_delta(
-            epsilon, mu=distance(relation), forced_switch=0.2, factor_floor=0.7, later_bits=count,
+        loss = CoupledBits(
+            draws=distance(relation), forced_switch=0.2, factor_floor=0.7, later_bits=count,
             shift=shift,
         )  # fmt: skip
+        return loss.delta(epsilon)
 
 
 def SIGMA(count):  # noise such that all counts have curves of interest
@@ -308,6 +310,8 @@ def test_one_direction_is_not_enough():
 
 def test_one_orientation_of_a_bit_is_not_enough():
     p, w = 0.2, 0.7
-    both = [coupling.bit_epsilon(p, w), -math.log(w), math.log((1 - (1 - p) * w) / p)]
-    assert both[0] == pytest.approx(max(both[1:]), rel=1e-12)
-    assert min(both[1:]) < 0.5 * both[0]
+    loss = CoupledBits(draws=0.0, forced_switch=p, factor_floor=w)
+    both = [-math.log(w), math.log((1 - (1 - p) * w) / p)]
+    assert loss.delta(max(both) * (1 + 1e-9)) == 0.0
+    assert loss.delta(max(both) * (1 - 1e-3)) > 0.0
+    assert min(both) < 0.5 * max(both)

@@ -7,6 +7,7 @@ where that has an event. Deterministic: no false alarms.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import replace
 
@@ -18,7 +19,6 @@ from dpoco.accounting import (
     above_threshold,
     events,
     noisy_max,
-    objective_perturbation,
     sum_release,
 )
 from dpoco.accounting._experts.statement import statement_of
@@ -30,6 +30,14 @@ from dpoco.accounting.zcdp import zcdp_epsilon
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.loss import Pure
 from dpoco.privacy.losses.responses import Responses
+from dpoco.privacy.losses.tilted_draws import TiltedDraws
+from dpoco.privacy.mechanisms.coupled_draws import (
+    Always,
+    CoupledDraws,
+    SmoothLosses,
+    TiltedMinimum,
+)
+from dpoco.privacy.neighbours import Neighbours
 
 dpa = pytest.importorskip("dp_accounting")
 from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: E402
@@ -348,18 +356,17 @@ def test_above_threshold_against_the_integral(count, relation):
 def test_draws_of_rank_zero_are_gaussian(count, relation):
     """Linear losses: the draws are Gaussian releases, and the relation is in the distance only."""
     apart = {"replace": 1.0, "zero_out": 0.5}[relation] / (2 * math.sqrt(count))
-    release = {"cap": count, "sensitivity_ratio": apart, "b": 0.0, "dimension": 3, "rank": 1,
-               "relation": relation, "forced_switch": 1.0, "factor_floor": 1.0, "later_bits": 0,
-               "shift": 0.0}  # fmt: skip
-    guarantee = statement_of(
-        mechanism="m", horizon=1, delta=DELTA, calibration="tight", reference="r", seeded=False,
-        profile={"kind": "renyi", **release},
+    loss = TiltedDraws(
+        cap=count, sensitivity_ratio=apart, b=0.0, dimension=3, rank=1, change=relation,
+        forced_switch=1.0, factor_floor=1.0,
     )  # fmt: skip
     exact = gaussian_delta(0.7, apart * math.sqrt(count))
-    assert guarantee.delta_at(0.7) == pytest.approx(exact, rel=1e-9)
-    assert objective_perturbation.coupled_delta_renyi(0.7, **release) >= exact
-    curved = objective_perturbation.coupled_delta_renyi(0.7, **{**release, "b": 0.05})
-    assert curved > objective_perturbation.coupled_delta_renyi(0.7, **release)
+    losses = SmoothLosses(3, 1.0, 0.0, 0)
+    draw = TiltedMinimum(Neighbours(relation).sides / apart, 1.0)
+    drawn = CoupledDraws(losses, draw, Always(), count + 1, 1, None).loss(Neighbours(relation))
+    assert drawn.delta(0.7) == pytest.approx(exact, rel=1e-9)
+    assert loss.delta(0.7) >= exact
+    curved = dataclasses.replace(loss, b=0.05).delta(0.7)
+    assert curved > loss.delta(0.7)
     if count > 1:
-        fewer = {**release, "cap": count - 1}
-        assert objective_perturbation.coupled_delta_renyi(0.7, **fewer) < curved
+        assert dataclasses.replace(loss, cap=count - 1).delta(0.7) < curved

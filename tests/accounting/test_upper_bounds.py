@@ -13,8 +13,8 @@ import flint
 import numpy as np
 import pytest
 
-from dpoco.accounting import Budget, coupling, gaussian, rdp, truncation, zcdp
-from dpoco.privacy.losses import bounded_range
+from dpoco.accounting import Budget, gaussian, rdp, truncation, zcdp
+from dpoco.privacy.losses import bounded_range, coupled_bits
 from dpoco.privacy.losses import loss as losses
 
 arb, acb = flint.arb, flint.acb
@@ -174,7 +174,7 @@ def ball_later(p, c):
 
 def contour(e, mu, weights, losses, later, rare, step):
     """delta = 1/pi int_0^inf Re E e^(zL - z e) / (z (z + 1)) du, z = c + iu, by balls."""
-    from dpoco.accounting._coupling.profile_sum import LossSum, _saddle_point
+    from dpoco.privacy.losses.line_sum import LossSum, _saddle_point
 
     known = LossSum(float(mu), tuple(map(float, weights)), tuple(map(float, losses)), later,
                     float(rare), float(step))  # fmt: skip
@@ -215,14 +215,15 @@ def coupled_pairs():
     """About 3 s: a contour integral in balls takes a tenth of a second."""
     flint.ctx.prec = 160
     for mu, p, w, later, shift in COUPLED:
-        given = {"mu": mu, "forced_switch": p, "factor_floor": w, "later_bits": later,
-                 "shift": shift}  # fmt: skip
+        loss = coupled_bits.CoupledBits(
+            draws=mu, forced_switch=p, factor_floor=w, later_bits=later, shift=shift
+        )
         for delta in (0.05, 1e-8)[later > 0 :]:
-            epsilon = coupling.coupled_epsilon(delta, **given)
+            epsilon = loss.epsilon(delta)
             if epsilon < 300.0:
-                found = coupling.coupled_delta(epsilon, **given)
+                found = loss.delta(epsilon)
                 yield (
-                    (epsilon, *given.values()),
+                    (epsilon, mu, p, w, later, shift),
                     found,
                     ball_coupled(epsilon, mu, p, w, later, shift),
                 )
@@ -234,7 +235,7 @@ CURVES = {
     "pure": (pure_pairs, (losses, "_PURE_MARGIN")),
     "bounded range": (bounded_pairs, (bounded_range, "_MARGIN", "_ROUNDING")),
     "Renyi": (renyi_pairs, (rdp, "_MARGIN", "_TERM")),
-    "coupled": (coupled_pairs, (coupling, "_MARGIN", "_LOSS")),
+    "coupled": (coupled_pairs, (coupled_bits, "_MARGIN", "_LOSS")),
 }
 
 

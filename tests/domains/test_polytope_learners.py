@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import dpoco
+from dpoco.accounting._leader_setting import barrier_weight
 from dpoco.accounting._oco.ftrl_regret import problem_of as ftrl_problem
-from dpoco.accounting._oco.leader_costs import barrier_weight
 from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.domains import Polytope
 from dpoco.losses import LinearLoss, LogisticLoss

@@ -19,9 +19,8 @@ def _tests(*names: str) -> tuple[str, ...]:
 
 
 TARGETS: dict[str, tuple[str, ...]] = {
-    "accounting._coupling.bits": _tests("coupling"),
-    "accounting._coupling.caps": _tests("coupling"),
-    "accounting._coupling.profile": _tests("coupled_guarantee", "coupling", "three_ways_learners"),
+    "accounting._coupled_costs": _tests("coupled_costs", "oco_regret_bounds"),
+    "accounting._coupled_statement": _tests("oco_guarantees", "oco_parameters"),
     "accounting._experts.net_shape": _tests(_PLANE, _NETS),
     "accounting._experts.nets": _tests(_PLANE, _NETS),
     "accounting._ledger.book": _tests("ledger_value", "ledger_use", "ledger"),
@@ -29,16 +28,12 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "accounting._ledger.currencies": _tests("ledger_value", "ledger_use", "ledger"),
     "accounting._ledger.foreign_events": _tests("ledger_value", "ledger_use", "ledger"),
     "accounting._ledger.opening": _tests("ledger_value", "ledger_use", "ledger"),
-    "accounting._oco.gibbs_costs": _tests("oco_guarantees", "oco_parameters"),
-    "accounting._oco.guarantee_parts": _tests("oco_guarantees", "oco_parameters"),
-    "accounting._oco.leader_costs": _tests("oco_guarantees", "oco_parameters"),
     "accounting._profiles": _tests(_PURE, "coupled_guarantee"),
     "accounting.above_threshold": _tests(
         "three_ways_learners", _SELECTIONS, "tests/mechanisms/test_above_threshold.py"
     ),
     "accounting.attack_power": _tests("attack_power"),
     "accounting.budget": _tests("budget_value", "guarantee_value"),
-    "accounting.coupling": _tests("coupling"),
     "accounting.euclidean": _tests(
         "oco_guarantees", "oco_parameters", "tests/oco/test_coupled_engines.py"
     ),
@@ -50,7 +45,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "accounting.ledger": _tests("ledger_value", "ledger_use", "ledger"),
     "accounting.noisy_max": _tests("three_ways_learners", _SELECTIONS),
     "accounting.polyhedral_planner": _tests(_FRANK_WOLFE),
-    "accounting.published": _tests("tree_frank_wolfe_published"),
+    "accounting.published": _tests("tree_frank_wolfe_published", "oco_regret_bounds"),
     "accounting.rdp": _tests("concentrated_accountants"),
     "accounting.release": _tests("sum_release", "guarantee_value"),
     "accounting.truncation": _tests("truncation_charge"),
@@ -59,7 +54,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "privacy.losses.combined": _tests("tests/privacy/test_algebra.py"),
     "privacy.losses.decaying": _tests("three_ways_learners", _FRANK_WOLFE),
     "privacy.losses.flagged_draws": _tests(*_TRACKER),
+    "privacy.losses.coupled_bits": _tests("tests/privacy/test_coupled_bits.py"),
     "privacy.losses.gaussian": _tests("tests/privacy/test_algebra.py", "gaussian_accountant"),
+    "privacy.losses.line_sum": _tests("tests/privacy/test_coupled_bits.py"),
     "privacy.losses.loss": _tests(
         "tests/privacy/test_algebra.py", _PURE, "concentrated_accountants"
     ),
@@ -74,6 +71,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "privacy.mechanisms.selections": _tests(_KINDS),
     "privacy.mechanisms.thresholds": _tests(_KINDS),
     "privacy.mechanisms.tracker_draws": _tests(_KINDS),
+    "privacy.losses.tilted_draws": _tests("tests/privacy/test_tilted_draws.py"),
+    "privacy.mechanisms.coupled_draws": _tests(
+        "tests/privacy/test_coupled_draws.py", "tests/privacy/test_gibbs_draws.py"
+    ),
     "privacy.neighbours": _tests("tests/privacy/test_descriptions.py"),
     "privacy.records": _tests("tests/privacy/test_descriptions.py"),
 }

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpoco.accounting._oco.gibbs_costs import exact_normalizer, factor_range_of, linear_sampler
-from dpoco.accounting._oco.leader_costs import barrier_weight
+from dpoco.accounting._gibbs_setting import exact_normalizer, factor_range_of, linear_sampler
+from dpoco.accounting._leader_setting import barrier_weight
 from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import (

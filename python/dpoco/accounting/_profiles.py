@@ -5,58 +5,40 @@ Proofs: the pages that the losses name.
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from dpoco.privacy.losses.bounded_range import BoundedRange
+from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.loss import Loss, Pure
 from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.losses.sampled import Sampled
+from dpoco.privacy.losses.tilted_draws import TiltedDraws
 
 __all__ = ["checked", "describe", "event", "loss_of", "profile_of"]
 
 # Kind of a stored profile: the loss, and what its fields are called in the record.
 _LOSSES: dict[str, tuple[type[Loss], dict[str, str]]] = {
+    "gaussian": (CoupledBits, {"mu": "draws"}),
     "pure": (Pure, {"epsilon": "pure"}),
     "bounded_range": (BoundedRange, {}),
     "selections": (Decaying, {}),
     "tracker": (FlaggedDraws, {}),
+    "renyi": (TiltedDraws, {"relation": "change"}),
     "sampled_gaussian": (Sampled, {}),
     "local_reports": (Responses, {"epsilon": "each", "delta": "each_delta"}),
 }
-_KINDS = {
-    "gaussian": "dpoco.accounting._coupling.profile",
-    "renyi": "dpoco.accounting._coupling.profile",
-}
-
-
-class _Older(Loss):
-    """A loss that a module of functions still computes."""
-
-    def __init__(self, profile: Mapping[str, Any]) -> None:
-        self.profile = dict(profile)
-        self.module: Any = importlib.import_module(_KINDS[profile["kind"]])
-        self.pure = float(self.module.pure_epsilon(profile))
-
-    def delta(self, epsilon: float) -> float:
-        return float(self.module.profile_delta(self.profile, epsilon))
-
-    def epsilon(self, delta: float) -> float:
-        return float(self.module.profile_epsilon(self.profile, delta) if delta else self.pure)
 
 
 def loss_of(profile: Mapping[str, Any]) -> Loss:
     """Return the loss that `profile` describes; `ValueError` if it describes none."""
     kind = profile.get("kind") if isinstance(profile, Mapping) else None
-    if kind in _KINDS:
-        return _Older(profile)
     if kind not in _LOSSES:
-        raise ValueError(f"profile must be a mapping of kind {sorted({*_LOSSES, *_KINDS})}")
+        raise ValueError(f"profile must be a mapping of kind {sorted(_LOSSES)}")
     loss, names = _LOSSES[kind]
     stored = {own: old for old, own in names.items()}
     own = [each.name for each in fields(loss) if each.init]  # type: ignore[arg-type]
@@ -66,7 +48,10 @@ def loss_of(profile: Mapping[str, Any]) -> Loss:
     numbers = {name: profile[stored.get(name, name)] for name in own}
     if any(isinstance(value, bool) for value in numbers.values()):
         raise ValueError(f"a profile of kind {kind!r} holds numbers, not bools")
-    return loss(**numbers)
+    try:
+        return loss(**numbers)
+    except TypeError as error:
+        raise ValueError(f"a profile of kind {kind!r} holds other types") from error
 
 
 def near(one: Loss, other: Loss, close: float) -> bool:
@@ -89,23 +74,17 @@ def profile_of(loss: Loss) -> dict[str, Any]:
 
 def checked(profile: Mapping[str, Any]) -> dict[str, Any]:
     """Return a validated copy of `profile`; `ValueError` if it describes none."""
-    loss = loss_of(profile)
-    if isinstance(loss, _Older):
-        return dict(loss.module.checked(profile))
-    return profile_of(loss)
+    return profile_of(loss_of(profile))
 
 
 def describe(profile: Mapping[str, Any]) -> str:
     """Return the profile in words."""
-    loss = loss_of(profile)
-    return str(loss.module.describe(profile) if isinstance(loss, _Older) else loss)
+    return str(loss_of(profile))
 
 
 def event(profile: Mapping[str, Any]) -> Any:
     """Return the ``dp_accounting`` event of a profile; `ValueError` if there is none."""
     loss = loss_of(profile)
-    if isinstance(loss, _Older):
-        return loss.module.event(profile)
     from dpoco.accounting import events
 
     if loss.kind == "bounded_range":

@@ -1,9 +1,9 @@
 """Parameters and accounting of continuous multiplicative weights (P-COMW).
 
 Claim: the decisions, together with all stay-or-switch bits, are (epsilon, delta)-private with the
-profile of `dpoco.accounting.coupling` for draws that are Delta sqrt(beta/lam)-GDP
-(`dpoco.accounting.gibbs_draws`), also when the losses react to the decisions; and for losses fixed
-in advance the expected regret is at most the stated bound (`dpoco.accounting.regret_bounds`).
+loss of `dpoco.privacy.mechanisms.coupled_draws`, also when the losses react to the decisions; and
+for losses fixed in advance the expected regret is at most the stated bound
+(`dpoco.accounting.regret_bounds`).
 
 Proofs: ``docs/privacy/couplings.md``, ``docs/privacy/gibbs_draws.md`` and
 ``docs/privacy/oco_regret.md``. Source: Agarwal et al., P-COMW (Algorithm 1), generalised to blocks
@@ -12,43 +12,56 @@ and to couplings that need no normalising constant, accounting and regret correc
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from dpoco._validation import choice, real_float
-from dpoco.accounting import coupling as bits
 from dpoco.accounting import lazy_oco, oco_published
-from dpoco.accounting._oco.arguments import (
+from dpoco.accounting._coupled_parameters import (
+    COUPLINGS,
+    ContinuousMultiplicativeWeightsParameters,
+)
+from dpoco.accounting._coupled_search import find_best
+from dpoco.accounting._coupled_statement import (
+    Costs,
     admissible,
     baseline_block,
+    check_agreement,
     check_arguments,
+    regret_condition,
     require_global_bounds,
+    stated,
 )
-from dpoco.accounting._oco.gibbs_costs import (
+from dpoco.accounting._gibbs_setting import (
+    DEFAULT_ANCHORS,
+    GibbsSetting,
+    assess,
+    drawn,
     envelope_acceptance,
     envelopes_are_tight_for,
-    inexactness,
+    exact_normalizer,
+    factor_range_of,
     linear_sampler,
+    noise_to_signal,
     private_couplings,
-    profile_of,
 )
-from dpoco.accounting._oco.gibbs_guarantee import guarantee
-from dpoco.accounting._oco.gibbs_setting import DEFAULT_ANCHORS, GibbsSetting
-from dpoco.accounting._oco.parameters import COUPLINGS, ContinuousMultiplicativeWeightsParameters
-from dpoco.accounting._oco.search import Search, find_best
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.published import PublishedClaim, gibbs_claim
 from dpoco.domains import Domain
 from dpoco.losses import Loss
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
+from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["ContinuousMultiplicativeWeightsParameters", "calibrate", "guarantee"]
+__all__ = [
+    "ContinuousMultiplicativeWeightsParameters",
+    "calibrate",
+    "guarantee",
+    "mechanism_of",
+]
 
-# A constant decision is a draw this close to the centre, relative to the radius.
-_CONSTANT_SPREAD = 1e-9
 # Exact draws by rejection are preferred to chains where at least this part is surely accepted.
 _FAIR_ACCEPTANCE = 1e-3
-# Share of delta that chains may cost before a smaller epsilon is aimed at.
-_MASS_SHARE = 0.2
 
 
 def calibrate(
@@ -151,85 +164,133 @@ def calibrate(
 def _found(
     setting: GibbsSetting, limit: float | None, coupling: str, block: int | None
 ) -> ContinuousMultiplicativeWeightsParameters:
-    problem, budget, horizon = setting.problem, setting.budget, setting.horizon
-    if budget is None:
+    if setting.budget is None:
         if limit is not None:
             return lazy_oco.gibbs_lazy(setting, limit, coupling, block)
         return setting.quiet(baseline_block(coupling, block))
-    require_global_bounds(problem)
+    require_global_bounds(setting.problem)
     if setting.calibration != "tight":
-        return oco_published.gibbs_published(setting, budget, coupling, block)
-    found = None
-    if horizon > 1:
-        found = _tight(setting, budget, coupling, block)
-    trivial = problem.lipschitz * problem.radius * horizon
-    if found is None or not found.regret_bound < trivial:
-        return constant(setting)
-    return found
+        return oco_published.gibbs_published(setting, setting.budget, coupling, block)
+    if setting.horizon == 1:
+        return setting.constant()
+    couplings = admissible(coupling, private_couplings(setting.problem), "this domain and loss")
+    return find_best(setting, setting.budget, couplings, (1.0,), block)
 
 
-def _spent(
-    p: ContinuousMultiplicativeWeightsParameters, problem: EuclideanProblem, budget: Budget
-) -> float:
-    """Return a bound on delta at the budget's epsilon, inexact draws charged."""
-    if p.max_switches == 0 or p.decisions == 0:
-        return 0.0
-    profile = profile_of(p, problem)
-    epsilon, mass = budget.epsilon, inexactness(p)
-    if mass == 0.0:
-        return bits.coupled_delta(epsilon, **profile)
-    # A guarantee at a smaller epsilon, where the charge would take too much of the budget.
-    epsilon = min(epsilon, max(0.0, math.log(_MASS_SHARE * budget.delta / mass)))
-    return bits.coupled_delta(epsilon, **profile) + (1.0 + math.exp(epsilon)) * mass
+def mechanism_of(
+    domain: Domain, loss: Loss, parameters: ContinuousMultiplicativeWeightsParameters
+) -> CoupledDraws:
+    """Return what the engine built from these draws and enforces.
+
+    Raises
+    ------
+    ValueError
+        If the parameters contradict the domain or the loss, or their coupling does not fit them.
+    """
+    problem = euclidean_problem(domain, loss, parameters.unbounded)
+    check_agreement(parameters, problem)
+    _check_coupling(parameters, problem)
+    return drawn(parameters, problem)
 
 
-def _tight(
-    setting: GibbsSetting, budget: Budget, coupling: str, block: int | None
-) -> ContinuousMultiplicativeWeightsParameters | None:
-    problem = setting.problem
-    couplings = admissible(coupling, private_couplings(problem), "this domain and loss")
-    search: Search[ContinuousMultiplicativeWeightsParameters] = Search(
-        budget=budget,
-        rough=setting.rough,
-        rough_value=setting.rough_value,
-        build=setting.build,
-        delta=lambda p: _spent(p, problem, budget),
+def guarantee(
+    domain: Domain,
+    loss: Loss,
+    parameters: ContinuousMultiplicativeWeightsParameters,
+    *,
+    budget: Budget | float | None = None,
+    seeded: bool = False,
+) -> Guarantee:
+    """Return what any parameters guarantee, recomputed from coupling, noise and cap.
+
+    Parameters
+    ----------
+    domain, loss
+        The domain and loss the learner runs with.
+    parameters : ContinuousMultiplicativeWeightsParameters
+        Calibrated or the user's own; regret and switches in it are not trusted.
+    budget : Budget, float or None
+        The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
+    seeded : bool
+        Whether the noise is reproducible, which voids the guarantee.
+
+    Raises
+    ------
+    ValueError
+        If the parameters contradict the domain or the loss, or their coupling does not fit them.
+    """
+    p = parameters
+    mechanism = mechanism_of(domain, loss, p)
+    problem = euclidean_problem(domain, loss, p.unbounded)
+    g = noise_to_signal(p)
+    regret, switches = assess(p)
+
+    def claim(delta: float, corrected: bool) -> PublishedClaim:
+        return gibbs_claim(horizon=p.horizon, noise_to_signal=g, delta=delta, corrected=corrected)
+
+    found = Costs(
+        released="decisions drawn from Gibbs laws of the losses so far, and all stay-or-switch "
+        "bits",
+        reference="Agarwal et al., P-COMW, corrected; docs/privacy/couplings.md, "
+        "docs/privacy/gibbs_draws.md, docs/privacy/oco_regret.md",
+        noise_scale=p.lipschitz / g,
+        claim=claim,
+        regret=regret,
+        expected_switches=switches,
+        conditions=_conditions(p, problem),
+        details={
+            "inverse_temperature": p.inverse_temperature,
+            "regularization": p.regularization,
+            "draw_mu": mechanism.draw.moved(mechanism.losses, Neighbours(p.relation)),
+            "clip_high": p.clip_high,
+            "clip_low": p.clip_low,
+            "sampler": p.sampler,
+            "sampler_tolerance": p.sampler_tolerance,
+            "lipschitz": p.lipschitz,
+        },
     )
-    trivial = problem.lipschitz * problem.radius * setting.horizon
-    return find_best(search, couplings, (1.0,), setting.horizon, block, trivial)
+    return stated(p, problem, mechanism, found, budget, seeded)
 
 
-def constant(setting: GibbsSetting) -> ContinuousMultiplicativeWeightsParameters:
-    """Return the parameters of the decision that never looks at data."""
-    problem = setting.problem
-    lam = problem.lipschitz / problem.radius * math.sqrt(setting.horizon)
-    beta = problem.dimension / lam / (_CONSTANT_SPREAD * problem.radius) ** 2
-    return setting.finish(
-        ContinuousMultiplicativeWeightsParameters(
-            horizon=setting.horizon,
-            dimension=problem.dimension,
-            lipschitz=problem.lipschitz,
-            radius=problem.radius,
-            diameter=problem.diameter,
-            inverse_temperature=beta,
-            regularization=lam,
-            coupling="scheduled",
-            block=setting.horizon,
-            forced_switch=1.0,
-            clip_high=0.0,
-            clip_low=0.0,
-            max_switches=0,
-            relation=setting.relation,
-            calibration=setting.calibration,
-            unbounded=problem.unbounded,
-            sampler=setting.sampler,
-            sampler_tolerance=0.0 if setting.sampler == "exact" else setting.chain_tolerance(0),
-            private=True,
-            regret_bound=0.0,
-            regret_terms={},
-            expected_switches=0.0,
+def _check_coupling(
+    p: ContinuousMultiplicativeWeightsParameters, problem: EuclideanProblem
+) -> None:
+    quadratic = problem.unbounded and problem.family == "quadratic"
+    known = exact_normalizer(problem) or (quadratic and not p.private)
+    if p.coupling in ("density_ratio", "maximal") and not known:
+        raise ValueError(
+            f"coupling {p.coupling!r} needs the normalising constant, known for linear losses "
+            "on a ball, a box or R^d"
         )
-    )
+    if p.coupling == "anchored" and problem.unbounded:
+        raise ValueError("coupling 'anchored' needs bounded decisions")
+    if p.coupling == "anchored" and not p.clip_high == p.clip_low > 0.0:
+        raise ValueError("coupling 'anchored' has one positive width: clip_high equals clip_low")
+    if p.coupling == "dartboard" and p.factor_range < factor_range_of(problem) * (1.0 - 1e-9):
+        raise ValueError(f"factor_range must be at least {factor_range_of(problem)!r}")
+    if p.sampler == "exact" and not linear_sampler(problem):
+        raise ValueError("no exact sampler on a polytope, or on an l_p ball with p other than 2")
+
+
+def _conditions(
+    p: ContinuousMultiplicativeWeightsParameters, problem: EuclideanProblem
+) -> tuple[str, ...]:
+    texts = [regret_condition(p)]
+    if p.sampler == "exact":
+        texts.append("draws are exact (rejection samplers); their running time depends on the data")
+    else:
+        texts.append(
+            f"ASSUMED: every Markov chain draw is within total variation {p.sampler_tolerance:.2g} "
+            "of its law, which cannot be verified; charged to delta"
+        )
+    if p.coupling == "anchored":
+        texts.append(
+            "the regret bound of coupling 'anchored' rests on a union bound over the rounds; its "
+            "privacy does not"
+        )
+    if problem.unbounded and problem.family == "quadratic":
+        texts.append("the regret bound assumes decisions where the losses are G-Lipschitz")
+    return tuple(texts)
 
 
 def _sampler(problem: EuclideanProblem, asked: str) -> str:

@@ -1,9 +1,8 @@
 """Parameters and accounting of the coupled regularized leader (CTRL).
 
 Claim: the decisions, together with all stay-or-switch bits, are (epsilon, delta)-private with the
-Renyi profile of `dpoco.accounting.objective_perturbation` (smooth losses) or the exact profile of
-`dpoco.accounting.coupling` (linear losses), also when the losses react to the decisions; and for
-losses fixed in advance the expected regret is at most the stated bound
+loss of `dpoco.privacy.mechanisms.coupled_draws`, also when the losses react to the decisions; and
+for losses fixed in advance the expected regret is at most the stated bound
 (`dpoco.accounting.regret_bounds`).
 
 Proofs: ``docs/privacy/objective_perturbation.md``, ``docs/privacy/couplings.md`` and
@@ -14,44 +13,42 @@ blocks, accounting and regret corrected.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from dpoco.accounting import lazy_oco, oco_published
-from dpoco.accounting._coupling.profile import profile_delta
-from dpoco.accounting._oco.arguments import (
+from dpoco.accounting._coupled_parameters import (
+    LEADER_COUPLINGS,
+    CoupledRegularizedLeaderParameters,
+)
+from dpoco.accounting._coupled_search import find_best
+from dpoco.accounting._coupled_statement import (
+    Costs,
     admissible,
     baseline_block,
-    check_arguments,
-    require_global_bounds,
-)
-from dpoco.accounting._oco.gibbs_costs import sensitivity_of
-from dpoco.accounting._oco.guarantee_parts import (
-    Accounted,
-    build_guarantee,
     check_agreement,
+    check_arguments,
     regret_condition,
-    target_delta,
+    require_global_bounds,
+    stated,
 )
-from dpoco.accounting._oco.leader_costs import (
+from dpoco.accounting._leader_setting import (
+    STEP_FACTORS,
+    LeaderSetting,
     assess,
     barrier_weight,
     curvature_of,
-    finish,
-    profile_of,
+    drawn,
 )
-from dpoco.accounting._oco.leader_setting import STEP_FACTORS, LeaderSetting
-from dpoco.accounting._oco.parameters import LEADER_COUPLINGS, CoupledRegularizedLeaderParameters
-from dpoco.accounting._oco.search import Search, find_best
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.published import PublishedClaim, leader_claim
 from dpoco.domains import Domain
 from dpoco.losses import Loss
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
+from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["CoupledRegularizedLeaderParameters", "calibrate", "guarantee"]
+__all__ = ["CoupledRegularizedLeaderParameters", "calibrate", "guarantee", "mechanism_of"]
 
-# A constant decision is this close to the centre, relative to the radius.
-_CONSTANT_SPREAD = 1e-9
 # b = eta beta_s beyond which the conditions warn.
 _LARGE_CURVATURE = 0.1
 
@@ -123,7 +120,7 @@ def calibrate(
         max_switches=max_switches,
     )
     problem = euclidean_problem(domain, loss, unbounded)
-    setting = LeaderSetting(problem, horizon, relation, calibration, private=budget is not None)
+    setting = LeaderSetting(problem, horizon, relation, calibration, budget)
     if budget is None:
         if limit is not None:
             return lazy_oco.leader_lazy(setting, limit, coupling, block)
@@ -131,49 +128,27 @@ def calibrate(
     require_global_bounds(problem)
     if calibration != "tight":
         return oco_published.leader_published(setting, budget, coupling, block)
-    found = None
-    if horizon > 1:
-        found = _tight(setting, budget, coupling, block)
-    trivial = problem.lipschitz * problem.radius * horizon
-    if found is None or not found.regret_bound < trivial:
-        return constant(setting)
-    return found
-
-
-def _spent(
-    p: CoupledRegularizedLeaderParameters, problem: EuclideanProblem, budget: Budget
-) -> float:
-    """Return a bound on delta at the budget's epsilon."""
-    if p.max_switches == 0 or p.decisions == 0:
-        return 0.0
-    profile = profile_of(p, sensitivity_of(problem, p.relation))
-    return profile_delta(profile, budget.epsilon)
-
-
-def _tight(
-    setting: LeaderSetting, budget: Budget, coupling: str, block: int | None
-) -> CoupledRegularizedLeaderParameters | None:
-    problem = setting.problem
+    if horizon == 1:
+        return setting.constant()
     couplings = admissible(coupling, ("scheduled", "density_ratio"), "private learning")
-    search: Search[CoupledRegularizedLeaderParameters] = Search(
-        budget=budget,
-        rough=setting.rough,
-        rough_value=setting.rough_value,
-        build=setting.build,
-        delta=lambda p: _spent(p, problem, budget),
-    )
     factors = STEP_FACTORS if problem.smoothness > 0.0 else (1.0,)
-    trivial = problem.lipschitz * problem.radius * setting.horizon
-    return find_best(search, couplings, factors, setting.horizon, block, trivial)
+    return find_best(setting, budget, couplings, factors, block)
 
 
-def constant(setting: LeaderSetting) -> CoupledRegularizedLeaderParameters:
-    """Return the parameters of the decision that never looks at data."""
-    problem = setting.problem
-    sigma = problem.lipschitz * math.sqrt(setting.horizon / problem.dimension)
-    eta = _CONSTANT_SPREAD * problem.radius / (sigma * math.sqrt(problem.dimension))
-    p = setting.bare("scheduled", setting.horizon, 1.0, eta, sigma)
-    return finish(replace(p, max_switches=0, private=True))
+def mechanism_of(
+    domain: Domain, loss: Loss, parameters: CoupledRegularizedLeaderParameters
+) -> CoupledDraws:
+    """Return what the engine built from these draws and enforces.
+
+    Raises
+    ------
+    ValueError
+        If the parameters contradict the domain or the loss.
+    """
+    problem = euclidean_problem(domain, loss, parameters.unbounded)
+    check_agreement(parameters, problem, ("smoothness",))
+    _check_parameters(parameters, problem)
+    return drawn(parameters, problem)
 
 
 def guarantee(
@@ -203,38 +178,39 @@ def guarantee(
         If the parameters contradict the domain or the loss.
     """
     p = parameters
+    mechanism = mechanism_of(domain, loss, p)
     problem = euclidean_problem(domain, loss, p.unbounded)
-    check_agreement(p, problem, ("smoothness",))
-    _check_parameters(p, problem)
-    delta = target_delta(budget, p.horizon)
-    sensitivity = sensitivity_of(problem, p.relation)
-    bound, switches = assess(p)
-    claim = paper_epsilon = None
-    if p.private and p.relation == "replace" and p.decisions > 0:
-        printed = _claim(p, delta, corrected=False)
-        paper_epsilon = printed.epsilon
-        if p.calibration == "paper":
-            claim = printed
-        elif p.calibration == "corrected":
-            claim = _claim(p, delta, corrected=True)
-    found = Accounted(
-        mechanism="minimisers of the randomly tilted sum of the losses so far, and all "
+    regret, switches = assess(p)
+
+    def claim(delta: float, corrected: bool) -> PublishedClaim:
+        return leader_claim(
+            horizon=p.horizon,
+            dimension=p.dimension,
+            lipschitz=p.lipschitz,
+            smoothness=p.smoothness,
+            step_size=p.step_size,
+            noise_scale=p.noise_scale,
+            delta=delta,
+            corrected=corrected,
+            generalized_linear=p.rank <= 1 and not corrected,
+        )
+
+    found = Costs(
+        released="minimisers of the randomly tilted sum of the losses so far, and all "
         "stay-or-switch bits",
         reference="Agarwal et al., CTRL, corrected; docs/privacy/couplings.md, "
         "docs/privacy/objective_perturbation.md, docs/privacy/oco_regret.md",
-        profile=profile_of(p, sensitivity) if p.private else {},
-        sensitivity=sensitivity,
         noise_scale=p.noise_scale,
-        assumed=0.0,
         claim=claim,
-        paper_epsilon=paper_epsilon,
-        regret=bound,
+        regret=regret,
         expected_switches=switches,
         conditions=_conditions(p, problem),
         details={
             "step_size": p.step_size,
             "noise_scale": p.noise_scale,
-            "draw_sensitivity_ratio": sensitivity / p.noise_scale,
+            "draw_sensitivity_ratio": mechanism.draw.moved(
+                mechanism.losses, Neighbours(p.relation)
+            ),
             "step_times_smoothness": math.inf if p.noise_growth else curvature_of(p),
             "rank": p.rank,
             "clip_high": p.clip_high,
@@ -244,34 +220,14 @@ def guarantee(
             "smoothness": p.smoothness,
         },
     )
-    return build_guarantee(p, problem, found, delta, seeded)
-
-
-def _claim(
-    p: CoupledRegularizedLeaderParameters, delta: float, corrected: bool
-) -> oco_published.PublishedClaim:
-    return oco_published.leader_claim(
-        horizon=p.horizon,
-        dimension=p.dimension,
-        lipschitz=p.lipschitz,
-        smoothness=p.smoothness,
-        step_size=p.step_size,
-        noise_scale=p.noise_scale,
-        delta=delta,
-        corrected=corrected,
-        generalized_linear=p.rank <= 1 and not corrected,
-    )
+    return stated(p, problem, mechanism, found, budget, seeded)
 
 
 def _check_parameters(p: CoupledRegularizedLeaderParameters, problem: EuclideanProblem) -> None:
     if p.rank != min(problem.rank, problem.dimension):
         raise ValueError(f"parameters have rank {p.rank}, but the loss has {problem.rank}")
-    if p.private:
-        require_global_bounds(problem)
     if p.strong_convexity > problem.strong_convexity:
         raise ValueError("strong_convexity exceeds what the loss declares")
-    if p.coupling == "maximal" and p.block != 1:
-        raise ValueError("coupling 'maximal' has block 1")
     if p.noise_growth and problem.unbounded:
         raise ValueError("growing noise needs bounded decisions")
     weight = barrier_weight(problem, p.horizon)

@@ -93,7 +93,7 @@ class Guarantee:
     profile : dict or None
         Parameters of a privacy profile that says more than `mu` and `rho`; key "kind" says of which
         kind it is. "pure": `epsilon`. "gaussian" and "renyi": draws composed with bits, see
-        ``dpoco.accounting.coupling``. Others: see the page named in `reference`.
+        ``docs/privacy/couplings.md``. Others: see the page named in `reference`.
     regret_bound : float or None
         Bound on the expected regret over the horizon, in units of the loss, for data that do not
         depend on the decisions.

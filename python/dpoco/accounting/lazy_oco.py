@@ -22,42 +22,22 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpoco.accounting._oco.arguments import admissible
-from dpoco.accounting._oco.gibbs_costs import exact_normalizer
-from dpoco.accounting._oco.gibbs_setting import GibbsSetting
-from dpoco.accounting._oco.growing_noise import (
-    growing_clip_widths,
-    growing_regret,
-    growing_switches,
-)
-from dpoco.accounting._oco.lazy_published import (
-    published_gibbs_lazy,
-    published_gibbs_lazy_bound,
-    published_growing_bound,
-    published_growing_lazy,
-    published_leader_lazy,
-    published_leader_lazy_bound,
-)
-from dpoco.accounting._oco.leader_setting import LeaderSetting
-from dpoco.accounting._oco.parameters import (
+from dpoco.accounting._coupled_costs import curving
+from dpoco.accounting._coupled_parameters import (
     ContinuousMultiplicativeWeightsParameters,
     CoupledRegularizedLeaderParameters,
 )
-from dpoco.accounting._oco.round_distance import curving, gibbs_distance, leader_distance
+from dpoco.accounting._coupled_statement import admissible
+from dpoco.accounting._gibbs_setting import GibbsSetting, exact_normalizer
+from dpoco.accounting._leader_setting import LeaderSetting
+from dpoco.accounting.oco_published import (
+    published_gibbs_lazy,
+    published_growing_lazy,
+    published_leader_lazy,
+)
 from dpoco.errors import CalibrationError
 
-__all__ = [
-    "gibbs_distance",
-    "gibbs_lazy",
-    "growing_clip_widths",
-    "growing_regret",
-    "growing_switches",
-    "leader_distance",
-    "leader_lazy",
-    "published_gibbs_lazy_bound",
-    "published_growing_bound",
-    "published_leader_lazy_bound",
-]
+__all__ = ["gibbs_lazy", "leader_lazy"]
 
 
 def gibbs_lazy(

@@ -1,11 +1,12 @@
-"""The published parameters and privacy theorems of P-COMW and CTRL, printed and repaired.
+"""The published parameters of P-COMW and CTRL, printed and repaired.
 
 "paper": the parameter choices of Agarwal et al., P-COMW, Theorem 4.1, and Agarwal et al., CTRL,
 Theorems 8 (smooth losses) and 11 (generalised linear losses), with the (epsilon, delta) that their
-privacy theorems print. They are reported, never certified: the printed delta exceeds 1 for short
-horizons. "corrected": the same algorithm and style of proof, every step repaired, and the free
-parameters chosen to minimise the printed regret bound. Exact accounting of either is up to
-`dpoco.accounting.coupling` and `dpoco.accounting.objective_perturbation`.
+privacy theorems print (`dpoco.accounting.published`). They are reported, never certified: the
+printed delta exceeds 1 for short horizons. "corrected": the same algorithm and style of proof,
+every step repaired, and the free parameters chosen to minimise the printed regret bound. Lazy
+modes: P-COMW, Theorem 4.2; CTRL, Theorems 9, 12 and 13. Exact accounting of all is up to the
+mechanism, `dpoco.privacy.mechanisms.coupled_draws`.
 
 Proof: ``docs/privacy/oco_regret.md``, section "Published parameters".
 """
@@ -16,25 +17,23 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from dpoco.accounting._oco.gibbs_costs import exact_normalizer
-from dpoco.accounting._oco.gibbs_setting import GibbsSetting
-from dpoco.accounting._oco.leader_costs import finish
-from dpoco.accounting._oco.leader_setting import LeaderSetting
-from dpoco.accounting._oco.parameters import (
+from dpoco.accounting._coupled_parameters import (
     ContinuousMultiplicativeWeightsParameters,
     CoupledRegularizedLeaderParameters,
 )
-from dpoco.accounting._oco.published_claims import PublishedClaim, gibbs_claim, leader_claim
+from dpoco.accounting._gibbs_setting import GibbsSetting, exact_normalizer
+from dpoco.accounting._leader_setting import LeaderSetting, finish
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.published import PublishedClaim, gibbs_claim, leader_claim
 from dpoco.accounting.regret_bounds import published_leader_regret
 from dpoco.errors import CalibrationError
 
 __all__ = [
-    "PublishedClaim",
-    "gibbs_claim",
     "gibbs_published",
-    "leader_claim",
     "leader_published",
+    "published_gibbs_lazy",
+    "published_growing_lazy",
+    "published_leader_lazy",
 ]
 
 
@@ -216,3 +215,60 @@ def _golden(value: Callable[[float], float], low: float, high: float) -> float:
             right = low + ratio * (high - low)
             at_right = value(right)
     return left if at_left <= at_right else right
+
+
+def published_gibbs_lazy(
+    setting: GibbsSetting, limit: float
+) -> ContinuousMultiplicativeWeightsParameters:
+    """Return the printed parameters of P-COMW for at most `limit` expected switches."""
+    q, t = setting.problem, float(setting.horizon)
+    _require_published_limit(setting.horizon, limit)
+    log = math.log(t)
+    lam = max(
+        q.lipschitz * math.sqrt(2.0 * t) / q.diameter,
+        math.sqrt(512.0 * q.dimension) * q.lipschitz * log * t / (q.diameter * limit),
+    )
+    beta = lam * (limit / t) ** 2 / (256.0 * q.lipschitz**2 * log)
+    g2 = q.lipschitz**2 * beta / lam
+    width = 2.0 * g2 + math.sqrt(8.0 * g2 * math.log(t * t))
+    p = setting.lazy("density_ratio", 1.0)
+    return setting.finish(
+        replace(p, inverse_temperature=beta, regularization=lam, clip_high=width, clip_low=width)
+    )
+
+
+def published_leader_lazy(
+    setting: LeaderSetting, limit: float
+) -> CoupledRegularizedLeaderParameters:
+    """Return the printed parameters of CTRL for at most `limit` expected switches."""
+    q, t = setting.problem, float(setting.horizon)
+    _require_published_limit(setting.horizon, limit)
+    size = 1 if setting.rank <= 1 else q.dimension
+    root = math.sqrt(size * math.log(t))
+    sigma = 12.0 * q.lipschitz * t * root / limit
+    eta = q.diameter / (2.0 * q.lipschitz * math.sqrt(t))
+    if q.smoothness > 0.0:
+        eta = min(eta, limit / (6.0 * q.smoothness * size * t))
+    g = q.lipschitz / sigma
+    width = eta * q.smoothness * size + 0.5 * (g * g + 4.0 * g * root)
+    p = setting.bare("density_ratio", 1, 0.0, eta, sigma)
+    return finish(replace(p, clip_high=width, clip_low=width))
+
+
+def published_growing_lazy(
+    setting: LeaderSetting, limit: float
+) -> CoupledRegularizedLeaderParameters:
+    """Return the printed parameters with growing noise, for strongly convex losses."""
+    q, t = setting.problem, float(setting.horizon)
+    _require_published_limit(setting.horizon, limit)
+    n, log = q.dimension, math.log(t)
+    least = (4.0 * q.smoothness * n / q.strong_convexity + 16.0 * n * log) * log
+    if limit < least:
+        raise CalibrationError(f"the published theorem needs at least {least:.6g} switches")
+    sigma = 16.0 * q.lipschitz * math.sqrt(n * t * log) / limit
+    return setting.growing("density_ratio", sigma)
+
+
+def _require_published_limit(horizon: int, limit: float) -> None:
+    if horizon < 3 or limit > horizon:
+        raise CalibrationError("the published lazy theorems need 3 <= max_switches <= horizon")

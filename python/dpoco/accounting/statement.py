@@ -40,6 +40,7 @@ def state(
     unit: str = "one round",
     sums: bool = False,
     numerics: str | None = "float",
+    arithmetic: str | None = None,
     noise_scale: float = 0.0,
     sensitivity: float | None = None,
     sensitivity_norm: str = "",
@@ -65,6 +66,8 @@ def state(
         Rounds covered; None is an endless stream.
     sums : bool
         Whether noise is added to sums, whose arithmetic a condition then names.
+    arithmetic : str or None
+        What the last condition says, where the common words do not fit.
     trusted : bool
         Whether all numbers of the description are enforced, and none is a promise.
     """
@@ -81,6 +84,9 @@ def state(
         delta = 0.0
     epsilon = loss.epsilon(delta)
     profiles = [one for one in known if not isinstance(one, (Gaussian, Zcdp))]
+    common = common_conditions(loss.mass, seeded, sums=sums, numerics=numerics)
+    if arithmetic is not None:
+        common = (*common[:-1], arithmetic)
     mu = None  # unless it says as much as the curve
     if 0.0 < ideal.mu < math.inf and math.isfinite(epsilon):
         bell = Gaussian(ideal.mu)
@@ -109,7 +115,7 @@ def state(
         claimed=claimed,
         paper_epsilon=paper_epsilon,
         reference=reference,
-        conditions=conditions + common_conditions(loss.mass, seeded, sums=sums, numerics=numerics),
+        conditions=conditions + common,
         truncation_mass=loss.mass,
         profile=profile_of(profiles[0]) if profiles else None,
         regret_bound=regret_bound,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -12,8 +11,8 @@ from dpoco.accounting import continuous_multiplicative_weights as accountant
 from dpoco.accounting.continuous_multiplicative_weights import (
     ContinuousMultiplicativeWeightsParameters,
 )
-from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.oco._coupled import CoupledLearner
+from dpoco.privacy.mechanisms.coupled_draws import Dartboard, GibbsDraw
 from dpoco.random import Source
 
 __all__ = ["ContinuousMultiplicativeWeights", "ContinuousMultiplicativeWeightsParameters"]
@@ -143,20 +142,17 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         )
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ContinuousMultiplicativeWeights:
-        p = self._parameters
-        smoothness = math.inf
-        if not isinstance(self._loss, losses.CustomLoss):
-            smoothness = euclidean_problem(self._domain, self._loss, p.unbounded).smoothness
+        p, draw, keep = self._parameters, self._mechanism.draw, self._mechanism.keep
+        assert isinstance(draw, GibbsDraw)
         settings = {
             **self._rule_settings(claim),
-            "inverse_temperature": p.inverse_temperature,
-            "regularization": p.regularization,
-            "exact_only": p.sampler == "exact",
-            "sampler_tolerance": p.sampler_tolerance or 1e-12,
-            "factor_range": p.factor_range,
+            "inverse_temperature": draw.inverse_temperature,
+            "regularization": draw.regularization,
+            "exact_only": draw.tolerance == 0.0,
+            "sampler_tolerance": draw.tolerance or 1e-12,
+            "factor_range": keep.span if isinstance(keep, Dartboard) else 0.0,
             "anchors": p.anchors,
             "clip_error": _clip_error(p),
-            "smoothness": smoothness,
         }
         return _core.ContinuousMultiplicativeWeights(
             self._domain._engine, self._loss_settings(), settings

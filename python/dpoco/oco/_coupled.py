@@ -14,6 +14,7 @@ from dpoco._learner import Progress
 from dpoco._record_learner import RecordLearner
 from dpoco._tickets import Ticket
 from dpoco._validation import float_array
+from dpoco.privacy.mechanisms.coupled_draws import Anchored, CoupledDraws, Window
 from dpoco.trace import Flags, Trace
 
 __all__ = ["CoupledLearner"]
@@ -53,12 +54,32 @@ class CoupledLearner(RecordLearner):
             return super()._entries()
         return super()._entries() | {"second derivatives": float(self._domain.dimension) ** 2}
 
+    def _set_up(
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+    ) -> None:
+        problem = self._problem(arguments)
+        self._mechanism: CoupledDraws = self._accountant.mechanism_of(*problem, parameters)
+        super()._set_up(arguments, parameters, seeded, claim)
+
     def _rule_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
         """Return what both engines are built from."""
-        p = self._parameters
-        names = ("block", "forced_switch", "max_switches", "coupling", "clip_high", "clip_low")
-        shared = {name: getattr(p, name) for name in names}
-        return {"rounds": p.horizon, "lipschitz": p.lipschitz, **shared, **claim}
+        drawn, keep, window = self._mechanism, self._mechanism.keep, (0.0, 0.0)
+        if isinstance(keep, Window):
+            window = (keep.high, keep.low)
+        elif isinstance(keep, Anchored):
+            window = (keep.width, keep.width)
+        return {
+            "rounds": drawn.rounds,
+            "lipschitz": drawn.losses.lipschitz,
+            "smoothness": drawn.losses.smoothness,
+            "block": drawn.block,
+            "forced_switch": keep.forced,
+            "max_switches": drawn.cap,
+            "coupling": keep.kind,
+            "clip_high": window[0],
+            "clip_low": window[1],
+            **claim,
+        }
 
     def _loss_settings(self) -> dict[str, Any]:
         """Return what the compiled sum of losses is built from."""

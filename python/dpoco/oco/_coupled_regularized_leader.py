@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ from dpoco.accounting import Budget
 from dpoco.accounting import coupled_regularized_leader as accountant
 from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
 from dpoco.oco._coupled import CoupledLearner
+from dpoco.privacy.mechanisms.coupled_draws import TiltedMinimum
 from dpoco.random import Source
 
 __all__ = ["CoupledRegularizedLeader", "CoupledRegularizedLeaderParameters"]
@@ -130,12 +132,16 @@ class CoupledRegularizedLeader(CoupledLearner):
         )
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.CoupledRegularizedLeader:
-        p = self._parameters
-        names = (
-            "step_size", "noise_scale", "noise_growth", "barrier_weight", "smoothness",
-            "strong_convexity",
-        )  # fmt: skip
-        settings = {**self._rule_settings(claim), **{name: getattr(p, name) for name in names}}
+        p, draw = self._parameters, self._mechanism.draw
+        assert isinstance(draw, TiltedMinimum)
+        settings = {
+            **self._rule_settings(claim),
+            "step_size": draw.step,
+            "noise_scale": draw.noise,
+            "noise_growth": draw.step == math.inf,
+            "barrier_weight": p.barrier_weight,
+            "strong_convexity": p.strong_convexity,
+        }
         return _core.CoupledRegularizedLeader(self._domain._engine, self._loss_settings(), settings)
 
     @property

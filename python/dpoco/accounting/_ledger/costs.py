@@ -162,8 +162,6 @@ def cost_of_guarantee(guarantee: Guarantee) -> Cost:
     if profile is not None:
         loss = _profiles.loss_of(profile)
         pure, mu = loss.pure, min(mu, loss.mu)
-        if profile["kind"] == "gaussian" and profile["forced_switch"] == 1.0:
-            mu = min(mu, profile["mu"])
     if guarantee.delta == 0.0 and guarantee.truncation_mass == 0.0:
         pure = min(pure, guarantee.epsilon)
     part = Part(1, mu, rho, pure, profile)
@@ -173,20 +171,6 @@ def cost_of_guarantee(guarantee: Guarantee) -> Cost:
 def _profile_renyi(profile: Mapping[str, Any], order: float) -> float:
     """Return a Renyi divergence of order `order` of the profile; infinite if none is known."""
     kind, at = profile["kind"], np.array([order])
-    if kind in ("bounded_range", "sampled_gaussian", "tracker"):
-        return float(_profiles.loss_of(profile).renyi(at)[0])
     if kind == "selections":
         return order * _profiles.loss_of(profile).rho
-    if kind == "gaussian":
-        from dpoco.accounting.coupling import bit_renyi, later_bit_renyi
-
-        p = profile["forced_switch"]
-        bits = bit_renyi(at, p, profile["factor_floor"])
-        bits = bits + profile["later_bits"] * later_bit_renyi(at, p, profile["shift"])
-        return 0.5 * order * float(profile["mu"]) ** 2 + float(bits[0])
-    if kind == "renyi":
-        from dpoco.accounting.objective_perturbation import coupled_renyi
-
-        names = {name: value for name, value in profile.items() if name != "kind"}
-        return float(np.ravel(coupled_renyi(at, **names))[0])
-    return math.inf
+    return float(_profiles.loss_of(profile).renyi(at)[0])

@@ -6,6 +6,7 @@ from typing import Any
 
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SampledGaussian
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
 from dpoco.privacy.mechanisms.selections import Selections
 from dpoco.privacy.mechanisms.thresholds import ThresholdTests
 from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
@@ -21,6 +22,7 @@ KINDS: tuple[type[Mechanism], ...] = (
     Selections,
     ThresholdTests,
     TrackerDraws,
+    CoupledDraws,
 )
 
 

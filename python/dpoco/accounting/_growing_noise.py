@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.accounting._oco.parameters import CoupledRegularizedLeaderParameters
+from dpoco.accounting._coupled_parameters import CoupledRegularizedLeaderParameters
 from dpoco.accounting.regret_bounds import RegretBound
 
 FloatArray = NDArray[np.float64]

@@ -8,9 +8,18 @@ import math
 import numpy as np
 import pytest
 
-from dpoco.accounting.coupling import coupled_delta, coupled_epsilon
-from dpoco.accounting.gaussian import gaussian_delta
-from dpoco.accounting.gibbs_draws import anchor_width, clip_width, draw_mu, ratio_shift
+from dpoco.privacy.losses.coupled_bits import CoupledBits
+from dpoco.privacy.losses.gaussian import gaussian_delta
+from dpoco.privacy.mechanisms.coupled_draws import (
+    Always,
+    Anchored,
+    CoupledDraws,
+    Dartboard,
+    GibbsDraw,
+    SmoothLosses,
+    Window,
+)
+from dpoco.privacy.neighbours import Neighbours
 
 BETA, LAM, HORIZON = 0.002, 500.0, 100_000
 
@@ -19,76 +28,34 @@ BETA, LAM, HORIZON = 0.002, 500.0, 100_000
 
 
 @pytest.mark.parametrize(
-    ("coupling", "p", "window", "cap", "block", "value"),
+    ("keep", "cap", "block", "value"),
     [
-        ("density_ratio", 0.03, 2 * 0.009, 4000, 1, 1.3492635),
-        ("anchored", 0.03, 2 * 0.015, 4000, 1, 1.5752726),
-        ("dartboard", 0.03, BETA * 2.0, 4000, 1, 1.0831479),
-        ("scheduled", 1.0, 0.0, 999, 100, 0.51001899),
-        ("density_ratio", 0.2, 2 * 0.009, 3000, 10, 0.94063231),
+        (Window(0.03, 0.009, 0.009), 4000, 1, 1.3492635),
+        (Anchored(0.03, 0.015), 4000, 1, 1.5752726),
+        (Dartboard(0.03, 2.0), 4000, 1, 1.0831479),
+        (Always(), 999, 100, 0.51001899),
+        (Window(0.2, 0.009, 0.009), 3000, 10, 0.94063231),
     ],
 )
-def test_epsilon_oracles(coupling, p, window, cap, block, value):
-    mu = draw_mu(2.0, BETA, LAM)
-    assert mu == pytest.approx(0.004, rel=1e-12)
-    bits = {}
-    if coupling == "density_ratio":
-        c = ratio_shift(2.0, 1.0, BETA, LAM)
-        window += (block - 1) * c
-        later = max(math.ceil(HORIZON / block) - 2, 0)
-        bits = {"later_bits": later, "shift": block * c}
-    epsilon = coupled_epsilon(
-        1e-6,
-        mu=mu * math.sqrt(cap),
-        forced_switch=p,
-        factor_floor=math.exp(-window),
-        **bits,
+def test_epsilon_oracles(keep, cap, block, value):
+    losses = SmoothLosses(3, 1.0, 0.0, 0)
+    draw = GibbsDraw(BETA, LAM, math.inf, 0.0)
+    assert draw.moved(losses, Neighbours()) == pytest.approx(0.004, rel=1e-12)
+    mechanism = CoupledDraws(losses, draw, keep, HORIZON, block, cap)
+    assert mechanism.loss(Neighbours()).epsilon(1e-6) == pytest.approx(value, rel=1e-6)
+
+
+def moved_by(sensitivity, beta, lam):
+    return GibbsDraw(beta, lam, math.inf, 0.0).moved(
+        SmoothLosses(1, sensitivity, 0.0, 0), Neighbours("zero_out")
     )
-    assert epsilon == pytest.approx(value, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("g", "error", "value"),
-    [(0.001, 1e-8, 3.9240111e-3), (0.01, 1e-10, 0.053092033), (0.05, 1e-6, 0.18921317)],
-)
-def test_clip_width_oracles(g, error, value):
-    a = clip_width(g, error)
-    assert a == pytest.approx(value, rel=1e-6)
-    assert gaussian_delta(a, g) <= error < gaussian_delta(0.999 * a, g)
-
-
-def test_anchor_width_oracle():
-    p, block, horizon, anchors = 0.03, 1, 10**6, 16
-    width = anchor_width(
-        1e-3,
-        p / (2 * block * horizon),
-        anchors=anchors,
-        mean_age=(anchors / 2 + 1.5) * block / p,
-        horizon=horizon,
-    )
-    assert width == pytest.approx(7.0000462e-3, rel=1e-6)
-
-
-@pytest.mark.parametrize(("g", "error"), [(1e-3, 1e-9), (1.0, 0.5), (1e-6, 1e-3), (1.0, 1e-250)])
-def test_the_first_term_of_the_anchor_width_solves_its_equation(g, error):
-    x = anchor_width(g, error, anchors=10**300, mean_age=0.0, horizon=1) / g
-    assert math.log(g / x) - 0.5 * x * x == pytest.approx(math.log(error), rel=1e-10)
-
-
-def test_bad_arguments():
-    for call in (
-        lambda: draw_mu(-1.0, 1.0, 1.0),
-        lambda: draw_mu(1.0, 0.0, 1.0),
-        lambda: ratio_shift(1.0, -1.0, 1.0, 1.0),
-        lambda: ratio_shift(1.0, 1.0, 1.0, 1.0, normalizer_error=-1.0),
-        lambda: clip_width(0.1, 0.0),
-        lambda: anchor_width(0.1, 2.0, anchors=1, mean_age=0.0, horizon=1),
-        lambda: anchor_width(0.1, 0.1, anchors=0, mean_age=0.0, horizon=1),
-        lambda: anchor_width(0.1, 0.1, anchors=1, mean_age=-1.0, horizon=1),
-    ):
-        with pytest.raises(ValueError, match="must be"):
-            call()
-    assert ratio_shift(2.0, 1.0, 0.1, 4.0, normalizer_error=0.5) == pytest.approx(1.05)
+def shifted_by(sensitivity, lipschitz, beta, lam):
+    """The shift of a later round for losses of slope `lipschitz`, exchanged ones of twice that."""
+    assert sensitivity == 2.0 * lipschitz
+    losses, draw = SmoothLosses(1, lipschitz, 0.0, 0), GibbsDraw(beta, lam, math.inf, 0.0)
+    return draw.shift(losses, Neighbours(), Window(0.1, 0.0, 0.0), 1)
 
 
 # -- the two theorems, by quadrature on an interval --------------------------------------------
@@ -132,7 +99,7 @@ def test_linear_losses_attain_the_bound_and_a_smaller_one_fails():
     x = np.linspace(-2.0, 2.0, 8001)
     first = law(beta * (0.4 * x + 0.5 * lam * x**2))
     second = law(beta * ((0.4 - slope) * x + 0.5 * lam * x**2))
-    mu = draw_mu(slope, beta, lam)
+    mu = moved_by(slope, beta, lam)
     for epsilon in (0.0, 0.5, 2.0):
         got = np.maximum(first - math.exp(epsilon) * second, 0.0).sum()
         assert got == pytest.approx(gaussian_delta(epsilon, mu), rel=1e-3)
@@ -157,7 +124,7 @@ def test_the_log_density_ratio_moves_by_at_most_its_bound():
             return np.log(then / now)[1000]
 
         moved = abs(ratio(changed) - ratio(other))
-        bound = ratio_shift(2.0 * lipschitz, lipschitz, beta, lam)
+        bound = shifted_by(2.0 * lipschitz, lipschitz, beta, lam)
         assert moved <= bound * (1.0 + 1e-3)
         largest = max(largest, moved / bound)
     assert largest > 0.9  # hence nine tenths of the bound would be wrong
@@ -194,14 +161,14 @@ def test_exact_joint_laws_of_three_rounds(p, width):
     worlds = joint_laws(p, width, beta, lam)
 
     def bound(epsilon, scale, floor):
-        return coupled_delta(
-            epsilon,
-            mu=scale * draw_mu(0.1, beta, lam) * math.sqrt(2),
+        loss = CoupledBits(
+            draws=scale * moved_by(0.1, beta, lam) * math.sqrt(2),
             forced_switch=p,
             factor_floor=floor,
             later_bits=1,
-            shift=scale * ratio_shift(0.1, 0.05, beta, lam),
+            shift=scale * shifted_by(0.1, 0.05, beta, lam),
         )
+        return loss.delta(epsilon)
 
     for epsilon in (0.0, 0.1, 0.3, 0.6, 1.0):
         for first, second in (worlds, worlds[::-1]):

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
-from dpoco.accounting._coupling import profile_sum
-from dpoco.accounting.coupling import (
-    bernstein_cap,
-    bit_epsilon,
-    bit_renyi,
-    coupled_delta,
-    coupled_epsilon,
-    later_bit_epsilon,
-    later_bit_pair,
-    later_bit_renyi,
-    switch_cap,
-    switch_probability,
-)
-from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from dpoco.privacy.losses import line_sum
+from dpoco.privacy.losses.coupled_bits import CoupledBits, later_bit_pair, switch_probability
+from dpoco.privacy.losses.gaussian import Gaussian, gaussian_delta
+
+
+def bits(mu, p, w, n=0, c=0.0):
+    return CoupledBits(draws=mu, forced_switch=p, factor_floor=w, later_bits=n, shift=c)
 
 
 def delta_of(epsilon, mu, p, w, n=0, c=0.0):
-    return coupled_delta(epsilon, mu=mu, forced_switch=p, factor_floor=w, later_bits=n, shift=c)
+    return bits(mu, p, w, n, c).delta(epsilon)
+
+
+def bit_epsilon(p, w):
+    """Return the largest log-ratio of the changed bit's coins."""
+    return 0.0 if p == 1.0 else max(-math.log(w), math.log1p((1.0 - p) * (1.0 - w) / p))
 
 
 def any_gaussian_delta(epsilon, mu):
@@ -40,28 +38,6 @@ def hockey_stick(first, second, epsilon):
 
 
 # -- oracles -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("p", "w", "value"),
-    [
-        (0.05, math.exp(-0.4), 1.9829195),
-        (0.3, 0.9, 0.20972053),
-        (0.01, math.exp(-0.18), 2.8511832),
-        (0.6, 0.5, 0.69314718),
-        (1.0, 0.5, 0.0),
-    ],
-)
-def test_pure_epsilon_of_the_changed_bit(p, w, value):
-    assert bit_epsilon(p, w) == pytest.approx(value, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("p", "c", "value"),
-    [(0.05, 0.005, 0.090537806), (0.1, 0.02, 0.16399798), (0.9, 0.05, 0.05), (1.0, 2.0, 0.0)],
-)
-def test_pure_epsilon_of_a_later_bit(p, c, value):
-    assert later_bit_epsilon(p, c) == pytest.approx(value, rel=1e-6)
 
 
 COMPOSED = [
@@ -93,7 +69,7 @@ def test_composed_profile_oracles(epsilon, mu, p, w, n, c, value):
     ],
 )
 def test_gaussian_profile_at_any_epsilon(epsilon, mu, value):
-    got = float(profile_sum.gaussian_delta_all(np.array([float(epsilon)]), float(mu))[0])
+    got = float(line_sum.gaussian_delta_all(np.array([float(epsilon)]), float(mu))[0])
     assert got == pytest.approx(value, rel=1e-6)
     assert got == pytest.approx(any_gaussian_delta(epsilon, mu), rel=2e-8)
 
@@ -101,7 +77,7 @@ def test_gaussian_profile_at_any_epsilon(epsilon, mu, value):
 @pytest.mark.parametrize("mu", [1e-7, 1e-5, 9e-5, 1.1e-4, 1e-2, 1.0, 30.0])
 def test_arrays_of_the_gaussian_profile_agree_with_the_scalar_one(mu):
     epsilon = mu * np.array([-40.0, -9.0, -2.0, -0.1, 0.0, 0.2, 1.0, 5.0, 15.0, 35.0])
-    got = profile_sum.gaussian_delta_all(epsilon, mu)
+    got = line_sum.gaussian_delta_all(epsilon, mu)
     want = [any_gaussian_delta(float(e), mu) for e in epsilon]
     np.testing.assert_allclose(got, want, rtol=1e-10)
 
@@ -146,18 +122,18 @@ def test_the_line_and_the_lattice_agree():
         epsilon = float(random.choice([0.0, 10 ** random.uniform(-3, 1)]))
         rare, step = later_bit_pair(p, c)
         losses = (-math.log1p((1 - p) * (1 - w) / p), -math.log(w))
-        loss = profile_sum.LossSum(mu, (p, 1 - p), losses, n, rare, step)
-        saddle, spread = profile_sum._saddle_point(epsilon, loss)
-        far = profile_sum._log_chernoff(epsilon, loss, saddle) < -500.0
+        loss = line_sum.LossSum(mu, (p, 1 - p), losses, n, rare, step)
+        saddle, spread = line_sum._saddle_point(epsilon, loss)
+        far = line_sum._log_chernoff(epsilon, loss, saddle) < -500.0
         if far or (saddle + 1.0) * step > 250.0:
             continue
-        width = profile_sum._lattice_half_width(saddle, loss)
-        period = profile_sum._period(epsilon, loss, saddle, spread)
+        width = line_sum._lattice_half_width(saddle, loss)
+        period = line_sum._period(epsilon, loss, saddle, spread)
         nodes = math.ceil(9.0 / mu * period / (2.0 * math.pi))
         if nodes > 5000:
             continue
-        line = profile_sum._line(epsilon, loss, saddle, 2.0 * math.pi / period, nodes)
-        lattice = profile_sum._lattice(epsilon, loss, saddle, width)
+        line = line_sum._line(epsilon, loss, saddle, 2.0 * math.pi / period, nodes)
+        lattice = line_sum._lattice(epsilon, loss, saddle, width)
         assert line == pytest.approx(lattice, rel=0.0, abs=1e-10)
         compared += 1
     assert compared > 150
@@ -274,37 +250,56 @@ def test_limits():
     assert delta_of(1.0, math.inf, 0.2, 0.7) == 1.0
     assert delta_of(0.0, 50.0, 0.2, 0.7, 5, 0.1) == pytest.approx(1.0)
     assert 0.0 < delta_of(40.0, 0.1, 0.2, 0.7, 5, 0.01) < 1e-300
-    assert coupled_epsilon(1e-6, mu=0.5, forced_switch=1.0, factor_floor=0.5) == gaussian_epsilon(
-        0.5, 1e-6
-    )
-    assert coupled_epsilon(1e-6, mu=0.0, forced_switch=0.3, factor_floor=1.0) == 0.0
-    assert coupled_epsilon(1e-6, mu=1e9, forced_switch=0.3, factor_floor=1.0) == math.inf
+    assert bits(0.5, 1.0, 0.5).epsilon(1e-6) == Gaussian(0.5).epsilon(1e-6)
+    assert bits(0.0, 0.3, 1.0).epsilon(1e-6) == 0.0
+    assert bits(1e9, 0.3, 1.0).epsilon(1e-6) == math.inf
+
+
+def test_without_random_bits_the_draws_are_all_there_is():
+    scheduled, coupled = bits(0.5, 1.0, 0.3, 100, 0.5), bits(0.5, 0.9, 0.3, 100, 0.5)
+    assert (scheduled.mu, scheduled.rho) == (0.5, 0.125)
+    assert (coupled.mu, coupled.rho) == (math.inf, math.inf)
+    assert "mu = 0.5 (GDP) together" in str(scheduled)
+    assert "bit" not in str(scheduled)
+    assert "the bit of the changed block and 100 later bits" in str(coupled)
+
+
+def test_factors_too_small_for_doubles_prove_nothing_where_they_would_show():
+    """1e-300 stands for e^-690 and everything below, which shows near epsilon 690 only."""
+    least = bits(0.5, 0.2, 1e-300)
+    assert least.delta(599.0) == pytest.approx(0.8, rel=1e-6)
+    assert least.delta(700.0) == 1.0
+    assert least.epsilon(1e-6) == math.inf
+    assert np.isinf(least.renyi(np.array([2.0]))).all()
+    assert bits(0.5, 0.2, 1e-299).delta(700.0) < 1e-6
 
 
 def test_every_argument_is_monotone():
-    base = {"mu": 0.3, "forced_switch": 0.1, "factor_floor": 0.9, "later_bits": 200, "shift": 0.01}
-    value = coupled_delta(1.0, **base)
-    worse = [{"mu": 0.31}, {"factor_floor": 0.89}, {"later_bits": 210}, {"shift": 0.011}]
+    base = bits(0.3, 0.1, 0.9, 200, 0.01)
+    value = base.delta(1.0)
+    worse = [{"draws": 0.31}, {"factor_floor": 0.89}, {"later_bits": 210}, {"shift": 0.011}]
     for change in [*worse, {"forced_switch": 0.09}]:
-        assert coupled_delta(1.0, **(base | change)) > value * (1.0 + 1e-6)
-    curve = [coupled_delta(e, **base) for e in np.linspace(0.0, 6.0, 60)]
+        changed = dataclasses.replace(base, **change)
+        assert changed != base  # every field is compared
+        assert changed.delta(1.0) > value * (1.0 + 1e-6)
+    curve = [base.delta(e) for e in np.linspace(0.0, 6.0, 60)]
     assert all(b < a for a, b in itertools.pairwise(curve))
 
 
 @pytest.mark.parametrize(("_", "mu", "p", "w", "n", "c", "__"), COMPOSED)
 def test_epsilon_is_the_inverse_rounded_up(_, mu, p, w, n, c, __):
-    arguments = {"mu": mu, "forced_switch": p, "factor_floor": w, "later_bits": n, "shift": c}
+    loss = bits(mu, p, w, n, c)
     for delta in (0.01, 1e-6, 1e-12):
-        epsilon = coupled_epsilon(delta, **arguments)
+        epsilon = loss.epsilon(delta)
         if epsilon == 0.0:
             continue
-        assert coupled_delta(epsilon, **arguments) <= delta
-        assert coupled_delta(epsilon * (1.0 - 1e-9), **arguments) > delta
+        assert loss.delta(epsilon) <= delta
+        assert loss.delta(epsilon * (1.0 - 1e-9)) > delta
 
 
 def test_epsilon_without_draws_is_exact():
     p, w = 0.2, 0.7
-    epsilon = coupled_epsilon(0.01, mu=0.0, forced_switch=p, factor_floor=w)
+    epsilon = bits(0.0, p, w).epsilon(0.01)
     assert delta_of(epsilon, 0.0, p, w) == pytest.approx(0.01, rel=2e-8)
 
 
@@ -315,24 +310,19 @@ def test_epsilon_without_draws_is_exact():
         {"forced_switch": 1.1},
         {"factor_floor": 0.0},
         {"factor_floor": 1.5},
-        {"mu": -1.0},
-        {"mu": math.nan},
+        {"draws": -1.0},
+        {"draws": math.nan},
         {"later_bits": -1},
+        {"later_bits": 2.0},
         {"shift": -0.1},
     ],
 )
 def test_bad_arguments(change):
-    good = {"mu": 0.3, "forced_switch": 0.1, "factor_floor": 0.9, "later_bits": 2, "shift": 0.01}
+    good = bits(0.3, 0.1, 0.9, 2, 0.01)
     with pytest.raises(ValueError, match="must be"):
-        coupled_delta(1.0, **(good | change))
-    with pytest.raises(ValueError, match="must be"):
-        coupled_epsilon(1e-6, **(good | change))
-    with pytest.raises(TypeError, match="later_bits"):
-        coupled_delta(1.0, **(good | {"later_bits": 2.0}))
-    with pytest.raises(ValueError, match="delta"):
-        coupled_epsilon(0.0, **good)
+        dataclasses.replace(good, **change)
     with pytest.raises(ValueError, match="epsilon"):
-        coupled_delta(-1.0, **good)
+        good.delta(-1.0)
 
 
 # -- Renyi divergences -------------------------------------------------------------------------
@@ -353,45 +343,33 @@ def test_renyi_divergences_of_the_bits(p, w, alpha):
     s = p + (1 - p) * (1 - w)
     want = max(two_point_renyi(alpha, p, s), two_point_renyi(alpha, s, p))
     tolerance = 1e-9 if w < 0.999 else 1e-5
-    assert bit_renyi(alpha, p, w) == pytest.approx(want, rel=tolerance)
-    assert later_bit_renyi(alpha, p, -math.log(w)) == pytest.approx(want, rel=tolerance)
-    assert bit_renyi(1e13, p, w) == pytest.approx(bit_epsilon(p, w), rel=1e-3)
-    assert bit_renyi([2.0, 3.0], 1.0, w).tolist() == [0.0, 0.0]
-    with pytest.raises(ValueError, match="order"):
-        bit_renyi(1.0, p, w)
+    orders = np.array([alpha, 1e13])
+    changed = bits(0.0, p, w).renyi(orders)
+    later = bits(0.0, p, 1.0, 1, -math.log(w)).renyi(orders)
+    assert changed[0] == pytest.approx(want, rel=tolerance)
+    assert later[0] == pytest.approx(want, rel=tolerance)
+    assert changed[1] == pytest.approx(bit_epsilon(p, w), rel=1e-3)
+    assert bits(0.0, 1.0, w).renyi(orders).tolist() == [0.0, 0.0]
+
+
+def test_divergences_of_draws_and_bits_add_up():
+    orders = np.array([1.5, 4.0, 100.0])
+    parts = bits(0.3, 1.0, 1.0), bits(0.0, 0.1, 0.8), bits(0.0, 0.1, 1.0, 7, 0.02)
+    whole = bits(0.3, 0.1, 0.8, 7, 0.02).renyi(orders)
+    np.testing.assert_allclose(sum(part.renyi(orders) for part in parts), whole, rtol=1e-10)
+    np.testing.assert_allclose(parts[0].renyi(orders), 0.045 * orders, rtol=1e-10)
 
 
 def test_renyi_of_a_later_bit_is_of_second_order_over_the_forced_switch():
     p, c = 0.05, 1e-4
     want = 0.5 * c * c * (1 - p) / p * 2.0
-    assert later_bit_renyi(2.0, p, c) == pytest.approx(want, rel=5e-3)
-
-
-# -- caps --------------------------------------------------------------------------------------
-
-
-def test_caps():
-    hazard = 1.0 - 0.97 * math.exp(-0.018)
-    assert switch_cap(99_999, hazard, 1e-5) == 5019
-    assert bernstein_cap(3000.0, 1e-5) == 3267
-    for n, h, tail in [(10, 0.3, 0.01), (1, 0.5, 0.4), (1000, 0.9, 1e-9), (5, 0.999, 0.5)]:
-        cap = switch_cap(n, h, tail)
-        assert binom.sf(cap, n, h) <= tail
-        assert cap == 0 or binom.sf(cap - 1, n, h) > tail
-    assert switch_cap(0, 0.5, 0.1) == 0
-    assert switch_cap(7, 1.0, 0.1) == 7
-    assert switch_cap(7, 0.0, 0.1) == 0
-    for arguments in [(-1, 0.5, 0.1), (3, 1.5, 0.1), (3, 0.5, 1.0)]:
-        with pytest.raises(ValueError, match="must be"):
-            switch_cap(*arguments)
-    with pytest.raises(ValueError, match="must be"):
-        bernstein_cap(-1.0, 0.1)
+    assert bits(0.0, p, 1.0, 1, c).renyi(np.array([2.0])) == pytest.approx(want, rel=5e-3)
 
 
 def test_nearly_certain_outcomes_leave_no_negative_variance():
     """up + down - (up - down)^2 rounds below zero here."""
-    value = coupled_delta(
-        0.023818445126779712, mu=0.0006304045443178884, forced_switch=0.14922087737439932,
-        factor_floor=0.9965445477584152, later_bits=1, shift=0.0002167563297838462,
+    value = delta_of(
+        0.023818445126779712, 0.0006304045443178884, 0.14922087737439932, 0.9965445477584152, 1,
+        0.0002167563297838462,
     )  # fmt: skip
     assert 0.0 < value < 1e-10

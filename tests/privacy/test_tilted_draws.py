@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
 import numpy as np
 import pytest
 
-from dpoco.accounting.coupling import coupled_epsilon
+from dpoco.accounting._leader_setting import clip_widths
 from dpoco.accounting.gaussian import gaussian_epsilon
-from dpoco.accounting.objective_perturbation import (
-    clip_widths,
-    coupled_delta_renyi,
-    coupled_epsilon_renyi,
-    coupled_renyi,
-    draw_renyi,
-    ratio_shift,
-    renyi_excess,
-)
+from dpoco.privacy.losses.coupled_bits import CoupledBits
+from dpoco.privacy.losses.tilted_draws import TiltedDraws
+from dpoco.privacy.mechanisms.coupled_draws import SmoothLosses, TiltedMinimum, Window
+from dpoco.privacy.neighbours import Neighbours
+
+
+def one(b, dimension, rank, change, ratio=0.0):
+    """One draw without bits."""
+    return TiltedDraws(
+        cap=1, sensitivity_ratio=ratio, b=b, dimension=dimension, rank=rank, change=change,
+        forced_switch=1.0, factor_floor=1.0,
+    )  # fmt: skip
+
+
+def ratio_shift(sensitivity, lipschitz, sigma, b, rank):
+    """What the mechanism says of losses of slope `lipschitz`, step 1."""
+    near = Neighbours("replace" if sensitivity == 2.0 * lipschitz else "zero_out")
+    losses = SmoothLosses(10, lipschitz, b, rank if b else 0)
+    return TiltedMinimum(sigma, 1.0).shift(losses, near, Window(0.1, 0.0, 0.0), 1)
+
 
 # -- oracles -----------------------------------------------------------------------------------
 
@@ -37,7 +49,8 @@ from dpoco.accounting.objective_perturbation import (
     ],
 )
 def test_excess_oracles(alpha, d, r, relation, value):
-    assert renyi_excess(alpha, 0.1, d, r, relation) == pytest.approx(value, rel=1e-6)
+    found = one(0.1, d, r, relation).excess(np.array([float(alpha)]))
+    assert found[0] == pytest.approx(value, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +81,7 @@ def long_run(b, rank):
         "b": b,
         "dimension": 5,
         "rank": rank,
-        "relation": "replace",
+        "change": "replace",
         "forced_switch": 0.05,
         "factor_floor": math.exp(-0.03),
         "later_bits": 99_998,
@@ -95,7 +108,7 @@ SCHEDULED = long_run(0.001, 5) | {
     ],
 )
 def test_epsilon_oracles(release, value):
-    epsilon = coupled_epsilon_renyi(1e-6, **release)
+    epsilon = TiltedDraws(**release).epsilon(1e-6)
     assert value * (1 - 1e-6) <= epsilon <= 1.001 * value
 
 
@@ -103,9 +116,9 @@ def test_without_curvature_the_gaussian_profile_is_better():
     release = long_run(0.0, 5)
     bits = {k: release[k] for k in ("forced_switch", "factor_floor", "later_bits", "shift")}
     mu = release["sensitivity_ratio"] * math.sqrt(release["cap"])
-    exact = coupled_epsilon(1e-6, mu=mu, **bits)
+    exact = CoupledBits(draws=mu, **bits).epsilon(1e-6)
     assert exact == pytest.approx(1.3904589, rel=1e-6)
-    assert exact < coupled_epsilon_renyi(1e-6, **release)
+    assert exact < TiltedDraws(**release).epsilon(1e-6)
 
 
 # -- composition -------------------------------------------------------------------------------
@@ -115,67 +128,81 @@ def test_without_curvature_the_gaussian_profile_is_better():
 def test_conversion_is_the_best_over_a_dense_set_of_orders(release):
     top = 1.0 / release["b"]
     t = np.exp(np.linspace(math.log(1e-4 * top), math.log(top * (1 - 1e-9)), 200_001))
-    divergence = coupled_renyi(1.0 + t, **release)
+    loss = TiltedDraws(**release)
+    divergence = loss.renyi(1.0 + t)
     for delta in (1e-3, 1e-6, 1e-10):
-        epsilon = coupled_epsilon_renyi(delta, **release)
+        epsilon = loss.epsilon(delta)
         brute = divergence - np.log1p(1 / t) - (math.log(delta) + np.log1p(t)) / t
         assert epsilon == pytest.approx(brute.min(), rel=1e-6)
-        assert coupled_delta_renyi(epsilon, **release) <= delta
-        assert coupled_delta_renyi(epsilon * (1 - 1e-7), **release) > delta
-    curve = [coupled_delta_renyi(e, **release) for e in np.linspace(0.0, 5.0, 30)]
+        assert loss.delta(epsilon) <= delta
+        assert loss.delta(epsilon * (1 - 1e-7)) > delta
+    curve = [loss.delta(e) for e in np.linspace(0.0, 5.0, 30)]
     assert all(b < a for a, b in itertools.pairwise(curve))
-    assert coupled_delta_renyi(math.inf, **release) == 0.0
+    assert loss.delta(math.inf) == 0.0
 
 
 def test_divergences_add_up():
     release = long_run(0.001, 5)
     orders = np.array([1.5, 4.0, 100.0])
-    whole = coupled_renyi(orders, **release)
-    draws = 6000 * draw_renyi(orders, 2 / 600, 0.001, 5, 5, "replace")
+
+    def renyi(**changes):
+        return TiltedDraws(**(release | changes)).renyi(orders)
+
+    whole = renyi()
+    draws = 6000 * one(0.001, 5, 5, "replace", 2 / 600).renyi(orders)
     assert (whole > draws).all()
-    twice = coupled_renyi(orders, **(release | {"cap": 12000}))
-    np.testing.assert_allclose(twice - whole, draws, rtol=1e-9)
-    more = coupled_renyi(orders, **(release | {"later_bits": 2 * 99_998}))
-    fewer = coupled_renyi(orders, **(release | {"later_bits": 0}))
+    np.testing.assert_allclose(renyi(cap=12000) - whole, draws, rtol=1e-9)
+    more, fewer = renyi(later_bits=2 * 99_998), renyi(later_bits=0)
     np.testing.assert_allclose(more - whole, whole - fewer, rtol=1e-9)
-    forced = coupled_renyi(orders, **(release | {"forced_switch": 1.0}))
-    np.testing.assert_allclose(forced, draws, rtol=1e-12)
-    assert not coupled_renyi(orders, **(release | {"cap": 0})).any()
+    np.testing.assert_allclose(renyi(forced_switch=1.0), draws, rtol=1e-12)
 
 
 def test_limits():
     orders = np.array([1.5, 4.0, 100.0])
     np.testing.assert_allclose(
-        renyi_excess(orders, 1e-5, 9, 4, "replace"), orders * 8 * 1e-10 / 2, rtol=2e-3
+        one(1e-5, 9, 4, "replace").excess(orders), orders * 8 * 1e-10 / 2, rtol=2e-3
     )
-    assert not renyi_excess(orders, 0.0, 9, 4, "replace").any()
-    assert not renyi_excess(orders, 0.1, 9, 0, "replace").any()
-    one, two = (renyi_excess(4.0, 0.1, 9, 4, name) for name in ("zero_out", "replace"))
-    assert one < two < 2 * one
-    assert draw_renyi(3.0, 0.5, 0.0, 2, 2, "zero_out") == pytest.approx(3 * 0.125)
-    assert coupled_epsilon_renyi(1e-6, **(SCHEDULED | {"cap": 0})) == 0.0
-    assert coupled_epsilon_renyi(1e-6, **(SCHEDULED | {"b": 1e6})) > 1e6
-    assert coupled_epsilon_renyi(1e-6, **(SCHEDULED | {"b": 1e30})) == math.inf
-    assert coupled_delta_renyi(1.0, **(SCHEDULED | {"b": 1e30})) == 1.0
+    assert not one(0.0, 9, 4, "replace").excess(orders).any()
+    assert not one(0.1, 9, 0, "replace").excess(orders).any()
+    less, more = (one(0.1, 9, 4, name).excess(orders[1:2])[0] for name in ("zero_out", "replace"))
+    assert less < more < 2 * less
+    alone = one(0.0, 2, 2, "zero_out", 0.5).renyi(np.array([3.0]))
+    assert alone == pytest.approx(3 * 0.125)
+    assert TiltedDraws(**(SCHEDULED | {"b": 1e6})).epsilon(1e-6) > 1e6
+    assert TiltedDraws(**(SCHEDULED | {"b": 1e30})).epsilon(1e-6) == math.inf
+    assert TiltedDraws(**(SCHEDULED | {"b": 1e30})).delta(1.0) == 1.0
 
 
 def test_bad_arguments():
+    for changes in (
+        {"b": -0.1}, {"b": math.nan}, {"rank": -1}, {"rank": 1.0}, {"change": "other"},
+        {"sensitivity_ratio": -1.0}, {"cap": 0}, {"cap": 2.0}, {"dimension": 0},
+        {"forced_switch": 0.0}, {"factor_floor": 2.0}, {"shift": -1.0}, {"later_bits": -1},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="must be"):
+            TiltedDraws(**(SCHEDULED | changes))
+    with pytest.raises(ValueError, match="must be"):
+        TiltedDraws(**SCHEDULED).delta(-1.0)
     for call in (
-        lambda: renyi_excess(1.0, 0.1, 3, 1, "replace"),
-        lambda: renyi_excess(2.0, -0.1, 3, 1, "replace"),
-        lambda: renyi_excess(2.0, 0.1, 3, -1, "replace"),
-        lambda: renyi_excess(2.0, 0.1, 3, 1, "other"),
-        lambda: draw_renyi(2.0, -1.0, 0.1, 3, 1, "replace"),
-        lambda: ratio_shift(1.0, 1.0, 0.0, 0.1, 1),
-        lambda: ratio_shift(1.0, 1.0, 1.0, -0.1, 1),
         lambda: clip_widths(0.1, 0.1, 3, 1, 1.0),
         lambda: clip_widths(-0.1, 0.1, 3, 1, 0.1),
-        lambda: coupled_epsilon_renyi(1.0, **SCHEDULED),
-        lambda: coupled_delta_renyi(-1.0, **SCHEDULED),
-        lambda: coupled_renyi(2.0, **(SCHEDULED | {"cap": -1})),
     ):
         with pytest.raises(ValueError, match="must be"):
             call()
+
+
+def test_every_field_is_compared():
+    loss = TiltedDraws(**long_run(0.001, 1))
+    for name, value in (
+        ("cap", 6001), ("sensitivity_ratio", 0.004), ("b", 0.002), ("dimension", 1), ("rank", 2),
+        ("change", "zero_out"), ("forced_switch", 0.04), ("factor_floor", 0.9),
+        ("later_bits", 100_000), ("shift", 1e-3),
+    ):  # fmt: skip
+        other = dataclasses.replace(loss, **{name: value})
+        assert other != loss
+        assert other.delta(1.0) != loss.delta(1.0)
+    assert "at most 6000 draws" in str(loss)
+    assert "99998 later bits" in str(loss)
 
 
 # -- the divergence bound by quadrature --------------------------------------------------------
@@ -224,7 +251,7 @@ def test_laws_of_the_minimiser_obey_the_bound_and_its_curvature_term_is_needed()
         eta, sigma = 10 ** random.uniform(-1, 1), 10 ** random.uniform(-1, 1)
         spread = eta * sigma
         x = np.linspace(-14 * spread, 14 * spread, 6001)
-        relation = random.choice(["replace", "zero_out"])
+        relation = str(random.choice(["replace", "zero_out"]))
         g = 10 ** random.uniform(-2, 0.5)
 
         def draw(slope, spread=spread):
@@ -246,7 +273,7 @@ def test_laws_of_the_minimiser_obey_the_bound_and_its_curvature_term_is_needed()
             alpha = 1.0 + min(share / b, 8.0 * share)
             for p, q in (laws, laws[::-1]):
                 got = divergence(x, p, q, alpha)
-                bound = float(draw_renyi(alpha, ratio, b, 1, 1, relation))
+                bound = float(one(b, 1, 1, relation, ratio).renyi(np.array([alpha]))[0])
                 assert got <= bound * (1 + 1e-5) + 1e-8
                 without += got > 0.5 * alpha * ratio**2 + 1e-4
                 first_only += got > bound * 0.5
@@ -263,7 +290,7 @@ def test_an_exchanged_loss_can_cost_one_direction_of_each_kind():
     with_loss, bare = (minimiser_law(x, losses, eta, sigma) for losses in ([loss], []))
     got = divergence(x, bare, with_loss, alpha) + divergence(x, with_loss, bare, alpha)
     # |grad l' - grad l| <= sqrt(2) 0.05.
-    bound = float(draw_renyi(alpha, math.sqrt(2) * 0.05, b, 2, 1, "replace"))
+    bound = float(one(b, 2, 1, "replace", math.sqrt(2) * 0.05).renyi(np.array([alpha]))[0])
     assert got <= bound
     assert got > 0.5 * alpha * 2 * 0.05**2 * 1.05
 
@@ -292,7 +319,7 @@ def test_the_log_determinant_ratio_moves_by_at_most_its_bound():
             np.linalg.slogdet(np.eye(d) + np.linalg.solve(base + past, current))[1]
             for past in (old, new)
         ]
-        bound = ratio_shift(0.0, 0.0, 1.0, b, r)
+        bound = ratio_shift(0.0, 1e-200, 1.0, b, r)
         assert abs(values[0] - values[1]) <= bound * (1 + 1e-9)
         largest = max(largest, abs(values[0] - values[1]) / bound)
     assert largest > 0.99

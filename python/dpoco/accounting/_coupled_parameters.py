@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int, real_float
@@ -21,12 +21,12 @@ COUPLINGS = ("density_ratio", "dartboard", "anchored", "scheduled", "maximal")
 LEADER_COUPLINGS = ("density_ratio", "scheduled", "maximal")
 SAMPLERS = ("exact", "mcmc")
 
-Self = TypeVar("Self", bound="_Stored")
+Self = TypeVar("Self", bound="CoupledParameters")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Stored:
-    """Conversion to and from plain dictionaries, and the checks both learners share."""
+class CoupledParameters:
+    """What both learners' parameters have: fields, checks, and plain dictionaries."""
 
     _kind: ClassVar[str]
 
@@ -38,16 +38,16 @@ class _Stored:
     coupling: str
     block: int
     forced_switch: float
-    clip_high: float
-    clip_low: float
-    max_switches: int | None
+    clip_high: float = 0.0
+    clip_low: float = 0.0
+    max_switches: int | None = None
     relation: str
     calibration: str
     unbounded: bool
-    private: bool
-    regret_bound: float
-    regret_terms: dict[str, float]
-    expected_switches: float
+    private: bool = False
+    regret_bound: float = 0.0
+    regret_terms: dict[str, float] = field(default_factory=dict)
+    expected_switches: float = 0.0
 
     @property
     def noise_dominates(self) -> bool:
@@ -99,6 +99,12 @@ class _Stored:
             raise ValueError("coupling 'maximal' is not private")
 
     @property
+    def constants(self) -> dict[str, Any]:
+        """What every regret bound takes."""
+        names = ("horizon", "dimension", "lipschitz", "radius", "diameter", "block", "unbounded")
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def decisions(self) -> int:
         """Stay-or-switch decisions over the horizon: ceil(horizon / block) - 1."""
         return -(-self.horizon // self.block) - 1
@@ -111,7 +117,7 @@ class _Stored:
     @classmethod
     def from_dict(cls: type[Self], record: Mapping[str, Any]) -> Self:
         """Return the parameters written by `to_dict`; `StateError` if they are not."""
-        names = frozenset(field.name for field in fields(cls))
+        names = frozenset(each.name for each in fields(cls))
         body = read_record(record, kind=cls._kind, version=1, fields=names)
         try:
             if body.get("step_size") == "inf":
@@ -122,7 +128,7 @@ class _Stored:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContinuousMultiplicativeWeightsParameters(_Stored):
+class ContinuousMultiplicativeWeightsParameters(CoupledParameters):
     """Parameters of continuous multiplicative weights (P-COMW).
 
     Attributes
@@ -202,7 +208,7 @@ class ContinuousMultiplicativeWeightsParameters(_Stored):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoupledRegularizedLeaderParameters(_Stored):
+class CoupledRegularizedLeaderParameters(CoupledParameters):
     """Parameters of the coupled regularized leader (CTRL).
 
     Attributes
@@ -212,7 +218,7 @@ clip_low, max_switches, relation, calibration, unbounded, private, regret_bound,
 expected_switches
         As in `ContinuousMultiplicativeWeightsParameters`; couplings "density_ratio", "scheduled"
         and "maximal". With `noise_growth` and "density_ratio" the window of round t is that of
-        `dpoco.accounting.lazy_oco.growing_clip_widths`; clip_high and clip_low are then 0.
+        `dpoco.accounting._growing_noise.growing_clip_widths`; clip_high and clip_low are then 0.
     smoothness : float
         beta_s, bound on the Hessians (loss/length^2).
     rank : int

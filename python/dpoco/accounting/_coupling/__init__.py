@@ -1,1 +1,0 @@
-"""Parts of the accounting of stay-or-switch bits: pairs, profiles, caps."""

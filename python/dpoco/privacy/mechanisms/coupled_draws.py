@@ -1,0 +1,315 @@
+"""Decisions that are kept, or drawn afresh, by stay-or-switch bits.
+
+After every block of rounds the engine keeps its decision or draws a fresh one from a law of all
+losses so far: the minimiser of their randomly tilted sum, or a point of a Gibbs law. Claim: all
+decisions and bits together have the losses of `dpoco.privacy.losses.coupled_bits` and
+`dpoco.privacy.losses.tilted_draws`, also for losses that react to the decisions.
+
+Proofs: ``docs/privacy/couplings.md``, ``docs/privacy/gibbs_draws.md``,
+``docs/privacy/objective_perturbation.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dpoco.privacy.losses.combined import NOTHING, group, with_tails
+from dpoco.privacy.losses.coupled_bits import LEAST_FACTOR, CoupledBits
+from dpoco.privacy.losses.loss import Loss
+from dpoco.privacy.losses.tilted_draws import TiltedDraws
+from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.records import Description, limits
+
+__all__ = [
+    "Always",
+    "Anchored",
+    "CoupledDraws",
+    "Dartboard",
+    "GibbsDraw",
+    "Maximal",
+    "SmoothLosses",
+    "TiltedMinimum",
+    "Window",
+]
+
+
+@dataclass(frozen=True)
+class SmoothLosses(Description):
+    """Convex losses on R^dimension or a part of it, which the engine scales into these bounds.
+
+    Attributes
+    ----------
+    dimension : int
+        n, of the set of decisions.
+    lipschitz : float
+        G in l2 (loss/length), wherever decisions can be.
+    smoothness : float
+        beta_s, largest eigenvalue of a Hessian (loss/length^2); infinite where nobody says.
+    rank : int
+        Largest rank of one loss's Hessian; 0 exactly for linear losses.
+    enforced : bool
+        False: the bounds are a promise.
+    """
+
+    kind = "smooth_losses"
+    dimension: int
+    lipschitz: float
+    smoothness: float = limits(zero=True, infinite=True)
+    rank: int = limits(zero=True)
+    enforced: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse ranks that contradict dimension or smoothness."""
+        super().__post_init__()
+        if self.rank > self.dimension or (self.rank == 0) != (self.smoothness == 0.0):
+            raise ValueError("rank must be in [0, dimension], and 0 exactly if smoothness is 0")
+
+
+@dataclass(frozen=True)
+class Always(Description):
+    """A fresh draw after every block."""
+
+    kind = "scheduled"
+
+    @property
+    def forced(self) -> float:
+        """Probability of a forced switch."""
+        return 1.0
+
+    def log_floor(self, draw: TiltedMinimum | GibbsDraw) -> float:
+        """Return minus the log of the smallest acceptance factor of one round."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class _Coin(Description):
+    """A forced switch with probability `forced`; otherwise acceptance factors of the rounds."""
+
+    forced: float = limits(zero=True)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no probability."""
+        super().__post_init__()
+        if self.forced > 1.0:
+            raise ValueError(f"forced of {self.kind} must be in [0, 1]; got {self.forced!r}")
+
+
+@dataclass(frozen=True)
+class Window(_Coin):
+    """Log density ratios of successive laws, lowered by `high`, clamped to [-high - low, 0]."""
+
+    kind = "density_ratio"
+    high: float = limits(zero=True)
+    low: float = limits(zero=True)
+
+    def log_floor(self, draw: TiltedMinimum | GibbsDraw) -> float:
+        """Return minus the log of the smallest acceptance factor of one round."""
+        return self.high + self.low
+
+
+@dataclass(frozen=True)
+class Dartboard(_Coin):
+    """exp(-inverse temperature (l - min l)), with l - min l clamped to [0, span] (loss)."""
+
+    kind = "dartboard"
+    span: float = limits()
+
+    def log_floor(self, draw: TiltedMinimum | GibbsDraw) -> float:
+        """Return minus the log of the smallest acceptance factor of one round."""
+        return draw.inverse_temperature * self.span if isinstance(draw, GibbsDraw) else math.inf
+
+
+@dataclass(frozen=True)
+class Anchored(_Coin):
+    """Losses centred at released points, lowered by at most `width`, clamped to [-2 width, 0]."""
+
+    kind = "anchored"
+    width: float = limits()
+
+    def log_floor(self, draw: TiltedMinimum | GibbsDraw) -> float:
+        """Return minus the log of the smallest acceptance factor of one round."""
+        return self.width + self.width
+
+
+@dataclass(frozen=True)
+class Maximal(_Coin):
+    """As few switches as the laws allow: nothing is proved."""
+
+    kind = "maximal"
+
+
+@dataclass(frozen=True)
+class TiltedMinimum(Description):
+    """The minimiser of the losses, |x - c|^2 / (2 step) and a random linear term.
+
+    Attributes
+    ----------
+    noise : float
+        Standard deviation of a coordinate of the linear term (loss/length).
+    step : float
+        eta (length^2/loss). Infinite: the losses' own convexity regularises and the noise's
+        variance grows with the rounds, of which nothing is proved.
+    """
+
+    kind = "tilted_minimum"
+    noise: float
+    step: float = limits(infinite=True)
+
+    def curvature(self, losses: SmoothLosses) -> float:
+        """Return b, step times smoothness."""
+        return self.step * losses.smoothness if losses.smoothness > 0.0 else 0.0
+
+    def moved(self, losses: SmoothLosses, near: Neighbours) -> float:
+        """Return how many deviations the linear terms of two neighbours are apart."""
+        return near.sides * losses.lipschitz / self.noise
+
+    def shift(self, losses: SmoothLosses, near: Neighbours, window: Window, rounds: int) -> float:
+        """Return how far the log acceptance factor of one later round moves."""
+        b = self.curvature(losses)
+        # log((1 + b)^2 / (1 + 2b)) = log(1 + b^2 / (1 + 2b)).
+        bent = losses.rank * math.log1p(b * (b / (1.0 + 2.0 * b)))
+        return near.sides * losses.lipschitz * losses.lipschitz / self.noise**2 + bent
+
+
+@dataclass(frozen=True)
+class GibbsDraw(Description):
+    """A draw of density exp(-inverse_temperature (losses + regularization |x - c|^2 / 2)).
+
+    Attributes
+    ----------
+    inverse_temperature, regularization : float
+        beta (1/loss) and lam (loss/length^2).
+    half_width : float
+        Half the side of a cube around c inside the body (length); infinite if that is R^n, 0 if
+        nobody says.
+    tolerance : float
+        Total variation assumed between one draw and its law; 0 of exact samplers.
+    """
+
+    kind = "gibbs_draw"
+    inverse_temperature: float
+    regularization: float
+    half_width: float = limits(zero=True, infinite=True)
+    tolerance: float = limits(zero=True)
+
+    def moved(self, losses: SmoothLosses, near: Neighbours) -> float:
+        """Return the mu of one draw."""
+        apart = near.sides * losses.lipschitz
+        return apart * math.sqrt(self.inverse_temperature / self.regularization)
+
+    def shift(self, losses: SmoothLosses, near: Neighbours, window: Window, rounds: int) -> float:
+        """Return how far the log acceptance factor of one later round moves."""
+        g, apart = losses.lipschitz, near.sides * losses.lipschitz
+        own = self.inverse_temperature * apart * g / self.regularization
+        return own + 2.0 * self.normalizer_error(losses, window, rounds)
+
+    def normalizer_error(self, losses: SmoothLosses, window: Window, rounds: int) -> float:
+        """Return what rounding does to a log density ratio, where clips leave it.
+
+        On a body it holds the difference of two log masses, each off by at most 24 units of 2^-53
+        times 2 n + 81 + g^2 T^2 / 2 + the log mass at the centre; and the means they are taken at
+        are rounded. Derivation: ``docs/privacy/gibbs_draws.md``, "Rounding".
+        """
+        n, root = losses.dimension, math.sqrt(self.inverse_temperature * self.regularization)
+        far = losses.lipschitz * math.sqrt(self.inverse_temperature / self.regularization) * rounds
+        units = (n / 8.0 + 24.0) / rounds * far**2 + 4.0 * (window.high + window.low)
+        if self.half_width < math.inf:
+            central = max(math.erf(self.half_width * root / math.sqrt(2.0)), 5e-324)
+            size = 0.5 * far**2 - n * math.log(central)
+            units += 52.0 * (2.0 * n + 81.0 + size) + 8.0 * far**2
+        return 2.0**-53 * units
+
+
+@dataclass(frozen=True)
+class CoupledDraws(Mechanism):
+    """A decision a round, and after every block of rounds but the last one bit.
+
+    Attributes
+    ----------
+    losses : SmoothLosses
+        What a round adds to the sum.
+    draw : TiltedMinimum or GibbsDraw
+        The law of a fresh decision.
+    keep : Always, Window, Dartboard, Anchored or Maximal
+        How a decision outlives a block: with probability (1 - forced) times the factors of its
+        rounds.
+    rounds, block : int
+        Horizon T, and rounds per bit.
+    cap : int or None
+        Fresh draws after which the decision stays for good; None: as many as bits.
+    """
+
+    kind = "coupled_draws"
+    noise = "ideal_fresh"
+    proofs = ("couplings", "gibbs_draws", "objective_perturbation")
+    losses: SmoothLosses
+    draw: TiltedMinimum | GibbsDraw
+    keep: Always | Window | Dartboard | Anchored | Maximal
+    rounds: int
+    block: int
+    cap: int | None = limits(zero=True)
+
+    def __post_init__(self) -> None:
+        """Refuse what no proof is about."""
+        super().__post_init__()
+        if self.block > self.rounds:
+            raise ValueError("block of coupled_draws must be at most rounds")
+        if isinstance(self.draw, TiltedMinimum):
+            if self.losses.smoothness == math.inf:
+                raise ValueError("a tilted minimum needs losses of bounded smoothness")
+            if isinstance(self.keep, Dartboard | Anchored):
+                raise ValueError(f"no proof is about tilted minima and {self.keep.kind}")
+        elif isinstance(self.keep, Window):
+            known = self.losses.rank == 0 and self.draw.half_width > 0.0
+            if self.keep.forced > 0.0 and not known:
+                raise ValueError("a window on Gibbs laws needs linear losses and a known body")
+
+    @property
+    def decisions(self) -> int:
+        """Stay-or-switch decisions over the horizon."""
+        return -(-self.rounds // self.block) - 1
+
+    @property
+    def drawn(self) -> int:
+        """Largest number of draws that see data."""
+        return self.decisions if self.cap is None else min(self.cap, self.decisions)
+
+    def loss(self, near: Neighbours) -> Loss | None:
+        """Return the loss of all decisions and bits; None where a stay would reveal the losses."""
+        keep, draw, drawn = self.keep, self.draw, self.drawn
+        if near.view == "server":  # who holds the losses
+            return None
+        if drawn == 0:
+            return NOTHING
+        growing = isinstance(draw, TiltedMinimum) and draw.step == math.inf
+        if isinstance(keep, Maximal) or keep.forced == 0.0 or growing:
+            return None
+        later, each = 0, 0.0
+        if isinstance(keep, Window):
+            later = max(self.decisions - 1, 0)
+            each = draw.shift(self.losses, near, keep, self.rounds)
+        log_floor = keep.log_floor(draw) + (self.block - 1) * each
+        bits: dict[str, Any] = {
+            "forced_switch": keep.forced,
+            "factor_floor": max(math.exp(-log_floor), LEAST_FACTOR),
+            "later_bits": later,
+            "shift": self.block * each,
+        }
+        moved = draw.moved(self.losses, near)
+        b = draw.curvature(self.losses) if isinstance(draw, TiltedMinimum) else 0.0
+        ideal: Loss = CoupledBits(**bits, draws=moved * math.sqrt(drawn))
+        if b > 0.0:
+            ideal = TiltedDraws(
+                **bits,
+                cap=drawn,
+                sensitivity_ratio=moved,
+                b=b,
+                dimension=self.losses.dimension,
+                rank=self.losses.rank,
+                change=near.change,
+            )
+        inexact = draw.tolerance if isinstance(draw, GibbsDraw) else 0.0
+        return group(with_tails(ideal, min(1.0, drawn * inexact)), near.rounds)
