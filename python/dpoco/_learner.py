@@ -19,6 +19,7 @@ from dpoco._state import check_writable
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import HorizonExceeded, NoiseDominatesWarning, RoundOrderError
+from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.random import Source
 
 __all__ = ["OnlineLearner"]
@@ -48,6 +49,7 @@ class OnlineLearner(Delayed):
     # The round a decision was asked for in, and that decision: stale once the engine has moved on.
     _asked: tuple[int, Any] = (-1, None)
     _horizon: int
+    _mechanism: Mechanism
     _guarantee: Guarantee
     _raises: bool  # on_violation="raise"
 
@@ -106,6 +108,8 @@ class OnlineLearner(Delayed):
         self._raises = arguments["on_violation"] == "raise"
         endless = parameters.horizon is None
         self._horizon = LARGEST_HORIZON if endless else parameters.horizon
+        if hasattr(self._accountant, "mechanism_of"):
+            self._mechanism = self._accountant.mechanism_of(*problem, parameters)
         self._guarantee = self._accountant.guarantee(
             *problem, parameters, budget=arguments["budget"], seeded=seeded
         )

@@ -19,7 +19,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "accounting._coupling.bits": _tests("coupling"),
     "accounting._coupling.caps": _tests("coupling"),
     "accounting._coupling.profile": _tests("coupled_guarantee", "coupling", "three_ways_learners"),
-    "accounting._experts.net_shape": _tests(_PLANE, _NETS),
     "accounting._experts.nets": _tests(_PLANE, _NETS),
     "accounting._experts.tracker_moments": _tests("tracker_sums", "tracker_accountant"),
     "accounting._ledger.book": _tests("ledger_value", "ledger_use", "ledger"),
@@ -63,6 +62,19 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/privacy/test_algebra.py", "pure", "concentrated_accountants"
     ),
     "privacy.losses.responses": _tests("tests/privacy/test_local_reports.py"),
+    "privacy.mechanisms.bounds": _tests(
+        "tests/privacy/test_gaussian_sum.py",
+        "sum_release",
+        _NETS,
+        "tests/oco/test_noisy_ftrl_accountant.py",
+    ),
+    "privacy.mechanisms.factorisations": _tests(
+        "tests/privacy/test_gaussian_sum.py", "sum_norms", _LATTICE
+    ),
+    "privacy.mechanisms.gaussian_sum": _tests(
+        "tests/privacy/test_gaussian_sum.py", _LATTICE, "sum_release", "sum_norms"
+    ),
+    "privacy.mechanisms.lattice": _tests("tests/privacy/test_gaussian_sum.py", _LATTICE),
     "privacy.neighbours": _tests("tests/privacy/test_descriptions.py"),
     "privacy.records": _tests("tests/privacy/test_descriptions.py"),
 }

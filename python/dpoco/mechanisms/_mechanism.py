@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from dpoco._memory import require_memory
 from dpoco._state import Stateful
 from dpoco.accounting import Budget, Guarantee
+from dpoco.privacy.mechanisms.base import Mechanism as Description
 from dpoco.random import Source
 
 __all__ = ["Mechanism"]
@@ -25,6 +26,7 @@ class Mechanism(Stateful):
     _accountant: ClassVar[ModuleType]
     _parameters_class: ClassVar[type]
 
+    _mechanism: Description
     _guarantee: Guarantee
 
     def _begin(self, constructed: type, arguments: dict[str, Any]) -> None:
@@ -61,6 +63,8 @@ class Mechanism(Stateful):
         self._arguments = arguments
         self._parameters = parameters
         self._is_seeded = seeded
+        if hasattr(self._accountant, "mechanism_of"):
+            self._mechanism = self._accountant.mechanism_of(parameters)
         self._guarantee = self._accountant.guarantee(
             parameters, budget=arguments["budget"], seeded=seeded
         )

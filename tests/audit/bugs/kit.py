@@ -70,7 +70,7 @@ class Patch:
 def _forget() -> None:
     """Clear the caches of the library's accounting."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("dpoco.accounting"):
+        if name.startswith(("dpoco.accounting", "dpoco.privacy")):
             for value in vars(module).values():
                 if hasattr(value, "cache_clear"):
                     value.cache_clear()

@@ -14,7 +14,7 @@ import dpoco
 from dpoco import noise
 from dpoco.accounting import gaussian, shift_detector
 from dpoco.accounting.above_threshold import above_threshold_epsilon
-from dpoco.accounting.generalized_gaussian import generalized_gaussian_mu, smoothness_constant
+from dpoco.accounting.generalized_gaussian import generalized_gaussian_mu
 from dpoco.accounting.published import published_sigma
 from dpoco.domains import Box, LpBall
 from dpoco.experts import BatchShare
@@ -23,6 +23,7 @@ from dpoco.local._paper_channel import PaperChannel
 from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.mechanisms import NoisyMax
 from dpoco.oco import LipschitzLearner
+from dpoco.privacy.mechanisms.bounds import smoothness_constant
 from dpoco.random import Source
 
 from .checks import (

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.records import read
 
 __all__ = ["KINDS", "read_mechanism"]
 
-KINDS: tuple[type[Mechanism], ...] = (Nothing, Open)
+KINDS: tuple[type[Mechanism], ...] = (Nothing, Open, GaussianSum)
 
 
 def read_mechanism(record: Any) -> Mechanism:
