@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 
 from dpoco.accounting import bounded_range, coupling, pure
-from dpoco.accounting import sampled_gaussian as sampled
 from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta
 from dpoco.accounting.rdp import DEFAULT_ORDERS, compose_rdp, gaussian_rdp, rdp_delta
 from dpoco.accounting.zcdp import compose_zcdp, zcdp_delta
 from dpoco.privacy.losses.responses import Responses
+from dpoco.privacy.losses.sampled import Sampled
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.neighbours import Neighbours
 
@@ -99,7 +99,7 @@ class Case:
 
     def _sampled(self, count, relation, epsilon):
         multiplier = 0.7 * 2.0 / (2.0 * distance(relation))
-        record = sampled.sampled_gaussian_profile(20, multiplier, count)
+        record = profile_of(Sampled(20, multiplier, count))
         return guarantee(profile=record).delta_at(epsilon)
 
     def _bits(self, count, relation, epsilon):

@@ -52,7 +52,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "accounting.pure": _tests("pure"),
     "accounting.rdp": _tests("concentrated_accountants"),
     "accounting.release": _tests("sum_release", "guarantee_value"),
-    "accounting.sampled_gaussian": _tests("sampled_gaussian"),
     "accounting.selections": _tests("three_ways_learners", _FRANK_WOLFE),
     "accounting.truncation": _tests("truncation_charge"),
     "accounting.zcdp": _tests("concentrated_accountants"),
@@ -62,6 +61,12 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/privacy/test_algebra.py", "pure", "concentrated_accountants"
     ),
     "privacy.losses.responses": _tests("tests/privacy/test_local_reports.py"),
+    "privacy.losses.sampled": _tests("tests/privacy/test_sampled_gaussian.py"),
+    "privacy.losses.sampled_few": _tests("tests/privacy/test_sampled_gaussian.py"),
+    "privacy.losses.sampled_step": _tests("tests/privacy/test_sampled_line.py"),
+    "privacy.losses.sampled_sum": _tests("tests/privacy/test_sampled_line.py"),
+    "privacy.mechanisms.base": _tests("tests/privacy/test_descriptions.py"),
+    "privacy.mechanisms.batch_fits": _tests("tests/privacy/test_batch_fits.py"),
     "privacy.mechanisms.bounds": _tests(
         "tests/privacy/test_gaussian_sum.py",
         "sum_release",

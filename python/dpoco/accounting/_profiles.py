@@ -13,12 +13,14 @@ from typing import Any
 
 from dpoco.privacy.losses.loss import Loss, Pure
 from dpoco.privacy.losses.responses import Responses
+from dpoco.privacy.losses.sampled import Sampled
 
 __all__ = ["checked", "describe", "event", "loss_of", "profile_of"]
 
 # Kind of a stored profile: the loss, and what its fields are called in the record.
 _LOSSES: dict[str, tuple[type[Loss], dict[str, str]]] = {
     "pure": (Pure, {"epsilon": "pure"}),
+    "sampled_gaussian": (Sampled, {}),
     "local_reports": (Responses, {"epsilon": "each", "delta": "each_delta"}),
 }
 _KINDS = {
@@ -27,7 +29,6 @@ _KINDS = {
     "bounded_range": "dpoco.accounting.bounded_range",
     "selections": "dpoco.accounting.selections",
     "tracker": "dpoco.accounting._experts.tracker_profile",
-    "sampled_gaussian": "dpoco.accounting.sampled_gaussian",
 }
 
 
@@ -65,6 +66,14 @@ def loss_of(profile: Mapping[str, Any]) -> Loss:
     return loss(**numbers)
 
 
+def near(one: Loss, other: Loss, close: float) -> bool:
+    """Return whether two losses have the same parameters, to a relative `close`."""
+    pairs = zip(one.to_dict().values(), other.to_dict().values(), strict=False)
+    return type(one) is type(other) and all(
+        math.isclose(a, b, rel_tol=close) if isinstance(a, float) else a == b for a, b in pairs
+    )
+
+
 def profile_of(loss: Loss) -> dict[str, Any]:
     """Return the record of a loss, for ``Guarantee.profile``."""
     for kind, (cls, names) in _LOSSES.items():
@@ -96,7 +105,7 @@ def event(profile: Mapping[str, Any]) -> Any:
         return loss.module.event(profile)
     from dpoco.accounting import events
 
-    if loss.rho < math.inf:
+    if loss.kind == "bounded_range":
         return events.zcdp_event(loss.rho)
     raise ValueError(
         f"no dp_accounting event describes a loss of kind {loss.kind!r}; use delta_at, epsilon_at"

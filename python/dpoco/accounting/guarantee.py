@@ -28,7 +28,8 @@ from dpoco.errors import BudgetExceeded, StateError
 from dpoco.privacy.losses.combined import UNKNOWN, Least, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Zcdp
-from dpoco.privacy.neighbours import CHANGES, VIEWS
+from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.neighbours import CHANGES, VIEWS, Neighbours
 
 __all__ = ["Guarantee"]
 
@@ -106,6 +107,9 @@ class Guarantee:
         too (local privacy).
     details : dict
         Parameters behind the numbers, printed by the report: name to number, text or None.
+    description : Mechanism or None
+        What was enforced and drawn: mu, rho, profile, truncation_mass and epsilon follow from it.
+        None for guarantees of other origin (pools, sums of a ledger, records of earlier versions).
     """
 
     epsilon: float
@@ -133,6 +137,7 @@ class Guarantee:
     details: dict[str, float | str | None] = field(default_factory=dict, hash=False)
     numerics: str | None = None
     view: str = "everyone"
+    description: Mechanism | None = None
 
     def __post_init__(self) -> None:
         """Validate ranges and freeze sequences."""
@@ -241,6 +246,24 @@ class Guarantee:
                 f"the parameters give epsilon = {self.epsilon_at(budget.delta):.6g} at delta = "
                 f"{budget.delta:.6g}, over the budget's {budget.epsilon:.6g}"
             )
+
+    def verify(self) -> None:
+        """Raise `StateError` unless the stated point follows, computed once more.
+
+        From the description of what was enforced and drawn, if there is one, or else from the
+        guarantee's own curve. The last digits of other machines' functions are allowed for: 1e-12.
+        """
+        loss: Loss | None = self.loss
+        if self.description is not None:
+            loss = self.description.loss(Neighbours(self.change, self.view))
+        if loss is None:
+            follows = not self.private
+        elif self.delta == 0.0:
+            follows = loss.mass == 0.0 and loss.pure <= self.epsilon * (1.0 + 1e-12)
+        else:
+            follows = loss.delta(self.epsilon * (1.0 + 1e-12)) <= self.delta * (1.0 + 1e-12)
+        if not follows or contradicts_itself(self):
+            raise StateError("epsilon does not follow from what is stated beside it")
 
     @property
     def curve(self) -> Callable[[float], float]:

@@ -272,9 +272,12 @@ def guarantee(
     if not p.private:
         return replace(Guarantee.none(p.horizon, what), details=details)
     if isinstance(own, TreeFrankWolfeParameters):
-        loss = mechanism_of(arms, domain, p).loss(Neighbours(p.relation, "others"))
+        whole = mechanism_of(arms, domain, p)
+        loss = whole.loss(Neighbours(p.relation, "others"))
         assert loss is not None
-        one = replace(one, epsilon=loss.epsilon(delta), truncation_mass=loss.mass)
+        one = replace(
+            one, epsilon=loss.epsilon(delta), truncation_mass=loss.mass, description=whole
+        )
     rewards = "[0, 1]" if p.link == "logistic" else f"[{-p.reward_bound:g}, {p.reward_bound:g}]"
     return replace(
         one,

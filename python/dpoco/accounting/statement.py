@@ -80,6 +80,11 @@ def state(
         delta = 0.0
     epsilon = loss.epsilon(delta)
     gaussian = isinstance(ideal, Gaussian)
+    mu = None  # unless it says as much as the curve
+    if 0.0 < ideal.mu < math.inf and math.isfinite(epsilon):
+        bell = Gaussian(ideal.mu)
+        if gaussian or bell.delta(epsilon) <= ideal.delta(epsilon) * (1.0 + 1e-9):
+            mu = ideal.mu
     return Guarantee(
         epsilon=epsilon,
         delta=delta,
@@ -90,10 +95,10 @@ def state(
         mechanism=released,
         sensitivity=sensitivity,
         sensitivity_norm=sensitivity_norm,
-        mu=ideal.mu if 0.0 < ideal.mu < math.inf else None,
-        rho=ideal.rho if 0.0 < ideal.rho < math.inf and ideal.mu < math.inf else None,
+        mu=mu,
+        rho=None if mu is None else 0.5 * mu * mu,
         noise_scale=noise_scale,
-        noise_multiplier=1.0 / ideal.mu if 0.0 < ideal.mu < math.inf else None,
+        noise_multiplier=None if mu is None else 1.0 / mu,
         column_norm=column_norm,
         calibration=calibration,
         certified=trusted and not seeded and math.isfinite(epsilon),
@@ -106,6 +111,7 @@ def state(
         regret_bound=regret_bound,
         details=details or {},
         numerics=numerics,
+        description=mechanism,
     )
 
 

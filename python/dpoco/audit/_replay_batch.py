@@ -33,7 +33,7 @@ class BatchFits(Family):
         rounds = Rounds((rows, float_array("labels", labels, (rows.shape[0],))))
         learner = self.learner
         if learner._parameters is None:
-            learner._settle(learner._calibrated(len(rounds), learner._arguments["budget"]))
+            learner._settle(learner._plan(len(rounds), learner._arguments["budget"]))
         if learner.parameters.records != len(rounds):
             raise ValueError(f"stream must have {learner.parameters.records} records")
         self._releases = list(releases_of(learner))
@@ -42,7 +42,7 @@ class BatchFits(Family):
 
     def play(self, learner: Any, rounds: Rounds) -> Play:
         if learner._parameters is None:
-            learner._settle(learner._calibrated(len(rounds), learner._arguments["budget"]))
+            learner._settle(learner._plan(len(rounds), learner._arguments["budget"]))
         features, labels = rounds.parts
         engine, play = learner._engine(features, labels), Play()
         # A second one: what is asked of the first must not be read off while it works.

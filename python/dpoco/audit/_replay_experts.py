@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from dpoco._clipping import lp_norm
 from dpoco._validation import float_array
 from dpoco.audit._replay_base import Change, Family, Play, Rounds, one_part, positions
 from dpoco.audit._replay_sums import add, grid_of, rounded, rounding_of, spent
-from dpoco.domains._base import lp_norm
 
 __all__ = ["ExpertFamily", "SumOfBatches", "SumOfLosses", "expert_rounds", "granted", "ratio"]
 

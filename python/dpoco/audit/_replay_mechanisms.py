@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dpoco._clipping import lp_norm
 from dpoco._validation import float_array
 from dpoco.audit._replay_base import (
     Change,
@@ -20,7 +21,6 @@ from dpoco.audit._replay_base import (
 )
 from dpoco.audit._replay_experts import granted
 from dpoco.audit._replay_sums import add, grid_of, rounded, rounding_of, spent
-from dpoco.domains._base import lp_norm
 
 __all__ = ["Selections", "Sums", "ThresholdTests", "clipped_vector", "sum_of"]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpoco._clipping import lp_norm, record_multipliers
 from dpoco._validation import float_array
 from dpoco.audit._replay_base import (
     ROUNDING,
@@ -22,11 +23,9 @@ from dpoco.audit._replay_base import (
     two_parts,
 )
 from dpoco.domains import Simplex, VertexSet
-from dpoco.domains._base import lp_norm
 from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.losses import GlmLoss, LinearLoss
-from dpoco.losses._base import record_multipliers
 
 __all__ = [
     "SumOfRecords",

@@ -64,8 +64,8 @@ class Kind:
 
     Attributes
     ----------
-    name, learner : str
-        Of the case, of the class.
+    name : str
+        Of the learner.
     build : callable
         ``Asked -> Problem``.
     horizon, dimension : int
@@ -79,7 +79,6 @@ class Kind:
     """
 
     name: str
-    learner: str
     build: Callable[[Asked], Problem]
     horizon: int
     dimension: int | None
@@ -107,7 +106,10 @@ def calibrated_once(
         if changes:
             parameters = replace(first.parameters, **changes)
             first = cls(*arguments, budget=None, parameters=parameters, **options)
-    promised = SimpleNamespace(guarantee=lambda *_, **__: first.guarantee)
+    mechanism = getattr(first, "_mechanism", None)
+    promised = SimpleNamespace(
+        guarantee=lambda *_, **__: first.guarantee, mechanism_of=lambda *_: mechanism
+    )
     shared = type(cls.__name__, (cls,), {"_accountant": promised, "__doc__": cls.__doc__})
 
     def make(source: Source) -> Any:

@@ -8,7 +8,6 @@ them. What is not seen on these streams is not thereby shown to be safe: see ``d
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ from dpoco.audit._claim import Claim
 from dpoco.audit._exercises import EXERCISES, Exercise
 from dpoco.audit._standard_base import Asked, Problem
 from dpoco.audit._standard_cases import CASES
+from dpoco.learners import LEARNERS, learner_named
 from dpoco.random import Source
 
 __all__ = ["StandardCase", "standard_case", "standard_names"]
@@ -26,7 +26,7 @@ __all__ = ["StandardCase", "standard_case", "standard_names"]
 _EPSILON = 1.0
 
 _CASES = {kind.name: kind for kind in CASES}
-_ALSO = {"ctrl": "coupled-regularized-leader", "comw": "continuous-multiplicative-weights"}
+_PLAYED = {each.plays for each in LEARNERS if each.name in _CASES}
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class StandardCase:
 
 def standard_names() -> tuple[str, ...]:
     """Return the names of all standard cases."""
-    return tuple(_CASES)
+    return tuple(each.name for each in LEARNERS if each.name in _CASES)
 
 
 def standard_case(
@@ -91,8 +91,7 @@ def standard_case(
     Parameters
     ----------
     name : str
-        One of `standard_names`, such as "tree-frank-wolfe"; the class's name and the acronyms
-        "ctrl" and "comw" do, too.
+        One of `standard_names`, such as "tree-frank-wolfe"; the class's name does, too.
     epsilon : float, default 1
         Budget, positive.
     delta : float, optional
@@ -129,7 +128,7 @@ def standard_case(
     size = {} if asked.dimension is None else {"dimension": asked.dimension}
     return StandardCase(
         name=kind.name,
-        learner=kind.learner,
+        learner=learner_named(kind.name).class_name,
         make_learner=problem.make,
         stream=problem.stream,
         neighbour=problem.neighbour,
@@ -148,24 +147,10 @@ def standard_case(
     )
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
 def _known(name: Any) -> str:
     if not isinstance(name, str):
         raise TypeError(f"name must be a str; got {type(name).__name__}")
-    wanted = _plain(name)
-    for known, kind in _CASES.items():
-        if wanted in (_plain(known), _plain(kind.learner)):
-            return known
-    if wanted in _ALSO:
-        return _ALSO[wanted]
-    from difflib import get_close_matches
-
-    near = get_close_matches(name.lower(), list(_CASES), n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"no learner {name!r}{hint} Known are {', '.join(_CASES)}")
+    return learner_named(name, _PLAYED).name
 
 
 def _asked(

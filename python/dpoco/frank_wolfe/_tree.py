@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -106,36 +105,6 @@ class TreeFrankWolfe(LeafLearner):
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = TreeFrankWolfeParameters
-    _options = (
-        "calibration",
-        "noise",
-        "norm_order",
-        "sum_method",
-        "weights",
-        "step_scale",
-        "batch",
-        "relation",
-        "numerics",
-    )
-    _restated = (
-        "horizon",
-        "calibration",
-        "noise",
-        "norm_order",
-        "sum_method",
-        "weights",
-        "step_scale",
-        "batch",
-        "relation",
-        "numerics",
-    )
-    _added: ClassVar[dict[str, Any]] = {"numerics": "float"}
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        "domain": domains.from_dict,
-        "loss": losses.from_dict,
-        "budget": Budget.from_dict,
-        "parameters": TreeFrankWolfeParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -158,17 +127,35 @@ class TreeFrankWolfe(LeafLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(TreeFrankWolfe, arguments)
+        self._begin(
+            TreeFrankWolfe,
+            domain=domain,
+            loss=loss,
+            horizon=horizon,
+            budget=budget,
+            parameters=parameters,
+            calibration=calibration,
+            noise=noise,
+            norm_order=norm_order,
+            sum_method=sum_method,
+            weights=weights,
+            step_scale=step_scale,
+            batch=batch,
+            relation=relation,
+            numerics=numerics,
+            start=start,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.TreeFrankWolfe:
+    def _build_engine(self, claim: dict[str, Any]) -> _core.FrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         parameters, total = self._parameters, self._mechanism
         leaf = total.summand
-        return _core.TreeFrankWolfe(
+        return _core.FrankWolfe(
             self._domain._engine,
             self._loss._glm_engine,
             clipper_of(leaf),

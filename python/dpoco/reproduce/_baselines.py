@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from dpoco.datasets import Stream
-from dpoco.frank_wolfe import NoisyFrankWolfe, NoisySGD, PhasedSGD
+from dpoco.learners import learner_named
 from dpoco.random import Source
 from dpoco.reproduce._cell import Cell, FloatArray, Outcome
 from dpoco.reproduce._printed import PrintedCell
 
 __all__ = ["BaselineRow", "baseline_rows"]
-
-_CLASSES: dict[str, Any] = {
-    "NoisySFW": NoisyFrankWolfe,
-    "NoisySGD": NoisySGD,
-    "PhasedSGD": PhasedSGD,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +67,7 @@ def baseline_rows(cell: Cell, printed: dict[str, PrintedCell], seconds: float) -
 
 
 def _run(cell: Cell, name: str, seconds: float) -> Outcome:
-    method = _CLASSES[name]
+    method = learner_named(name).load()
     parameters = method(
         cell.domain, cell.loss, budget=cell.budget, records=cell.horizon
     ).parameters  # calibrated once

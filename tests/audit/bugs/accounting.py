@@ -13,13 +13,14 @@ from dpoco.accounting import (
     above_threshold,
     coupling,
     gaussian,
-    sampled_gaussian,
     sum_release,
     zcdp,
 )
 from dpoco.accounting.budget import Budget
+from dpoco.privacy.losses import sampled
 from dpoco.privacy.losses.loss import Loss
 from dpoco.privacy.losses.responses import Responses
+from dpoco.privacy.losses.sampled import Sampled
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.factorisations import SquareRoot, Tree
 from dpoco.privacy.neighbours import Neighbours
@@ -298,8 +299,9 @@ BUGS = [
     Bug(
         "amplification-counted-twice", "Subsampling divides by n, and then by n again.",
         "patched accountant", the_samples, as_it_is, (brute_force,),
-        Patch(sampled_gaussian, "_delta",
-              lambda right: lambda e, n, factor, k: right(e, n * n, factor, k)),
+        Patch(sampled, "_delta",
+              lambda right: lambda loss, e: right(
+                  Sampled(loss.records**2, loss.multiplier, loss.steps), e)),
     ),
     Bug(
         "lazy-switch-with-the-wrong-ratio",

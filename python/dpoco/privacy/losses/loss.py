@@ -20,7 +20,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ORDERS", "Loss", "Pure", "Zcdp", "crossing", "pure_delta", "renyi_delta", "zcdp_delta"]
+__all__ = [
+    "ORDERS",
+    "Loss",
+    "Pure",
+    "Zcdp",
+    "crossing",
+    "divergences_of",
+    "pure_delta",
+    "renyi_delta",
+    "zcdp_delta",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -70,7 +80,7 @@ class Loss:
         """Return an upper bound at `epsilon` >= 0: the least that any of its currencies proves."""
         if epsilon >= self.pure:
             return 0.0
-        found = [1.0, renyi_delta(_divergences(self), epsilon)]
+        found = [1.0, renyi_delta(divergences_of(self), epsilon)]
         if self.rho < math.inf:
             found.append(zcdp_delta(epsilon, self.rho))
         if self.pure < math.inf:
@@ -241,7 +251,8 @@ def crossing(
 
 
 @lru_cache(maxsize=256)
-def _divergences(loss: Loss) -> FloatArray:
+def divergences_of(loss: Loss) -> FloatArray:
+    """Return the bounds of a loss at `ORDERS`, read-only."""
     result = loss.renyi(ORDERS)
     result.flags.writeable = False
     return result

@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
+from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SampledGaussian
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.records import read
 
 __all__ = ["KINDS", "read_mechanism"]
 
-KINDS: tuple[type[Mechanism], ...] = (Nothing, Open, GaussianSum)
+KINDS: tuple[type[Mechanism], ...] = (
+    Nothing,
+    Open,
+    GaussianSum,
+    SampledGaussian,
+    GaussianPhases,
+)
 
 
 def read_mechanism(record: Any) -> Mechanism:
