@@ -310,6 +310,7 @@ def mechanism_of(arms: int, domain: Any, parameters: HighDimensionalBanditParame
     if isinstance(own, TreeFrankWolfeParameters):
         one = tree_frank_wolfe.mechanism_of(domain, parameters.loss, own)
     else:
-        known = getattr(polyhedral_frank_wolfe, "mechanism_of", lambda *_: Open("pending"))
-        one = known(domain, parameters.loss, own)
+        # Without a description of selections nothing is claimed here; the guarantee has its own.
+        described = getattr(polyhedral_frank_wolfe, "mechanism_of", lambda *_: Open("selections"))
+        one = described(domain, parameters.loss, own)
     return Parts("one_of", (one,) * arms, "high_dimensional_bandit")
