@@ -14,7 +14,9 @@ from side_convex import normals, tree_noise
 from side_measure import BUDGETS, PRIVATE, SEEDS, Action, Calibrated, Case, Contender, Regrets
 
 import dpoco
-from dpoco.accounting import continual_sum, gaussian, linucb
+from dpoco.accounting import continual_sum, gaussian
+from dpoco.privacy.mechanisms.bounds import SecondMoments
+from dpoco.privacy.neighbours import Neighbours
 
 FloatArray = NDArray[np.float64]
 
@@ -68,7 +70,9 @@ def play(
         if budget is None:
             continue
         mu = gaussian.gaussian_mu(budget.epsilon, budget.delta)
-        moved = linucb.sensitivity(bound, bench.reward_bound, math.sqrt(2.0))
+        weight = math.sqrt(2.0)
+        moments = SecondMoments(1, 2.0, bound, math.inf, float(bench.reward_bound), weight)
+        moved = moments.movement(Neighbours())
         scale[i] = continual_sum.noise_sigma("tree", rounds, moved, mu)
         # The noise of a prefix is that of at most `nodes` nodes, off the diagonal over sqrt(2).
         spread = scale[i] * math.sqrt(nodes / 2.0)

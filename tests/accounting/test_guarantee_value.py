@@ -167,7 +167,7 @@ def test_round_trips_are_exact():
      ("local", "replace", "server"), ("joint", "zero_out", "others")],
 )  # fmt: skip
 def test_records_whose_relation_said_two_things(relation, change, view):
-    now = dataclasses.replace(BASE, change=change, view=view)
+    now = dataclasses.replace(BASE, change=change, view=view, description=None)
     record = {k: v for k, v in now.to_dict().items() if k not in ("change", "view")}
     old = record | {"version": 1, "relation": relation}
     assert Guarantee.from_dict(old) == now
@@ -185,6 +185,7 @@ def test_records_whose_relation_said_two_things(relation, change, view):
 )
 def test_any_float_survives_json(epsilon, mu, mass, scale):
     stated = {"mu": mu, "rho": None, "noise_multiplier": None, "column_norm": None}
+    stated["description"] = None
     other = dataclasses.replace(
         BASE, epsilon=math.inf, truncation_mass=mass, noise_scale=scale, **stated
     )

@@ -14,15 +14,16 @@ from dpoco.accounting import blt, continual_sum
 from dpoco.accounting.continual_sum import (
     choose_method,
     column_norm,
-    draws,
     max_error,
     noise_sigma,
     root_mean_square_row,
     row_norm,
-    variates,
     worst_round,
     worst_row_norm,
 )
+from dpoco.privacy.mechanisms.bounds import ClippedVector
+from dpoco.privacy.mechanisms.factorisations import SHIPPED, Tree
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 
 SIZES = [1, 2, 3, 7, 8, 9, 15, 16, 17, 100, 255, 256, 257]
 LARGE = [1023, 1024, 1025]
@@ -88,7 +89,7 @@ def test_norms_of_explicit_matrices(method, n):
     assert worst_row_norm(method, n) == pytest.approx(rows.max(), rel=1e-9)
     assert rows[worst_round(method, n) - 1] == pytest.approx(rows.max(), rel=1e-12)
     assert root_mean_square_row(method, n) == pytest.approx(math.sqrt((rows**2).mean()), rel=1e-9)
-    assert c.shape[0] <= draws(method, n)
+    assert c.shape[0] <= continual_sum.factorisation(method, n).draws(n)
     # Row m involves only rounds completed when it is drawn: needed for adaptive streams.
     support = np.array([np.flatnonzero(row)[-1] + 1 for row in c])
     assert np.all(support <= np.asarray(last))
@@ -174,11 +175,12 @@ def test_blt_coefficients_are_inverse_and_closed_forms_sum_them(key):
     np.testing.assert_allclose(product, 1.0, atol=1e-8)
     m = min(key, 10**6)
     columns, rows = p.encoder(m) ** 2, p.decoder(m) ** 2
-    assert p.column_norm(m) ** 2 == pytest.approx(math.fsum(columns), rel=1e-11)
+    column = SHIPPED[key].column
+    assert column(m) ** 2 == pytest.approx(math.fsum(columns), rel=1e-11)
     assert p.row_norm(m) ** 2 == pytest.approx(math.fsum(rows), rel=1e-9)
     mean = math.fsum(rows * (m - np.arange(m))) / m
     assert p.mean_square_row(m) == pytest.approx(mean, rel=1e-9)
-    assert p.column_norm(1) == 1.0
+    assert column(1) == 1.0
     assert p.row_norm(1) == pytest.approx(1.0, rel=1e-12)
     assert np.all(np.diff(p.row_norm(np.arange(1, 5000))) >= 0)
     assert not any(a.flags.writeable for a in (p.decay, p.weights, p.g, p.gamma))
@@ -194,7 +196,7 @@ def test_blt_closed_forms_to_fifty_digits():
             for (a, u), (b, v) in itertools.product(zip(s, w, strict=True), repeat=2):
                 x = a + b - a * b
                 total += u * v * (1 - (1 - x) ** (n - 1)) / x
-            assert abs(p.column_norm(n) / mpmath.sqrt(total) - 1) < 1e-13
+            assert abs(SHIPPED[10**9].column(n) / mpmath.sqrt(total) - 1) < 1e-13
 
         def secular(y):
             return 1 + sum(u / (a - y) for a, u in zip(s, w, strict=True))
@@ -234,10 +236,11 @@ def test_the_choice_is_the_best_at_its_cost():
 
 def test_scales_and_draws():
     assert noise_sigma("tree", 1000, 2.0, 0.5) == pytest.approx(2.0 * math.sqrt(10) / 0.5)
-    assert draws("blt", 10) == draws("tree", 10) == draws("toeplitz", 10) == 10
-    assert draws("honaker", 10) == 20
-    assert variates("blt", 10, 3, "gaussian") == 30
-    assert variates("honaker", 10, 3, "generalized_gaussian") == 20 * 8 * 4
+    for method, count in (("blt", 10), ("tree", 10), ("toeplitz", 10), ("honaker", 20)):
+        assert continual_sum.factorisation(method, 10).draws(10) == count
+    vector, honaker = ClippedVector(3, 4.0, 1.0, math.inf), Tree(combined=True)
+    assert GaussianSum(vector, Tree(), 10, scale=1.0).mass == 30 * 2.0**-64
+    assert GaussianSum(vector, honaker, 10, scale=1.0, order=3.0).mass == 20 * 8 * 4 * 2.0**-64
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ import pytest
 from dpoco.accounting import Budget, sum_release
 from dpoco.accounting.continual_sum import column_norm
 from dpoco.accounting.gaussian import gaussian_mu
-from dpoco.accounting.release import noise_order, sensitivity_of
+from dpoco.accounting.release import noise_order
 from dpoco.errors import CalibrationError, StateError
+from dpoco.privacy.mechanisms.bounds import ClippedVector
+from dpoco.privacy.neighbours import Neighbours
 
 BUDGET = Budget(1.0, 1e-6)
 
@@ -42,25 +44,20 @@ def test_the_largest_change_of_a_clipped_vector():
     """Random and extreme vectors of the ball never differ by more than the sensitivity."""
     rng = np.random.default_rng(0)
     for q, d in itertools.product([1.0, 1.5, 2.0, 3.0, 21.0, math.inf], [1, 4, 9]):
-        reach = sensitivity_of(noise="gaussian", order=2.0, q=q, dimension=d, bound=1.5)
+        reach = ClippedVector(d, q, 1.5, math.inf).movement(Neighbours())
         points = np.concatenate([rng.normal(size=(500, d)), np.ones((1, d)), np.eye(d)])
         points *= 1.5 / np.linalg.norm(points, ord=q, axis=1, keepdims=True)
         longest = 2 * np.linalg.norm(points, axis=1).max()
-        assert longest <= reach.value * (1 + 1e-12)
-        assert longest == pytest.approx(reach.value, rel=1e-12)
-    both = sensitivity_of(
-        noise="gaussian", order=2.0, q=math.inf, dimension=100, bound=1.0, bound_l2=3.0
+        assert longest <= reach * (1 + 1e-12)
+        assert longest == pytest.approx(reach, rel=1e-12)
+    assert ClippedVector(100, math.inf, 1.0, 3.0).movement(Neighbours()) == 6.0
+    plain = ClippedVector(100, math.inf, 1.0, math.inf)
+    assert (plain.movement(Neighbours("zero_out")), plain.inflation(2.0)) == (10.0, 1.0)
+    assert (plain.movement(Neighbours(), 3.0), plain.movement(Neighbours("zero_out"), 3.0)) == (
+        2,
+        1,
     )
-    assert both.value == 6.0
-    half = sensitivity_of(
-        noise="gaussian", order=2.0, q=math.inf, dimension=100, bound=1.0, relation="zero_out"
-    )
-    assert (half.value, half.norm, half.inflation) == (10.0, "l2", 1.0)
-    other = sensitivity_of(
-        noise="generalized_gaussian", order=2.0, q=math.inf, dimension=100, bound=1.0
-    )
-    assert (other.value, other.norm) == (2.0, "linf")
-    assert other.inflation == pytest.approx(10.0)
+    assert plain.inflation(3.0) == pytest.approx(math.sqrt(2.0) * 100.0 ** (1 / 3))
 
 
 def test_variance_and_scale():

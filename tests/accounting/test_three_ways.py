@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpoco.accounting import release
 from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta
@@ -28,6 +27,8 @@ from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.loss import pure_delta
 from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.losses.sampled import Sampled
+from dpoco.privacy.mechanisms.bounds import ClippedVector
+from dpoco.privacy.neighbours import Neighbours
 
 _spec = importlib.util.spec_from_file_location(
     "brute_force", Path(__file__).with_name("brute_force.py")
@@ -43,8 +44,8 @@ ORDERS = np.array(DEFAULT_ORDERS)
 
 def distance(relation, **problem):
     """How far apart neighbours are, by the library's own sensitivity."""
-    problem = {"noise": "gaussian", "order": 2.0, "q": 2.0, "dimension": 3, "bound": 0.5} | problem
-    return release.sensitivity_of(relation=relation, **problem).value
+    problem = {"norm": 2.0, "dimension": 3, "bound": 0.5, "bound_l2": math.inf} | problem
+    return ClippedVector(**problem).movement(Neighbours(relation))
 
 
 @dataclass(frozen=True)

@@ -219,7 +219,7 @@ def settings_inside(monkeypatch, module, make, seed, numerics):
     original = where.continual_sum_settings
     with monkeypatch.context() as patch:
         patch.setattr(
-            where, "continual_sum_settings", lambda **k: seen.append(original(**k)) or seen[-1]
+            where, "continual_sum_settings", lambda *a: seen.append(original(*a)) or seen[-1]
         )
         made = make(Source.seeded(seed), numerics)
     assert made.parameters.numerics == numerics

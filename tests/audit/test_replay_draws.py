@@ -136,9 +136,14 @@ def test_an_engine_without_noise_under_a_private_claim_is_caught(name):
         p = learner.parameters
         other = {"noise": "none"} if name == "BatchShare" else {"mu": np.inf}
         quiet = replace(p, noise_scale=0.0, **other)
-        honest, learner._parameters = p, quiet
+        learner._parameters = quiet
+        if hasattr(learner, "_mechanism"):
+            silent = replace(learner._mechanism, scale=0.0, grid=0.0, limit=0)
+            honest, learner._mechanism = learner._mechanism, silent
         learner._engine = learner._build_engine(source._claim())
-        learner._parameters = honest
+        learner._parameters = p
+        if hasattr(learner, "_mechanism"):
+            learner._mechanism = honest
         return learner
 
     caught = replay_audit(liar, stream, replacements)

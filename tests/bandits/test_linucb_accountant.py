@@ -14,14 +14,21 @@ import dpoco
 from dpoco.accounting import continual_sum, linucb
 from dpoco.accounting._bandits.linucb_regret import confidence_of, leading_term
 from dpoco.accounting.gaussian import gaussian_mu, gaussian_sigma
-from dpoco.accounting.linucb import LinUCBParameters, guarantee, sensitivity
+from dpoco.accounting.linucb import LinUCBParameters, guarantee
 from dpoco.bandits import LinUCB
+from dpoco.privacy.mechanisms.bounds import SecondMoments
+from dpoco.privacy.neighbours import Neighbours
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 BUDGET = dpoco.Budget(1.0, 1e-6)
 # Closed forms are those of real numbers; what a lattice adds is tests/mechanisms/test_lattice.py's.
 calibrate = partial(linucb.calibrate, numerics="float")
+
+
+def sensitivity(reach, top, weight, change="replace"):
+    moments = SecondMoments(3, 2.0, reach, math.inf, top, weight, arms=2)
+    return moments.movement(Neighbours(change))
 
 
 @pytest.mark.parametrize("method", ["blt", "tree", "honaker", "toeplitz"])

@@ -62,7 +62,7 @@ def test_all_conditions_of_the_bound_are_printed():
 
 
 def test_weights_beyond_double_precision_are_refused():
-    with pytest.raises(ValueError, match="reward_weight"):
+    with pytest.raises(ValueError, match="weight"):
         accountant.calibrate(
             2, 2, horizon=100, budget=BUDGET, context_bound=1e-30, reward_bound=1e30,
             reward_weight=1e100,

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.accounting.linucb import sensitivity
 from dpoco.bandits import LinUCB
+from dpoco.privacy.mechanisms.bounds import SecondMoments
+from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
 from .linucb_reference import clip, packed
@@ -31,6 +32,11 @@ NASTY = [
     ([1e-310, 0.0, 0.0], [1.0, -1.0, 1.0]),
     ([-50.0, 0.0, 0.0], [-50.0, 50.0, 0.0]),
 ]
+
+
+def sensitivity(reach, top, weight, change="replace"):
+    moments = SecondMoments(3, 2.0, reach, math.inf, top, weight, arms=2)
+    return moments.movement(Neighbours(change))
 
 
 @pytest.mark.parametrize("reach", [0.3, 1.0, 4.0])

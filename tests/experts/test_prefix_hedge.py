@@ -43,10 +43,7 @@ class Reference:
         self.p = p = learner.parameters
         claim = Source.seeded(seed)._claim()
         self.noise = _core.ContinualSum(
-            continual_sum_settings(
-                dimension=p.experts, horizon=p.pushes, method=p.sum_method, order=2.0,
-                scale=p.noise_scale, claim=claim,
-            ),
+            continual_sum_settings(learner._mechanism, claim),
             _core.RecordClipper(p.experts, 1e9, 2.0, math.inf),
         )  # fmt: skip
         self.grid = continual_sum.release_grid(p.noise_scale)
@@ -164,7 +161,8 @@ def test_noisy_weights_predict_the_decisions():
 
 def test_one_release_separates_neighbours_by_exactly_mu():
     # Two rounds, two experts: the noisy difference of their losses is the sufficient statistic.
-    p = make(2, 2).parameters
+    learner = make(2, 2)
+    p = learner.parameters
     runs = 4000
     means, spreads = [], []
     for first in ([0.0, 1.0], [1.0, 0.0]):
@@ -174,10 +172,7 @@ def test_one_release_separates_neighbours_by_exactly_mu():
             engine = _core.PrefixHedge(
                 {
                     "experts": 2, "rounds": 2, "low": 0.0, "high": 1.0, "learning_rate": 1e-3,
-                    "sum": continual_sum_settings(
-                        dimension=2, horizon=1, method="blt", order=2.0, scale=p.noise_scale,
-                        claim=claim,
-                    ),
+                    "sum": continual_sum_settings(learner._mechanism, claim),
                 },
                 None,
             )  # fmt: skip

@@ -12,8 +12,12 @@ from scipy import stats
 import dpoco
 from dpoco import _core
 from dpoco.accounting import lattice
-from dpoco.accounting.continual_sum import column_norm, release_grid
+from dpoco.accounting.continual_sum import column_norm, factorisation, release_grid
 from dpoco.mechanisms import ContinualSum, ContinualSumParameters, continual_sum_settings
+from dpoco.privacy.mechanisms.bounds import ClippedVector
+from dpoco.privacy.mechanisms.factorisations import Tree
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
 METHODS = ("blt", "tree", "honaker", "toeplitz")
@@ -161,21 +165,20 @@ def test_neighbours_stay_exactly_as_far_apart():
 
 
 def test_overflow_is_refused_and_vectors_beyond_the_limit_are_cut():
-    settings = continual_sum_settings(
-        dimension=2, horizon=10**9, method="tree", order=2.0, scale=1.0, grid=2.0**-28,
-        limit=2.0**40, claim=Source.seeded(1)._claim(),
-    )  # fmt: skip
+    vector = ClippedVector(2, 2.0, 1000.0, math.inf)
+    held = GaussianSum(vector, Tree(), 4, scale=1.0, grid=2.0**-28, limit=2**40)
+    settings = continual_sum_settings(held, Source.seeded(1)._claim())
     clipper = _core.RecordClipper(2, 1e30, 2.0, np.inf)
     with pytest.raises(ValueError, match="overflow"):
-        _core.ContinualSum(settings, clipper)
-    total = _core.ContinualSum(settings | {"horizon": 4, "limit": 1000.0}, clipper)
+        _core.ContinualSum(settings | {"horizon": 10**9}, clipper)
+    total = _core.ContinualSum(settings | {"limit": 1000.0}, clipper)
     out = np.empty((4, 2))
     total.run(np.array([[1e20, -1e20]] * 4), out)
     sums = np.frombuffer(total.state(), dtype=np.float64)[2:4]
     assert np.array_equal(sums, [4000 * 2.0**-28, -4000 * 2.0**-28])
     for bad in ({"grid": 0.75 * 2.0**-28}, {"grid": 2.0**-8}, {"grid": 2.0**-60}, {"order": 3.0}):
         with pytest.raises(ValueError, match=r"lattice|scale"):
-            _core.ContinualSum(settings | {"horizon": 4, "limit": 1.0} | bad, clipper)
+            _core.ContinualSum(settings | {"limit": 1.0} | bad, clipper)
 
 
 @pytest.mark.parametrize("method", ["blt", "toeplitz"])
@@ -198,7 +201,7 @@ def test_the_path_charge_bounds_what_rounded_noise_can_add(method):
     )
     moved = np.linalg.norm((own - other) * grid)
     ideal = column_norm(method, n) * np.linalg.norm(change[20] * grid)
-    charge = lattice.charged_reach(method, n, d, p.sensitivity, p.noise_scale)
+    charge = total._mechanism.reach(Neighbours())
     charge -= column_norm(method, n) * (p.sensitivity + math.sqrt(d) * grid)
     assert charge > 0.0
     assert moved <= ideal + charge
@@ -273,8 +276,10 @@ def test_large_horizons():
     with pytest.raises(dpoco.CalibrationError, match="tails"):
         make("tree", horizon=10**10, d=1000, numerics="float")
     assert make("tree", horizon=10**10, d=1000, numerics="auto").parameters.numerics == "lattice"
+    vector = ClippedVector(10**6, 2.0, 1.0, math.inf)
+    endless = GaussianSum(vector, factorisation("blt", 10**12), 10**12)
     with pytest.raises(dpoco.CalibrationError, match="lattice"):
-        lattice.noise_scale_for("blt", 10**12, 10**6, 1.0, 0.01)
+        lattice.noisy_on_lattice(endless, Neighbours("zero_out"), 0.01)
 
 
 def test_guarantees_state_the_arithmetic():

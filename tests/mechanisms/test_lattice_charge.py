@@ -9,10 +9,12 @@ import pytest
 
 import dpoco
 from dpoco.accounting.blt import blt_parameters
-from dpoco.accounting.continual_sum import column_norm
-from dpoco.accounting.lattice import lattice_of
-from dpoco.accounting.release import Sensitivity, spent_on_noise
+from dpoco.accounting.continual_sum import column_norm, factorisation
+from dpoco.accounting.lattice import lattice_of, placed
 from dpoco.mechanisms import ContinualSum
+from dpoco.privacy.mechanisms.bounds import ClippedVector
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
 # Sum, number of sums, dimension, sensitivity over noise scale, rounds a batch.
@@ -74,10 +76,9 @@ def test_every_rounding_is_charged(scale):
         reach = ratio * scale
         found, bits = terms(method, pushes, dimension, reach, scale, batch)
         exact = sum(found.values())
-        mu, _ = spent_on_noise(
-            Sensitivity(reach, "l2", 1.0), method=method, pushes=pushes, dimension=dimension,
-            noise="gaussian", noise_scale=scale, numerics="lattice", batch=batch,
-        )  # fmt: skip
+        near, vector = Neighbours("zero_out"), ClippedVector(dimension, 2.0, reach, math.inf)
+        total = GaussianSum(vector, factorisation(method, pushes), pushes, batch)
+        mu = placed(total, near, scale).loss(near).ideal.mu
         assert exact * (1.0 - 1e-14) <= mu * scale <= exact * (1.0 + 1e-12)
         used.add(bits)
         for name, value in found.items():

@@ -21,7 +21,6 @@ def _tests(*names: str) -> tuple[str, ...]:
 TARGETS: dict[str, tuple[str, ...]] = {
     "accounting._coupled_costs": _tests("coupled_costs", "oco_regret_bounds"),
     "accounting._coupled_statement": _tests("oco_guarantees", "oco_parameters"),
-    "accounting._experts.net_shape": _tests(_PLANE, _NETS),
     "accounting._experts.nets": _tests(_PLANE, _NETS),
     "accounting._ledger.book": _tests("ledger_value", "ledger_use", "ledger"),
     "accounting._ledger.costs": _tests("ledger_value", "ledger_use", "ledger"),
@@ -68,6 +67,19 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "privacy.losses.sampled_sum": _tests("tests/privacy/test_sampled_line.py"),
     "privacy.mechanisms.base": _tests("tests/privacy/test_descriptions.py", _KINDS),
     "privacy.mechanisms.batch_fits": _tests("tests/privacy/test_batch_fits.py"),
+    "privacy.mechanisms.bounds": _tests(
+        "tests/privacy/test_gaussian_sum.py",
+        "sum_release",
+        _NETS,
+        "tests/oco/test_noisy_ftrl_accountant.py",
+    ),
+    "privacy.mechanisms.factorisations": _tests(
+        "tests/privacy/test_gaussian_sum.py", "sum_norms", _LATTICE
+    ),
+    "privacy.mechanisms.gaussian_sum": _tests(
+        "tests/privacy/test_gaussian_sum.py", _LATTICE, "sum_release", "sum_norms"
+    ),
+    "privacy.mechanisms.lattice": _tests("tests/privacy/test_gaussian_sum.py", _LATTICE),
     "privacy.mechanisms.selections": _tests(_KINDS),
     "privacy.mechanisms.thresholds": _tests(_KINDS),
     "privacy.mechanisms.tracker_draws": _tests(_KINDS),

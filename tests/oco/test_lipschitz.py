@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.accounting._experts.nets import sensitivity
 from dpoco.accounting.lipschitz import calibrate
 from dpoco.domains import Box, LpBall, Polytope, Simplex
 from dpoco.oco import LipschitzLearner, LipschitzParameters
+from dpoco.privacy.mechanisms.bounds import NetDifferences
+from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -33,6 +34,10 @@ CASES = {
     "free": (LINE, {"resolution": 9, "budget": None}),
     "point": (Box([1.0, 2.0], [1.0, 2.0]), {}),
 }
+
+
+def sensitivity(name, shape, counts, lipschitz):
+    return NetDifferences(shape.sides, counts, name, lipschitz).movement(Neighbours())
 
 
 def make(case="line", horizon=20, *, seed=1, **options):

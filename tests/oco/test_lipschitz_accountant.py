@@ -17,22 +17,28 @@ from dpoco.accounting._experts.lipschitz_regret import (
     growing_bound,
     regret_of,
 )
-from dpoco.accounting._experts.net_shape import bounding_box, shape_of
 from dpoco.accounting._experts.nets import (
     _path,
+    bounding_box,
     discretisation,
     grid_variances,
     noise_field,
     published_sensitivity,
-    sensitivity,
+    shape_of,
 )
 from dpoco.accounting.gaussian import gaussian_sigma
 from dpoco.accounting.lipschitz import LipschitzParameters, calibrate, guarantee
 from dpoco.domains import Box, LpBall, Polytope, Simplex
+from dpoco.privacy.mechanisms.bounds import NetDifferences
+from dpoco.privacy.neighbours import Neighbours
 
 BUDGET = dpoco.Budget(1.0, 1e-6)
 LINE = Box([0.0], [1.0])
 SQUARE = Box([0.0, 0.0], [math.sqrt(0.5)] * 2)  # of diameter 1
+
+
+def sensitivity(name, shape, counts, lipschitz):
+    return NetDifferences(shape.sides, counts, name, lipschitz).movement(Neighbours())
 
 
 def plan(domain=LINE, *, horizon=1000, budget=BUDGET, lipschitz=1.0, **options):

@@ -9,10 +9,11 @@ import pytest
 
 import dpoco
 from dpoco.accounting import lipschitz as accountant
-from dpoco.accounting._experts.net_shape import shape_of
-from dpoco.accounting._experts.nets import sensitivity
+from dpoco.accounting._experts.nets import shape_of
 from dpoco.domains import Box
 from dpoco.oco import LipschitzLearner
+from dpoco.privacy.mechanisms.bounds import NetDifferences
+from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -20,6 +21,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 BUDGET = dpoco.Budget(1.0, 1e-6)
 LINE = Box([0.0], [1.0])
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
+
+
+def sensitivity(name, shape, counts, lipschitz):
+    return NetDifferences(shape.sides, counts, name, lipschitz).movement(Neighbours())
 
 
 def make(**options):

@@ -15,10 +15,11 @@ from scipy.fft import dctn
 import dpoco
 from dpoco import _core
 from dpoco.accounting import continual_sum
-from dpoco.accounting._experts.net_shape import NetShape, spacings
-from dpoco.accounting._experts.nets import grid_variances, noise_field, sensitivity
+from dpoco.accounting._experts.nets import NetShape, grid_variances, noise_field, spacings
 from dpoco.accounting.lipschitz import calibrate
 from dpoco.oco import LipschitzLearner
+from dpoco.privacy.mechanisms.bounds import NetDifferences
+from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -39,6 +40,10 @@ CASES = [
     ("parent", (2, 2), (1.0, 1.0)),
     ("parent", (9, 9), (1.0, 2.0)),
 ]
+
+
+def sensitivity(name, shape, counts, lipschitz):
+    return NetDifferences(shape.sides, counts, name, lipschitz).movement(Neighbours())
 
 
 def build(name, counts, limits):

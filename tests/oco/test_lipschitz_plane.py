@@ -15,8 +15,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import dpoco
-from dpoco.accounting._experts.net_shape import shape_of
-from dpoco.accounting._experts.nets import discretisation, noise_field
+from dpoco.accounting._experts.nets import discretisation, noise_field, shape_of
 from dpoco.domains import Box, LpBall, Polytope, Simplex
 from dpoco.oco import LipschitzLearner
 from dpoco.random import Source

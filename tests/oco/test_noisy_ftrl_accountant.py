@@ -19,14 +19,20 @@ from dpoco.accounting.noisy_ftrl import (
     best_vector_scale,
     calibrate,
     guarantee,
-    quadratic_sensitivity,
 )
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.privacy.mechanisms.bounds import SecondMoments
+from dpoco.privacy.neighbours import Neighbours
 
 BUDGET = dpoco.Budget(1.0, 1e-6)
 DOMAINS = [LpBall(4), LpBall(4, 1.0), LpBall(4, 1.5, 3.0), LpBall(4, np.inf), LpBall(1),
            Box([0, -1, 2, 0], [1, 1, 5, 0.5]), Simplex(4, 2.0)]  # fmt: skip
+
+
+def quadratic_sensitivity(length, label, scale, relation):
+    moments = SecondMoments(2, 2.0, length, math.inf, label, float(scale))
+    return moments.movement(Neighbours(relation))
 
 
 def test_linear_losses_in_the_ball_cost_half_a_thousandth_of_the_range():

@@ -23,44 +23,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import positive_int
+from dpoco.privacy.mechanisms.factorisations import SHIPPED
 
-__all__ = ["HORIZONS", "BLTParameters", "blt_parameters"]
+__all__ = ["HORIZONS", "BLTParameters", "blt_parameters", "shipped_horizon"]
 
 FloatArray = NDArray[np.float64]
 
-# Horizon: (decay s_1..s_5, weights omega_1..omega_5).
-_TABLE: dict[int, tuple[tuple[float, ...], tuple[float, ...]]] = {
-    10**3: (
-        (6.24126667e-4, 7.353890764e-3, 3.695414384e-2, 1.63922512905e-1, 5.76439487927e-1),
-        (0.032767165, 0.047949185, 0.092414465, 0.16747058, 0.15901149),
-    ),
-    10**4: (
-        (8.1447992e-5, 1.221682084e-3, 9.448425957e-3, 6.8753177096e-2, 4.15481488343e-1),
-        (0.012129389, 0.023729957, 0.061827868, 0.15651199, 0.2414919),
-    ),
-    10**5: (
-        (9.962417e-6, 1.9464655e-4, 2.35420945e-3, 2.772818972e-2, 2.85496205147e-1),
-        (0.004349322, 0.011247942, 0.038146992, 0.12756183, 0.30080657),
-    ),
-    10**6: (
-        (1.228577e-6, 3.2192478e-5, 6.06912951e-4, 1.1317580458e-2, 1.92308969831e-1),
-        (0.0015732736, 0.0053055006, 0.022858327, 0.097662454, 0.3288874),
-    ),
-    10**7: (
-        (1.5604225e-7, 5.70457006e-6, 1.6539022922e-4, 4.77187310915e-3, 1.2923012250163e-1),
-        (0.00058301663, 0.0025314596, 0.013613792, 0.072798979, 0.33147323),
-    ),
-    10**8: (
-        (1.993606e-8, 1.05921789e-6, 4.674852786e-5, 2.05795518504e-3, 8.678961580926e-2),
-        (0.00021831015, 0.001212863, 0.0080615549, 0.05338383, 0.31724272),
-    ),
-    10**9: (
-        (2.48744e-9, 1.9621181e-7, 1.319647964e-5, 8.8600218551e-4, 5.78143430935e-2),
-        (8.0609787e-05, 0.00057157048, 0.0046912795, 0.038404658, 0.29257134),
-    ),
-}
-
-HORIZONS = tuple(_TABLE)
+HORIZONS = tuple(SHIPPED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +54,6 @@ class BLTParameters:
     g: FloatArray
     gamma: FloatArray
     b0: float
-
-    def column_norm(self, n: int) -> float:
-        """Return the largest l2 norm of a column of the n x n encoder (the first column's)."""
-        n = positive_int("n", n)
-        return math.sqrt(1.0 + float(_quadratic(self.weights, self.decay, n - 1)))
 
     def row_norm(self, t: ArrayLike) -> Any:
         """Return the l2 norm of row t of the decoder; float for a scalar, else an array.
@@ -128,19 +92,20 @@ class BLTParameters:
         return np.asarray(self.b0 + self.gamma @ powers, dtype=np.float64)
 
 
-def blt_parameters(horizon: int) -> BLTParameters:
-    """Return the shipped parameters for `horizon` pushes.
+def shipped_horizon(pushes: int) -> int:
+    """Return the smallest tabulated horizon that covers `pushes`, or the largest there is."""
+    pushes = positive_int("horizon", pushes)
+    return next((key for key in HORIZONS if key >= pushes), HORIZONS[-1])
 
-    The smallest tabulated horizon that covers it; beyond 10^9 the last entry, whose column norm
-    must then be taken at the actual horizon.
-    """
-    horizon = positive_int("horizon", horizon)
-    return _build(next((key for key in HORIZONS if key >= horizon), HORIZONS[-1]))
+
+def blt_parameters(horizon: int) -> BLTParameters:
+    """Return the shipped parameters for `horizon` pushes: see `shipped_horizon`."""
+    return _build(shipped_horizon(horizon))
 
 
 @cache
 def _build(key: int) -> BLTParameters:
-    decay, weights = _TABLE[key]
+    decay, weights = SHIPPED[key].decay, SHIPPED[key].weights
     g = [_decoder_rate(j, decay, weights) for j in range(len(decay))]
     rates = np.array([rate for rate, _ in g])
     # gamma_j = (u_j . sqrt(omega))^2 / g_j for the unit eigenvector u_j prop. to

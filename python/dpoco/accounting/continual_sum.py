@@ -20,10 +20,18 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int
-from dpoco.accounting.blt import blt_parameters
+from dpoco.accounting.blt import blt_parameters, shipped_horizon
+from dpoco.privacy.mechanisms.factorisations import (
+    SHIPPED,
+    SQUARE_ROOT_LIMIT,
+    Buffered,
+    SquareRoot,
+    Tree,
+    square_root_norms,
+)
 
 __all__ = [
     "METHODS",
@@ -32,22 +40,20 @@ __all__ = [
     "UNBOUNDED_HORIZON",
     "choose_method",
     "column_norm",
-    "draws",
+    "factorisation",
     "max_error",
     "noise_sigma",
     "release_grid",
     "resolve_horizon",
     "root_mean_square_row",
     "row_norm",
-    "variates",
     "worst_round",
     "worst_row_norm",
 ]
 
 METHODS = ("blt", "tree", "honaker", "toeplitz")
 NOISES = ("gaussian", "generalized_gaussian")
-# The Toeplitz method keeps every past draw: O(n d) memory, O(n d) time per push.
-TOEPLITZ_LIMIT = 4096
+TOEPLITZ_LIMIT = SQUARE_ROOT_LIMIT
 # What `horizon=None` stands for. At earlier rounds the noise is 1.1 to 1.6 times that of a sum
 # planned for them; no doubling scheme does better.
 UNBOUNDED_HORIZON = 10**9
@@ -56,6 +62,14 @@ UNBOUNDED_HORIZON = 10**9
 def resolve_horizon(horizon: int | None) -> int:
     """Return the number of pushes `horizon` stands for; None means 10^9."""
     return UNBOUNDED_HORIZON if horizon is None else positive_int("horizon", horizon)
+
+
+def factorisation(method: str, pushes: int) -> Buffered | SquareRoot | Tree:
+    """Return the factorisation of this name, with the shipped parameters for so many pushes."""
+    n = _checked(method, pushes)
+    if method == "blt":
+        return SHIPPED[shipped_horizon(n)]
+    return SquareRoot() if method == "toeplitz" else Tree(combined=method == "honaker")
 
 
 def column_norm(method: str, horizon: int | None) -> float:
@@ -68,18 +82,8 @@ def column_norm(method: str, horizon: int | None) -> float:
     horizon : int or None
         Number of leaves; None means 10^9.
     """
-    n = _checked(method, horizon)
-    if method == "blt":
-        return _blt_column_norm(n)
-    if method == "toeplitz":
-        return float(_toeplitz_norms()[n - 1])
-    # A leaf lies in at most one completed dyadic node of each size 2^j <= n.
-    return math.sqrt(n.bit_length())
-
-
-@lru_cache(maxsize=1024)
-def _blt_column_norm(n: int) -> float:
-    return blt_parameters(n).column_norm(n)
+    n = resolve_horizon(horizon)
+    return factorisation(method, n).column(n)
 
 
 def row_norm(method: str, t: ArrayLike, horizon: int | None) -> Any:
@@ -108,7 +112,7 @@ def row_norm(method: str, t: ArrayLike, horizon: int | None) -> Any:
     if method == "blt":
         return blt_parameters(n).row_norm(rounds)
     if method == "toeplitz":
-        norm = _toeplitz_norms()[rounds - 1]
+        norm = square_root_norms()[rounds - 1]
     else:
         squared = np.zeros(rounds.shape)
         for bit in range(n.bit_length()):
@@ -151,7 +155,7 @@ def root_mean_square_row(method: str, horizon: int | None) -> float:
     if method == "blt":
         return math.sqrt(blt_parameters(n).mean_square_row(n))
     if method == "toeplitz":
-        return math.sqrt(float(np.mean(_toeplitz_norms()[:n] ** 2)))
+        return math.sqrt(float(np.mean(square_root_norms()[:n] ** 2)))
     total = 0.0
     for bit in range(n.bit_length()):
         half = 1 << bit
@@ -163,27 +167,6 @@ def root_mean_square_row(method: str, horizon: int | None) -> float:
 def max_error(method: str, horizon: int | None) -> float:
     """Return column_norm * worst_row_norm: the worst sum's noise at unit sensitivity and mu."""
     return column_norm(method, horizon) * worst_row_norm(method, horizon)
-
-
-def draws(method: str, horizon: int | None) -> int:
-    """Return an upper bound on the noise vectors drawn in `horizon` pushes.
-
-    One per push; Honaker's estimator also draws for right children, 2n - popcount(n) in all.
-    """
-    n = _checked(method, horizon)
-    return 2 * n if method == "honaker" else n
-
-
-def variates(method: str, horizon: int | None, dimension: int, noise: str) -> float:
-    """Return an upper bound on the expected number of elementary variates drawn in all.
-
-    A Gaussian coordinate is one. A generalized Gaussian coordinate takes a uniform, a sign and a
-    Gamma variate, the vector one Gamma variate for its radius; rejection from a normal and an
-    exponential variate needs 1.06 attempts on average. Eight each is generous.
-    """
-    d = float(positive_int("dimension", dimension))
-    each = d if choice("noise", noise, NOISES) == "gaussian" else 8.0 * (d + 1.0)
-    return draws(method, horizon) * each
 
 
 def choose_method(horizon: int | None, noise: str = "gaussian") -> str:
@@ -245,13 +228,3 @@ def _node_variance(method: str, level: int) -> float:
 def _row_square(method: str, t: int) -> float:
     bits = range(LARGEST_HORIZON.bit_length())
     return math.fsum(_node_variance(method, bit) for bit in bits if t >> bit & 1)
-
-
-@lru_cache(maxsize=1)
-def _toeplitz_norms() -> NDArray[np.float64]:
-    """Return sqrt(sum_{k < t} f_k^2) for t = 1..4096, f_k the coefficients of (1 - x)^(-1/2)."""
-    k = np.arange(1, TOEPLITZ_LIMIT)
-    coefficients = np.concatenate([[1.0], np.cumprod(1.0 - 0.5 / k)])
-    norms: NDArray[np.float64] = np.sqrt(np.cumsum(coefficients**2))
-    norms.setflags(write=False)
-    return norms

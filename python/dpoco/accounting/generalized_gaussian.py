@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 
 from dpoco._validation import exponent, positive_float, positive_int
+from dpoco.privacy.mechanisms.bounds import smoothness_constant
 
 __all__ = [
     "best_order",
@@ -26,36 +27,7 @@ __all__ = [
     "generalized_gaussian_mu",
     "generalized_gaussian_rho",
     "paper_order",
-    "smoothness_constant",
 ]
-
-
-def smoothness_constant(order: float, q: float, dimension: int) -> float:
-    """Return kappa(order), the squared inflation of the l_q sensitivity.
-
-    Parameters
-    ----------
-    order : float
-        Order r of the noise norm, 2 <= r < infinity; must be 2 if q < 2.
-    q : float
-        Order in which the sensitivity is measured, in [1, inf].
-    dimension : int
-        Number of coordinates d.
-
-    Raises
-    ------
-    ValueError
-        If no privacy claim holds for this order.
-    """
-    q = exponent("q", q)
-    dimension = positive_int("dimension", dimension)
-    order = float(order)
-    if not 2.0 <= order < math.inf:
-        raise ValueError(f"order must be in [2, inf); got {order!r}")
-    if q < 2.0 and order != 2.0:
-        raise ValueError(f"order must be 2 when the sensitivity norm has q < 2; got {order!r}")
-    power = max(0.0, 2.0 / order - 2.0 / q)
-    return (order - 1.0) * math.pow(dimension, power)
 
 
 def best_order(q: float, dimension: int) -> float:

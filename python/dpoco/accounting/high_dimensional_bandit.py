@@ -27,7 +27,6 @@ from dpoco.accounting._bandits.high_dimensional_arms import (
     forced_of,
     noise_error,
     total_error,
-    tree_mass,
 )
 from dpoco.accounting._bandits.high_dimensional_parameters import (
     LARGEST_ARMS,
@@ -37,17 +36,23 @@ from dpoco.accounting._bandits.high_dimensional_parameters import (
     gap_of,
     loss_of,
 )
-from dpoco.accounting._experts.statement import stated_delta
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.frank_wolfe_parameters import CALIBRATIONS, TreeFrankWolfeParameters
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.polyhedral_planner import SELECTORS, L1Geometry
 from dpoco.accounting.release import common_conditions
-from dpoco.accounting.truncation import charged_gaussian_epsilon
+from dpoco.accounting.statement import stated_delta
 from dpoco.errors import BudgetExceeded, CalibrationError
-from dpoco.privacy.neighbours import CHANGES
+from dpoco.privacy.mechanisms.base import Mechanism, Parts
+from dpoco.privacy.neighbours import CHANGES, Neighbours
 
-__all__ = ["ARM_LEARNERS", "HighDimensionalBanditParameters", "calibrate", "guarantee"]
+__all__ = [
+    "ARM_LEARNERS",
+    "HighDimensionalBanditParameters",
+    "calibrate",
+    "guarantee",
+    "mechanism_of",
+]
 
 ARM_LEARNERS = ("auto", "polyhedral", "tree")
 
@@ -266,10 +271,12 @@ def guarantee(
     if not p.private:
         return replace(Guarantee.none(p.horizon, what), details=details)
     if isinstance(own, TreeFrankWolfeParameters):
-        mass = tree_mass(own, p.arms, p.dimension)
-        assert one.mu is not None
-        epsilon = charged_gaussian_epsilon(one.mu, delta, mass)
-        one = replace(one, epsilon=epsilon, truncation_mass=mass)
+        whole = mechanism_of(arms, domain, p)
+        loss = whole.loss(Neighbours(p.relation, "others"))
+        assert loss is not None
+        one = replace(
+            one, epsilon=loss.epsilon(delta), truncation_mass=loss.mass, description=whole
+        )
     rewards = "[0, 1]" if p.link == "logistic" else f"[{-p.reward_bound:g}, {p.reward_bound:g}]"
     return replace(
         one,
@@ -293,3 +300,14 @@ def guarantee(
         ),
         details={**one.details, **details},
     )
+
+
+def mechanism_of(arms: int, domain: Any, parameters: HighDimensionalBanditParameters) -> Mechanism:
+    """Return the arms' mechanisms: a record is data of one of them, and zeros for all others."""
+    own = parameters.arm
+    one: Mechanism
+    if isinstance(own, TreeFrankWolfeParameters):
+        one = tree_frank_wolfe.mechanism_of(domain, parameters.loss, own)
+    else:
+        one = polyhedral_frank_wolfe.mechanism_of(domain, parameters.loss, own)
+    return Parts("one_of", (one,) * arms, "high_dimensional_bandit")

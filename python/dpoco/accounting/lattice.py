@@ -1,14 +1,9 @@
-"""Continual sums on a lattice: how fine it is, and what rounding to it costs.
+"""Continual sums on a lattice: how fine it is, and how much noise pays for rounding to it.
 
 Vectors are rounded to multiples of a power of two, sums are integers of 64 bits, noise is the ideal
 Gaussian rounded to the lattice, with no error in any probability.
 
-Claim: with vectors of l2 sensitivity D all n sums together are mu-GDP with
-
-    mu = (column_norm(n) (D + leaf) + path) / sigma,
-
-where ``leaf`` pays for the rounding of vectors and ``path`` for that of correlated noise. No sum
-can overflow.
+What rounding costs is `dpoco.privacy.mechanisms.gaussian_sum`'s to say.
 
 Proof: ``docs/privacy/lattice.md``.
 """
@@ -16,11 +11,17 @@ Proof: ``docs/privacy/lattice.md``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dpoco.accounting import continual_sum
-from dpoco.accounting.blt import blt_parameters
 from dpoco.errors import CalibrationError
+from dpoco.privacy.mechanisms.gaussian_sum import EXACT_TAIL, GaussianSum
+from dpoco.privacy.mechanisms.lattice import (
+    COARSEST_BITS,
+    FINEST_BITS,
+    LARGEST_LIMIT,
+    LARGEST_SUM,
+)
+from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
     "LATTICE_NOISES",
@@ -28,26 +29,17 @@ __all__ = [
     "NUMERICS",
     "Lattice",
     "batch_grid",
-    "charged_reach",
     "lattice_of",
-    "lattice_settings",
-    "noise_scale_for",
+    "noisy_on_lattice",
+    "placed",
 ]
 
 NUMERICS = ("float", "lattice")
 # Laws that single sums of a batch of losses are released with on a lattice.
 LATTICE_NOISES = ("gaussian", "laplace")
-# Total variation between the lattice's arithmetic and that of integers of any size, for each
-# draw and buffer; the true figure is below 2^-280.
-MASS_PER_VARIATE = 2.0**-100
+MASS_PER_VARIATE = EXACT_TAIL
 # "auto" takes the lattice if it makes the noise no more than this much larger.
 LARGEST_INFLATION = 0.01
-
-# Grids are 2^-28 to 2^-29 of the noise scale, coarser only where sums could pass 2^61 grids; from
-# 2^-16 on they are refused.
-_FINEST_BITS, _COARSEST_BITS = 28, 16
-_BUFFER_BITS = 43
-_FARTHEST, _LARGEST_LIMIT = 2.0**61, 2.0**50
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +79,12 @@ def lattice_of(noise_scale: float, sensitivity: float, pushes: int, batch: int =
     """
     exponent = math.frexp(noise_scale)[1] - 1
     reach = batch * sensitivity * (1.0 + 2.0**-20)
-    for bits in range(_FINEST_BITS, _COARSEST_BITS - 1, -1):
+    for bits in range(FINEST_BITS, COARSEST_BITS - 1, -1):
         grid = math.ldexp(1.0, exponent - bits)
         if grid < 2.0**-900:
             break
-        limit = math.ceil(reach / grid) + 1.0 if reach / grid < _LARGEST_LIMIT else math.inf
-        if limit <= _LARGEST_LIMIT and limit * pushes <= _FARTHEST:
+        limit = math.ceil(reach / grid) + 1.0 if reach / grid < LARGEST_LIMIT else math.inf
+        if limit <= LARGEST_LIMIT and limit * pushes <= LARGEST_SUM:
             return Lattice(grid, limit)
     raise CalibrationError(
         f"no lattice is fine enough for {pushes} sums; shorten the horizon or use numerics='float'"
@@ -124,7 +116,7 @@ def batch_grid(experts: int, noise: str, noise_scale: float, batch: int) -> floa
     """
     exponent = math.frexp(noise_scale)[1] - 1
     coarsest = 2.0**-16 if noise == "gaussian" else 1.0
-    for bits in range(_FINEST_BITS, _COARSEST_BITS - 1, -1):
+    for bits in range(FINEST_BITS, COARSEST_BITS - 1, -1):
         grid = math.ldexp(1.0, exponent - bits)
         if not 2.0**-900 < grid <= coarsest:
             continue
@@ -137,66 +129,31 @@ def batch_grid(experts: int, noise: str, noise_scale: float, batch: int) -> floa
     )
 
 
-def lattice_settings(
-    numerics: str, noise_scale: float, sensitivity: float | None, pushes: int, batch: int = 1
-) -> dict[str, float]:
-    """Return what a compiled continual sum is told of its lattice; nothing for doubles."""
-    if numerics == "float" or noise_scale == 0.0 or sensitivity is None:
-        return {}
-    lattice = lattice_of(noise_scale, sensitivity, pushes, batch)
-    return {"grid": lattice.grid, "limit": lattice.limit}
+def placed(plain: GaussianSum, near: Neighbours, scale: float) -> GaussianSum:
+    """Return a sum with noise of `scale` on the finest lattice on which nothing overflows."""
+    pushes = max(plain.pushes, 1)
+    lattice = lattice_of(scale, plain.summand.movement(near), pushes, plain.batch)
+    return replace(plain, scale=float(scale), grid=lattice.grid, limit=int(lattice.limit))
 
 
-def charged_reach(
-    method: str, pushes: int, dimension: int, sensitivity: float, noise_scale: float, batch: int = 1
-) -> float:
-    """Return column_norm (D + leaf) + path: mu times sigma, for Gaussian noise on the lattice."""
-    grid = lattice_of(noise_scale, sensitivity, pushes, batch).grid
-    # Each entry is rounded by at most half a grid on either side; a batch is added up in doubles.
-    leaf = math.sqrt(dimension) * grid
-    if batch > 1:
-        leaf += sensitivity * (batch * (batch + 1.0)) * 2.0**-53
-    column = continual_sum.column_norm(method, pushes)
-    total = column * (sensitivity + leaf) + math.sqrt(float(pushes) * dimension) * _path(
-        method, pushes, grid, noise_scale
-    )
-    return total * (1.0 + 2.0**-48)
-
-
-def noise_scale_for(
-    method: str, pushes: int, dimension: int, sensitivity: float, mu: float, batch: int = 1
-) -> float:
-    """Return a noise scale with ``charged_reach(...) <= mu * scale``, the least but for 1e-9.
+def noisy_on_lattice(plain: GaussianSum, near: Neighbours, mu: float) -> GaussianSum:
+    """Return a sum on a lattice that is mu-GDP, with the least noise but for 1e-9.
 
     Raises
     ------
     CalibrationError
         If there is none: rounding costs more than mu.
     """
-    scale = sensitivity * continual_sum.column_norm(method, pushes) / mu
+    scale = plain.reach(near) / mu
     for _ in range(500):
-        needed = charged_reach(method, pushes, dimension, sensitivity, scale, batch) / mu
+        found = placed(plain, near, scale)
+        needed = found.reach(near) / mu
         if needed <= scale:
-            return scale
+            return found
         scale = needed * (1.0 + 2.0**-50)
         if scale > 2.0**900:
             break
     raise CalibrationError(
-        f"rounding to a lattice costs more than mu = {mu:.3g} over {pushes} sums of dimension "
-        f"{dimension}; use numerics='float'"
+        f"rounding to a lattice costs more than mu = {mu:.3g} over {plain.pushes} sums of "
+        f"dimension {plain.summand.size}; use numerics='float'"
     )
-
-
-def _path(method: str, pushes: int, grid: float, noise_scale: float) -> float:
-    """Return the largest l2 change per root of entries that rounded noise adds to the rows."""
-    if method in ("tree", "honaker"):
-        return 0.0
-    if method == "toeplitz":
-        return 8.0 * grid
-    unit = math.ldexp(1.0, math.frexp(noise_scale)[1] - 1 - _BUFFER_BITS)
-    parameters = blt_parameters(pushes)
-    memory: float = sum(
-        w * min(1.0 / s, float(pushes))
-        for w, s in zip(parameters.weights.tolist(), parameters.decay.tolist(), strict=True)
-    )
-    return (1.0 + 2.0**-10) * grid + 1.25 * unit * memory

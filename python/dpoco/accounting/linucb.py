@@ -18,37 +18,26 @@ import math
 from dataclasses import replace
 
 from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting import continual_sum
-from dpoco.accounting._bandits.linucb_noise import (
-    ROUNDING,
-    sensitivity,
-    tuned,
-    unit_bound,
-)
+from dpoco.accounting._bandits.linucb_noise import moments_of, tuned, unit_bound
 from dpoco.accounting._bandits.linucb_parameters import (
     CALIBRATIONS,
     LARGEST_ARMS,
     LARGEST_DIMENSION,
     LinUCBParameters,
     failure_probability,
-    sum_dimension,
 )
 from dpoco.accounting._bandits.linucb_regret import regret_of
 from dpoco.accounting._experts.parameters import at_least_zero
-from dpoco.accounting._experts.statement import stated_delta, statement_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import (
-    DEFAULT_NUMERICS,
-    Sensitivity,
-    plain_numerics,
-    spent_on_noise,
-)
+from dpoco.accounting.release import DEFAULT_NUMERICS, plain_numerics, sum_of
+from dpoco.accounting.statement import state_sum, stated_delta
 from dpoco.errors import CalibrationError
-from dpoco.privacy.neighbours import CHANGES
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.neighbours import CHANGES, Neighbours
 
-__all__ = ["CALIBRATIONS", "LinUCBParameters", "calibrate", "guarantee", "sensitivity"]
+__all__ = ["CALIBRATIONS", "LinUCBParameters", "calibrate", "guarantee", "mechanism_of"]
 
 # What a batch may cost: of statistics that are a batch old, (b - 1) X^2 / rho in the square of the
 # bound on regret; at the start, before each arm has been released once, b K / T.
@@ -250,40 +239,16 @@ def guarantee(
         "noise margin": p.noise_margin,
         **{f"regret: {name}": value for name, value in terms.items()},
     }
-    if not p.private:
-        none = Guarantee.none(p.horizon, what)
-        return replace(none, regret_bound=stated["regret_bound"], details=details)
-    pure, mu, mass = None, None, 0.0
-    column = continual_sum.column_norm(p.sum_method, p.pushes)
-    moved = sensitivity(p.context_bound, p.reward_bound, p.reward_weight, p.relation)
-    if p.releases == 0:
-        pure = 0.0  # statistics are never released
-    else:
-        mu, mass = spent_on_noise(
-            Sensitivity(moved * ROUNDING, "l2", 1.0),
-            method=p.sum_method,
-            pushes=p.pushes,
-            dimension=sum_dimension(p.arms, p.dimension),
-            noise="gaussian",
-            noise_scale=p.noise_scale,
-            numerics=p.numerics,
-            batch=p.batch,
-        )
-    result = statement_of(
-        sums=True,
-        mechanism=what,
+    return state_sum(
+        mechanism_of(arms, dimension, p),
+        Neighbours(p.relation, "others"),
+        released=what,
         horizon=p.horizon,
         delta=stated_delta(budget, p.horizon),
         calibration=p.calibration,
         reference="adaptive Gaussian composition and post-processing; docs/privacy/linucb.md",
         seeded=seeded,
-        pure=pure,
-        mu=mu,
-        truncation_mass=mass,
-        sensitivity=moved,
-        sensitivity_norm="l2",
-        noise_scale=p.noise_scale,
-        column_norm=column,
+        unit="one user's record",
         conditions=(
             f"contexts are clipped to l2 norm {p.context_bound:g}, rewards to "
             f"[{-p.reward_bound:g}, {p.reward_bound:g}]; a missing one counts as no data, enforced",
@@ -294,6 +259,18 @@ def guarantee(
         ),
         regret_bound=stated["regret_bound"],
         details=details,
-        numerics=p.numerics,
     )
-    return replace(result, change=p.relation, view="others", unit="one user's record")
+
+
+def mechanism_of(arms: int, dimension: int, parameters: LinUCBParameters) -> GaussianSum:
+    """Return the one sum through which records reach the estimates: all released batches."""
+    p = parameters
+    return sum_of(
+        moments_of(p),
+        p.sum_method,
+        p.releases,
+        Neighbours(p.relation),
+        scale=p.noise_scale,
+        numerics=p.numerics,
+        batch=p.batch,
+    )

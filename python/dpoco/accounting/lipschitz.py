@@ -4,7 +4,8 @@ Claim: data reach the decisions only through one continual sum of transformed va
 each round's of l2 distance at most D from any other's, enforced by bounding differences of values;
 hence all decisions together are mu-GDP with mu = D column_norm / sigma, also when the losses react
 to the decisions, and whether or not the losses are Lipschitz as declared. With one net point or one
-round they do not depend on the data at all. D of each transform: `_experts/nets.py`.
+round they do not depend on the data at all. D of each transform:
+`dpoco.privacy.mechanisms.bounds.NetDifferences`.
 
 Proof: ``docs/privacy/lipschitz.md``. Source: Agarwal, Kale, Singh and Thakurta,
 "Differentially Private and Lazy Online Convex Optimization", Lipschitz losses in one or two
@@ -20,39 +21,48 @@ from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting._experts.hedge_regret import GROWING
 from dpoco.accounting._experts.lipschitz_parameters import CALIBRATIONS, LipschitzParameters
-from dpoco.accounting._experts.lipschitz_planner import candidate_nets
 from dpoco.accounting._experts.lipschitz_regret import (
     NetRun,
     best_learning_rate,
     growing_bound,
     regret_of,
 )
-from dpoco.accounting._experts.net_shape import NetShape, checked_counts, checked_slope, shape_of
 from dpoco.accounting._experts.nets import (
     TRANSFORMS,
+    NetShape,
     NoiseField,
+    checked_counts,
+    checked_slope,
     checked_transform,
     discretisation,
     noise_field,
     published_sensitivity,
-    sensitivity,
+    shape_of,
 )
-from dpoco.accounting._experts.statement import SCOPES_IN_WORDS, stated_delta, statement_of
+from dpoco.accounting._experts.statement import SCOPES_IN_WORDS
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.truncation import (
-    charged_gaussian_epsilon,
-    charged_gaussian_mu,
-    truncation_mass,
-)
+from dpoco.accounting.release import calibrate_noise, sum_of
+from dpoco.accounting.statement import state_sum, stated_delta
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
+from dpoco.privacy.losses.combined import with_tails
+from dpoco.privacy.losses.gaussian import Gaussian
+from dpoco.privacy.mechanisms.bounds import NetDifferences
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["CALIBRATIONS", "LipschitzParameters", "calibrate", "guarantee"]
+__all__ = ["CALIBRATIONS", "LipschitzParameters", "calibrate", "guarantee", "mechanism_of"]
 
 # The Toeplitz sum keeps all past draws: "auto" takes it only up to this many numbers.
 _LARGEST_HISTORY = 2**22
+# What a round may cost when the caller does not say: noise, transform and a draw are linear in the
+# number of points, up to a logarithm.
+_LARGEST_LINE = 2**16
+_LARGEST_SIDE = 2**8
+
+NEAR = Neighbours()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +74,15 @@ class _Setting:
     horizon: int
     transform: str
 
-    @property
-    def pushes(self) -> int:
-        return max(self.horizon - 1, 1)
-
     def trivial(self, counts: tuple[int, ...]) -> bool:
         return not counts or self.horizon == 1
 
-    def reach(self, counts: tuple[int, ...]) -> float:
-        if not counts:
-            return 0.0
-        return sensitivity(self.transform, self.shape, counts, self.lipschitz)
-
-    def mass(self, counts: tuple[int, ...], method: str) -> float:
-        entries = math.prod(counts) - 1
-        return truncation_mass(
-            continual_sum.variates(method, self.pushes, max(entries, 1), "gaussian")
-        )
+    def total(
+        self, counts: tuple[int, ...], method: str, scale: float = 0.0, enforce: bool = True
+    ) -> GaussianSum:
+        """Return the sum of all rounds but the last."""
+        net = NetDifferences(self.shape.sides, counts, self.transform, self.lipschitz, enforce)
+        return sum_of(net, method, self.horizon - 1, NEAR, scale=scale)
 
     def run(self, counts: tuple[int, ...], method: str, noise_scale: float) -> NetRun:
         return NetRun(
@@ -156,7 +158,7 @@ def calibrate(
         learning_rate = positive_float("learning_rate", learning_rate)
     setting = _Setting(shape, slope, rounds, _resolved_transform(transform, shape, published))
     counts = None if resolution is None else checked_counts(shape, resolution)
-    nets = candidate_nets(shape, setting.transform) if counts is None else [counts]
+    nets = _candidate_nets(shape, setting.transform) if counts is None else [counts]
     for net in nets:
         checked_transform(setting.transform, shape, net)
     if budget is not None and not setting.trivial(nets[0]):
@@ -192,12 +194,11 @@ def _plan(
     enforce: bool,
 ) -> tuple[LipschitzParameters, float]:
     """Return the parameters of one net and sum, and the bound to compare nets by."""
-    column = continual_sum.column_norm(method, setting.pushes)
-    reach, trivial = setting.reach(counts), setting.trivial(counts)
+    total, trivial = setting.total(counts, method), setting.trivial(counts)
     mu, scale = (0.0 if trivial else math.inf), 0.0
     if budget is not None and not trivial:
-        mu = charged_gaussian_mu(budget, setting.mass(counts, method))
-        scale = reach * column / mu
+        total, mu = calibrate_noise(total, NEAR, budget=budget, numerics="float")
+        scale = total.scale
     run = setting.run(counts, method, scale)
     eta = learning_rate
     if eta is None:
@@ -215,8 +216,8 @@ def _plan(
         learning_rate=eta,
         enforce=enforce,
         calibration="paper" if published else "tight",
-        sensitivity=reach,
-        column_norm=column,
+        sensitivity=total.summand.movement(NEAR),
+        column_norm=total.factorisation.column(max(total.pushes, 1)),
         mu=mu,
         regret_bound=regret.total,
         regret_terms=regret.terms,
@@ -250,11 +251,8 @@ def guarantee(
     ValueError, TypeError
         If net or transform do not fit the domain.
     """
-    p, shape = parameters, shape_of(domain)
-    checked_slope(shape, p.lipschitz)
-    counts = checked_counts(shape, p.resolution)
-    checked_transform(p.transform, shape, counts)
-    setting = _Setting(shape, p.lipschitz, p.horizon, p.transform)
+    p, shape, total = parameters, shape_of(domain), mechanism_of(domain, parameters)
+    counts, setting = p.resolution, _Setting(shape, p.lipschitz, p.horizon, p.transform)
     run = setting.run(counts, p.sum_method, p.noise_scale)
     regret = regret_of(run, p.learning_rate)
     size = " x ".join(map(str, counts)) or "1"
@@ -268,47 +266,28 @@ def guarantee(
     }
     if "trivial" in regret.terms:  # what all decisions have is all that is proved
         details |= stated_regret(regret.total, regret.total)["details"]
-    trivial = setting.trivial(counts)
-    if not trivial and p.noise_scale == 0.0:
-        scope: dict[str, float | str | None] = {
-            "regret bound holds for": SCOPES_IN_WORDS[regret.scope]
-        }
-        none = Guarantee.none(p.horizon, what)
-        return replace(none, regret_bound=regret.total, details={**scope, **details})
-    column = continual_sum.column_norm(p.sum_method, p.pushes)
-    pure, mu, mass = (0.0 if trivial else None), None, 0.0
-    reach, delta = setting.reach(counts), stated_delta(budget, p.horizon)
+    delta, trivial = stated_delta(budget, p.horizon), setting.trivial(counts)
     paper_epsilon = claimed = None
-    if not trivial:
-        mu, mass = reach * column / p.noise_scale, setting.mass(counts, p.sum_method)
-        if p.transform == "parent":
-            believed = published_sensitivity(shape, counts, p.lipschitz) * column / p.noise_scale
-            paper_epsilon = charged_gaussian_epsilon(believed, delta, mass)
-            claimed = (paper_epsilon, delta) if p.calibration == "paper" else None
-    result = statement_of(
-        sums=True,
-        mechanism=what,
+    if p.transform == "parent" and not trivial and p.noise_scale > 0.0:
+        column = total.factorisation.column(total.pushes)
+        believed = published_sensitivity(shape, counts, p.lipschitz) * column / p.noise_scale
+        paper_epsilon = with_tails(Gaussian(believed), total.mass).epsilon(delta)
+        claimed = (paper_epsilon, delta) if p.calibration == "paper" else None
+    result = state_sum(
+        total,
+        NEAR,
+        released=what,
         horizon=p.horizon,
         delta=delta,
         calibration=p.calibration,
         reference="adaptive Gaussian composition; docs/privacy/lipschitz.md",
         seeded=seeded,
-        pure=pure,
-        mu=mu,
-        truncation_mass=mass,
-        sensitivity=reach,
-        sensitivity_norm="l2",
-        noise_scale=p.noise_scale,
-        column_norm=column,
         conditions=() if trivial else (_condition(p),),
         claimed=claimed,
+        paper_epsilon=paper_epsilon,
         regret_bound=regret.total,
-        regret_scope=regret.scope,
-        details=details,
-    )
-    assumed = not trivial and not p.enforce
-    result = replace(
-        result, paper_epsilon=paper_epsilon, certified=result.certified and not assumed
+        details={"regret bound holds for": SCOPES_IN_WORDS[regret.scope], **details},
+        trusted=trivial or p.enforce,
     )
     if claimed is not None and not result.delta_at(claimed[0]) <= claimed[1] * (1.0 + 1e-9):
         lie = (
@@ -317,6 +296,21 @@ def guarantee(
         )
         result = replace(result, conditions=(*result.conditions, lie))
     return result
+
+
+def mechanism_of(domain: Domain, parameters: LipschitzParameters) -> GaussianSum:
+    """Return the one sum through which losses reach the decisions: all rounds but the last.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If net or transform do not fit the domain.
+    """
+    p, shape = parameters, shape_of(domain)
+    checked_slope(shape, p.lipschitz)
+    checked_transform(p.transform, shape, checked_counts(shape, p.resolution))
+    setting = _Setting(shape, p.lipschitz, p.horizon, p.transform)
+    return setting.total(p.resolution, p.sum_method, p.noise_scale, p.enforce)
 
 
 def _condition(p: LipschitzParameters) -> str:
@@ -348,3 +342,31 @@ def _methods(sum_method: str | None, published: bool, budget: Budget | None) -> 
     if published:
         return ("tree",)
     return ("blt",) if budget is None else ("blt", *(m for m in GROWING if m != "blt"))
+
+
+def _candidate_nets(shape: NetShape, transform: str) -> list[tuple[int, ...]]:
+    """Return the numbers of points an axis to compare: sizes of small prime factors.
+
+    Two axes get nearly equal spacings, since the largest one decides how far the nearest point is.
+    """
+    if not shape.sides:
+        return [()]
+    if transform == "parent":
+        levels = 16 if len(shape.sides) == 1 else 8
+        return [(2**k + 1,) * len(shape.sides) for k in range(levels + 1)]
+    if len(shape.sides) == 1:
+        return [(n,) for n in _smooth(_LARGEST_LINE)]
+    long = 0 if shape.sides[0] >= shape.sides[1] else 1
+    sizes = _smooth(_LARGEST_SIDE)
+    nets: list[tuple[int, ...]] = []
+    for count in sizes:
+        needed = shape.sides[1 - long] / shape.sides[long] * (count - 1) + 1.0
+        other = next((n for n in sizes if n >= needed - 1e-9), _LARGEST_SIDE)
+        nets.append((count, other) if long == 0 else (other, count))
+    return nets
+
+
+def _smooth(largest: int) -> list[int]:
+    """Return 2^a, 3 2^a and 5 2^a up to `largest`, at least 2, increasing."""
+    powers = [2**a for a in range(largest.bit_length())]
+    return sorted({m * p for m in (1, 3, 5) for p in powers if 2 <= m * p <= largest})

@@ -20,47 +20,33 @@ from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
-from dpoco.accounting._oco.ftrl_parameters import CALIBRATIONS, NoisyFTRLParameters
-from dpoco.accounting._oco.ftrl_prediction import predicted_step_size
+from dpoco.accounting._oco.ftrl_parameters import CALIBRATIONS, STATISTICS, NoisyFTRLParameters
 from dpoco.accounting._oco.ftrl_regret import (
     Problem,
     Schedule,
     best_step_size,
+    predicted_step_size,
     problem_of,
     regret_of,
-)
-from dpoco.accounting._oco.ftrl_statistics import (
-    best_vector_scale,
-    check_statistics,
-    enforced_bounds,
-    feature_length,
-    quadratic_sensitivity,
-    sum_dimension,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
-    Sensitivity,
     calibrate_noise,
-    gdp_guarantee,
+    numerics_of,
     plain_numerics,
-    sensitivity_of,
+    sum_of,
 )
+from dpoco.accounting.statement import state_sum, stated_delta
 from dpoco.domains import Domain
-from dpoco.losses import GlmLoss, Loss
-from dpoco.privacy.neighbours import CHANGES
+from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, Loss, SquaredLoss
+from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMoments
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.neighbours import CHANGES, Neighbours
 
-__all__ = [
-    "NoisyFTRLParameters",
-    "best_vector_scale",
-    "calibrate",
-    "enforced_bounds",
-    "guarantee",
-    "quadratic_sensitivity",
-    "sum_dimension",
-]
+__all__ = ["NoisyFTRLParameters", "best_vector_scale", "calibrate", "guarantee", "mechanism_of"]
 
 STEPS = ("predicted",)
 SCOPES_IN_WORDS = {
@@ -123,30 +109,28 @@ def calibrate(
     n = continual_sum.resolve_horizon(horizon)
     pushes = n // positive_int("batch", batch, maximum=n)
     scale = None
-    if check_statistics(loss, statistics) == "quadratic":
+    if _check_statistics(loss, statistics) == "quadratic":
         scale = best_vector_scale(domain, loss, relation)
     predicted = isinstance(step_size, str) and choice("step_size", step_size, STEPS) == "predicted"
     if predicted and scale is not None:
         raise ValueError("step_size='predicted' is for gradient statistics")
-    reach, problem = _reach(domain, loss, relation, scale), _problem(domain, loss)
-    size = sum_dimension(domain.dimension, statistics)
+    near, problem = Neighbours(relation), _problem(domain, loss)
+    summand = _summand(domain, loss, scale)
     best: NoisyFTRLParameters | None = None
     for method in _candidates(sum_method, pushes, budget):
-        column = continual_sum.column_norm(method, pushes)
-        arithmetic, noise_scale, mu = plain_numerics(numerics, "gaussian"), 0.0, math.inf
+        found = sum_of(summand, method, pushes, near, batch=batch)
+        arithmetic, mu = plain_numerics(numerics, "gaussian"), math.inf
         if budget is not None:
-            arithmetic, noise_scale, mu = calibrate_noise(
-                reach, budget=budget, method=method, pushes=pushes, dimension=size,
-                noise="gaussian", numerics=numerics, batch=batch,
-            )  # fmt: skip
-        run = _schedule(domain, loss, n, batch, method, noise_scale, scale)
+            found, mu = calibrate_noise(found, near, budget=budget, numerics=numerics)
+            arithmetic = numerics_of(found)
+        run = _schedule(domain, loss, n, batch, method, found.scale, scale)
         automatic = predicted or step_size is None
         eta = best_step_size(problem, run) if automatic else positive_float("step_size", step_size)
         regret = regret_of(problem, run, eta)
         candidate = NoisyFTRLParameters(
             statistics=statistics,
             sum_method=method,
-            noise_scale=noise_scale,
+            noise_scale=found.scale,
             step_size=eta,
             vector_scale=scale,
             batch=int(batch),
@@ -158,8 +142,8 @@ def calibrate(
             lipschitz=problem.lipschitz,
             radius=problem.radius,
             diameter=problem.diameter,
-            sensitivity=reach.value,
-            column_norm=column,
+            sensitivity=summand.movement(near),
+            column_norm=continual_sum.column_norm(method, pushes),
             mu=mu,
             regret_bound=regret.total,
             regret_terms=regret.terms,
@@ -208,7 +192,7 @@ def guarantee(
         If the parameters contradict the domain or the loss.
     """
     p = parameters
-    check_statistics(loss, p.statistics)
+    _check_statistics(loss, p.statistics)
     d = domain.dimension
     what = (
         f"the decisions of the leader on noisy sums (dimension {d}, p = {domain.p:g}; "
@@ -226,49 +210,92 @@ def guarantee(
         "regret bound holds for": SCOPES_IN_WORDS[regret.scope],
         **{f"regret: {name}": value for name, value in regret.terms.items()},
     }
-    if not p.private:
-        return replace(Guarantee.none(p.horizon, what), **stated)
-    delta = budget.delta if isinstance(budget, Budget) else budget
-    result = gdp_guarantee(
-        _reach(domain, loss, p.relation, p.vector_scale),
-        mechanism=what,
-        method=p.sum_method,
-        noise="gaussian",
-        noise_scale=p.noise_scale,
-        dimension=sum_dimension(d, p.statistics),
-        pushes=p.pushes,
+    return state_sum(
+        mechanism_of(domain, loss, p),
+        Neighbours(p.relation),
+        released=what,
         horizon=p.horizon,
-        relation=p.relation,
         calibration=p.calibration,
-        delta=1.0 / (10.0 * p.horizon) if delta is None else delta,
+        delta=stated_delta(budget, p.horizon),
         reference="adaptive Gaussian composition; docs/privacy/noisy_ftrl.md",
         conditions=(_clipping_condition(domain, loss, p.statistics),),
         seeded=seeded,
+        **stated,
+    )
+
+
+def mechanism_of(domain: Domain, loss: Loss, parameters: NoisyFTRLParameters) -> GaussianSum:
+    """Return the one sum through which data reach the decisions.
+
+    Nothing here is trusted: its bounds are what the engine clips to.
+    """
+    p = parameters
+    return sum_of(
+        _summand(domain, loss, p.vector_scale),
+        p.sum_method,
+        p.pushes,
+        Neighbours(p.relation),
+        scale=p.noise_scale,
         numerics=p.numerics,
         batch=p.batch,
     )
-    return replace(result, **stated)
 
 
-def _reach(domain: Domain, loss: Any, relation: str, vector_scale: float | None) -> Sensitivity:
+def _summand(
+    domain: Domain, loss: Any, vector_scale: float | None
+) -> SecondMoments | GlmGradient | ClippedVector:
+    """Return what a round adds: a gradient, or the statistics of a squared loss."""
+    d, q = domain.dimension, float(domain.dual_exponent)
     if vector_scale is not None:
-        length = feature_length(domain, loss)
-        value = quadratic_sensitivity(length, loss.label_bound, vector_scale, relation)
-        return Sensitivity(value, "l2", 1.0)
-    _, bound, bound_l2 = enforced_bounds(domain, loss)
-    return sensitivity_of(
-        noise="gaussian",
-        order=2.0,
-        q=domain.dual_exponent,
-        dimension=domain.dimension,
-        bound=bound,
-        bound_l2=bound_l2,
-        relation=relation,
-    )
+        bounds = (float(loss.feature_bound), _or_inf(loss._l2), float(loss.label_bound))
+        return SecondMoments(d, q, *bounds, weight=vector_scale)
+    if isinstance(loss, GlmLoss):
+        slope = float(loss.derivative_bound(loss.margin_bound(domain)))
+        return GlmGradient(d, q, float(loss.feature_bound), _or_inf(loss._l2), slope)
+    if isinstance(loss, LinearLoss):
+        return ClippedVector(d, q, float(loss.gradient_bound), _or_inf(loss.gradient_bound_l2))
+    if isinstance(loss, CustomLoss):
+        dual = min(loss.lipschitz_bound, _or_inf(loss.leaf_bound))
+        return ClippedVector(d, q, float(dual), _or_inf(loss.leaf_bound_l2))
+    raise TypeError(f"loss must be generalised linear, linear or custom; got {type(loss).__name__}")
+
+
+def best_vector_scale(domain: Domain, loss: Any, relation: str) -> float:
+    """Return the a of (x x', a y x) at which a gradient's noise is least, in mean square.
+
+    At the point of the domain farthest from the origin, at distance h: the mean square is
+    proportional to D(a)^2 (h^2 (d + 1)/2 + d/a^2); its minimiser in u = (a Y / B)^2 is
+    sqrt(k) for "zero_out", k = 2 d Y^2 / ((d + 1) h^2 B^2), and (sqrt(k^2 + 16 k) - k)/4 otherwise.
+    """
+    length, label = _feature_length(domain, loss), float(loss.label_bound)
+    reach = max(float(domain.max_norm(2.0)), 1e-6 * label / length)  # a domain {0} has h = 0
+    d = domain.dimension
+    k = 2.0 * d / (d + 1.0) * (label / (reach * length)) ** 2
+    # 4k / (sqrt(k^2 + 16k) + k) is the same and does not cancel.
+    u = math.sqrt(k) if relation == "zero_out" else 4.0 * k / (math.sqrt(k * k + 16.0 * k) + k)
+    return math.sqrt(u) * length / label
+
+
+def _check_statistics(loss: Any, statistics: str) -> str:
+    """Return `statistics` if they describe the loss; `ValueError` if not."""
+    choice("statistics", statistics, STATISTICS)
+    if statistics == "quadratic" and not isinstance(loss, SquaredLoss):
+        raise ValueError(f"statistics 'quadratic' need a SquaredLoss; got {type(loss).__name__}")
+    return statistics
+
+
+def _feature_length(domain: Domain, loss: Any) -> float:
+    """Return the enforced l2 bound on the features."""
+    stretch = math.pow(domain.dimension, max(0.0, 0.5 - 1.0 / domain.dual_exponent))
+    return min(float(loss.feature_bound) * stretch, _or_inf(loss._l2))
+
+
+def _or_inf(bound: float | None) -> float:
+    return math.inf if bound is None else float(bound)
 
 
 def _problem(domain: Domain, loss: Any) -> Problem:
-    return problem_of(domain, loss, _reach(domain, loss, "zero_out", None).value)
+    return problem_of(domain, loss, _summand(domain, loss, None).movement(Neighbours("zero_out")))
 
 
 def _schedule(
@@ -300,9 +327,9 @@ def _candidates(sum_method: str | None, pushes: int, budget: Budget | None) -> t
 def _clipping_condition(domain: Domain, loss: Any, statistics: str) -> str:
     if statistics == "quadratic":
         return (
-            f"features are clipped to l_2 norm {feature_length(domain, loss):g} and labels to "
+            f"features are clipped to l_2 norm {_feature_length(domain, loss):g} and labels to "
             f"[-{loss.label_bound:g}, {loss.label_bound:g}], enforced"
         )
-    bound = _reach(domain, loss, "zero_out", None).value
+    bound = _summand(domain, loss, None).movement(Neighbours("zero_out"))
     text = f"the gradient a round adds to the sum is clipped to l_2 norm {bound:g}, enforced"
     return text + ("; features and labels to their declared bounds" if loss.glm else "")

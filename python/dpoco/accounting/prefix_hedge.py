@@ -14,7 +14,7 @@ that leaves out the common shift.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
@@ -26,37 +26,28 @@ from dpoco.accounting._experts.parameters import (
     check_terms,
     uniform_is_as_good,
 )
-from dpoco.accounting._experts.statement import (
-    SCOPES_IN_WORDS,
-    stated_delta,
-    statement_of,
-)
+from dpoco.accounting._experts.statement import SCOPES_IN_WORDS
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
-    Sensitivity,
     calibrate_noise,
     check_numerics,
     check_scale,
+    numerics_of,
     plain_numerics,
-    spent_on_noise,
+    sum_of,
 )
+from dpoco.accounting.statement import state_sum, stated_delta
+from dpoco.privacy.mechanisms.bounds import CentredLosses
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.neighbours import Neighbours
 
-__all__ = [
-    "CALIBRATIONS",
-    "PrefixHedgeParameters",
-    "calibrate",
-    "enforced_reach",
-    "guarantee",
-    "sensitivity",
-]
+__all__ = ["CALIBRATIONS", "PrefixHedgeParameters", "calibrate", "guarantee", "mechanism_of"]
 
+NEAR = Neighbours()
 CALIBRATIONS = ("tight",)
-
-# The mean is subtracted in double precision: what that adds to the distance of two rows is below
-# 1e-14 of D for up to 2^32 experts (see the page).
-_ROUNDING = 1.0 + 1e-12
 
 
 @dataclass(frozen=True)
@@ -153,15 +144,6 @@ class PrefixHedgeParameters(StoredParameters):
         return self.experts > 1 and self.horizon > 1
 
 
-def sensitivity(experts: int) -> float:
-    """Return the largest l2 distance of two vectors in [0, 1]^N, each without its mean.
-
-    sqrt(N) for even N: half of the losses 0 and the others 1, against the opposite.
-    """
-    n = positive_int("experts", experts, maximum=2**32)
-    return math.sqrt(n - (n % 2) / n)
-
-
 def calibrate(
     experts: int,
     *,
@@ -209,15 +191,12 @@ def calibrate(
     pushes = max(rounds - 1, 1)
     best: PrefixHedgeParameters | None = None
     for method in _candidates(sum_method, pushes, budget):
-        column = continual_sum.column_norm(method, pushes)
+        found = sum_of(CentredLosses(n), method, pushes, NEAR)
         arithmetic, mu = plain_numerics(numerics, "gaussian"), 0.0 if trivial else math.inf
-        scale = 0.0
         if budget is not None and not trivial:
-            arithmetic, scale, mu = calibrate_noise(
-                enforced_reach(n), budget=budget, method=method, pushes=pushes, dimension=n,
-                noise="gaussian", numerics=numerics,
-            )  # fmt: skip
-        run = Schedule(n, rounds, method, scale)
+            found, mu = calibrate_noise(found, NEAR, budget=budget, numerics=numerics)
+            arithmetic = numerics_of(found)
+        run = Schedule(n, rounds, method, found.scale)
         eta = best_learning_rate(run) if learning_rate is None else learning_rate
         eta = positive_float("learning_rate", eta)
         regret = regret_of(run, eta)
@@ -225,11 +204,11 @@ def calibrate(
             experts=n,
             horizon=rounds,
             sum_method=method,
-            noise_scale=scale,
+            noise_scale=found.scale,
             learning_rate=eta,
             calibration=calibration,
-            sensitivity=sensitivity(n),
-            column_norm=column,
+            sensitivity=math.sqrt(n - (n % 2) / n),
+            column_norm=continual_sum.column_norm(method, pushes),
             mu=mu,
             regret_bound=regret.total,
             regret_terms=regret.terms,
@@ -274,52 +253,43 @@ def guarantee(
     what = f"the decisions of Hedge on noisy sums ({n} experts, {p.sum_method!r} sum)"
     regret = regret_of(Schedule(n, p.horizon, p.sum_method, p.noise_scale), p.learning_rate)
     details: dict[str, float | str | None] = {
-        "learning rate": p.learning_rate,
-        **{f"regret: {name}": value for name, value in regret.terms.items()},
+        "regret bound holds for": SCOPES_IN_WORDS[regret.scope]
     }
-    if not p.private:
-        scope: dict[str, float | str | None] = {
-            "regret bound holds for": SCOPES_IN_WORDS[regret.scope]
-        }
-        none = Guarantee.none(p.horizon, what)
-        return replace(none, regret_bound=regret.total, details={**scope, **details})
-    column = continual_sum.column_norm(p.sum_method, p.pushes)
-    pure, mu, mass = None, None, 0.0
-    if n == 1 or p.horizon == 1:
-        pure = 0.0
-    else:
-        mu, mass = spent_on_noise(
-            enforced_reach(n), method=p.sum_method, pushes=p.pushes, dimension=n,
-            noise="gaussian", noise_scale=p.noise_scale, numerics=p.numerics,
-        )  # fmt: skip
-    return statement_of(
-        sums=True,
-        mechanism=what,
+    bound = regret.total
+    if p.private:  # uniform draws have T (1 - 1/N), and nothing has more than T
+        stated = stated_regret(bound, p.horizon * (1.0 - 1.0 / n), float(p.horizon))
+        bound = stated["regret_bound"]
+        details |= stated["details"]
+    return state_sum(
+        mechanism_of(n, p),
+        NEAR,
+        released=what,
         horizon=p.horizon,
         delta=stated_delta(budget, p.horizon),
         calibration=p.calibration,
         reference="adaptive Gaussian composition; docs/privacy/prefix_hedge.md",
         seeded=seeded,
-        pure=pure,
-        mu=mu,
-        truncation_mass=mass,
-        sensitivity=sensitivity(n),
-        sensitivity_norm="l2",
-        noise_scale=p.noise_scale,
-        column_norm=column,
         conditions=("losses are clipped to their declared range, enforced",),
-        regret_bound=regret.total,
-        experts=p.experts,
-        regret_scope=regret.scope,
-        details=details,
-        numerics=p.numerics,
+        regret_bound=bound,
+        details={
+            **details,
+            "learning rate": p.learning_rate,
+            **{f"regret: {name}": value for name, value in regret.terms.items()},
+        },
     )
 
 
-def enforced_reach(experts: int) -> Sensitivity:
-    """Return the sensitivity of what is summed, computed in double precision as it is."""
-    slack = _ROUNDING + max(0.0, experts - 4096.0) * 2.0**-52
-    return Sensitivity(sensitivity(experts) * slack, "l2", 1.0)
+def mechanism_of(experts: int, parameters: PrefixHedgeParameters) -> GaussianSum:
+    """Return the one sum through which losses reach the decisions: all rounds but the last."""
+    p = parameters
+    return sum_of(
+        CentredLosses(experts),
+        p.sum_method,
+        p.horizon - 1,
+        NEAR,
+        scale=p.noise_scale,
+        numerics=p.numerics,
+    )
 
 
 def _candidates(sum_method: str | None, pushes: int, budget: Budget | None) -> tuple[str, ...]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON
 from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.release import common_conditions
+from dpoco.accounting.release import common_conditions, norm_name, numerics_of
 from dpoco.privacy.losses.combined import Least, Tailed
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Pure, Zcdp
 from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["state", "stated_delta"]
+__all__ = ["state", "state_sum", "stated_delta"]
 
 
 def stated_delta(budget: Budget | float | None, horizon: int | None) -> float:
@@ -74,7 +77,8 @@ def state(
     rounds = LARGEST_HORIZON if horizon is None else horizon
     loss = mechanism.loss(near)
     if loss is None:
-        return Guarantee.none(rounds, released, unit=unit)
+        none = Guarantee.none(rounds, released, unit=unit)
+        return replace(none, regret_bound=regret_bound, details=details or {})
     ideal = loss.ideal if isinstance(loss, Tailed) else loss
     # One thing is known of a mechanism, or several: then rho is one, and a profile another.
     known = getattr(ideal, "known", (ideal,))
@@ -122,4 +126,20 @@ def state(
         details=details or {},
         numerics=numerics,
         description=mechanism,
+    )
+
+
+def state_sum(mechanism: GaussianSum, near: Neighbours, **text: Any) -> Guarantee:
+    """Return `state` of a sum, with the numbers behind its mu; `text` are the others it takes."""
+    order = mechanism.order
+    return state(
+        mechanism,
+        near,
+        sums=True,
+        numerics=numerics_of(mechanism),
+        noise_scale=mechanism.scale,
+        sensitivity=mechanism.summand.movement(near, order),
+        sensitivity_norm="l2" if order == 2.0 else norm_name(mechanism.summand.norm),
+        column_norm=mechanism.factorisation.column(max(mechanism.pushes, 1)),
+        **text,
     )

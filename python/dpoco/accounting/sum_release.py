@@ -29,17 +29,20 @@ from dpoco.accounting.release import (
     calibrate_noise,
     check_numerics,
     check_scale,
-    gdp_guarantee,
     noise_in_words,
     noise_order,
     norm_name,
+    numerics_of,
     plain_numerics,
-    sensitivity_of,
+    sum_of,
 )
+from dpoco.accounting.statement import state_sum, stated_delta
 from dpoco.errors import StateError
-from dpoco.privacy.neighbours import CHANGES
+from dpoco.privacy.mechanisms.bounds import ClippedVector
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.neighbours import CHANGES, Neighbours
 
-__all__ = ["ContinualSumParameters", "calibrate", "guarantee"]
+__all__ = ["ContinualSumParameters", "calibrate", "guarantee", "mechanism_of"]
 
 _KIND, _VERSION = "dpoco.continual_sum_parameters", 2
 
@@ -152,16 +155,14 @@ def calibrate(
     if method == "auto":
         method = continual_sum.choose_method(n, noise)
     order = noise_order(noise, norm_order, norm, dimension)
-    reach = sensitivity_of(
-        noise=noise, order=order, q=norm, dimension=dimension, bound=bound, relation=relation
-    )
-    column = continual_sum.column_norm(method, n)
-    arithmetic, scale, mu = plain_numerics(numerics, noise), 0.0, math.inf
+    near, mu = Neighbours(choice("relation", relation, CHANGES)), math.inf
+    arithmetic = plain_numerics(numerics, noise)
+    summand = ClippedVector(dimension, float(norm), float(bound), math.inf)
+    found = sum_of(summand, method, n, near, order=order)
     if budget is not None:
-        arithmetic, scale, mu = calibrate_noise(
-            reach, budget=budget, method=method, pushes=n, dimension=dimension, noise=noise,
-            numerics=numerics,
-        )  # fmt: skip
+        wanted = numerics if noise == "gaussian" else arithmetic
+        found, mu = calibrate_noise(found, near, budget=budget, numerics=wanted)
+        arithmetic = numerics_of(found)
     return ContinualSumParameters(
         dimension=dimension,
         horizon=n,
@@ -170,12 +171,26 @@ def calibrate(
         method=method,
         noise=noise,
         norm_order=order,
-        noise_scale=scale,
+        noise_scale=found.scale,
         relation=relation,
-        sensitivity=reach.value,
-        column_norm=column,
+        sensitivity=summand.movement(near, order),
+        column_norm=continual_sum.column_norm(method, n),
         mu=mu,
         numerics=arithmetic,
+    )
+
+
+def mechanism_of(parameters: ContinualSumParameters) -> GaussianSum:
+    """Return the sum that is released: its bounds are what the engine clips to."""
+    p = parameters
+    return sum_of(
+        ClippedVector(p.dimension, float(p.norm), float(p.bound), math.inf),
+        p.method,
+        p.horizon,
+        Neighbours(p.relation),
+        scale=p.noise_scale,
+        numerics=p.numerics,
+        order=p.norm_order,
     )
 
 
@@ -198,27 +213,13 @@ def guarantee(
         f"all running sums of vectors in R^{p.dimension} "
         f"({p.method} factorisation, {noise_in_words(p.noise, p.norm_order)})"
     )
-    if p.noise_scale == 0.0:
-        return Guarantee.none(p.horizon, what)
-    return gdp_guarantee(
-        sensitivity_of(
-            noise=p.noise, order=p.norm_order, q=p.norm, dimension=p.dimension, bound=p.bound,
-            relation=p.relation,
-        ),
-        mechanism=what,
-        method=p.method,
-        noise=p.noise,
-        noise_scale=p.noise_scale,
-        dimension=p.dimension,
-        pushes=p.horizon,
+    return state_sum(
+        mechanism_of(p),
+        Neighbours(p.relation),
+        released=what,
         horizon=p.horizon,
-        relation=p.relation,
-        calibration="tight",
-        delta=1.0 / (10.0 * p.horizon) if budget is None else budget.delta,
+        delta=stated_delta(budget, p.horizon),
         reference="adaptive Gaussian composition; docs/privacy/continual_sum.md",
-        conditions=(
-            f"every vector is clipped to {norm_name(p.norm)} norm {p.bound:g}, enforced",
-        ),
         seeded=seeded,
-        numerics=p.numerics,
-    )  # fmt: skip
+        conditions=(f"every vector is clipped to {norm_name(p.norm)} norm {p.bound:g}, enforced",),
+    )

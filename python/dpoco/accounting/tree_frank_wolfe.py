@@ -13,6 +13,7 @@ the order of the smooth norm, composition over bit_length(n) nodes, exact Gaussi
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int
@@ -24,11 +25,7 @@ from dpoco.accounting.frank_wolfe_parameters import (
     TreeFrankWolfeParameters,
 )
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
-from dpoco.accounting.generalized_gaussian import (
-    expected_norm_bound,
-    paper_order,
-    smoothness_constant,
-)
+from dpoco.accounting.generalized_gaussian import expected_norm_bound, paper_order
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import (
     DomainLike,
@@ -45,15 +42,15 @@ from dpoco.accounting.published import (
 )
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
-    Sensitivity,
     calibrate_noise,
     check_numerics,
-    gdp_guarantee,
     noise_in_words,
     noise_order,
+    numerics_of,
     plain_numerics,
-    sensitivity_of,
+    sum_of,
 )
+from dpoco.accounting.statement import state_sum, stated_delta
 from dpoco.accounting.truncation import (
     charged_delta,
     charged_epsilon,
@@ -62,9 +59,11 @@ from dpoco.accounting.truncation import (
     truncation_mass,
 )
 from dpoco.errors import CalibrationError
-from dpoco.privacy.neighbours import CHANGES
+from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, smoothness_constant
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.neighbours import CHANGES, Neighbours
 
-__all__ = ["TreeFrankWolfeParameters", "calibrate", "guarantee"]
+__all__ = ["TreeFrankWolfeParameters", "calibrate", "guarantee", "mechanism_of"]
 
 
 def calibrate(
@@ -137,39 +136,37 @@ def calibrate(
         calibration, noise, order, sum_method, weights, batch, relation, paper_order(q, d), q
     )
     leaf = lossless_leaf_bounds(domain, loss, weights, calibration, step_scale)
-    reach = _reach(domain, leaf, noise, order, relation)
-    column = continual_sum.column_norm(sum_method, pushes)
-    scale, mu = 0.0, math.inf
+    near, summand = Neighbours(relation), _summand(domain, loss, leaf)
+    found, mu = sum_of(summand, sum_method, pushes, near, batch=batch, order=order), math.inf
     arithmetic = plain_numerics(numerics, noise)
     check_numerics(arithmetic, noise, calibration)
     if budget is not None and calibration == "tight":
-        arithmetic, scale, mu = calibrate_noise(
-            reach, budget=budget, method=sum_method, pushes=pushes, dimension=d, noise=noise,
-            numerics=numerics, batch=batch,
-        )  # fmt: skip
+        wanted = numerics if noise == "gaussian" else arithmetic
+        found, mu = calibrate_noise(found, near, budget=budget, numerics=wanted)
+        arithmetic = numerics_of(found)
     elif budget is not None:
-        mass = truncation_mass(continual_sum.variates(sum_method, pushes, d, noise))
-        unit = reach.inflation * reach.value
         if calibration == "corrected":
-            scale = unit / _node_mu(budget, pushes, mass)
+            unit = summand.inflation(order) * summand.movement(near, order)
+            scale = unit / _node_mu(budget, pushes, found.mass)
         else:
             kappa = smoothness_constant(order, q, d)
             bound = published_leaf_bound(domain, loss, step_scale)
             scale = published_sigma(budget, pushes=pushes, kappa=kappa, leaf_bound=bound)
-        mu = unit * column / scale
-        _require(budget, mu, mass)
+        found = replace(found, scale=scale)
+        mu = found.reach(near) / scale
+        _require(budget, mu, found.mass)
     lipschitz = float(loss.lipschitz(domain))
     return TreeFrankWolfeParameters(
         noise=noise,
         norm_order=order,
-        noise_scale=scale,
+        noise_scale=found.scale,
         sum_method=sum_method,
         weights=weights,
         leaf_scalar_bound=leaf.scalar,
         leaf_bound=leaf.dual,
         leaf_bound_l2=None if leaf.l2 == math.inf else leaf.l2,
-        sensitivity=reach.value,
-        column_norm=column,
+        sensitivity=summand.movement(near, order),
+        column_norm=continual_sum.column_norm(sum_method, pushes),
         mu=mu,
         step_scale=step_scale,
         batch=batch,
@@ -177,7 +174,7 @@ def calibrate(
         horizon=n,
         calibration=calibration,
         relation=relation,
-        predicted_error=_predicted_error(domain, scale, order, sum_method, pushes, batch),
+        predicted_error=_predicted_error(domain, found.scale, order, sum_method, pushes, batch),
         loss_range=lipschitz * domain.diameter(),
         numerics=arithmetic,
     )
@@ -225,10 +222,8 @@ def guarantee(
     )
     if not p.private:
         return Guarantee.none(p.horizon, what)
-    delta = budget.delta if isinstance(budget, Budget) else budget
-    if delta is None:
-        delta = 1.0 / (10.0 * p.horizon)
-    reach = _reach(domain, leaf, p.noise, p.norm_order, p.relation)
+    delta, near = stated_delta(budget, p.horizon), Neighbours(p.relation)
+    total = mechanism_of(domain, loss, p)
     sides = 1.0 if p.relation == "replace" else 0.5
     paper_epsilon = published_epsilon(
         tree_equivalent_scale(p.noise_scale, p.sum_method, p.pushes),
@@ -241,19 +236,14 @@ def guarantee(
     if p.calibration == "paper":
         claimed = (paper_epsilon, delta)
     elif p.calibration == "corrected":
-        node_mu = reach.inflation * reach.value / p.noise_scale
-        mass = truncation_mass(continual_sum.variates(p.sum_method, p.pushes, d, p.noise))
-        claimed = (_basic_composition_epsilon(node_mu, p.pushes, delta, mass), delta)
-    result = gdp_guarantee(
-        reach,
-        mechanism=what,
-        method=p.sum_method,
-        noise=p.noise,
-        noise_scale=p.noise_scale,
-        dimension=d,
-        pushes=p.pushes,
+        summand, order = total.summand, total.order
+        node_mu = summand.inflation(order) * summand.movement(near, order) / p.noise_scale
+        claimed = (_basic_composition_epsilon(node_mu, p.pushes, delta, total.mass), delta)
+    result = state_sum(
+        total,
+        near,
+        released=what,
         horizon=p.horizon,
-        relation=p.relation,
         calibration=p.calibration,
         delta=delta,
         reference="Han et al., DP-TOFW, Theorem 3.1, corrected; docs/privacy/tree_frank_wolfe.md",
@@ -261,8 +251,6 @@ def guarantee(
         seeded=seeded,
         claimed=claimed,
         paper_epsilon=paper_epsilon,
-        numerics=p.numerics,
-        batch=p.batch,
     )
     # The slack covers the rounding of the composition's own epsilon, at a single push.
     if claimed is not None and not result.delta_at(claimed[0]) <= claimed[1] * (1.0 + 1e-9):
@@ -273,18 +261,34 @@ def guarantee(
     return result
 
 
-def _reach(
-    domain: DomainLike, leaf: LeafBounds, noise: str, order: float, relation: str
-) -> Sensitivity:
-    return sensitivity_of(
-        noise=noise,
-        order=order,
-        q=domain.dual_exponent,
-        dimension=domain.dimension,
-        bound=leaf.dual,
-        bound_l2=leaf.l2,
-        relation=relation,
+def mechanism_of(
+    domain: DomainLike, loss: Any, parameters: TreeFrankWolfeParameters
+) -> GaussianSum:
+    """Return the one sum through which data reach the decisions.
+
+    Nothing here is trusted: its bounds are what the engine clips to.
+    """
+    p = parameters
+    return sum_of(
+        _summand(domain, loss, enforced_leaf_bounds(loss, p)),
+        p.sum_method,
+        p.pushes,
+        Neighbours(p.relation),
+        scale=p.noise_scale,
+        numerics=p.numerics,
+        batch=p.batch,
+        order=p.norm_order,
     )
+
+
+def _summand(domain: DomainLike, loss: Any, leaf: LeafBounds) -> ClippedVector | GlmGradient:
+    """Return what a round adds: a leaf, bounded as a product or as it is."""
+    d, q = domain.dimension, float(domain.dual_exponent)
+    if leaf.scalar is None:
+        return ClippedVector(d, q, float(leaf.dual), float(leaf.l2))
+    l2 = loss.feature_bound_l2
+    features_l2 = math.inf if l2 is None else float(l2)
+    return GlmGradient(d, q, float(loss.feature_bound), features_l2, float(leaf.scalar))
 
 
 def _node_mu(budget: Budget, pushes: int, mass: float) -> float:

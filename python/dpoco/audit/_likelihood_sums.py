@@ -99,20 +99,7 @@ def sum_noise(learner: Any, dimension: int, count: int, claim: dict[str, Any]) -
 
     `claim` is a copy of what the learner's own sum was given of the tape.
     """
-    from dpoco.accounting.lattice import lattice_settings
-
-    p = learner.parameters
-    pushes, sensitivity = p.pushes, learner.guarantee.sensitivity
-    numerics = getattr(p, "numerics", "float")
-    settings = continual_sum_settings(
-        dimension=dimension,
-        horizon=pushes,
-        method=p.sum_method,
-        order=2.0,
-        scale=p.noise_scale,
-        claim=claim,
-        **lattice_settings(numerics, p.noise_scale, sensitivity, pushes, getattr(p, "batch", 1)),
-    )
+    settings = continual_sum_settings(learner._mechanism, claim)
     twin = _core.ContinualSum(settings, _core.RecordClipper(dimension, 1.0, 2.0, np.inf))
     out = np.empty((count, dimension))
     twin.run(np.zeros((count, dimension)), out)

@@ -37,7 +37,11 @@ def admitted_record(learner: Any, context: FloatArray, reward: float) -> tuple[A
 
 def arm_view(learner: Any) -> Any:
     """Return what looks like the learner of one arm: its parameters, the whole's guarantee."""
-    return SimpleNamespace(parameters=learner.parameters.arm, guarantee=learner.guarantee)
+    return SimpleNamespace(
+        parameters=learner.parameters.arm,
+        guarantee=learner.guarantee,
+        _mechanism=learner._mechanism.parts[0],
+    )
 
 
 class Arms(Family):

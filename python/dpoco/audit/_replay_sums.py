@@ -59,16 +59,7 @@ def add(leaf: FloatArray, total: FloatArray, rest: FloatArray) -> tuple[FloatArr
 
 def grid_of(learner: Any) -> float:
     """Return the lattice that what is added to the learner's sum is rounded to; 0 for none."""
-    from dpoco.accounting.lattice import lattice_settings
-
-    p = learner.parameters
-    pushes, batch = getattr(p, "pushes", p.horizon), getattr(p, "batch", 1)
-    numerics = getattr(p, "numerics", "float")
-    found = lattice_settings(
-        numerics, p.noise_scale if numerics == "lattice" else 0.0, learner.guarantee.sensitivity,
-        pushes, batch,
-    )  # fmt: skip
-    return found.get("grid", 0.0)
+    return float(getattr(getattr(learner, "_mechanism", None), "grid", 0.0))
 
 
 def rounding_of(learner: Any, entries: int) -> float:

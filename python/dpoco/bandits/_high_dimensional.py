@@ -23,6 +23,9 @@ from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParame
 from dpoco.bandits._bandit import BanditLearner
 from dpoco.frank_wolfe._polyhedral import diameters
 from dpoco.mechanisms import continual_sum_settings
+from dpoco.privacy.mechanisms.base import Parts
+from dpoco.privacy.mechanisms.bounds import GlmGradient
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
 __all__ = ["HighDimensionalBandit", "HighDimensionalBanditParameters"]
@@ -130,6 +133,7 @@ class HighDimensionalBandit(BanditLearner):
     """
 
     _parameters: HighDimensionalBanditParameters
+    _mechanism: Parts
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = HighDimensionalBanditParameters
 
@@ -253,15 +257,12 @@ class HighDimensionalBandit(BanditLearner):
             selection = {"selector": own.selector, "scale": own.scale, "exponent": own.exponent}
             selection |= {**diameters(self.domain, l2=False), **claim}
             return {**settings, "step_scale": 1.0, "selection": selection}
-        total = continual_sum_settings(
-            dimension=self._dimension,
-            horizon=own.pushes,
-            method=own.sum_method,
-            order=own.norm_order,
-            scale=own.noise_scale,
-            claim=claim,
-        )
-        return {**settings, "step_scale": own.step_scale, "sum": total}
+        total = self._mechanism.parts[0]
+        assert isinstance(total, GaussianSum)
+        assert isinstance(total.summand, GlmGradient)
+        settings |= {"batch": total.batch, "leaf_scalar_bound": total.summand.slope}
+        sums = continual_sum_settings(total, claim)
+        return {**settings, "step_scale": own.step_scale, "sum": sums}
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

@@ -13,18 +13,18 @@ from dpoco import _core
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.accounting import linucb as accountant
-from dpoco.accounting._bandits.linucb_noise import ROUNDING
 from dpoco.accounting._bandits.linucb_parameters import (
     LARGEST_ARMS,
     LARGEST_DIMENSION,
     sum_dimension,
 )
 from dpoco.accounting._bandits.linucb_regret import confidence_of
-from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.linucb import LinUCBParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import BanditLearner
-from dpoco.mechanisms import continual_sum_settings, sum_entries
+from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
+from dpoco.privacy.mechanisms.bounds import SecondMoments
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
 __all__ = ["LinUCB", "LinUCBParameters"]
@@ -125,6 +125,7 @@ class LinUCB(BanditLearner):
     """
 
     _parameters: LinUCBParameters
+    _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = LinUCBParameters
@@ -191,45 +192,31 @@ class LinUCB(BanditLearner):
         super()._set_up(arguments, parameters, seeded, claim)
 
     def _entries(self) -> dict[str, float]:
-        p = self._parameters
-        size = sum_dimension(p.arms, p.dimension)
-        factors = {"factors of the arms' matrices": float(p.arms) * p.dimension**2}
-        return factors | sum_entries(size, p.pushes, p.sum_method)
+        factors = {"factors of the arms' matrices": float(self._arms) * self._dimension**2}
+        return factors | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.LinUcb:
-        p = self._parameters
+        p, total = self._parameters, self._mechanism
+        moments = total.summand
+        assert isinstance(moments, SecondMoments)
         confidence = confidence_of(p.setting)
         return _core.LinUcb(
             {
-                "arms": self._arms,
+                "arms": moments.arms,
                 "rounds": self._horizon,
-                "reward_low": -p.reward_bound,
-                "reward_high": p.reward_bound,
-                "batch": p.batch,
-                "reward_weight": p.reward_weight,
+                "reward_low": -moments.label,
+                "reward_high": moments.label,
+                "batch": total.batch,
+                "reward_weight": moments.weight,
                 "shift": p.regularization + confidence.margin,
                 "exploration": p.exploration,
                 "spread": confidence.spread,
                 "log_term": confidence.log_term,
                 "growth": confidence.growth,
                 "bias": confidence.bias,
-                "sum": continual_sum_settings(
-                    dimension=sum_dimension(self._arms, self._dimension),
-                    horizon=p.pushes,
-                    method=p.sum_method,
-                    order=2.0,
-                    scale=p.noise_scale,
-                    claim=claim,
-                    **lattice_settings(
-                        p.numerics,
-                        p.noise_scale,
-                        (self._guarantee.sensitivity or 0.0) * ROUNDING,
-                        p.pushes,
-                        p.batch,
-                    ),
-                ),
+                "sum": continual_sum_settings(total, claim),
             },
-            _core.RecordClipper(self._dimension, p.context_bound, 2.0, np.inf),
+            clipper_of(moments),
         )
 
     @classmethod

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco.accounting import Budget
 from dpoco.accounting import prefix_hedge as accountant
-from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.prefix_hedge import PrefixHedgeParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.mechanisms import continual_sum_settings, sum_entries
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
 __all__ = ["PrefixHedge", "PrefixHedgeParameters"]
@@ -96,6 +96,7 @@ class PrefixHedge(ExpertLearner):
     """
 
     _parameters: PrefixHedgeParameters
+    _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = PrefixHedgeParameters
@@ -131,33 +132,12 @@ class PrefixHedge(ExpertLearner):
         )
 
     def _entries(self) -> dict[str, float]:
-        p = self._parameters
-        return super()._entries() | sum_entries(p.experts, p.pushes, p.sum_method)
+        return super()._entries() | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.PrefixHedge:
-        parameters = self._parameters
-        return _core.PrefixHedge(
-            self._shared_settings(
-                {
-                    "learning_rate": parameters.learning_rate,
-                    "sum": continual_sum_settings(
-                        dimension=parameters.experts,
-                        horizon=parameters.pushes,
-                        method=parameters.sum_method,
-                        order=2.0,
-                        scale=parameters.noise_scale,
-                        claim=claim,
-                        **lattice_settings(
-                            parameters.numerics,
-                            parameters.noise_scale,
-                            accountant.enforced_reach(parameters.experts).value,
-                            parameters.pushes,
-                        ),
-                    ),
-                }
-            ),
-            None,
-        )
+        total = continual_sum_settings(self._mechanism, claim)
+        settings = {"learning_rate": self._parameters.learning_rate, "sum": total}
+        return _core.PrefixHedge(self._shared_settings(settings), None)
 
     @property
     def parameters(self) -> PrefixHedgeParameters:

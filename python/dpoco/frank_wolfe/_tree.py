@@ -10,11 +10,12 @@ import numpy as np
 from dpoco import _core, domains, losses
 from dpoco.accounting import Budget
 from dpoco.accounting import tree_frank_wolfe as accountant
-from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.frank_wolfe._leaf_learner import LeafLearner
-from dpoco.mechanisms import continual_sum_settings, sum_entries
+from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
+from dpoco.privacy.mechanisms.bounds import GlmGradient
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
 __all__ = ["TreeFrankWolfe", "TreeFrankWolfeParameters"]
@@ -101,6 +102,7 @@ class TreeFrankWolfe(LeafLearner):
     """
 
     _parameters: TreeFrankWolfeParameters
+    _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = TreeFrankWolfeParameters
 
@@ -147,37 +149,23 @@ class TreeFrankWolfe(LeafLearner):
         )
 
     def _entries(self) -> dict[str, float]:
-        p = self._parameters
-        return super()._entries() | sum_entries(self._domain.dimension, p.pushes, p.sum_method)
+        return super()._entries() | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.FrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        parameters = self._parameters
+        parameters, total = self._parameters, self._mechanism
+        leaf = total.summand
         return _core.FrankWolfe(
             self._domain._engine,
             self._loss._glm_engine,
-            self._clipper(self._domain.dual_exponent),
+            clipper_of(leaf),
             {
                 "rounds": parameters.horizon,
-                "batch": parameters.batch,
+                "batch": total.batch,
                 "step_scale": parameters.step_scale,
-                "leaf_scalar_bound": parameters.leaf_scalar_bound or 0.0,
+                "leaf_scalar_bound": leaf.slope if isinstance(leaf, GlmGradient) else 0.0,
                 "published_weights": parameters.weights == "paper",
-                "sum": continual_sum_settings(
-                    dimension=self._domain.dimension,
-                    horizon=parameters.pushes,
-                    method=parameters.sum_method,
-                    order=parameters.norm_order,
-                    scale=parameters.noise_scale,
-                    claim=claim,
-                    **lattice_settings(
-                        parameters.numerics,
-                        parameters.noise_scale,
-                        self._guarantee.sensitivity,
-                        parameters.pushes,
-                        parameters.batch,
-                    ),
-                ),
+                "sum": continual_sum_settings(total, claim),
             },
             np.array(self._start),
         )

@@ -6,6 +6,7 @@ from dpoco.mechanisms._above_threshold import AboveThreshold, AboveThresholdPara
 from dpoco.mechanisms._continual_sum import (
     ContinualSum,
     ContinualSumParameters,
+    clipper_of,
     continual_sum_settings,
     sum_entries,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "ContinualSumParameters",
     "NoisyMax",
     "NoisyMaxParameters",
+    "clipper_of",
     "continual_sum_settings",
     "sum_entries",
 ]

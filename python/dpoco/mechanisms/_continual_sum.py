@@ -21,15 +21,22 @@ from dpoco._validation import (
 from dpoco.accounting import Budget
 from dpoco.accounting import continual_sum as norms
 from dpoco.accounting import sum_release as accountant
-from dpoco.accounting.blt import blt_parameters
-from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.sum_release import ContinualSumParameters
 from dpoco.errors import HorizonExceeded
 from dpoco.mechanisms._mechanism import Mechanism
+from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMoments, Summand
+from dpoco.privacy.mechanisms.factorisations import Buffered, SquareRoot, Tree
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
-__all__ = ["ContinualSum", "ContinualSumParameters", "continual_sum_settings", "sum_entries"]
+__all__ = [
+    "ContinualSum",
+    "ContinualSumParameters",
+    "clipper_of",
+    "continual_sum_settings",
+    "sum_entries",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -37,40 +44,46 @@ FloatArray = NDArray[np.float64]
 _CHUNK_ENTRIES = 2**20
 
 
-def continual_sum_settings(
-    *,
-    dimension: int,
-    horizon: int,
-    method: str,
-    order: float,
-    scale: float,
-    claim: dict[str, Any],
-    grid: float = 0.0,
-    limit: float = 0.0,
-) -> dict[str, Any]:
+def continual_sum_settings(total: GaussianSum, claim: dict[str, Any]) -> dict[str, Any]:
     """Return what the compiled continual sum is built from (for mechanisms and learners)."""
     settings: dict[str, Any] = {
-        "dimension": dimension,
-        "horizon": horizon,
-        "method": method,
-        "order": order,
-        "scale": scale,
-        "grid": grid,
-        "limit": limit,
+        "dimension": max(total.summand.size, 1),
+        "horizon": max(total.pushes, 1),
+        "order": total.order,
+        "scale": total.scale,
+        "grid": total.grid,
+        "limit": float(total.limit),
         **claim,
     }
-    if method == "blt":
-        parameters = blt_parameters(horizon)
-        settings["keep"] = (1.0 - parameters.decay).tolist()
-        settings["omega"] = parameters.weights.tolist()
-        settings["decay"] = parameters.decay.tolist()
-    return settings
+    factor = total.factorisation
+    if isinstance(factor, Buffered):
+        keep = [1.0 - s for s in factor.decay]
+        own = {"keep": keep, "omega": list(factor.weights), "decay": list(factor.decay)}
+        return {**settings, "method": "blt", **own}
+    tree = "honaker" if isinstance(factor, Tree) and factor.combined else "tree"
+    return {**settings, "method": "toeplitz" if isinstance(factor, SquareRoot) else tree}
 
 
-def sum_entries(dimension: int, pushes: int, method: str) -> dict[str, float]:
+def sum_entries(total: GaussianSum) -> dict[str, float]:
     """Return how many doubles a compiled continual sum has, at least, for `require_memory`."""
-    past = {"blt": 8.0, "toeplitz": float(pushes)}.get(method, 1.0 + math.log2(pushes))
-    return {"the running sum": (2.0 + past) * dimension}
+    pushes = max(total.pushes, 1)
+    past = 1.0 + math.log2(pushes)
+    if isinstance(total.factorisation, Buffered):
+        past = 8.0
+    elif isinstance(total.factorisation, SquareRoot):
+        past = float(pushes)
+    return {"the running sum": (2.0 + past) * max(total.summand.size, 1)}
+
+
+def clipper_of(summand: Summand) -> _core.RecordClipper:
+    """Return what enforces the bounds on a round's vector, or on the features it is made of."""
+    if isinstance(summand, ClippedVector):
+        return _core.RecordClipper(summand.dimension, summand.bound, summand.norm, summand.bound_l2)
+    if isinstance(summand, (GlmGradient, SecondMoments)):
+        return _core.RecordClipper(
+            summand.dimension, summand.features, summand.norm, summand.features_l2
+        )
+    raise TypeError(f"a {summand.kind} is not enforced by clipping vectors")
 
 
 class ContinualSum(Mechanism):
@@ -128,6 +141,7 @@ class ContinualSum(Mechanism):
     """
 
     _parameters: ContinualSumParameters
+    _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = ContinualSumParameters
@@ -175,30 +189,11 @@ class ContinualSum(Mechanism):
         return super()._calibrated(arguments, *problem, **checked, **known)
 
     def _entries(self) -> dict[str, float]:
-        p = self._parameters
-        return sum_entries(p.dimension, p.horizon, p.method)
+        return sum_entries(self._mechanism)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ContinualSum:
-        parameters = self._parameters
-        return _core.ContinualSum(
-            continual_sum_settings(
-                dimension=parameters.dimension,
-                horizon=parameters.horizon,
-                method=parameters.method,
-                order=parameters.norm_order,
-                scale=parameters.noise_scale,
-                claim=claim,
-                **lattice_settings(
-                    parameters.numerics,
-                    parameters.noise_scale,
-                    self._guarantee.sensitivity,
-                    parameters.horizon,
-                ),
-            ),
-            _core.RecordClipper(
-                parameters.dimension, parameters.bound, parameters.norm, float("inf")
-            ),
-        )
+        total = self._mechanism
+        return _core.ContinualSum(continual_sum_settings(total, claim), clipper_of(total.summand))
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

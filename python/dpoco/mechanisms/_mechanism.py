@@ -9,7 +9,7 @@ from dpoco._calibrated import Calibrated
 from dpoco._memory import require_memory
 from dpoco._state import Stateful
 from dpoco.accounting import Guarantee
-from dpoco.privacy.mechanisms.base import Mechanism as Described
+from dpoco.privacy.mechanisms.base import Mechanism as Description
 from dpoco.random import Source
 
 __all__ = ["Mechanism"]
@@ -21,7 +21,7 @@ class Mechanism(Calibrated, Stateful):
     Their accountants take everything by name.
     """
 
-    _mechanism: Described
+    _mechanism: Description
     _guarantee: Guarantee
 
     def _begin(self, constructed: type, /, **arguments: Any) -> None:

@@ -16,11 +16,13 @@ from dpoco._tickets import Ticket
 from dpoco._validation import float_array, positive_float
 from dpoco.accounting import Budget
 from dpoco.accounting import lipschitz as accountant
-from dpoco.accounting._experts.net_shape import checked_counts, shape_of
+from dpoco.accounting._experts.nets import checked_counts, shape_of
 from dpoco.accounting.lipschitz import LipschitzParameters
 from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.oco._net_losses import NetLosses
 from dpoco.oco._nets import net_of, net_transform
+from dpoco.privacy.mechanisms.bounds import NetDifferences
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 from dpoco.trace import Flags, Trace
 
@@ -116,6 +118,7 @@ class LipschitzLearner(OnlineLearner):
 
     _domain: domains.Domain
     _parameters: LipschitzParameters
+    _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = LipschitzParameters
@@ -189,19 +192,18 @@ class LipschitzLearner(OnlineLearner):
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
     ) -> None:
         self._domain = arguments["domain"]
-        # The guarantee is computed first: it checks that net and domain fit.
-        accountant.guarantee(self._domain, parameters)
-        self._net, self._points = net_of(self._domain, parameters.resolution)
-        self._checker = net_transform(self._domain, parameters, enforce=True)
         super()._set_up(arguments, parameters, seeded, claim)
+        net = self._mechanism.summand
+        assert isinstance(net, NetDifferences)
+        self._net, self._points = net_of(self._domain, net.counts)
+        self._checker = net_transform(net, enforced=True)
 
     def _entries(self) -> dict[str, float]:
-        p = self._parameters
-        points = {"points of the net": 3.0 * p.experts}
-        return points | sum_entries(p.experts, p.pushes, p.sum_method)
+        return {"points of the net": 3.0 * self._parameters.experts} | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.PrefixHedge:
-        p = self._parameters
+        p, net = self._parameters, self._mechanism.summand
+        assert isinstance(net, NetDifferences)
         return _core.PrefixHedge(
             {
                 "experts": p.experts,
@@ -210,16 +212,9 @@ class LipschitzLearner(OnlineLearner):
                 "low": -1e150,
                 "high": 1e150,
                 "learning_rate": p.learning_rate,
-                "sum": continual_sum_settings(
-                    dimension=max(p.experts - 1, 1),
-                    horizon=p.pushes,
-                    method=p.sum_method,
-                    order=2.0,
-                    scale=p.noise_scale,
-                    claim=claim,
-                ),
+                "sum": continual_sum_settings(self._mechanism, claim),
             },
-            net_transform(self._domain, p, enforce=p.enforce),
+            net_transform(net, enforced=net.enforced),
         )
 
     @classmethod

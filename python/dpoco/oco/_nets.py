@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco.accounting._experts.net_shape import bounding_box, shape_of, spacings
-from dpoco.accounting._experts.nets import levels_of
-from dpoco.accounting.lipschitz import LipschitzParameters
+from dpoco.accounting._experts.nets import bounding_box, levels_of
 from dpoco.domains import Box, Domain, Simplex
+from dpoco.privacy.mechanisms.bounds import NetDifferences
 
 __all__ = ["net_of", "net_transform"]
 
@@ -46,17 +43,14 @@ def net_of(domain: Domain, resolution: tuple[int, ...]) -> tuple[FloatArray, Flo
     return net, points
 
 
-def net_transform(
-    domain: Domain, parameters: LipschitzParameters, *, enforce: bool
-) -> _core.NetTransform | None:
-    """Return the transform that `parameters` ask for; None for a single point."""
-    counts = parameters.resolution
-    if math.prod(counts) == 1:
+def net_transform(net: NetDifferences, *, enforced: bool) -> _core.NetTransform | None:
+    """Return the transform of a net, with bounded differences or not; None for a single point."""
+    if net.size == 0:
         return None
-    steps = spacings(shape_of(domain), counts)
-    limits = [parameters.lipschitz * h if enforce else _NO_LIMIT for h in steps]
-    if parameters.transform == "parent":
-        return _core.NetTransform.parent(levels_of(counts), limits)
-    if parameters.transform == "increments":
-        return _core.NetTransform.increments(counts[0], limits[0])
-    return _core.NetTransform.grid_laplacian(*counts, *limits)
+    steps = [side / (count - 1) for side, count in zip(net.sides, net.counts, strict=True)]
+    limits = [net.lipschitz * h if enforced else _NO_LIMIT for h in steps]
+    if net.transform == "parent":
+        return _core.NetTransform.parent(levels_of(net.counts), limits)
+    if net.transform == "increments":
+        return _core.NetTransform.increments(net.counts[0], limits[0])
+    return _core.NetTransform.grid_laplacian(*net.counts, *limits)

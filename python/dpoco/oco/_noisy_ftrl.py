@@ -14,10 +14,11 @@ from dpoco._record_learner import RecordLearner
 from dpoco._state import stated_dimension
 from dpoco.accounting import Budget
 from dpoco.accounting import noisy_ftrl as accountant
-from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.mechanisms import continual_sum_settings, sum_entries
+from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
+from dpoco.privacy.mechanisms.bounds import GlmGradient, SecondMoments
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
 __all__ = ["NoisyFTRL", "NoisyFTRLParameters"]
@@ -110,6 +111,7 @@ class NoisyFTRL(RecordLearner):
     """
 
     _parameters: NoisyFTRLParameters
+    _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = NoisyFTRLParameters
@@ -151,43 +153,25 @@ class NoisyFTRL(RecordLearner):
         )
 
     def _entries(self) -> dict[str, float]:
-        p = self._parameters
-        size = accountant.sum_dimension(self._domain.dimension, p.statistics)
-        return super()._entries() | sum_entries(size, p.pushes, p.sum_method)
+        return super()._entries() | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyFtrl:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        parameters, domain, loss = self._parameters, self._domain, self._loss
-        scalar, bound, bound_l2 = accountant.enforced_bounds(domain, loss)
-        if isinstance(loss, losses.GlmLoss):  # the record is clipped, and the scalar
-            bound, bound_l2 = loss.feature_bound, np.inf if loss._l2 is None else loss._l2
+        parameters, domain, total = self._parameters, self._domain, self._mechanism
+        summand = total.summand
         return _core.NoisyFtrl(
             domain._engine,
-            loss._glm_engine,
-            _core.RecordClipper(domain.dimension, bound, domain.dual_exponent, bound_l2),
+            self._loss._glm_engine,
+            clipper_of(summand),
             {
                 "rounds": parameters.horizon,
-                "batch": parameters.batch,
+                "batch": total.batch,
                 "step_size": parameters.step_size,
-                "scalar_bound": scalar or 0.0,
-                "quadratic": parameters.statistics == "quadratic",
-                "vector_scale": parameters.vector_scale or 1.0,
+                "scalar_bound": summand.slope if isinstance(summand, GlmGradient) else 0.0,
+                "quadratic": isinstance(summand, SecondMoments),
+                "vector_scale": summand.weight if isinstance(summand, SecondMoments) else 1.0,
                 "domain_radius": domain.radius_from_center(),
-                "sum": continual_sum_settings(
-                    dimension=accountant.sum_dimension(domain.dimension, parameters.statistics),
-                    horizon=parameters.pushes,
-                    method=parameters.sum_method,
-                    order=2.0,
-                    scale=parameters.noise_scale,
-                    claim=claim,
-                    **lattice_settings(
-                        parameters.numerics,
-                        parameters.noise_scale,
-                        self._guarantee.sensitivity,
-                        parameters.pushes,
-                        parameters.batch,
-                    ),
-                ),
+                "sum": continual_sum_settings(total, claim),
             },
         )
 
@@ -203,7 +187,8 @@ class NoisyFTRL(RecordLearner):
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         dimension = stated_dimension(header["arguments"]["domain"])
-        return accountant.sum_dimension(dimension, header["parameters"]["statistics"])
+        quadratic = header["parameters"]["statistics"] == "quadratic"
+        return dimension + dimension * (dimension + 1) // 2 if quadratic else dimension
 
     @property
     def parameters(self) -> NoisyFTRLParameters:

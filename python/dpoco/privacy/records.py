@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar, get_type_hints
 
@@ -17,12 +17,14 @@ __all__ = ["Description", "limits", "read", "written"]
 D = TypeVar("D", bound="Description")
 
 
-def limits(*, zero: bool = False, infinite: bool = False, sign: bool = False) -> Any:
+def limits(
+    *, zero: bool = False, infinite: bool = False, sign: bool = False, default: Any = MISSING
+) -> Any:
     """Return a dataclass field whose numbers may be 0, infinite, or of either sign, too.
 
     By default counts are at least 1, and other numbers positive and finite.
     """
-    return field(metadata={"zero": zero, "infinite": infinite, "sign": sign})
+    return field(default=default, metadata={"zero": zero, "infinite": infinite, "sign": sign})
 
 
 @dataclass(frozen=True)

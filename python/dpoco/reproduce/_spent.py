@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_epsilon
-from dpoco.accounting.generalized_gaussian import paper_order, smoothness_constant
+from dpoco.accounting.generalized_gaussian import paper_order
 from dpoco.accounting.published import published_sigma
+from dpoco.privacy.mechanisms.bounds import smoothness_constant
 from dpoco.reproduce._published_law import LEAF_BOUND, draw_unit_noise, printed_scale
 
 __all__ = ["DirectionLaw", "repaired_epsilon"]

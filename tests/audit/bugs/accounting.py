@@ -12,18 +12,20 @@ import numpy as np
 
 from dpoco.accounting import (
     above_threshold,
-    continual_sum,
     coupling,
     gaussian,
-    release,
     sum_release,
     zcdp,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.privacy.losses import sampled
+from dpoco.privacy.losses.loss import Loss
 from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.losses.sampled import Sampled
+from dpoco.privacy.mechanisms.bounds import ClippedVector
+from dpoco.privacy.mechanisms.factorisations import SquareRoot, Tree
 from dpoco.privacy.mechanisms.thresholds import ThresholdTests
+from dpoco.privacy.neighbours import Neighbours
 
 from .checks import brute_force, closed_form, dp_accounting, enumeration, stated_point
 from .kit import Bug, Patch, from_tests
@@ -188,16 +190,16 @@ def the_toeplitz() -> Any:
 
 
 def one_level_less(right: Any) -> Any:
-    def wrong(method: str, horizon: int) -> float:
-        if method == "tree":  # as if 2^k rounds had k levels
-            return math.sqrt(max(1, (horizon - 1).bit_length()))
-        return float(right(method, horizon))
+    # As if 2^k rounds had k levels.
+    return lambda tree, pushes: math.sqrt(max(1, (pushes - 1).bit_length()))
 
-    return wrong
+
+def halved(right: Any) -> Any:
+    return lambda vector, near, order=2.0: right(vector, Neighbours("zero_out"), order)
 
 
 def rounded_down(right: Any) -> Any:
-    return lambda mu, delta, mass: math.floor(100.0 * right(mu, delta, mass) - 0.5) / 100.0
+    return lambda loss, delta: math.floor(100.0 * right(loss, delta) - 0.5) / 100.0
 
 
 # ---- samples, coins, alarms ----------------------------------------------------------------------
@@ -278,24 +280,23 @@ BUGS = [
     Bug(
         "tree-levels-at-a-power-of-two", "2^k rounds are said to lie in k nodes, not k + 1.",
         "patched accountant", the_tree, as_it_is, (brute_force,),
-        Patch(continual_sum, "column_norm", one_level_less),
+        Patch(Tree, "column", one_level_less),
     ),
     Bug(
         "longer-than-planned", "A factorisation for half the rounds is accounted for.",
         "patched accountant", the_toeplitz, as_it_is, (closed_form,),
-        Patch(continual_sum, "column_norm",
-              lambda right: lambda method, horizon: right(method, horizon // 2)),
+        Patch(SquareRoot, "column",
+              lambda right: lambda factor, pushes: right(factor, pushes // 2)),
     ),
     Bug(
         "zero-out-sold-as-replace", "Half the sensitivity: a record is removed, not replaced.",
         "patched accountant", the_tree, as_it_is, (closed_form,),
-        Patch(sum_release, "sensitivity_of",
-              lambda right: lambda **problem: right(**{**problem, "relation": "zero_out"})),
+        Patch(ClippedVector, "movement", halved),
     ),
     Bug(
         "epsilon-rounded-down", "The epsilon that is stated is cut after two digits.",
         "patched accountant", the_tree, as_it_is, (stated_point,),
-        Patch(release, "charged_gaussian_epsilon", rounded_down),
+        Patch(Loss, "epsilon", rounded_down),
     ),
     Bug(
         "amplification-counted-twice", "Subsampling divides by n, and then by n again.",

@@ -70,7 +70,7 @@ class Patch:
 def _forget() -> None:
     """Clear the caches of the library's accounting."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("dpoco.accounting"):
+        if name.startswith(("dpoco.accounting", "dpoco.privacy")):
             for value in vars(module).values():
                 if hasattr(value, "cache_clear"):
                     value.cache_clear()
@@ -121,7 +121,8 @@ def maker(cls: Any, *problem: Any, **options: Any) -> Any:
     @functools.cache
     def built(kind: Any) -> Any:
         promise = honest().guarantee
-        accountant = SimpleNamespace(guarantee=lambda *_, **__: promise)
+        own = {"guarantee": lambda *_, **__: promise}
+        accountant = SimpleNamespace(**{**vars(cls._accountant), **own})
         return type(kind.__name__, (kind,), {"_accountant": accountant})
 
     def make(source: Any, kind: Any = None, **changes: Any) -> Any:

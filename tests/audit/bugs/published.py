@@ -13,7 +13,7 @@ import numpy as np
 import dpoco
 from dpoco import noise
 from dpoco.accounting import gaussian, shift_detector
-from dpoco.accounting.generalized_gaussian import generalized_gaussian_mu, smoothness_constant
+from dpoco.accounting.generalized_gaussian import generalized_gaussian_mu
 from dpoco.accounting.published import published_sigma
 from dpoco.domains import Box, LpBall
 from dpoco.experts import BatchShare
@@ -21,6 +21,7 @@ from dpoco.frank_wolfe import PolyhedralFrankWolfe, TreeFrankWolfe
 from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.mechanisms import NoisyMax
 from dpoco.oco import LipschitzLearner
+from dpoco.privacy.mechanisms.bounds import smoothness_constant
 from dpoco.privacy.mechanisms.thresholds import ThresholdTests
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source

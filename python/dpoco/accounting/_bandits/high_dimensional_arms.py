@@ -17,10 +17,9 @@ from dpoco.accounting import continual_sum, polyhedral_frank_wolfe, tree_frank_w
 from dpoco.accounting._bandits.high_dimensional_parameters import ArmParameters
 from dpoco.accounting._experts.parameters import count_of
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.frank_wolfe_parameters import TreeFrankWolfeParameters
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.polyhedral_planner import L1Geometry, PolyhedralFrankWolfeParameters
-from dpoco.accounting.truncation import charged_gaussian_mu, truncation_mass
+from dpoco.accounting.truncation import charged_gaussian_mu
 
 __all__ = [
     "arm_of",
@@ -29,7 +28,6 @@ __all__ = [
     "forced_of",
     "noise_error",
     "total_error",
-    "tree_mass",
 ]
 
 IntArray = NDArray[np.int64]
@@ -96,7 +94,8 @@ def arm_of(
     if budget is None or own.calibration != "tight":
         return own
     # The truncated tails of all arms' noise are charged, not those of one only.
-    mu = charged_gaussian_mu(budget, tree_mass(own, arms, domain.dimension))
+    tails = arms * tree_frank_wolfe.mechanism_of(domain, loss, own).mass
+    mu = charged_gaussian_mu(budget, min(1.0, tails))
     factor = own.mu / mu
     return replace(
         own,
@@ -104,12 +103,6 @@ def arm_of(
         noise_scale=own.noise_scale * factor,
         predicted_error=own.predicted_error * factor,
     )
-
-
-def tree_mass(own: TreeFrankWolfeParameters, arms: int, dimension: int) -> float:
-    """Return the total variation between real and ideal noise of all arms together."""
-    draws = continual_sum.variates(own.sum_method, own.pushes, dimension, own.noise)
-    return truncation_mass(arms * draws)
 
 
 def noise_error(own: ArmParameters, domain: Any) -> float:

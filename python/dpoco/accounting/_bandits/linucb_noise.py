@@ -10,13 +10,14 @@ from dataclasses import replace
 
 from dpoco._validation import choice, positive_float
 from dpoco.accounting import continual_sum
-from dpoco.accounting._bandits.linucb_parameters import LinUCBParameters, sum_dimension
+from dpoco.accounting._bandits.linucb_parameters import LinUCBParameters
 from dpoco.accounting._bandits.linucb_regret import confidence_of
-from dpoco.accounting._oco.ftrl_statistics import quadratic_sensitivity
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.release import Sensitivity, calibrate_noise
+from dpoco.accounting.release import calibrate_noise, numerics_of, sum_of
+from dpoco.privacy.mechanisms.bounds import SecondMoments
+from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["ROUNDING", "sensitivity", "tuned", "unit_bound"]
+__all__ = ["moments_of", "tuned", "unit_bound"]
 
 # Products are rounded in double precision; contexts are shrunk by more than that beforehand.
 ROUNDING = 1.0 + 1e-12
@@ -24,23 +25,12 @@ ROUNDING = 1.0 + 1e-12
 _SHARES = tuple(2.0 ** (1.0 - 0.25 * i) for i in range(40))
 
 
-def sensitivity(
-    context_bound: float, reward_bound: float, reward_weight: float, relation: str = "replace"
-) -> float:
-    """Return the largest Frobenius norm by which one record can move the statistics of all arms.
-
-    Parameters
-    ----------
-    context_bound, reward_bound : float
-        X and Y.
-    reward_weight : float
-        a; with sqrt(2) the statistics are those of the matrix z z', z = (x, r), without r^2.
-    relation : {"replace", "zero_out"}
-        Whether the record is replaced or emptied.
-    """
-    if not 1e-50 <= reward_weight * reward_bound / context_bound <= 1e50:
-        raise ValueError("reward_weight * reward_bound / context_bound must be in [1e-50, 1e50]")
-    return quadratic_sensitivity(context_bound, reward_bound, reward_weight, relation)
+def moments_of(p: LinUCBParameters, rounding: float = ROUNDING) -> SecondMoments:
+    """Return what a record adds: the statistics of the arm chosen."""
+    bounds = float(p.context_bound), math.inf, float(p.reward_bound)
+    return SecondMoments(
+        p.dimension, 2.0, *bounds, float(p.reward_weight), arms=p.arms, rounding=rounding
+    )
 
 
 def unit_bound(name: str, value: float) -> float:
@@ -69,9 +59,7 @@ def tuned(
     base = replace(base, column_norm=continual_sum.column_norm(base.sum_method, base.pushes))
     if budget is None or base.releases == 0:
         # Without noise the weight has no effect, nor has anything without a release.
-        moved = sensitivity(
-            base.context_bound, base.reward_bound, base.reward_weight, base.relation
-        )
+        moved = moments_of(base, rounding=1.0).movement(Neighbours(base.relation))
         return replace(base, sensitivity=moved, mu=math.inf if budget is None else 0.0)
     budget.require_delta()
     ratio = base.context_bound / base.reward_bound
@@ -88,23 +76,14 @@ def _weighted(
     numerics: str,
 ) -> LinUCBParameters:
     """Return `base` with a weight, the noise it needs, and rho = noise margin if none is given."""
-    moved = sensitivity(base.context_bound, base.reward_bound, weight, base.relation)
-    arithmetic, scale, mu = calibrate_noise(
-        Sensitivity(moved * ROUNDING, "l2", 1.0),
-        budget=budget,
-        method=base.sum_method,
-        pushes=base.pushes,
-        dimension=sum_dimension(base.arms, base.dimension),
-        noise="gaussian",
-        numerics=numerics,
-        batch=base.batch,
-    )
+    base, near = replace(base, reward_weight=weight), Neighbours(base.relation)
+    plain = sum_of(moments_of(base), base.sum_method, base.pushes, near, batch=base.batch)
+    found, mu = calibrate_noise(plain, near, budget=budget, numerics=numerics)
     noisy = replace(
         base,
-        reward_weight=weight,
-        sensitivity=moved,
-        noise_scale=scale,
+        sensitivity=moments_of(base, rounding=1.0).movement(near),
+        noise_scale=found.scale,
         mu=mu,
-        numerics=arithmetic,
+        numerics=numerics_of(found),
     )
     return replace(noisy, regularization=noisy.noise_margin) if regularization is None else noisy

@@ -1,16 +1,13 @@
-"""Constants of nets: how far one loss moves a transform, and what its noise does to the values.
+"""Nets of decisions: the box that one fills, and what noise on transforms does to the values.
 
-For G-Lipschitz losses on n points an axis, spacing h, and M the transform of their values:
+A set of decisions lies in its bounding box; losses are extended to the box by projecting, which
+keeps their Lipschitz constant. Sides of length 0 are left out. The simplex in two dimensions is a
+segment and gets a net of its own, along it.
 
-* increments: ||M(l - l')|| <= 2 G h sqrt(n - 1);
-* grid_laplacian: <= 2 G sqrt((n_1 - 1) n_2 h_1^2 + n_1 (n_2 - 1) h_2^2), attained by
-  checkerboards for h_1 = h_2;
-* parent, on 2^k + 1 points an axis of sides A: <= 2 G A sqrt(3/2 - 2^-(k+1)) on one axis,
-  2 G sqrt((A_1^2 + A_2^2) (k + 5 - 2^-k)/2) on two.
-
-The engine enforces them. White noise z of scale 1 on M l comes back as noise M^+ z on the values;
-regret needs two numbers of this Gaussian field: the radius of the smallest ball around its points
-(in mean square distance), from above, and E max of it.
+White noise z of scale 1 on M l, M the transform, comes back as noise M^+ z on the values; regret
+needs two numbers of this Gaussian field: the radius of the smallest ball around its points (in mean
+square distance), from above, and E max of it. How far one loss moves M l is
+`dpoco.privacy.mechanisms.bounds.NetDifferences`'s to say.
 
 Proofs: ``docs/privacy/lipschitz.md``. Source: Agarwal, Kale, Singh and Thakurta,
 "Differentially Private and Lazy Online Convex Optimization", Lipschitz losses, for the parent
@@ -20,30 +17,119 @@ transform, with its constants corrected.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from dpoco._validation import FloatArray, choice
-from dpoco.accounting._experts.net_shape import NetShape, spacings
+from dpoco._validation import FloatArray, choice, positive_float, positive_int
+from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 
 __all__ = [
     "TRANSFORMS",
+    "NetShape",
     "NoiseField",
+    "bounding_box",
+    "checked_counts",
+    "checked_slope",
     "checked_transform",
     "discretisation",
     "grid_variances",
     "levels_of",
     "noise_field",
     "published_sensitivity",
-    "sensitivity",
+    "shape_of",
+    "spacings",
 ]
 
 TRANSFORMS = ("increments", "grid_laplacian", "parent")
 
-# Transforms are computed in double precision: what rounding adds is below 1e-13 of the sensitivity.
-_ROUNDING = 1.0 + 1e-12
+LARGEST_NET = 2**24
+LARGEST_SIDE = 2**12  # of a net in the plane, whose constants take matrices of its size
+
+
+@dataclass(frozen=True, slots=True)
+class NetShape:
+    """Lengths of the axes that a net extends along (0, 1 or 2), and the set's l2 diameter."""
+
+    sides: tuple[float, ...]
+    diameter: float
+
+
+def bounding_box(domain: Domain) -> tuple[FloatArray, FloatArray]:
+    """Return lower and upper corner of the smallest box around `domain`."""
+    if isinstance(domain, Box):
+        return domain.lower, domain.upper
+    if isinstance(domain, Polytope):
+        return domain.bounding_box
+    if isinstance(domain, LpBall):
+        reach = np.full(domain.dimension, domain.radius)
+        return -reach, reach
+    assert isinstance(domain, Simplex)
+    low = domain.scale if domain.dimension == 1 else 0.0
+    return np.full(domain.dimension, low), np.full(domain.dimension, domain.scale)
+
+
+def shape_of(domain: Domain) -> NetShape:
+    """Return the shape of the net of a domain, or raise if it has too many dimensions.
+
+    Raises
+    ------
+    TypeError
+        For something that is not a domain.
+    NotImplementedError
+        For sets of more than two dimensions: the noise of a net grows with a power of its size.
+    """
+    if not isinstance(domain, Domain):
+        raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
+    if isinstance(domain, Simplex) and domain.dimension == 2:
+        length = domain.scale * math.sqrt(2.0)
+        return NetShape((length,), length)
+    if domain.dimension > 2 and not isinstance(domain, Box):
+        raise NotImplementedError("nets are for domains of one or two dimensions")
+    lower, upper = bounding_box(domain)
+    sides = tuple(float(side) for side in upper - lower if side > 0.0)
+    if len(sides) > 2:
+        raise NotImplementedError("nets are for domains of one or two dimensions")
+    return NetShape(sides, min(domain.diameter(2.0), math.hypot(*sides)))
+
+
+def checked_counts(shape: NetShape, resolution: Any) -> tuple[int, ...]:
+    """Return points an axis from an int for all axes or a sequence of ints, or raise."""
+    axes = len(shape.sides)
+    if isinstance(resolution, Sequence) and not isinstance(resolution, (str, bytes)):
+        values = tuple(resolution)
+        if len(values) != axes:
+            raise ValueError(f"resolution must be one int for each of {axes} axes, or one for all")
+    else:
+        values = (resolution,) * axes
+    counts = tuple(positive_int("resolution", value, maximum=LARGEST_NET) for value in values)
+    if any(count < 2 for count in counts):
+        raise ValueError("resolution must be at least 2 points an axis")
+    if axes == 2 and max(counts) > LARGEST_SIDE:
+        raise ValueError(f"resolution must be at most {LARGEST_SIDE} points an axis in the plane")
+    if math.prod(counts) > LARGEST_NET:
+        raise ValueError(f"resolution must give at most {LARGEST_NET} points")
+    return counts
+
+
+def checked_slope(shape: NetShape, lipschitz: Any) -> float:
+    """Return G, or raise if no loss of that slope over the shape can be computed with."""
+    slope = positive_float("lipschitz", lipschitz)
+    if shape.sides:
+        for side in (min(shape.sides), shape.diameter):
+            if not 1e-90 <= slope * side <= 1e90:
+                raise ValueError(
+                    "lipschitz times every side of the domain must be in [1e-90, 1e90]"
+                )
+    return slope
+
+
+def spacings(shape: NetShape, counts: tuple[int, ...]) -> tuple[float, ...]:
+    """Return the distances of neighbouring points along each axis."""
+    return tuple(side / (count - 1) for side, count in zip(shape.sides, counts, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,26 +169,6 @@ def levels_of(counts: tuple[int, ...]) -> int:
     if any(count != 2**levels + 1 for count in counts):
         raise ValueError("transform 'parent' needs a resolution of 2^k + 1, the same on all axes")
     return levels
-
-
-def sensitivity(
-    transform: str, shape: NetShape, counts: tuple[int, ...], lipschitz: float
-) -> float:
-    """Return the largest l2 distance of two transformed rounds."""
-    h = spacings(shape, counts)
-    # No bare squares of lengths: they underflow for tiny domains.
-    if transform == "parent":
-        k = levels_of(counts)
-        constant = 1.5 - 0.5 ** (k + 1) if len(counts) == 1 else 0.5 * (k + 5.0 - 0.5**k)
-        reach = math.hypot(*shape.sides) * math.sqrt(constant)
-    elif transform == "increments":
-        reach = h[0] * math.sqrt(counts[0] - 1)
-    else:
-        down, across = counts
-        reach = math.hypot(
-            h[0] * math.sqrt((down - 1) * across), h[1] * math.sqrt(down * (across - 1))
-        )
-    return 2.0 * lipschitz * reach * _ROUNDING
 
 
 def published_sensitivity(shape: NetShape, counts: tuple[int, ...], lipschitz: float) -> float:

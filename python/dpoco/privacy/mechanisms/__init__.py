@@ -7,6 +7,7 @@ from typing import Any
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SampledGaussian
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.selections import Selections
 from dpoco.privacy.mechanisms.thresholds import ThresholdTests
 from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
@@ -23,6 +24,7 @@ KINDS: tuple[type[Mechanism], ...] = (
     ThresholdTests,
     TrackerDraws,
     CoupledDraws,
+    GaussianSum,
 )
 
 

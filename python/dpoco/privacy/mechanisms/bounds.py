@@ -1,0 +1,281 @@
+"""What one round may add to a sum: bounds that engines enforce, and how far apart rounds can be.
+
+Proofs: vectors ``docs/privacy/continual_sum.md``, ``docs/privacy/generalized_gaussian.md``; second
+moments ``docs/privacy/noisy_ftrl.md``, ``docs/privacy/linucb.md``; losses of experts
+``docs/privacy/prefix_hedge.md``; losses on nets ``docs/privacy/lipschitz.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.records import Description, limits
+
+__all__ = [
+    "AnySummand",
+    "CentredLosses",
+    "ClippedVector",
+    "GlmGradient",
+    "NetDifferences",
+    "SecondMoments",
+    "Summand",
+    "smoothness_constant",
+]
+
+# Where means or transforms are taken in double precision: more than what that adds to a distance.
+_ROUNDING = 1.0 + 1e-12
+
+
+@dataclass(frozen=True)
+class Summand(Description):
+    """Base of what a round adds: a vector of `size` entries.
+
+    Attributes
+    ----------
+    norm : float
+        Exponent of the norm that noise of an order other than 2 is measured against.
+    """
+
+    norm = 2.0
+
+    @property
+    def size(self) -> int:
+        """Entries of the vector; 0 if no round adds anything."""
+        raise NotImplementedError
+
+    def movement(self, near: Neighbours, order: float = 2.0) -> float:
+        """Return the largest distance of two rounds: l2 for noise of order 2, else in `norm`."""
+        raise NotImplementedError
+
+    def inflation(self, order: float) -> float:
+        """Return the factor of noise of this order on `movement`: 1 for order 2."""
+        return 1.0 if order == 2.0 else math.sqrt(smoothness_constant(order, self.norm, self.size))
+
+
+@dataclass(frozen=True)
+class ClippedVector(Summand):
+    """A vector of `dimension` entries with ||g||_norm <= bound and ||g||_2 <= bound_l2."""
+
+    kind = "clipped_vector"
+    dimension: int
+    norm: float = limits(infinite=True)
+    bound: float = limits()
+    bound_l2: float = limits(infinite=True)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no norm."""
+        super().__post_init__()
+        _check_norm(self.norm)
+
+    @property
+    def size(self) -> int:
+        """`dimension`."""
+        return self.dimension
+
+    def movement(self, near: Neighbours, order: float = 2.0) -> float:
+        """Return `near.sides` times the largest vector."""
+        if order != 2.0:
+            return near.sides * self.bound
+        return near.sides * min(_stretched(self.bound, self.norm, self.dimension), self.bound_l2)
+
+
+@dataclass(frozen=True)
+class GlmGradient(Summand):
+    """s x with |s| <= slope, ||x||_norm <= features and ||x||_2 <= features_l2."""
+
+    kind = "glm_gradient"
+    dimension: int
+    norm: float = limits(infinite=True)
+    features: float = limits()
+    features_l2: float = limits(infinite=True)
+    slope: float = limits()
+
+    def __post_init__(self) -> None:
+        """Refuse what is no norm."""
+        super().__post_init__()
+        _check_norm(self.norm)
+
+    @property
+    def size(self) -> int:
+        """`dimension`."""
+        return self.dimension
+
+    def movement(self, near: Neighbours, order: float = 2.0) -> float:
+        """Return `near.sides` times the largest gradient."""
+        if order != 2.0:
+            return near.sides * (self.slope * self.features)
+        length = _stretched(self.slope * self.features, self.norm, self.dimension)
+        return near.sides * min(length, self.slope * self.features_l2)
+
+
+@dataclass(frozen=True)
+class SecondMoments(Summand):
+    """(x x', weight y x) of one of `arms`, zeros for the others.
+
+    ||x||_norm <= features, ||x||_2 <= features_l2, |y| <= label. `rounding` pays for products in
+    doubles.
+    """
+
+    kind = "second_moments"
+    dimension: int
+    norm: float = limits(infinite=True)
+    features: float = limits()
+    features_l2: float = limits(infinite=True)
+    label: float = limits()
+    weight: float = limits()
+    arms: int = 1
+    rounding: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no norm, and a rounding that would take something off."""
+        super().__post_init__()
+        _check_norm(self.norm)
+        if not 1.0 <= self.rounding < 2.0:
+            raise ValueError(f"rounding of {self.kind} cannot be {self.rounding!r}")
+        if not (1e-50 <= self._share <= 1e50 and 1e-100 <= self._length <= 1e100):
+            raise ValueError("weight * label / features, or features, is too large or too small")
+
+    @property
+    def _length(self) -> float:
+        return min(_stretched(self.features, self.norm, self.dimension), self.features_l2)
+
+    @property
+    def _share(self) -> float:
+        return self.weight * self.label / self._length
+
+    @property
+    def size(self) -> int:
+        """Upper triangles and vectors of all arms."""
+        return self.arms * (self.dimension + self.dimension * (self.dimension + 1) // 2)
+
+    def movement(self, near: Neighbours, order: float = 2.0) -> float:
+        """Return the largest distance in Frobenius norm."""
+        length, u = self._length, self._share**2
+        if near.change == "zero_out":
+            return length**2 * math.sqrt(1.0 + u) * self.rounding
+        factor = math.sqrt(2.0) * (1.0 + 0.5 * u) if u <= 2.0 else 2.0 * math.sqrt(u)
+        return length**2 * factor * self.rounding
+
+
+@dataclass(frozen=True)
+class CentredLosses(Summand):
+    """Losses of `experts`, clipped to a range and scaled to [0, 1], less their mean."""
+
+    kind = "centred_losses"
+    experts: int
+
+    def __post_init__(self) -> None:
+        """Refuse more experts than the bound on rounding is for."""
+        super().__post_init__()
+        if self.experts > 2**32:
+            raise ValueError(f"experts of {self.kind} cannot be {self.experts!r}")
+
+    @property
+    def size(self) -> int:
+        """`experts`."""
+        return self.experts
+
+    def movement(self, near: Neighbours, order: float = 2.0) -> float:
+        """Return the diameter of the centred cube, which an empty round lies in, too."""
+        n = self.experts
+        slack = _ROUNDING + max(0.0, n - 4096.0) * 2.0**-52
+        return math.sqrt(n - (n % 2) / n) * slack
+
+
+@dataclass(frozen=True)
+class NetDifferences(Summand):
+    """A transform of losses on a net of `counts` points an axis, over a box of these `sides`.
+
+    Losses of neighbouring points differ by at most `lipschitz` times their distance: bounded by the
+    engine where `enforced`, else a promise. One point has no differences.
+    """
+
+    kind = "net_differences"
+    sides: tuple[float, ...]
+    counts: tuple[int, ...]
+    transform: str
+    lipschitz: float
+    enforced: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse transforms that do not fit the net."""
+        super().__post_init__()
+        self.check_choice("transform", ("increments", "grid_laplacian", "parent"))
+        axes = {"increments": (0, 1), "grid_laplacian": (0, 2), "parent": (0, 1, 2)}
+        wrong = len(self.counts) != len(self.sides) or min(self.counts, default=2) < 2
+        if wrong or len(self.counts) not in axes[self.transform]:
+            raise ValueError("the transform does not fit the axes of the net")
+        levels = self._levels
+        if self.transform == "parent" and any(n != 2**levels + 1 for n in self.counts):
+            raise ValueError("transform 'parent' needs 2^k + 1 points, the same on all axes")
+
+    @property
+    def _levels(self) -> int:
+        return (self.counts[0] - 1).bit_length() - 1 if self.counts else 0
+
+    @property
+    def size(self) -> int:
+        """All points but one."""
+        return math.prod(self.counts) - 1
+
+    def movement(self, near: Neighbours, order: float = 2.0) -> float:
+        """Return `near.sides` times the longest transform."""
+        if not self.counts:
+            return 0.0
+        # No bare squares of lengths: they underflow for tiny domains.
+        h = [side / (count - 1) for side, count in zip(self.sides, self.counts, strict=True)]
+        if self.transform == "parent":
+            k = self._levels
+            constant = 1.5 - 0.5 ** (k + 1) if len(h) == 1 else 0.5 * (k + 5.0 - 0.5**k)
+            reach = math.hypot(*self.sides) * math.sqrt(constant)
+        elif self.transform == "increments":
+            reach = h[0] * math.sqrt(self.counts[0] - 1)
+        else:
+            down, across = self.counts
+            reach = math.hypot(
+                h[0] * math.sqrt((down - 1) * across), h[1] * math.sqrt(down * (across - 1))
+            )
+        return near.sides * self.lipschitz * reach * _ROUNDING
+
+
+AnySummand = ClippedVector | GlmGradient | SecondMoments | CentredLosses | NetDifferences
+
+
+def smoothness_constant(order: float, q: float, dimension: int) -> float:
+    """Return kappa(order), by which generalised Gaussian noise inflates a squared l_q sensitivity.
+
+    Parameters
+    ----------
+    order : float
+        Order r of the noise norm, 2 <= r < infinity; must be 2 if q < 2.
+    q : float
+        Order in which the sensitivity is measured, in [1, inf].
+    dimension : int
+        Number of coordinates d.
+
+    Raises
+    ------
+    ValueError
+        If no privacy claim holds for this order.
+    """
+    _check_norm(q)
+    if not 2.0 <= order < math.inf:
+        raise ValueError(f"order must be in [2, inf); got {order!r}")
+    if q < 2.0 and order != 2.0:
+        raise ValueError(f"order must be 2 when the sensitivity norm has q < 2; got {order!r}")
+    if not dimension >= 1:
+        raise ValueError(f"dimension must be at least 1; got {dimension!r}")
+    power = max(0.0, 2.0 / order - 2.0 / q)
+    return (order - 1.0) * math.pow(dimension, power)
+
+
+def _stretched(bound: float, norm: float, dimension: int) -> float:
+    """Return the largest l2 norm of a vector with ||g||_norm <= bound."""
+    return bound * math.pow(dimension, max(0.0, 0.5 - 1.0 / norm))
+
+
+def _check_norm(norm: float) -> None:
+    if not norm >= 1.0:
+        raise ValueError(f"an exponent of a norm must be in [1, inf]; got {norm!r}")

@@ -1,0 +1,175 @@
+"""How the draws behind running sums are correlated: factorisations of prefix sums.
+
+A = B C with C lower triangular; each row of C g gets one independent draw, and the sums are B times
+these rows. Only the columns of C count: the longest one is the factor on the sensitivity.
+
+Proof: ``docs/privacy/continual_sum.md``; in integers: ``docs/privacy/lattice.md``. Sources: Dwork
+et al. and Chan et al. (tree, 2010); Honaker (2015); Fichtenberger, Henzinger and Upadhyay
+(square-root Toeplitz, 2023); Dvijotham et al. (BLT, 2024), with our own parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco.privacy.records import Description
+
+__all__ = ["SHIPPED", "Buffered", "Factorisation", "SquareRoot", "Tree", "square_root_norms"]
+
+SQUARE_ROOT_LIMIT = 4096  # it keeps every past draw: O(n d) memory, O(n d) time a push
+_BUFFER_BITS = 43
+
+
+@dataclass(frozen=True)
+class Factorisation(Description):
+    """Base of the factorisations.
+
+    Attributes
+    ----------
+    longest : int
+        Most pushes it is for.
+    """
+
+    longest = 10**18
+
+    def column(self, pushes: int) -> float:
+        """Return the largest l2 norm of a column of C for so many pushes."""
+        raise NotImplementedError
+
+    def draws(self, pushes: int) -> int:
+        """Return how many vectors of noise are drawn, at most."""
+        return pushes
+
+    def path(self, pushes: int, grid: float, scale: float) -> float:
+        """Return the l2 change per root of entries that rounding correlated noise adds to rows."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Buffered(Factorisation):
+    """C is Toeplitz with c_0 = 1 and c_i = sum_j weights_j (1 - decay_j)^(i-1) (BLT)."""
+
+    kind = "blt"
+    decay: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse rates from 1 on."""
+        super().__post_init__()
+        if len(self.decay) != len(self.weights) or not all(s < 1.0 for s in self.decay):
+            raise ValueError("blt needs a rate below 1 for every weight")
+
+    def column(self, pushes: int) -> float:
+        """Return the norm of the first column, of which the others hold a part."""
+        return _column(self, pushes)
+
+    def path(self, pushes: int, grid: float, scale: float) -> float:
+        """Return what rounded buffers and sums add, for the `SHIPPED` parameters only."""
+        unit = math.ldexp(1.0, math.frexp(scale)[1] - 1 - _BUFFER_BITS)
+        memory: float = sum(
+            w * min(1.0 / s, float(pushes)) for w, s in zip(self.weights, self.decay, strict=True)
+        )
+        return (1.0 + 2.0**-10) * grid + 1.25 * unit * memory
+
+
+@lru_cache(maxsize=1024)
+def _column(factor: Buffered, pushes: int) -> float:
+    total, m = np.float64(0.0), np.float64(pushes - 1)
+    for i, x in enumerate(factor.decay):
+        for j in range(i + 1):
+            y = factor.decay[j]
+            ratio = x + y - x * y
+            # The sum of (1 - ratio)^t over t < m.
+            geometric = -np.expm1(m * math.log1p(-ratio)) / ratio
+            term = factor.weights[i] * factor.weights[j] * geometric
+            total = total + (term if i == j else 2.0 * term)
+    return math.sqrt(1.0 + float(total))
+
+
+@dataclass(frozen=True)
+class Tree(Factorisation):
+    """Dyadic nodes with one draw each.
+
+    `combined` (Honaker): nodes are estimated from their descendants, too, which is post-processing
+    of the same nodes with up to twice the draws.
+    """
+
+    kind = "tree"
+    combined: bool = False
+
+    def column(self, pushes: int) -> float:
+        """Return the root of the number of completed nodes a leaf can lie in, one of each size."""
+        return math.sqrt(pushes.bit_length())
+
+    def draws(self, pushes: int) -> int:
+        """Return one a push; combined, one more for every right child."""
+        return 2 * pushes if self.combined else pushes
+
+    def path(self, pushes: int, grid: float, scale: float) -> float:
+        """Return 0: noisy nodes are integers plus their draws."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class SquareRoot(Factorisation):
+    """B = C = A^(1/2): Toeplitz with the coefficients of (1 - x)^(-1/2)."""
+
+    kind = "square_root"
+    longest = SQUARE_ROOT_LIMIT
+
+    def column(self, pushes: int) -> float:
+        """Return the norm of the first column."""
+        return float(square_root_norms()[pushes - 1])
+
+    def path(self, pushes: int, grid: float, scale: float) -> float:
+        """Return what rounded sums of past draws add."""
+        return 8.0 * grid
+
+
+@lru_cache(maxsize=1)
+def square_root_norms() -> NDArray[np.float64]:
+    """Return sqrt(sum_{k < t} f_k^2) for t = 1..4096, f_k the coefficients of (1 - x)^(-1/2)."""
+    k = np.arange(1, SQUARE_ROOT_LIMIT)
+    coefficients = np.concatenate([[1.0], np.cumprod(1.0 - 0.5 / k)])
+    norms: NDArray[np.float64] = np.sqrt(np.cumsum(coefficients**2))
+    norms.setflags(write=False)
+    return norms
+
+
+# By the number of pushes they are best for. Any are safe for as many pushes as one likes; that no
+# buffer in integers overflows was computed for these.
+SHIPPED: dict[int, Buffered] = {
+    10**3: Buffered(
+        (6.24126667e-4, 7.353890764e-3, 3.695414384e-2, 1.63922512905e-1, 5.76439487927e-1),
+        (0.032767165, 0.047949185, 0.092414465, 0.16747058, 0.15901149),
+    ),
+    10**4: Buffered(
+        (8.1447992e-5, 1.221682084e-3, 9.448425957e-3, 6.8753177096e-2, 4.15481488343e-1),
+        (0.012129389, 0.023729957, 0.061827868, 0.15651199, 0.2414919),
+    ),
+    10**5: Buffered(
+        (9.962417e-6, 1.9464655e-4, 2.35420945e-3, 2.772818972e-2, 2.85496205147e-1),
+        (0.004349322, 0.011247942, 0.038146992, 0.12756183, 0.30080657),
+    ),
+    10**6: Buffered(
+        (1.228577e-6, 3.2192478e-5, 6.06912951e-4, 1.1317580458e-2, 1.92308969831e-1),
+        (0.0015732736, 0.0053055006, 0.022858327, 0.097662454, 0.3288874),
+    ),
+    10**7: Buffered(
+        (1.5604225e-7, 5.70457006e-6, 1.6539022922e-4, 4.77187310915e-3, 1.2923012250163e-1),
+        (0.00058301663, 0.0025314596, 0.013613792, 0.072798979, 0.33147323),
+    ),
+    10**8: Buffered(
+        (1.993606e-8, 1.05921789e-6, 4.674852786e-5, 2.05795518504e-3, 8.678961580926e-2),
+        (0.00021831015, 0.001212863, 0.0080615549, 0.05338383, 0.31724272),
+    ),
+    10**9: Buffered(
+        (2.48744e-9, 1.9621181e-7, 1.319647964e-5, 8.8600218551e-4, 5.78143430935e-2),
+        (8.0609787e-05, 0.00057157048, 0.0046912795, 0.038404658, 0.29257134),
+    ),
+}

@@ -1,0 +1,148 @@
+"""Running sums of bounded vectors, released with noise.
+
+An engine that is built from a `GaussianSum` bounds what a round adds as `summand` says, adds up
+`batch` rounds, and releases the `pushes` running sums with draws of scale `scale` that the
+factorisation correlates. It takes all of these numbers from here and has no others.
+
+Claim: all sums together, and all that is computed from them, are mu-GDP with mu = (column of the
+factorisation) (inflation) (movement of the summand) / scale, for adaptive streams, up to the total
+variation of the draws' tails. In integers, rounding is part of mu.
+
+Proof: ``docs/privacy/continual_sum.md``, ``docs/privacy/generalized_gaussian.md``,
+``docs/privacy/lattice.md``, ``docs/privacy/noise.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpoco.privacy.losses.combined import NOTHING, group, with_tails
+from dpoco.privacy.losses.gaussian import Gaussian
+from dpoco.privacy.losses.loss import Loss
+from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.mechanisms.bounds import AnySummand, ClippedVector, GlmGradient
+from dpoco.privacy.mechanisms.factorisations import SHIPPED, Buffered, SquareRoot, Tree
+from dpoco.privacy.mechanisms.lattice import LARGEST_LIMIT, LARGEST_SUM, grid_bits
+from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.records import limits
+
+__all__ = ["EXACT_TAIL", "TAIL", "GaussianSum"]
+
+# Total variation of one variate in doubles, and of one draw or buffer of exact integers, of which
+# the true figure is below 2^-280.
+TAIL, EXACT_TAIL = 2.0**-64, 2.0**-100
+
+
+@dataclass(frozen=True)
+class GaussianSum(Mechanism):
+    """All running sums of what rounds add, with Gaussian noise, or generalised of an order above 2.
+
+    Attributes
+    ----------
+    summand : AnySummand
+        What a round adds, and the bounds that the engine enforces.
+    factorisation : Buffered, Tree or SquareRoot
+        How draws are correlated.
+    pushes : int
+        Sums released; 0 is none.
+    batch : int
+        Rounds added up before each.
+    scale : float
+        Of one draw, in units of the summand; 0 is no noise.
+    order : float
+        Of the noise's norm; 2 is Gaussian, more is for vectors in a norm of that order or more.
+    grid : float
+        Spacing of the integers sums are kept in; 0 for doubles, whose rounding no proof covers.
+    limit : int
+        Grids that entries of what one push adds are kept within; 0 for doubles.
+    """
+
+    kind = "gaussian_sum"
+    noise = "fresh"
+    one_round = True
+    proofs = ("continual_sum", "generalized_gaussian", "lattice", "noise")
+    summand: AnySummand
+    factorisation: Buffered | Tree | SquareRoot
+    pushes: int = limits(zero=True)
+    batch: int = 1
+    scale: float = limits(zero=True, default=0.0)
+    order: float = 2.0
+    grid: float = limits(zero=True, default=0.0)
+    limit: int = limits(zero=True, default=0)
+
+    def __post_init__(self) -> None:
+        """Refuse what the proofs do not cover."""
+        super().__post_init__()
+        if self.pushes > self.factorisation.longest:
+            raise ValueError(f"{self.factorisation.kind} is not for {self.pushes} pushes")
+        shaped = isinstance(self.summand, (ClippedVector, GlmGradient))
+        if self.order != 2.0 and not (shaped and 2.0 < self.order <= self.summand.norm):
+            raise ValueError(f"noise of order {self.order!r} carries no claim for this summand")
+        if self.grid > 0.0:
+            self._check_grid()
+        elif self.limit != 0:
+            raise ValueError("a limit is for sums on a grid")
+
+    def _check_grid(self) -> None:
+        if self.scale == 0.0 or self.order != 2.0:
+            raise ValueError("a grid is for Gaussian noise")
+        # Overflow of buffers was excluded for the shipped parameters.
+        if isinstance(self.factorisation, Buffered) and self.factorisation not in SHIPPED.values():
+            raise ValueError("a grid is for the shipped parameters of blt only")
+        grid_bits(self.grid, self.scale)
+        entry = self.batch * self.summand.movement(Neighbours("zero_out"))
+        if not entry <= self.limit * self.grid <= LARGEST_LIMIT * self.grid:
+            raise ValueError(f"a limit of {self.limit} grids does not hold what a push adds")
+        if self.limit * self.pushes > LARGEST_SUM:
+            raise ValueError(f"sums of {self.pushes} pushes can overflow")
+
+    def loss(self, near: Neighbours) -> Loss | None:
+        """Return the loss of all sums together; None where there is no noise.
+
+        Several rounds of one person are charged as a group, a chain of single changes.
+
+        Raises
+        ------
+        ValueError
+            For several rounds of a person of whom only others must not tell: her later records may
+            react to what only she saw, and no chain covers that.
+        """
+        if near.rounds > 1 and near.view == "others":
+            raise ValueError("several rounds of one person: nothing is proved for view 'others'")
+        moved = self.summand.inflation(self.order) * self.summand.movement(near, self.order)
+        if self.pushes == 0 or moved == 0.0:
+            return NOTHING
+        if self.scale == 0.0:
+            return None
+        mu = self.reach(near) / self.scale
+        return group(with_tails(Gaussian(mu), self.mass), near.rounds)
+
+    def reach(self, near: Neighbours) -> float:
+        """Return how far apart all rows of neighbours can be: mu times the scale, of one change."""
+        column = self.factorisation.column(self.pushes)
+        moved = self.summand.movement(near, self.order)
+        if self.grid == 0.0:
+            return self.summand.inflation(self.order) * moved * column
+        # Each entry is rounded by at most half a grid on either side; a batch is added in doubles.
+        size = self.summand.size
+        leaf = math.sqrt(size) * self.grid
+        if self.batch > 1:
+            leaf += moved * (self.batch * (self.batch + 1.0)) * 2.0**-53
+        path = self.factorisation.path(self.pushes, self.grid, self.scale)
+        total = column * (moved + leaf) + math.sqrt(float(self.pushes) * size) * path
+        return total * (1.0 + 2.0**-48)
+
+    @property
+    def mass(self) -> float:
+        """Total variation between the real noise of all pushes and the ideal one."""
+        return self.tails(exact=self.grid > 0.0)
+
+    def tails(self, *, exact: bool) -> float:
+        """Return `mass` if draws are exact integers, or doubles."""
+        size, draws = float(self.summand.size), self.factorisation.draws(self.pushes)
+        if exact:  # a draw and at most five buffers
+            return min(1.0, draws * size * 6.0 * EXACT_TAIL)
+        # A coordinate of generalised noise is a uniform, a sign and a Gamma variate, the vector one
+        # Gamma variate for its radius; rejection needs 1.06 attempts on average.
+        return min(1.0, draws * (size if self.order == 2.0 else 8.0 * (size + 1.0)) * TAIL)

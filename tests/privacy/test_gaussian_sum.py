@@ -1,0 +1,240 @@
+"""Sums as descriptions: exact in JSON, every field tells, and what no proof is about is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, replace
+
+import pytest
+
+import dpoco
+from dpoco import bandits, domains, experts, losses, mechanisms, oco
+from dpoco import frank_wolfe as fw
+from dpoco.privacy.losses.combined import NOTHING, Tailed
+from dpoco.privacy.losses.gaussian import Gaussian
+from dpoco.privacy.mechanisms import read_mechanism
+from dpoco.privacy.mechanisms.bounds import (
+    CentredLosses,
+    ClippedVector,
+    GlmGradient,
+    NetDifferences,
+    SecondMoments,
+)
+from dpoco.privacy.mechanisms.factorisations import SHIPPED, Buffered, SquareRoot, Tree
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.records import written
+from dpoco.random import Source
+
+NEAR = Neighbours()
+VECTOR = ClippedVector(4, 3.0, 1.5, 1.75)
+SUMMANDS = [
+    VECTOR,
+    GlmGradient(4, math.inf, 1.5, 2.5, 0.7),
+    GlmGradient(4, 3.0, 0.5, 2.5, 0.7),
+    SecondMoments(3, 3.0, 1.0, 1.1, 0.8, 0.6, arms=2, rounding=1.0 + 1e-12),
+    CentredLosses(7),
+    NetDifferences((2.0, 1.0), (5, 4), "grid_laplacian", 0.5),
+]
+BUDGET = dpoco.Budget(1.0, 1e-6)
+
+
+def total(summand=VECTOR, factorisation=SHIPPED[1000], **more):
+    return GaussianSum(summand, factorisation, **{"pushes": 900, "scale": 20.0, **more})
+
+
+def on_grid(**more):
+    return total(grid=2.0**-20, limit=2**24, **more)
+
+
+KINDS = [
+    *(total(summand) for summand in SUMMANDS),
+    total(factorisation=Tree()),
+    total(factorisation=Tree(combined=True)),
+    total(factorisation=SquareRoot()),
+    total(factorisation=Buffered((0.25,), (0.5,))),
+    total(ClippedVector(4, math.inf, 1.5, math.inf), order=3.0),
+    on_grid(batch=3),
+    on_grid(factorisation=SquareRoot()),
+]
+
+
+@pytest.mark.parametrize("mechanism", KINDS)
+def test_json_restores_every_bit(mechanism):
+    text = json.dumps(written(mechanism), allow_nan=False)
+    again = read_mechanism(json.loads(text))
+    assert again == mechanism
+    assert again.loss(NEAR) == mechanism.loss(NEAR)
+
+
+def twice(value):
+    """Return a description with one number doubled, for each of its numbers, by name."""
+    for name in (f.name for f in fields(value)):
+        old = getattr(value, name)
+        if hasattr(old, "kind"):
+            for inner, changed in twice(old):
+                yield f"{name}.{inner}", replace_or_none(value, name, changed)
+        elif isinstance(old, bool):
+            yield name, replace_or_none(value, name, not old)
+        elif isinstance(old, tuple):
+            for k in range(len(old)):
+                changed = (*old[:k], old[k] * 2, *old[k + 1 :])
+                yield f"{name}[{k}]", replace_or_none(value, name, changed)
+        elif not isinstance(old, str) and 0 < old < math.inf:
+            yield name, replace_or_none(value, name, old * 2)
+
+
+def replace_or_none(value, name, changed):
+    try:
+        return None if changed is None else replace(value, **{name: changed})
+    except ValueError:
+        return None  # refused: it cannot state anything
+
+
+def test_every_number_moves_the_loss_or_says_why_not():
+    still = set()
+    for mechanism in KINDS:
+        for name, changed in twice(mechanism):
+            if changed is not None and changed.loss(NEAR) == mechanism.loss(NEAR):
+                still.add((type(mechanism.summand).kind, name))
+    names = {name.split(".")[-1] for _, name in still}
+    # The summand's other bound binds; doubles in a batch; clamps that no bounded vector reaches;
+    # order 4 on 2 is refused; norm 3 to 6 where an l2 bound binds.
+    allowed = {"bound_l2", "features_l2", "enforced", "batch", "limit", "bound", "features", "norm"}
+    assert names <= allowed, names - allowed
+    moved = {
+        name.split(".")[-1].split("[")[0]
+        for mechanism in KINDS
+        for name, changed in twice(mechanism)
+        if changed is not None and changed.loss(NEAR) != mechanism.loss(NEAR)
+    }
+    assert moved >= {
+        "dimension", "norm", "bound", "bound_l2", "features", "features_l2", "slope", "label",
+        "weight", "arms", "experts", "sides", "counts", "lipschitz", "decay", "weights", "combined",
+        "pushes", "batch", "scale", "order", "grid",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: total(pushes=-1),
+        lambda: total(pushes=900.0),
+        lambda: total(pushes=True),
+        lambda: total(batch=0),
+        lambda: total(batch=0.5),
+        lambda: total(scale=-1.0),
+        lambda: total(scale=math.inf),
+        lambda: total(scale=math.nan),
+        lambda: total(order=1.0),
+        lambda: total(order=1.5),
+        lambda: total(order=math.inf),
+        lambda: total(order=3.5),  # vectors in l3
+        lambda: total(CentredLosses(7), order=3.0),
+        lambda: total(factorisation=SquareRoot(), pushes=4097),
+        lambda: total(limit=5),
+        lambda: total(grid=2.0**-20),  # no limit
+        lambda: total(grid=1.1 * 2.0**-20, limit=2**24),
+        lambda: total(grid=2.0**-25, limit=2**29),  # 29 bits
+        lambda: total(grid=2.0**-11, limit=2**16),  # 15 bits
+        lambda: total(grid=2.0**-20, limit=2**20),  # less than a bounded vector
+        lambda: total(grid=2.0**-20, limit=2**51, pushes=1),
+        lambda: total(grid=2.0**-20, limit=2**50, pushes=2**12),
+        lambda: total(VECTOR, Tree(), grid=2.0**-20, limit=2**24, scale=0.0),
+        lambda: total(ClippedVector(4, 4.0, 1.5, 2.0), grid=2.0**-20, limit=2**24, order=3.0),
+        lambda: on_grid(factorisation=Buffered((0.25,), (0.5,))),  # overflow was not excluded
+        lambda: Buffered((1.0,), (0.5,)),
+        lambda: Buffered((1.9,), (0.5,)),
+        lambda: Buffered((0.5,), (-0.5,)),
+        lambda: Buffered((0.5, 0.25), (0.5,)),
+        lambda: ClippedVector(4, 0.5, 1.0, 1.0),
+        lambda: ClippedVector(4, 2.0, math.inf, 1.0),
+        lambda: ClippedVector(0, 2.0, 1.0, 1.0),
+        lambda: GlmGradient(4, 2.0, 1.0, 1.0, 0.0),
+        lambda: SecondMoments(3, 2.0, 1.0, math.inf, 1.0, 1.0, rounding=0.9),
+        lambda: SecondMoments(3, 2.0, 1.0, math.inf, 1.0, 1e60),
+        lambda: SecondMoments(3, 2.0, 1e120, math.inf, 1.0, 1e120),
+        lambda: CentredLosses(2**32 + 1),
+        lambda: NetDifferences((1.0,), (1,), "increments", 1.0),
+        lambda: NetDifferences((1.0,), (5, 5), "parent", 1.0),
+        lambda: NetDifferences((1.0,), (5,), "grid_laplacian", 1.0),
+        lambda: NetDifferences((1.0, 1.0), (5, 5), "increments", 1.0),
+        lambda: NetDifferences((1.0,), (6,), "parent", 1.0),
+        lambda: NetDifferences((1.0, 1.0), (5, 9), "parent", 1.0),
+        lambda: NetDifferences((1.0,), (5,), "fourier", 1.0),
+    ],
+)
+def test_what_no_proof_is_about_is_refused(make):
+    with pytest.raises((ValueError, TypeError)):
+        make()
+
+
+def test_what_depends_on_nothing_costs_nothing_and_no_noise_promises_nothing():
+    assert total(pushes=0, scale=0.0).loss(NEAR) == NOTHING
+    assert total(CentredLosses(1)).loss(NEAR) == NOTHING
+    assert total(NetDifferences((), (), "increments", 1.0), scale=0.0).loss(NEAR) == NOTHING
+    assert total(scale=0.0).loss(NEAR) is None
+
+
+def test_several_rounds_of_a_person_are_a_group():
+    once, mechanism = total().loss(NEAR), total()
+    several = mechanism.loss(Neighbours(rounds=5))
+    assert isinstance(several, Tailed)
+    assert several.mass == once.mass
+    assert several.ideal.mu == pytest.approx(5.0 * once.ideal.mu, rel=1e-12)
+    assert several.ideal.mu >= 5.0 * once.ideal.mu
+    with pytest.raises(ValueError, match="others"):
+        mechanism.loss(Neighbours(view="others", rounds=2))
+    assert mechanism.loss(Neighbours(view="others")) == once
+
+
+def test_mu_is_column_times_movement_over_scale():
+    mechanism = total(GlmGradient(9, math.inf, 2.0, math.inf, 0.5), Tree(), pushes=1024, scale=7.0)
+    for change, sides in (("replace", 2.0), ("zero_out", 1.0)):
+        loss = mechanism.loss(Neighbours(change))
+        assert isinstance(loss.ideal, Gaussian)
+        assert loss.ideal.mu == pytest.approx(sides * 3.0 * math.sqrt(11.0) / 7.0, rel=1e-14)
+        assert loss.mass == 1024 * 9 * 2.0**-64
+    rounder = total(ClippedVector(9, math.inf, 2.0, math.inf), Tree(), pushes=1, order=3.0)
+    kappa = 2.0 * 9.0 ** (2.0 / 3.0)
+    assert rounder.loss(NEAR).ideal.mu == pytest.approx(4.0 * math.sqrt(kappa) / 20.0, rel=1e-13)
+
+
+def ball(d=5, p=2.0):
+    return domains.LpBall(dimension=d, p=p, radius=1.0)
+
+
+LEARNERS = [
+    lambda **k: oco.NoisyFTRL(ball(), losses.LogisticLoss(1.0), batch=3, **k),
+    lambda **k: oco.NoisyFTRL(ball(), losses.SquaredLoss(1.0, 1.0), statistics="quadratic", **k),
+    lambda **k: oco.NoisyFTRL(ball(), losses.CustomLoss(lipschitz=2.0, smoothness=1.0), **k),
+    lambda **k: fw.TreeFrankWolfe(ball(), losses.LinearLoss(1.0), relation="zero_out", **k),
+    lambda **k: experts.PrefixHedge(11, **k),
+    lambda **k: oco.LipschitzLearner(domains.Box([0.0], [1.0]), lipschitz=1.0, **k),
+    lambda **k: bandits.LinUCB(3, 4, **k),
+    lambda **k: bandits.HighDimensionalBandit(3, ball(20, 1.0), arm_learner="tree", **k),
+    lambda **k: mechanisms.ContinualSum(4, norm=math.inf, **k),
+]
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.errors.NoiseDominatesWarning")
+@pytest.mark.parametrize("make", LEARNERS)
+def test_guarantees_are_what_descriptions_say(make):
+    learner = make(horizon=200, budget=BUDGET, source=Source.seeded(1))
+    mechanism, stated = learner._mechanism, learner.guarantee
+    loss = read_mechanism(json.loads(json.dumps(written(mechanism)))).loss(
+        Neighbours(stated.change, stated.view)
+    )
+    assert stated.mu == loss.ideal.mu
+    assert stated.truncation_mass == loss.mass
+    assert stated.epsilon == loss.epsilon(1e-6)
+    assert stated.delta_at(stated.epsilon) <= 1e-6
+    half = replace_scale(mechanism, 0.5)
+    assert half.loss(Neighbours(stated.change)).epsilon(1e-6) > 1.9 * stated.epsilon
+
+
+def replace_scale(mechanism, factor):
+    if not isinstance(mechanism, GaussianSum):
+        return replace(mechanism, parts=tuple(replace_scale(p, factor) for p in mechanism.parts))
+    return replace(mechanism, scale=mechanism.scale * factor, grid=0.0, limit=0)
