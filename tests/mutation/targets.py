@@ -71,6 +71,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "privacy.losses.sampled_sum": _tests("tests/privacy/test_sampled_line.py"),
     "privacy.mechanisms.base": _tests("tests/privacy/test_descriptions.py", _KINDS),
     "privacy.mechanisms.batch_fits": _tests("tests/privacy/test_batch_fits.py"),
+    "privacy.mechanisms.batch_release": _tests(_KINDS),
     "privacy.mechanisms.selections": _tests(_KINDS),
     "privacy.mechanisms.thresholds": _tests(_KINDS),
     "privacy.mechanisms.tracker_draws": _tests(_KINDS),

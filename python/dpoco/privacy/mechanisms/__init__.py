@@ -6,6 +6,7 @@ from typing import Any
 
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SampledGaussian
+from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.privacy.mechanisms.selections import Selections
 from dpoco.privacy.mechanisms.thresholds import ThresholdTests
 from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
@@ -18,6 +19,7 @@ KINDS: tuple[type[Mechanism], ...] = (
     Open,
     SampledGaussian,
     GaussianPhases,
+    BatchRelease,
     Selections,
     ThresholdTests,
     TrackerDraws,
