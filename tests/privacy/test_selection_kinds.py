@@ -123,6 +123,7 @@ def test_every_field_counts(values, free):
         (CHOSEN, {"law": "exponential"}),
         (VERTICES, {"offset": 2}),
         (VERTICES, {"leaf": 1e-200}),
+        (VERTICES, {"leaf": 1e200, "leaf_l2": math.inf}),
         (VERTICES, {"batch": 0}),
         (VERTICES, {"leaf_l2": 0.0}),
         (TESTS, {"spread": 2.1}),
@@ -156,6 +157,8 @@ def test_what_no_proof_is_about_is_refused(value, wrong):
 
 def test_numbers_by_hand():
     assert SUMS.loss(NEAR).pure == 3 * 2.0 / 4.0
+    assert replace(SUMS, scores=LossSums(3.0)).loss(NEAR).pure == 3 * 6.0 / 4.0
+    assert replace(TESTS, sensitivity=3.0, spread=6.0, alarms=1).loss(NEAR).pure == 3 / 4 + 6 / 5
     one_way = Selections("laplace", PromisedScores(1.5, True), 4.0, 1, 0.0)
     assert one_way.loss(NEAR) == Pure(1.5 / 4.0)
     assert replace(one_way, scores=PromisedScores(1.5, False)).loss(NEAR) == Pure(3.0 / 4.0)
@@ -170,7 +173,7 @@ def test_numbers_by_hand():
 
 def test_released_sums_by_hand():
     found = SUM.loss(NEAR)
-    assert found.ideal.mu == pytest.approx(math.sqrt(5 - 1 / 5) / 8.0, rel=2e-9)
+    assert found.ideal.mu == math.sqrt(5 - 1 / 5) * (1.0 + 1e-9) / 8.0
     assert found.mass == 5 * 2.0**-100
     assert replace(SUM, grid=0.0).loss(NEAR).mass == 5 * 2.0**-64
     bare = replace(SUM, grid=0.0)
