@@ -14,6 +14,7 @@ from dpoco.mechanisms import ContinualSum, NoisyMax
 from dpoco.random import Source
 
 cases = sys.modules["audit_replay_cases"]
+tampered = sys.modules["audit_likelihood_cases"].tampered
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 
@@ -136,9 +137,9 @@ def test_an_engine_without_noise_under_a_private_claim_is_caught(name):
         p = learner.parameters
         other = {"noise": "none"} if name == "BatchShare" else {"mu": np.inf}
         quiet = replace(p, noise_scale=0.0, **other)
-        honest, learner._parameters = p, quiet
+        tampered(learner, quiet)
         learner._engine = learner._build_engine(source._claim())
-        learner._parameters = honest
+        tampered(learner, p)
         return learner
 
     caught = replay_audit(liar, stream, replacements)

@@ -106,7 +106,10 @@ def calibrated_once(
         if changes:
             parameters = replace(first.parameters, **changes)
             first = cls(*arguments, budget=None, parameters=parameters, **options)
-    promised = SimpleNamespace(guarantee=lambda *_, **__: first.guarantee)
+    mechanism = getattr(first, "_mechanism", None)
+    promised = SimpleNamespace(
+        guarantee=lambda *_, **__: first.guarantee, mechanism_of=lambda *_: mechanism
+    )
     shared = type(cls.__name__, (cls,), {"_accountant": promised, "__doc__": cls.__doc__})
 
     def make(source: Source) -> Any:
