@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
@@ -54,11 +54,11 @@ def prepared(cls, *arguments, budget, **options):
 
     @functools.cache
     def kind():
-        own = {
+        prepared = {
             "guarantee": lambda *a, **k: once()._guarantee,
             "calibrate": lambda *a, **k: once()._parameters,
         }
-        accountant = SimpleNamespace(**{**vars(cls._accountant), **own})
+        accountant = SimpleNamespace(**{**vars(cls._accountant), **prepared})
         return type(cls.__name__, (cls,), {"_accountant": accountant})
 
     def make(source):
@@ -285,15 +285,26 @@ def overclaiming(make, factor):
     return liar
 
 
+def tampered(learner, parameters):
+    """Put other parameters into a learner, and the description of them that engines read."""
+    learner._parameters = parameters
+    # Not that of a class that is accounted for once.
+    known = (vars(cls).get("_accountant") for cls in type(learner).__mro__)
+    accountant = next((each for each in known if isinstance(each, ModuleType)), None)
+    if hasattr(accountant, "mechanism_of"):
+        problem = learner._problem(learner._arguments) if hasattr(learner, "_problem") else ()
+        learner._mechanism = accountant.mechanism_of(*problem, parameters)
+
+
 def rebuilt(make, change):
     """A maker of learners whose engine was built from parameters that `change` returns."""
 
     def liar(source):
         learner = make(source)
         honest = learner._parameters
-        learner._parameters = change(honest)
+        tampered(learner, change(honest))
         learner._engine = learner._build_engine({"key": source._key, "stream": 1})
-        learner._parameters = honest
+        tampered(learner, honest)
         return learner
 
     return liar

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from dpoco.mechanisms import AboveThreshold, ContinualSum
 from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader, NoisyFTRL
 
 LEVEL = 1.0 - 1e-6
+tampered = sys.modules["audit_likelihood_cases"].tampered
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 
@@ -50,13 +52,12 @@ def rebuilt(cls, **changes):
     class Wrong(cls):
         def _build_engine(self, claim):
             honest = self._parameters
-            self._parameters = replace(
-                honest, **{name: change(honest) for name, change in changes.items()}
-            )
+            changed = {name: change(honest) for name, change in changes.items()}
+            tampered(self, replace(honest, **changed))
             try:
                 return super()._build_engine(claim)
             finally:
-                self._parameters = honest
+                tampered(self, honest)
 
     return Wrong
 

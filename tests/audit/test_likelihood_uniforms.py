@@ -137,7 +137,7 @@ def test_next_to_no_noise_is_a_finding_and_no_warning(name):
     def quiet(source):
         learner = make(source)
         p = replace(learner.parameters, scale=1e-9 * learner.parameters.scale)
-        learner._parameters = p
+        cases.tampered(learner, p)
         learner._engine = learner._build_engine({"key": source._key, "stream": 1})
         learner._guarantee = honest
         return learner

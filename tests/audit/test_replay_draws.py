@@ -14,6 +14,7 @@ from dpoco.mechanisms import ContinualSum, NoisyMax
 from dpoco.random import Source
 
 cases = sys.modules["audit_replay_cases"]
+tampered = sys.modules["audit_likelihood_cases"].tampered
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 

@@ -15,10 +15,11 @@ from scipy import integrate, optimize, stats
 import dpoco
 from dpoco import Budget
 from dpoco.accounting import Guarantee, batch_share
-from dpoco.accounting._experts import batch_share_regret as bounds
-from dpoco.accounting._experts.share_prior import best_share_rate, share_log_prior
+from dpoco.accounting._experts import share_regret as bounds
+from dpoco.accounting._experts.share_regret import best_share_rate, share_log_prior
 from dpoco.accounting.batch_share import BatchShareParameters, calibrate, guarantee
 from dpoco.accounting.gaussian import gaussian_delta
+from dpoco.privacy.mechanisms.batch_release import movement
 
 MIXED = Budget(1.0, 1e-6)
 
@@ -48,9 +49,9 @@ def test_the_centred_sensitivity_is_the_largest_norm():
         rows = np.array(list(itertools.product([-1.0, 0.3, 1.0], repeat=n)))
         centred = rows - rows.mean(axis=1, keepdims=True)
         largest = np.linalg.norm(centred, axis=1).max()
-        assert largest <= batch_share.centered_sensitivity(n) * (1 + 1e-15) + 1e-15
-        assert batch_share.centered_sensitivity(n) == pytest.approx(largest, rel=1.1e-9, abs=1e-12)
-    assert batch_share.centered_sensitivity(3) == pytest.approx(1.633, abs=5e-4)
+        assert largest <= movement("gaussian", n) * (1 + 1e-15) + 1e-15
+        assert movement("gaussian", n) == pytest.approx(largest, rel=1.1e-9, abs=1e-12)
+    assert movement("gaussian", 3) == pytest.approx(1.633, abs=5e-4)
 
 
 def test_moments_of_the_cube_noise():
@@ -213,7 +214,7 @@ def test_gaussian_guarantees_pay_for_one_truncated_release(n):
     assert exact.truncation_mass == n * 2.0**-100
     assert exact.epsilon <= found.epsilon
     assert found.truncation_mass == n * 2.0**-64  # however long the stream
-    assert found.mu == pytest.approx(batch_share.centered_sensitivity(n) / p.noise_scale)
+    assert found.mu == pytest.approx(movement("gaussian", n) / p.noise_scale)
     assert found.epsilon == pytest.approx(1.0, rel=1e-9)
     want = gaussian_delta(1.0, found.mu) + (1 + math.e) * n * 2.0**-64
     assert found.delta_at(1.0) == pytest.approx(want, rel=1e-9)

@@ -10,10 +10,10 @@ from scipy import stats
 
 import dpoco
 from dpoco import _core
-from dpoco.accounting import batch_share
 from dpoco.accounting.lattice import batch_grid
 from dpoco.audit import replay_audit
 from dpoco.experts import BatchShare, BatchShareParameters
+from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -94,7 +94,7 @@ def test_neighbouring_sums_differ_by_the_change_exactly(noise):
     assert all(np.array_equal(x / grid, np.rint(x / grid)) for x in inputs)
     moved = inputs[0] - inputs[1]
     assert np.abs(moved).max() == 1.0
-    assert np.linalg.norm(moved) <= batch_share.centered_sensitivity(N)
+    assert np.linalg.norm(moved) <= movement("gaussian", N)
 
 
 @pytest.mark.parametrize("noise", NOISES)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.accounting import batch_share
 from dpoco.experts import BatchShare
+from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -85,8 +85,8 @@ def test_a_record_enters_one_sum_and_moves_it_by_its_sensitivity(noise):
     changed, largest, longest = replay(lambda: Ours(noise), react=0.0)
     assert changed == 1
     assert largest <= 1.0 + 1e-12
-    assert longest <= batch_share.centered_sensitivity(N) * (1 + 1e-12)
-    assert longest >= 0.999 * batch_share.centered_sensitivity(N)  # and that is attained
+    assert longest <= movement("gaussian", N) * (1 + 1e-12)
+    assert longest >= 0.999 * movement("gaussian", N)  # and that is attained
     caught, _, far = replay(Twice, react=0.0)
     assert caught == 2
     assert far > 0
@@ -106,7 +106,7 @@ def test_centring_is_what_keeps_an_odd_number_of_experts_in_the_ball():
             learner.run(rows)
             inputs[noise, world] = learner._engine.nonprivate_input()
     moved = {k: np.linalg.norm(inputs[k, 0.0] - inputs[k, 1.0]) for k in ("gaussian", "knorm")}
-    declared = batch_share.centered_sensitivity(3)
+    declared = movement("gaussian", 3)
     assert 0.999999998 * declared < moved["gaussian"] <= declared
     assert moved["knorm"] == pytest.approx(math.sqrt(3))
     assert inputs["gaussian", 0.0].sum() == pytest.approx(0.0, abs=1e-12)

@@ -80,6 +80,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/privacy/test_gaussian_sum.py", _LATTICE, "sum_release", "sum_norms"
     ),
     "privacy.mechanisms.lattice": _tests("tests/privacy/test_gaussian_sum.py", _LATTICE),
+    "privacy.mechanisms.batch_release": _tests(_KINDS),
     "privacy.mechanisms.selections": _tests(_KINDS),
     "privacy.mechanisms.thresholds": _tests(_KINDS),
     "privacy.mechanisms.tracker_draws": _tests(_KINDS),

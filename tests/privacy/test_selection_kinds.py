@@ -10,7 +10,7 @@ import pytest
 
 from dpoco import Budget
 from dpoco.domains import Box, LpBall
-from dpoco.experts import EpochSelector, ObliviousTracker, ShiftDetector
+from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, ShiftDetector
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss
 from dpoco.mechanisms import AboveThreshold, NoisyMax
@@ -18,6 +18,7 @@ from dpoco.privacy.losses.combined import together
 from dpoco.privacy.losses.loss import Pure
 from dpoco.privacy.mechanisms import read_mechanism
 from dpoco.privacy.mechanisms.base import Nothing, Open, Parts
+from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.privacy.mechanisms.selections import (
     LossSums,
     PromisedScores,
@@ -38,9 +39,10 @@ SUMS = Selections("gumbel", LossSums(1.0), 4.0, 3, 0.0)
 CHOSEN = Selections("laplace", VERTICES, 4.0, 20, 0.5)
 TESTS = ThresholdTests("exponential", 4.0, 5.0, 1.0, 1.5, 2)
 DRAWS = TrackerDraws(5, "share", 0.1, 0.2, 4, 100, 0.02, 9)
+SUM = BatchRelease(5, "gaussian", 8.0, 16, 2.0**-20)
 ONCE = Selections("exponential", PromisedScores(1.5, True), 4.0, 1, 0.0)
 DETECTOR = Parts("instances", (Parts("together", (ONCE, TESTS)),), "shift_detector")
-KINDS = [SUMS, CHOSEN, ONCE, TESTS, DRAWS, DETECTOR]
+KINDS = [SUMS, CHOSEN, ONCE, TESTS, DRAWS, SUM, DETECTOR]
 # Descriptions in which together every field counts, and those that never do, with the reason.
 FIELDS = [
     ([SUMS], {"exponent"}),  # only 0 is proved where all scores are sums of everything
@@ -48,6 +50,7 @@ FIELDS = [
     ([replace(ONCE, rounds=3)], {"exponent"}),
     ([TESTS], {"law"}),  # the proof is about both
     ([DRAWS, replace(DRAWS, cap=None)], set()),
+    ([SUM, replace(SUM, law="laplace", grid=0.0)], {"batch"}),  # a round is in one sum, of any
 ]
 
 
@@ -65,6 +68,8 @@ def changed(value, name):
     now = getattr(value, name)
     gumbel = isinstance(value, Selections) and now != "gumbel"
     words = {"law": "gumbel" if gumbel else "laplace", "prior": "at_most", "offset": 1}
+    if isinstance(value, BatchRelease):
+        words = {"law": "knorm" if now == "laplace" else "laplace", "grid": 0.0}
     if name in words:
         rest = {"share_rate": None} if name == "prior" else {}
         return replace(value, **{name: words[name]}, **rest)
@@ -118,6 +123,7 @@ def test_every_field_counts(values, free):
         (CHOSEN, {"law": "exponential"}),
         (VERTICES, {"offset": 2}),
         (VERTICES, {"leaf": 1e-200}),
+        (VERTICES, {"leaf": 1e200, "leaf_l2": math.inf}),
         (VERTICES, {"batch": 0}),
         (VERTICES, {"leaf_l2": 0.0}),
         (TESTS, {"spread": 2.1}),
@@ -131,6 +137,16 @@ def test_every_field_counts(values, free):
         (DRAWS, {"share_rate": None}),
         (DRAWS, {"prior": "at_most"}),
         (DRAWS, {"cap": -1}),
+        (SUM, {"experts": 1}),
+        (SUM, {"law": "none"}),
+        (SUM, {"grid": 1e-6}),
+        (SUM, {"grid": 2.0**-26}),
+        (SUM, {"grid": 2.0**-12}),
+        (SUM, {"grid": 2.0**-14, "scale": 2.0**3}),
+        (SUM, {"law": "knorm"}),
+        (SUM, {"batch": 2**34}),
+        (SUM, {"law": "response", "grid": 0.0}),
+        (SUM, {"law": "response", "grid": 0.0, "batch": 1, "scale": 1.0 / 701.0}),
         (DRAWS, {"experts": True}),
     ],
 )
@@ -141,6 +157,8 @@ def test_what_no_proof_is_about_is_refused(value, wrong):
 
 def test_numbers_by_hand():
     assert SUMS.loss(NEAR).pure == 3 * 2.0 / 4.0
+    assert replace(SUMS, scores=LossSums(3.0)).loss(NEAR).pure == 3 * 6.0 / 4.0
+    assert replace(TESTS, sensitivity=3.0, spread=6.0, alarms=1).loss(NEAR).pure == 3 / 4 + 6 / 5
     one_way = Selections("laplace", PromisedScores(1.5, True), 4.0, 1, 0.0)
     assert one_way.loss(NEAR) == Pure(1.5 / 4.0)
     assert replace(one_way, scores=PromisedScores(1.5, False)).loss(NEAR) == Pure(3.0 / 4.0)
@@ -151,6 +169,18 @@ def test_numbers_by_hand():
     assert replace(VERTICES, product=False).reach(1.0) == pytest.approx((0.625, 0.625))
     assert found(CHOSEN, change="zero_out") < 0.6 * found(CHOSEN)
     assert DRAWS.loss(NEAR).resample_probability == pytest.approx(1 - 0.8 * math.exp(-0.4))
+
+
+def test_released_sums_by_hand():
+    found = SUM.loss(NEAR)
+    assert found.ideal.mu == math.sqrt(5 - 1 / 5) * (1.0 + 1e-9) / 8.0
+    assert found.mass == 5 * 2.0**-100
+    assert replace(SUM, grid=0.0).loss(NEAR).mass == 5 * 2.0**-64
+    bare = replace(SUM, grid=0.0)
+    assert replace(bare, law="laplace").loss(NEAR) == Pure(5 / 8.0)
+    assert replace(bare, law="knorm").loss(NEAR) == Pure(1 / 8.0)
+    response = replace(bare, law="response", batch=1)
+    assert response.loss(NEAR) == response.loss(Neighbours(view="server")) == Pure(1 / 8.0)
 
 
 def test_many_pure_selections_are_concentrated():
@@ -207,6 +237,9 @@ LEARNERS = [
     lambda: ShiftDetector(5, horizon=100, budget=PURE),
     lambda: ShiftDetector(5, horizon=100, budget=PURE, select_share=1.0),
     lambda: ObliviousTracker(5, horizon=100, budget=Budget(1.0, 1e-6)),
+    lambda: BatchShare(5, horizon=100, budget=PURE),
+    lambda: BatchShare(5, horizon=100, budget=Budget(1.0, 1e-6), noise="gaussian"),
+    lambda: BatchShare(5, horizon=100, budget=PURE, noise="coordinate_rr"),
     lambda: NoisyMax(5, horizon=9, budget=Budget(1.0, 1e-6), noise="laplace"),
     lambda: AboveThreshold(horizon=9, budget=PURE, alarms=2),
     lambda: PolyhedralFrankWolfe(
@@ -238,6 +271,8 @@ def test_the_engine_and_the_certificate_have_one_mechanism(make, monkeypatch):
         if isinstance(part, Parts):
             return replace(part, parts=tuple(halved(each) for each in part.parts))
         names = {"scale", "threshold_scale", "query_scale"} & {f.name for f in fields(part)}
+        if isinstance(part, BatchRelease):
+            return replace(part, scale=0.5 * part.scale, grid=0.5 * part.grid)
         if isinstance(part, TrackerDraws):
             return replace(part, learning_rate=2.0 * part.learning_rate)
         return replace(part, **{name: 0.5 * getattr(part, name) for name in names})

@@ -20,36 +20,35 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int
-from dpoco.accounting._experts.batch_share_calibration import (
+from dpoco.accounting._experts.batch_share_planner import (
+    ADVERSARIES,
+    CALIBRATIONS,
+    NOISES,
+    BatchShareParameters,
     arithmetic,
     candidates,
-    centered_sensitivity,
     given,
     noise_scale,
     published,
     regret,
     stored,
 )
-from dpoco.accounting._experts.batch_share_parameters import (
-    ADVERSARIES,
-    CALIBRATIONS,
-    NOISES,
-    BatchShareParameters,
-)
-from dpoco.accounting._experts.batch_share_regret import Plan, plan
 from dpoco.accounting._experts.parameters import count_of, in_unit_interval
-from dpoco.accounting._experts.statement import stated_delta, statement_of
+from dpoco.accounting._experts.share_regret import Plan, plan
+from dpoco.accounting._experts.statement import regret_rows
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.lattice import MASS_PER_VARIATE
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.accounting.truncation import TAIL_MASS_PER_VARIATE, truncation_mass
+from dpoco.accounting.statement import state, stated_delta
+from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
+from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
+from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
     "BatchShareParameters",
     "calibrate",
-    "centered_sensitivity",
     "guarantee",
+    "mechanism_of",
     "noise_scale",
     "regret",
 ]
@@ -184,6 +183,25 @@ def calibrate(
     )
 
 
+def mechanism_of(experts: int, parameters: BatchShareParameters) -> Mechanism:
+    """Return what the parameters describe.
+
+    Raises
+    ------
+    ValueError
+        If the parameters are for another number of experts.
+    """
+    p = parameters
+    if p.experts != experts:
+        raise ValueError(f"the parameters are for {p.experts} experts, not {experts}")
+    if not p.private:
+        return Open("no noise is added")
+    if p.releases == 0:
+        return Nothing("no decision depends on a sum")
+    law = "response" if p.noise == "coordinate_rr" else p.noise
+    return BatchRelease(experts=experts, law=law, scale=p.noise_scale, batch=p.batch, grid=p.grid)
+
+
 def guarantee(
     experts: int,
     parameters: BatchShareParameters,
@@ -209,9 +227,7 @@ def guarantee(
     ValueError
         If the parameters are for another number of experts.
     """
-    p = parameters
-    if p.experts != experts:
-        raise ValueError(f"the parameters are for {p.experts} experts, not {experts}")
+    p, mechanism = parameters, mechanism_of(experts, parameters)
     bounds = None if p.horizon is None else regret(experts, p, p.horizon)
     what = f"the decisions among {experts} experts by weights on noisy sums of losses"
     what += f" ({_LAWS[p.noise]}, batches of {p.batch})"
@@ -228,57 +244,35 @@ def guarantee(
         terms = bounds.terms_for(p.adversary)
         details.update({f"regret: {name}": value for name, value in terms.items()})
     bound = None if bounds is None else bounds.bound(p.adversary)
-    if not p.private:
+    if isinstance(mechanism, Open):
         rounds = LARGEST_HORIZON if p.horizon is None else p.horizon
         return replace(Guarantee.none(rounds, what), regret_bound=bound, details=details)
-    reach, norm = {
-        "knorm": (1.0, "linf"),
-        "gaussian": (centered_sensitivity(experts), "l2"),
-        "laplace": (float(experts), "l1"),
-        "coordinate_rr": (None, ""),
-    }[p.noise]
-    mu = pure = None
-    mass = 0.0
-    if p.releases == 0:
-        pure = 0.0
-    elif p.noise == "gaussian":
-        assert reach is not None
-        # One release, not all of them: whatever else is drawn has the same law on both streams.
-        count = float(experts)
-        if p.numerics == "lattice":
-            count *= MASS_PER_VARIATE / TAIL_MASS_PER_VARIATE
-        mu, mass = reach / p.noise_scale, truncation_mass(count)
-    else:
-        pure = (1.0 if reach is None else reach) / p.noise_scale
     conditions: tuple[str, ...] = (
         "losses are clipped to their declared range, enforced; each round enters one sum",
     )
     claimed = None
-    if p.calibration == "paper" and p.releases != 0:
+    if p.calibration == "paper" and not isinstance(mechanism, Nothing):
         claimed = (1.0 / p.noise_scale, 0.0)
         conditions += (
             f"AS PRINTED the budget of {claimed[0]:.6g} would be spent {experts} times: every "
             f"round releases {experts} losses, each with noise for one",
         )
-    return statement_of(
+    norm = {"knorm": "linf", "gaussian": "l2", "laplace": "l1"}.get(p.noise, "")
+    return state(
+        mechanism,
+        Neighbours(),
+        released=what,
         sums=p.noise != "coordinate_rr",
         numerics=p.numerics,
-        mechanism=what,
         horizon=p.horizon,
         delta=stated_delta(budget, p.horizon),
         calibration=p.calibration,
         reference="one noisy sum per record; docs/privacy/batch_share.md",
         seeded=seeded,
-        pure=pure,
-        mu=mu,
-        truncation_mass=mass,
-        sensitivity=reach,
+        sensitivity=movement(p.noise, experts) if norm else None,
         sensitivity_norm=norm,
         noise_scale=p.noise_scale,
         conditions=conditions,
         claimed=claimed,
-        regret_bound=bound,
-        experts=p.experts,
-        regret_scope=None if bound is None else p.adversary,
-        details=details,
+        **regret_rows(bound, None if bound is None else p.adversary, p.experts, p.horizon, details),
     )

@@ -159,9 +159,9 @@ class SumOfBatches(ExpertFamily):
     def _sizes(self, gap: Any) -> Iterator[Change]:
         noise, experts = self.learner.parameters.noise, self.learner.experts
         if noise == "gaussian":
-            from dpoco.accounting.batch_share import centered_sensitivity
+            from dpoco.privacy.mechanisms.batch_release import movement
 
-            yield "a batch's sum in l2", _norm(gap), centered_sensitivity(experts)
+            yield "a batch's sum in l2", _norm(gap), movement("gaussian", experts)
         elif noise == "laplace" and self.learner.parameters.calibration != "paper":
             yield "a batch's sum in l1", float(np.abs(gap).sum()), float(experts)
         else:  # cube noise; a response on one coordinate sees one entry

@@ -15,6 +15,7 @@ from dpoco.accounting import batch_share as accountant
 from dpoco.accounting.batch_share import BatchShareParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.experts._expert_learner import ExpertLearner
+from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.random import Source
 
 __all__ = ["BatchShare", "BatchShareParameters"]
@@ -165,17 +166,22 @@ class BatchShare(ExpertLearner):
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.BatchShare:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        parameters = self._parameters
+        p, drawn = self._parameters, self._mechanism.part(BatchRelease)
+        noise = {
+            "batch": drawn.batch if drawn else p.batch,
+            "noise": "coordinate_rr" if drawn and drawn.law == "response" else p.noise,
+            "noise_scale": drawn.scale if drawn else p.noise_scale,
+            "grid": drawn.grid if drawn else p.grid,
+        }
+        if drawn is not None and drawn.law != "response":
+            noise["noise"] = drawn.law
         return _core.BatchShare(
             {
                 **self._shared_settings(claim),
-                "batch": parameters.batch,
-                "learning_rate": parameters.learning_rate,
-                "share_rate": parameters.share_rate,
-                "floor": parameters.floor,
-                "noise": parameters.noise,
-                "noise_scale": parameters.noise_scale,
-                "grid": parameters.grid,
+                **noise,
+                "learning_rate": p.learning_rate,
+                "share_rate": p.share_rate,
+                "floor": p.floor,
             }
         )
 

@@ -11,6 +11,7 @@ import numpy as np
 
 import dpoco
 from dpoco.experts import BatchShare, EpochSelector, PrefixHedge, ShiftDetector
+from dpoco.privacy.mechanisms.base import Open
 
 from .checks import likelihood, replay, utility
 from .kit import Bug, maker, remade
@@ -146,12 +147,13 @@ def a_quarter(subject: Any) -> Any:
 
 
 def quiet(learner: Any, source: Any) -> Any:
-    honest = learner._parameters
+    honest, mechanism = learner._parameters, learner._mechanism
     learner._parameters = replace(honest, noise="none", noise_scale=0.0)
+    learner._mechanism = Open("a bug")
     try:
         return learner._build_engine({"key": source._key, "stream": 1})
     finally:
-        learner._parameters = honest
+        learner._parameters, learner._mechanism = honest, mechanism
 
 
 BUGS = [

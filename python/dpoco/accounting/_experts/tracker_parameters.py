@@ -26,7 +26,7 @@ from dpoco.accounting._experts.parameters import (
     in_unit_interval,
     uniform_is_as_good,
 )
-from dpoco.accounting._experts.share_prior import best_share_rate, log_class_size, share_log_prior
+from dpoco.accounting._experts.share_regret import best_share_rate, log_class_size, share_log_prior
 from dpoco.privacy.losses.flagged_draws import PRIORS, FlaggedDraws
 from dpoco.privacy.mechanisms.tracker_draws import SMALLEST_FORCED, SMALLEST_SHARE_RATE
 

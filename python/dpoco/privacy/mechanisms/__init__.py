@@ -6,6 +6,7 @@ from typing import Any
 
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SampledGaussian
+from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.selections import Selections
@@ -20,6 +21,7 @@ KINDS: tuple[type[Mechanism], ...] = (
     Open,
     SampledGaussian,
     GaussianPhases,
+    BatchRelease,
     Selections,
     ThresholdTests,
     TrackerDraws,

@@ -1,0 +1,109 @@
+"""Sums of batches of losses, each released once with noise of its own.
+
+Claim: every round enters the released sum of one batch only, so all releases together, over any
+number of rounds and for losses that react to them, are as private as one, whose change between
+neighbouring streams is at most 1 in max-norm, N in l1 and, the common shift taken off,
+sqrt(N - (N mod 2) / N) in l2:
+
+* "knorm", density exp(-max |z| / k): 1/k, purely; "laplace" of scale b: N/b, purely;
+* "gaussian" of deviation s: mu = sqrt(N - (N mod 2) / N) / s, with N truncated tails;
+* "response", randomised response on one coordinate of a single round: its epsilon, 1 / scale,
+  purely, also towards whoever collects it.
+
+Proof: ``docs/privacy/batch_share.md``; grids: ``docs/privacy/lattice.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpoco.privacy.losses.combined import group, with_tails
+from dpoco.privacy.losses.gaussian import Gaussian
+from dpoco.privacy.losses.loss import Loss, Pure
+from dpoco.privacy.mechanisms.base import Mechanism, central
+from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.records import limits
+
+__all__ = ["BatchRelease", "movement"]
+
+# Total variation of one variate in doubles, and of one of exact integers.
+_TRUNCATED, _EXACT = 2.0**-64, 2.0**-100
+# The mean that is taken off is rounded along the common shift, orthogonal to the change: a
+# second-order effect.
+_MEAN = 1.0 + 1e-9
+_SMALLEST_RESPONSE = 1.0 / 700.0  # e^-epsilon must be a double
+# A grid is 2^-16 to 2^-28 of the power of two below the scale.
+_BITS = range(16, 29)
+
+
+@dataclass(frozen=True)
+class BatchRelease(Mechanism):
+    """Noisy sums of `batch` rounds of losses in [0, 1]; an emptied round is a replaced one.
+
+    Attributes
+    ----------
+    experts : int
+        N, entries of a sum; at least 2.
+    law : {"knorm", "laplace", "gaussian", "response"}
+        What is added to a sum; "response" is released instead of one round's losses.
+    scale : float
+        k, b or s, in units of the losses; 1 / epsilon of a response.
+    batch : int
+        Rounds in a sum.
+    grid : float
+        Of exact integers that losses, sums and noise are; 0 for doubles, whose rounding no proof
+        covers.
+    """
+
+    kind = "batch_release"
+    noise = "fresh"
+    one_round = True
+    proofs = ("batch_share", "lattice")
+    experts: int
+    law: str
+    scale: float
+    batch: int
+    grid: float = limits(zero=True)
+
+    def __post_init__(self) -> None:
+        """Refuse laws, counts and grids that no proof is about."""
+        super().__post_init__()
+        self.check_choice("law", ("knorm", "laplace", "gaussian", "response"))
+        if self.experts < 2:
+            raise ValueError(f"{self.kind} is about 2 experts at least")
+        if self.law == "response" and (self.batch != 1 or self.scale < _SMALLEST_RESPONSE):
+            raise ValueError(f"a response of {self.kind} is to one round, with epsilon up to 700")
+        if self.grid > 0.0:
+            self._check_grid()
+
+    def loss(self, near: Neighbours) -> Loss:
+        """Return the loss of one release: all others have the same law on both streams."""
+        if self.law != "response":
+            central(near)
+        moved = movement(self.law, self.experts)
+        if self.law == "gaussian":
+            mass = min(1.0, self.experts * (_EXACT if self.grid > 0.0 else _TRUNCATED))
+            return group(with_tails(Gaussian(moved / self.scale), mass), near.rounds)
+        return group(Pure(moved / self.scale), near.rounds)
+
+    def _check_grid(self) -> None:
+        """Refuse grids that do not hold 0, 1, the noise and, centred, the mean of all losses."""
+        mantissa, exponent = math.frexp(self.grid)
+        units = self.batch / self.grid
+        fine = mantissa == 0.5 and math.frexp(self.scale)[1] - exponent in _BITS
+        if not fine or not 2.0**-900 < self.grid <= 1.0 or not units < 2.0**51:
+            raise ValueError(f"a grid of {self.grid!r} is not for this sum")
+        centred = self.grid <= 2.0**-16 and self.experts * units <= 2.0**53
+        if self.law not in ("laplace", "gaussian") or (self.law == "gaussian" and not centred):
+            raise ValueError(f"a grid of {self.grid!r} is not for this sum")
+
+
+def movement(law: str, experts: int) -> float:
+    """Return how far a change in [-1, 1]^N moves a sum in the law's norm: of a Gaussian's, centred.
+
+    1 for a response, whose scale is one over epsilon.
+    """
+    if law == "gaussian":
+        return math.sqrt(experts - (experts % 2) / experts) * _MEAN
+    return float(experts) if law == "laplace" else 1.0
