@@ -2,9 +2,9 @@
 
 Usage: python -m pytest --timings FILE; python tools/slow_tests.py FILE...
 
-A test is slow if one set of its parameters takes over half a second, or all together over two.
-Where several files have it, the least counts. Tests that were not measured keep their lines, and
-all keep their reasons; those of over a second without a reason are printed.
+A test is slow if one set of its parameters takes over a quarter of a second, or all together over
+one and 30 ms each on average. Where several files have it, the least counts. Tests that were not
+measured keep their lines, and all keep their reasons; those of over a second without are printed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SLOW = ROOT / "tests" / "slow.txt"
-ONE, ALL, OWES = 0.5, 2.0, 1.0
+ONE, ALL, EACH, OWES = 0.25, 1.0, 0.03, 1.0
 
 
 def measured(paths: list[Path]) -> dict[str, dict[str, float]]:
@@ -40,7 +40,8 @@ def written(text: str, found: dict[str, dict[str, float]]) -> str:
     known = listed(text)
     for test, times in found.items():
         _, reason = known.pop(test, (0.0, ""))
-        if max(times.values()) > ONE or sum(times.values()) > ALL:
+        together = sum(times.values())
+        if max(times.values()) > ONE or together > max(ALL, EACH * len(times)):
             known[test] = (max(times.values()), reason)
     rows = (
         f"{test} {time:.1f} {reason}".rstrip()
