@@ -3,8 +3,9 @@
 Usage: python -m pytest --timings FILE; python tools/slow_tests.py FILE...
 
 A test is slow if one set of its parameters takes over a quarter of a second, or all together over
-one and 30 ms each on average. Where several files have it, the least counts. Tests that were not
-measured keep their lines, and all keep their reasons; those of over a second without are printed.
+one; unless they are so many that one takes 30 ms on average. Where several files have it, the least
+counts. Tests that were not measured keep their lines, and all keep their reasons; those of over a
+second without are printed.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def written(text: str, found: dict[str, dict[str, float]]) -> str:
     for test, times in found.items():
         _, reason = known.pop(test, (0.0, ""))
         together = sum(times.values())
-        if max(times.values()) > ONE or together > max(ALL, EACH * len(times)):
+        if together > EACH * len(times) and (max(times.values()) > ONE or together > ALL):
             known[test] = (max(times.values()), reason)
     rows = (
         f"{test} {time:.1f} {reason}".rstrip()
