@@ -196,6 +196,7 @@ class Stateful:
             raise StateError("state is corrupt: it describes other arguments")
         cls._check_restated(arguments, parameters, expected)
         self = cls.__new__(cls)
+        arguments = {name: arguments[name] for name in expected}  # in the constructor's order
         self._set_up(arguments, parameters, bool(header["seeded"]), _REPLACED_CLAIM)
         return self
 

@@ -11,7 +11,10 @@ from tests.docs.pages import DOCUMENTS, disguised, run, snippets, with_outputs
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
+PAGES = [path for path in DOCUMENTS if path != ROOT / "README.md"]  # which is run below
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_python_snippets_run_and_print_what_pages_show(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
@@ -55,11 +58,15 @@ def test_snippets_are_found_and_filled():
 
 
 def test_the_quickstart_shows_learning_and_is_short(tmp_path, monkeypatch, capsys):
-    (snippet,) = snippets((ROOT / "README.md").read_text())
+    text = (ROOT / "README.md").read_text()
+    (snippet,) = snippets(text)
+    assert disguised(text) == []
+    assert snippet.reason is None
     assert len([line for line in snippet.code.splitlines() if line.strip()]) <= 20
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet.code, "README.md", "exec"), {})
     printed = capsys.readouterr().out
+    assert snippet.shown in (None, printed)
     assert "epsilon = 1, delta = 1e-06" in printed
     own, zero = map(float, re.search(r"average loss ([\d.]+), .* zero ([\d.]+)", printed).groups())
     assert own < zero

@@ -266,9 +266,10 @@ def check_learner(
     >>> len(dpoco.audit.check_learner("prefix-hedge")) > 30
     True
     """
-    chosen = contract_checks() if checks is None else tuple(checks)
+    known = contract_checks()
+    chosen = known if checks is None else tuple(checks)
     for name in chosen:
-        named("check", name, _CHECKS)
+        named("check", name, known)
     if isinstance(learner, str) and stream is None:
         subject = _listed(learner_named(learner, EVERY).name)
     else:

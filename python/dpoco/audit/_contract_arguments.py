@@ -1,10 +1,12 @@
-"""Checks of the contract: arguments, parameters, budgets, reports, replays."""
+"""Checks of the contract: arguments, parameters, budgets, reports, replays; late feedback."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import functools
+import pickle
 import re
-from functools import wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,17 +16,21 @@ from dpoco.accounting import Budget
 from dpoco.audit._contract import (
     BUDGET,
     EVERY,
+    ONLINE,
     ROUNDS,
     STEPPED,
     Subject,
     arguments_of,
     check,
+    equal,
     refused,
     require,
+    unchanged,
 )
 from dpoco.audit.replay import replay_audit
 from dpoco.domains import LpBall
-from dpoco.errors import BudgetExceeded
+from dpoco.errors import BudgetExceeded, HorizonExceeded, RoundOrderError, StateError
+from dpoco.learners import own_class
 from dpoco.losses import GlmLoss
 from dpoco.random import Source
 
@@ -148,7 +154,7 @@ def budgets_are_kept(s: Subject) -> None:
     if planner is None or _arguments(s).get("calibration", "tight") != "tight":
         return  # printed constants need not use up what they are given
 
-    @wraps(planner.calibrate)
+    @functools.wraps(planner.calibrate)
     def careless(*given: Any, budget: Budget | None, **more: Any) -> Any:
         wider = None if budget is None else Budget._derived(2.0 * budget.epsilon, budget.delta)
         return planner.calibrate(*given, budget=wider, **more)
@@ -190,7 +196,10 @@ def one_dimension_is_enough(s: Subject) -> None:
             changes[name] = 1
     s.applies(changes and s.runs and (domain is None or "domain" in changes))
     given = {**_arguments(s), **changes, "parameters": None, "budget": BUDGET}
-    learner = s.kind(**given, source=Source.seeded(1))
+    try:
+        learner = s.kind(**given, source=Source.seeded(1))
+    except ValueError:  # what else was asked for needs more of them
+        return s.applies(False)
     small = dataclasses.replace(s, stream=_narrow(s), first=learner)
     require(len(small.play(learner)) == ROUNDS, "rounds are missing")
 
@@ -243,3 +252,64 @@ def replays_move_no_more_than_stated(s: Subject) -> None:
         lambda source: s.fresh(source=source), parts if len(parts) > 1 else parts[0], replacements
     ).findings
     require(not found, "; ".join(map(str, found)))
+
+
+# ---- late feedback -------------------------------------------------------------------------------
+
+
+@check(*ONLINE)
+def tickets_in_turn_change_nothing(s: Subject) -> None:
+    """Feedback that comes at once is the same with a ticket as without."""
+    learner, got = s.fresh(), []
+    for t in range(ROUNDS):
+        decision, ticket = s.ask(learner, t, ticket=True)
+        require(np.array_equal(ticket.decision, decision), "a ticket has another decision")
+        s.tell(learner, t, decision, ticket=ticket)
+        got.append(decision)
+    require(equal(got, s.play(s.fresh())), "tickets changed the releases")
+
+
+@check(*ONLINE)
+def tickets_are_taken_once(s: Subject) -> None:
+    """Feedback comes in any order or never; a ticket is taken once, and only by its learner."""
+    learner, stranger = s.fresh(), s.fresh()
+    issued = [s.ask(learner, t, ticket=True) for t in range(5)]
+    require(learner.outstanding == tuple(range(5)), "tickets are not outstanding")
+    for t in (3, 1, 4):
+        decision, ticket = issued[t]
+        s.tell(learner, t, decision, ticket=ticket)
+    decision, used = issued[3]
+    learner.expire(issued[0][1])
+    require(learner.outstanding == (2,), "other tickets are outstanding")
+    s.ask(stranger, 0, ticket=True)
+    waiting = issued[2][1]
+    forged = dataclasses.replace(waiting, number=waiting.number + 1)
+    for what, error, target, ticket in (
+        ("a used ticket", RoundOrderError, learner, used),
+        ("an expired ticket", RoundOrderError, learner, issued[0][1]),
+        ("another learner's ticket", StateError, stranger, waiting),
+        ("a forged ticket", StateError, learner, forged),
+        ("no ticket at all", TypeError, learner, "ticket"),
+    ):
+        with unchanged(target, what):
+            refused(what, error, s.tell, target, 3, decision, ticket=ticket)
+            refused(what, error, target.expire, ticket)
+    require(learner.outstanding == (2,), "a refused ticket struck another")
+
+
+@check(*ONLINE)
+def tickets_reserve_rounds(s: Subject) -> None:
+    """A ticket reserves a round of the horizon, and is saved with the learner."""
+    learner = s.fresh()
+    issued = [s.ask(learner, t, ticket=True) for t in range(ROUNDS)]
+    refused("a ticket past the horizon", HorizonExceeded,
+            s.ask, learner, 0, ticket=True)  # fmt: skip
+    refused("a copy of a learner with tickets", StateError, copy.copy, learner)
+    decision, ticket = issued[-1]
+    if own_class(s.kind) is not None and s.runs:
+        loaded = pickle.loads(pickle.dumps(learner))
+        loaded.resume()
+        require(loaded.outstanding == learner.outstanding, "tickets were not saved")
+        s.tell(loaded, ROUNDS - 1, decision, ticket=pickle.loads(pickle.dumps(ticket)))
+    learner.expire(issued[0][1])
+    s.ask(learner, 0, ticket=True)

@@ -1,10 +1,8 @@
-"""Checks of the contract: order of calls, late feedback, records."""
+"""Checks of the contract: order of calls and records."""
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import pickle
 from typing import Any
 
 import numpy as np
@@ -27,8 +25,7 @@ from dpoco.audit._contract import (
     require,
     unchanged,
 )
-from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
-from dpoco.learners import own_class
+from dpoco.errors import HorizonExceeded, RoundOrderError
 
 BAD = (ValueError, TypeError)
 
@@ -140,67 +137,6 @@ def seeds_repeat_releases(s: Subject) -> None:
     require(not first.guarantee.certified, "a seeded learner claims to be certified")
     held = entropy.guarantee.certified or not (entropy.guarantee.private and s.runs)
     require(held, "a learner on entropy is not certified")
-
-
-# ---- late feedback -------------------------------------------------------------------------------
-
-
-@check(*ONLINE)
-def tickets_in_turn_change_nothing(s: Subject) -> None:
-    """Feedback that comes at once is the same with a ticket as without."""
-    learner, got = s.fresh(), []
-    for t in range(ROUNDS):
-        decision, ticket = s.ask(learner, t, ticket=True)
-        require(np.array_equal(ticket.decision, decision), "a ticket has another decision")
-        s.tell(learner, t, decision, ticket=ticket)
-        got.append(decision)
-    require(equal(got, s.play(s.fresh())), "tickets changed the releases")
-
-
-@check(*ONLINE)
-def tickets_are_taken_once(s: Subject) -> None:
-    """Feedback comes in any order or never; a ticket is taken once, and only by its learner."""
-    learner, stranger = s.fresh(), s.fresh()
-    issued = [s.ask(learner, t, ticket=True) for t in range(5)]
-    require(learner.outstanding == tuple(range(5)), "tickets are not outstanding")
-    for t in (3, 1, 4):
-        decision, ticket = issued[t]
-        s.tell(learner, t, decision, ticket=ticket)
-    decision, used = issued[3]
-    learner.expire(issued[0][1])
-    require(learner.outstanding == (2,), "other tickets are outstanding")
-    s.ask(stranger, 0, ticket=True)
-    waiting = issued[2][1]
-    forged = dataclasses.replace(waiting, number=waiting.number + 1)
-    for what, error, target, ticket in (
-        ("a used ticket", RoundOrderError, learner, used),
-        ("an expired ticket", RoundOrderError, learner, issued[0][1]),
-        ("another learner's ticket", StateError, stranger, waiting),
-        ("a forged ticket", StateError, learner, forged),
-        ("no ticket at all", TypeError, learner, "ticket"),
-    ):
-        with unchanged(target, what):
-            refused(what, error, s.tell, target, 3, decision, ticket=ticket)
-            refused(what, error, target.expire, ticket)
-    require(learner.outstanding == (2,), "a refused ticket struck another")
-
-
-@check(*ONLINE)
-def tickets_reserve_rounds(s: Subject) -> None:
-    """A ticket reserves a round of the horizon, and is saved with the learner."""
-    learner = s.fresh()
-    issued = [s.ask(learner, t, ticket=True) for t in range(ROUNDS)]
-    refused("a ticket past the horizon", HorizonExceeded,
-            s.ask, learner, 0, ticket=True)  # fmt: skip
-    refused("a copy of a learner with tickets", StateError, copy.copy, learner)
-    decision, ticket = issued[-1]
-    if own_class(s.kind) is not None and s.runs:
-        loaded = pickle.loads(pickle.dumps(learner))
-        loaded.resume()
-        require(loaded.outstanding == learner.outstanding, "tickets were not saved")
-        s.tell(loaded, ROUNDS - 1, decision, ticket=pickle.loads(pickle.dumps(ticket)))
-    learner.expire(issued[0][1])
-    s.ask(learner, 0, ticket=True)
 
 
 # ---- records -------------------------------------------------------------------------------------
