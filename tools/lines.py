@@ -314,12 +314,16 @@ def compiled(engines: set[str]) -> dict[str, int]:
     left, found = list(bound), set[Path]()
     while left:
         path = left.pop()
-        if path in found or path.name == "registrars.hpp":  # which names all learners
+        if path in found:
             continue
         found.add(path)
         for name in re.findall(r'#include ["<]([\w/.]+)[">]', path.read_text(encoding="utf-8")):
             places = (path.parent / name, CPP / "include" / name, CPP / "bindings" / name)
-            left += [place for place in places if place.is_file()][:1]
+            # Headers of the bindings serve all learners: of what they name only each other counts.
+            shared = path.suffix == ".hpp" and path.parent.name == "bindings"
+            left += [p for p in places if p.is_file() and not (shared and p.parent != path.parent)][
+                :1
+            ]
         if path.is_relative_to(CPP / "include"):
             stem = path.relative_to(CPP / "include" / "dpoco").with_suffix("")
             own = (CPP / "src" / stem).with_suffix(".cpp")

@@ -59,13 +59,25 @@ class Option:
         return f"{', '.join(self.choices)}. {first}" if self.choices else first
 
     def read(self, value: Any) -> Any:
-        """Return the value of a flag: a text that may be a number, too, if it is one."""
-        for name in ("int", "float") if isinstance(value, str) else ():
+        """Return the value of a flag: a text that may be a number, too, if it is one.
+
+        Raises
+        ------
+        ValueError
+            For a text that the option cannot be.
+        """
+        if not isinstance(value, str):
+            return value
+        if "bool" in self.kinds and value in ("true", "false"):
+            return value == "true"
+        for name in ("int", "float"):
             if name in self.kinds:
                 try:
                     return _TYPES[name](value)
                 except ValueError:
                     continue
+        if "str" not in self.kinds:
+            raise ValueError(f"{self.name} must be {self.flag_type.__name__}; got {value!r}")
         return value
 
 

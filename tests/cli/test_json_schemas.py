@@ -24,6 +24,7 @@ PRINTED = {
     ("datasets", "--json"): "dpoco.datasets/1",
     ("datasets", "shuttle", "--json"): "dpoco.datasets/1",
     ("explain", "guarantee.json", "--json"): "dpoco.explanation/1",
+    ("verify", "guarantee.json", "--json"): "dpoco.verification/1",
     ("audit", "noisy-max", "--trials", 300, "--json"): "dpoco.audit/2",
     ("audit", "--list", "--json"): "dpoco.audit-names/1",
     ("table", "noise", "--horizons", 1000, "--epsilons", 1, "--json"): "dpoco.table/1",

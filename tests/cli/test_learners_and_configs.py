@@ -68,6 +68,16 @@ def test_lines_of_progress_change_no_bit(table, invoke, tmp_path, learner, colum
     assert int(lines[-1][4].replace(",", "")) == a["private"]["switches"][0]
 
 
+def test_any_option_of_the_constructor_reaches_the_learner(table, invoke, tmp_path):
+    given = ("--option", "step-size=0.25", "--option", "numerics=lattice", "--option", "batch=3")
+    result = invoke("run", *FILE, *QUICK, "--learner", "noisy-ftrl", *given, "--json")
+    assert result.exit_code == 0, result.stderr
+    report = RunReport.from_dict(json.loads(result.stdout))
+    assert report.settings["command"]["option"] == [word for word in given if "=" in word]
+    found = {name: report.parameters[name] for name in ("step_size", "numerics", "batch")}
+    assert found == {"step_size": 0.25, "numerics": "lattice", "batch": 3}
+
+
 def test_a_report_is_a_configuration(table, invoke, tmp_path):
     first = ("run", *FILE, *QUICK, "--learner", "comw", "--epsilon", 3, "--output", "results.json")
     assert invoke(*first).exit_code == 0

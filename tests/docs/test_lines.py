@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import lines  # noqa: E402
 
 # Rooms that still take private names from others, and how many.
-PRIVATE = {"audit": 6, "bandits": 7, "frank_wolfe": 8, "oco": 6}
+PRIVATE = {"audit": 6, "bandits": 7, "oco": 6}
 SINGLE = 92  # modules that one other imports
 BEHIND = {"oco.NoisyFTRL": 8_450, "oco.CoupledRegularizedLeader": 9_300}
 

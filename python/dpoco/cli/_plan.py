@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 import dpoco
-from dpoco._calibrated import Calibrated, Option, options_of
+from dpoco._calibrated import Option, options_of
 from dpoco._validation import unknown
 from dpoco.accounting import Budget, Guarantee
 from dpoco.cli._plan_problem import (
@@ -22,6 +22,7 @@ from dpoco.cli._plan_problem import (
     plan_surface,
 )
 from dpoco.cli._plan_report import print_plan
+from dpoco.cli._problem import own_options
 from dpoco.cli._support import JsonFlag, console, errors_in_one_line, print_json, say, table
 from dpoco.learners import LEARNERS, Learner
 
@@ -145,23 +146,6 @@ def _defaults(entry: Learner) -> dict[str, Any]:
         return {"dimension": 1}
     loss = {"ctrl": "general", "comw": "linear"}.get(entry.name, "logistic")
     return {"loss": loss, "domain": "simplex" if entry.ball == 1.0 else "ball"}
-
-
-def own_options(entry: Learner) -> list[Option]:
-    """Return the options that a plan takes of a learner's constructor: those of calibration."""
-    cls = entry.load()
-    if not issubclass(cls, Calibrated):
-        return []
-    problem = {
-        *_PROBLEMS[entry.plays],
-        "domain",
-        "loss",
-        "lipschitz",
-        "horizon",
-        "records",
-        "budget",
-    }
-    return [each for name, each in options_of(cls).items() if name in {*cls._options} - problem]
 
 
 def _flag(name: str, kind: Any, default: Any, text: str, *declared: str) -> inspect.Parameter:

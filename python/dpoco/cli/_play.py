@@ -26,6 +26,7 @@ from dpoco.cli._problem import (
     build_problem,
     bundled_losses,
     expert_problem,
+    further,
     load_losses,
     load_stream,
     parse_range,
@@ -260,6 +261,7 @@ def play(entry: Learner, asked: dict[str, Any], common: dict[str, Any]) -> RunRe
         "sum_method": None if sums == "auto" else sums,
         "step_scale": asked["step_scale"],
         "batch": asked["batch"],
+        **further(entry, asked["option"]),
     }
     limits: dict[str, Any] = {name: asked[name] for name in ("epsilon", "delta", "horizon")}
     if limits["horizon"] is None and common["resume"] is not None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import datasets
+from dpoco._calibrated import Calibrated, Option, options_of
 from dpoco._validation import choice, named, positive_float, positive_int
 from dpoco.accounting import Budget
 from dpoco.datasets import PublicScaling, Stream
@@ -198,6 +199,33 @@ def expert_problem(
         "horizon": covered,
         **options,
     }
+
+
+# What a problem or a budget is made of, and no option.
+_PROBLEM = {
+    "domain", "loss", "lipschitz", "experts", "arms", "dimension", "horizon", "records", "budget",
+}  # fmt: skip
+
+
+def own_options(entry: Learner) -> list[Option]:
+    """Return the options of a learner's constructor that commands take: those of calibration."""
+    cls = entry.load()
+    if not issubclass(cls, Calibrated):
+        return []
+    return [each for name, each in options_of(cls).items() if name in {*cls._options} - _PROBLEM]
+
+
+def further(entry: Learner, texts: Sequence[str] | None) -> dict[str, Any]:
+    """Return the options of texts "name=value", read as the learner's constructor takes them."""
+    known = {option.name: option for option in own_options(entry)}
+    found = {}
+    for text in texts or ():
+        name, mark, value = text.partition("=")
+        if not mark:
+            raise ValueError(f"--option must be NAME=VALUE; got {text!r}")
+        key = named(f"option of {entry.name}", name.strip().replace("-", "_"), tuple(known))
+        found[key] = known[key].read(value.strip())
+    return found
 
 
 # What an option has when nobody gave it: learners without it are then not told.

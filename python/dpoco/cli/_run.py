@@ -237,6 +237,14 @@ def run_command(
             "--calibration paper; else the learner's own]"
         ),
     ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Any other option of the learner, as its constructor takes it; repeatable. See "
+            "dpoco plan LEARNER --help.",
+        ),
+    ] = None,
     repeats: Annotated[
         int | None,
         typer.Option(
@@ -307,6 +315,8 @@ def run_command(
     dpoco run
 
     dpoco run --learner noisy-ftrl --stream phishing --epsilon 2 --output results.json
+
+    dpoco run --learner noisy-ftrl --option step_size=0.1 --option numerics=lattice
 
     dpoco run --data events.csv --label alarm --feature-range 0,10
 
