@@ -6,8 +6,8 @@ import inspect
 
 from dpoco import bandits, experts, frank_wolfe, local, mechanisms, oco
 from dpoco.audit import exact_audit
-from dpoco.audit._exercises import EXERCISES
-from dpoco.audit._families import AUDITS
+from dpoco.audit._exercise_table import EXERCISES
+from dpoco.audit._table import AUDITS
 
 ROOMS = (experts, frank_wolfe, oco, bandits, mechanisms)
 # What a class is called that takes data and answers with something released.

@@ -9,8 +9,8 @@ import pytest
 
 import dpoco
 from dpoco.audit import likelihood_audit
-from dpoco.audit._likelihood_selections import selection_law
-from dpoco.audit._likelihood_sums import noise_map
+from dpoco.audit._laws import selection_law
+from dpoco.audit._sum_noise import noise_map
 from dpoco.mechanisms import AboveThreshold, ContinualSum
 from dpoco.random import Source
 
@@ -115,5 +115,5 @@ def test_unknown_laws_are_refused():
     class Unknown:
         guarantee = dpoco.mechanisms.NoisyMax(2, horizon=1, budget=promise).guarantee
 
-    with pytest.raises(TypeError, match="no likelihood of a Unknown"):
+    with pytest.raises(TypeError, match="no audit of a Unknown"):
         likelihood_audit(lambda source: Unknown(), stream, neighbour, 300)

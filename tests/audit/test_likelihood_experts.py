@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpoco.audit import likelihood_audit
-from dpoco.audit._likelihood_thresholds import answer_chances
+from dpoco.audit._laws import answer_chances
 
 cases = sys.modules["audit_likelihood_cases"]
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")

@@ -13,8 +13,8 @@ import pytest
 import dpoco
 from dpoco import bandits, experts, frank_wolfe, mechanisms, oco
 from dpoco.audit import AuditReport, audit_learner, replay_audit, standard_case, standard_names
-from dpoco.audit._claim import Claim, epsilon_of_point
 from dpoco.audit.likelihood import likelihood_audit
+from dpoco.audit.report import Claim, epsilon_of_point
 from dpoco.audit.standard import StandardCase
 from dpoco.random import Source
 
@@ -42,7 +42,7 @@ def _classes():
     from dpoco.audit.standard import _CASES
 
     assert tuple(_CASES) == standard_names()
-    return [(name, kind.learner) for name, kind in _CASES.items()]
+    return [(name, kind.cls.__name__) for name, kind in _CASES.items()]
 
 
 @pytest.mark.parametrize("name", [name for name in standard_names() if name != "noisy-sgd"])
@@ -155,7 +155,7 @@ def test_the_published_claim_of_batch_share_falls(printed):
 
 
 def test_the_published_claim_of_transformed_losses_falls():
-    from dpoco.audit._attacks import replay_attack
+    from dpoco.audit.learner import replay_attack
 
     attack = replay_attack(standard_case("lipschitz-learner", calibration="paper"), 0)
     assert attack.verdict == "violated"

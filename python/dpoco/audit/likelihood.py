@@ -15,24 +15,30 @@ Statements, proofs and limits: ``docs/privacy/replay_and_likelihood.md``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpoco._validation import positive_int, real_float
-from dpoco.audit import _bounds
-from dpoco.audit._families import scorer_of
-from dpoco.audit._likelihood_base import Scorer, Scores
-from dpoco.audit._uniforms import uniform_findings
-from dpoco.audit.replay import made
+from dpoco._validation import positive_int
+from dpoco.audit._family import FloatArray, Make, Scorer, Scores, made
+from dpoco.audit._table import scorer_of
+from dpoco.audit.report import USEFUL, headline, share, verdict_of
 from dpoco.random import Source
 
-__all__ = ["LikelihoodReport", "likelihood_audit"]
+__all__ = [
+    "ROUNDING",
+    "LikelihoodReport",
+    "fewest_trials",
+    "law_findings",
+    "likelihood_audit",
+    "uniform_findings",
+]
 
-FloatArray = NDArray[np.float64]
+Pair = tuple[FloatArray, FloatArray]
 
 # Multiples of the claimed epsilon at which the curves are compared.
 _MULTIPLES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
@@ -40,9 +46,14 @@ _MULTIPLES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.
 _CUTS = (0.5, 1.0, 2.0)
 # By how much all losses are enlarged to see what would have been noticed; beyond the last: none.
 _FACTORS = np.geomspace(1.0, 16.0, 81)
-_USEFUL = 4.0
 # Of log-likelihoods: grids of the releases, quadratures.
-_ROUNDING = 1e-3
+ROUNDING = 1e-3
+# Pairs that are compared one by one, nearest first, of steps and of entries: all of 32.
+_PAIRS = 496
+# Lags whose pairs are compared together.
+_LAGS = 256
+# Trials whose uniform bound is wider than this show nothing.
+_WIDEST = 0.25
 
 
 @dataclass(frozen=True)
@@ -85,7 +96,7 @@ class LikelihoodReport:
     @property
     def powerful(self) -> bool:
         """Whether losses four times as large as the measured ones would have been reported."""
-        return self.detectable <= _USEFUL
+        return self.detectable <= USEFUL
 
     @property
     def passed(self) -> bool:
@@ -93,13 +104,6 @@ class LikelihoodReport:
         return self.powerful and not self.violated
 
     def __str__(self) -> str:
-        claim = f"epsilon = {self.epsilon:.4g}, delta = {self.delta:.3g}"
-        if self.violated:
-            verdict = f"VIOLATED: {claim} is refuted"
-        elif not self.powerful:
-            verdict = f"no power: no violation of {claim} to speak of could have shown"
-        else:
-            verdict = f"no violation of {claim} found"
         at_worst = max(self.curve, key=lambda row: row[2] / row[3] if row[3] > 0.0 else row[2])
         power = (
             f"losses {self.detectable:.3g} times as large would have been reported"
@@ -109,18 +113,21 @@ class LikelihoodReport:
         )
         return "\n".join(
             [
-                f"Likelihood audit: {verdict}",
+                headline(
+                    "Likelihood audit", self.epsilon, self.delta,
+                    verdict_of(self.violated, self.powerful), power="to speak of could have shown",
+                ),
                 f"  {self.trials} runs on each stream, largest loss {self.largest_loss:.4g}",
                 f"  at epsilon {at_worst[0]:.4g}: delta {at_worst[1]:.4g} measured, at least "
                 f"{at_worst[2]:.4g}, claimed {at_worst[3]:.4g}",
                 f"  {power}, at confidence {self.confidence:.9g}",
                 *(f"  - {text}" for text in self.findings),
             ]
-        )
+        )  # fmt: skip
 
 
 def likelihood_audit(
-    make_learner: Callable[[Source], Any],
+    make_learner: Make,
     stream: Any,
     neighbour: Any,
     trials: int,
@@ -165,15 +172,13 @@ def likelihood_audit(
     step, and detectors O(T^2) for every transcript that occurs.
     """
     count = positive_int("trials", trials)
-    level = real_float("confidence", confidence)
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"confidence must be in (0, 1); got {level!r}")
+    level = share("confidence", confidence)
     error = (1.0 - level) / 3.0
-    least = _bounds.fewest_trials(error / 4.0)
+    least = fewest_trials(error / 4.0)
     if count < least:
         raise ValueError(f"trials must be at least {least} to show anything; got {count}")
     root = positive_int("seed", seed + 1) - 1
-    template = made(make_learner, root)
+    template = made(make_learner, Source.seeded(root))
     guarantee = template.guarantee
     if not guarantee.private:
         raise ValueError("the learner promises nothing: there is no claim to test")
@@ -184,7 +189,7 @@ def likelihood_audit(
     findings = [
         *dict.fromkeys(text for each in worlds for text in each.findings),
         *_identities(losses, error),
-        *uniform_findings(worlds, error, _ROUNDING),
+        *uniform_findings(worlds, error, ROUNDING),
         *findings,
     ]
     largest = float(max(own.max() for own in losses))
@@ -201,13 +206,7 @@ def likelihood_audit(
 
 
 def law_findings(
-    make_learner: Callable[[Source], Any],
-    stream: Any,
-    neighbour: Any,
-    trials: int,
-    *,
-    seed: int,
-    error: float,
+    make_learner: Make, stream: Any, neighbour: Any, trials: int, *, seed: int, error: float
 ) -> list[str] | None:
     """Return where runs on a stream contradict the declared law of noise, decisions and draws.
 
@@ -220,28 +219,23 @@ def law_findings(
     error : float
         Probability of a finding where there is nothing to find, at most.
     """
-    template = made(make_learner, seed)
+    template = made(make_learner, Source.seeded(seed))
     try:
         scorer = scorer_of(template, stream, neighbour)
     except ValueError:
         return None
     scores = _scores(make_learner, template, scorer, 0, trials, seed)
-    return [*scores.findings, *uniform_findings([scores], error, _ROUNDING)]
+    return [*scores.findings, *uniform_findings([scores], error, ROUNDING)]
 
 
 def _scores(
-    make_learner: Callable[[Source], Any],
-    template: Any,
-    scorer: Scorer,
-    world: int,
-    count: int,
-    root: int,
+    make_learner: Make, template: Any, scorer: Scorer, world: int, count: int, root: int
 ) -> Scores:
     """Return runs of new learners on one of the scorer's streams, scored."""
     runs = []
     for i in range(count):
         own_seed = (root << 64) + 2 * i + world + 1
-        learner = made(make_learner, own_seed, template)
+        learner = made(make_learner, Source.seeded(own_seed), template)
         runs.append(scorer.run(learner, world, Source.seeded(own_seed)))
     return scorer.score(runs, world)
 
@@ -259,8 +253,8 @@ def _epsilons(guarantee: Any) -> list[float]:
 def _lower(losses: FloatArray, epsilon: float, error: float) -> float:
     """Return what delta(epsilon) is at least, for all of `_MULTIPLES` at once, both worlds."""
     values = _excesses(losses, epsilon)
-    uniform = float(values.mean()) - _bounds.dkw(len(values), error / 4.0)
-    single = _bounds.mean_at_least(values, 1.0, error / 4.0 / len(_MULTIPLES))
+    uniform = float(values.mean()) - dkw(len(values), error / 4.0)
+    single = mean_at_least(values, 1.0, error / 4.0 / len(_MULTIPLES))
     return max(uniform, single, 0.0)
 
 
@@ -273,13 +267,13 @@ def _curve(
         measured = max(float(_excesses(own, epsilon).mean()) for own in losses)
         lower = max(_lower(own, epsilon, error) for own in losses)
         rows.append((epsilon, measured, lower, claimed))
-        if lower > claimed + _ROUNDING * min(1.0, guarantee.epsilon) * measured:
+        if lower > claimed + ROUNDING * min(1.0, guarantee.epsilon) * measured:
             findings.append(
                 f"delta({epsilon:.4g}) is at least {lower:.4g}, claimed is {claimed:.4g}"
             )
     pure = guarantee.epsilon_at(0.0)
     largest = max(float(own.max()) for own in losses)
-    if largest > pure * (1.0 + _ROUNDING):
+    if largest > pure * (1.0 + ROUNDING):
         findings.append(f"a run has privacy loss {largest:.6g}, claimed are at most {pure:.6g}")
     return rows, findings
 
@@ -292,8 +286,8 @@ def _identities(losses: list[FloatArray], error: float) -> Iterator[str]:
             kept = np.minimum(np.exp(-np.maximum(own, -700.0)), cut)
             rest = np.maximum(0.0, 1.0 - cut * np.exp(-np.maximum(other, -700.0)))
             total = float(kept.mean() + rest.mean())
-            width = _bounds.deviation(kept, cut, each) + _bounds.deviation(rest, 1.0, each)
-            if not abs(total - 1.0) <= width + _ROUNDING:
+            width = deviation(kept, cut, each) + deviation(rest, 1.0, each)
+            if not abs(total - 1.0) <= width + ROUNDING:
                 yield (
                     f"likelihood ratios of world {direction} add up to {total:.4g} instead of 1 "
                     f"(+- {width:.2g}): the law that is drawn from is not the declared one"
@@ -311,3 +305,130 @@ def _detectable(losses: list[FloatArray], guarantee: Any, error: float, largest:
             if any(_lower(factor * own, epsilon, error) > claimed for own in losses):
                 return float(factor)
     return float("inf")
+
+
+# ---- bounds without assumptions ------------------------------------------------------------------
+
+
+def dkw(count: int, error: float) -> float:
+    """Return how far an empirical distribution may be off anywhere, both sides.
+
+    Dvoretzky, Kiefer and Wolfowitz with Massart's constant: exceeded with probability at most
+    `error`.
+    """
+    return math.sqrt(math.log(2.0 / error) / (2.0 * count))
+
+
+def fewest_trials(error: float) -> int:
+    """Return how many trials make that at most 1/4."""
+    return math.ceil(math.log(2.0 / error) / (2.0 * _WIDEST**2))
+
+
+def deviation(values: FloatArray, top: float, error: float) -> float:
+    """Return how far the mean of values in [0, top] may be from its expectation, both sides.
+
+    Empirical Bernstein (Maurer and Pontil, 2009) or Hoeffding, the smaller; exceeded with
+    probability at most `error`.
+    """
+    n, log = len(values), math.log(8.0 / error)
+    variance = float(values.var(ddof=1))
+    bernstein = math.sqrt(2.0 * variance * log / n) + 7.0 * top * log / (3.0 * (n - 1))
+    return min(bernstein, top * math.sqrt(math.log(4.0 / error) / (2.0 * n)))
+
+
+def mean_at_least(values: FloatArray, top: float, error: float) -> float:
+    """Return a lower bound on the expectation of values in [0, top], by the same."""
+    return float(values.mean()) - deviation(values, top, 2.0 * error)
+
+
+# ---- independent uniforms ------------------------------------------------------------------------
+#
+# The differences, and the sums, modulo 1 of pairs of independent uniforms are independent uniforms
+# themselves as long as the pairs form no cycle: every pair has a member that the others before it
+# do not determine. All pairs of columns at one lag are such a set, and so is a single pair in all
+# runs.
+
+
+def uniform_findings(worlds: list[Scores], error: float, rounding: float) -> Iterator[str]:
+    """Yield where something is no sample of independent uniforms.
+
+    Parameters
+    ----------
+    worlds : list of Scores
+        Runs on either stream.
+    error : float
+        Probability of yielding anything where all is right, at most.
+    rounding : float
+        Allowance for grids and quadratures.
+
+    Notes
+    -----
+    Dvoretzky, Kiefer and Wolfowitz's inequality; a fifth of the error each for the law, for
+    repetitions at every lag, in every pair of steps and of entries, and for draws. Sorts at most
+    2 (256 + 992) samples a stream.
+    """
+    share = error / (5.0 * len(worlds))
+    for world, scores in enumerate(worlds):
+        u = scores.uniforms
+        if u.size:
+            yield from _far(world, "the noise has another law than declared", u, share, rounding)
+            for pairs in (_lagged(u), _steps(u), _entries(u)):
+                yield from _repeated(world, pairs, share, rounding)
+        for name, values in scores.draws.items():
+            own = share / len(scores.draws)
+            text = f"decisions are not drawn from what is released, seen by {name}"
+            yield from _far(world, text, values, own, rounding)
+
+
+def _distance(values: FloatArray) -> float:
+    """Return the largest distance of an empirical distribution from the uniform one on [0, 1]."""
+    ordered = np.sort(values)
+    grid = np.arange(len(ordered) + 1) / len(ordered)
+    return float(max(np.max(grid[1:] - ordered), np.max(ordered - grid[:-1])))
+
+
+def _far(world: int, text: str, values: FloatArray, error: float, rounding: float) -> Iterator[str]:
+    far = _distance(values.ravel())
+    if not far <= dkw(values.size, error) + rounding:
+        yield f"world {world}: {text} (distance {far:.3g})"
+
+
+def _repeated(
+    world: int, pairs: list[tuple[str, Pair]], error: float, rounding: float
+) -> Iterator[str]:
+    for sign, how in ((-1.0, ""), (1.0, " with its sign changed")):
+        worst, where = 0.0, ""
+        for name, (first, second) in pairs:
+            values = ((first + sign * second) % 1.0).ravel()
+            far = _distance(values)
+            allowed = dkw(values.size, error / (2.0 * len(pairs))) + rounding
+            if not far <= allowed and not far <= worst:
+                worst, where = far, name
+        if where:
+            yield f"world {world}: the noise repeats itself{how}, {where} (distance {worst:.3g})"
+
+
+def _lagged(u: FloatArray) -> list[tuple[str, Pair]]:
+    """Return all pairs at one lag together, for every lag."""
+    lags = range(1, min(u.shape[1], _LAGS + 1))
+    return [(f"at a lag of {lag}", (u[:, :-lag], u[:, lag:])) for lag in lags]
+
+
+def _steps(u: FloatArray) -> list[tuple[str, Pair]]:
+    return [
+        (f"in steps {first + 1} and {second + 1}", (u[:, first], u[:, second]))
+        for first, second in _nearest(u.shape[1])
+    ]
+
+
+def _entries(u: FloatArray) -> list[tuple[str, Pair]]:
+    return [
+        (f"in entries {first + 1} and {second + 1}", (u[:, :, first], u[:, :, second]))
+        for first, second in _nearest(u.shape[2] if u.ndim == 3 else 1)
+    ]
+
+
+def _nearest(count: int) -> list[tuple[int, int]]:
+    """Return pairs of indices, nearest first, no more than are compared one by one."""
+    pairs = ((first, first + lag) for lag in range(1, count) for first in range(count - lag))
+    return list(islice(pairs, _PAIRS))

@@ -9,16 +9,17 @@ them. What is not seen on these streams is not thereby shown to be safe: see ``d
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from dpoco._validation import positive_int, real_float
 from dpoco.accounting import Budget
-from dpoco.audit._claim import Claim
-from dpoco.audit._exercises import EXERCISES, Exercise
-from dpoco.audit._standard_base import Asked, Problem
-from dpoco.audit._standard_cases import CASES
+from dpoco.audit._cases import CASES, Asked, Kind
+from dpoco.audit._exercise_table import EXERCISES
+from dpoco.audit._exercises import Exercise
+from dpoco.audit._family import Make
+from dpoco.audit._table import of_class
+from dpoco.audit.report import Claim
 from dpoco.random import Source
 
 __all__ = ["StandardCase", "standard_case", "standard_names"]
@@ -61,7 +62,7 @@ class StandardCase:
 
     name: str
     learner: str
-    make_learner: Callable[[Source], Any] = field(repr=False)
+    make_learner: Make = field(repr=False)
     stream: Any = field(repr=False)
     neighbour: Any = field(repr=False)
     replacements: tuple[tuple[Any, ...], ...] = field(repr=False)
@@ -123,13 +124,13 @@ def standard_case(
     """
     kind = _CASES[_known(name)]
     asked = _asked(kind, epsilon, delta, horizon, dimension, calibration)
-    problem: Problem = kind.build(asked)
+    problem = kind.build(asked)
     template = problem.make(Source.seeded(0))
     found = template.guarantee
     size = {} if asked.dimension is None else {"dimension": asked.dimension}
     return StandardCase(
         name=kind.name,
-        learner=kind.learner,
+        learner=kind.cls.__name__,
         make_learner=problem.make,
         stream=problem.stream,
         neighbour=problem.neighbour,
@@ -144,7 +145,7 @@ def standard_case(
         },
         about=problem.about,
         trials=problem.trials,
-        exercises=next(EXERCISES[cls] for cls in type(template).__mro__ if cls in EXERCISES),
+        exercises=of_class(EXERCISES, type(template)) or (),
     )
 
 
@@ -157,7 +158,7 @@ def _known(name: Any) -> str:
         raise TypeError(f"name must be a str; got {type(name).__name__}")
     wanted = _plain(name)
     for known, kind in _CASES.items():
-        if wanted in (_plain(known), _plain(kind.learner)):
+        if wanted in (_plain(known), _plain(kind.cls.__name__)):
             return known
     if wanted in _ALSO:
         return _ALSO[wanted]
@@ -169,7 +170,7 @@ def _known(name: Any) -> str:
 
 
 def _asked(
-    kind: Any,
+    kind: Kind,
     epsilon: float,
     delta: float | None,
     horizon: int | None,
@@ -190,10 +191,6 @@ def _asked(
         if size < kind.smallest:
             raise ValueError(
                 f"dimension must be at least {kind.smallest} for {kind.name}; got {size}"
-            )
-        if kind.largest is not None and size > kind.largest:
-            raise ValueError(
-                f"dimension must be at most {kind.largest} for {kind.name}; got {size}"
             )
     if calibration not in kind.calibrations:
         raise ValueError(

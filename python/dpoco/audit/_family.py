@@ -1,0 +1,450 @@
+"""What the audits have to know of one family of learners: how it is played, watched and scored.
+
+A subclass of `Family` names the parts of a stream, plays a learner round by round while it writes a
+`Play`, and says how far two plays are apart. A subclass of `Scorer` knows the likelihood of what is
+released. ``_table`` lists both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._validation import float_array
+from dpoco.random import Source
+
+__all__ = [
+    "IMPOSSIBLE",
+    "Change",
+    "ExpertFamily",
+    "Family",
+    "FloatArray",
+    "Make",
+    "Play",
+    "Rounds",
+    "Scorer",
+    "Scores",
+    "Shapes",
+    "check_neighbours",
+    "drawn_by",
+    "draws_of",
+    "made",
+    "parts_of",
+    "same",
+    "score_draws",
+    "spread",
+    "words_of",
+]
+
+FloatArray = NDArray[np.float64]
+Change = tuple[str, float, float]  # name of a quantity, measured, declared
+Make = Callable[[Source], Any]  # a new, unstarted learner on a source
+Shapes = dict[str, tuple[int, ...]]  # of the parts of a record, by name
+
+IMPOSSIBLE = "a transcript is impossible under the declared law"
+
+# Counters of a compiled source, the last words of its state.
+_VARIATES = 6
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """A stream: arrays (or lists of loss objects) with one entry a round."""
+
+    parts: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if len({len(part) for part in self.parts}) != 1:
+            raise ValueError("stream must have parts of one length")
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def record(self, t: int) -> tuple[Any, ...]:
+        """Return the record of round t, counted from 0."""
+        return tuple(part[t] for part in self.parts)
+
+    def replaced(self, t: int, record: Sequence[Any]) -> Rounds:
+        """Return the neighbouring stream with another record in round t."""
+        parts = tuple(part.copy() for part in self.parts)
+        for part, entry in zip(parts, record, strict=True):
+            part[t] = entry
+        return Rounds(parts)
+
+    @property
+    def stream(self) -> Any:
+        """The stream as callers of an audit give it."""
+        return self.parts if len(self.parts) > 1 else self.parts[0]
+
+
+def parts_of(stream: Any) -> tuple[Any, ...]:
+    """Return the parts of a stream: a tuple's, without those that are None, or itself."""
+    if isinstance(stream, Mapping):
+        raise TypeError("stream must be an array or a tuple of arrays")
+    if not isinstance(stream, tuple):
+        return (stream,)
+    parts = tuple(part for part in stream if part is not None)
+    if not parts:
+        raise ValueError("stream must have at least one part")
+    return parts
+
+
+@dataclass
+class Play:
+    """One run on the tape.
+
+    Attributes
+    ----------
+    published : list
+        What each round published, comparable with ``==``; the decision of a round is made before
+        its record is seen.
+    variates : list of tuple of int
+        Variates drawn of every kind: before the first round, then after each.
+    fresh : list of int
+        How many variates each round had to draw at least: a round that drew fewer used noise again.
+    notes : dict
+        What the family needs to compare two plays, round by round.
+    findings : list of str
+        Violations that this run shows by itself.
+    """
+
+    published: list[Any] = field(default_factory=list)
+    variates: list[tuple[int, ...]] = field(default_factory=list)
+    fresh: list[int] = field(default_factory=list)
+    notes: dict[str, list[Any]] = field(default_factory=dict)
+    findings: list[str] = field(default_factory=list)
+
+    def note(self, **values: Any) -> None:
+        """Add one entry to each of the named lists of `notes`."""
+        for name, value in values.items():
+            self.notes.setdefault(name, []).append(value)
+
+
+class Family(ABC):
+    """What the audits ask of a family of learners.
+
+    Attributes
+    ----------
+    first_affected : int
+        Rounds after the changed one whose publication may differ first: 1 if a round's decision is
+        made before its record is seen, 0 if the record is an argument of the decision.
+    schedule : {"fixed", "published"}
+        Whether the number of variates is a function of the round alone, or of what was published.
+    everywhere : bool
+        Whether neighbours may differ in all rounds: one record, many queries.
+    joint : bool
+        Whether privacy is joint: only the own user sees what a round publishes.
+    loop : {None, "vectors", "experts", "bandit", "selections", "tests"}
+        The compiled loop that plays learners of the family again and again, by what it writes down;
+        all but vectors are integers.
+    marks : bool
+        Whether the loop also marks the rounds that drew afresh.
+    """
+
+    first_affected: ClassVar[int] = 1
+    schedule: ClassVar[str] = "fixed"
+    everywhere: ClassVar[bool] = False
+    joint: ClassVar[bool] = False
+    loop: ClassVar[str | None] = None
+    marks: ClassVar[bool] = False
+
+    def __init__(self, learner: Any) -> None:
+        self.learner = learner
+
+    # ---- streams ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def shapes(self) -> Shapes:
+        """Return names and shapes of the parts of a record; ``TypeError`` where it has none."""
+
+    def rounds(self, stream: Any) -> Rounds:
+        """Return the stream, checked; raise ``ValueError`` or ``TypeError`` naming what is bad."""
+        parts, shapes = parts_of(stream), self.shapes()
+        names = " and ".join(shapes)
+        if len(parts) != len(shapes):
+            wanted = f"one array of {names}" if len(shapes) == 1 else f"a pair of {names}"
+            raise ValueError(f"stream must be {wanted}; got {len(parts)} part(s)")
+        own = shapes if len(shapes) > 1 else ("stream",)
+        pairs = zip(own, parts, shapes.values(), strict=True)
+        return Rounds(tuple(float_array(name, part, (None, *shape)) for name, part, shape in pairs))
+
+    def record(self, rounds: Rounds, replacement: Sequence[Any]) -> tuple[Any, ...]:
+        """Return a replacement's record with the shapes of the stream's."""
+        count = len(rounds.parts)
+        if len(replacement) < count:
+            raise ValueError(f"a replacement must be (round, {count} parts of a record)")
+        pairs = zip(rounds.parts, replacement, strict=False)
+        return tuple(
+            float_array("replacement", entry, part.shape[1:])
+            if isinstance(part, np.ndarray)
+            else entry
+            for part, entry in pairs
+        )
+
+    @property
+    def relation(self) -> str:
+        """Which streams are neighbours: "replace" or "zero_out"."""
+        return str(getattr(self.learner.parameters, "relation", "replace"))
+
+    def check_records(self, old: Any, new: Any) -> None:
+        """Raise ``ValueError`` unless one record may stand for the other."""
+        if self.relation == "zero_out" and not (self.is_empty(old) or self.is_empty(new)):
+            raise ValueError(
+                "no neighbours under relation 'zero_out': one of the two records must be empty"
+            )
+
+    def check_streams(self, ours: Rounds, theirs: Rounds) -> None:
+        """Raise ``ValueError`` unless all that differs comes from one record."""
+        return
+
+    def is_empty(self, record: tuple[Any, ...]) -> bool:
+        """Whether a record counts as no data: all zero, or not finite."""
+        return not np.any(record[0]) or not all(np.all(np.isfinite(part)) for part in record)
+
+    # ---- one learner at a time -------------------------------------------------------------------
+
+    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
+        """Return the decision of a round with that record; None of what answers to records."""
+        return learner.decide()
+
+    def observe(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> Any:
+        """Hand over the record, and return the answer, if there is one."""
+        learner.observe(*record)
+
+    def publication(self, learner: Any, decision: Any) -> Any:
+        """Return what a round publishes, comparable with ``==``."""
+        return decision.tobytes()
+
+    def step(self, learner: Any, record: tuple[Any, ...]) -> Any:
+        """Play one round, and return its decision or answer in numbers."""
+        decision = self.decide(learner, record)
+        answer = self.observe(learner, decision, record)
+        return answer if decision is None else decision
+
+    def drawn(self, learner: Any) -> tuple[int, ...]:
+        """Return how many variates of each kind a learner has drawn."""
+        return tuple(int(n) for n in learner._engine.variates_drawn())
+
+    def facts(self) -> dict[str, bool]:
+        """Return what only this family can reach, and whether the learner has reached it."""
+        return {}
+
+    @abstractmethod
+    def play(self, learner: Any, rounds: Rounds) -> Play:
+        """Play a fresh learner on the stream, round by round."""
+
+    # ---- two plays -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        """Yield what a record replaced in round `at` moved, and by how much it may at most."""
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        """Yield further violations that only the pair shows."""
+        yield from ()
+
+
+class ExpertFamily(Family):
+    """Base of the families of learners with ``decide()`` and ``observe(losses)``."""
+
+    loop = "experts"
+
+    def shapes(self) -> Shapes:
+        return {"losses": (self.learner._engine.experts,)}
+
+    def admitted(self, rows: FloatArray) -> FloatArray:
+        """Return losses as they are used, in [0, 1]."""
+        low, high = self.learner._loss_range
+        inside: FloatArray = np.clip((rows - low) / (high - low), 0.0, 1.0)
+        return np.where(np.isfinite(rows), inside, 0.0)
+
+    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
+        return int(learner.decide())
+
+    def publication(self, learner: Any, decision: Any) -> Any:
+        return decision
+
+    def finish(self, learner: Any, play: Play) -> None:
+        """Note the decision after the last round, if there is one more."""
+        if learner.round < learner.horizon:
+            play.published.append(self.publication(learner, self.decide(learner, ())))
+
+
+def words_of(state: bytes) -> NDArray[np.uint64]:
+    """Return the 64-bit words of an engine's state."""
+    return np.frombuffer(state, dtype="<u8")
+
+
+def drawn_by(state: bytes) -> tuple[int, ...]:
+    """Return how many variates of each kind a mechanism whose state ends with its source drew."""
+    return tuple(int(n) for n in words_of(state)[-_VARIATES:])
+
+
+def made(make: Make, source: Source, before: Any = None) -> Any:
+    """Return a new learner on a source, or raise naming what it is not."""
+    learner = make(source)
+    if before is not None and (learner is before or type(learner) is not type(before)):
+        raise TypeError("make_learner must return a new learner of one class at every call")
+    if getattr(learner, "round", 0) != 0 or getattr(learner, "_fitted", False):
+        raise ValueError("make_learner must return learners that have not played yet")
+    if getattr(learner, "_is_seeded", None) is False and source.is_seeded:
+        raise ValueError("make_learner must give the learner the source it is called with")
+    return learner
+
+
+def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tuple[int, ...]:
+    """Return the rounds in which two streams differ, or raise ``ValueError`` saying what is wrong.
+
+    Of a learner that no family knows only the number of these rounds is checked.
+    """
+    if len(ours.parts) != len(theirs.parts) or len(ours) != len(theirs):
+        raise ValueError("no neighbours: the streams have different numbers of rounds or parts")
+    differ = tuple(t for t in range(len(ours)) if not same(ours.record(t), theirs.record(t)))
+    if not differ:
+        raise ValueError("no neighbours: the streams are equal, so that nothing could show")
+    if len(differ) > 1 and not (family is not None and family.everywhere):
+        raise ValueError(
+            f"no neighbours: the streams differ in {len(differ)} rounds, and at most one round may"
+        )
+    if family is not None:
+        for t in differ:
+            family.check_records(ours.record(t), theirs.record(t))
+        family.check_streams(ours, theirs)
+    return differ
+
+
+def same(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
+    """Whether two records are equal, in every bit or as objects."""
+    return all(
+        a is b or bool(np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind == "f"))
+        for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+# ---- likelihoods ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Runs on one stream, scored.
+
+    Attributes
+    ----------
+    losses : ndarray, shape (trials,)
+        Privacy losses: log-likelihood under their own stream less that under the other.
+    uniforms : ndarray, shape (trials, steps) or (trials, steps, entries)
+        What is uniform on [0, 1] and independent if the noise has its declared law; in the order of
+        the releases.
+    findings : tuple of str
+        Violations that single runs show.
+    draws : dict of str to ndarray, shape (trials, draws)
+        What is uniform and independent if decisions are drawn by their law given what is released;
+        under the name of the order of decisions that it was computed in. Empty where decisions are
+        scored themselves, or are functions of the releases.
+    """
+
+    losses: FloatArray
+    uniforms: FloatArray
+    findings: tuple[str, ...] = ()
+    draws: dict[str, FloatArray] = field(default_factory=dict)
+
+
+class Scorer(ABC):
+    """Exact likelihoods of what learners of a family release on two streams.
+
+    A subclass raises ``ValueError`` from its constructor where the law is not known after all.
+    """
+
+    def __init__(self, family: Family, stream: Any, neighbour: Any) -> None:
+        self.family, self.learner = family, family.learner
+        self.streams = family.rounds(stream), family.rounds(neighbour)
+        check_neighbours(family, *self.streams)
+        rounds = len(self.streams[0])
+        if not 1 <= rounds <= getattr(self.learner, "horizon", rounds):
+            raise ValueError("stream must have at least one round and at most the horizon's")
+
+    @abstractmethod
+    def run(self, learner: Any, world: int, tape: Source) -> Any:
+        """Play a fresh learner on stream `world`; `tape` is a copy of the source it was given."""
+
+    @abstractmethod
+    def score(self, runs: list[Any], world: int) -> Scores:
+        """Return the likelihoods of all runs on one stream."""
+
+
+def spread(chances: FloatArray, chosen: NDArray[np.int64], jitter: FloatArray) -> FloatArray:
+    """Return uniforms for draws from finite laws: the drawn cell's place, by a uniform within it.
+
+    Parameters
+    ----------
+    chances : ndarray, shape (n, values)
+        Laws, one a row.
+    chosen, jitter : ndarray, shape (n,)
+        What was drawn, and uniforms of one's own.
+    """
+    rows = np.arange(len(chosen))
+    upper = np.cumsum(chances, axis=1)[rows, chosen]
+    values: FloatArray = np.clip(upper - jitter * chances[rows, chosen], 0.0, 1.0)
+    return values
+
+
+def score_draws(
+    own: FloatArray, other: FloatArray, chosen: NDArray[np.int64], world: int, stray: str
+) -> Scores:
+    """Return the scores of draws from finite laws.
+
+    Parameters
+    ----------
+    own, other : ndarray, shape (trials, draws, values)
+        Laws of the draws on the runs' own stream and on the other one.
+    chosen : ndarray of int, shape (trials, draws)
+    world : int
+        Of the runs; picks the uniforms that spread the draws.
+    stray : str
+        What to say of a draw that its own law excludes.
+    """
+    jitter = Source.seeded(world).uniform(chosen.size)
+    places = spread(own.reshape(-1, own.shape[-1]), chosen.ravel(), jitter).reshape(chosen.shape)
+    ours, theirs = (
+        np.take_along_axis(each, chosen[:, :, None], axis=2)[:, :, 0] for each in (own, other)
+    )
+    possible = (ours > 0.0) & (theirs > 0.0)
+    ratios = np.where(possible, ours, 1.0) / np.where(possible, theirs, 1.0)
+    losses = np.where(possible, np.log(ratios), np.inf).sum(axis=1)
+    return Scores(losses, places, (stray,) if np.any(ours <= 0.0) else ())
+
+
+def draws_of(
+    chances: FloatArray, chosen: NDArray[np.int64], exact: FloatArray, world: int
+) -> dict[str, FloatArray]:
+    """Return uniforms for decisions drawn by released weights, in two orders of the decisions.
+
+    By their weights, so that decisions that do not heed the weights are seen; and by what is not
+    released, so that those that heed this are.
+
+    Parameters
+    ----------
+    chances : ndarray, shape (trials, draws, N)
+        Laws of the decisions.
+    chosen : ndarray of int, shape (trials, draws)
+    exact : ndarray, shape (trials, draws, N) or (draws, N)
+        Scores without noise, the best least; they may depend on what was released before.
+    world : int
+        Of the runs; picks the uniforms that spread the draws.
+    """
+    n = chances.shape[-1]
+    laws, picked = chances.reshape(-1, n), chosen.ravel()
+    scores = np.broadcast_to(exact, chances.shape).reshape(-1, n)
+    out = {}
+    for k, (name, keys) in enumerate((("their weights", -laws), ("the exact losses", scores))):
+        order = np.argsort(keys, axis=1, kind="stable")
+        place = np.argmax(order == picked[:, None], axis=1)
+        jitter = Source.seeded(2 + 2 * k + world).uniform(len(picked))
+        ordered = np.take_along_axis(laws, order, axis=1)
+        out[name] = spread(ordered, place, jitter).reshape(chosen.shape)
+    return out
