@@ -20,7 +20,7 @@ from dpoco._validation import real_float
 from dpoco.audit._events import POWER, Event, members_of
 from dpoco.audit.report import EventReport, share
 
-__all__ = ["AnytimeAudit", "AnytimeReport", "log_e_values"]
+__all__ = ["AnytimeAudit", "AnytimeReport"]
 
 _STEPS = 1024  # of the grid of epsilons, per unit
 _LARGEST = 64  # epsilon that is looked for

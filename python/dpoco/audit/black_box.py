@@ -26,15 +26,7 @@ from dpoco.audit.report import EventReport, share
 from dpoco.losses import CustomLoss
 from dpoco.random import Source
 
-__all__ = [
-    "BlackBoxReport",
-    "LearnerRuns",
-    "black_box_audit",
-    "compiled_kind",
-    "epsilon_lower_bound",
-    "learner_runs",
-    "played",
-]
+__all__ = ["BlackBoxReport", "black_box_audit", "epsilon_lower_bound", "learner_runs"]
 
 Run = Callable[[Any, int, Source], Any]
 

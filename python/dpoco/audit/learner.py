@@ -24,7 +24,7 @@ from dpoco.audit.report import (
 )
 from dpoco.audit.standard import StandardCase, standard_case
 
-__all__ = ["audit_learner", "replay_attack", "replay_power"]
+__all__ = ["audit_learner"]
 
 _CONFIDENCE = 1.0 - 1e-6
 _BLACK_BOX = 40_000

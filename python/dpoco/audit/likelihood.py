@@ -29,14 +29,7 @@ from dpoco.audit._table import scorer_of
 from dpoco.audit.report import USEFUL, headline, share, verdict_of
 from dpoco.random import Source
 
-__all__ = [
-    "ROUNDING",
-    "LikelihoodReport",
-    "fewest_trials",
-    "law_findings",
-    "likelihood_audit",
-    "uniform_findings",
-]
+__all__ = ["LikelihoodReport", "likelihood_audit"]
 
 Pair = tuple[FloatArray, FloatArray]
 

@@ -10,18 +10,7 @@ from typing import Any
 from dpoco._validation import real_float
 from dpoco.accounting import Guarantee
 
-__all__ = [
-    "USEFUL",
-    "Attack",
-    "AuditReport",
-    "Claim",
-    "EventReport",
-    "ExerciseReport",
-    "epsilon_of_point",
-    "headline",
-    "share",
-    "verdict_of",
-]
+__all__ = ["Attack", "AuditReport", "ExerciseReport"]
 
 Point = tuple[float, float]
 
