@@ -237,19 +237,7 @@ SMALL = LpBall(2, 2.0, 0.1)
 
 
 def fits(cls, records=N, **options):
-    @functools.cache
-    def once():
-        return cls(SMALL, SQUARED, budget=GAUSS, records=records, **options)
-
-    @functools.cache
-    def kind():
-        accountant = SimpleNamespace(guarantee=lambda *a, **k: once()._guarantee)
-        return type(cls.__name__, (cls,), {"_accountant": accountant})
-
-    def make(source):
-        return kind()(SMALL, SQUARED, budget=None, parameters=once().parameters, source=source)
-
-    make.once = once
+    make = prepared(cls, SMALL, SQUARED, budget=GAUSS, records=records, **options)
     streams = (FEATURES[:records], ANSWERS[:records]), (FEATURES[:records], OTHERS[:records])
     return make, *streams, 200
 

@@ -15,7 +15,6 @@ from dpoco.audit._family import (
     ExpertFamily,
     FloatArray,
     Play,
-    Rounds,
     Scorer,
     Scores,
     draws_of,
@@ -35,22 +34,14 @@ class Batches(ExpertFamily):
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision, learner.weights.tobytes()
 
-    def play(self, learner: Any, rounds: Rounds) -> Play:
-        play, p = Play(variates=[self.drawn(learner)]), learner.parameters
+    def look(self, learner: Any, t: int, play: Play) -> int:
+        p, (release, left) = learner.parameters, divmod(t + 1, learner.parameters.batch)
+        if left or (p.releases is not None and release > p.releases):
+            return 0
+        play.note(input=np.array(learner._engine.nonprivate_input()))
+        # The next decision's variate is no noise.
         noisy = learner.guarantee.private and learner.experts > 1
-        for t in range(len(rounds)):
-            play.published.append(self.publication(learner, self.decide(learner, ())))
-            draws = learner.round + 1 < learner.horizon and learner.experts > 1
-            learner.observe(rounds.record(t)[0])
-            release, left = divmod(t + 1, p.batch)
-            released = left == 0 and (p.releases is None or release <= p.releases)
-            if released:
-                play.note(input=np.array(learner._engine.nonprivate_input()))
-            play.variates.append(self.drawn(learner))
-            # The next decision's variate is no noise.
-            play.fresh.append(1 + draws if released and noisy else 0)
-        self.finish(learner, play)
-        return play
+        return 1 + (learner.round < learner.horizon) if noisy else 0
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         own = at // self.learner.parameters.batch

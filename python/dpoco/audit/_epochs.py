@@ -15,7 +15,6 @@ from dpoco.audit._family import (
     ExpertFamily,
     FloatArray,
     Play,
-    Rounds,
     Scorer,
     Scores,
     spread,
@@ -76,22 +75,11 @@ def _ends_epoch(rounds: int) -> bool:
 class Epochs(ExpertFamily):
     """EpochSelector: losses of an epoch enter the one selection at its end."""
 
-    def play(self, learner: Any, rounds: Rounds) -> Play:
-        play = Play(variates=[self.drawn(learner)])
-        for t in range(len(rounds)):
-            play.published.append(self.publication(learner, self.decide(learner, ())))
-            learner.observe(rounds.record(t)[0])
-            self.look(learner, t, play)
-            play.variates.append(self.drawn(learner))
-        self.finish(learner, play)
-        return play
-
-    def look(self, learner: Any, t: int, play: Play) -> None:
-        """Note what the learner holds after round t, and whether it had to draw."""
+    def look(self, learner: Any, t: int, play: Play) -> int:
         state = _State(learner)
         play.note(state=state.but_decision, sums=state.sums())
         noisy = learner.guarantee.private and learner.experts > 1
-        play.fresh.append(noisy and _ends_epoch(t + 1) and learner.round < learner.horizon)
+        return int(noisy and _ends_epoch(t + 1) and learner.round < learner.horizon)
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         for t in range(at, len(base.notes["sums"])):
@@ -124,7 +112,7 @@ class EpochsWithAlarms(Epochs):
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision, tuple(int(t) for t in learner.alarms)
 
-    def look(self, learner: Any, t: int, play: Play) -> None:
+    def look(self, learner: Any, t: int, play: Play) -> int:
         detects = learner.experts > 1 and learner.horizon > 3
         state = _State(learner)
         for _ in range(state.word()):
@@ -135,7 +123,7 @@ class EpochsWithAlarms(Epochs):
             state.word()
             rows = state.reals().copy()
         play.note(state=state.whole, sums=sums, rows=rows, alarms=tuple(learner.alarms))
-        play.fresh.append(detects and learner.round < learner.horizon and learner.guarantee.private)
+        return int(detects and learner.round < learner.horizon and learner.guarantee.private)
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         alarmed = {t for play in (base, other) for t in play.notes["alarms"][-1]}

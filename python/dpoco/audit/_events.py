@@ -86,6 +86,12 @@ def learn_event(outcomes: Any, neighbour_outcomes: Any, *, delta: float = 0.0) -
     return best_event(None, ours, theirs, share("delta", delta, least="["))
 
 
+def _named(name: str, event: Event) -> Event:
+    """Return an event under the name that a report gives it."""
+    event.__name__ = name
+    return event
+
+
 def _score(hits: int, trials: int, neighbour_hits: int, others: int, delta: float) -> float:
     return Counts(hits, trials, neighbour_hits, others).epsilon(delta, _TRAINING_ERROR)
 
@@ -97,7 +103,9 @@ def _learned(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list[Eve
     events: list[Event] = []
     if real:
         if not (np.all(np.isfinite(ours)) and np.all(np.isfinite(theirs))):
-            events.append(_OfKinds(_likeliest(_kinds(ours), _kinds(theirs), delta)))
+            kinds = _likeliest(_kinds(ours), _kinds(theirs), delta)
+            name = "which entries are finite: " + str(getattr(kinds, "__name__", "given"))
+            events.append(_named(name, lambda outcomes: kinds(_kinds(outcomes))))
         events += _projections(ours, theirs, delta)
         first = _codes(ours[:_FIRST_RUNS])
         if len(np.unique(first)) > min(_FEW_VALUES, len(first) // 2):
@@ -130,20 +138,6 @@ def _codes(outcomes: NDArray[Any]) -> NDArray[np.uint64]:
     return codes
 
 
-@dataclass(frozen=True)
-class _OneOf:
-    """The outcome is one of those with these codes, which are sorted."""
-
-    codes: NDArray[np.uint64]
-    __name__: str
-
-    def __call__(self, outcomes: Any) -> Members:
-        codes = _codes(np.asarray(outcomes))
-        at = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
-        member: Members = self.codes[at] == codes
-        return member
-
-
 def _likeliest(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> Event:
     """Return the likelihood-ratio test of the training runs that looks worst.
 
@@ -165,7 +159,8 @@ def _likeliest(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> Event:
     ]
     cut = int(cuts[np.argmax(scores)])
     name = f"one of the {cut} relatively likeliest of {len(order)} outcomes"
-    return _OneOf(np.sort(values[order[:cut]]), name)
+    likely = values[order[:cut]]
+    return _named(name, lambda outcomes: np.isin(_codes(np.asarray(outcomes)), likely))
 
 
 # ---- outcomes that are vectors ------------------------------------------------------------------
@@ -184,34 +179,6 @@ def _finite(outcomes: Any) -> FloatArray:
     rows = rows.reshape(len(rows), -1)
     finite = np.isfinite(rows)
     return rows if np.all(finite) else np.where(finite, rows, 0.0)
-
-
-@dataclass(frozen=True)
-class _OfKinds:
-    """An event of which entries are numbers."""
-
-    event: Event
-
-    @property
-    def __name__(self) -> str:
-        return "which entries are finite: " + str(getattr(self.event, "__name__", "given"))
-
-    def __call__(self, outcomes: Any) -> Members:
-        member: Members = self.event(_kinds(outcomes))
-        return member
-
-
-@dataclass(frozen=True)
-class _Beyond:
-    """The outcome's inner product with a direction is at least a threshold."""
-
-    direction: FloatArray
-    threshold: float
-    __name__: str
-
-    def __call__(self, outcomes: Any) -> Members:
-        beyond: Members = _finite(outcomes) @ self.direction >= self.threshold
-        return beyond
 
 
 def _projections(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list[Event]:
@@ -240,10 +207,16 @@ def _projections(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list
     if not np.all(np.isfinite(discriminant)):
         del named[0]
     return [
-        _Beyond(direction, cut, f"{name} is at least {cut:.6g}")
+        _beyond(name, direction, _best_cut(first @ direction, second @ direction, delta))
         for name, direction in named
-        for cut in [_best_cut(first @ direction, second @ direction, delta)]
     ]
+
+
+def _beyond(name: str, direction: FloatArray, cut: float) -> Event:
+    """Return the event that the outcome's inner product with a direction is at least `cut`."""
+    return _named(
+        f"{name} is at least {cut:.6g}", lambda outcomes: _finite(outcomes) @ direction >= cut
+    )
 
 
 def _best_cut(ours: FloatArray, theirs: FloatArray, delta: float) -> float:

@@ -269,6 +269,27 @@ class ExpertFamily(Family):
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision
 
+    def play(self, learner: Any, rounds: Rounds) -> Play:
+        play = Play(variates=[self.drawn(learner)])
+        for t in range(len(rounds)):
+            (row,) = rounds.record(t)
+            decision = self.decide(learner, ())
+            play.published.append(self.publication(learner, decision))
+            self.ask(learner, decision, row, play)
+            learner.observe(row)
+            play.fresh.append(self.look(learner, t, play))
+            play.variates.append(self.drawn(learner))
+        self.finish(learner, play)
+        return play
+
+    def ask(self, learner: Any, decision: Any, row: FloatArray, play: Play) -> None:
+        """Note what a learner would do with losses that it is about to observe."""
+        return
+
+    def look(self, learner: Any, t: int, play: Play) -> int:
+        """Note what a learner holds after round t; return how many variates it had to draw."""
+        return 0
+
     def finish(self, learner: Any, play: Play) -> None:
         """Note the decision after the last round, if there is one more."""
         if learner.round < learner.horizon:

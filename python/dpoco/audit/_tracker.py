@@ -15,7 +15,6 @@ from dpoco.audit._family import (
     ExpertFamily,
     FloatArray,
     Play,
-    Rounds,
     Scorer,
     Scores,
     spread,
@@ -34,25 +33,18 @@ class Tracker(ExpertFamily):
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision, int(learner.resamples)
 
-    def play(self, learner: Any, rounds: Rounds) -> Play:
-        engine, play = learner._engine, Play(variates=[self.drawn(learner)])
-        cap = learner.parameters.max_resamples
-        for t in range(len(rounds)):
-            decision, drawn = self.publication(learner, self.decide(learner, ()))
-            play.published.append((decision, drawn))
-            row = rounds.record(t)[0]
-            admitted = self.admitted(row)
-            keep, law, _ = engine.nonprivate_kernel(admitted)
-            play.note(keep=float(keep), law=np.array(law), state=engine.nonprivate_state())
-            play.note(lost=float(admitted[decision]))
-            learner.observe(row)
-            play.variates.append(self.drawn(learner))
-            ends = (t + 1) % learner.parameters.batch == 0
-            more = learner.round < learner.horizon and learner.experts > 1
-            left = cap is None or drawn < cap
-            play.fresh.append(ends and more and left and learner.guarantee.private)
-        self.finish(learner, play)
-        return play
+    def ask(self, learner: Any, decision: Any, row: FloatArray, play: Play) -> None:
+        admitted, engine = self.admitted(row), learner._engine
+        keep, law, _ = engine.nonprivate_kernel(admitted)
+        play.note(keep=float(keep), law=np.array(law), state=engine.nonprivate_state())
+        play.note(lost=float(admitted[decision]))
+
+    def look(self, learner: Any, t: int, play: Play) -> int:
+        p, (_, drawn) = learner.parameters, play.published[-1]
+        ends = (t + 1) % p.batch == 0
+        more = learner.round < learner.horizon and learner.experts > 1
+        left = p.max_resamples is None or drawn < p.max_resamples
+        return int(ends and more and left and learner.guarantee.private)
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         promised = self._promised()
