@@ -356,6 +356,7 @@ class Losses(ExpertFamily, Sums):
     """PrefixHedge and LipschitzLearner: losses enter one continual sum."""
 
     astray = "what enters the sum is not a function of the losses alone"
+    play = Sums.play
 
     def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
         decision = learner.decide()
