@@ -122,10 +122,10 @@ def engine(
         "clip_error": 0.0, "smoothness": 0.25, "key": os.urandom(32), "stream": 0,
         **COUPLINGS[coupling],
     }  # fmt: skip
-    losses = {
-        "kind": kind, "unbounded": False, "glm": _core.GlmLoss("logistic", 1.0, 1.0, 0.0, 1.0),
-        "clipper": _core.RecordClipper(d, 1.0, 2.0, math.inf),
-    }  # fmt: skip
+    clipper = _core.RecordClipper(d, 1.0, 2.0, math.inf)
+    losses: dict[str, Any] = {"kind": kind, "unbounded": False, "clipper": clipper}
+    if kind == "glm":
+        losses["glm"] = _core.GlmLoss("logistic", 1.0, 1.0, 0.0, 1.0)
     return _core.ContinuousMultiplicativeWeights(domain, losses, settings)
 
 

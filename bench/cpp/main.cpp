@@ -19,7 +19,7 @@
 
 #include "dpoco/domains/domain.hpp"
 #include "dpoco/domains/norms.hpp"
-#include "dpoco/frank_wolfe/tree_frank_wolfe.hpp"
+#include "dpoco/frank_wolfe/frank_wolfe.hpp"
 #include "dpoco/losses/glm.hpp"
 #include "dpoco/losses/record.hpp"
 #include "dpoco/mechanisms/continual_sum.hpp"
@@ -34,8 +34,9 @@ using ankerl::nanobench::Bench;
 using ankerl::nanobench::doNotOptimizeAway;
 using dpoco::Index;
 using dpoco::domains::LpBall;
-using dpoco::frank_wolfe::TreeFrankWolfe;
-using dpoco::frank_wolfe::TreeFrankWolfeSettings;
+using dpoco::frank_wolfe::FrankWolfe;
+using dpoco::frank_wolfe::FrankWolfeSettings;
+using dpoco::frank_wolfe::LeafRule;
 using dpoco::losses::GlmKind;
 using dpoco::losses::GlmLoss;
 using dpoco::losses::RecordClipper;
@@ -207,13 +208,13 @@ void bench_learners(const std::string& set, std::chrono::milliseconds epoch) {
     for (const double p : {1.5, 2.0, kInfinity}) {
       const double q = std::isinf(p) ? 1.0 : p / (p - 1.0);
       const GlmLoss loss{.kind = GlmKind::logistic, .label_low = 0.0, .label_high = 1.0};
-      TreeFrankWolfeSettings settings;
-      settings.horizon = kHorizon;
-      settings.leaf_scalar_bound = 2.0;
       const std::vector<double> start(static_cast<std::size_t>(d), 0.0);
-      TreeFrankWolfe learner(std::make_shared<LpBall>(d, p, 1.0), loss, RecordClipper(d, 1.0, q),
-                             settings, make_sum(d, make_blt(d), kHorizon, std::nullopt),
-                             start.data());
+      const auto ball = std::make_shared<LpBall>(d, p, 1.0);
+      FrankWolfe learner(
+          ball, LeafRule(loss, RecordClipper(d, 1.0, q), 2.0),
+          FrankWolfeSettings{.horizon = kHorizon},
+          dpoco::frank_wolfe::make_sum_rule(ball, make_sum(d, make_blt(d), kHorizon, std::nullopt)),
+          start.data());
       Rows rows(d, q, 0.9);
       double label = 0.0;
       bench.run(with_exponent("observe", p, d), [&] {

@@ -2,10 +2,11 @@
 
 #include <vector>
 
-#include "bandit_settings.hpp"
 #include "dpoco/bandits/linucb.hpp"
 #include "keyed_runs.hpp"
 #include "registrars.hpp"
+#include "rounds.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -15,22 +16,23 @@ using Arms = py::array_t<std::int64_t, py::array::c_style>;
 
 namespace {
 
-std::unique_ptr<LinUcb> make_linucb(const py::dict& settings,
+std::unique_ptr<LinUcb> make_linucb(const py::object& settings,
                                     const losses::RecordClipper& clipper) {
-  const auto batch = settings["batch"].cast<std::uint64_t>();
-  const auto sum = settings["sum"].cast<py::dict>();
-  const bandits::LinUcbSettings own{.batch = batch,
-                                    .exact = batch == 1 && sum["scale"].cast<double>() == 0.0,
-                                    .reward_weight = settings["reward_weight"].cast<double>(),
-                                    .shift = settings["shift"].cast<double>(),
-                                    .exploration = settings["exploration"].cast<double>(),
-                                    .spread = settings["spread"].cast<double>(),
-                                    .log_term = settings["log_term"].cast<double>(),
-                                    .growth = settings["growth"].cast<double>(),
-                                    .bias = settings["bias"].cast<double>()};
-  // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
-  return std::make_unique<LinUcb>(bandit_settings(settings), clipper, own,
-                                  make_continual_sum(sum, std::nullopt));
+  return read_whole({settings, "a linear bandit"}, [&](Fields& from) {
+    const bandits::BanditSettings shared = read_bandit(from);
+    // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
+    auto sum = make_continual_sum(from.open("sum", "a continual sum"), std::nullopt);
+    bandits::LinUcbSettings own{.batch = from.read<std::uint64_t>("batch"),
+                                .reward_weight = from.read<double>("reward_weight"),
+                                .shift = from.read<double>("shift"),
+                                .exploration = from.read<double>("exploration"),
+                                .spread = from.read<double>("spread"),
+                                .log_term = from.read<double>("log_term"),
+                                .growth = from.read<double>("growth"),
+                                .bias = from.read<double>("bias")};
+    own.exact = own.batch == 1 && sum.noise_scale() == 0.0;
+    return std::make_unique<LinUcb>(shared, clipper, own, std::move(sum));
+  });
 }
 
 void expect_arms(const Arms& array, std::size_t size, const char* name) {
@@ -110,23 +112,11 @@ void recommend_bandit(BanditLearner& self, const Array& contexts, Arms& chosen) 
   self.recommend(entered, context_data, count, played);
 }
 
-std::vector<std::uint64_t> variates_drawn(const BanditLearner& self) {
-  const auto entered = self.enter();
-  std::vector<std::uint64_t> positions(random::kVariates, 0);
-  for (std::size_t i = 0; i < self.sources(); ++i) {
-    for (unsigned kind = 0; kind < random::kVariates; ++kind) {
-      positions[kind] += self.source(i).position(static_cast<random::Variate>(kind));
-    }
-  }
-  return positions;
-}
-
 }  // namespace
 
 void register_bandits(py::module_& m) {
-  py::class_<BanditLearner>(m, "BanditLearner")
-      .def_property_readonly("arms", &BanditLearner::arms)
-      .def_property_readonly("round", &BanditLearner::round)
+  py::class_<BanditLearner> learner(m, "BanditLearner");
+  learner.def_property_readonly("arms", &BanditLearner::arms)
       .def(
           "decide",
           [](BanditLearner& self, std::uint64_t decided, const Array& context) {
@@ -158,21 +148,8 @@ void register_bandits(py::module_& m) {
                   "chosen"_a.noconvert(), "own_rewards"_a.noconvert(), "workers"_a)
       .def("replay", &replay_bandit, "contexts"_a.noconvert(), "actions"_a.noconvert(),
            "rewards"_a.noconvert(), "chosen"_a.noconvert())
-      .def("nonprivate_violations", &BanditLearner::nonprivate_violations)
-      .def("variates_drawn", &variates_drawn)
-      .def("check_process", &BanditLearner::check_process)
-      .def("adopt", &BanditLearner::adopt)
-      .def(
-          "rekey",
-          [](BanditLearner& self, const py::bytes& key, std::uint64_t stream) {
-            // One stream of the new key for each private sum, numbered from the one given.
-            for (std::size_t i = 0; i < self.sources(); ++i) {
-              self.source(i).rekey(key_from(key), stream + i);
-            }
-          },
-          "key"_a, "stream"_a)
-      .def("state", &state_of<BanditLearner>)
-      .def("restore", &restore<BanditLearner>, "state"_a);
+      .def("nonprivate_violations", &BanditLearner::nonprivate_violations);
+  bind_rounds(learner);
   py::class_<LinUcb, BanditLearner>(m, "LinUcb")
       .def(py::init(&make_linucb), "settings"_a, "clipper"_a)
       .def("coefficients",

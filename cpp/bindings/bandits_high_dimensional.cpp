@@ -1,39 +1,29 @@
-#include "bandit_settings.hpp"
 #include "dpoco/bandits/high_dimensional_bandit.hpp"
 #include "registrars.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
-using bandits::ArmLearner;
 using bandits::BanditLearner;
-using bandits::FrankWolfeArm;
 using bandits::HighDimensionalBandit;
 
 namespace {
 
-template <class Engine>
-std::unique_ptr<ArmLearner> as_arm(std::unique_ptr<Engine> engine) {
-  return std::make_unique<FrankWolfeArm<Engine>>(std::move(engine));
-}
-
 std::unique_ptr<HighDimensionalBandit> make_bandit(
     const std::shared_ptr<const domains::Domain>& domain, const losses::GlmLoss& loss,
-    const losses::RecordClipper& clipper, const py::dict& settings, const Array& start) {
-  const bool polyhedral = settings["arm_learner"].cast<std::string>() == "polyhedral";
-  std::vector<std::unique_ptr<ArmLearner>> models;
-  for (const auto item : settings["models"]) {
-    const auto own = py::reinterpret_borrow<py::dict>(item);
-    models.push_back(polyhedral
-                         ? as_arm(make_polyhedral_frank_wolfe(domain, loss, clipper, own, start))
-                         : as_arm(make_tree_frank_wolfe(domain, loss, clipper, own, start)));
-  }
-  return std::make_unique<HighDimensionalBandit>(
-      bandit_settings(settings), clipper,
-      bandits::HighDimensionalBanditSettings{.forced = settings["forced"].cast<std::uint64_t>(),
-                                             .batch = settings["batch"].cast<std::uint64_t>(),
-                                             .gap = settings["gap"].cast<double>(),
-                                             .logistic = settings["logistic"].cast<bool>()},
-      domain, std::move(models));
+    const losses::RecordClipper& clipper, const py::object& settings, const Array& start) {
+  return read_whole({settings, "a bandit"}, [&](Fields& from) {
+    const bandits::BanditSettings shared = read_bandit(from);
+    const bandits::HighDimensionalBanditSettings own{.forced = from.read<std::uint64_t>("forced"),
+                                                     .batch = from.read<std::uint64_t>("batch"),
+                                                     .gap = from.read<double>("gap"),
+                                                     .logistic = from.read<bool>("logistic")};
+    std::vector<std::unique_ptr<frank_wolfe::FrankWolfe>> models;
+    for (const py::handle model : from.read<py::list>("models")) {
+      models.push_back(make_frank_wolfe(domain, loss, clipper, {model, "an arm's model"}, start));
+    }
+    return std::make_unique<HighDimensionalBandit>(shared, clipper, own, domain, std::move(models));
+  });
 }
 
 template <class Fill>
@@ -47,8 +37,14 @@ Array leaf(const HighDimensionalBandit& self, std::uint64_t arm, const Array& co
   if (arm >= self.arms()) throw std::invalid_argument("arm does not exist");
   // The guard of the bandit: with that of one model alone, a running round would fail midway.
   const auto entered = self.enter();
-  return read_only(static_cast<py::ssize_t>(self.dimension()),
-                   [&](double* out) { self.model(arm).leaf(data(context), reward, out); });
+  const frank_wolfe::FrankWolfe& model = self.model(arm);
+  std::vector<double> at(self.dimension());
+  std::vector<double> previous(self.dimension());
+  model.decision(at.data());
+  model.previous_decision(previous.data());
+  return read_only(model.dimension(), [&](double* out) {
+    model.leaf(at.data(), previous.data(), data(context), reward, out);
+  });
 }
 
 Array nonprivate_sums(const HighDimensionalBandit& self) {

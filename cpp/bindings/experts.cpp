@@ -1,8 +1,7 @@
-#include "expert_learner.hpp"
-
-#include <vector>
+#include "dpoco/experts/expert_learner.hpp"
 
 #include "keyed_runs.hpp"
+#include "rounds.hpp"
 
 namespace dpoco::bindings {
 
@@ -58,9 +57,8 @@ void run_keyed_losses(const py::list& learners, const Offsets& offsets, const Of
 
 // The base of all learners of experts; they are registered after it.
 void register_experts(py::module_& m) {
-  py::class_<ExpertLearner>(m, "ExpertLearner")
-      .def_property_readonly("experts", &ExpertLearner::experts)
-      .def_property_readonly("round", &ExpertLearner::round)
+  py::class_<ExpertLearner> learner(m, "ExpertLearner");
+  learner.def_property_readonly("experts", &ExpertLearner::experts)
       .def("decision", &ExpertLearner::decision)
       .def(
           "observe",
@@ -74,25 +72,8 @@ void register_experts(py::module_& m) {
       .def_static("run_keyed", &run_keyed_losses, "learners"_a, "offsets"_a.noconvert(),
                   "rows"_a.noconvert(), "losses"_a.noconvert(), "own_losses"_a.noconvert(),
                   "decisions"_a.noconvert(), "workers"_a)
-      .def("nonprivate_violations", &ExpertLearner::nonprivate_violations)
-      .def("variates_drawn",
-           [](const ExpertLearner& self) {
-             std::vector<std::uint64_t> positions;
-             for (unsigned kind = 0; kind < random::kVariates; ++kind) {
-               positions.push_back(self.source().position(static_cast<random::Variate>(kind)));
-             }
-             return positions;
-           })
-      .def("check_process", [](const ExpertLearner& self) { self.source().check_process(); })
-      .def("adopt", [](ExpertLearner& self) { self.source().adopt(); })
-      .def(
-          "rekey",
-          [](ExpertLearner& self, const py::bytes& key, std::uint64_t stream) {
-            self.source().rekey(key_from(key), stream);
-          },
-          "key"_a, "stream"_a)
-      .def("state", &state_of<ExpertLearner>)
-      .def("restore", &restore<ExpertLearner>, "state"_a);
+      .def("nonprivate_violations", &ExpertLearner::nonprivate_violations);
+  bind_rounds(learner);
 }
 
 }  // namespace dpoco::bindings

@@ -2,7 +2,8 @@
 
 #include "dpoco/domains/floored_simplex.hpp"
 #include "dpoco/mechanisms/coordinate_response.hpp"
-#include "expert_learner.hpp"
+#include "registrars.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -26,20 +27,22 @@ std::unique_ptr<mechanisms::VectorRelease> make_release(const std::string& noise
   return mechanisms::make_additive_noise(law, scale, dimension, grid);
 }
 
-std::unique_ptr<BatchShare> make_batch_share(const py::dict& settings) {
-  const auto noise = settings["noise"].cast<std::string>();
-  const experts::BatchShareSettings own{
-      .problem = expert_settings(settings),
-      .batch = settings["batch"].cast<std::uint64_t>(),
-      .learning_rate = settings["learning_rate"].cast<double>(),
-      .share_rate = settings["share_rate"].cast<double>(),
-      .floor = settings["floor"].cast<double>(),
-      // The common shift of a sum has no influence: without it, its changes are smaller in l2.
-      .centered = noise == "gaussian",
-      .grid = settings.contains("grid") ? settings["grid"].cast<double>() : 0.0};
-  auto release =
-      make_release(noise, settings["noise_scale"].cast<double>(), own.problem.experts, own.grid);
-  return std::make_unique<BatchShare>(own, std::move(release), expert_source(settings));
+std::unique_ptr<BatchShare> make_batch_share(const py::object& settings) {
+  return read_whole({settings, "a batched learner of experts"}, [](Fields& from) {
+    const auto noise = from.read<std::string>("noise");
+    const experts::BatchShareSettings own{
+        .problem = read_experts(from),
+        .batch = from.read<std::uint64_t>("batch"),
+        .learning_rate = from.read<double>("learning_rate"),
+        .share_rate = from.read<double>("share_rate"),
+        .floor = from.read<double>("floor"),
+        // The common shift of a sum has no influence: without it, its changes are smaller in l2.
+        .centered = noise == "gaussian",
+        .grid = from.read<double>("grid")};
+    auto release =
+        make_release(noise, from.read<double>("noise_scale"), own.problem.experts, own.grid);
+    return std::make_unique<BatchShare>(own, std::move(release), read_source(from));
+  });
 }
 
 Array vector_of(const std::vector<double>& values) {

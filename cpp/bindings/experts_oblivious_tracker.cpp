@@ -1,7 +1,7 @@
 #include "dpoco/experts/oblivious_tracker.hpp"
 
-#include "expert_learner.hpp"
 #include "registrars.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -12,30 +12,34 @@ using samplers::SwitchingPaths;
 
 namespace {
 
-std::unique_ptr<SwitchingPaths> make_paths(const py::dict& settings) {
-  const auto number = settings["experts"].cast<std::uint64_t>();
-  const double rate = settings["learning_rate"].cast<double>();
-  if (settings["prior"].cast<std::string>() == "at_most") {
-    return samplers::make_at_most_paths(number, settings["rounds"].cast<std::uint64_t>(),
-                                        settings["switches"].cast<std::uint64_t>(), rate);
+std::unique_ptr<SwitchingPaths> read_paths(Fields& from, std::uint64_t number, std::uint64_t rounds,
+                                           double rate) {
+  const bool at_most = from.read_name<bool>("prior", {{"at_most", true}, {"share", false}});
+  const auto switches = from.read<std::uint64_t>("switches");
+  const auto share_rate = from.read<double>("share_rate");
+  if (!at_most && number > 1 && share_rate > 0.0) {
+    return samplers::make_share_paths(number, share_rate, rate);
   }
-  const double share_rate = settings["share_rate"].cast<double>();
-  if (number > 1 && share_rate > 0.0) return samplers::make_share_paths(number, share_rate, rate);
-  return samplers::make_at_most_paths(number, settings["rounds"].cast<std::uint64_t>(), 0, rate);
+  return samplers::make_at_most_paths(number, rounds, at_most ? switches : 0, rate);
 }
 
-std::unique_ptr<ObliviousTracker> make_tracker(const py::dict& settings) {
-  const experts::ExpertSettings shared = expert_settings(settings);
-  const py::object cap = settings["max_resamples"];  // None: no cap
-  const mechanisms::SwitchSettings coins{.horizon = shared.horizon,
-                                         .block = settings["batch"].cast<std::uint64_t>(),
-                                         .forced = settings["forced_switch"].cast<double>(),
-                                         .max_switches = cap.is_none()
-                                                             ? mechanisms::SwitchSettings::kNoCap
-                                                             : cap.cast<std::uint64_t>()};
-  return std::make_unique<ObliviousTracker>(shared, make_paths(settings), coins,
-                                            settings["learning_rate"].cast<double>(),
-                                            expert_source(settings));
+std::unique_ptr<SwitchingPaths> make_paths(const py::object& settings) {
+  return read_whole({settings, "paths of experts"}, [](Fields& from) {
+    const auto number = from.read<std::uint64_t>("experts");
+    const auto rounds = from.read<std::uint64_t>("rounds");
+    return read_paths(from, number, rounds, from.read<double>("learning_rate"));
+  });
+}
+
+std::unique_ptr<ObliviousTracker> make_tracker(const py::object& settings) {
+  return read_whole({settings, "a tracker of experts"}, [](Fields& from) {
+    const experts::ExpertSettings shared = read_experts(from);
+    const auto rate = from.read<double>("learning_rate");
+    auto paths = read_paths(from, shared.experts, shared.horizon, rate);
+    const auto coins = read_switches(from, shared.horizon, "max_resamples");
+    return std::make_unique<ObliviousTracker>(shared, std::move(paths), coins, rate,
+                                              read_source(from));
+  });
 }
 
 // Shape (levels, N).

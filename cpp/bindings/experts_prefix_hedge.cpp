@@ -1,6 +1,7 @@
 #include "dpoco/experts/prefix_hedge.hpp"
 
-#include "expert_learner.hpp"
+#include "registrars.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -10,12 +11,16 @@ using experts::PrefixHedge;
 
 namespace {
 
-std::unique_ptr<PrefixHedge> make_prefix_hedge(const py::dict& settings,
+std::unique_ptr<PrefixHedge> make_prefix_hedge(const py::object& settings,
                                                std::shared_ptr<LinearTransform> transform) {
-  // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
-  return std::make_unique<PrefixHedge>(
-      expert_settings(settings), settings["learning_rate"].cast<double>(),
-      make_continual_sum(settings["sum"], std::nullopt), std::move(transform));
+  return read_whole({settings, "a learner of experts"}, [&](Fields& from) {
+    const experts::ExpertSettings shared = read_experts(from);
+    const auto rate = from.read<double>("learning_rate");
+    // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
+    return std::make_unique<PrefixHedge>(
+        shared, rate, make_continual_sum(from.open("sum", "a continual sum"), std::nullopt),
+        std::move(transform));
+  });
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 
 #include "dpoco/experts/epoch_selector.hpp"
 #include "dpoco/experts/shift_statistic.hpp"
-#include "expert_learner.hpp"
-#include "selection_settings.hpp"
+#include "registrars.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -13,67 +13,72 @@ using experts::ShiftStatistic;
 
 namespace {
 
-std::optional<std::uint64_t> first_of(const py::dict& settings) {
-  return settings["first"].cast<std::optional<std::uint64_t>>();
+using Expert = std::optional<std::uint64_t>;
+
+mechanisms::NoisyMaxSettings selection_of(Fields& from) {
+  return read_whole(from.open("selection", "a noisy max"), read_noisy_max);
 }
 
-experts::ShiftStatisticSettings statistic_settings(const py::dict& settings) {
-  const auto name = settings["windows"].cast<std::string>();
-  experts::Windows windows{};
-  if (name == "tangent") {
-    windows = experts::Windows::tangent;
-  } else if (name == "dyadic") {
-    windows = experts::Windows::dyadic;
-  } else if (name == "naive") {
-    windows = experts::Windows::naive;
-  } else {
-    throw std::invalid_argument("unknown windows of a statistic");
-  }
-  return {.experts = settings["experts"].cast<std::uint64_t>(),
-          .windows = windows,
-          .offsets = settings["offsets"].cast<std::vector<double>>(),
-          .slopes = settings["slopes"].cast<std::vector<double>>(),
-          .reach = settings["reach"].cast<std::uint64_t>()};
+experts::ShiftStatisticSettings statistic_of(Fields from) {
+  using experts::Windows;
+  return read_whole(std::move(from), [](Fields& own) {
+    return experts::ShiftStatisticSettings{
+        .experts = own.read<std::uint64_t>("experts"),
+        .windows = own.read_name<Windows>("windows", {{"tangent", Windows::tangent},
+                                                      {"dyadic", Windows::dyadic},
+                                                      {"naive", Windows::naive}}),
+        .offsets = own.read<std::vector<double>>("offsets"),
+        .slopes = own.read<std::vector<double>>("slopes"),
+        .reach = own.read<std::uint64_t>("reach")};
+  });
 }
 
-experts::ShiftDetectorSettings detector_settings(const py::dict& settings) {
-  const py::dict bias = settings["bias"];
-  return {.selection = noisy_max_settings(settings["selection"]),
-          .first = first_of(settings),
-          .bias = {.log_union = bias["log_union"].cast<double>(),
-                   .noise = bias["noise"].cast<double>(),
-                   .unselected = bias["unselected"].cast<double>()},
-          .detects = settings["detects"].cast<bool>(),
-          .test = above_threshold_settings(settings["test"]),
-          .threshold = settings["threshold"].cast<double>(),
-          .statistic = statistic_settings(settings["statistic"])};
+experts::BiasAllowance bias_of(Fields from) {
+  return read_whole(std::move(from), [](Fields& own) {
+    return experts::BiasAllowance{.log_union = own.read<double>("log_union"),
+                                  .noise = own.read<double>("noise"),
+                                  .unselected = own.read<double>("unselected")};
+  });
+}
+
+std::unique_ptr<EpochSelector> make_epoch_selector(const py::object& settings) {
+  return read_whole({settings, "an epoch selector"}, [](Fields& from) {
+    const experts::ExpertSettings shared = read_experts(from);
+    const experts::EpochSelectorSettings own{.selection = selection_of(from),
+                                             .first = from.read<Expert>("first")};
+    return std::make_unique<EpochSelector>(shared, own, read_source(from));
+  });
+}
+
+std::unique_ptr<ShiftDetector> make_shift_detector(const py::object& settings) {
+  return read_whole({settings, "a shift detector"}, [](Fields& from) {
+    const experts::ExpertSettings shared = read_experts(from);
+    const experts::ShiftDetectorSettings own{
+        .selection = selection_of(from),
+        .first = from.read<Expert>("first"),
+        .bias = bias_of(from.open("bias", "an allowance for bias")),
+        .detects = from.read<bool>("detects"),
+        .test = read_whole(from.open("test", "a threshold test"), read_above_threshold),
+        .threshold = from.read<double>("threshold"),
+        .statistic = statistic_of(from.open("statistic", "a statistic of shifts"))};
+    return std::make_unique<ShiftDetector>(shared, own, read_source(from));
+  });
 }
 
 }  // namespace
 
 void register_shift_detector(py::module_& m) {
   py::class_<EpochSelector, experts::ExpertLearner>(m, "EpochSelector")
-      .def(py::init([](const py::dict& settings) {
-             const experts::EpochSelectorSettings own{
-                 .selection = noisy_max_settings(settings["selection"]),
-                 .first = first_of(settings)};
-             return std::make_unique<EpochSelector>(expert_settings(settings), own,
-                                                    expert_source(settings));
-           }),
-           "settings"_a);
+      .def(py::init(&make_epoch_selector), "settings"_a);
 
   py::class_<ShiftDetector, experts::ExpertLearner>(m, "ShiftDetector")
-      .def(py::init([](const py::dict& settings) {
-             return std::make_unique<ShiftDetector>(
-                 expert_settings(settings), detector_settings(settings), expert_source(settings));
-           }),
-           "settings"_a)
+      .def(py::init(&make_shift_detector), "settings"_a)
       .def("alarms", &ShiftDetector::alarms);
 
   // For tests: the statistic alone.
   py::class_<ShiftStatistic>(m, "ShiftStatistic")
-      .def(py::init([](const py::dict& settings) {
-             return ShiftStatistic(statistic_settings(settings));
+      .def(py::init([](const py::object& settings) {
+             return ShiftStatistic(statistic_of({settings, "a statistic of shifts"}));
            }),
            "settings"_a)
       .def(

@@ -3,6 +3,7 @@
 
 #include "dpoco/frank_wolfe/batch_fit.hpp"
 #include "registrars.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -14,82 +15,109 @@ namespace {
 
 using DomainPointer = std::shared_ptr<const domains::Domain>;
 
-template <class T>
-T entry(const py::dict& settings, const char* name) {
-  return settings[name].cast<T>();
-}
-
 BatchProblem problem_of(DomainPointer domain, const losses::GlmLoss& loss,
                         const losses::RecordClipper& clipper, const Array& features,
-                        const Array& labels, const py::dict& settings) {
+                        const Array& labels, Fields& from) {
   const auto d = static_cast<std::size_t>(domain->dimension());
-  const auto start = entry<Array>(settings, "start");
+  const auto start = from.read<Array>("start");
   const auto count = static_cast<std::size_t>(labels.size());
   expect_size(start, d, "start");
   expect_size(features, count * d, "features");
   if (clipper.dimension() != domain->dimension()) {
     throw std::invalid_argument("the clipper has the wrong dimension");
   }
-  BatchRecords records(clipper, loss, entry<double>(settings, "derivative_bound"), count,
-                       data(features), data(labels));
-  return {std::move(domain), std::move(records),
-          make_source(entry<py::bytes>(settings, "key"), entry<std::uint64_t>(settings, "stream")),
+  BatchRecords records(clipper, loss, from.read<double>("derivative_bound"), count, data(features),
+                       data(labels));
+  return {std::move(domain), std::move(records), read_source(from),
           std::vector<double>(data(start), data(start) + d)};
 }
 
-std::unique_ptr<BatchFit> fit_of(const std::string& method, BatchProblem problem,
-                                 const py::dict& settings) {
-  if (method == "noisy_sgd") {
-    return make_noisy_sgd(
-        std::move(problem),
-        {entry<std::uint64_t>(settings, "steps"), entry<double>(settings, "step_size"),
-         entry<double>(settings, "noise_scale"), entry<double>(settings, "grid")});
-  }
-  if (method == "noisy_frank_wolfe") {
-    return make_noisy_frank_wolfe(
-        std::move(problem),
-        {entry<std::uint64_t>(settings, "first_batch"), entry<std::uint64_t>(settings, "batch"),
-         entry<std::uint64_t>(settings, "steps"), entry<double>(settings, "step_size"),
-         entry<double>(settings, "difference_bound"), entry<double>(settings, "first_scale"),
-         entry<double>(settings, "later_scale"), entry<double>(settings, "first_grid"),
-         entry<double>(settings, "later_grid")});
-  }
-  const auto rows = entry<std::vector<py::tuple>>(settings, "phases");
-  const auto grids = entry<std::vector<double>>(settings, "grids");
+frank_wolfe::NoisySgdSettings sgd_of(Fields& from) {
+  return {.steps = from.read<std::uint64_t>("steps"),
+          .step_size = from.read<double>("step_size"),
+          .noise_scale = from.read<double>("noise_scale"),
+          .grid = from.read<double>("grid")};
+}
+
+frank_wolfe::NoisyFrankWolfeSettings frank_wolfe_of(Fields& from) {
+  return {.first_batch = from.read<std::uint64_t>("first_batch"),
+          .batch = from.read<std::uint64_t>("batch"),
+          .steps = from.read<std::uint64_t>("steps"),
+          .step_size = from.read<double>("step_size"),
+          .difference_bound = from.read<double>("difference_bound"),
+          .first_scale = from.read<double>("first_scale"),
+          .later_scale = from.read<double>("later_scale"),
+          .first_grid = from.read<double>("first_grid"),
+          .later_grid = from.read<double>("later_grid")};
+}
+
+// Rows of numbers, one a phase, and the grids of their noise.
+template <class Phase, class Make>
+std::vector<Phase> phases_of(Fields& from, std::size_t columns, Make make) {
+  const auto rows = from.read<std::vector<py::tuple>>("phases");
+  const auto grids = from.read<std::vector<double>>("grids");
   if (grids.size() != rows.size()) throw std::invalid_argument("each phase has a grid");
-  if (method == "phased_sgd") {
-    std::vector<frank_wolfe::SgdPhase> phases;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const py::tuple& row = rows[i];
-      phases.push_back(
-          {row[0].cast<std::uint64_t>(), row[1].cast<double>(), row[2].cast<double>(), grids[i]});
-    }
-    return make_phased_sgd(std::move(problem), std::move(phases));
-  }
-  std::vector<frank_wolfe::MirrorPhase> phases;
+  std::vector<Phase> phases;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const py::tuple& row = rows[i];
-    phases.push_back({row[0].cast<std::uint64_t>(), row[1].cast<double>(), row[2].cast<double>(),
-                      row[3].cast<double>(), grids[i]});
+    if (rows[i].size() != columns) throw std::invalid_argument("a phase has other numbers");
+    phases.push_back(make(rows[i], grids[i]));
   }
-  return make_localized_mirror_descent(std::move(problem), entry<double>(settings, "p"),
-                                       entry<double>(settings, "radius"),
-                                       entry<std::uint64_t>(settings, "steps"), std::move(phases));
+  return phases;
+}
+
+enum class Method { noisy_sgd, noisy_frank_wolfe, phased_sgd, localized_mirror_descent };
+
+std::unique_ptr<BatchFit> fit_of(Method method, BatchProblem problem, Fields& from) {
+  switch (method) {
+    case Method::noisy_sgd:
+      return make_noisy_sgd(std::move(problem), sgd_of(from));
+    case Method::noisy_frank_wolfe:
+      return make_noisy_frank_wolfe(std::move(problem), frank_wolfe_of(from));
+    case Method::phased_sgd:
+      return make_phased_sgd(
+          std::move(problem),
+          phases_of<frank_wolfe::SgdPhase>(from, 3, [](const py::tuple& row, double grid) {
+            return frank_wolfe::SgdPhase{.records = row[0].cast<std::uint64_t>(),
+                                         .step_size = row[1].cast<double>(),
+                                         .noise_scale = row[2].cast<double>(),
+                                         .grid = grid};
+          }));
+    case Method::localized_mirror_descent:
+      break;
+  }
+  auto phases = phases_of<frank_wolfe::MirrorPhase>(from, 4, [](const py::tuple& row, double grid) {
+    return frank_wolfe::MirrorPhase{.records = row[0].cast<std::uint64_t>(),
+                                    .regularization = row[1].cast<double>(),
+                                    .radius = row[2].cast<double>(),
+                                    .noise_scale = row[3].cast<double>(),
+                                    .grid = grid};
+  });
+  const auto p = from.read<double>("p");
+  const auto radius = from.read<double>("radius");
+  return make_localized_mirror_descent(std::move(problem), p, radius,
+                                       from.read<std::uint64_t>("steps"), std::move(phases));
 }
 
 }  // namespace
 
 void register_batch_fits(py::module_& m) {
   py::class_<BatchFit>(m, "BatchFit", py::is_final())
-      .def(py::init([](const std::string& method, DomainPointer domain, const losses::GlmLoss& loss,
+      .def(py::init([](DomainPointer domain, const losses::GlmLoss& loss,
                        const losses::RecordClipper& clipper, const Array& features,
-                       const Array& labels, const py::dict& settings) {
-             return fit_of(method,
-                           problem_of(std::move(domain), loss, clipper, features, labels, settings),
-                           settings);
+                       const Array& labels, const py::object& settings) {
+             return read_whole({settings, "a fit"}, [&](Fields& from) {
+               const auto method = from.read_name<Method>(
+                   "method", {{"noisy_sgd", Method::noisy_sgd},
+                              {"noisy_frank_wolfe", Method::noisy_frank_wolfe},
+                              {"phased_sgd", Method::phased_sgd},
+                              {"localized_mirror_descent", Method::localized_mirror_descent}});
+               return fit_of(method,
+                             problem_of(std::move(domain), loss, clipper, features, labels, from),
+                             from);
+             });
            }),
-           "method"_a, "domain"_a, "loss"_a, "clipper"_a, "features"_a.noconvert(),
-           "labels"_a.noconvert(), "settings"_a)
+           "domain"_a, "loss"_a, "clipper"_a, "features"_a.noconvert(), "labels"_a.noconvert(),
+           "settings"_a)
       .def_property_readonly("units", &BatchFit::units)
       .def_property_readonly("completed", &BatchFit::completed)
       .def("advance", &BatchFit::advance, "count"_a, py::call_guard<py::gil_scoped_release>())

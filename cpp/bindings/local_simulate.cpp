@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "fields.hpp"
 #include "registrars.hpp"
 
 namespace dpoco::bindings {
@@ -22,7 +23,7 @@ struct Stage {
 
 // tables (C, K, M); contexts empty for none; truth empty or (C, M).
 Stage stage_of(const Array& tables, const Integers& contexts, const Integers& labels,
-               const Array& truth, const py::dict& settings, Array& kl, Array& tv, Array& weights) {
+               const Array& truth, Fields& from, Array& kl, Array& tv, Array& weights) {
   if (tables.ndim() != 3) throw std::invalid_argument("tables must have three dimensions");
   Stage stage;
   Play& play = stage.play;
@@ -36,10 +37,10 @@ Stage stage_of(const Array& tables, const Integers& contexts, const Integers& la
   if (play.context != nullptr && contexts.size() != labels.size()) {
     throw std::invalid_argument("contexts has the wrong number of entries");
   }
-  play.first = settings["first"].cast<std::uint64_t>();
-  play.mixing = settings["mixing"].cast<double>();
-  play.named = settings["named"].cast<std::int64_t>();
-  play.confidence = settings["confidence"].cast<double>();
+  from.read("first", play.first);
+  from.read("mixing", play.mixing);
+  from.read("named", play.named);
+  from.read("confidence", play.confidence);
   if (truth.size() != 0) {
     expect_size(truth, play.contexts * play.labels, "truth");
     expect_size(kl, play.rounds, "kl");
@@ -48,7 +49,7 @@ Stage stage_of(const Array& tables, const Integers& contexts, const Integers& la
     stage.measured.kl = kl.mutable_data();
     stage.measured.tv = tv.mutable_data();
   }
-  stage.checkpoints = settings["checkpoints"].cast<std::vector<std::uint64_t>>();
+  from.read("checkpoints", stage.checkpoints);
   expect_size(weights, stage.checkpoints.size() * play.hypotheses, "weights");
   stage.measured.weights = weights.mutable_data();
   return stage;
@@ -67,43 +68,42 @@ py::dict run(Stage& stage, const Plan& plan, Learner& learner, random::Source& s
                   "subsets"_a = measured.subsets);
 }
 
-local::Channel channel_from(const std::string& name) {
-  if (name == "bit") return local::Channel::bits;
-  if (name == "subset") return local::Channel::subset;
-  if (name == "auto") return local::Channel::automatic;
-  throw std::invalid_argument("unknown channel");
-}
-
 py::dict simulate_posterior(local::Posterior& learner, random::Source& source, const Array& tables,
                             const Integers& contexts, const Integers& labels, const Array& truth,
-                            const py::dict& settings, Array& kl, Array& tv, Array& weights) {
-  Stage stage = stage_of(tables, contexts, labels, truth, settings, kl, tv, weights);
+                            const py::object& settings, Array& kl, Array& tv, Array& weights) {
+  Fields from(settings, "a simulation");
+  Stage stage = stage_of(tables, contexts, labels, truth, from, kl, tv, weights);
   local::PosteriorPlan plan{};
-  plan.seed = settings["seed"].cast<std::uint64_t>();
-  plan.family = local::family_from(settings["family"].cast<std::string>());
-  plan.channel = channel_from(settings["channel"].cast<std::string>());
-  plan.interactive = settings["interactive"].cast<bool>();
-  plan.epsilon = settings["epsilon"].cast<double>();
-  plan.bits = settings["bits"].cast<std::size_t>();
-  plan.subset_size = settings["subset_size"].cast<std::size_t>();
-  plan.response_gain = settings["response_gain"].cast<double>();
-  plan.subset_gain = settings["subset_gain"].cast<double>();
-  plan.contraction = settings["contraction"].cast<double>();
-  plan.signal = settings["signal"].cast<double>();
+  from.read("seed", plan.seed);
+  plan.family = local::family_from(from.read<std::string>("family"));
+  plan.channel = from.read_name<local::Channel>("channel", {{"bit", local::Channel::bits},
+                                                            {"subset", local::Channel::subset},
+                                                            {"auto", local::Channel::automatic}});
+  from.read("interactive", plan.interactive);
+  from.read("epsilon", plan.epsilon);
+  from.read("bits", plan.bits);
+  from.read("subset_size", plan.subset_size);
+  from.read("response_gain", plan.response_gain);
+  from.read("subset_gain", plan.subset_gain);
+  from.read("contraction", plan.contraction);
+  from.read("signal", plan.signal);
+  from.finish();
   return run(stage, plan, learner, source);
 }
 
 py::dict simulate_hedge(local::Hedge& learner, random::Source& source, const Array& tables,
                         const Integers& contexts, const Integers& labels, const Array& truth,
-                        const py::dict& settings, Array& kl, Array& tv, Array& weights) {
-  Stage stage = stage_of(tables, contexts, labels, truth, settings, kl, tv, weights);
+                        const py::object& settings, Array& kl, Array& tv, Array& weights) {
+  Fields from(settings, "a simulation");
+  Stage stage = stage_of(tables, contexts, labels, truth, from, kl, tv, weights);
   local::HedgePlan plan{};
-  plan.seed = settings["seed"].cast<std::uint64_t>();
-  plan.epsilon = settings["epsilon"].cast<double>();
-  plan.mixing = settings["mixing"].cast<double>();
-  plan.exact_range = settings["exact_range"].cast<bool>();
-  plan.half_range = settings["half_range"].cast<double>();
-  plan.adaptive_rate = settings["adaptive_rate"].cast<bool>();
+  from.read("seed", plan.seed);
+  from.read("epsilon", plan.epsilon);
+  plan.mixing = stage.play.mixing;
+  from.read("exact_range", plan.exact_range);
+  from.read("half_range", plan.half_range);
+  from.read("adaptive_rate", plan.adaptive_rate);
+  from.finish();
   return run(stage, plan, learner, source);
 }
 

@@ -1,9 +1,8 @@
-#include "loss_sums.hpp"
-
 #include <cmath>
 #include <vector>
 
 #include "dpoco/core/compensated.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -163,24 +162,28 @@ class ObjectSum final : public LossSum {
 
 }  // namespace
 
-std::unique_ptr<LossSum> make_loss_sum(std::shared_ptr<const domains::Domain> domain,
-                                       const py::dict& settings) {
-  const Body body = Body::of(std::move(domain), settings["unbounded"].cast<bool>());
-  const auto kind = settings["kind"].cast<std::string>();
-  if (kind == "linear") {
-    return losses::make_linear_sum(body, settings["clipper"].cast<losses::RecordClipper>());
-  }
-  if (kind == "glm") {
-    return losses::make_glm_sum(body, settings["glm"].cast<losses::GlmLoss>(),
-                                settings["clipper"].cast<losses::RecordClipper>());
-  }
-  if (kind == "quadratic") {
-    return losses::make_quadratic_sum(body, settings["lipschitz"].cast<double>(),
-                                      settings["smoothness"].cast<double>(),
-                                      settings["radius"].cast<double>());
-  }
-  if (kind == "custom") return std::make_unique<ObjectSum>(body);
-  throw std::invalid_argument("unknown kind of losses");
+std::unique_ptr<LossSum> make_loss_sum(std::shared_ptr<const domains::Domain> domain, Fields from) {
+  using Kind = LossSum::Kind;
+  return read_whole(std::move(from), [&](Fields& own) -> std::unique_ptr<LossSum> {
+    const Body body = Body::of(std::move(domain), own.read<bool>("unbounded"));
+    const auto clipper = [&own] { return own.read<losses::RecordClipper>("clipper"); };
+    switch (own.read_name<Kind>("kind", {{"linear", Kind::linear},
+                                         {"glm", Kind::glm},
+                                         {"quadratic", Kind::quadratic},
+                                         {"custom", Kind::custom}})) {
+      case Kind::linear:
+        return losses::make_linear_sum(body, clipper());
+      case Kind::glm:
+        return losses::make_glm_sum(body, own.read<losses::GlmLoss>("glm"), clipper());
+      case Kind::quadratic:
+        return losses::make_quadratic_sum(body, own.read<double>("lipschitz"),
+                                          own.read<double>("smoothness"),
+                                          own.read<double>("radius"));
+      case Kind::custom:
+        break;
+    }
+    return std::make_unique<ObjectSum>(body);
+  });
 }
 
 void stage_object(LossSum& sum, const py::object& loss) {

@@ -1,54 +1,17 @@
 #include "registrars.hpp"
+#include "rounds.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
 using mechanisms::ContinualSum;
-using mechanisms::NoiseLaw;
-using mechanisms::NoiseProcess;
-
-namespace {
-
-std::unique_ptr<NoiseProcess> make_process(const std::string& method, Index dimension,
-                                           std::uint64_t horizon, NoiseLaw law,
-                                           const py::dict& settings) {
-  if (law.scale == 0.0) return mechanisms::make_silence(dimension);
-  if (method == "tree") return mechanisms::make_tree(dimension, horizon, law);
-  if (method == "honaker") return mechanisms::make_honaker(dimension, horizon, law);
-  if (method == "toeplitz") return mechanisms::make_toeplitz(dimension, horizon, law);
-  if (method == "blt") {
-    return mechanisms::make_blt(dimension, law,
-                                {settings["keep"].cast<std::vector<double>>(),
-                                 settings["omega"].cast<std::vector<double>>(),
-                                 settings["decay"].cast<std::vector<double>>()});
-  }
-  throw std::invalid_argument("unknown method of a continual sum");
-}
-
-}  // namespace
-
-ContinualSum make_continual_sum(const py::dict& settings,
-                                std::optional<losses::RecordClipper> clipper) {
-  const auto dimension = settings["dimension"].cast<Index>();
-  const auto horizon = settings["horizon"].cast<std::uint64_t>();
-  const mechanisms::Lattice lattice{settings["grid"].cast<double>(),
-                                    settings["limit"].cast<double>()};
-  const NoiseLaw law{settings["order"].cast<double>(), settings["scale"].cast<double>(),
-                     lattice.grid};
-  return {dimension,
-          horizon,
-          make_process(settings["method"].cast<std::string>(), dimension, horizon, law, settings),
-          law.scale,
-          make_source(settings["key"].cast<py::bytes>(), settings["stream"].cast<std::uint64_t>()),
-          std::move(clipper),
-          lattice};
-}
 
 void register_mechanisms(py::module_& m) {
-  py::class_<ContinualSum>(m, "ContinualSum")
-      .def(py::init([](const py::dict& settings, const losses::RecordClipper& clipper) {
-             return make_continual_sum(settings, clipper);
-           }),
-           "settings"_a, "clipper"_a)
+  py::class_<ContinualSum> sum(m, "ContinualSum");
+  sum.def(py::init([](const py::object& settings, const losses::RecordClipper& clipper) {
+            return make_continual_sum({settings, "a continual sum"}, clipper);
+          }),
+          "settings"_a, "clipper"_a)
       .def(
           "push",
           [](ContinualSum& self, const Array& value) {
@@ -73,18 +36,8 @@ void register_mechanisms(py::module_& m) {
             const py::gil_scoped_release nogil;  // no Python object is touched below
             self.run(entered, from, rounds, to);
           },
-          "values"_a.noconvert(), "out"_a.noconvert())
-      .def_property_readonly("round", &ContinualSum::round)
-      .def("check_process", [](const ContinualSum& self) { self.source().check_process(); })
-      .def("adopt", [](ContinualSum& self) { self.source().adopt(); })
-      .def(
-          "rekey",
-          [](ContinualSum& self, const py::bytes& key, std::uint64_t stream) {
-            self.source().rekey(key_from(key), stream);
-          },
-          "key"_a, "stream"_a)
-      .def("state", &state_of<ContinualSum>)
-      .def("restore", &restore<ContinualSum>, "state"_a);
+          "values"_a.noconvert(), "out"_a.noconvert());
+  bind_rounds(sum);
 }
 
 }  // namespace dpoco::bindings

@@ -2,7 +2,8 @@
 #include "dpoco/mechanisms/answers.hpp"
 #include "dpoco/mechanisms/noisy_max.hpp"
 #include "registrars.hpp"
-#include "selection_settings.hpp"
+#include "rounds.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -14,33 +15,20 @@ namespace {
 using NoisyMaxAnswers = mechanisms::Answers<NoisyMax>;
 using AboveThresholdAnswers = mechanisms::Answers<AboveThreshold>;
 
-std::unique_ptr<random::Source> source_of(const py::dict& settings) {
-  return make_source(settings["key"].cast<py::bytes>(), settings["stream"].cast<std::uint64_t>());
-}
-
-template <class Mechanism>
-py::class_<Mechanism>& add_common(py::class_<Mechanism>& c) {
-  return c.def_property_readonly("round", &Mechanism::round)
-      .def("check_process", [](const Mechanism& self) { self.source().check_process(); })
-      .def("adopt", [](Mechanism& self) { self.source().adopt(); })
-      .def(
-          "rekey",
-          [](Mechanism& self, const py::bytes& key, std::uint64_t stream) {
-            self.source().rekey(key_from(key), stream);
-          },
-          "key"_a, "stream"_a)
-      .def("state", &state_of<Mechanism>)
-      .def("restore", &restore<Mechanism>, "state"_a);
+template <class Law>
+std::unique_ptr<mechanisms::Answers<Law>> answers_of(Law law, Fields& own) {
+  const auto horizon = own.read<std::uint64_t>("horizon");
+  return std::make_unique<mechanisms::Answers<Law>>(std::move(law), horizon, read_source(own));
 }
 
 }  // namespace
 
 void register_selection(py::module_& m) {
   py::class_<NoisyMaxAnswers> noisy_max(m, "NoisyMax");
-  noisy_max.def(py::init([](const py::dict& settings) {
-                  return NoisyMaxAnswers(NoisyMax(noisy_max_settings(settings)),
-                                         settings["horizon"].cast<std::uint64_t>(),
-                                         source_of(settings));
+  noisy_max.def(py::init([](const py::object& settings) {
+                  return read_whole({settings, "a noisy max"}, [](Fields& own) {
+                    return answers_of(NoisyMax(read_noisy_max(own)), own);
+                  });
                 }),
                 "settings"_a);
   noisy_max.def(
@@ -53,13 +41,13 @@ void register_selection(py::module_& m) {
         });
       },
       "scores"_a.noconvert());
-  add_common(noisy_max);
+  bind_rounds(noisy_max);
 
   py::class_<AboveThresholdAnswers> above(m, "AboveThreshold");
-  above.def(py::init([](const py::dict& settings) {
-              return AboveThresholdAnswers(AboveThreshold(above_threshold_settings(settings)),
-                                           settings["horizon"].cast<std::uint64_t>(),
-                                           source_of(settings));
+  above.def(py::init([](const py::object& settings) {
+              return read_whole({settings, "a threshold test"}, [](Fields& own) {
+                return answers_of(AboveThreshold(read_above_threshold(own)), own);
+              });
             }),
             "settings"_a);
   above.def(
@@ -74,7 +62,7 @@ void register_selection(py::module_& m) {
     return self.inspect(
         [](const AboveThreshold& law, std::uint64_t tests) { return law.alarms_raised(tests); });
   });
-  add_common(above);
+  bind_rounds(above);
 }
 
 }  // namespace dpoco::bindings

@@ -46,9 +46,9 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   register_batch_share(m);
   register_prefix_hedge(m);
   register_nets(m);
+  register_record_learners(m);
   register_frank_wolfe(m);
   register_batch_fits(m);
-  register_polyhedral_frank_wolfe(m);
   register_noisy_ftrl(m);
   register_coupled_regularized_leader(m);
   register_continuous_multiplicative_weights(m);

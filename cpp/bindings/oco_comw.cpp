@@ -1,7 +1,7 @@
 #include "dpoco/oco/continuous_multiplicative_weights.hpp"
 
-#include "coupled_learner.hpp"
 #include "registrars.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -12,51 +12,46 @@ using Engine = ContinuousMultiplicativeWeights;
 
 namespace {
 
-Coupling coupling_from(const std::string& name) {
-  if (name == "density_ratio") return Coupling::density_ratio;
-  if (name == "dartboard") return Coupling::dartboard;
-  if (name == "anchored") return Coupling::anchored;
-  if (name == "scheduled") return Coupling::scheduled;
-  if (name == "maximal") return Coupling::maximal;
-  throw std::invalid_argument("unknown coupling");
-}
-
-// `losses`: see make_loss_sum. smoothness may be infinite.
+// smoothness may be infinite.
 std::unique_ptr<Engine> make_engine(std::shared_ptr<const domains::Domain> domain,
-                                    const py::dict& losses, const py::dict& settings) {
-  const auto real = [&](const char* name) { return settings[name].cast<double>(); };
-  const auto count = [&](const char* name) { return settings[name].cast<std::uint64_t>(); };
-  const ContinuousMultiplicativeWeightsSettings own{
-      .rule = switch_settings(settings),
-      .coupling = coupling_from(settings["coupling"].cast<std::string>()),
-      .gibbs = {.inverse_temperature = real("inverse_temperature"),
-                .regularization = real("regularization"),
-                .exact_only = settings["exact_only"].cast<bool>(),
-                .tolerance = real("sampler_tolerance")},
-      .clip_high = real("clip_high"),
-      .clip_low = real("clip_low"),
-      .factor_range = real("factor_range"),
-      .anchors = count("anchors"),
-      .lipschitz = real("lipschitz"),
-      .clip_error = real("clip_error"),
-      .smoothness = real("smoothness")};
-  return std::make_unique<Engine>(
-      make_loss_sum(std::move(domain), losses), own,
-      make_source(settings["key"].cast<py::bytes>(), settings["stream"].cast<std::uint64_t>()));
+                                    const py::object& losses, const py::object& settings) {
+  return read_whole({settings, "continuous multiplicative weights"}, [&](Fields& from) {
+    const auto rounds = from.read<std::uint64_t>("rounds");
+    const ContinuousMultiplicativeWeightsSettings own{
+        .rule = read_switches(from, rounds, "max_switches"),
+        .coupling =
+            from.read_name<Coupling>("coupling", {{"density_ratio", Coupling::density_ratio},
+                                                  {"dartboard", Coupling::dartboard},
+                                                  {"anchored", Coupling::anchored},
+                                                  {"scheduled", Coupling::scheduled},
+                                                  {"maximal", Coupling::maximal}}),
+        .gibbs = {.inverse_temperature = from.read<double>("inverse_temperature"),
+                  .regularization = from.read<double>("regularization"),
+                  .exact_only = from.read<bool>("exact_only"),
+                  .tolerance = from.read<double>("sampler_tolerance")},
+        .clip_high = from.read<double>("clip_high"),
+        .clip_low = from.read<double>("clip_low"),
+        .factor_range = from.read<double>("factor_range"),
+        .anchors = from.read<std::uint64_t>("anchors"),
+        .lipschitz = from.read<double>("lipschitz"),
+        .clip_error = from.read<double>("clip_error"),
+        .smoothness = from.read<double>("smoothness")};
+    return std::make_unique<Engine>(make_loss_sum(std::move(domain), {losses, "a sum of losses"}),
+                                    own, read_source(from));
+  });
 }
 
 }  // namespace
 
 void register_continuous_multiplicative_weights(py::module_& m) {
-  py::class_<Engine> learner(m, "ContinuousMultiplicativeWeights");
-  learner.def(py::init(&make_engine), "domain"_a, "losses"_a, "settings"_a)
+  py::class_<Engine, oco::CoupledLearner>(m, "ContinuousMultiplicativeWeights")
+      .def(py::init(&make_engine), "domain"_a, "losses"_a, "settings"_a)
       .def("nonprivate_log_factor", &Engine::nonprivate_log_factor)
       .def("nonprivate_log_change", &Engine::nonprivate_log_change)
       .def("nonprivate_anchor_mean", [](const Engine& self) {
         return read_only(self.intrinsic_dimension(),
                          [&](double* out) { self.nonprivate_anchor_mean(out); });
       });
-  bind_coupled_learner(learner);
 }
 
 }  // namespace dpoco::bindings

@@ -1,6 +1,6 @@
-#include "coupled_learner.hpp"
 #include "dpoco/oco/coupled_regularized_leader.hpp"
 #include "registrars.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -10,32 +10,29 @@ using Engine = oco::CoupledRegularizedLeader;
 
 namespace {
 
-LeaderCoupling coupling_from(const std::string& name) {
-  if (name == "density_ratio") return LeaderCoupling::density_ratio;
-  if (name == "scheduled") return LeaderCoupling::scheduled;
-  if (name == "maximal") return LeaderCoupling::maximal;
-  throw std::invalid_argument("unknown coupling");
-}
-
-// `losses`: see make_loss_sum. step_size may be infinite.
+// step_size may be infinite.
 std::unique_ptr<Engine> make_engine(std::shared_ptr<const domains::Domain> domain,
-                                    const py::dict& losses, const py::dict& settings) {
-  const auto real = [&](const char* name) { return settings[name].cast<double>(); };
-  const CoupledRegularizedLeaderSettings own{
-      .rule = switch_settings(settings),
-      .coupling = coupling_from(settings["coupling"].cast<std::string>()),
-      .step_size = real("step_size"),
-      .noise_scale = real("noise_scale"),
-      .noise_growth = settings["noise_growth"].cast<bool>(),
-      .barrier_weight = real("barrier_weight"),
-      .clip_high = real("clip_high"),
-      .clip_low = real("clip_low"),
-      .lipschitz = real("lipschitz"),
-      .smoothness = real("smoothness"),
-      .strong_convexity = real("strong_convexity")};
-  return std::make_unique<Engine>(
-      make_loss_sum(std::move(domain), losses), own,
-      make_source(settings["key"].cast<py::bytes>(), settings["stream"].cast<std::uint64_t>()));
+                                    const py::object& losses, const py::object& settings) {
+  return read_whole({settings, "a coupled leader"}, [&](Fields& from) {
+    const auto rounds = from.read<std::uint64_t>("rounds");
+    const CoupledRegularizedLeaderSettings own{
+        .rule = read_switches(from, rounds, "max_switches"),
+        .coupling = from.read_name<LeaderCoupling>(
+            "coupling", {{"density_ratio", LeaderCoupling::density_ratio},
+                         {"scheduled", LeaderCoupling::scheduled},
+                         {"maximal", LeaderCoupling::maximal}}),
+        .step_size = from.read<double>("step_size"),
+        .noise_scale = from.read<double>("noise_scale"),
+        .noise_growth = from.read<bool>("noise_growth"),
+        .barrier_weight = from.read<double>("barrier_weight"),
+        .clip_high = from.read<double>("clip_high"),
+        .clip_low = from.read<double>("clip_low"),
+        .lipschitz = from.read<double>("lipschitz"),
+        .smoothness = from.read<double>("smoothness"),
+        .strong_convexity = from.read<double>("strong_convexity")};
+    return std::make_unique<Engine>(make_loss_sum(std::move(domain), {losses, "a sum of losses"}),
+                                    own, read_source(from));
+  });
 }
 
 // Reads u, intrinsic_dimension() entries.
@@ -47,8 +44,8 @@ const double* coordinates(const Engine& self, const Array& u) {
 }  // namespace
 
 void register_coupled_regularized_leader(py::module_& m) {
-  py::class_<Engine> learner(m, "CoupledRegularizedLeader");
-  learner.def(py::init(&make_engine), "domain"_a, "losses"_a, "settings"_a)
+  py::class_<Engine, oco::CoupledLearner>(m, "CoupledRegularizedLeader")
+      .def(py::init(&make_engine), "domain"_a, "losses"_a, "settings"_a)
       .def_property_readonly("grid", &Engine::grid)
       .def("clip_width", &Engine::clip_width, "round"_a)
       .def("nonprivate_log_ratio", &Engine::nonprivate_log_ratio)
@@ -73,7 +70,6 @@ void register_coupled_regularized_leader(py::module_& m) {
                              [&](double* out) { self.nonprivate_solve(noise, out); });
           },
           "z"_a.noconvert());
-  bind_coupled_learner(learner);
 }
 
 }  // namespace dpoco::bindings

@@ -1,6 +1,6 @@
 #include "dpoco/oco/noisy_ftrl.hpp"
-#include "record_learner.hpp"
 #include "registrars.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -13,19 +13,21 @@ namespace {
 std::unique_ptr<NoisyFtrl> make_noisy_ftrl(std::shared_ptr<const domains::Domain> domain,
                                            const losses::GlmLoss& loss,
                                            const losses::RecordClipper& clipper,
-                                           const py::dict& settings) {
-  const NoisyFtrlSettings own{.horizon = settings["rounds"].cast<std::uint64_t>(),
-                              .batch = settings["batch"].cast<std::uint64_t>(),
-                              .step_size = settings["step_size"].cast<double>(),
-                              .scalar_bound = settings["scalar_bound"].cast<double>(),
-                              .vector_scale = settings["vector_scale"].cast<double>(),
-                              .domain_radius = settings["domain_radius"].cast<double>(),
-                              .statistics = settings["quadratic"].cast<bool>()
-                                                ? Statistics::quadratic
-                                                : Statistics::gradient};
-  // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
-  return std::make_unique<NoisyFtrl>(std::move(domain), loss, clipper, own,
-                                     make_continual_sum(settings["sum"], std::nullopt));
+                                           const py::object& settings) {
+  return read_whole({settings, "a noisy leader"}, [&](Fields& from) {
+    const NoisyFtrlSettings own{
+        .horizon = from.read<std::uint64_t>("rounds"),
+        .batch = from.read<std::uint64_t>("batch"),
+        .step_size = from.read<double>("step_size"),
+        .scalar_bound = from.read<double>("scalar_bound"),
+        .vector_scale = from.read<double>("vector_scale"),
+        .domain_radius = from.read<double>("domain_radius"),
+        .statistics = from.read<bool>("quadratic") ? Statistics::quadratic : Statistics::gradient};
+    // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
+    return std::make_unique<NoisyFtrl>(
+        std::move(domain), loss, clipper, own,
+        make_continual_sum(from.open("sum", "a continual sum"), std::nullopt));
+  });
 }
 
 Array leaf(const NoisyFtrl& self, const Array& at, const Array&, const Array& features,
@@ -41,8 +43,7 @@ Array leaf(const NoisyFtrl& self, const Array& at, const Array&, const Array& fe
 }  // namespace
 
 void register_noisy_ftrl(py::module_& m) {
-  py::class_<NoisyFtrl> learner(m, "NoisyFtrl");
-  learner
+  py::class_<NoisyFtrl, oco::RecordLearner>(m, "NoisyFtrl")
       .def(py::init(&make_noisy_ftrl), "domain"_a, "loss"_a, "clipper"_a, "settings"_a)
       // The previous decision is there for the audit, which calls every learner alike.
       .def("leaf", &leaf, "at"_a.noconvert(), "previous"_a.noconvert(), "features"_a.noconvert(),
@@ -52,7 +53,6 @@ void register_noisy_ftrl(py::module_& m) {
         return read_only(self.sum().dimension(),
                          [&](double* out) { std::copy(sum.begin(), sum.end(), out); });
       });
-  bind_record_learner(learner);
 }
 
 }  // namespace dpoco::bindings

@@ -1,13 +1,9 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "common.hpp"
-#include "dpoco/frank_wolfe/polyhedral_frank_wolfe.hpp"
-#include "dpoco/frank_wolfe/tree_frank_wolfe.hpp"
-#include "dpoco/losses/record.hpp"
-#include "dpoco/mechanisms/continual_sum.hpp"
+#include "dpoco/random/source.hpp"
 
 namespace dpoco::bindings {
 
@@ -27,9 +23,9 @@ void register_shift_detector(py::module_& m);
 void register_batch_share(py::module_& m);
 void register_prefix_hedge(py::module_& m);
 void register_nets(py::module_& m);
+void register_record_learners(py::module_& m);
 void register_frank_wolfe(py::module_& m);
 void register_batch_fits(py::module_& m);
-void register_polyhedral_frank_wolfe(py::module_& m);
 void register_noisy_ftrl(py::module_& m);
 void register_coupled_regularized_leader(py::module_& m);
 void register_bandits(py::module_& m);
@@ -40,17 +36,8 @@ void register_local_simulate(py::module_& m);
 void register_continuous_multiplicative_weights(py::module_& m);
 void register_repeated_runs(py::module_& m);
 
-// Shared by the rooms above: a key, a generator from its key, a continual sum from the dictionary
-// that `dpoco.mechanisms` builds, and learners from those of `dpoco.frank_wolfe`.
+// Shared by the rooms above: a key, and a generator from its key.
 random::Key key_from(const py::bytes& bytes);
 std::unique_ptr<random::Source> make_source(const py::bytes& key, std::uint64_t stream);
-mechanisms::ContinualSum make_continual_sum(const py::dict& settings,
-                                            std::optional<losses::RecordClipper> clipper);
-std::unique_ptr<frank_wolfe::PolyhedralFrankWolfe> make_polyhedral_frank_wolfe(
-    std::shared_ptr<const domains::Domain> domain, const losses::GlmLoss& loss,
-    const losses::RecordClipper& clipper, const py::dict& settings, const Array& start);
-std::unique_ptr<frank_wolfe::TreeFrankWolfe> make_tree_frank_wolfe(
-    std::shared_ptr<const domains::Domain> domain, const losses::GlmLoss& loss,
-    const losses::RecordClipper& clipper, const py::dict& settings, const Array& start);
 
 }  // namespace dpoco::bindings

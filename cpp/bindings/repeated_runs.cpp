@@ -2,15 +2,11 @@
 
 #include "dpoco/bandits/bandit_learner.hpp"
 #include "dpoco/experts/expert_learner.hpp"
-#include "dpoco/frank_wolfe/polyhedral_frank_wolfe.hpp"
-#include "dpoco/frank_wolfe/tree_frank_wolfe.hpp"
 #include "dpoco/mechanisms/above_threshold.hpp"
 #include "dpoco/mechanisms/answers.hpp"
 #include "dpoco/mechanisms/continual_sum.hpp"
 #include "dpoco/mechanisms/noisy_max.hpp"
-#include "dpoco/oco/continuous_multiplicative_weights.hpp"
-#include "dpoco/oco/coupled_regularized_leader.hpp"
-#include "dpoco/oco/noisy_ftrl.hpp"
+#include "dpoco/oco/coupled_learner.hpp"
 #include "registrars.hpp"
 
 namespace dpoco::bindings {
@@ -208,7 +204,6 @@ class VectorOutcome {
 
 // Learners of records, on features and labels or on gradients; coupled ones also on matrices and
 // vectors.
-template <class Learner>
 class PlayRecords {
  public:
   PlayRecords(const Array& features, const py::object& labels, VectorOutcome out)
@@ -221,16 +216,16 @@ class PlayRecords {
     losses_.resize(out_.rounds());
   }
 
-  void operator()(Learner& self, std::size_t run) {
+  void operator()(oco::RecordLearner& self, std::size_t run) {
     const auto d = static_cast<std::size_t>(self.dimension());
     const std::size_t rounds = out_.rounds();
     double* decisions = out_.decisions(run, d);
-    if constexpr (requires { self.switches(); }) {
-      if (static_cast<std::size_t>(features_.size()) == rounds * d * d && d > 1) {
-        play_matrices(self, decisions);
-        finish(self, run, d);
-        return;
-      }
+    auto* coupled = dynamic_cast<oco::CoupledLearner*>(&self);
+    if (coupled != nullptr && static_cast<std::size_t>(features_.size()) == rounds * d * d &&
+        d > 1) {
+      play_matrices(*coupled, decisions);
+      finish(self, run, d);
+      return;
     }
     expect_size(features_, rounds * d, "features");
     if (label_data_ != nullptr) expect_size(labels_, rounds, "labels");
@@ -244,7 +239,7 @@ class PlayRecords {
   std::string outcome(std::size_t run) const { return out_.outcome(run); }
 
  private:
-  void finish(const Learner& self, std::size_t run, std::size_t d) {
+  void finish(const oco::RecordLearner& self, std::size_t run, std::size_t d) {
     if (out_.last()) {
       latest_.resize(d);
       self.decision(latest_.data());
@@ -252,9 +247,7 @@ class PlayRecords {
     out_.finish(run, latest_.data());
   }
 
-  void play_matrices(Learner& self, double* decisions)
-    requires requires(Learner learner) { learner.switches(); }
-  {
+  void play_matrices(oco::CoupledLearner& self, double* decisions) {
     const auto d = static_cast<std::size_t>(self.dimension());
     if (label_data_ == nullptr) throw std::invalid_argument("matrices come with vectors");
     expect_size(labels_, out_.rounds() * d, "vectors");
@@ -324,24 +317,10 @@ std::size_t repeat_vectors(const std::string& kind, const py::function& build, c
   const Outcomes<double> rows(out, static_cast<std::size_t>(keys.size()) / 4);
   if (rounds < 1) throw std::invalid_argument("a stream must have at least one round");
   VectorOutcome outcome(rounds, directions, last, marks, rows);
-  const auto records = [&]<class Learner>() {
-    return repeat<Learner>(build, keys, PlayRecords<Learner>(features, labels, std::move(outcome)));
-  };
-  if (kind == "TreeFrankWolfe") return records.operator()<frank_wolfe::TreeFrankWolfe>();
-  if (kind == "PolyhedralFrankWolfe") {
-    return records.operator()<frank_wolfe::PolyhedralFrankWolfe>();
-  }
-  if (kind == "NoisyFTRL") return records.operator()<oco::NoisyFtrl>();
-  if (kind == "CoupledRegularizedLeader") {
-    return records.operator()<oco::CoupledRegularizedLeader>();
-  }
-  if (kind == "ContinuousMultiplicativeWeights") {
-    return records.operator()<oco::ContinuousMultiplicativeWeights>();
-  }
   if (kind == "ContinualSum") {
     return repeat<mechanisms::ContinualSum>(build, keys, PlaySums(features, std::move(outcome)));
   }
-  throw std::invalid_argument("unknown kind of vectors");
+  return repeat<oco::RecordLearner>(build, keys, PlayRecords(features, labels, std::move(outcome)));
 }
 
 }  // namespace

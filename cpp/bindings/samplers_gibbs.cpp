@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "dpoco/samplers/gibbs.hpp"
-#include "loss_sums.hpp"
 #include "registrars.hpp"
+#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -16,10 +16,10 @@ namespace {
 // A sum of losses with its sampler, in the domain's own coordinates.
 class GibbsSampler {
  public:
-  // `losses`: see make_loss_sum.
-  GibbsSampler(std::shared_ptr<const domains::Domain> domain, const py::dict& losses,
+  GibbsSampler(std::shared_ptr<const domains::Domain> domain, const py::object& losses,
                const samplers::GibbsSettings& settings)
-      : sum_(make_loss_sum(std::move(domain), losses)), sampler_(sum_->body(), settings) {}
+      : sum_(make_loss_sum(std::move(domain), {losses, "a sum of losses"})),
+        sampler_(sum_->body(), settings) {}
 
   void observe_vectors(const Array& gradients) {
     expect_columns(gradients);
@@ -99,7 +99,7 @@ class GibbsSampler {
 
 void register_gibbs(py::module_& m) {
   py::class_<GibbsSampler>(m, "GibbsSampler", py::is_final())
-      .def(py::init([](std::shared_ptr<domains::Domain> domain, const py::dict& losses,
+      .def(py::init([](std::shared_ptr<domains::Domain> domain, const py::object& losses,
                        double inverse_temperature, double regularization, bool exact_only,
                        double tolerance, double chain_below, Index langevin_above) {
              return std::make_unique<GibbsSampler>(

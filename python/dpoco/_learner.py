@@ -6,18 +6,17 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from inspect import signature
-from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._calibrated import Calibrated
 from dpoco._delayed import Delayed
 from dpoco._memory import require_memory
 from dpoco._state import check_writable
-from dpoco._validation import LARGEST_HORIZON, choice, positive_int
-from dpoco.accounting import Budget, Guarantee
+from dpoco._validation import LARGEST_HORIZON, positive_int
+from dpoco.accounting import Guarantee
 from dpoco.errors import HorizonExceeded, NoiseDominatesWarning, RoundOrderError
 from dpoco.random import Source
 
@@ -32,18 +31,13 @@ _CHUNK_ENTRIES = 2**18
 _CHUNK_ROUNDS = 8192
 
 
-class OnlineLearner(Delayed):
+class OnlineLearner(Calibrated, Delayed):
     """Base of the learners: `decide` and `observe` in strict alternation, up to a horizon.
 
     Or, where feedback is late, with tickets in between: ``decide(ticket=True)``.
 
-    Subclasses name their accountant (a module with ``calibrate`` and ``guarantee``, both of which
-    take what `_problem` returns first) and their parameters' class.
+    Their accountants take what `_problem` returns first.
     """
-
-    _accountant: ClassVar[ModuleType]
-    _parameters_class: ClassVar[type]
-    _options: ClassVar[tuple[str, ...]]  # arguments of the constructor that calibration takes
 
     # The round a decision was asked for in, and that decision: stale once the engine has moved on.
     _asked: tuple[int, Any] = (-1, None)
@@ -51,29 +45,21 @@ class OnlineLearner(Delayed):
     _guarantee: Guarantee
     _raises: bool  # on_violation="raise"
 
-    def _begin(self, constructed: type, arguments: dict[str, Any]) -> None:
+    def _begin(self, constructed: type, /, **arguments: Any) -> None:
         """Check a constructor's arguments, calibrate unless they bring parameters, and build.
 
-        `constructed` is the class whose constructor it is.
+        `constructed` is the class whose constructor it is; `arguments` are all that it takes.
         """
         problem = self._problem(arguments)
         budget, source = arguments["budget"], arguments["source"]
         parameters = arguments["parameters"]
         # Published constants state what they spend, over the budget or not.
         published = parameters is None and arguments.get("calibration") == "paper"
-        if budget is not None and not isinstance(budget, Budget):
-            raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
-        if source is not None and not isinstance(source, Source):
-            raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
-        choice("on_violation", arguments["on_violation"], ("clip", "raise"))
+        self._check_common(arguments)
         if parameters is None:
-            options = {name: arguments[name] for name in ("horizon", "budget", *self._options)}
-            parameters = self._accountant.calibrate(*problem, **options)
-        elif not isinstance(parameters, self._parameters_class):
-            raise TypeError(f"parameters must be {self._parameters_class.__name__}")
+            parameters = self._calibrated(arguments, *problem)
         else:
-            defaults = signature(constructed).parameters
-            self._check_restated(arguments, parameters, defaults)
+            self._check_given(constructed, arguments)
         origin = Source() if source is None else source
         self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
         if budget is not None and not published:

@@ -9,7 +9,6 @@ sums of private data: it is as secret as the data.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import os
 import struct
@@ -22,8 +21,8 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from dpoco._validation import refuse_contradictions
 from dpoco.errors import RoundOrderError, StateError
+from dpoco.learners import LEARNERS, own_class
 
 __all__ = ["Stateful", "load", "stated_dimension"]
 
@@ -31,28 +30,6 @@ FRAME_SIGNATURE = b"dpocost\n"
 _VERSION = 1
 _FRAME = struct.Struct("<8sIIQ")
 _CHECKSUM = 32
-
-# What a state file may name; nothing else is ever imported on its word.
-_KINDS = {
-    "AboveThreshold": "dpoco.mechanisms._above_threshold",
-    "ContinualSum": "dpoco.mechanisms._continual_sum",
-    "DistributionLearner": "dpoco.local._learner",
-    "EpochSelector": "dpoco.experts._epoch_selector",
-    "HighDimensionalBandit": "dpoco.bandits._high_dimensional",
-    "LinUCB": "dpoco.bandits._linucb",
-    "LocalHypothesisSelector": "dpoco.local._selector",
-    "NoisyMax": "dpoco.mechanisms._noisy_max",
-    "ShiftDetector": "dpoco.experts._shift_detector",
-    "PolyhedralFrankWolfe": "dpoco.frank_wolfe._polyhedral",
-    "TreeFrankWolfe": "dpoco.frank_wolfe._tree",
-    "LipschitzLearner": "dpoco.oco._lipschitz",
-    "NoisyFTRL": "dpoco.oco._noisy_ftrl",
-    "PrefixHedge": "dpoco.experts._prefix_hedge",
-    "CoupledRegularizedLeader": "dpoco.oco._coupled_regularized_leader",
-    "ContinuousMultiplicativeWeights": "dpoco.oco._continuous_multiplicative_weights",
-    "BatchShare": "dpoco.experts._batch_share",
-    "ObliviousTracker": "dpoco.experts._oblivious_tracker",
-}
 
 # Stands in for the key and stream that a restored state is about to bring.
 _REPLACED_CLAIM = {"key": bytes(32), "stream": 0}
@@ -133,6 +110,10 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
             os.close(directory)
 
 
+# Arguments that older states lack, with what they stood for.
+_ADDED = {"numerics": "float"}
+
+
 class Stateful:
     """Base of everything with noise inside: save, load, pickle, clone, and no silent copies.
 
@@ -152,16 +133,14 @@ class Stateful:
     _taken: tuple[bytes, str] | None = None  # by which journal, as which stream
     _is_seeded: bool = False
     _kind: ClassVar[str]
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]]
+    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {}
+    _parameters_class: ClassVar[Any]
 
     # What is proved of the noise: "fresh", whatever was released before, truncated tails included;
     # "ideal_fresh", so with ideal draws; or "hidden", part of it stays for later rounds.
     _noise: ClassVar[str] = "hidden"
     _one_round: ClassVar[bool] = True  # a record is data of one round, not of all later ones
 
-    # Arguments that older states lack, with what they stood for.
-    _added: ClassVar[dict[str, Any]] = {}
-    _restated: ClassVar[tuple[str, ...]]  # arguments that the parameters fix, too
     _sole: threading.Lock  # held by a long run
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -197,13 +176,21 @@ class Stateful:
     @classmethod
     def _assemble(cls: type[Self], header: dict[str, Any]) -> Self:
         """Build the unstarted object that `_header` describes; a state will bring its key."""
-        arguments: dict[str, Any] = {**header["arguments"], "source": None}
-        for name, value in cls._added.items():
-            arguments.setdefault(name, value)
-        for name, decode in cls._decoders.items():
-            if arguments[name] is not None:
+        from dpoco import domains, losses
+        from dpoco.accounting import Budget
+
+        arguments: dict[str, Any] = {**cls._completed(header["arguments"]), "source": None}
+        decoders: dict[str, Callable[[Any], Any]] = {
+            "domain": domains.from_dict,
+            "loss": losses.from_dict,
+            "budget": Budget.from_dict,
+            "parameters": cls._parameters_class.from_dict,
+            **cls._decoders,
+        }
+        for name, decode in decoders.items():
+            if arguments.get(name) is not None:
                 arguments[name] = decode(arguments[name])
-        parameters = cls._decoders["parameters"](header["parameters"])
+        parameters = decoders["parameters"](header["parameters"])
         expected = signature(cls).parameters
         if arguments.keys() != expected.keys():
             raise StateError("state is corrupt: it describes other arguments")
@@ -213,11 +200,16 @@ class Stateful:
         return self
 
     @classmethod
+    def _completed(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return saved arguments with those that older states lack, and what they stood for."""
+        names = signature(cls).parameters
+        return {**{k: v for k, v in _ADDED.items() if k in names}, **arguments}
+
+    @classmethod
     def _check_restated(
         cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
     ) -> None:
         """Raise unless the arguments that `parameters` fix, too, agree with them."""
-        refuse_contradictions(arguments, parameters, cls._restated, defaults)
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
@@ -284,7 +276,7 @@ class Stateful:
     def _to_bytes(self) -> bytes:
         from dpoco import __version__
 
-        if _KINDS.get(self._kind) != type(self).__module__:
+        if own_class(type(self)) is None:
             raise StateError(f"a {self._kind} is not one of the library's classes: cannot be saved")
         header = {"kind": self._kind, "library": __version__, "object": self._header()}
         return pack(header, self._engine.state())
@@ -342,9 +334,12 @@ class Stateful:
 
 
 def _class_of(kind: Any) -> type[Stateful]:
-    if not isinstance(kind, str) or kind not in _KINDS:
+    """Return the class that a state file names: nothing else is ever imported on its word."""
+    known = (each for each in LEARNERS if each.class_name == kind and each.plays != "batch")
+    learner = next(known, None)
+    if learner is None:
         raise StateError("state is of a kind this library does not know")
-    return getattr(importlib.import_module(_KINDS[kind]), kind)  # type: ignore[no-any-return]
+    return learner.load()  # type: ignore[no-any-return]
 
 
 def _unpickle(kind: str, data: bytes) -> Stateful:

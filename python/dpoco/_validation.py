@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 # Norm bounds, radii and scales outside this range would over- or underflow in q-norms.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-100, 1e100
@@ -76,6 +77,22 @@ def choice(name: str, value: Any, allowed: Collection[str]) -> str:
         given = repr(value) if isinstance(value, str) else type(value).__name__
         raise ValueError(f"{name} must be one of {sorted(allowed)}; got {given}")
     return str(value)
+
+
+def unknown(what: str, given: str, known: Collection[str]) -> str:
+    """Return the message for a name that is not known, with what was probably meant."""
+    import difflib  # only for a message
+
+    close = difflib.get_close_matches(given.lower(), known, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}?" if close else f"it is one of: {', '.join(known)}"
+    return f"no {what} {given!r}; {hint}"
+
+
+def named(what: str, given: str, known: Collection[str]) -> str:
+    """Return `given` if it is known; otherwise raise, naming what was probably meant."""
+    if given not in known:
+        raise ValueError(unknown(what, given, known))
+    return given
 
 
 def float_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatArray:

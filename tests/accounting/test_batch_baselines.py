@@ -210,7 +210,7 @@ def test_other_bad_arguments():
 @pytest.mark.parametrize("loss", [SquaredLoss(1.0, 1.0), LogisticLoss(2.0), HuberLoss(1.0, 1.0)])
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 4.0, math.inf])
 def test_bounds_hold_by_search(loss, p):
-    from dpoco.accounting._batch.bounds import batch_bounds
+    from dpoco.accounting.batch_fits import batch_bounds
 
     domain, rng = LpBall(4, p, 1.5), np.random.default_rng(1)
     found = batch_bounds(domain, loss)

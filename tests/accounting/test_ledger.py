@@ -136,8 +136,9 @@ def test_other_profiles_have_divergences_too():
     from dpoco.accounting import selections
     from dpoco.accounting._experts.tracker_moments import Tracker, tracker_moments
     from dpoco.accounting._experts.tracker_profile import tracker_profile
+    from dpoco.accounting._profiles import profile_of
     from dpoco.accounting.objective_perturbation import coupled_renyi
-    from dpoco.accounting.sampled_gaussian import sampled_gaussian_profile
+    from dpoco.privacy.losses.sampled import Sampled
 
     decay = selections.Decay(0.5, 1, 20)
     found = Part(profile=selections.selections_profile("pure", 0.1, 0.1, decay)).renyi(3.0)
@@ -154,11 +155,12 @@ def test_other_profiles_have_divergences_too():
     assert found == pytest.approx(float(np.ravel(coupled_renyi(np.array([4.0]), **draws))[0]))
     sampled = statement_of(
         mechanism="m", horizon=1, delta=1e-6, calibration="tight", reference="r", seeded=False,
-        profile=sampled_gaussian_profile(10, 50.0, 9),
+        profile=profile_of(Sampled(10, 50.0, 9)),
     )  # fmt: skip
     entry = Ledger(BUDGET, currency="gaussian").charge(sampled, "x")
     assert entry.price.main <= 9 / 2500 * (1 + 1e-12)
-    assert Part(profile=sampled.profile).renyi(2.0) == math.inf
+    exact = float(Sampled(10, 50.0, 9).renyi(np.array([2.0]))[0])
+    assert Part(profile=sampled.profile).renyi(2.0) == pytest.approx(exact, rel=1e-12)
 
 
 def test_prices_are_the_cheapest_that_can_be_paid():

@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpoco.accounting import bounded_range, coupling, local_reports, pure, release
-from dpoco.accounting import sampled_gaussian as sampled
+from dpoco.accounting import bounded_range, coupling, pure, release
 from dpoco.accounting._experts.statement import statement_of
+from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta
 from dpoco.accounting.rdp import DEFAULT_ORDERS, compose_rdp, gaussian_rdp, rdp_delta
 from dpoco.accounting.zcdp import compose_zcdp, zcdp_delta
+from dpoco.privacy.losses.responses import Responses
+from dpoco.privacy.losses.sampled import Sampled
 
 _spec = importlib.util.spec_from_file_location(
     "brute_force", Path(__file__).with_name("brute_force.py")
@@ -83,12 +85,11 @@ class Case:
 
     def _responses(self, count, relation, epsilon):
         each = distance(relation) / SIGMA(count)
-        return local_reports.reports_delta(epsilon, each=each, reports=count)
+        return Responses(each=each, reports=count).delta(epsilon)
 
     def _responses_profile(self, count, relation, epsilon):
         each = distance(relation) / SIGMA(count)
-        record = local_reports.reports_profile(each, 1e-7, count)
-        return guarantee(profile=record).delta_at(epsilon)
+        return guarantee(profile=profile_of(Responses(each, 1e-7, count))).delta_at(epsilon)
 
     def _bounded_range(self, count, relation, epsilon):
         record = bounded_range.bounded_range_profile(distance(relation) / SIGMA(count), count)
@@ -96,7 +97,7 @@ class Case:
 
     def _sampled(self, count, relation, epsilon):
         multiplier = 0.7 * 2.0 / (2.0 * distance(relation))
-        record = sampled.sampled_gaussian_profile(20, multiplier, count)
+        record = profile_of(Sampled(20, multiplier, count))
         return guarantee(profile=record).delta_at(epsilon)
 
     def _bits(self, count, relation, epsilon):

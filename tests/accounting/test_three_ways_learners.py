@@ -16,7 +16,6 @@ from dpoco.accounting import (
     Budget,
     above_threshold,
     events,
-    local_reports,
     noisy_max,
     objective_perturbation,
     pure,
@@ -25,9 +24,11 @@ from dpoco.accounting import (
 )
 from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting._ledger.foreign_events import cost_of_event
+from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta, gaussian_epsilon
 from dpoco.accounting.rdp import gaussian_rdp, rdp_epsilon
 from dpoco.accounting.zcdp import zcdp_epsilon
+from dpoco.privacy.losses.responses import Responses
 
 dpa = pytest.importorskip("dp_accounting")
 from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: E402
@@ -88,7 +89,7 @@ def test_pure_events(count, relation):
         assert ours <= by_pld * 1.001 + 1e-3
     assert cost_of_event(event).pure() == pytest.approx(count * epsilon, rel=1e-12)
     assert pure.pure_epsilon_at(DELTA, epsilon) < by_pld or count == 1  # planted: dropped count
-    half = local_reports.reports_epsilon(DELTA, each=epsilon, reports=count)
+    half = Responses(each=epsilon, reports=count).epsilon(DELTA)
     assert by_pld <= half + 1e-3  # randomised response dominates
 
 
@@ -103,7 +104,7 @@ def test_randomised_responses(count, relation):
     one = pld.from_two_probability_mass_functions(logs, turned, value_discretization_interval=1e-4)
     library = one.self_compose(count)
     for e in (0.0, 0.3 * epsilon * math.sqrt(count), epsilon * math.sqrt(count)):
-        ours = local_reports.reports_delta(e, each=epsilon, reports=count)
+        ours = Responses(each=epsilon, reports=count).delta(e)
         theirs = library.get_delta_for_epsilon(e)
         assert ours * (1 - 1e-9) - 1e-12 <= theirs  # theirs is rounded up on its grid
         assert theirs <= ours + 2e-4 * count
@@ -116,7 +117,7 @@ def test_the_repetitions_of_randomised_response_are_not_dropped():
     response = dpa.RandomizedResponseDpEvent(0.5, 2)
     repeated = dpa.SelfComposedDpEvent(response, 100)
     each = math.log(3.0)
-    truth = local_reports.reports_epsilon(1e-6, each=each, reports=100)
+    truth = Responses(each=each, reports=100).epsilon(1e-6)
     assert 90.0 < truth < 100.0
     replace_one = dpa.NeighboringRelation.REPLACE_ONE
     theirs = dpa.pld.PLDAccountant(replace_one).compose(repeated).get_epsilon(1e-6)
@@ -128,7 +129,7 @@ def test_the_repetitions_of_randomised_response_are_not_dropped():
         assert theirs == pytest.approx(pure.pure_epsilon_at(1e-6, each), rel=1e-3)
     # Ours never gives the library a randomised response, nor reads one with its count dropped.
     assert cost_of_event(repeated).pure() == pytest.approx(100 * each, rel=1e-12)
-    for record in (local_reports.reports_profile(each, 0.0, 100), pure.pure_profile(100 * each)):
+    for record in (profile_of(Responses(each, 0.0, 100)), pure.pure_profile(100 * each)):
         guarantee = statement_of(
             mechanism="m", horizon=1, delta=1e-6, calibration="tight", reference="r",
             seeded=False, profile=record,

@@ -54,10 +54,11 @@ def prepared(cls, *arguments, budget, **options):
 
     @functools.cache
     def kind():
-        accountant = SimpleNamespace(
-            guarantee=lambda *a, **k: once()._guarantee,
-            calibrate=lambda *a, **k: once()._parameters,
-        )
+        own = {
+            "guarantee": lambda *a, **k: once()._guarantee,
+            "calibrate": lambda *a, **k: once()._parameters,
+        }
+        accountant = SimpleNamespace(**{**vars(cls._accountant), **own})
         return type(cls.__name__, (cls,), {"_accountant": accountant})
 
     def make(source):

@@ -101,8 +101,11 @@ def batch(cls, **options):
 
         class Prepared(cls):
             _accountant = SimpleNamespace(
-                calibrate=lambda *a, **k: learner.parameters,
-                guarantee=lambda *a, **k: learner.guarantee,
+                **{
+                    **vars(cls._accountant),
+                    "calibrate": lambda *a, **k: learner.parameters,
+                    "guarantee": lambda *a, **k: learner.guarantee,
+                }
             )
 
         return Prepared

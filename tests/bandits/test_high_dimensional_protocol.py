@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import os
-import pickle
-import signal
-import threading
-
 import numpy as np
 import pytest
 
@@ -91,58 +85,6 @@ def test_a_skipped_round_is_one_whose_record_is_not_finite(configuration):
             assert np.array_equal(one.coefficients, third.coefficients)
 
 
-def test_a_round_has_one_context_and_one_reward():
-    learner = make()
-    before = learner._engine.state()
-    with pytest.raises(dpoco.RoundOrderError):
-        learner.observe(0.5)
-    with pytest.raises(dpoco.RoundOrderError):
-        learner.skip()
-    learner.decide(X[0])
-    for use in (
-        lambda: learner.decide(X[1]),
-        lambda: learner.decide(-X[0]),
-        lambda: learner.run(X[:1], R[:1]),
-        lambda: learner.recommend(X[:1]),
-    ):
-        with pytest.raises(dpoco.RoundOrderError):
-            use()
-    assert learner._engine.state() == before
-    learner.observe(0.5)
-    with pytest.raises(dpoco.RoundOrderError):
-        learner.observe(0.5)
-    assert learner.round == 1
-    learner.decide(X[1])
-    learner.skip()
-    assert learner.round == 2
-    with pytest.raises(dpoco.RoundOrderError):
-        learner.skip()
-
-
-def test_bad_input_raises_and_changes_nothing():
-    learner = make()
-    before = learner._engine.state()
-    for bad in (X[0, :3], X, 1.0, np.zeros((D, 1)), []):
-        with pytest.raises(ValueError, match="shape"):
-            learner.decide(bad)
-    for bad in (["a"] * D, X[0] + 1j, None):
-        with pytest.raises(TypeError):
-            learner.decide(bad)
-    learner.decide(X[0])
-    for bad in ("1", None, [0.5], 1j, True + 0j):
-        with pytest.raises(TypeError):
-            learner.observe(bad)
-    for contexts, rewards in ((X[:, :2], R), (X, R[:, :2]), (X, R[:-1]), (X[0], R[0])):
-        with pytest.raises(ValueError, match="shape"):
-            learner.run(contexts, rewards)
-    with pytest.raises(dpoco.HorizonExceeded):
-        learner.run(np.zeros((T + 1, D)), np.zeros((T + 1, K)))
-    assert learner._engine.state() == before
-    learner.observe(np.float32(0.5))
-    with pytest.raises(ValueError, match="shape"):
-        learner.recommend(X[0])
-
-
 TREE = {"arm_learner": "tree", "forced_rounds": 1}
 
 
@@ -187,90 +129,6 @@ def test_what_is_published_cannot_be_written_and_says_nothing_of_noise_keys():
     assert learner.arms == K
     assert learner.dimension == D
     assert learner.get_params()["domain"] is learner.domain
-
-
-def test_copies_and_pickles():
-    learner = make(TREE)
-    assert isinstance(copy.deepcopy(learner), HighDimensionalBandit)
-    want = make(TREE).run(X, R).actions
-    learner.run(X[:10], R[:10])
-    with pytest.raises(dpoco.StateError):
-        copy.copy(learner)
-    twin = pickle.loads(pickle.dumps(learner))
-    for use in (
-        lambda: twin.decide(X[10]),
-        lambda: twin.run(X[10:], R[10:]),
-        lambda: twin.recommend(X),
-        lambda: twin.coefficients,
-    ):
-        with pytest.raises(dpoco.StateError):
-            use()
-    twin.resume()
-    assert np.array_equal(twin.run(X[10:], R[10:]).actions, want[10:])
-    fresh = HighDimensionalBandit(K, LpBall(D, 1.0), horizon=T, budget=BUDGET, **TREE)
-    fresh.run(X, R)
-    other = fresh.clone()
-    assert other.round == 0
-    other.run(X, R)
-    assert not np.array_equal(other.coefficients, fresh.coefficients)
-    assert not make().guarantee.certified
-    assert fresh.guarantee.certified
-
-
-def test_a_forked_child_draws_nothing():
-    learner = make()
-    learner.decide(X[0])
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        answer = b"drew"
-        try:
-            learner.observe(0.5)
-        except dpoco.StateError:
-            answer = b"refused"
-        os.write(write, answer)
-        os._exit(0)
-    os.waitpid(child, 0)
-    os.close(write)
-    assert os.read(read, 20) == b"refused"
-    os.close(read)
-    learner.observe(0.5)
-
-
-def test_one_thread_at_a_time():
-    rounds = 4000
-    learner = make(arms=20, dimension=20, horizon=rounds)
-    seen = []
-
-    def progress(done, total):
-        try:
-            learner.decide(np.zeros(20))
-        except dpoco.RoundOrderError:
-            seen.append(done)
-
-    thread = threading.Thread(
-        target=learner.run,
-        args=(np.zeros((200, 20)), np.zeros((200, 20))),
-        kwargs={"progress": progress},
-    )
-    thread.start()
-    thread.join()
-    assert seen
-
-
-def test_an_interrupt_leaves_a_consistent_learner():
-    rounds = 60_000
-    learner = make(horizon=rounds)
-    contexts, rewards = np.zeros((rounds, D)), np.zeros((rounds, K))
-
-    def interrupt(done, total):
-        os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        learner.run(contexts, rewards, progress=interrupt)
-    assert 0 < learner.round < rounds
-    learner.run(contexts[: rounds - learner.round], rewards[: rounds - learner.round])
-    assert learner.round == rounds
 
 
 def test_worlds_and_logs_take_the_learner():

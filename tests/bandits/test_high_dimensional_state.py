@@ -39,34 +39,6 @@ def make(configuration):
     return HighDimensionalBandit(K, LpBall(D, 1.0), horizon=T, source=Source.seeded(1), **options)
 
 
-@pytest.mark.parametrize("configuration", CONFIGURATIONS)
-def test_resume_is_exact_at_every_round(configuration, tmp_path):
-    whole = make(configuration)
-    want = whole.run(X, R).actions
-    learner = make(configuration)
-    path = tmp_path / "state.dpoco"
-    for t in range(T):
-        learner.save(path)
-        loaded = dpoco.load(path)
-        assert loaded.round == t
-        assert loaded.guarantee == learner.guarantee
-        assert loaded.parameters == learner.parameters
-        assert np.array_equal(loaded.coefficients, learner.coefficients)
-        assert loaded.decide(X[t]) == want[t]
-        # A crash between decision and reward: the decision is asked for again.
-        loaded.save(path)
-        loaded = dpoco.load(path)
-        with pytest.raises(dpoco.RoundOrderError):
-            loaded.observe(R[t, want[t]])
-        assert loaded.decide(X[t]) == want[t]
-        loaded.observe(R[t, want[t]])
-        learner = loaded
-    assert learner._engine.state() == whole._engine.state()
-    checkpointed = make(configuration)
-    checkpointed.run(X[:20], R[:20], checkpoint=path, checkpoint_every=7)
-    assert np.array_equal(dpoco.load(path).run(X[20:], R[20:]).actions, want[20:])
-
-
 def framed(header, payload):
     text = json.dumps(header).encode()
     frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(text), len(payload)) + text + payload

@@ -12,7 +12,7 @@ import dpoco
 from dpoco.accounting import linucb as accountant
 from dpoco.bandits import LinUCB
 from dpoco.evaluation import off_policy_value
-from dpoco.evaluation._logged_bandit import LoggedBandit
+from dpoco.evaluation._offline import LoggedBandit
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")

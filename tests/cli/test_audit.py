@@ -104,7 +104,7 @@ def test_options_reach_the_case(invoke):
     [
         ((), "name a learner, or ask for --list"),
         (("noisy-mex",), "did you mean 'noisy-max'?"),
-        (("zebra",), "Known are prefix-hedge"),
+        (("zebra",), "it is one of: tree-frank-wolfe"),
         (("noisy-max", "--trials", 10), "trials must be at least"),
         (("noisy-max", "--epsilon", -1), "epsilon"),
         (("noisy-max", "--delta", 3), "delta"),

@@ -7,12 +7,12 @@ import json
 import pytest
 
 import dpoco
-from dpoco.scale._sweep_runs import LEARNERS
+from dpoco.scale import BuiltInRun
 
 SMALL = ("--horizon", "100,200", "--dimension", "3", "--epsilon", "1,100", "--seeds", "2")
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", BuiltInRun.learners())
 def test_every_learner(invoke, tmp_path, learner):
     path = tmp_path / "results.jsonl"
     result = invoke("sweep", learner, *SMALL, "--output", path, "--json")

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "dpoco/core/errors.hpp"
-#include "dpoco/frank_wolfe/tree_frank_wolfe.hpp"
+#include "dpoco/frank_wolfe/frank_wolfe.hpp"
 
 namespace {
 std::atomic<std::size_t> allocations{0};
@@ -28,7 +28,7 @@ void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 using namespace dpoco;
-using frank_wolfe::TreeFrankWolfe;
+using frank_wolfe::FrankWolfe;
 using mechanisms::ContinualSum;
 using random::Key;
 using random::Source;
@@ -38,7 +38,7 @@ namespace {
 constexpr Index kDimension = 11;
 constexpr std::uint64_t kRounds = 200;
 
-std::unique_ptr<TreeFrankWolfe> make(double p, const char* method, std::uint64_t batch = 1) {
+std::unique_ptr<FrankWolfe> make(double p, const char* method, std::uint64_t batch = 1) {
   const mechanisms::NoiseLaw law{std::strcmp(method, "generalized") == 0 ? 3.0 : 2.0, 1.5};
   auto process = std::strcmp(method, "blt") == 0
                      ? mechanisms::make_blt(kDimension, law, {{0.99, 0.8}, {0.03, 0.1}})
@@ -47,14 +47,15 @@ std::unique_ptr<TreeFrankWolfe> make(double p, const char* method, std::uint64_t
                             : mechanisms::make_tree(kDimension, kRounds / batch, law));
   const double q = p == 1.0 ? std::numeric_limits<double>::infinity() : p / (p - 1.0);
   const double no_bound = std::numeric_limits<double>::infinity();
-  const frank_wolfe::TreeFrankWolfeSettings settings{
-      .horizon = kRounds, .batch = batch, .leaf_scalar_bound = 4.0};
   const std::vector<double> start(static_cast<std::size_t>(kDimension), 0.0);
-  return std::make_unique<TreeFrankWolfe>(
-      std::make_shared<domains::LpBall>(kDimension, p, 1.0), losses::GlmLoss{},
-      losses::RecordClipper(kDimension, 1.0, q, no_bound), settings,
-      ContinualSum(kDimension, kRounds / batch, std::move(process), law.scale,
-                   std::make_unique<Source>(Key{1, 2, 3}, 4)),
+  const auto ball = std::make_shared<domains::LpBall>(kDimension, p, 1.0);
+  const losses::RecordClipper clipper(kDimension, 1.0, q, no_bound);
+  return std::make_unique<FrankWolfe>(
+      ball, frank_wolfe::LeafRule(losses::GlmLoss{}, clipper, 4.0),
+      frank_wolfe::FrankWolfeSettings{.horizon = kRounds, .batch = batch},
+      frank_wolfe::make_sum_rule(
+          ball, ContinualSum(kDimension, kRounds / batch, std::move(process), law.scale,
+                             std::make_unique<Source>(Key{1, 2, 3}, 4))),
       start.data());
 }
 

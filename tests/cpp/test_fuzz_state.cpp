@@ -12,14 +12,14 @@
 
 #include "dpoco/core/errors.hpp"
 #include "dpoco/experts/prefix_hedge.hpp"
-#include "dpoco/frank_wolfe/tree_frank_wolfe.hpp"
+#include "dpoco/frank_wolfe/frank_wolfe.hpp"
 #include "dpoco/local/hedge.hpp"
 #include "dpoco/local/posterior.hpp"
 #include "dpoco/oco/continuous_multiplicative_weights.hpp"
 
 using namespace dpoco;
 using experts::PrefixHedge;
-using frank_wolfe::TreeFrankWolfe;
+using frank_wolfe::FrankWolfe;
 using mechanisms::ContinualSum;
 using oco::ContinuousMultiplicativeWeights;
 using random::Key;
@@ -181,18 +181,20 @@ TEST_CASE("mutated states of Hedge on noisy sums") {
 }
 
 TEST_CASE("mutated states of tree Frank-Wolfe") {
-  attack<TreeFrankWolfe>(
+  attack<FrankWolfe>(
       "tree Frank-Wolfe",
       [] {
         const std::vector<double> start(kDimension, 0.0);
-        return std::make_unique<TreeFrankWolfe>(
-            std::make_shared<domains::LpBall>(kDimension, 1.5, 1.0), losses::GlmLoss{},
-            losses::RecordClipper(kDimension, 1.0, 3.0, kInfinity),
-            frank_wolfe::TreeFrankWolfeSettings{
-                .horizon = kRounds, .batch = 1, .leaf_scalar_bound = 4.0},
-            ContinualSum(kDimension, kRounds, process("honaker"), 1.5, source()), start.data());
+        const auto ball = std::make_shared<domains::LpBall>(kDimension, 1.5, 1.0);
+        const losses::RecordClipper clipper(kDimension, 1.0, 3.0, kInfinity);
+        return std::make_unique<FrankWolfe>(
+            ball, frank_wolfe::LeafRule(losses::GlmLoss{}, clipper, 4.0),
+            frank_wolfe::FrankWolfeSettings{.horizon = kRounds},
+            frank_wolfe::make_sum_rule(
+                ball, ContinualSum(kDimension, kRounds, process("honaker"), 1.5, source())),
+            start.data());
       },
-      [](TreeFrankWolfe& learner) {
+      [](FrankWolfe& learner) {
         const std::vector<double> features = {0.5, -0.5, 0.1};
         std::vector<double> decision(features.size());
         learner.decision(decision.data());

@@ -8,14 +8,12 @@
 
 #include "dpoco/bandits/high_dimensional_bandit.hpp"
 #include "dpoco/core/errors.hpp"
-#include "dpoco/frank_wolfe/polyhedral_frank_wolfe.hpp"
-#include "dpoco/frank_wolfe/tree_frank_wolfe.hpp"
+#include "dpoco/frank_wolfe/frank_wolfe.hpp"
 
 using namespace dpoco;
-using bandits::FrankWolfeArm;
 using bandits::HighDimensionalBandit;
-using frank_wolfe::PolyhedralFrankWolfe;
-using frank_wolfe::TreeFrankWolfe;
+using frank_wolfe::FrankWolfe;
+using frank_wolfe::VertexRule;
 using random::Key;
 using random::Source;
 using random::Variate;
@@ -35,26 +33,23 @@ std::unique_ptr<HighDimensionalBandit> make(bool tree, std::uint64_t arms, std::
   const losses::RecordClipper clipper(d, 1.0, std::numeric_limits<double>::infinity());
   const losses::GlmLoss loss{.weight = 0.5};
   const std::vector<double> start(kDimension, 0.0);
-  std::vector<std::unique_ptr<bandits::ArmLearner>> models;
+  const frank_wolfe::LeafRule leaves(loss, clipper, 2.0);
+  std::vector<std::unique_ptr<FrankWolfe>> models;
   for (std::uint64_t arm = 0; arm < arms; ++arm) {
     auto source = std::make_unique<Source>(Key{1, 2}, arm);
+    std::unique_ptr<VertexRule> rule;
     if (tree) {
       auto noise = mechanisms::make_blt(d, {2.0, 0.5}, {{0.99, 0.8}, {0.03, 0.1}});
-      models.push_back(
-          std::make_unique<FrankWolfeArm<TreeFrankWolfe>>(std::make_unique<TreeFrankWolfe>(
-              ball, loss, clipper,
-              frank_wolfe::TreeFrankWolfeSettings{
-                  .horizon = model_rounds, .batch = batch, .leaf_scalar_bound = 2.0},
-              mechanisms::ContinualSum(d, model_rounds, std::move(noise), 0.5, std::move(source)),
-              start.data())));
-      continue;
+      rule = frank_wolfe::make_sum_rule(
+          ball,
+          mechanisms::ContinualSum(d, model_rounds, std::move(noise), 0.5, std::move(source)));
+    } else {
+      rule = frank_wolfe::make_selection_rule(ball, {.scale = 0.3, .exponent = 0.5},
+                                              std::move(source));
     }
-    models.push_back(std::make_unique<FrankWolfeArm<PolyhedralFrankWolfe>>(
-        std::make_unique<PolyhedralFrankWolfe>(
-            ball, frank_wolfe::LeafRule(loss, clipper, 2.0),
-            frank_wolfe::PolyhedralFrankWolfeSettings{
-                .horizon = model_rounds, .batch = batch, .scale = 0.3, .exponent = 0.5},
-            std::move(source), start.data())));
+    models.push_back(std::make_unique<FrankWolfe>(
+        ball, leaves, frank_wolfe::FrankWolfeSettings{.horizon = model_rounds, .batch = batch},
+        std::move(rule), start.data()));
   }
   return std::make_unique<HighDimensionalBandit>(
       bandits::BanditSettings{arms, kRounds, -1.0, 1.0}, clipper,
@@ -62,31 +57,26 @@ std::unique_ptr<HighDimensionalBandit> make(bool tree, std::uint64_t arms, std::
       std::move(models));
 }
 
-// A model that fails in one round of its clock, and counts the calls.
-class FailingArm final : public bandits::ArmLearner {
+// A rule whose update fails after `fails` of them.
+class FailingRule final : public VertexRule {
  public:
-  FailingArm(std::uint64_t arm, std::uint64_t fails) : source_(Key{1, 2}, arm), fails_(fails) {}
+  FailingRule(std::uint64_t arm, std::uint64_t fails) : source_(Key{1, 2}, arm), fails_(fails) {}
 
-  std::size_t dimension() const noexcept override { return kDimension; }
-  std::uint64_t round() const noexcept override { return round_; }
-  std::uint64_t horizon() const noexcept override { return kRounds; }
-  Source& source() noexcept override { return source_; }
-  void observe(const double*, double) override { skip(); }
-  void skip() override {
-    if (round_ == fails_) throw RoundOrderError("planted");
-    ++round_;
+  void next(std::uint64_t k, double, const double*, double* vertex) override {
+    if (k > fails_) throw RoundOrderError("planted");
+    std::fill_n(vertex, kDimension, 0.0);
   }
-  void estimate(double* out) const override { std::fill_n(out, kDimension, 0.0); }
-  void leaf(const double*, double, double* out) const override { estimate(out); }
-  std::vector<double> nonprivate_sum() const override { return sum_; }
-  void write(Archive& archive) const override { archive.word(round_); }
-  void read(ArchiveReader& archive) override { round_ = archive.word(); }
+  Index dimension() const noexcept override { return static_cast<Index>(kDimension); }
+  const Source& source() const noexcept override { return source_; }
+  std::vector<double> nonprivate_sum() const override {
+    return std::vector<double>(kDimension, 0.0);
+  }
+  void write(Archive&) const override {}
+  void read(ArchiveReader&, std::uint64_t) override {}
 
  private:
   Source source_;
   std::uint64_t fails_;
-  std::uint64_t round_ = 0;
-  std::vector<double> sum_ = std::vector<double>(kDimension, 0.0);
 };
 
 std::vector<double> drawn(std::size_t n, std::uint64_t stream) {
@@ -187,9 +177,13 @@ TEST_CASE("high-dimensional bandit: a round that fails midway is the last one") 
   const auto ball = std::make_shared<domains::LpBall>(d, 1.0, 1.0);
   const losses::RecordClipper clipper(d, 1.0, std::numeric_limits<double>::infinity());
   const auto fresh = [&](std::uint64_t fails) {
-    std::vector<std::unique_ptr<bandits::ArmLearner>> models;
+    std::vector<std::unique_ptr<FrankWolfe>> models;
+    const std::vector<double> start(kDimension, 0.0);
     for (std::uint64_t arm = 0; arm < 3; ++arm) {
-      models.push_back(std::make_unique<FailingArm>(arm, arm == 1 ? fails : kRounds));
+      models.push_back(std::make_unique<FrankWolfe>(
+          ball, frank_wolfe::LeafRule(losses::GlmLoss{}, clipper, 2.0),
+          frank_wolfe::FrankWolfeSettings{.horizon = kRounds},
+          std::make_unique<FailingRule>(arm, arm == 1 ? fails : kRounds), start.data()));
     }
     return std::make_unique<HighDimensionalBandit>(
         bandits::BanditSettings{3, kRounds, -1.0, 1.0}, clipper,

@@ -10,7 +10,7 @@
 #include "dpoco/core/double_double.hpp"
 #include "dpoco/core/errors.hpp"
 #include "dpoco/domains/vertex_set.hpp"
-#include "dpoco/frank_wolfe/polyhedral_frank_wolfe.hpp"
+#include "dpoco/frank_wolfe/frank_wolfe.hpp"
 
 using namespace dpoco;
 using domains::Box;
@@ -18,7 +18,7 @@ using domains::Domain;
 using domains::LpBall;
 using domains::Simplex;
 using domains::VertexSet;
-using frank_wolfe::PolyhedralFrankWolfe;
+using frank_wolfe::FrankWolfe;
 using mechanisms::SelectionNoise;
 using random::Key;
 using random::Source;
@@ -38,22 +38,20 @@ std::vector<std::shared_ptr<const Domain>> polytopes(Index d) {
           std::make_shared<VertexSet>(vertices)};
 }
 
-std::unique_ptr<PolyhedralFrankWolfe> make(const std::shared_ptr<const Domain>& domain,
-                                           SelectionNoise noise, double scale,
-                                           std::uint64_t batch = 1) {
+std::unique_ptr<FrankWolfe> make(const std::shared_ptr<const Domain>& domain, SelectionNoise noise,
+                                 double scale, std::uint64_t batch = 1) {
   const auto d = domain->dimension();
   std::vector<double> start(static_cast<std::size_t>(d));
   domain->center(start.data());
   const double infinity = std::numeric_limits<double>::infinity();
-  return std::make_unique<PolyhedralFrankWolfe>(
+  return std::make_unique<FrankWolfe>(
       domain,
       frank_wolfe::LeafRule(losses::GlmLoss{}, losses::RecordClipper(d, 1.0, infinity), 4.0),
-      frank_wolfe::PolyhedralFrankWolfeSettings{.horizon = kRounds,
-                                                .batch = batch,
-                                                .noise = noise,
-                                                .scale = scale,
-                                                .exponent = 2.0 / 3.0},
-      std::make_unique<Source>(Key{1, 2, 3}, 4), start.data());
+      frank_wolfe::FrankWolfeSettings{.horizon = kRounds, .batch = batch},
+      frank_wolfe::make_selection_rule(domain,
+                                       {.noise = noise, .scale = scale, .exponent = 2.0 / 3.0},
+                                       std::make_unique<Source>(Key{1, 2, 3}, 4)),
+      start.data());
 }
 
 struct Stream {

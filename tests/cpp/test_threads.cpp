@@ -11,12 +11,12 @@
 #include "dpoco/core/errors.hpp"
 #include "dpoco/core/exclusive.hpp"
 #include "dpoco/experts/prefix_hedge.hpp"
-#include "dpoco/frank_wolfe/tree_frank_wolfe.hpp"
+#include "dpoco/frank_wolfe/frank_wolfe.hpp"
 #include "dpoco/simd/kernels.hpp"
 
 using namespace dpoco;
 using experts::PrefixHedge;
-using frank_wolfe::TreeFrankWolfe;
+using frank_wolfe::FrankWolfe;
 using mechanisms::ContinualSum;
 using random::Key;
 using random::Source;
@@ -42,16 +42,17 @@ void together(const std::function<void(unsigned)>& work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-std::unique_ptr<TreeFrankWolfe> learner(std::shared_ptr<const domains::Domain> domain,
-                                        std::uint32_t key) {
+std::unique_ptr<FrankWolfe> learner(const std::shared_ptr<const domains::Domain>& domain,
+                                    std::uint32_t key) {
   const mechanisms::NoiseLaw law{2.0, 1.5};
   const std::vector<double> start(static_cast<std::size_t>(kDimension), 0.0);
-  return std::make_unique<TreeFrankWolfe>(
-      std::move(domain), losses::GlmLoss{}, losses::RecordClipper(kDimension, 1.0, 2.0),
-      frank_wolfe::TreeFrankWolfeSettings{.horizon = kRounds, .batch = 1, .leaf_scalar_bound = 4.0},
-      ContinualSum(kDimension, kRounds, mechanisms::make_honaker(kDimension, kRounds, law),
-                   law.scale, std::make_unique<Source>(Key{key}, 0)),
-      start.data());
+  ContinualSum sum(kDimension, kRounds, mechanisms::make_honaker(kDimension, kRounds, law),
+                   law.scale, std::make_unique<Source>(Key{key}, 0));
+  return std::make_unique<FrankWolfe>(
+      domain,
+      frank_wolfe::LeafRule(losses::GlmLoss{}, losses::RecordClipper(kDimension, 1.0, 2.0), 4.0),
+      frank_wolfe::FrankWolfeSettings{.horizon = kRounds},
+      frank_wolfe::make_sum_rule(domain, std::move(sum)), start.data());
 }
 
 std::unique_ptr<PrefixHedge> hedge(std::uint32_t key) {
@@ -77,7 +78,7 @@ TEST_CASE("learners of one domain and one stream run in several threads, each as
   const auto ball = std::make_shared<domains::LpBall>(kDimension, 2.0, 1.0);
   const std::vector<double> features = stream();
   const std::vector<double> labels(kRounds, 0.5);
-  const auto play = [&](TreeFrankWolfe& one) {
+  const auto play = [&](FrankWolfe& one) {
     std::vector<double> lost(kRounds);
     std::vector<double> decisions(kRounds * kDimension);
     std::vector<std::uint8_t> changed(kRounds);

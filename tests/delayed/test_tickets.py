@@ -32,18 +32,6 @@ def refused(learner, ticket, error, match):
     assert learner.outstanding == waiting
 
 
-def test_once():
-    learner = hedge()
-    _, ticket = learner.decide(ticket=True)
-    _, other = learner.decide(ticket=True)
-    assert learner.outstanding == (0, 1)
-    learner.observe(ROW, ticket=ticket)
-    refused(learner, ticket, dpoco.RoundOrderError, "not outstanding")
-    learner.expire(other)
-    refused(learner, other, dpoco.RoundOrderError, "not outstanding")
-    assert (learner.round, learner.outstanding) == (1, ())
-
-
 def test_by_its_own_learner():
     learner, stranger = hedge(), hedge()
     _, ticket = learner.decide(ticket=True)

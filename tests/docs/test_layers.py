@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import sys
+import tokenize
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "dpoco"
 SHARED = {"errors", "trace"}  # and modules with an underscore: in the hall, for everybody
-BESIDE = {"domains", "losses"}  # what accounting may know
+BESIDE = {"domains", "losses", "privacy"}  # what accounting may know
+KERNEL = PACKAGE / "privacy"
 
 
 def floors() -> dict[str, int]:
@@ -43,13 +47,15 @@ def rooms() -> set[str]:
 
 def climbs(room: str, used: str, floor: dict[str, int]) -> bool:
     """Return whether a room uses one that it must not know."""
-    if used not in rooms() or used in (room, "accounting"):
-        return floor.get(room, 2) < 2 and used == "accounting"
+    if room == "privacy":
+        return used != room
+    if used not in rooms() or used in (room, "accounting", "privacy"):
+        return floor.get(room, 2) < 2 and used in ("accounting", "privacy")
     return used not in BESIDE if room == "accounting" else floor[used] > floor[room]
 
 
 def test_the_page_has_every_room_once():
-    assert rooms() - set(floors()) == {"accounting"}
+    assert rooms() - set(floors()) == {"accounting", "privacy"}
     assert set(floors()) <= rooms()
 
 
@@ -71,6 +77,46 @@ def test_the_check_sees_a_climb():
     assert climbs("mechanisms", "experts", floor)
     assert climbs("accounting", "mechanisms", floor)
     assert climbs("random", "accounting", floor)
+    assert climbs("privacy", "domains", floor)
     assert not climbs("experts", "mechanisms", floor)
     tree = ast.parse("from dpoco.oco._nets import x\nimport dpoco.local\nfrom dpoco import noise")
     assert imports(tree) == {"oco", "local", "noise"}
+
+
+def lines(path: Path) -> int:
+    """Return how many lines of a file hold code: neither blank, nor comment, nor docstring."""
+    source = path.read_text()
+    texts = {
+        line
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    blank = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+    found = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in (*blank, tokenize.ENDMARKER):
+            found |= set(range(token.start[0], token.end[0] + 1))
+    return len(found - texts)
+
+
+def test_the_kernel_imports_almost_nothing():
+    for path in KERNEL.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            for name in names:
+                own = name.startswith("dpoco.privacy") or name.split(".")[0] == "numpy"
+                library = name.split(".")[0] in sys.stdlib_module_names
+                assert own or library or name == "scipy.special", f"{path}: {name}"
+
+
+def test_the_kernel_is_read_in_an_evening():
+    sizes = {path: lines(path) for path in KERNEL.rglob("*.py")}
+    assert 300 < sum(sizes.values()) <= 3000
+    assert max(sizes.values()) <= 200
+    for path in sizes:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                assert (node.end_lineno or 0) - node.lineno < 60, f"{path}: {node.name}"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dpoco import datasets
-from dpoco.cli._catalogue import entry_of
 from dpoco.cli._problem import build_problem
 from dpoco.evaluation import compare_private
+from dpoco.learners import learner_named
 
 SEEDS = 20
 
@@ -27,7 +27,7 @@ def play(stream, **changes):
         "loss": "logistic", "epsilon": 1.0, "delta": None, "horizon": None, "p": None,
         "radius": None, "feature_bound": None, "given": {"calibration": "tight"},
     }  # fmt: skip
-    entry = entry_of("tree-frank-wolfe")
+    entry = learner_named("tree-frank-wolfe")
     problem = build_problem(stream, entry, **{**settings, **changes})
     return compare_private(
         stream, problem.domain, problem.loss, budget=problem.budget, repeats=SEEDS, seed=2024,

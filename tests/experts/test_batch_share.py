@@ -43,50 +43,6 @@ def test_decisions_and_weights_are_those_of_the_definition(index):
     assert len(ref.inputs) == (T if index == 9 else T - 1) // learner.parameters.batch
 
 
-@pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
-def test_run_is_the_loop_and_states_resume_exactly_at_every_round(index, tmp_path):
-    whole = make(index)
-    trace = whole.run(LOSSES)
-    mixed = make(index)
-    parts = [mixed.run(part).decisions for part in np.split(LOSSES, [1, 7, 8, 30])]
-    assert np.array_equal(np.concatenate(parts), trace.decisions)
-    learner = make(index)
-    for t in range(T):
-        learner.save(tmp_path / "s")
-        loaded = dpoco.load(tmp_path / "s")
-        assert loaded.round == t
-        assert loaded.parameters == learner.parameters
-        assert loaded.guarantee == learner.guarantee
-        assert np.array_equal(loaded.weights, learner.weights)
-        assert loaded.decide() == trace.decisions[t]
-        loaded.observe(LOSSES[t])
-        learner = loaded
-    assert learner._engine.state() == whole._engine.state() == mixed._engine.state()
-    np.testing.assert_array_equal(trace.losses, LOSSES[np.arange(T), trace.decisions])
-
-
-def test_protocol():
-    learner = make()
-    with pytest.raises(dpoco.RoundOrderError):
-        learner.observe(LOSSES[0])
-    assert learner.decide() == learner.decide()
-    learner.observe(LOSSES[0])
-    state = learner._engine.state()
-    with pytest.raises(dpoco.RoundOrderError):
-        learner.observe(LOSSES[0])
-    learner.decide()
-    for bad, error in [
-        (LOSSES[0][:-1], ValueError),
-        (["a"] * N, TypeError),
-        (np.zeros((1, N)), ValueError),
-    ]:
-        with pytest.raises(error):
-            learner.observe(bad)
-    assert learner._engine.state() == state
-    with pytest.raises(ValueError, match="read-only"):
-        learner.weights[0] = 1.0
-
-
 @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 8, 9])
 def test_horizon_is_a_wall(horizon):
     learner = make(horizon=horizon, batch=4)
@@ -244,11 +200,3 @@ def test_instruction_sets_give_the_same_bits():
             assert np.array_equal(make(3).run(LOSSES).decisions, want)
     finally:
         dpoco.random.select_instruction_set("auto")
-
-
-def test_repr_shows_parameters_and_no_data():
-    learner = make()
-    before = repr(learner)
-    learner.run(LOSSES)
-    assert repr(learner) == before
-    assert "BatchShare(experts=5" in before

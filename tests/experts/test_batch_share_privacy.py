@@ -39,7 +39,7 @@ def engine(seed, stream, **changes):
     settings = {
         "experts": N, "rounds": 10_000, "low": 0.0, "high": 1.0, "key": claim["key"],
         "stream": stream, "batch": 1, "learning_rate": 100.0, "share_rate": 0.0, "floor": 0.0,
-        "noise": "knorm", "noise_scale": 1.0, **changes,
+        "noise": "knorm", "noise_scale": 1.0, "grid": 0.0, **changes,
     }  # fmt: skip
     return _core.BatchShare(settings)
 

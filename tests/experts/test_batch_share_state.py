@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import pickle
 import struct
 from pathlib import Path
 
@@ -64,17 +63,6 @@ def test_impossible_states_are_refused(index):
         changed["parameters"][name] = value
         with pytest.raises(dpoco.StateError):
             BatchShare._from_bytes(framed({**header, "object": changed}, payload))
-
-
-def test_copies_do_not_share_noise():
-    learner = make()
-    learner.run(LOSSES[:5])
-    copy = pickle.loads(pickle.dumps(learner))
-    with pytest.raises(dpoco.StateError, match="suspended"):
-        copy.decide()
-    copy.resume()
-    assert np.array_equal(copy.run(LOSSES[5:]).decisions, learner.run(LOSSES[5:]).decisions)
-    assert learner.clone().round == 0
 
 
 @settings(max_examples=150, deadline=None)

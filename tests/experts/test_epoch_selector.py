@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -156,32 +154,6 @@ def test_the_first_expert():
         make(5, first=1.0)
 
 
-def test_protocol():
-    learner = make(3, horizon=4)
-    with pytest.raises(dpoco.RoundOrderError):
-        learner.observe([0.0, 0.0, 0.0])
-    assert learner.decide() == learner.decide()
-    for wrong in ([0.0, 1.0], [[0.0, 1.0, 0.0]]):
-        with pytest.raises(ValueError, match="shape"):
-            learner.observe(wrong)
-    with pytest.raises(TypeError):
-        learner.observe(["a", "b", "c"])
-    state = learner._engine.state()
-    learner.observe([0.0, 1.0, 0.5])
-    assert learner._engine.state() != state
-    with pytest.raises(dpoco.RoundOrderError):
-        learner.observe([0.0, 0.0, 0.0])
-    with pytest.raises(dpoco.HorizonExceeded):
-        learner.run(np.zeros((4, 3)))
-    assert learner.round == 1
-    learner.run(np.zeros((3, 3)))
-    with pytest.raises(dpoco.HorizonExceeded):
-        learner.decide()
-    for wrong in ({"selection": "gauss"}, {"calibration": "best"}, {"horizon": 0}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            make(3, **wrong)
-
-
 def test_strange_losses():
     rows = np.random.default_rng(0).normal(size=(40, 4), scale=3.0)
     rows[3, 1], rows[7, 2], rows[9] = np.nan, np.inf, -np.inf
@@ -212,23 +184,6 @@ def test_resume_is_exact_at_every_round(horizon, tmp_path):
         assert learner.run(rows[t : t + 1]).decisions[0] == want[t] == loop.decide()
         loop.observe(rows[t])
     assert learner._engine.state() == whole._engine.state() == loop._engine.state()
-
-
-def test_copies():
-    learner = make(3)
-    learner.run(np.zeros((5, 3)))
-    with pytest.raises(dpoco.StateError, match="clone"):
-        copy.copy(learner)
-    thawed = pickle.loads(pickle.dumps(learner))
-    with pytest.raises(dpoco.StateError, match="resume"):
-        thawed.decide()
-    thawed.resume()
-    rows = np.random.default_rng(2).random((30, 3))
-    assert np.array_equal(thawed.run(rows).decisions, learner.run(rows).decisions)
-    assert learner.clone().round == 0
-    assert make(3).get_params()["horizon"] == 100
-    with pytest.raises(ValueError, match="contradicts"):
-        make(3, horizon=99, parameters=make(3).parameters)
 
 
 def test_impossible_states_are_refused():

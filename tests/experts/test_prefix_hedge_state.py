@@ -34,28 +34,6 @@ def make(configuration):
     return PrefixHedge(N, horizon=T, source=Source.seeded(1), **options)
 
 
-@pytest.mark.parametrize("configuration", CONFIGURATIONS)
-def test_resume_is_exact_at_every_round(configuration, tmp_path):
-    whole = make(configuration)
-    want = whole.run(LOSSES).decisions
-    learner = make(configuration)
-    path = tmp_path / "state.dpoco"
-    for t in range(T):
-        learner.save(path)
-        loaded = dpoco.load(path)
-        assert loaded.round == t
-        assert loaded.guarantee == learner.guarantee
-        assert loaded.parameters == learner.parameters
-        assert np.array_equal(loaded.weights, learner.weights)
-        assert loaded.decide() == want[t]
-        loaded.observe(LOSSES[t])
-        learner = loaded
-    assert learner._engine.state() == whole._engine.state()
-    checkpointed = make(configuration)
-    checkpointed.run(LOSSES[:20], checkpoint=path, checkpoint_every=7)
-    assert np.array_equal(dpoco.load(path).run(LOSSES[20:]).decisions, want[20:])
-
-
 def framed(header, payload):
     text = json.dumps(header).encode()
     frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(text), len(payload)) + text + payload

@@ -34,47 +34,6 @@ def configured(test):
 
 
 @configured
-def test_decide_is_idempotent_and_alternates_with_observe(name):
-    learner = make(name)
-    with pytest.raises(dpoco.RoundOrderError):
-        learner.observe(LOSSES[0])
-    first = learner.decide()
-    assert type(first) is int
-    assert first == learner.decide()
-    learner.observe(LOSSES[0])
-    state = learner._engine.state()
-    with pytest.raises(dpoco.RoundOrderError):
-        learner.observe(LOSSES[1])
-    assert learner._engine.state() == state
-    assert learner.round == 1
-
-
-@configured
-def test_run_equals_round_by_round(name):
-    whole = make(name)
-    trace = whole.run(LOSSES)
-    single = make(name)
-    for t in range(T):
-        assert single.decide() == trace.decisions[t]
-        assert trace.losses[t] == LOSSES[t, trace.decisions[t]]
-        single.observe(LOSSES[t])
-    assert single._engine.state() == whole._engine.state()
-    assert single.resamples == whole.resamples > 0
-    mixed = make(name)
-    mixed.run(LOSSES[:7])
-    mixed.decide()
-    mixed.run(LOSSES[7:])
-    assert mixed._engine.state() == whole._engine.state()
-
-
-@configured
-def test_seeds_fix_the_decisions(name):
-    assert np.array_equal(make(name).run(LOSSES).decisions, make(name).run(LOSSES).decisions)
-    others = [make(name, seed=seed).run(LOSSES).decisions for seed in range(2, 6)]
-    assert any(not np.array_equal(others[0], each) for each in others[1:])
-
-
-@configured
 @pytest.mark.parametrize("horizon", [1, 2, 3, 7])
 def test_the_horizon_is_a_wall(name, horizon):
     learner = make(name, horizon=horizon)
@@ -243,7 +202,7 @@ def test_the_engine_refuses_what_it_cannot_do():
     _core.ObliviousTracker(good)
     for name, value in (
         ("learning_rate", 0.0), ("learning_rate", np.nan), ("share_rate", 0.9),
-        ("share_rate", 1e-101), ("batch", 0), ("forced_switch", -0.1), ("rounds", 0),
+        ("share_rate", 1e-101), ("block", 0), ("forced_switch", -0.1), ("rounds", 0),
         ("experts", 0),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=r".+"):
@@ -257,9 +216,8 @@ def test_the_engine_refuses_what_it_cannot_do():
 def _settings(learner):
     p = learner.parameters
     shared = learner._shared_settings({})
-    own = ("prior", "switches", "share_rate", "learning_rate", "forced_switch", "batch",
-           "max_resamples")  # fmt: skip
-    return {**shared, **{name: getattr(p, name) for name in own}}
+    own = ("prior", "switches", "share_rate", "learning_rate", "forced_switch", "max_resamples")
+    return {**shared, **{name: getattr(p, name) for name in own}, "block": p.batch}
 
 
 def test_parameters_override_calibration_but_not_the_budget():
@@ -307,26 +265,6 @@ def test_another_range_is_an_affine_map():
     bound = plain.parameters.regret_bound
     assert mapped.guarantee.regret_bound == pytest.approx(8.0 * bound)
     assert mapped.parameters.regret_bound == bound
-
-
-@pytest.mark.parametrize(
-    ("losses", "error"),
-    [
-        (np.zeros(N + 1), ValueError),
-        (np.zeros((N, 1)), ValueError),
-        (0.5, ValueError),
-        (np.zeros(N, dtype=complex), TypeError),
-        (["a"] * N, TypeError),
-        ([None] * N, TypeError),
-    ],
-)
-def test_wrong_shape_or_dtype_changes_nothing(losses, error):
-    learner = make()
-    learner.decide()
-    state = learner._engine.state()
-    with pytest.raises(error, match="losses"):
-        learner.observe(losses)
-    assert learner._engine.state() == state
 
 
 @pytest.mark.parametrize("name", ["share", "static", "at most"])

@@ -31,7 +31,7 @@ def sampled(setting, losses, runs):
     for stream in range(runs):
         engine = _core.ObliviousTracker(
             {**setting.path_settings(), "low": 0.0, "high": 1.0, "key": b"\7" * 32,
-             "stream": stream, "forced_switch": setting.forced, "batch": setting.batch,
+             "stream": stream, "forced_switch": setting.forced, "block": setting.batch,
              "max_resamples": setting.cap}
         )  # fmt: skip
         engine.run(losses, own, decisions)

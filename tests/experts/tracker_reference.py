@@ -43,7 +43,7 @@ class Setting:
     def engine(self, seed=0):
         return _core.ObliviousTracker(
             {**self.path_settings(), "low": 0.0, "high": 1.0, "key": seed.to_bytes(32, "little"),
-             "stream": 0, "forced_switch": self.forced, "batch": self.batch,
+             "stream": 0, "forced_switch": self.forced, "block": self.batch,
              "max_resamples": self.cap}
         )  # fmt: skip
 
@@ -53,7 +53,7 @@ class Setting:
             "rounds": self.rounds,
             "prior": self.prior,
             "switches": self.switches,
-            "share_rate": self.share_rate,
+            "share_rate": self.share_rate or 0.0,
             "learning_rate": self.rate,
         }
 

@@ -152,13 +152,15 @@ def test_steps_that_expand_are_caught():
 
     def moved(step):
         p = dataclasses.replace(learner.parameters, step_size=4 * step, largest_step=step)
-        learner._parameters = p
+        learner._mechanism = learner._accountant.mechanism_of(domain, loss, p)
         ends = [learner._engine(rows, y).nonprivate_release(0, at, at) for y in (labels, other)]
         return abs(ends[0][0] - ends[1][0]) / (2 * step)  # that is how far the one step differs
 
     assert moved(0.99) <= 1.0
     assert moved(1.4) > 4.0
-    wild = dataclasses.replace(learner.parameters, noise_multiplier=1.0)
+    wild = dataclasses.replace(
+        learner.parameters, noise_multiplier=1.0, step_size=5.6, largest_step=1.4
+    )
     with pytest.raises(ValueError, match="expand"):
         PhasedSGD(domain, loss, budget=None, parameters=wild)
 
@@ -188,7 +190,8 @@ def models(cls, parameters, rows, labels, runs, *, domain=None, scale=1.0, **opt
     tape, out = Source.seeded(5), np.empty(runs)
     names = ("noise_scale", "noise_multiplier", "first_scale", "later_scale")
     wrong = {n: scale * getattr(parameters, n) for n in names if hasattr(parameters, n)}
-    learner._parameters = dataclasses.replace(parameters, **wrong)
+    planted = dataclasses.replace(parameters, **wrong)
+    learner._mechanism = learner._accountant.mechanism_of(domain, learner.loss, planted)
     for i in range(runs):
         learner._source = tape
         engine = learner._engine(rows, labels)

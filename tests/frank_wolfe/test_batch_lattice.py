@@ -10,11 +10,12 @@ import pytest
 
 import dpoco
 from dpoco.accounting import Guarantee
-from dpoco.accounting._batch.exact import charged_movement, exact_scale, grid_of
+from dpoco.accounting.batch_fits import exact_scale, grid_of
 from dpoco.audit import replay_audit
 from dpoco.domains import LpBall
 from dpoco.frank_wolfe import LocalizedMirrorDescent, NoisyFrankWolfe, NoisySGD
 from dpoco.losses import SquaredLoss
+from dpoco.privacy.mechanisms.batch_fits import SummedPhase
 from dpoco.random import Source
 
 BUDGET = dpoco.Budget(2.0, 1e-4)
@@ -112,7 +113,8 @@ def test_what_rounding_adds_is_charged(kind):
     mean = exact_scale(2.0, 5.0, 1.0, 12, D)
     grid = grid_of(12 * mean, 1.0, 12)
     assert 12 * mean >= 5.0 * (2.0 + np.sqrt(D) * grid)
-    assert 12 * mean == pytest.approx(5.0 * charged_movement(2.0, 12 * mean, 1.0, 12, D), rel=1e-12)
+    phase = SummedPhase(records=12, bound=1.0, scale=mean, grid=grid, releases=1, copies=1)
+    assert phase.mu(D) == pytest.approx(1.0 / 5.0, rel=1e-12)
     assert 2.0**-29 <= grid / (12 * mean) <= 2.0**-28
 
 

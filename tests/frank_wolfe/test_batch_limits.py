@@ -91,12 +91,11 @@ def test_a_million_records_in_phases():
 def test_rounding_does_not_part_two_walks_by_more_than_is_accounted_for():
     # On a sphere every step is scaled back, and two walks differ by rounding alone, once they
     # differ. In late phases, whose steps are small, that is more than all that steps can do.
-    from dpoco.accounting._batch.phased_sgd import rounding
-
     ball, records = LpBall(2, 2.0, 1000.0), 2**16
     learner = PhasedSGD(ball, LogisticLoss(1.0), records=records, budget=BUDGET, step_scale=7e-8)
-    learner._settle(learner._calibrated(records, BUDGET))
+    learner._settle(learner._plan(records, BUDGET))
     phases = learner._settings()["phases"]
+    walks = learner._mechanism.phases
     firsts = np.cumsum([0] + [size for size, _, _ in phases])
     lipschitz, beyond_steps = learner.parameters.derivative_bound, 0
     for seed in range(30):
@@ -110,11 +109,11 @@ def test_rounding_does_not_part_two_walks_by_more_than_is_accounted_for():
         changed[firsts[:-1]] *= -1.0  # each phase is a release by itself: one record of each
         engines = [learner._engine(data, -np.ones(records)) for data in (rows, changed)]
         for phase in (8, 9, 10, 11):
-            size, step, _ = phases[phase]
+            _, step, _ = phases[phase]
             ends = [engine.nonprivate_release(phase, start, start) for engine in engines]
             gap, moved = float(np.linalg.norm(ends[0] - ends[1])), 2.0 * lipschitz * step
             assert gap > 0.0 or phase > 8
-            assert gap <= moved + rounding(ball, lipschitz, size, step)
+            assert gap <= walks[phase].movement(2)
             beyond_steps += gap > 1.1 * moved
     assert beyond_steps >= 3
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
-import os
-import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import dpoco
-from dpoco.domains import Box, LpBall, Polytope, Simplex, VertexSet
+from dpoco.domains import Box, LpBall, Polytope
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
-from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.losses import CustomLoss, LinearLoss, SquaredLoss
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -23,18 +19,6 @@ BUDGET = dpoco.Budget(1.0, 1e-5)
 T, D = 24, 4
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(T, D)), RNG.normal(size=T)
-CONFIGURATIONS = [
-    {"domain": LpBall(D, 1.0, 2.0), "batch": 1},
-    {"domain": LpBall(D, 1.0), "selector": "laplace", "batch": 5},
-    {"domain": Simplex(D), "loss": LogisticLoss(1.0), "weights": "paper"},
-    {"domain": Box([-1.0] * D, [1.0] * D), "loss": LinearLoss(1.0), "batch": 2},
-    {"domain": Box([-1.0] * D, [1.0] * D), "selector": "laplace", "batch": 2},
-    {"domain": VertexSet(RNG.normal(size=(90, D))), "loss": HuberLoss(1.0, 1.0), "exponent": 0.4},
-    {"domain": LpBall(D, 1.0), "calibration": "paper"},
-    {"domain": LpBall(D, 1.0), "calibration": "corrected", "start": [0.1] * D},
-    {"domain": LpBall(D, 1.0), "budget": None, "batch": 3},
-    {"domain": Simplex(D), "budget": dpoco.Budget(2.0, 0.0), "relation": "zero_out"},
-]
 
 
 def make(domain=None, loss=None, *, seed=1, horizon=T, budget=BUDGET, **options):
@@ -52,63 +36,6 @@ def play(learner, start=0, stop=T):
     if isinstance(learner.loss, LinearLoss):
         return learner.run(X[start:stop]).decisions
     return learner.run(X[start:stop], Y[start:stop]).decisions
-
-
-def observe(learner, t):
-    learner.observe(X[t]) if isinstance(learner.loss, LinearLoss) else learner.observe(X[t], Y[t])
-
-
-@pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
-def test_run_equals_round_by_round(index):
-    whole, single = (make(**CONFIGURATIONS[index]) for _ in range(2))
-    trace = play(whole)
-    for t in range(T):
-        decision = single.decide()
-        assert single.decide() is decision
-        assert np.array_equal(decision, trace[t])
-        assert single.domain.contains(decision)
-        observe(single, t)
-    assert np.array_equal(single.last_decision, whole.last_decision)
-    assert single._engine.state() == whole._engine.state()
-    for breach in (single.decide, lambda: play(single, 0, 1), lambda: observe(single, 0)):
-        with pytest.raises(dpoco.HorizonExceeded):
-            breach()
-    assert single._engine.state() == whole._engine.state()
-
-
-@pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
-def test_resume_is_exact_at_every_round(index, tmp_path):
-    whole = make(**CONFIGURATIONS[index])
-    want = play(whole)
-    learner, path = make(**CONFIGURATIONS[index]), tmp_path / "state.dpoco"
-    for t in range(T):
-        learner.save(path)
-        loaded = dpoco.load(path)
-        assert loaded.round == t
-        assert loaded.parameters == learner.parameters
-        assert loaded.guarantee == learner.guarantee
-        assert repr(loaded) == repr(learner)
-        assert loaded.domain == learner.domain
-        assert np.array_equal(play(loaded, t, t + 1)[0], want[t])
-        learner = loaded
-    assert learner._engine.state() == whole._engine.state()
-
-
-def test_checkpoints_pickles_and_clones(tmp_path):
-    learner = make()
-    learner.run(X[:10], Y[:10], checkpoint=tmp_path / "c", checkpoint_every=4)
-    assert np.array_equal(play(dpoco.load(tmp_path / "c"), 10), play(copy_of(learner), 10))
-    suspended = pickle.loads(pickle.dumps(learner))
-    with pytest.raises(dpoco.StateError, match="suspended"):
-        suspended.decide()
-    with pytest.raises(dpoco.StateError, match="copied"):
-        copy.deepcopy(learner)
-    fresh = learner.clone()
-    assert (fresh.round, fresh.parameters) == (0, learner.parameters)
-
-
-def copy_of(learner):
-    return PolyhedralFrankWolfe._from_bytes(learner._to_bytes())
 
 
 def test_states_that_no_learner_wrote_are_refused():
@@ -155,18 +82,6 @@ def test_incomplete_last_batch_is_never_used():
     other.run(np.vstack([X[:8], -X[8:11]]), Y[:11])
     assert np.array_equal(other.last_decision, learner.last_decision)
     assert learner.user_rho(9) == 0.0 < learner.user_rho(7) < learner.user_rho(0)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_record_that_is_not_finite_is_a_zero_record(bad):
-    for batch in (1, 4):
-        rows, labels = X.copy(), Y.copy()
-        rows[3, 1], labels[9] = bad, bad
-        zero, zeros = X.copy(), Y.copy()
-        zero[[3, 9]], zeros[9] = 0.0, 0.0
-        a, b = make(batch=batch), make(batch=batch)
-        assert np.array_equal(a.run(rows, labels).decisions, b.run(zero, zeros).decisions)
-        assert a._engine.variates_drawn() == b._engine.variates_drawn()
 
 
 def test_records_are_clipped_in_the_maximum_norm_also_on_a_box():
@@ -244,32 +159,6 @@ def test_bad_arguments(options, text):
         make(**options)
 
 
-def test_bad_records_change_nothing():
-    learner = make()
-    learner.decide()
-    state = learner._engine.state()
-    for record, label in ((X[0][:2], 0.0), ("x", 0.0), (X[0], None), (X[0] + 1j, 0.0)):
-        with pytest.raises((ValueError, TypeError)):
-            learner.observe(record, label)
-    with pytest.raises(dpoco.RoundOrderError):
-        make().observe(X[0], 0.0)
-    with pytest.raises(ValueError, match="shape"):
-        learner.run(X[:, :2], Y)
-    assert learner._engine.state() == state
-
-
-def test_parameters_override_calibration_and_must_agree():
-    source = make(batch=2)
-    same = make(batch=2, parameters=source.parameters)
-    assert np.array_equal(play(same), play(source))
-    with pytest.raises(ValueError, match="batch"):
-        make(batch=3, parameters=source.parameters)
-    with pytest.raises(ValueError, match="horizon"):
-        make(horizon=T + 1, parameters=source.parameters)
-    loud = replace(source.parameters, scale=2.0 * source.parameters.scale)
-    assert make(parameters=loud, budget=BUDGET).guarantee.epsilon < 1.0
-
-
 def test_guarantee_is_honest_about_seeds_and_missing_noise():
     assert not make().guarantee.certified
     free = PolyhedralFrankWolfe(LpBall(D, 1.0), SquaredLoss(), horizon=T, budget=BUDGET)
@@ -283,24 +172,6 @@ def test_guarantee_is_honest_about_seeds_and_missing_noise():
 def test_hopeless_budgets_warn():
     with pytest.warns(dpoco.NoiseDominatesWarning):
         make(horizon=20, budget=dpoco.Budget(0.01, 1e-6))
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_forked_child_draws_nothing():
-    learner = make()
-    learner.decide()
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            learner.observe(X[0], 0.0)
-            os.write(write, b"drew")
-        except dpoco.StateError:
-            os.write(write, b"refused")
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(read, 10) == b"refused"
 
 
 def test_arguments_are_those_of_the_docstring():

@@ -60,51 +60,6 @@ def play(learner, start, stop):
     return learner.run(X[start:stop], Y[start:stop]).decisions
 
 
-@pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
-def test_resume_is_exact_at_every_round(index, tmp_path):
-    whole = make(CONFIGURATIONS[index])
-    want = play(whole, 0, T)
-    learner = make(CONFIGURATIONS[index])
-    path = tmp_path / "state.dpoco"
-    for t in range(T):
-        learner.save(path)
-        loaded = dpoco.load(path)
-        assert loaded.round == t
-        assert loaded.parameters == learner.parameters
-        assert loaded.guarantee == learner.guarantee
-        assert repr(loaded) == repr(learner)
-        assert np.array_equal(play(loaded, t, t + 1)[0], want[t])
-        learner = loaded
-    assert np.array_equal(learner.last_decision, whole.last_decision)
-    assert learner._engine.state() == whole._engine.state()
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    index=st.integers(0, len(CONFIGURATIONS) - 1),
-    cuts=st.lists(st.integers(0, T), max_size=6),
-    seed=st.integers(0, 2**256 - 1),
-)
-def test_random_interruptions_change_nothing(index, cuts, seed):
-    want = play(make(CONFIGURATIONS[index], seed), 0, T)
-    learner = make(CONFIGURATIONS[index], seed)
-    at, got = 0, []
-    for cut in [*sorted(cuts), T]:
-        got.append(play(learner, at, cut))
-        learner = TreeFrankWolfe._from_bytes(learner._to_bytes())
-        at = cut
-    assert np.array_equal(np.concatenate(got), want)
-
-
-def test_entropy_learners_resume_exactly_too(tmp_path):
-    learner = TreeFrankWolfe(LpBall(D), SquaredLoss(), horizon=T, budget=dpoco.Budget(1.0, 1e-4))
-    play(learner, 0, 10)
-    learner.save(tmp_path / "s")
-    twin = dpoco.load(tmp_path / "s")
-    assert twin.guarantee.certified
-    assert np.array_equal(play(twin, 10, T), play(learner, 10, T))
-
-
 def test_files_are_private_and_replaced_atomically(tmp_path):
     path = tmp_path / "state.dpoco"
     learner = make(CONFIGURATIONS[0])
@@ -415,12 +370,3 @@ def test_suspended_and_forked_copies_are_not_saved(tmp_path):
                 os._exit(7)
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
-
-
-def test_an_unwritable_checkpoint_is_found_before_the_first_round(tmp_path):
-    for path in (tmp_path / "missing" / "state", tmp_path):
-        learner = make(CONFIGURATIONS[0])
-        with pytest.raises(OSError, match="cannot write"):
-            learner.run(X, Y, checkpoint=path)
-        assert learner.round == 0
-        play(learner, 0, T)

@@ -116,7 +116,8 @@ class Recorded(QuickStore):
 def image(source: Path, target: Path, wal_bytes=None):
     """Copy the files as a kill at this moment leaves them, the log cut short if asked to."""
     target.mkdir()
-    for name in FILES:
+    # The mark first: another thread may commit between two copies, and a mark may only be older.
+    for name in sorted(FILES, key=lambda name: not name.endswith(".mark")):
         if (source / name).exists():
             shutil.copy(source / name, target / name)
     if wal_bytes is not None:

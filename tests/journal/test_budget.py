@@ -12,7 +12,7 @@ import dpoco
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.pools import noise_of
 from dpoco.journal import Journal
-from dpoco.journal._forks import check_forkable, renew
+from dpoco.journal._groups import check_forkable, renew
 from dpoco.random import Source
 
 TOTAL = dpoco.Budget(1.0, 1e-6)

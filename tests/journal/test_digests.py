@@ -14,7 +14,7 @@ from journal_cases import KEY, ROUNDS, QuickStore, cases
 import dpoco
 from dpoco import _core
 from dpoco.journal import Journal, KeyFile
-from dpoco.journal._digests import StreamDigests
+from dpoco.journal._keys import StreamDigests
 from dpoco.journal._releases import decoded, encoded
 
 CASE = cases()[0]

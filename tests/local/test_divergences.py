@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dpoco import evaluation, local
+from dpoco._divergences import total_variations
 from dpoco.local import DistributionLearner, Hypotheses, simulate
-from dpoco.local._divergences import total_variations
 from dpoco.random import Source
 
 _spec = importlib.util.spec_from_file_location(

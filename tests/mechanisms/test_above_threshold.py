@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -236,27 +234,6 @@ def test_it_stops_after_its_alarms_and_its_horizon():
         watch.test(-1e6)
     with pytest.raises(dpoco.HorizonExceeded, match="horizon"):
         watch.test(0.0)
-
-
-def test_copies_and_state(tmp_path):
-    watch = AboveThreshold(horizon=30, budget=PURE, alarms=3, source=Source.seeded(5))
-    queries = np.random.default_rng(0).normal(scale=40.0, size=30) + 30.0
-    for t, query in enumerate(queries):
-        if watch.alarms_left == 0:
-            break
-        watch.save(tmp_path / "s")
-        twin = dpoco.load(tmp_path / "s")
-        assert twin.round == t
-        assert twin.alarms_left == watch.alarms_left
-        assert watch.test(query) == twin.test(query)
-        assert watch._engine.state() == twin._engine.state()
-    assert watch.alarms_left == 0
-    with pytest.raises(dpoco.StateError):
-        copy.deepcopy(watch)
-    thawed = pickle.loads(pickle.dumps(watch))
-    with pytest.raises(dpoco.StateError, match="resume"):
-        thawed.test(0.0)
-    assert watch.clone().alarms_left == 3
 
 
 def test_impossible_states_are_refused():

@@ -109,39 +109,6 @@ def test_the_guarantee_states_it_and_pays_for_the_rounding(name):
     assert type(exact.parameters).from_dict(old | {"version": 1}) == plain.parameters
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_states_continue(name, tmp_path):
-    make, options = CASES[name]
-    learner, stream = make(numerics="lattice", **options), parts_of(make)
-
-    def play(one, t):
-        if make is bandit:
-            arm = one.decide(stream[0][t])
-            one.observe(stream[1][t, arm])
-            return arm
-        decision = one.decide()
-        one.observe(*(part[t] for part in stream))
-        return np.asarray(decision).tobytes()
-
-    for t in range(10):
-        play(learner, t)
-    learner.save(tmp_path / "state.dpoco")
-    again = dpoco.load(tmp_path / "state.dpoco")
-    assert again.parameters.numerics == "lattice"
-    assert [play(learner, t) for t in range(10, 20)] == [play(again, t) for t in range(10, 20)]
-
-
-def test_run_is_step_by_step():
-    rows, labels = records(rounds=200)
-    for make in (frank_wolfe, leader):
-        whole = make(numerics="lattice", rounds=200).run(rows, labels).decisions
-        single, seen = make(numerics="lattice", rounds=200), []
-        for row, label in zip(rows, labels, strict=True):
-            seen.append(single.decide())
-            single.observe(row, label)
-        assert np.array_equal(whole, seen)
-
-
 def test_lattices_are_for_gaussian_noise_and_exact_accounting():
     for options in ({"calibration": "paper"}, {"noise": "generalized_gaussian"}):
         with pytest.raises(ValueError, match="lattice"):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -254,39 +252,3 @@ def test_bad_arguments():
     with pytest.raises(TypeError):
         best.select(["a", "b", "c"])
     assert best.round == 0
-
-
-def test_protocol_and_copies(tmp_path):
-    best = make(6, horizon=6, noise="gumbel")
-    scores = np.arange(6) * 0.3
-    assert best.round == 0
-    assert best.horizon == 6
-    want = [make(6, horizon=6, noise="gumbel").select(scores)]
-    for t in range(6):
-        best.save(tmp_path / "s")
-        twin = dpoco.load(tmp_path / "s")
-        assert twin.round == best.round == t
-        assert twin.parameters == best.parameters
-        assert repr(twin) == repr(best)
-        first, again = best.select(scores), twin.select(scores)
-        assert first == again
-        if t == 0:
-            assert first == want[0]
-    state = best._engine.state()
-    with pytest.raises(dpoco.HorizonExceeded):
-        best.select(scores)
-    assert best._engine.state() == state
-    with pytest.raises(dpoco.StateError):
-        copy.copy(best)
-    thawed = pickle.loads(pickle.dumps(make(6)))
-    thawed.select(scores)
-    best = make(6, horizon=3)
-    best.select(scores)
-    thawed = pickle.loads(pickle.dumps(best))
-    with pytest.raises(dpoco.StateError, match="resume"):
-        thawed.select(scores)
-    thawed.resume()
-    assert thawed.select(scores) == best.select(scores)
-    assert best.clone().round == 0
-    assert best.get_params()["candidates"] == 6
-    assert "one record" in str(best.guarantee)

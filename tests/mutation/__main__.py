@@ -29,7 +29,7 @@ from tests.mutation.sandbox import Verdict, run_mutant
 from tests.mutation.targets import TARGETS
 
 _ROOT = Path(__file__).parents[2]
-_PACKAGE = "dpoco.accounting."
+_PACKAGE = "dpoco."
 _GRACE = 5.0  # seconds a mutant may take beyond twice the unchanged module
 
 
@@ -69,7 +69,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation")
     parser.add_argument("--sample", type=int, help="number of mutants, drawn over all modules")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--module", action="append", help="of dpoco.accounting; repeatable")
+    parser.add_argument("--module", action="append", help="of dpoco; repeatable")
     parser.add_argument("--survivors", type=Path, help="results of an earlier run")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after this time")
     parser.add_argument("--out", type=Path, help="where results go, as JSON")
@@ -109,7 +109,7 @@ def _source(module: str) -> Path:
     spec = importlib.util.find_spec("dpoco")
     assert spec is not None
     assert spec.origin is not None
-    return Path(spec.origin).parent / "accounting" / (module.replace(".", "/") + ".py")
+    return Path(spec.origin).parent / (module.replace(".", "/") + ".py")
 
 
 @cache

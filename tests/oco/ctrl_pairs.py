@@ -72,8 +72,9 @@ class Stream:
             ]
 
     def sum(self, d, unbounded):
-        wide = _core.RecordClipper(d, 10.0, 2.0, np.inf)
-        own = {"kind": self.kind, "unbounded": unbounded, "clipper": wide}
+        own = {"kind": self.kind, "unbounded": unbounded}
+        if self.kind == "linear" or self.kind in GLM:
+            own["clipper"] = _core.RecordClipper(d, 10.0, 2.0, np.inf)
         if self.kind in GLM:
             low, high, _ = GLM[self.kind]
             own |= {"kind": "glm", "glm": _core.GlmLoss(self.kind, 1.0, 1.0, low, high)}

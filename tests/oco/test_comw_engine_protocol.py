@@ -231,5 +231,5 @@ def test_a_loss_that_fails_in_the_round_ends_the_learner():
         lambda: learner.observe_custom(0, Square(0.0)),
         lambda: learner.observe_custom(1, Square(0.0)),
     ):
-        with pytest.raises(StateError, match="broken off"):
+        with pytest.raises(StateError, match="failed midway"):
             action()

@@ -24,12 +24,6 @@ FEW = [
     "leader density_ratio l3 quadratic",
     "leader scheduled simplex squared",
 ]
-CUSTOM = [
-    "weights dartboard ball custom",
-    "weights anchored box custom",
-    "leader density_ratio ball custom",
-    "leader scheduled simplex custom",
-]
 CLASSES = [ContinuousMultiplicativeWeights, CoupledRegularizedLeader]
 
 
@@ -129,36 +123,6 @@ def test_bad_parameters_are_refused_at_construction(coupled, name, changes):
         coupled.make(name, **changes)
 
 
-@pytest.mark.parametrize("name", ["weights scheduled ball linear", "leader scheduled ball linear"])
-def test_parameters_may_not_exceed_the_budget_beside_them(coupled, name):
-    loose = coupled.make(name).guarantee
-    fits = dpoco.Budget(loose.epsilon_at(1e-4), 1e-4)
-    assert coupled.make(name, budget=fits).guarantee.epsilon == pytest.approx(fits.epsilon)
-    with pytest.raises(dpoco.BudgetExceeded, match="over the budget"):
-        coupled.make(name, budget=dpoco.Budget(0.9 * fits.epsilon, 1e-4))
-    with pytest.raises(dpoco.BudgetExceeded):
-        coupled.make(name, budget=fits, private=False, max_switches=None)
-    assert coupled.make(name).guarantee.private  # the guarantee says what is
-
-
-@pytest.mark.parametrize(
-    "name", ["weights dartboard ball linear", "leader scheduled ball logistic"]
-)
-@pytest.mark.parametrize(
-    "restated",
-    [{"horizon": 30}, {"calibration": "paper"}, {"coupling": "density_ratio"}, {"block": 7},
-     {"relation": "zero_out"}, {"unbounded": True}],
-)  # fmt: skip
-def test_arguments_beside_parameters_must_agree(coupled, name, restated):
-    kind, _, domain, loss = coupled.parse(name)
-    p = coupled.parameters(name)
-    options = {"horizon": T, "budget": None, "parameters": p}
-    with pytest.raises(ValueError, match="contradicts"):
-        kind(domain, loss, **{**options, **restated})
-    same = {each: getattr(p, each) for each in restated}
-    assert kind(domain, loss, **{**options, **same}).parameters == p
-
-
 @pytest.mark.parametrize("kind", CLASSES)
 def test_a_limit_of_switches_beside_parameters_is_not_ignored(kind):
     options = {"horizon": 50, "budget": None}
@@ -182,13 +146,3 @@ def test_calibrated_learners_meet_their_budget(kind):
     assert not free.guarantee.private
     assert free.parameters.coupling == "scheduled"
     assert free.parameters.regret_bound < learner.parameters.regret_bound
-
-
-@pytest.mark.parametrize("name", FEW)
-def test_repr_shows_parameters_and_guarantee_and_no_data(coupled, name):
-    learner = coupled.make(name)
-    before = repr(learner)
-    coupled.stream(name, T).play(learner, 0, T)
-    assert repr(learner) == before
-    assert f"horizon={T}" in before
-    assert "epsilon" in before

@@ -126,7 +126,7 @@ def _assert_unusable(learner, stream):
     released = learner.decide()
     assert learner.decide() is released
     for use in (lambda: learner.last_decision, lambda: stream.observe(learner, 5)):
-        with pytest.raises(dpoco.StateError, match="broke"):
+        with pytest.raises(dpoco.StateError, match="failed midway"):
             use()
 
 

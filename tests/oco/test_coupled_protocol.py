@@ -5,10 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import dpoco
-from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
-
-BUDGET = dpoco.Budget(4.0, 1e-4)
 T = 24
 FEW = [
     "weights density_ratio ball linear",
@@ -20,36 +16,9 @@ FEW = [
     "leader density_ratio l3 quadratic",
     "leader scheduled simplex squared",
 ]
-CUSTOM = [
-    "weights dartboard ball custom",
-    "weights anchored box custom",
-    "leader density_ratio ball custom",
-    "leader scheduled simplex custom",
-]
-CLASSES = [ContinuousMultiplicativeWeights, CoupledRegularizedLeader]
 
 
 # -- order of calls -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", FEW + CUSTOM)
-def test_decide_and_observe_alternate(coupled, name):
-    learner, stream = coupled.make(name), coupled.stream(name, T)
-    with pytest.raises(dpoco.RoundOrderError):
-        stream.observe(learner, 0)
-    first = learner.decide()
-    assert learner.decide() is first
-    assert first.shape == (learner.domain.dimension,)
-    assert first.dtype == np.float64
-    with pytest.raises(ValueError, match="read-only"):
-        first[0] = 1.0
-    stream.observe(learner, 0)
-    with pytest.raises(dpoco.RoundOrderError):
-        stream.observe(learner, 1)
-    assert learner.round == 1
-    learner.decide()
-    stream.observe(learner, 1)
-    assert learner.round == 2
 
 
 def test_run_is_round_by_round(coupled, any_problem):
@@ -128,29 +97,6 @@ def test_the_trace_is_that_of_the_clipped_records(coupled, name):
     assert np.array_equal(short.last_decision, learner.last_decision)
 
 
-@pytest.mark.parametrize("name", FEW + CUSTOM)
-@pytest.mark.parametrize("horizon", [1, 2, 5])
-def test_horizon_is_a_wall(coupled, name, horizon):
-    stream = coupled.stream(name, horizon + 1)
-    learner = coupled.make(name, horizon=horizon)
-    if stream.kind != "custom":
-        with pytest.raises(dpoco.HorizonExceeded):
-            learner.run(*stream.data)
-    assert learner.round == 0
-    stream.play(learner, 0, horizon)
-    drawn, final = learner._engine.variates_drawn(), learner.last_decision
-    for breach in (learner.decide, lambda: stream.observe(learner, horizon)):
-        with pytest.raises(dpoco.HorizonExceeded):
-            breach()
-    if stream.kind != "custom":
-        with pytest.raises(dpoco.HorizonExceeded):
-            learner.run(*stream.part(horizon, horizon + 1))
-        assert len(learner.run(*stream.part(0, 0))) == 0  # nothing is asked for
-    assert learner._engine.variates_drawn() == drawn
-    assert np.array_equal(learner.last_decision, final)
-    assert learner.round == horizon
-
-
 @pytest.mark.parametrize("name", FEW)
 @pytest.mark.parametrize("horizon", [1, 5])
 def test_a_single_block_is_never_decided_over(coupled, name, horizon):
@@ -178,15 +124,6 @@ def test_one_dimension(coupled, name):
     decisions = coupled.stream(name, T).play(learner, 0, T)
     assert learner.switches >= 1
     assert np.abs(decisions).max() <= 1.0
-
-
-@pytest.mark.parametrize("name", FEW)
-def test_empty_runs(coupled, name):
-    learner = coupled.make(name)
-    trace = learner.run(*coupled.stream(name, 3).part(0, 0))
-    assert len(trace) == 0
-    assert np.isnan(trace.average_loss)
-    assert learner.round == 0
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")

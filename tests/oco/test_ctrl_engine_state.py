@@ -119,7 +119,7 @@ def test_a_loss_that_raises_ends_the_learner():
         lambda: stream.feed(engine, 3),
         lambda: stream.feed(engine, 4),
     ):
-        with pytest.raises(StateError, match="broke a round off"):
+        with pytest.raises(StateError, match="failed midway"):
             use()
 
 

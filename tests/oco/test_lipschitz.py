@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -50,30 +49,6 @@ def table(learner, rounds, start=0):
     return np.array([wave(t)(learner.points) for t in range(start, start + rounds)])
 
 
-def test_decide_is_idempotent_and_read_only():
-    learner = make("square")
-    first = learner.decide()
-    assert learner.decide() is first
-    assert first.shape == (2,)
-    assert first.dtype == np.float64
-    with pytest.raises(ValueError, match="read-only"):
-        first[0] = 1.0
-    assert any(np.array_equal(first, point) for point in learner.points)
-
-
-def test_decide_and_observe_alternate():
-    learner = make()
-    with pytest.raises(dpoco.RoundOrderError):
-        learner.observe(wave(0))
-    learner.decide()
-    learner.observe(wave(0))
-    state = learner._engine.state()
-    with pytest.raises(dpoco.RoundOrderError):
-        learner.observe(wave(0))
-    assert learner._engine.state() == state
-    assert learner.round == 1
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_run_equals_round_by_round(case):
     whole = make(case)
@@ -100,22 +75,6 @@ def test_run_equals_round_by_round(case):
     assert np.array_equal(
         trace.switches, np.flatnonzero(np.any(np.diff(trace.decisions, axis=0) != 0.0, axis=1))
     )
-
-
-@pytest.mark.parametrize("horizon", [1, 2, 3, 7, 8, 9])
-@pytest.mark.parametrize("method", ["blt", "tree", "honaker", "toeplitz"])
-def test_horizon_is_a_wall(horizon, method):
-    learner = make(horizon=horizon, sum_method=method, calibration="tight")
-    with pytest.raises(dpoco.HorizonExceeded):
-        learner.run(table(learner, horizon + 1))
-    assert learner.round == 0
-    learner.run(table(learner, horizon))
-    state = learner._engine.state()
-    with pytest.raises(dpoco.HorizonExceeded):
-        learner.decide()
-    with pytest.raises(dpoco.HorizonExceeded):
-        learner.run(table(learner, 1))
-    assert learner._engine.state() == state
 
 
 @pytest.mark.parametrize(
@@ -160,18 +119,6 @@ def test_an_error_in_a_loss_passes_through():
     assert learner.round == 0
 
 
-@pytest.mark.parametrize("case", ["line", "square", "parent", "open"])
-def test_a_loss_that_is_not_finite_counts_as_zero(case):
-    spoiled, zero = make(case), make(case)
-    rows = table(spoiled, 5)
-    rows[2, 1] = np.inf
-    clean = rows.copy()
-    clean[2] = 0.0
-    assert np.array_equal(spoiled.run(rows).decisions, zero.run(clean).decisions)
-    assert np.array_equal(spoiled.weights, zero.weights)
-    assert spoiled.nonprivate_violations > zero.nonprivate_violations == 0
-
-
 @pytest.mark.parametrize("case", ["line", "square", "parent", "simplex"])
 def test_raise_refuses_what_clip_bounds(case):
     learner = make(case, on_violation="raise")
@@ -199,39 +146,6 @@ def test_common_shifts_change_nothing(case):
     assert np.array_equal(plain.weights, shifted.weights)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_saved_learner_goes_on_bit_for_bit(case, tmp_path):
-    learner = make(case)
-    rows = table(learner, 20)
-    learner.run(rows[:7])
-    learner.decide()
-    learner.save(tmp_path / "state")
-    other = dpoco.load(tmp_path / "state")
-    assert other.get_params().keys() == learner.get_params().keys()
-    assert other.parameters == learner.parameters
-    assert np.array_equal(other.decide(), learner.decide())
-    assert np.array_equal(other.run(rows[7:]).decisions, learner.run(rows[7:]).decisions)
-    assert other._engine.state() == learner._engine.state()
-    assert repr(other) == repr(learner)
-
-
-def test_copies():
-    learner = make("square")
-    fresh = learner.clone()
-    learner.run(table(learner, 3))
-    with pytest.raises(dpoco.StateError):
-        copy.deepcopy(learner)
-    twin = pickle.loads(pickle.dumps(learner))
-    with pytest.raises(dpoco.StateError):
-        twin.decide()
-    with pytest.raises(dpoco.StateError):
-        _ = twin.weights
-    twin.resume()
-    assert np.array_equal(twin.decide(), learner.decide())
-    assert fresh.round == 0
-    assert fresh.parameters == learner.parameters
-
-
 def test_damaged_states_are_refused(tmp_path):
     learner = make("square")
     learner.run(table(learner, 5))
@@ -251,16 +165,6 @@ def test_damaged_states_are_refused(tmp_path):
         path.write_bytes(pack(lie, payload))
         with pytest.raises(dpoco.StateError):
             dpoco.load(path)
-
-
-def test_checkpoints_and_progress(tmp_path):
-    learner, seen = make(horizon=30), []
-    rows = table(learner, 30)
-    path = tmp_path / "state"
-    learner.run(rows[:20], checkpoint=path, checkpoint_every=8, progress=lambda *a: seen.append(a))
-    assert seen[-1] == (20, 20)
-    assert dpoco.load(path).round == 20
-    assert np.array_equal(dpoco.load(path).decide(), learner.decide())
 
 
 def test_domains_and_their_nets():

@@ -47,51 +47,6 @@ def play(learner, start, stop):
     return learner.run(X[start:stop], Y[start:stop]).decisions
 
 
-@pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
-def test_resume_is_exact_at_every_round(index, tmp_path):
-    whole = make(CONFIGURATIONS[index])
-    want = play(whole, 0, T)
-    learner = make(CONFIGURATIONS[index])
-    path = tmp_path / "state.dpoco"
-    for t in range(T):
-        learner.save(path)
-        loaded = dpoco.load(path)
-        assert loaded.round == t
-        assert loaded.parameters == learner.parameters
-        assert loaded.guarantee == learner.guarantee
-        assert repr(loaded) == repr(learner)
-        assert np.array_equal(play(loaded, t, t + 1)[0], want[t])
-        learner = loaded
-    assert np.array_equal(learner.last_decision, whole.last_decision)
-    assert learner._engine.state() == whole._engine.state()
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    index=st.integers(0, len(CONFIGURATIONS) - 1),
-    cuts=st.lists(st.integers(0, T), max_size=6),
-    seed=st.integers(0, 2**256 - 1),
-)
-def test_random_interruptions_change_nothing(index, cuts, seed):
-    want = play(make(CONFIGURATIONS[index], seed), 0, T)
-    learner = make(CONFIGURATIONS[index], seed)
-    at, got = 0, []
-    for cut in [*sorted(cuts), T]:
-        got.append(play(learner, at, cut))
-        learner = NoisyFTRL._from_bytes(learner._to_bytes())
-        at = cut
-    assert np.array_equal(np.concatenate(got), want)
-
-
-def test_checkpoints_continue_a_run(tmp_path):
-    learner = NoisyFTRL(LpBall(D), LinearLoss(), horizon=T, budget=dpoco.Budget(1.0, 1e-4))
-    learner.run(X[:30], checkpoint=tmp_path / "s", checkpoint_every=7)
-    twin = dpoco.load(tmp_path / "s")
-    assert twin.round == 30
-    assert twin.guarantee.certified
-    assert np.array_equal(play(twin, 30, T), play(learner, 30, T))
-
-
 def framed(header, payload, *, version=1, magic=b"dpocost\n"):
     text = json.dumps(header).encode()
     frame = struct.pack("<8sIIQ", magic, version, len(text), len(payload)) + text + payload
@@ -196,25 +151,6 @@ def test_random_payloads_never_crash(data):
     except dpoco.StateError:
         return
     play(learner, learner.round, T)
-
-
-def test_a_subclass_is_not_saved_under_a_name_nobody_can_load():
-    class Mine(NoisyFTRL):
-        pass
-
-    learner = Mine(LpBall(D), SquaredLoss(), horizon=T, budget=dpoco.Budget(1.0, 1e-4))
-    with pytest.raises(dpoco.StateError, match="cannot be saved"):
-        learner.save("nowhere")
-
-
-def test_numpy_arguments_can_be_saved():
-    learner = NoisyFTRL(
-        LpBall(D), SquaredLoss(), horizon=np.int64(T), budget=dpoco.Budget(1.0, 1e-4),
-        batch=np.int32(2), step_size=np.float64(0.5),
-    )  # fmt: skip
-    loaded = NoisyFTRL._from_bytes(learner._to_bytes())
-    assert loaded.parameters == learner.parameters
-    assert np.array_equal(loaded.decide(), learner.decide())
 
 
 @pytest.mark.parametrize("dimension", [3, 2000])  # bounds are a list, or encoded

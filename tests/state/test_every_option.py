@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from inspect import signature
 
 import pytest
 
 import dpoco
-from dpoco import _state
 from dpoco.domains import Box, LpBall
+from dpoco.learners import LEARNERS
 from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.random import Source
 
@@ -84,29 +83,18 @@ def check(cls, problem, name, options):
     return True
 
 
-def saved(kind):
-    return getattr(importlib.import_module(_state._KINDS[kind]), kind)
-
-
 # Servers of local reports spend nothing and have no parameters: tests/local/test_states.py.
-CALIBRATED = [kind for kind in _state._KINDS if "parameters" in signature(saved(kind)).parameters]
+CALIBRATED = [each for each in LEARNERS if each.plays not in ("batch", "reports", "pairs")]
 
 
-def test_only_servers_of_local_reports_are_left_out():
-    assert set(_state._KINDS) - set(CALIBRATED) == {
-        "DistributionLearner",
-        "LocalHypothesisSelector",
-    }
-
-
-@pytest.mark.parametrize("kind", CALIBRATED)
+@pytest.mark.parametrize("kind", CALIBRATED, ids=lambda each: each.name)
 def test_what_can_be_built_can_be_loaded_and_restated(kind):
-    cls = saved(kind)
-    problems = PROBLEMS.get(kind, [(3,)])
+    cls = kind.load()
+    problems = PROBLEMS.get(kind.class_name, [(3,)])
     for name, parameter in list(signature(cls).parameters.items())[len(problems[0]) :]:
         if name in NOT_OPTIONS:
             continue
-        more = TOGETHER.get((kind, name), {})
+        more = TOGETHER.get((kind.class_name, name), {})
         for value in values(cls, name, parameter):
             settings = SETTINGS if isinstance(value, str) else (SETTINGS[0], SETTINGS[-1])
             found = [

@@ -54,9 +54,10 @@ def clipper(d: int) -> _core.RecordClipper:
 
 
 def loss_sum(loss: str, d: int) -> dict[str, Any]:
-    own: dict[str, Any] = {"kind": "glm", "unbounded": False, "clipper": clipper(d)}
+    own: dict[str, Any] = {"kind": "glm", "unbounded": False}
     if loss == "quadratic":
         return own | {"kind": loss, "lipschitz": 2.0, "smoothness": 1.0, "radius": 2.0}
+    own["clipper"] = clipper(d)
     if loss == "linear":
         return own | {"kind": loss}
     low = 0.0 if loss == "logistic" else -1.0
@@ -82,10 +83,11 @@ def coupled(
 ) -> str:
     """Decisions, losses and state of a learner whose decisions are coupled."""
     own: dict[str, Any] = {**settings, "rounds": rounds, **CLAIM}
-    if loss == "linear":
+    if kind is _core.ContinuousMultiplicativeWeights:
+        if loss != "linear":
+            own |= {"coupling": "dartboard", "factor_range": 4.0}
+    elif loss == "linear":
         own["barrier_weight"] = 0.0
-    elif kind is _core.ContinuousMultiplicativeWeights:
-        own |= {"coupling": "dartboard", "factor_range": 4.0}
     engine = kind(domain(where, d), loss_sum(loss, d), own)
     rows, labels = records(d, rounds)
     if loss == "quadratic":

@@ -11,13 +11,12 @@
 namespace dpoco::bandits {
 
 BanditLearner::BanditLearner(BanditSettings settings, losses::RecordClipper clipper)
-    : settings_(settings),
+    : Rounds(settings.horizon),
+      settings_(settings),
       clipper_(std::move(clipper)),
       raw_(static_cast<std::size_t>(clipper_.dimension()), 0.0),
       admitted_(raw_) {
-  if (settings_.arms < 1 || settings_.horizon < 1) {
-    throw std::invalid_argument("arms and horizon must be at least 1");
-  }
+  if (settings_.arms < 1) throw std::invalid_argument("arms must be at least 1");
   if (!(settings_.reward_low < settings_.reward_high) || !std::isfinite(settings_.reward_low) ||
       !std::isfinite(settings_.reward_high)) {
     throw std::invalid_argument("the range of rewards must have positive, finite width");
@@ -30,18 +29,6 @@ void BanditLearner::check_process() const {
 
 void BanditLearner::adopt() noexcept {
   for (std::size_t i = 0; i < sources(); ++i) source(i).adopt();
-}
-
-void BanditLearner::require_whole() const {
-  if (torn_) throw StateError("a round failed midway: its noise may be spent, no other may follow");
-}
-
-void BanditLearner::require(std::uint64_t rounds) const {
-  require_whole();
-  if (rounds > settings_.horizon - round_) {
-    throw HorizonExceeded("the declared horizon is used up");
-  }
-  check_process();
 }
 
 void BanditLearner::require_no_decision() const {
@@ -63,17 +50,13 @@ double BanditLearner::finish(std::uint64_t arm, double reward) {
   const bool given = std::isfinite(reward);
   const double own = given ? std::clamp(reward, settings_.reward_low, settings_.reward_high) : 0.0;
   violations_ += (clipped_ ? 1U : 0U) + (given && own == reward ? 0U : 1U);
-  torn_ = true;  // unless learn() returns
-  learn(arm, finite_ && given ? admitted_.data() : nullptr, own);
-  torn_ = false;
-  round_ = round_ + 1;
+  play_round([&] { learn(arm, finite_ && given ? admitted_.data() : nullptr, own); });
   return own;
 }
 
 std::uint64_t BanditLearner::decide(std::uint64_t decided, const double* context) {
-  const auto entry = exclusive_.enter();
-  require(1);
-  if (decided != round_) throw RoundOrderError("decide() and observe() alternate");
+  const auto entry = enter();
+  require_turn(decided);
   if (waiting_) {
     if (std::memcmp(context, raw_.data(), raw_.size() * sizeof(double)) != 0) {
       throw RoundOrderError("this round's decision was asked for with another context");
@@ -87,25 +70,25 @@ std::uint64_t BanditLearner::decide(std::uint64_t decided, const double* context
 }
 
 void BanditLearner::observe(std::uint64_t decided, double reward) {
-  const auto entry = exclusive_.enter();
-  require(1);
-  if (decided != round_ || !waiting_) throw RoundOrderError("decide() and observe() alternate");
+  const auto entry = enter();
+  require_turn(decided);
+  if (!waiting_) throw RoundOrderError("decide() and observe() alternate");
   waiting_ = false;
   finish(arm_, reward);
 }
 
 std::int64_t BanditLearner::due(const double* promised) const {
-  const auto entry = exclusive_.enter();
+  const auto entry = enter();
   return due_arm(promised);
 }
 
 bool BanditLearner::observe_arrival(std::uint64_t decided, std::uint64_t arm, bool was_due,
                                     const double* context, double reward) {
-  const auto entry = exclusive_.enter();
+  const auto entry = enter();
   if (arm >= settings_.arms) throw std::invalid_argument("arm does not exist");
   require(1);
   require_no_decision();  // its context would be overwritten
-  if (decided != round_) throw RoundOrderError("another thread has played a round");
+  if (decided != round()) throw RoundOrderError("another thread has played a round");
   if (!has_room(arm, was_due)) return false;
   admit(context);
   finish(arm, reward);
@@ -139,7 +122,7 @@ std::uint64_t BanditLearner::replay(const Exclusive::Entry&, const double* conte
   require(0);
   require_no_decision();
   std::uint64_t read = 0;
-  for (; read < events && round_ < settings_.horizon; ++read, contexts += raw_.size()) {
+  for (; read < events && round() < horizon(); ++read, contexts += raw_.size()) {
     admit(contexts);
     const std::uint64_t arm = choose(admitted_.data());
     chosen[read] = static_cast<std::int64_t>(arm);
@@ -148,22 +131,17 @@ std::uint64_t BanditLearner::replay(const Exclusive::Entry&, const double* conte
   return read;
 }
 
-void BanditLearner::write(Archive& archive) const {
-  const auto entry = exclusive_.enter();
-  require_whole();
-  archive.word(round_);
+void BanditLearner::write_state(Archive& archive) const {
+  archive.word(round());
   archive.word(violations_);
   write_own(archive);
 }
 
-void BanditLearner::read(ArchiveReader& archive) {
-  const std::uint64_t round = archive.word_below(settings_.horizon + 1);
+void BanditLearner::read_state(ArchiveReader& archive) {
+  read_round(archive);
   violations_ = archive.word();
-  round_ = round;
   waiting_ = false;
-  torn_ = true;  // unless all of it can be read
   read_own(archive);
-  torn_ = false;
 }
 
 }  // namespace dpoco::bandits

@@ -11,6 +11,8 @@
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::bandits {
+using frank_wolfe::FrankWolfe;
+
 namespace {
 
 // Products of arms and rounds stay below 2^63.
@@ -22,7 +24,7 @@ constexpr std::uint64_t kMostRounds = 1ULL << 42;
 HighDimensionalBandit::HighDimensionalBandit(BanditSettings settings, losses::RecordClipper clipper,
                                              HighDimensionalBanditSettings own,
                                              std::shared_ptr<const domains::Domain> domain,
-                                             std::vector<std::unique_ptr<ArmLearner>> models)
+                                             std::vector<std::unique_ptr<FrankWolfe>> models)
     : BanditLearner(settings, std::move(clipper)),
       own_(own),
       domain_(std::move(domain)),
@@ -32,7 +34,9 @@ HighDimensionalBandit::HighDimensionalBandit(BanditSettings settings, losses::Re
   }
   if (own_.batch < 1) throw std::invalid_argument("batch must be at least 1");
   if (!(own_.gap >= 0.0)) throw std::invalid_argument("gap must be at least 0");
-  const auto fits = [&](const auto& model) { return model && model->dimension() == dimension(); };
+  const auto fits = [&](const auto& model) {
+    return model && static_cast<std::size_t>(model->dimension()) == dimension();
+  };
   if (models_.size() != arms() || !std::all_of(models_.begin(), models_.end(), fits) ||
       static_cast<std::size_t>(domain_->dimension()) != dimension()) {
     throw std::invalid_argument("every arm must have a model of the context's dimension");
@@ -48,14 +52,14 @@ HighDimensionalBandit::HighDimensionalBandit(BanditSettings settings, losses::Re
   frozen_ = coefficients_;
   early_.assign(models_.size(), 0.0);
   for (std::size_t arm = 0; arm < models_.size(); ++arm) {
-    models_[arm]->estimate(coefficients_.data() + arm * dimension());
+    models_[arm]->decision(coefficients_.data() + arm * dimension());
   }
   if (is_frozen(0)) frozen_ = coefficients_;
   find_next();
 }
 
 bool HighDimensionalBandit::lacks_pulls(std::uint64_t arm) const {
-  const ArmLearner& model = *models_[static_cast<std::size_t>(arm)];
+  const FrankWolfe& model = *models_[static_cast<std::size_t>(arm)];
   return model.round() < std::min(own_.forced, model.horizon());
 }
 
@@ -138,14 +142,14 @@ void HighDimensionalBandit::learn(std::uint64_t arm, const double* context, doub
   for (std::uint64_t other = 0; other < arms(); ++other) {
     if (forced && other != arm) continue;
     const auto index = static_cast<std::size_t>(other);
-    ArmLearner& model = *models_[index];
+    FrankWolfe& model = *models_[index];
     if (other == arm && context != nullptr) {
-      model.observe(context, reward);
+      model.observe(model.round(), context, reward);
     } else {
-      model.skip();
+      model.skip(model.round());
     }
     if (model.round() % own_.batch == 0) {
-      model.estimate(coefficients_.data() + index * dimension());
+      model.decision(coefficients_.data() + index * dimension());
     }
   }
   if (!forced) return;
@@ -176,7 +180,7 @@ void HighDimensionalBandit::read_own(ArchiveReader& archive) {
   archive.reals(frozen_.data(), frozen_.size());
   for (std::uint64_t arm = 0; arm < arms(); ++arm) {
     const auto index = static_cast<std::size_t>(arm);
-    ArmLearner& model = *models_[index];
+    FrankWolfe& model = *models_[index];
     model.read(archive);
     const std::uint64_t pulled = model.round();
     if (any_order ? pulled > own_.forced : pulled != clock(arm, round())) {
@@ -185,7 +189,7 @@ void HighDimensionalBandit::read_own(ArchiveReader& archive) {
     pulls += pulled;
     // Two arms on one stream would share their noise.
     if (model.source().stream() != arm) throw StateError("state holds a shared generator");
-    model.estimate(coefficients_.data() + index * dimension());
+    model.decision(coefficients_.data() + index * dimension());
   }
   if (any_order && pulls != round()) throw StateError("state holds an impossible clock");
   next_ = 0;

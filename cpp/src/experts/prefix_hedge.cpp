@@ -122,7 +122,7 @@ void PrefixHedge::play(const double* losses, std::uint64_t rounds, double* own_l
       decisions[r] = static_cast<std::int64_t>(current());
       if (r < pushes) decide(sums_.data() + r * entries);
     }
-    finish_rounds(count);
+    count_rounds(count);
     losses += count * n;
     own_losses += count;
     decisions += count;

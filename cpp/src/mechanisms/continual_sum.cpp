@@ -24,7 +24,29 @@ constexpr double kLargestLimit = 0x1p50;
 // Short rounds are worked on many at once, as many as stay in the cache.
 constexpr std::uint64_t kBlockEntries = 2048;
 
+std::unique_ptr<NoiseProcess> make_process(const SumSettings& settings) {
+  const NoiseLaw law{settings.order, settings.scale, settings.lattice.grid};
+  if (law.scale == 0.0) return make_silence(settings.dimension);
+  switch (settings.factorisation) {
+    case Factorisation::tree:
+      return make_tree(settings.dimension, settings.horizon, law);
+    case Factorisation::honaker:
+      return make_honaker(settings.dimension, settings.horizon, law);
+    case Factorisation::toeplitz:
+      return make_toeplitz(settings.dimension, settings.horizon, law);
+    case Factorisation::blt:
+      break;
+  }
+  return make_blt(settings.dimension, law, settings.blt);
+}
+
 }  // namespace
+
+ContinualSum make_sum(const SumSettings& settings, std::unique_ptr<random::Source> source,
+                      std::optional<losses::RecordClipper> clipper) {
+  return {settings.dimension, settings.horizon,   make_process(settings), settings.scale,
+          std::move(source),  std::move(clipper), settings.lattice};
+}
 
 ContinualSum::ContinualSum(Index dimension, std::uint64_t horizon,
                            std::unique_ptr<NoiseProcess> process, double noise_scale,

@@ -16,8 +16,6 @@ namespace {
 using domains::Body;
 using losses::LossSum;
 
-// As for continual sums: far below the spread, and a cell still holds about 2^40 doubles.
-constexpr int kGridBits = 12;
 // Without a known curvature the spread is bounded from above only; these bits more stand in.
 constexpr int kUnknownCurvatureBits = 8;
 
@@ -26,37 +24,25 @@ constexpr int kUnknownCurvatureBits = 8;
 // than 1e-6; with laws that differ by rounding errors alone they might never end.
 constexpr int kMaxAttempts = 1 << 20;
 
-std::unique_ptr<LossSum> required(std::unique_ptr<LossSum> sum) {
-  if (!sum) throw std::invalid_argument("a loss sum is required");
-  return sum;
-}
-
 }  // namespace
 
 ContinuousMultiplicativeWeights::ContinuousMultiplicativeWeights(
     std::unique_ptr<LossSum> sum, ContinuousMultiplicativeWeightsSettings settings,
     std::unique_ptr<random::Source> source)
-    : settings_(settings),
-      sum_(required(std::move(sum))),
-      source_(std::move(source)),
-      rule_(settings.rule),
-      sampler_(sum_->body(), settings.gibbs) {
-  if (!source_) throw std::invalid_argument("a source is required");
+    : CoupledLearner(std::move(sum), settings.rule, std::move(source)),
+      settings_(settings),
+      sampler_(sum_->body(), settings.gibbs),
+      point_(released_) {
   check_settings();
   grid_ = grid();
-  const auto n = static_cast<std::size_t>(sum_->dimension());
-  point_.assign(n, 0.0);
-  released_.assign(n, 0.0);
-  scratch_.assign(n, 0.0);
-  decision_.assign(static_cast<std::size_t>(dimension()), 0.0);
+  const std::size_t n = point_.size();
   const double beta = settings_.gibbs.inverse_temperature;
   const double lam = settings_.gibbs.regularization;
   if (settings_.coupling == Coupling::density_ratio || settings_.coupling == Coupling::maximal) {
     normalizer_ = make_log_normalizer(*sum_, beta, lam);
   }
   sampler_.sample(*source_, *sum_, point_.data());
-  release(point_.data(), released_.data());
-  sum_->body().embed(released_.data(), decision_.data());
+  release();
   if (settings_.coupling == Coupling::anchored) {
     const AnchorSettings own{.count = settings_.anchors,
                              .noise_to_signal = settings_.lipschitz * std::sqrt(beta / lam),
@@ -69,7 +55,7 @@ ContinuousMultiplicativeWeights::ContinuousMultiplicativeWeights(
     sampler_.sample_many(*source_, *sum_, static_cast<Index>(settings_.anchors), drawn.data());
     for (std::uint64_t k = 0; k < settings_.anchors; ++k) {
       double* const point = drawn.data() + k * n;
-      release(point, point);
+      round_point(point, point);
       anchors_->add(point, 0);
     }
   }
@@ -116,48 +102,18 @@ void ContinuousMultiplicativeWeights::check_settings() const {
 
 // A public lower scale of the laws' standard deviation per coordinate.
 double ContinuousMultiplicativeWeights::grid() const {
-  const Body& body = sum_->body();
   const bool linear = sum_->kind() == LossSum::Kind::linear;
   const bool unknown = !linear && !std::isfinite(settings_.smoothness);
   const double curvature =
       linear || unknown ? 0.0 : static_cast<double>(horizon()) * settings_.smoothness;
   double spread = 1.0 / std::sqrt(settings_.gibbs.inverse_temperature *
                                   (settings_.gibbs.regularization + curvature));
-  if (body.kind() == Body::Kind::box) {
-    spread = std::min(spread, body.half_widths().minCoeff());
-  } else if (body.kind() != Body::Kind::space) {
-    spread = std::min(spread, body.radius() / static_cast<double>(body.dimension()));
-  }
-  return grid_below(spread, kGridBits + (unknown ? kUnknownCurvatureBits : 0));
+  return grid_within_body(spread, kGridBits + (unknown ? kUnknownCurvatureBits : 0));
 }
 
-void ContinuousMultiplicativeWeights::release(const double* u, double* out) {
-  const std::size_t n = released_.size();
-  for (std::size_t i = 0; i < n; ++i) out[i] = nearest_multiple(u[i], grid_);
-  if (sum_->body().contains(out, 0.0)) return;
-  scratch_.assign(out, out + n);
-  sum_->body().project(scratch_.data(), out);
-}
-
-void ContinuousMultiplicativeWeights::require_whole() const {
-  if (broken_) throw StateError("a round was broken off by an exception");
-}
-
-void ContinuousMultiplicativeWeights::require(std::uint64_t rounds) const {
-  require_whole();
-  if (rounds > horizon() - round_) throw HorizonExceeded("the declared horizon is used up");
-  source_->check_process();
-}
-
-void ContinuousMultiplicativeWeights::require_turn(std::uint64_t decided) const {
-  require(1);
-  if (decided != round_) throw RoundOrderError("decide() and observe() alternate");
-}
-
-void ContinuousMultiplicativeWeights::decision(double* out) const {
-  const auto entry = exclusive_.enter();
-  require_whole();
-  std::copy(decision_.begin(), decision_.end(), out);
+void ContinuousMultiplicativeWeights::release() {
+  round_point(point_.data(), released_.data());
+  embed_released();
 }
 
 // Of the staged and committed loss.
@@ -177,7 +133,7 @@ double ContinuousMultiplicativeWeights::log_factor(bool& forced) {
                         -beta * settings_.factor_range, 0.0);
     case Coupling::anchored: {
       const double most = anchors_->most();
-      const double width = anchors_->width(round_ + 1);
+      const double width = anchors_->width(round() + 1);
       forced = width > most;
       const double excess = finite(-beta * (loss - anchors_->mean_loss(*sum_)));
       return std::clamp(excess - std::min(width, most), -2.0 * most, 0.0);
@@ -191,19 +147,17 @@ double ContinuousMultiplicativeWeights::log_factor(bool& forced) {
   return 0.0;
 }
 
-void ContinuousMultiplicativeWeights::finish_round() {
-  broken_ = true;  // until the end is reached
-  moved_ = false;
+bool ContinuousMultiplicativeWeights::close_round() {
   bool forced = false;
   log_factor_ = 0.0;
   if (rule_.open()) {  // otherwise no decision depends on the loss any more
     sum_->commit();
     if (rule_.wants_factor()) log_factor_ = log_factor(forced);
   }
-  if (rule_.advance(log_factor_, *source_, forced)) draw();
-  round_ = rule_.round();
-  switches_ = rule_.switches();
-  broken_ = false;
+  const bool moved = rule_.advance(log_factor_, *source_, forced);
+  if (moved) draw();
+  copy_counts();
+  return moved;
 }
 
 void ContinuousMultiplicativeWeights::draw() {
@@ -213,10 +167,8 @@ void ContinuousMultiplicativeWeights::draw() {
   } else {
     sampler_.sample(*source_, *sum_, point_.data());
   }
-  release(point_.data(), released_.data());
-  sum_->body().embed(released_.data(), decision_.data());
+  release();
   drawn_ = rule_.round();
-  moved_ = true;
 }
 
 // From the density proportional to (mu' - mu)^+: a draw u of mu' is kept with probability
@@ -229,66 +181,22 @@ void ContinuousMultiplicativeWeights::draw_excess() {
   }
 }
 
-void ContinuousMultiplicativeWeights::observe(std::uint64_t decided, const double* features,
-                                              double label) {
-  observe_staged(decided, [=](LossSum& sum) { sum.stage_record(features, label); });
-}
-
-void ContinuousMultiplicativeWeights::observe_gradient(std::uint64_t decided,
-                                                       const double* gradient) {
-  observe_staged(decided, [=](LossSum& sum) { sum.stage_vector(gradient); });
-}
-
-void ContinuousMultiplicativeWeights::observe_quadratic(std::uint64_t decided, const double* matrix,
-                                                        const double* vector) {
-  observe_staged(decided, [=](LossSum& sum) { sum.stage_matrix(matrix, vector); });
-}
-
-void ContinuousMultiplicativeWeights::observe_staged(std::uint64_t decided,
-                                                     const std::function<void(LossSum&)>& stage) {
-  const auto entry = exclusive_.enter();
-  require_turn(decided);
-  stage(*sum_);
-  finish_round();
-}
-
-void ContinuousMultiplicativeWeights::run(const Exclusive::Entry&, const double* features,
-                                          const double* labels, std::uint64_t rounds,
-                                          double* losses, double* decisions,
-                                          std::uint8_t* changed) {
-  require(rounds);
-  const std::size_t d = decision_.size();
-  for (std::uint64_t t = 0; t < rounds; ++t, features += d) {
-    if (decisions != nullptr) std::copy(decision_.begin(), decision_.end(), decisions + t * d);
-    if (labels == nullptr) {
-      sum_->stage_vector(features);
-    } else {
-      sum_->stage_record(features, labels[t]);
-    }
-    if (losses != nullptr) losses[t] = sum_->staged_value(released_.data());
-    finish_round();
-    if (changed != nullptr) changed[t] = moved_ ? 1 : 0;
-  }
-}
-
 double ContinuousMultiplicativeWeights::nonprivate_log_change() const noexcept {
   return normalizer_ ? normalizer_->log_change() : 0.0;
 }
 
 void ContinuousMultiplicativeWeights::nonprivate_point(double* out) const {
-  const auto entry = exclusive_.enter();
+  const auto entry = enter();
   std::copy(point_.begin(), point_.end(), out);
 }
 
 void ContinuousMultiplicativeWeights::nonprivate_anchor_mean(double* out) const {
-  const auto entry = exclusive_.enter();
+  const auto entry = enter();
   if (!anchors_) throw std::logic_error("this coupling has no anchors");
   std::copy(anchors_->mean().begin(), anchors_->mean().end(), out);
 }
 
-void ContinuousMultiplicativeWeights::write(Archive& archive) const {
-  const auto entry = exclusive_.enter();
-  require_whole();
+void ContinuousMultiplicativeWeights::write_state(Archive& archive) const {
   archive.word(static_cast<std::uint64_t>(settings_.coupling));
   archive.real(settings_.gibbs.inverse_temperature);
   archive.real(settings_.gibbs.regularization);
@@ -301,7 +209,7 @@ void ContinuousMultiplicativeWeights::write(Archive& archive) const {
   source_->write(archive);
 }
 
-void ContinuousMultiplicativeWeights::read(ArchiveReader& archive) {
+void ContinuousMultiplicativeWeights::read_state(ArchiveReader& archive) {
   constexpr double kTolerance = 1e-6;
   if (archive.word() != static_cast<std::uint64_t>(settings_.coupling) ||
       archive.real() != settings_.gibbs.inverse_temperature ||
@@ -324,10 +232,9 @@ void ContinuousMultiplicativeWeights::read(ArchiveReader& archive) {
     throw StateError("state holds a decision outside the domain");
   }
   check_positions();
-  release(point_.data(), released_.data());
-  sum_->body().embed(released_.data(), decision_.data());
-  round_ = rule_.round();
-  switches_ = rule_.switches();
+  release();
+  set_round(rule_.round());
+  copy_counts();
 }
 
 // A generator behind its round would draw noise again that was already used. Samplers that reject

@@ -18,18 +18,10 @@ namespace {
 using domains::Body;
 using losses::LossSum;
 
-// As for continual sums: far below the spread, and a cell still holds about 2^40 doubles.
-constexpr int kGridBits = 12;
-
 // Draws of the excess of one law over another, by rejection. They are wanted with a probability
 // that is one over the expected number of attempts, so this many attempts change the law by less
 // than 1e-5; with laws that differ by rounding errors alone they might never end.
 constexpr std::uint64_t kMostAttempts = 1ULL << 16;
-
-std::unique_ptr<LossSum> required(std::unique_ptr<LossSum> sum) {
-  if (!sum) throw std::invalid_argument("a loss sum is required");
-  return sum;
-}
 
 std::unique_ptr<LeaderLaw> make_law(const LossSum& sum,
                                     const CoupledRegularizedLeaderSettings& settings) {
@@ -46,18 +38,11 @@ std::unique_ptr<LeaderLaw> make_law(const LossSum& sum,
 CoupledRegularizedLeader::CoupledRegularizedLeader(std::unique_ptr<LossSum> sum,
                                                    CoupledRegularizedLeaderSettings settings,
                                                    std::unique_ptr<random::Source> source)
-    : settings_(settings),
-      sum_(required(std::move(sum))),
-      source_(std::move(source)),
-      rule_(settings.rule) {
-  if (!source_) throw std::invalid_argument("a source is required");
+    : CoupledLearner(std::move(sum), settings.rule, std::move(source)), settings_(settings) {
   check_settings();
   grid_ = released_grid();
-  const auto n = static_cast<std::size_t>(sum_->dimension());
-  noise_.assign(n, 0.0);
-  released_.assign(n, 0.0);
-  rounded_.assign(n, 0.0);
-  decision_.assign(static_cast<std::size_t>(dimension()), 0.0);
+  noise_.assign(released_.size(), 0.0);
+  scaled_ = noise_;
   law_ = make_law(*sum_, settings_);
   // The first block of growing noise ends in a switch whatever the density.
   draw(variance(1), rule_.wants_factor() && !settings_.noise_growth);
@@ -108,18 +93,11 @@ void CoupledRegularizedLeader::check_settings() const {
 double CoupledRegularizedLeader::released_grid() const {
   if (settings_.noise_scale == 0.0) return 0.0;
   double spread = settings_.noise_scale;
-  if (sum_->kind() != LossSum::Kind::linear) {
-    // |du/dZ| >= 1 / (largest curvature of the losses and the step): the barrier's is left out, it
-    // only makes the decisions near the boundary coarser.
-    spread /= 1.0 / settings_.step_size + static_cast<double>(horizon()) * settings_.smoothness;
-    const Body& body = sum_->body();
-    if (body.kind() == Body::Kind::box) {
-      spread = std::min(spread, body.half_widths().minCoeff());
-    } else if (body.kind() != Body::Kind::space) {
-      spread = std::min(spread, body.radius() / static_cast<double>(body.dimension()));
-    }
-  }
-  return grid_below(spread, kGridBits);
+  if (sum_->kind() == LossSum::Kind::linear) return grid_below(spread, kGridBits);
+  // |du/dZ| >= 1 / (largest curvature of the losses and the step): the barrier's is left out, it
+  // only makes the decisions near the boundary coarser.
+  spread /= 1.0 / settings_.step_size + static_cast<double>(horizon()) * settings_.smoothness;
+  return grid_within_body(spread);
 }
 
 // Of a coordinate of the noise behind round t's decision.
@@ -144,7 +122,7 @@ double CoupledRegularizedLeader::log_factor(double log_ratio) const noexcept {
   double low = -std::numeric_limits<double>::infinity();
   double value = log_ratio;
   if (settings_.coupling == LeaderCoupling::density_ratio) {
-    const double high = clip_width(round_ + 1);
+    const double high = clip_width(round() + 1);
     value -= high;
     low = -high - (settings_.noise_growth ? high : settings_.clip_low);
   }
@@ -181,24 +159,20 @@ void CoupledRegularizedLeader::draw_excess() {
 }
 
 void CoupledRegularizedLeader::release() {
-  const Body& body = sum_->body();
   const std::vector<double>& point = law_->point();
-  const std::size_t n = point.size();
-  for (std::size_t i = 0; i < n; ++i) rounded_[i] = nearest_multiple(point[i], grid_);
   if (sum_->kind() == LossSum::Kind::linear) {
-    for (double& each : rounded_) each *= -settings_.step_size;
-    body.project(rounded_.data(), released_.data());
-  } else if (body.contains(rounded_.data(), 0.0)) {
-    released_ = rounded_;
+    for (std::size_t i = 0; i < point.size(); ++i) {
+      scaled_[i] = nearest_multiple(point[i], grid_) * -settings_.step_size;
+    }
+    sum_->body().project(scaled_.data(), released_.data());
   } else {
-    body.project(rounded_.data(), released_.data());
+    round_point(point.data(), released_.data());
   }
-  body.embed(released_.data(), decision_.data());
+  embed_released();
 }
 
-void CoupledRegularizedLeader::finish_round() {
-  broken_ = true;
-  const std::uint64_t t = round_ + 1;
+bool CoupledRegularizedLeader::close_round() {
+  const std::uint64_t t = round() + 1;
   const bool first = settings_.noise_growth && t <= settings_.rule.block;
   const bool open = rule_.open();
   const bool density = rule_.wants_factor() && !first;
@@ -212,82 +186,18 @@ void CoupledRegularizedLeader::finish_round() {
     }
     if (counted_) sum_->commit();
   }
-  moved_ = rule_.advance(factor, *source_, first);
+  const bool moved = rule_.advance(factor, *source_, first);
   // A point about to be left needs no density any more, but the solver starts from it.
-  if (open) law_->absorb(density && !moved_ && rule_.open());
-  if (moved_) {
+  if (open) law_->absorb(density && !moved && rule_.open());
+  if (moved) {
     if (settings_.coupling == LeaderCoupling::maximal && !first) {
       draw_excess();
     } else {
       draw(variance(t + 1), rule_.wants_factor());
     }
   }
-  round_ = t;
-  switches_ = rule_.switches();
-  broken_ = false;
-}
-
-void CoupledRegularizedLeader::require_whole() const {
-  if (broken_) throw StateError("an exception broke a round off: the learner cannot go on");
-}
-
-void CoupledRegularizedLeader::require(std::uint64_t rounds) const {
-  require_whole();
-  if (rounds > horizon() - round_) {
-    throw HorizonExceeded("the declared horizon is used up");
-  }
-  source_->check_process();
-}
-
-void CoupledRegularizedLeader::require_turn(std::uint64_t decided) const {
-  require(1);
-  if (decided != round_) throw RoundOrderError("decide() and observe() alternate");
-}
-
-void CoupledRegularizedLeader::decision(double* out) const {
-  const auto entry = exclusive_.enter();
-  require_whole();
-  std::copy(decision_.begin(), decision_.end(), out);
-}
-
-void CoupledRegularizedLeader::observe(std::uint64_t decided, const double* features,
-                                       double label) {
-  observe_staged(decided, [=](LossSum& sum) { sum.stage_record(features, label); });
-}
-
-void CoupledRegularizedLeader::observe_gradient(std::uint64_t decided, const double* gradient) {
-  observe_staged(decided, [=](LossSum& sum) { sum.stage_vector(gradient); });
-}
-
-void CoupledRegularizedLeader::observe_quadratic(std::uint64_t decided, const double* matrix,
-                                                 const double* vector) {
-  observe_staged(decided, [=](LossSum& sum) { sum.stage_matrix(matrix, vector); });
-}
-
-void CoupledRegularizedLeader::observe_staged(std::uint64_t decided,
-                                              const std::function<void(LossSum&)>& stage) {
-  const auto entry = exclusive_.enter();
-  require_turn(decided);
-  stage(*sum_);
-  finish_round();
-}
-
-void CoupledRegularizedLeader::run(const Exclusive::Entry&, const double* features,
-                                   const double* labels, std::uint64_t rounds, double* losses,
-                                   double* decisions, std::uint8_t* changed) {
-  require(rounds);
-  const std::size_t d = decision_.size();
-  for (std::uint64_t t = 0; t < rounds; ++t, features += d) {
-    if (decisions != nullptr) std::copy(decision_.begin(), decision_.end(), decisions + t * d);
-    if (labels == nullptr) {
-      sum_->stage_vector(features);
-    } else {
-      sum_->stage_record(features, labels[t]);
-    }
-    if (losses != nullptr) losses[t] = sum_->staged_value(released_.data());
-    finish_round();
-    if (changed != nullptr) changed[t] = moved_ ? 1 : 0;
-  }
+  copy_counts();
+  return moved;
 }
 
 double CoupledRegularizedLeader::nonprivate_residual() const noexcept {
@@ -296,35 +206,33 @@ double CoupledRegularizedLeader::nonprivate_residual() const noexcept {
 }
 
 void CoupledRegularizedLeader::nonprivate_point(double* out) const {
-  const auto entry = exclusive_.enter();
+  const auto entry = enter();
   std::copy(law_->point().begin(), law_->point().end(), out);
 }
 
 double CoupledRegularizedLeader::nonprivate_log_density(const double* u) {
-  const auto entry = exclusive_.enter();
-  return law_->clone()->log_density(u, variance(round_ + 1));
+  const auto entry = enter();
+  return law_->clone()->log_density(u, variance(round() + 1));
 }
 
 double CoupledRegularizedLeader::nonprivate_log_ratio_at(const double* u) {
-  const auto entry = exclusive_.enter();
-  if (round_ == 0) throw RoundOrderError("no round is over");
+  const auto entry = enter();
+  if (round() == 0) throw RoundOrderError("no round is over");
   const auto law = law_->clone();
   law->go(u);
   law->stage(true);
-  return law->log_ratio(variance(round_), variance(round_ + 1), true);
+  return law->log_ratio(variance(round()), variance(round() + 1), true);
 }
 
 void CoupledRegularizedLeader::nonprivate_solve(const double* z, double* out) {
-  const auto entry = exclusive_.enter();
+  const auto entry = enter();
   const auto law = law_->clone();
-  law->draw(z, variance(round_ + 1), false);
+  law->draw(z, variance(round() + 1), false);
   std::copy(law->point().begin(), law->point().end(), out);
 }
 
-void CoupledRegularizedLeader::write(Archive& archive) const {
-  const auto entry = exclusive_.enter();
-  require_whole();
-  archive.word(round_);
+void CoupledRegularizedLeader::write_state(Archive& archive) const {
+  archive.word(round());
   archive.word(attempts_);
   rule_.write(archive);
   law_->write(archive);
@@ -332,16 +240,15 @@ void CoupledRegularizedLeader::write(Archive& archive) const {
   source_->write(archive);
 }
 
-void CoupledRegularizedLeader::read(ArchiveReader& archive) {
-  const std::uint64_t round = archive.word_below(horizon() + 1);
+void CoupledRegularizedLeader::read_state(ArchiveReader& archive) {
+  const std::uint64_t round = read_round(archive);
   attempts_ = archive.word();
   rule_.read(archive);
   law_->read(archive);
   sum_->read(archive);
   source_->read(archive);
   if (rule_.round() != round) throw StateError("state holds an impossible round");
-  round_ = round;
-  switches_ = rule_.switches();
+  copy_counts();
   check_positions();
   release();
 }
@@ -349,8 +256,7 @@ void CoupledRegularizedLeader::read(ArchiveReader& archive) {
 // A generator behind its round would draw noise again that was already used.
 void CoupledRegularizedLeader::check_positions() const {
   const std::uint64_t n = noise_.size();
-  const std::uint64_t decisions =
-      std::min<std::uint64_t>(round_, horizon() - 1) / settings_.rule.block;
+  const std::uint64_t decisions = std::min(round(), horizon() - 1) / settings_.rule.block;
   const std::uint64_t switches = rule_.switches();
   const std::uint64_t sure = settings_.noise_growth && decisions > 0 ? 1 : 0;
   const bool maximal = settings_.coupling == LeaderCoupling::maximal;

@@ -54,18 +54,17 @@ std::size_t NoisyFtrl::sum_dimension(std::size_t dimension, Statistics statistic
 NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmLoss loss,
                      losses::RecordClipper clipper, NoisyFtrlSettings settings,
                      mechanisms::ContinualSum sum)
-    : domain_(std::move(domain)),
+    : RecordLearner(domain->dimension(), settings.horizon),
+      domain_(std::move(domain)),
       loss_(loss),
       clipper_(std::move(clipper)),
       settings_(settings),
-      sum_(std::move(sum)) {
-  if (settings_.horizon < 1 || settings_.batch < 1) {
-    throw std::invalid_argument("horizon and batch must be at least 1");
-  }
+      sum_(std::move(sum)),
+      batch_(sum_dimension(decision_.size(), settings.statistics), settings.batch),
+      clipped_(decision_),
+      released_(batch_.values()) {
   if (!(settings_.step_size > 0.0)) throw std::invalid_argument("step_size must be positive");
-  const auto d = static_cast<std::size_t>(domain_->dimension());
-  const std::size_t entries = sum_dimension(d, settings_.statistics);
-  if (static_cast<std::size_t>(sum_.dimension()) != entries) {
+  if (static_cast<std::size_t>(sum_.dimension()) != released_.size()) {
     throw std::invalid_argument("the sum must have the dimension of the statistics");
   }
   if (settings_.statistics == Statistics::quadratic) {
@@ -77,36 +76,16 @@ NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmL
     }
     leader_.emplace(domain_, loss_.weight, settings_.step_size, settings_.domain_radius);
   }
-  center_.assign(d, 0.0);
-  domain_->center(center_.data());
-  theta_ = center_;
-  target_ = center_;
-  previous_ = center_;
-  row_.assign(d, 0.0);
-  clipped_.assign(d, 0.0);
-  leaf_.assign(entries, 0.0);
-  leaf_rest_.assign(entries, 0.0);
-  released_.assign(entries, 0.0);
+  domain_->center(decision_.data());
+  center_ = decision_;
+  target_ = decision_;
+  previous_ = decision_;
 }
-
-void NoisyFtrl::decision(double* out) const {
-  const auto entry = exclusive_.enter();
-  std::copy(theta_.begin(), theta_.end(), out);
-}
-
-// Were a record to change between the reading of its norm and its use, the clipping would be void.
-const double* NoisyFtrl::own_copy(const double* record) {
-  std::copy(record, record + row_.size(), row_.data());
-  return row_.data();
-}
-
-// A batch of one round is its leaf: no sum, nothing to lose.
-double* NoisyFtrl::rest() noexcept { return settings_.batch > 1 ? leaf_rest_.data() : nullptr; }
 
 double NoisyFtrl::add_leaf(const double* at, const double* features, double label, double* to,
                            double* rest) const {
   const simd::Kernels& k = simd::kernels();
-  const auto d = static_cast<std::size_t>(dimension());
+  const std::size_t d = decision_.size();
   const double multiplier = loss_.label_multiplier(label) * clipper_.multiplier(features);
   if (multiplier == 0.0) return 0.0;  // features may be NaN, so they are not multiplied by zero
   const double y = loss_.clip_label(label);
@@ -133,86 +112,60 @@ double NoisyFtrl::add_leaf(const double* at, const double* features, double labe
   return loss_.value(margin, y);
 }
 
-double NoisyFtrl::clip(double* row) const {
-  const std::size_t d = theta_.size();
+void NoisyFtrl::clip(double* row) const {
+  const std::size_t d = decision_.size();
   const double multiplier = clipper_.multiplier(row);
   if (multiplier == 0.0) {
     std::fill(row, row + d, 0.0);  // it may hold a NaN
   } else if (multiplier != 1.0) {
     for (std::size_t i = 0; i < d; ++i) row[i] *= multiplier;
   }
-  return multiplier;
 }
 
-double NoisyFtrl::add_gradient(const double* gradient) {
-  const simd::Kernels& k = simd::kernels();
-  own_copy(gradient);
+void NoisyFtrl::refuse_gradients() const {
+  if (leader_) throw std::invalid_argument("quadratic statistics need features and labels");
+}
+
+double NoisyFtrl::admit(const double* record, const double* label, bool) {
+  if (label != nullptr) {
+    return add_leaf(decision_.data(), record, *label, batch_.sum(), batch_.rest());
+  }
+  refuse_gradients();
   clip(row_.data());
-  add_scaled(1.0, row_.data(), leaf_.size(), leaf_.data(), rest());
-  return k.dot(theta_.data(), row_.data(), theta_.size());
+  add_scaled(1.0, row_.data(), row_.size(), batch_.sum(), batch_.rest());
+  return simd::kernels().dot(decision_.data(), row_.data(), row_.size());
 }
 
 void NoisyFtrl::leaf(const double* at, const double* features, double label, double* out) const {
-  std::fill(out, out + leaf_.size(), 0.0);
+  std::fill(out, out + released_.size(), 0.0);
   add_leaf(at, features, label, out, nullptr);
 }
 
-void NoisyFtrl::lead(const double* released) {
-  const std::size_t d = theta_.size();
-  previous_ = theta_;
+bool NoisyFtrl::lead(const double* released) {
+  const std::size_t d = decision_.size();
+  previous_ = decision_;
   if (leader_) {
-    leader_->minimize(released, settings_.vector_scale, theta_.data());
+    leader_->minimize(released, settings_.vector_scale, decision_.data());
   } else {
     const double eta = settings_.step_size;
     for (std::size_t i = 0; i < d; ++i) target_[i] = center_[i] - eta * released[i];
-    domain_->project(target_.data(), theta_.data());
+    domain_->project(target_.data(), decision_.data());
   }
-  moved_ = previous_ != theta_;  // by value: a projection may turn 0 into -0
+  return previous_ != decision_;  // by value: a projection may turn 0 into -0
 }
 
-void NoisyFtrl::finish_round() {
-  round_ = round_ + 1;
-  moved_ = false;
-  if (++pending_ < settings_.batch) return;
-  pending_ = 0;
-  sum_.push(leaf_.data(), released_.data());
-  std::fill(leaf_.begin(), leaf_.end(), 0.0);
-  if (settings_.batch > 1) std::fill(leaf_rest_.begin(), leaf_rest_.end(), 0.0);
-  lead(released_.data());
-}
-
-void NoisyFtrl::require(std::uint64_t rounds) const {
-  if (rounds > settings_.horizon - round_) {
-    throw HorizonExceeded("the declared horizon is used up");
-  }
-  sum_.source().check_process();
-}
-
-void NoisyFtrl::require_turn(std::uint64_t decided) const {
-  require(1);
-  if (decided != round_) throw RoundOrderError("decide() and observe() alternate");
-}
-
-void NoisyFtrl::observe(std::uint64_t decided, const double* features, double label) {
-  const auto entry = exclusive_.enter();
-  require_turn(decided);
-  add_leaf(theta_.data(), own_copy(features), label, leaf_.data(), rest());
-  finish_round();
-}
-
-void NoisyFtrl::observe_gradient(std::uint64_t decided, const double* gradient) {
-  const auto entry = exclusive_.enter();
-  require_turn(decided);
-  if (leader_) throw std::invalid_argument("quadratic statistics need features and labels");
-  add_gradient(gradient);
-  finish_round();
+bool NoisyFtrl::close_round() {
+  if (!batch_.close_round()) return false;
+  sum_.push(batch_.sum(), released_.data());
+  batch_.clear();
+  return lead(released_.data());
 }
 
 // Gradients of linear losses do not depend on decisions: all sums of a block come first.
 void NoisyFtrl::run_linear(const double* gradients, std::uint64_t rounds, double* losses,
                            double* decisions, std::uint8_t* changed) {
   const simd::Kernels& k = simd::kernels();
-  const std::size_t d = theta_.size();
+  const std::size_t d = decision_.size();
   const std::size_t most = std::max<std::size_t>(1, kBlockEntries / d);
   rows_.resize(most * d);
   sums_.resize(most * d);
@@ -222,59 +175,41 @@ void NoisyFtrl::run_linear(const double* gradients, std::uint64_t rounds, double
     for (std::size_t r = 0; r < count; ++r) clip(rows_.data() + r * d);
     sum_.run(sum_.enter(), rows_.data(), count, sums_.data());
     for (std::size_t r = 0; r < count; ++r, ++t) {
-      if (decisions != nullptr) std::copy(theta_.begin(), theta_.end(), decisions + t * d);
-      if (losses != nullptr) losses[t] = k.dot(theta_.data(), rows_.data() + r * d, d);
-      lead(sums_.data() + r * d);
-      if (changed != nullptr) changed[t] = moved_ ? 1 : 0;
+      if (decisions != nullptr) std::copy(decision_.begin(), decision_.end(), decisions + t * d);
+      if (losses != nullptr) losses[t] = k.dot(decision_.data(), rows_.data() + r * d, d);
+      const bool moved = lead(sums_.data() + r * d);
+      if (changed != nullptr) changed[t] = moved ? 1 : 0;
     }
-    round_ = round_ + count;
+    count_rounds(count);
   }
 }
 
-void NoisyFtrl::run(const Exclusive::Entry&, const double* features, const double* labels,
-                    std::uint64_t rounds, double* losses, double* decisions,
-                    std::uint8_t* changed) {
-  require(rounds);
-  const std::size_t d = theta_.size();
-  const bool linear = labels == nullptr;
-  if (linear && leader_) {
-    throw std::invalid_argument("quadratic statistics need features and labels");
+void NoisyFtrl::play(const double* features, const double* labels, std::uint64_t rounds,
+                     double* losses, double* decisions, std::uint8_t* changed) {
+  if (labels == nullptr) {
+    refuse_gradients();
+    if (settings_.batch == 1) return run_linear(features, rounds, losses, decisions, changed);
   }
-  if (linear && settings_.batch == 1) {
-    return run_linear(features, rounds, losses, decisions, changed);
-  }
-  for (std::uint64_t t = 0; t < rounds; ++t, features += d) {
-    if (decisions != nullptr) std::copy(theta_.begin(), theta_.end(), decisions + t * d);
-    const double loss =
-        linear ? add_gradient(features)
-               : add_leaf(theta_.data(), own_copy(features), labels[t], leaf_.data(), rest());
-    if (losses != nullptr) losses[t] = loss;
-    finish_round();
-    if (changed != nullptr) changed[t] = moved_ ? 1 : 0;
-  }
+  RecordLearner::play(features, labels, rounds, losses, decisions, changed);
 }
 
-void NoisyFtrl::write(Archive& archive) const {
-  const auto entry = exclusive_.enter();
-  archive.word(round_);
-  archive.reals(theta_.data(), theta_.size());
-  archive.reals(leaf_.data(), leaf_.size());
-  if (settings_.batch > 1) archive.reals(leaf_rest_.data(), leaf_rest_.size());
+void NoisyFtrl::write_state(Archive& archive) const {
+  archive.word(round());
+  archive.reals(decision_.data(), decision_.size());
+  batch_.write_sum(archive);
+  batch_.write_rest(archive);
   sum_.write(archive);
 }
 
-void NoisyFtrl::read(ArchiveReader& archive) {
-  const std::uint64_t round = archive.word_below(settings_.horizon + 1);
-  pending_ = round % settings_.batch;
-  archive.reals(theta_.data(), theta_.size());
-  archive.reals(leaf_.data(), leaf_.size());
-  if (settings_.batch > 1) archive.reals(leaf_rest_.data(), leaf_rest_.size());
+void NoisyFtrl::read_state(ArchiveReader& archive) {
+  const std::uint64_t round = read_round(archive);
+  archive.reals(decision_.data(), decision_.size());
+  batch_.read_sum(archive);
+  batch_.read_rest(archive, round);
   sum_.read(archive);
-  round_ = round;
   constexpr double kTolerance = 1e-6;
   if (sum_.round() != round / settings_.batch) throw StateError("state holds an impossible round");
-  if (!domain_->contains(theta_.data(), kTolerance) ||
-      !are_rests(leaf_.data(), leaf_rest_.data(), leaf_.size())) {
+  if (!domain_->contains(decision_.data(), kTolerance)) {
     throw StateError("state holds a decision outside the domain");
   }
 }

@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from dpoco.accounting import _profiles
 from dpoco.accounting._records import check_types, of_version_1, plain_float, read_record
+from dpoco.privacy.losses.combined import NOTHING, Tailed
+from dpoco.privacy.mechanisms import read_mechanism
+from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.records import Description
+from dpoco.privacy.records import written as description_record
 
 if TYPE_CHECKING:
     from dpoco.accounting.guarantee import Guarantee
@@ -45,7 +51,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 # Fields that records of the first release do not have, and what they stand for there.
 _LATER_FIELDS: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
-                                 "numerics": None}  # fmt: skip
+                                 "numerics": None, "description": None}  # fmt: skip
 
 
 def written(guarantee: Guarantee) -> dict[str, Any]:
@@ -55,7 +61,9 @@ def written(guarantee: Guarantee) -> dict[str, Any]:
         value = getattr(guarantee, name)
         if name in _LATER_FIELDS and value == _LATER_FIELDS[name]:
             continue  # as written before the field existed
-        if isinstance(value, dict):
+        if isinstance(value, Description):
+            value = description_record(value)
+        elif isinstance(value, dict):
             value = {k: plain_float(v) if isinstance(v, float) else v for k, v in value.items()}
         elif isinstance(value, tuple):
             value = [plain_float(v) if isinstance(v, float) else v for v in value]
@@ -88,11 +96,15 @@ def read(record: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
         body["claimed"] = (_float(epsilon), _float(delta))
     if not all(isinstance(text, str) for text in body["conditions"]):
         raise TypeError("conditions must be texts")
+    if body["description"] is not None:
+        body["description"] = read_mechanism(body["description"])
     return body
 
 
 def contradicts_itself(stated: Guarantee) -> bool:
     """Return whether epsilon does not follow from the parameters, or these from each other."""
+    if stated.description is not None and not _follows(stated, stated.description):
+        return True
     mu, scale, column = stated.mu, stated.noise_scale, stated.column_norm
     if mu is not None:
         if stated.noise_multiplier is not None and not _near(mu * stated.noise_multiplier, 1.0):
@@ -107,7 +119,7 @@ def contradicts_itself(stated: Guarantee) -> bool:
     if not stated.private or (mu, stated.rho, stated.profile) == (None, None, None):
         return False
     kind = "" if stated.profile is None else stated.profile["kind"]
-    pure = math.inf if stated.profile is None else _profiles.pure_epsilon(stated.profile)
+    pure = math.inf if stated.profile is None else _profiles.loss_of(stated.profile).pure
     own = stated
     if kind == "pure" and mu is None:  # rho may say more: of pure releases one after the other
         rho = math.inf if stated.rho is None else stated.rho
@@ -124,6 +136,22 @@ def contradicts_itself(stated: Guarantee) -> bool:
     above = own._curve_delta(stated.epsilon * (1.0 + close))
     below = stated._curve_delta(stated.epsilon * (1.0 - close)) if stated.epsilon > 0.0 else 1.0
     return above > stated.delta * (1.0 + close) or below < stated.delta * (1.0 - close)
+
+
+def _follows(stated: Guarantee, mechanism: Mechanism) -> bool:
+    """Return whether the parameters are those of the mechanism's loss."""
+    loss = mechanism.loss(Neighbours(stated.change, stated.view))
+    if loss is None or not stated.private:
+        return loss is None and not stated.private
+    ideal = loss.ideal if isinstance(loss, Tailed) else loss
+    pairs = [(stated.truncation_mass, loss.mass)]
+    if stated.mu is not None:
+        pairs.append((stated.mu, ideal.mu))
+    if stated.profile is None and stated.mu is None:
+        return ideal == NOTHING
+    return all(_near(value, other) for value, other in pairs) and (
+        stated.profile is None or _profiles.near(_profiles.loss_of(stated.profile), ideal, _CLOSE)
+    )
 
 
 def _near(value: float, other: float) -> bool:

@@ -74,7 +74,7 @@ def statement(guarantee: Guarantee) -> str:
         lines.append(f"  Equivalent: {', '.join(native)}")
     if guarantee.profile is not None:
         profile = guarantee.profile
-        text = f"  Composed:   {_profiles.kind_of(profile).describe(profile)}"
+        text = f"  Composed:   {_profiles.describe(profile)}"
         lines += textwrap.wrap(text, 100, subsequent_indent=" " * 14)
     if guarantee.claimed is not None:
         lines.append(

@@ -6,7 +6,7 @@ l2, L = c X:
 * `NoisyFrankWolfe`, `PhasedSGD`, `LocalizedMirrorDescent`: every record lies in one batch or phase,
   so that one mu covers all of them;
 * `NoisySGD`: the sampled Gaussian mechanism, K times, with distance 2 L
-  (`dpoco.accounting.sampled_gaussian`).
+  (`dpoco.privacy.losses.sampled`).
 
 Proof: ``docs/privacy/batch_baselines.md``. Source: the baselines of Han et al., section 5,
 corrected.
@@ -18,21 +18,19 @@ from types import ModuleType
 from typing import Any
 
 from dpoco._validation import choice
-from dpoco.accounting._batch import (
+from dpoco.accounting import (
     localized_mirror_descent,
     noisy_frank_wolfe,
     noisy_sgd,
     phased_sgd,
 )
-from dpoco.accounting._batch.bounds import BatchDomain
-from dpoco.accounting._batch.parameters import (
-    LocalizedMirrorDescentParameters,
-    NoisyFrankWolfeParameters,
-    NoisySGDParameters,
-    PhasedSGDParameters,
-)
+from dpoco.accounting.batch_fits import BatchDomain
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.localized_mirror_descent import LocalizedMirrorDescentParameters
+from dpoco.accounting.noisy_frank_wolfe import NoisyFrankWolfeParameters
+from dpoco.accounting.noisy_sgd import NoisySGDParameters
+from dpoco.accounting.phased_sgd import PhasedSGDParameters
 
 __all__ = [
     "LocalizedMirrorDescentParameters",

@@ -15,6 +15,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from dpoco._validation import choice
@@ -23,19 +24,14 @@ from dpoco.accounting._certificate import contradicts_itself, read, written
 from dpoco.accounting._guarantee_report import one_line, statement
 from dpoco.accounting._records import of_json
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.truncation import (
-    charged_delta,
-    charged_epsilon,
-    charged_gaussian_delta,
-    charged_gaussian_epsilon,
-)
-from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
 from dpoco.errors import BudgetExceeded, StateError
+from dpoco.privacy.losses.combined import UNKNOWN, Least, with_tails
+from dpoco.privacy.losses.gaussian import Gaussian
+from dpoco.privacy.losses.loss import Loss, Zcdp
+from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.neighbours import CHANGES, VIEWS, Neighbours
 
 __all__ = ["Guarantee"]
-
-CHANGES = ("replace", "zero_out")
-VIEWS = ("others", "everyone", "server")  # each sees what those before it see
 
 
 def check_neighbours(change: str, view: str, *, name: str = "change") -> None:
@@ -111,6 +107,9 @@ class Guarantee:
         too (local privacy).
     details : dict
         Parameters behind the numbers, printed by the report: name to number, text or None.
+    description : Mechanism or None
+        What was enforced and drawn: mu, rho, profile, truncation_mass and epsilon follow from it.
+        None for guarantees of other origin (pools, sums of a ledger, records of earlier versions).
     """
 
     epsilon: float
@@ -138,6 +137,7 @@ class Guarantee:
     details: dict[str, float | str | None] = field(default_factory=dict, hash=False)
     numerics: str | None = None
     view: str = "everyone"
+    description: Mechanism | None = None
 
     def __post_init__(self) -> None:
         """Validate ranges and freeze sequences."""
@@ -208,18 +208,20 @@ class Guarantee:
 
     def _curve_delta(self, epsilon: float) -> float:
         """Return what the parameters alone prove; 1 if there are none."""
-        candidates, mass = [1.0], self.truncation_mass
+        return min(1.0, self.loss.delta(epsilon))
+
+    @cached_property
+    def loss(self) -> Loss:
+        """What the parameters alone prove, truncated tails included."""
+        known: list[Loss] = []
         if self.mu is not None:
-            candidates.append(charged_gaussian_delta(epsilon, self.mu, mass))
+            known.append(Gaussian(self.mu))
         elif self.rho is not None:
-            rho = self.rho
-            candidates.append(charged_delta(lambda e: zcdp_delta(e, rho), epsilon, mass))
+            known.append(Zcdp(self.rho))
         if self.profile is not None:
-            kind, profile = _profiles.kind_of(self.profile), self.profile
-            candidates.append(
-                charged_delta(lambda e: kind.profile_delta(profile, e), epsilon, mass)
-            )
-        return min(candidates)
+            known.append(_profiles.loss_of(self.profile))
+        ideal = known[0] if len(known) == 1 else Least(tuple(known)) if known else UNKNOWN
+        return with_tails(ideal, self.truncation_mass)
 
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon known at `delta`; infinite if there is none.
@@ -231,35 +233,7 @@ class Guarantee:
         """
         if not 0.0 <= delta < 1.0:
             raise ValueError(f"delta must be in [0, 1); got {delta!r}")
-        candidates = [self.epsilon if delta >= self.delta else math.inf]
-        mass = self.truncation_mass
-        if delta == 0.0:
-            if self.profile is not None and mass == 0.0:
-                candidates.append(_profiles.pure_epsilon(self.profile))
-            return min(candidates)
-        if self.mu is not None:
-            candidates.append(charged_gaussian_epsilon(self.mu, delta, mass))
-        elif self.rho is not None:
-            rho = self.rho
-            candidates.append(
-                charged_epsilon(
-                    lambda target: zcdp_epsilon(rho, target),
-                    lambda e: charged_delta(lambda x: zcdp_delta(x, rho), e, mass),
-                    delta,
-                    mass,
-                )
-            )
-        if self.profile is not None:
-            kind, profile = _profiles.kind_of(self.profile), self.profile
-            candidates.append(
-                charged_epsilon(
-                    lambda target: kind.profile_epsilon(profile, target),
-                    lambda e: charged_delta(lambda x: kind.profile_delta(profile, x), e, mass),
-                    delta,
-                    mass,
-                )
-            )
-        return min(candidates)
+        return min(self.epsilon if delta >= self.delta else math.inf, self.loss.epsilon(delta))
 
     def require(self, budget: Budget) -> None:
         """Raise `BudgetExceeded` unless the guarantee is at least as strong as `budget`."""
@@ -272,6 +246,24 @@ class Guarantee:
                 f"the parameters give epsilon = {self.epsilon_at(budget.delta):.6g} at delta = "
                 f"{budget.delta:.6g}, over the budget's {budget.epsilon:.6g}"
             )
+
+    def verify(self) -> None:
+        """Raise `StateError` unless the stated point follows, computed once more.
+
+        From the description of what was enforced and drawn, if there is one, or else from the
+        guarantee's own curve. The last digits of other machines' functions are allowed for: 1e-12.
+        """
+        loss: Loss | None = self.loss
+        if self.description is not None:
+            loss = self.description.loss(Neighbours(self.change, self.view))
+        if loss is None:
+            follows = not self.private
+        elif self.delta == 0.0:
+            follows = loss.mass == 0.0 and loss.pure <= self.epsilon * (1.0 + 1e-12)
+        else:
+            follows = loss.delta(self.epsilon * (1.0 + 1e-12)) <= self.delta * (1.0 + 1e-12)
+        if not follows or contradicts_itself(self):
+            raise StateError("epsilon does not follow from what is stated beside it")
 
     @property
     def curve(self) -> Callable[[float], float]:
@@ -292,7 +284,7 @@ class Guarantee:
         if self.rho is not None:
             return events.zcdp_event(self.rho)
         if self.profile is not None:
-            return _profiles.kind_of(self.profile).event(self.profile)
+            return _profiles.event(self.profile)
         raise ValueError("no dp_accounting event describes a bare (epsilon, delta) guarantee")
 
     def to_dict(self) -> dict[str, Any]:

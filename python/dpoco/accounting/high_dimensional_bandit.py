@@ -40,12 +40,13 @@ from dpoco.accounting._bandits.high_dimensional_parameters import (
 from dpoco.accounting._experts.statement import stated_delta
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.frank_wolfe_parameters import CALIBRATIONS, TreeFrankWolfeParameters
-from dpoco.accounting.guarantee import CHANGES, Guarantee
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.polyhedral_geometry import L1Geometry
 from dpoco.accounting.polyhedral_parameters import SELECTORS
 from dpoco.accounting.release import common_conditions
 from dpoco.accounting.truncation import charged_gaussian_epsilon
 from dpoco.errors import BudgetExceeded, CalibrationError
+from dpoco.privacy.neighbours import CHANGES
 
 __all__ = ["ARM_LEARNERS", "HighDimensionalBanditParameters", "calibrate", "guarantee"]
 

@@ -27,8 +27,9 @@ from dpoco.accounting._ledger.opening import largest_fitting
 from dpoco.accounting._ledger.report import ledger_guarantee, ledger_text
 from dpoco.accounting._records import of_json, of_version_1, read_record
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.guarantee import CHANGES, Guarantee, check_neighbours
+from dpoco.accounting.guarantee import Guarantee, check_neighbours
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
+from dpoco.privacy.neighbours import CHANGES
 
 __all__ = ["Entry", "Ledger"]
 

@@ -37,7 +37,7 @@ from dpoco.accounting._bandits.linucb_regret import regret_of
 from dpoco.accounting._experts.parameters import at_least_zero
 from dpoco.accounting._experts.statement import stated_delta, statement_of
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.guarantee import CHANGES, Guarantee
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
@@ -46,6 +46,7 @@ from dpoco.accounting.release import (
     spent_on_noise,
 )
 from dpoco.errors import CalibrationError
+from dpoco.privacy.neighbours import CHANGES
 
 __all__ = ["CALIBRATIONS", "LinUCBParameters", "calibrate", "guarantee", "sensitivity"]
 

@@ -38,7 +38,7 @@ from dpoco.accounting._oco.ftrl_statistics import (
     sum_dimension,
 )
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.guarantee import CHANGES, Guarantee
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
@@ -50,6 +50,7 @@ from dpoco.accounting.release import (
 )
 from dpoco.domains import Domain
 from dpoco.losses import GlmLoss, Loss
+from dpoco.privacy.neighbours import CHANGES
 
 __all__ = [
     "NoisyFTRLParameters",

@@ -31,7 +31,7 @@ from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting._coupling.renyi_orders import best_delta, best_epsilon
 from dpoco.accounting.coupling import bit_renyi, later_bit_renyi
 from dpoco.accounting.gaussian import gaussian_epsilon, raised
-from dpoco.accounting.guarantee import CHANGES
+from dpoco.privacy.neighbours import CHANGES
 
 __all__ = [
     "clip_widths",

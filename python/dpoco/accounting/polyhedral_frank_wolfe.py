@@ -26,7 +26,7 @@ from dpoco.accounting import selections
 from dpoco.accounting._experts.statement import stated_delta, statement_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.frank_wolfe_parameters import CALIBRATIONS, WEIGHTS
-from dpoco.accounting.guarantee import CHANGES, Guarantee
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import (
     DomainLike,
     clipping_condition,
@@ -46,6 +46,7 @@ from dpoco.accounting.polyhedral_scales import (
 from dpoco.accounting.selections import Decay
 from dpoco.accounting.zcdp import zcdp_epsilon
 from dpoco.errors import CalibrationError
+from dpoco.privacy.neighbours import CHANGES
 
 __all__ = [
     "L1Geometry",

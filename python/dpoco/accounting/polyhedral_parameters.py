@@ -15,8 +15,8 @@ from typing import ClassVar
 from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero
 from dpoco.accounting.frank_wolfe_parameters import CALIBRATIONS, WEIGHTS
-from dpoco.accounting.guarantee import CHANGES
 from dpoco.accounting.selections import LARGEST_EXPONENT, Decay
+from dpoco.privacy.neighbours import CHANGES
 
 __all__ = ["SELECTORS", "PolyhedralFrankWolfeParameters"]
 

@@ -150,7 +150,7 @@ def _of_hidden_noise(one: Guarantee, keys: int, records: int, changed: dict[str,
 
 def _ideal_pure(one: Guarantee) -> float:
     """Return the pure epsilon of the learner with ideal noise; infinite if there is none."""
-    known = [math.inf if one.profile is None else _profiles.pure_epsilon(one.profile)]
+    known = [math.inf if one.profile is None else _profiles.loss_of(one.profile).pure]
     if one.delta == 0.0 and one.truncation_mass == 0.0:
         known.append(one.epsilon)
     return min(known)

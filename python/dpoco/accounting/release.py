@@ -22,7 +22,7 @@ from dpoco._validation import choice, exponent, positive_float
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import best_order, smoothness_constant
-from dpoco.accounting.guarantee import CHANGES, Guarantee
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import (
     LARGEST_INFLATION,
     MASS_PER_VARIATE,
@@ -37,6 +37,7 @@ from dpoco.accounting.truncation import (
     truncation_mass,
 )
 from dpoco.errors import CalibrationError
+from dpoco.privacy.neighbours import CHANGES
 
 __all__ = [
     "DEFAULT_NUMERICS",
@@ -276,7 +277,7 @@ def gdp_guarantee(
 
 
 def common_conditions(
-    mass: float, seeded: bool, *, sums: bool = True, numerics: str = "float"
+    mass: float, seeded: bool, *, sums: bool = True, numerics: str | None = "float"
 ) -> tuple[str, ...]:
     """Return the conditions all guarantees share; `sums`: of sums with added noise."""
     source = (

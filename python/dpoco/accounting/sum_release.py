@@ -23,7 +23,7 @@ from dpoco.accounting import continual_sum
 from dpoco.accounting._records import plain_float, read_record
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import coordinate_variance
-from dpoco.accounting.guarantee import CHANGES, Guarantee
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
     calibrate_noise,
@@ -37,6 +37,7 @@ from dpoco.accounting.release import (
     sensitivity_of,
 )
 from dpoco.errors import StateError
+from dpoco.privacy.neighbours import CHANGES
 
 __all__ = ["ContinualSumParameters", "calibrate", "guarantee"]
 

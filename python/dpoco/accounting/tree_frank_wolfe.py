@@ -29,7 +29,7 @@ from dpoco.accounting.generalized_gaussian import (
     paper_order,
     smoothness_constant,
 )
-from dpoco.accounting.guarantee import CHANGES, Guarantee
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import (
     DomainLike,
     LeafBounds,
@@ -62,6 +62,7 @@ from dpoco.accounting.truncation import (
     truncation_mass,
 )
 from dpoco.errors import CalibrationError
+from dpoco.privacy.neighbours import CHANGES
 
 __all__ = ["TreeFrankWolfeParameters", "calibrate", "guarantee"]
 

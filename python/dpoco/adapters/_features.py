@@ -14,14 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpoco._validation import number, positive_int
+from dpoco._validation import FloatArray, number, positive_int
 from dpoco.trace import Flags
-
-__all__ = ["FeatureMap", "LabelMap"]
-
-FloatArray = NDArray[np.float64]
 
 _LARGEST_DIMENSION = 2**24
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -12,27 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._clipping import record_flags
 from dpoco._record_learner import RecordLearner
-from dpoco._validation import choice, positive_float, positive_int
+from dpoco._validation import FloatArray, choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.domains import LpBall
 from dpoco.errors import StateError
+from dpoco.learners import LEARNERS, learner_of
 from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, SquaredLoss
-from dpoco.losses._base import record_flags
 from dpoco.random import Source
 from dpoco.trace import Flags
 
-__all__ = ["LEARNERS", "LinearModel", "LinearProblem", "seeded_source"]
-
-FloatArray = NDArray[np.float64]
-
-# Name: module, class, exponent p of the ball its coefficients lie in.
-LEARNERS = {
-    "tree_frank_wolfe": ("dpoco.frank_wolfe", "TreeFrankWolfe", 2.0),
-    "polyhedral_frank_wolfe": ("dpoco.frank_wolfe", "PolyhedralFrankWolfe", 1.0),
-    "noisy_ftrl": ("dpoco.oco", "NoisyFTRL", 2.0),
-    "coupled_regularized_leader": ("dpoco.oco", "CoupledRegularizedLeader", 2.0),
-}
+_NAMED = {each.snake_name: each for each in LEARNERS if each.ball is not None}
 _OWN = frozenset({"domain", "loss", "horizon", "budget", "on_violation", "source"})
 # Rounding may lengthen a record that was clipped here by this much.
 _SLACK = 1.0 + 1e-12
@@ -56,7 +46,7 @@ class LinearProblem:
     loss : {"logistic", "squared", "huber"}
         The loss of a margin <coefficients, features> + intercept.
     learner : str
-        Key of `LEARNERS`.
+        Name of its class with underscores.
     dimension : int
         Number of features, without the intercept.
     feature_bound, label_bound, threshold : float
@@ -81,7 +71,7 @@ class LinearProblem:
     def __post_init__(self) -> None:
         """Check everything here, before there are data."""
         choice("loss", self.loss, ("logistic", "squared", "huber"))
-        choice("learner", self.learner, tuple(LEARNERS))
+        choice("learner", self.learner, tuple(_NAMED))
         positive_int("dimension", self.dimension)
         for name in ("feature_bound", "label_bound", "threshold", "radius"):
             positive_float(name, getattr(self, name))
@@ -96,7 +86,9 @@ class LinearProblem:
 
     @property
     def _p(self) -> float:
-        return LEARNERS[self.learner][2]
+        ball = _NAMED[self.learner].ball
+        assert ball is not None
+        return ball
 
     def domain(self) -> LpBall:
         """Return the ball of coefficients."""
@@ -126,8 +118,7 @@ class LinearProblem:
         extra = dict(options or {})
         if _OWN & set(extra):
             raise ValueError(f"options must not contain any of {sorted(_OWN)}")
-        module, name, _ = LEARNERS[self.learner]
-        learner: RecordLearner = getattr(importlib.import_module(module), name)(
+        learner: RecordLearner = _NAMED[self.learner].load()(
             self.domain(), self.family(), horizon=horizon, budget=budget, source=source, **extra
         )
         return learner
@@ -260,9 +251,11 @@ class LinearModel:
         """
         if self._learner is not None and self._learner._is_started():
             raise StateError("this model has started to learn already")
-        name = LEARNERS[self.problem.learner][1]
-        if type(learner).__name__ != name or not isinstance(learner, RecordLearner):
-            raise TypeError(f"the learner must be a {name}; got {type(learner).__name__}")
+        known = _NAMED[self.problem.learner]
+        if learner_of(type(learner)) is not known:
+            raise TypeError(
+                f"the learner must be a {known.class_name}; got {type(learner).__name__}"
+            )
         learner._check_active()
         if learner.domain != self.problem.domain() or learner.loss != self.problem.family():
             raise ValueError("the learner has another domain or loss than this model")

@@ -9,22 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpoco import experts
-from dpoco._validation import choice, float_array
+from dpoco._clipping import context_flags
+from dpoco._validation import FloatArray, choice, float_array
 from dpoco.accounting import Budget, Guarantee
 from dpoco.adapters._linear import seeded_source
 from dpoco.bandits import HighDimensionalBandit, LinUCB
-from dpoco.bandits._trace import context_flags
 from dpoco.domains import Domain, LpBall
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.trace import Flags
-
-__all__ = ["BanditRounds", "ExpertRounds", "Rounds"]
-
-FloatArray = NDArray[np.float64]
 
 _EXPERTS = {
     "prefix_hedge": "PrefixHedge",

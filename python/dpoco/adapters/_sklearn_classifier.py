@@ -9,17 +9,13 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
+from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
 from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._features import LabelMap
 from dpoco.adapters._linear import LinearProblem
-from dpoco.adapters._sklearn_base import LinearEstimator
-from dpoco.adapters._sklearn_input import column, matrix
+from dpoco.adapters._sklearn_base import LinearEstimator, column, matrix
 from dpoco.trace import Flags
-
-__all__ = ["PrivateOnlineClassifier"]
-
-FloatArray = NDArray[np.float64]
 
 
 class PrivateOnlineClassifier(ClassifierMixin, LinearEstimator):

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
+from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
 from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._linear import LinearProblem
-from dpoco.adapters._sklearn_base import LinearEstimator
-from dpoco.adapters._sklearn_input import matrix, targets_of
+from dpoco.adapters._sklearn_base import LinearEstimator, matrix, targets_of
 from dpoco.trace import Flags
-
-__all__ = ["PrivateOnlineRegressor"]
-
-FloatArray = NDArray[np.float64]
 
 
 class PrivateOnlineRegressor(RegressorMixin, LinearEstimator):

@@ -15,15 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._tickets import Ticket
-from dpoco._validation import float_array
+from dpoco._validation import IntArray, float_array
 from dpoco.accounting import Budget, Guarantee
 from dpoco.adapters._rounds import BanditRounds
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
 from dpoco.trace import RecordShares
 
 __all__ = ["PolicyType", "PrivateHighDimensional", "PrivateLinUCB"]
-
-IntArray = NDArray[np.int64]
 
 
 class PolicyType(str):

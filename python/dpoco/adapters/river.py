@@ -14,10 +14,8 @@ except ImportError:
         'dpoco.adapters.river needs river: pip install "dpoco[adapters]"', name="river"
     ) from None
 
-from dpoco.adapters._river_bandits import PrivateBandit, PrivateContextualBandit
-from dpoco.adapters._river_classifier import PrivateClassifier
-from dpoco.adapters._river_experts import PrivateExperts
-from dpoco.adapters._river_regressor import PrivateRegressor
+from dpoco.adapters._river_bandits import PrivateBandit, PrivateContextualBandit, PrivateExperts
+from dpoco.adapters._river_linear import PrivateClassifier, PrivateRegressor
 
 __all__ = [
     "PrivateBandit",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpoco.audit._contract import check_learner, contract_checks
 from dpoco.audit._events import learn_event
 from dpoco.audit._exercises import Exercise
 from dpoco.audit.anytime import AnytimeAudit, AnytimeReport
@@ -34,6 +35,8 @@ __all__ = [
     "StandardCase",
     "audit_learner",
     "black_box_audit",
+    "check_learner",
+    "contract_checks",
     "epsilon_lower_bound",
     "exact_audit",
     "learn_event",

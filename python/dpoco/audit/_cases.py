@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from dpoco import bandits, experts, frank_wolfe, mechanisms, oco
 from dpoco.accounting import Budget
 from dpoco.audit._exercises import calibrated_once
 from dpoco.audit._family import FloatArray, Make, Rounds, parts_of
@@ -34,6 +33,7 @@ _PULLS = "the first gradient is as long as allowed, along the first axis, or its
 class Asked:
     """What a case is wanted for."""
 
+    cls: type
     budget: Budget
     horizon: int
     dimension: int | None
@@ -45,12 +45,12 @@ class Asked:
         assert self.dimension is not None
         return self.dimension
 
-    def maker(self, cls: type, *arguments: Any, **options: Any) -> Make:
-        """Return ``Source -> learner`` of a class, for this horizon and budget."""
-        length = "records" if hasattr(cls, "fit") else "horizon"
+    def maker(self, *arguments: Any, **options: Any) -> Make:
+        """Return ``Source -> learner`` for this horizon and budget."""
+        length = "records" if hasattr(self.cls, "fit") else "horizon"
         chosen = {} if self.calibration == "tight" else {"calibration": self.calibration}
         options = {length: self.horizon, **chosen, **options}
-        return calibrated_once(cls, *arguments, budget=self.budget, **options)
+        return calibrated_once(self.cls, *arguments, budget=self.budget, **options)
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,7 @@ class Kind:
     Attributes
     ----------
     name : str
-        Of the case.
-    cls : type
-        The learner.
+        Of the learner.
     build : callable
         ``Asked -> Problem``.
     horizon, dimension : int
@@ -96,7 +94,6 @@ class Kind:
     """
 
     name: str
-    cls: type
     build: Callable[[Asked], Problem]
     horizon: int
     dimension: int | None
@@ -130,30 +127,29 @@ def _losses(asked: Asked, *, halves: bool = False) -> tuple[FloatArray, Any]:
 def _prefix_hedge(asked: Asked) -> Problem:
     # A large learning rate plays the leader of the noisy sums: it tells most. In l2 two halves are
     # farthest apart.
-    make = asked.maker(experts.PrefixHedge, asked.size, learning_rate=1e3)
+    make = asked.maker(asked.size, learning_rate=1e3)
     about = "the first losses prefer every second expert, or the others; all later losses are 0"
     return Problem(make, *_losses(asked, halves=True), about)
 
 
-def _experts(cls: type, **options: Any) -> Callable[[Asked], Problem]:
+def _experts(**options: Any) -> Callable[[Asked], Problem]:
     def build(asked: Asked) -> Problem:
-        return Problem(asked.maker(cls, asked.size, **options), *_losses(asked), _PREFERS)
+        return Problem(asked.maker(asked.size, **options), *_losses(asked), _PREFERS)
 
     return build
 
 
 def _batch_share(asked: Asked) -> Problem:
     options = {"horizon": _LONG, "batch": 1, "learning_rate": 100.0}
-    make = asked.maker(experts.BatchShare, asked.size, **options)
+    make = asked.maker(asked.size, **options)
     about = f"{_PREFERS}; the learner is made for {_LONG} rounds and stopped early"
     return Problem(make, *_losses(asked), about)
 
 
 def _lipschitz(asked: Asked) -> Problem:
     points = asked.size
-    make = asked.maker(
-        oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=points, learning_rate=1e3
-    )
+    domain = Box([0.0], [1.0])
+    make = asked.maker(domain, lipschitz=1.0, resolution=points, learning_rate=1e3)
     slope = np.linspace(0.0, 1.0, points)
     zigzag = np.arange(points) % 2.0 / max(points - 1, 1)
     stream = np.zeros((asked.horizon, points))
@@ -175,12 +171,9 @@ def _gradients(asked: Asked, last: int = 2) -> tuple[FloatArray, Any]:
     return stream, ((0, -axis), (0, 1e6 * np.roll(axis, -1)), (asked.horizon - last, axis))
 
 
-def _leader(cls: type) -> Callable[[Asked], Problem]:
-    def build(asked: Asked) -> Problem:
-        make = asked.maker(cls, LpBall(asked.size, 2.0), LinearLoss(1.0))
-        return Problem(make, *_gradients(asked), _PULLS)
-
-    return build
+def _leader(asked: Asked) -> Problem:
+    make = asked.maker(LpBall(asked.size, 2.0), LinearLoss(1.0))
+    return Problem(make, *_gradients(asked), _PULLS)
 
 
 def _polyhedral(asked: Asked) -> Problem:
@@ -189,25 +182,24 @@ def _polyhedral(asked: Asked) -> Problem:
     signs = 1.0 - 2.0 * (np.arange(asked.size) % 2)
     stream = np.zeros((asked.horizon, asked.size))
     stream[0] = signs
-    cls = frank_wolfe.PolyhedralFrankWolfe
-    make = asked.maker(cls, LpBall(asked.size, 1.0), LinearLoss(1.0), batch=1)
+    make = asked.maker(LpBall(asked.size, 1.0), LinearLoss(1.0), batch=1)
     return Problem(
         make, stream, ((0, -signs), (0, 1e6 * ones * [-1, *[1] * (asked.size - 1)])),
         "all entries of the first gradient are at the bound, or their negatives; others 0",
     )  # fmt: skip
 
 
-def _coupled(cls: type, **tight: Any) -> Callable[[Asked], Problem]:
+def _coupled(**tight: Any) -> Callable[[Asked], Problem]:
     def build(asked: Asked) -> Problem:
         domain = Box([-1.0], [1.0]) if asked.size == 1 else LpBall(asked.size, 2.0)
         own = tight if asked.calibration == "tight" else {}
-        make = asked.maker(cls, domain, LinearLoss(1.0), **own)
+        make = asked.maker(domain, LinearLoss(1.0), **own)
         return Problem(make, *_gradients(asked), _PULLS, trials=1000)
 
     return build
 
 
-def _batch(cls: type, **options: Any) -> Callable[[Asked], Problem]:
+def _batch(**options: Any) -> Callable[[Asked], Problem]:
     def build(asked: Asked) -> Problem:
         rows, labels = np.zeros((asked.horizon, asked.size)), np.zeros(asked.horizon)
         rows[0, 0], labels[0] = 1.0, 1.0
@@ -215,7 +207,7 @@ def _batch(cls: type, **options: Any) -> Callable[[Asked], Problem]:
         # Huber's loss has its steepest slope at the starting point, in both directions.
         loss = HuberLoss(1.0, 1.0, threshold=0.5)
         return Problem(
-            asked.maker(cls, LpBall(asked.size, 2.0), loss, **options), (rows, labels),
+            asked.maker(LpBall(asked.size, 2.0), loss, **options), (rows, labels),
             ((0, axis, -1.0), (0, 1e6 * axis, 1e6), (1, -axis, 1.0)),
             "the first record pulls along the first axis as hard as it may, or pushes; others are "
             "silent",
@@ -229,7 +221,7 @@ def _batch(cls: type, **options: Any) -> Callable[[Asked], Problem]:
 
 def _continual_sum(asked: Asked) -> Problem:
     return Problem(
-        asked.maker(mechanisms.ContinualSum, asked.size), *_gradients(asked, last=1),
+        asked.maker(asked.size), *_gradients(asked, last=1),
         "the first vector is as long as allowed, or its negative; others are 0",
     )  # fmt: skip
 
@@ -239,7 +231,7 @@ def _noisy_max(asked: Asked) -> Problem:
     moved = 2.0 * _axis(asked.size) - 1.0
     stream = np.zeros((asked.horizon, asked.size))
     return Problem(
-        asked.maker(mechanisms.NoisyMax, asked.size), stream,
+        asked.maker(asked.size), stream,
         ((0, moved), (asked.horizon - 1, -moved)),
         "all scores are 0, or the first is at its upper and all others at their lower limit, in "
         "every query",
@@ -248,7 +240,7 @@ def _noisy_max(asked: Asked) -> Problem:
 
 
 def _above_threshold(asked: Asked) -> Problem:
-    make = asked.maker(mechanisms.AboveThreshold)
+    make = asked.maker()
     # One record may move all queries, and the last the other way: silence says that the threshold
     # is high, and an alarm after it that the noise of its own query is.
     p = make(Source.seeded(0)).parameters
@@ -270,7 +262,7 @@ def _linucb(asked: Asked) -> Problem:
     contexts, rewards = np.zeros((asked.horizon, asked.size)), np.zeros((asked.horizon, arms))
     contexts[:, 0], rewards[0] = 1.0, 1.0
     axis = contexts[0].copy()
-    make = asked.maker(bandits.LinUCB, arms, asked.size, batch=1, exploration=0.0)
+    make = asked.maker(arms, asked.size, batch=1, exploration=0.0)
     return Problem(
         make, (contexts, rewards),
         ((0, axis, -np.ones(arms)), (0, np.roll(axis, 1), np.ones(arms)),
@@ -288,7 +280,7 @@ def _high_dimensional(asked: Asked) -> Problem:
     contexts[1:, 0] = 1.0
     first = contexts[0].copy()
     return Problem(
-        asked.maker(bandits.HighDimensionalBandit, arms, LpBall(asked.size, 1.0), batch=1),
+        asked.maker(arms, LpBall(asked.size, 1.0), batch=1),
         (contexts, rewards),
         ((0, first, -np.ones(arms)), (asked.horizon - 2, first, np.ones(arms))),
         "the first user rewards every arm, or punishes it; all others return nothing",
@@ -296,37 +288,26 @@ def _high_dimensional(asked: Asked) -> Problem:
 
 
 CASES = (
-    Kind("prefix-hedge", experts.PrefixHedge, _prefix_hedge, 4, 4, smallest=2),
-    Kind("epoch-selector", experts.EpochSelector, _experts(experts.EpochSelector, first=0), 6, 10,
-         0.0, _ALL, smallest=2),
+    Kind("prefix-hedge", _prefix_hedge, 4, 4, smallest=2),
+    Kind("epoch-selector", _experts(first=0), 6, 10, 0.0, _ALL, smallest=2),
     # Low thresholds: with those that learn, a short stream never raises an alarm.
-    Kind("shift-detector", experts.ShiftDetector,
-         _experts(experts.ShiftDetector, first=0, threshold_scale=1e-3), 6, 2, 0.0, _ALL,
-         smallest=2),
+    Kind("shift-detector", _experts(first=0, threshold_scale=1e-3), 6, 2, 0.0, _ALL, smallest=2),
     # A short stream would be played without coins, with a fresh draw in every round.
-    Kind("oblivious-tracker", experts.ObliviousTracker,
-         _experts(experts.ObliviousTracker, switches=1, forced_switch=0.2), 6, 2, 0.0, smallest=2),
-    Kind("batch-share", experts.BatchShare, _batch_share, 2, 10, 0.0, _PRINTED, 2, 2),
-    Kind("lipschitz-learner", oco.LipschitzLearner, _lipschitz, 4, 3, 1e-3, _PRINTED, smallest=2),
-    Kind("tree-frank-wolfe", frank_wolfe.TreeFrankWolfe, _leader(frank_wolfe.TreeFrankWolfe), 6, 2,
-         calibrations=_ALL),
-    Kind("polyhedral-frank-wolfe", frank_wolfe.PolyhedralFrankWolfe, _polyhedral, 6, 2, 1e-3, _ALL),
-    Kind("noisy-ftrl", oco.NoisyFTRL, _leader(oco.NoisyFTRL), 6, 2),
-    Kind("coupled-regularized-leader", oco.CoupledRegularizedLeader,
-         _coupled(oco.CoupledRegularizedLeader, coupling="scheduled", block=3), 12, 1, 1e-3, _ALL),
-    Kind("continuous-multiplicative-weights", oco.ContinuousMultiplicativeWeights,
-         _coupled(oco.ContinuousMultiplicativeWeights, coupling="scheduled"), 64, 1, 1e-3, _ALL),
-    Kind("noisy-frank-wolfe", frank_wolfe.NoisyFrankWolfe, _batch(frank_wolfe.NoisyFrankWolfe), 8,
-         2, 1e-3, _PRINTED),
-    Kind("noisy-sgd", frank_wolfe.NoisySGD, _batch(frank_wolfe.NoisySGD, steps=20), 8, 2, 1e-3,
-         _PRINTED),
-    Kind("phased-sgd", frank_wolfe.PhasedSGD, _batch(frank_wolfe.PhasedSGD), 8, 2, 1e-3, _PRINTED),
-    Kind("localized-mirror-descent", frank_wolfe.LocalizedMirrorDescent,
-         _batch(frank_wolfe.LocalizedMirrorDescent, steps=10), 8, 2),
-    Kind("linucb", bandits.LinUCB, _linucb, 4, 2),
-    Kind("high-dimensional-bandit", bandits.HighDimensionalBandit, _high_dimensional, 4, 2,
-         calibrations=_ALL),
-    Kind("continual-sum", mechanisms.ContinualSum, _continual_sum, 6, 2),
-    Kind("noisy-max", mechanisms.NoisyMax, _noisy_max, 2, 10, 0.0, shortest=1, smallest=2),
-    Kind("above-threshold", mechanisms.AboveThreshold, _above_threshold, 4, None, 0.0),
-)  # fmt: skip
+    Kind("oblivious-tracker", _experts(switches=1, forced_switch=0.2), 6, 2, 0.0, smallest=2),
+    Kind("batch-share", _batch_share, 2, 10, 0.0, _PRINTED, 2, 2),
+    Kind("lipschitz", _lipschitz, 4, 3, 1e-3, _PRINTED, smallest=2),
+    Kind("tree-frank-wolfe", _leader, 6, 2, calibrations=_ALL),
+    Kind("polyhedral-frank-wolfe", _polyhedral, 6, 2, 1e-3, _ALL),
+    Kind("noisy-ftrl", _leader, 6, 2),
+    Kind("ctrl", _coupled(coupling="scheduled", block=3), 12, 1, 1e-3, _ALL),
+    Kind("comw", _coupled(coupling="scheduled"), 64, 1, 1e-3, _ALL),
+    Kind("noisy-frank-wolfe", _batch(), 8, 2, 1e-3, _PRINTED),
+    Kind("noisy-sgd", _batch(steps=20), 8, 2, 1e-3, _PRINTED),
+    Kind("phased-sgd", _batch(), 8, 2, 1e-3, _PRINTED),
+    Kind("localized-mirror-descent", _batch(steps=10), 8, 2),
+    Kind("linucb", _linucb, 4, 2),
+    Kind("high-dimensional-bandit", _high_dimensional, 4, 2, calibrations=_ALL),
+    Kind("continual-sum", _continual_sum, 6, 2),
+    Kind("noisy-max", _noisy_max, 2, 10, 0.0, shortest=1, smallest=2),
+    Kind("above-threshold", _above_threshold, 4, None, 0.0),
+)

@@ -21,8 +21,7 @@ import numpy as np
 
 from dpoco import bandits, experts, frank_wolfe, mechanisms, oco
 from dpoco.accounting import Budget
-from dpoco.audit._family import Family, FloatArray, Make, Rounds, made
-from dpoco.audit._table import family_of, of_class
+from dpoco.audit._family import Family, FloatArray, Make, Rounds, family_of, known, made
 from dpoco.audit.likelihood import law_findings
 from dpoco.audit.replay import replay_audit
 from dpoco.audit.report import ExerciseReport
@@ -188,7 +187,8 @@ def calibrated_once(
         if changes:
             parameters = replace(first.parameters, **changes)
             first = cls(*arguments, budget=None, parameters=parameters, **options)
-    promised = SimpleNamespace(guarantee=lambda *_, **__: first.guarantee)
+    own = vars(first._accountant)
+    promised = SimpleNamespace(**{**own, "guarantee": lambda *_, **__: first.guarantee})
     shared = type(cls.__name__, (cls,), {"_accountant": promised, "__doc__": cls.__doc__})
 
     def make(source: Source) -> Any:
@@ -323,6 +323,6 @@ def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
     if hasattr(learner, "run"):
         facts |= {"run beside observe": True, "a resumed state": True}
     facts |= family.facts()
-    for name, values in (of_class(CHOICES, type(learner)) or {}).items():
+    for name, values in CHOICES.get(known(learner).load(), {}).items():
         facts |= {f"{name} {value}": getattr(p, name) == value for value in values}
     return facts

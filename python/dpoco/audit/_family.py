@@ -2,7 +2,9 @@
 
 A subclass of `Family` names the parts of a stream, plays a learner round by round while it writes a
 `Play`, and says how far two plays are apart. A subclass of `Scorer` knows the likelihood of what is
-released. ``_table`` lists both.
+released. A new learner needs one of each, named in its line of `dpoco.learners`; they are looked up
+by class, so that a learner derived from one of these, right or wrong, is audited as what it claims
+to be.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import float_array
+from dpoco.learners import LEARNERS, Learner, learner_of
 from dpoco.random import Source
 
 __all__ = [
@@ -33,10 +36,13 @@ __all__ = [
     "check_neighbours",
     "drawn_by",
     "draws_of",
+    "family_of",
+    "known",
     "made",
     "parts_of",
     "same",
     "score_draws",
+    "scorer_of",
     "spread",
     "words_of",
 ]
@@ -469,3 +475,27 @@ def draws_of(
         ordered = np.take_along_axis(laws, order, axis=1)
         out[name] = spread(ordered, place, jitter).reshape(chosen.shape)
     return out
+
+
+# ---- which learner has which ---------------------------------------------------------------------
+
+
+def known(learner: Any) -> Learner:
+    """Return the entry of a learner that is audited; ``TypeError`` if it has none."""
+    found = learner_of(type(learner))
+    if found is None or not found.replay:
+        names = ", ".join(sorted(each.class_name for each in LEARNERS if each.replay))
+        raise TypeError(f"no audit of a {type(learner).__name__}; known are {names}")
+    return found
+
+
+def family_of(learner: Any) -> Family:
+    """Return the family of a learner; ``TypeError`` if there is none."""
+    family: type[Family] = known(learner).load_audit("replay")
+    return family(learner)
+
+
+def scorer_of(learner: Any, stream: Any, neighbour: Any) -> Scorer:
+    """Return the scorer of a learner; ``TypeError`` if its law is not known here."""
+    scorer: type[Scorer] = known(learner).load_audit("likelihood")
+    return scorer(family_of(learner), stream, neighbour)

@@ -115,7 +115,7 @@ class BatchFits(Family):
 def _settle(learner: Any, records: int) -> None:
     """Calibrate a learner that waits for the number of records."""
     if learner._parameters is None:
-        learner._settle(learner._calibrated(records, learner._arguments["budget"]))
+        learner._settle(learner._plan(records, learner._arguments["budget"]))
 
 
 # ---- likelihoods ---------------------------------------------------------------------------------

@@ -20,8 +20,17 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import float_array, positive_int, real_float
 from dpoco.audit._events import Counts, Event, best_event, members_of
-from dpoco.audit._family import Family, FloatArray, Make, Rounds, check_neighbours, made, parts_of
-from dpoco.audit._table import family_of, known_class
+from dpoco.audit._family import (
+    Family,
+    FloatArray,
+    Make,
+    Rounds,
+    check_neighbours,
+    family_of,
+    known,
+    made,
+    parts_of,
+)
 from dpoco.audit.report import EventReport, share
 from dpoco.losses import CustomLoss
 from dpoco.random import Source
@@ -363,7 +372,7 @@ def compiled_kind(learner: Any) -> str | None:
     if type(getattr(learner, "_engine", None)).__module__ != _core.__name__:
         return None
     loop = family_of(learner).loop
-    return known_class(learner).__name__ if loop == "vectors" else loop
+    return known(learner).class_name if loop == "vectors" else loop
 
 
 def _known(learner: Any) -> Family | None:

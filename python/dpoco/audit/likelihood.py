@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import positive_int
-from dpoco.audit._family import FloatArray, Make, Scorer, Scores, made
-from dpoco.audit._table import scorer_of
+from dpoco.audit._family import FloatArray, Make, Scorer, Scores, made, scorer_of
 from dpoco.audit.report import USEFUL, headline, share, verdict_of
 from dpoco.random import Source
 

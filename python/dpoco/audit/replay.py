@@ -22,9 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from dpoco.audit._family import Family, Make, Play, Rounds, made, same
+from dpoco.audit._family import Family, Make, Play, Rounds, family_of, made, same
 from dpoco.audit._sums import ROUNDING
-from dpoco.audit._table import family_of
 from dpoco.audit.report import USEFUL, verdict_of
 from dpoco.random import Source
 

@@ -8,7 +8,6 @@ them. What is not seen on these streams is not thereby shown to be safe: see ``d
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +17,8 @@ from dpoco.audit._cases import CASES, Asked, Kind
 from dpoco.audit._exercise_table import EXERCISES
 from dpoco.audit._exercises import Exercise
 from dpoco.audit._family import Make
-from dpoco.audit._table import of_class
 from dpoco.audit.report import Claim
+from dpoco.learners import LEARNERS, learner_named
 from dpoco.random import Source
 
 __all__ = ["StandardCase", "standard_case", "standard_names"]
@@ -27,7 +26,6 @@ __all__ = ["StandardCase", "standard_case", "standard_names"]
 _EPSILON = 1.0
 
 _CASES = {kind.name: kind for kind in CASES}
-_ALSO = {"ctrl": "coupled-regularized-leader", "comw": "continuous-multiplicative-weights"}
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class StandardCase:
 
 def standard_names() -> tuple[str, ...]:
     """Return the names of all standard cases."""
-    return tuple(_CASES)
+    return tuple(each.name for each in LEARNERS if each.name in _CASES)
 
 
 def standard_case(
@@ -92,8 +90,7 @@ def standard_case(
     Parameters
     ----------
     name : str
-        One of `standard_names`, such as "tree-frank-wolfe"; the class's name and the acronyms
-        "ctrl" and "comw" do, too.
+        One of `standard_names`, such as "tree-frank-wolfe"; the class's name does, too.
     epsilon : float, default 1
         Budget, positive.
     delta : float, optional
@@ -122,15 +119,18 @@ def standard_case(
     -----
     One calibration, up to a second.
     """
-    kind = _CASES[_known(name)]
-    asked = _asked(kind, epsilon, delta, horizon, dimension, calibration)
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a str; got {type(name).__name__}")
+    entry = learner_named(name, {each.plays for each in LEARNERS if each.name in _CASES})
+    kind = _CASES[entry.name]
+    asked = _asked(entry.load(), kind, epsilon, delta, horizon, dimension, calibration)
     problem = kind.build(asked)
     template = problem.make(Source.seeded(0))
     found = template.guarantee
     size = {} if asked.dimension is None else {"dimension": asked.dimension}
     return StandardCase(
         name=kind.name,
-        learner=kind.cls.__name__,
+        learner=entry.class_name,
         make_learner=problem.make,
         stream=problem.stream,
         neighbour=problem.neighbour,
@@ -145,31 +145,12 @@ def standard_case(
         },
         about=problem.about,
         trials=problem.trials,
-        exercises=of_class(EXERCISES, type(template)) or (),
+        exercises=EXERCISES[entry.load()],
     )
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
-def _known(name: Any) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"name must be a str; got {type(name).__name__}")
-    wanted = _plain(name)
-    for known, kind in _CASES.items():
-        if wanted in (_plain(known), _plain(kind.cls.__name__)):
-            return known
-    if wanted in _ALSO:
-        return _ALSO[wanted]
-    from difflib import get_close_matches
-
-    near = get_close_matches(name.lower(), list(_CASES), n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"no learner {name!r}{hint} Known are {', '.join(_CASES)}")
-
-
 def _asked(
+    cls: type,
     kind: Kind,
     epsilon: float,
     delta: float | None,
@@ -197,4 +178,4 @@ def _asked(
             f"calibration must be one of {list(kind.calibrations)} for {kind.name}; "
             f"got {calibration!r}"
         )
-    return Asked(budget, rounds, size, calibration)
+    return Asked(cls, budget, rounds, size, calibration)

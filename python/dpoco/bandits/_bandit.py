@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -14,16 +13,13 @@ from numpy.typing import NDArray
 from dpoco._learner import OnlineLearner, Progress
 from dpoco._tickets import Ticket
 from dpoco._validation import float_array, number
-from dpoco.accounting import Budget
 from dpoco.bandits._trace import BanditTrace
 from dpoco.errors import HorizonExceeded, RoundOrderError
 
-__all__ = ["DECODERS", "BanditLearner"]
+__all__ = ["BanditLearner"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-
-DECODERS: dict[str, Callable[[Any], Any]] = {"budget": Budget.from_dict}
 
 
 class BanditLearner(OnlineLearner):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from dpoco import _core, domains
 from dpoco._state import stated_dimension
-from dpoco._validation import positive_int, refuse_contradictions
+from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.accounting import high_dimensional_bandit as accountant
 from dpoco.accounting._bandits.high_dimensional_arms import forced_of
 from dpoco.accounting._bandits.high_dimensional_parameters import LARGEST_ARMS
 from dpoco.accounting.frank_wolfe_parameters import TreeFrankWolfeParameters
 from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
-from dpoco.bandits._bandit import DECODERS, BanditLearner
+from dpoco.bandits._bandit import BanditLearner
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
 
@@ -131,25 +131,6 @@ class HighDimensionalBandit(BanditLearner):
     _parameters: HighDimensionalBanditParameters
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = HighDimensionalBanditParameters
-    _options = (
-        "calibration",
-        "link",
-        "context_bound",
-        "reward_bound",
-        "arm_learner",
-        "selector",
-        "batch",
-        "forced_rounds",
-        "gap",
-        "sum_method",
-        "relation",
-    )
-    _restated = ("arms", "horizon", *_options)
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        **DECODERS,
-        "domain": domains.from_dict,
-        "parameters": HighDimensionalBanditParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -173,8 +154,27 @@ class HighDimensionalBandit(BanditLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(HighDimensionalBandit, arguments)
+        self._begin(
+            HighDimensionalBandit,
+            arms=arms,
+            domain=domain,
+            horizon=horizon,
+            budget=budget,
+            parameters=parameters,
+            calibration=calibration,
+            link=link,
+            context_bound=context_bound,
+            reward_bound=reward_bound,
+            arm_learner=arm_learner,
+            selector=selector,
+            batch=batch,
+            forced_rounds=forced_rounds,
+            gap=gap,
+            sum_method=sum_method,
+            relation=relation,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _noise_note(self) -> str | None:
         if self._parameters.forced_only:
@@ -190,7 +190,11 @@ class HighDimensionalBandit(BanditLearner):
 
     @classmethod
     def _check_restated(
-        cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
+        cls,
+        arguments: Mapping[str, Any],
+        parameters: Any,
+        defaults: Mapping[str, Any],
+        free: Collection[str] = (),
     ) -> None:
         restated = dict(arguments)
         if arguments["forced_rounds"] == "paper":  # as calibration resolved it
@@ -198,7 +202,7 @@ class HighDimensionalBandit(BanditLearner):
             restated["forced_rounds"] = forced_of(
                 "paper", p.arms, p.dimension, p.horizon, p.batch, arguments["budget"]
             )
-        refuse_contradictions(restated, parameters, cls._restated, defaults)
+        super()._check_restated(restated, parameters, defaults, free)
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
@@ -228,7 +232,6 @@ class HighDimensionalBandit(BanditLearner):
                 "batch": p.batch,
                 "gap": p.gap,
                 "logistic": p.link == "logistic",
-                "arm_learner": p.arm_learner,
                 "models": [
                     self._arm_settings({"key": key, "stream": arm}) for arm in range(self._arms)
                 ],
@@ -246,8 +249,8 @@ class HighDimensionalBandit(BanditLearner):
             "published_weights": own.weights == "paper",
         }
         if not isinstance(own, TreeFrankWolfeParameters):
-            scale = {"selector": own.selector, "scale": own.scale, "exponent": own.exponent}
-            return {**settings, **scale, **claim}
+            selection = {"selector": own.selector, "scale": own.scale, "exponent": own.exponent}
+            return {**settings, "step_scale": 1.0, "selection": {**selection, **claim}}
         total = continual_sum_settings(
             dimension=self._dimension,
             horizon=own.pushes,

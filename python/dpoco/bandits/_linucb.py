@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -23,7 +23,7 @@ from dpoco.accounting._bandits.linucb_regret import confidence_of
 from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.linucb import LinUCBParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.bandits._bandit import DECODERS, BanditLearner
+from dpoco.bandits._bandit import BanditLearner
 from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.random import Source
 
@@ -128,27 +128,6 @@ class LinUCB(BanditLearner):
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = LinUCBParameters
-    _options = (
-        "calibration",
-        "context_bound",
-        "reward_bound",
-        "parameter_bound",
-        "reward_noise",
-        "failure",
-        "exploration",
-        "batch",
-        "regularization",
-        "reward_weight",
-        "sum_method",
-        "relation",
-        "numerics",
-    )
-    _added: ClassVar[dict[str, Any]] = {"numerics": "float"}
-    _restated = ("arms", "dimension", "horizon", *_options)
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        **DECODERS,
-        "parameters": LinUCBParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -174,8 +153,29 @@ class LinUCB(BanditLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(LinUCB, arguments)
+        self._begin(
+            LinUCB,
+            arms=arms,
+            dimension=dimension,
+            horizon=horizon,
+            budget=budget,
+            parameters=parameters,
+            calibration=calibration,
+            context_bound=context_bound,
+            reward_bound=reward_bound,
+            parameter_bound=parameter_bound,
+            reward_noise=reward_noise,
+            failure=failure,
+            exploration=exploration,
+            batch=batch,
+            regularization=regularization,
+            reward_weight=reward_weight,
+            sum_method=sum_method,
+            relation=relation,
+            numerics=numerics,
+            on_violation=on_violation,
+            source=source,
+        )
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:

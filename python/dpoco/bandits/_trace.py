@@ -8,24 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._clipping import context_flags
 from dpoco._validation import float_array
-from dpoco.losses._base import VIOLATION_SLACK
 from dpoco.trace import NO_STREAM, Flags, ReadRecords
 
-__all__ = ["BanditTrace", "context_flags"]
+__all__ = ["BanditTrace"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-
-
-def context_flags(contexts: FloatArray, norms: FloatArray | None) -> Flags:
-    """Return how contexts are read; `norms` are in units of their bound. Not private."""
-    missing = ~np.isfinite(contexts)
-    empty = np.any(missing, axis=1)
-    flags: dict[str, NDArray[np.bool_]] = {"missing": missing, "empty": empty}
-    if norms is not None:
-        flags["clipped"] = ~empty & (norms > 1.0 + VIOLATION_SLACK)
-    return flags
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,25 +7,21 @@ from typing import Annotated
 import typer
 
 import dpoco
-from dpoco.cli._audit import audit_command
-from dpoco.cli._bench import bench_command
+from dpoco.cli._bench import bench_command, sweep_command
+from dpoco.cli._checks import audit_command, reproduce_app
 from dpoco.cli._compare import compare_command
 from dpoco.cli._datasets import datasets_command
-from dpoco.cli._explain import explain_command
+from dpoco.cli._guarantees import explain_command, table_app
 from dpoco.cli._plan import plan_app
-from dpoco.cli._reproduce import reproduce_app
 from dpoco.cli._run import run_command
-from dpoco.cli._sweep import sweep_command
-from dpoco.cli._tables import table_app
-
-__all__ = ["app"]
+from dpoco.cli._verify import verify_command
 
 app = typer.Typer(
     help="Private online learning: every decision of a stream under differential privacy.\n\n"
     "First steps: dpoco run; dpoco plan ctrl --horizon 100000 --dimension 10; dpoco datasets.\n\n"
-    "Every command prints JSON with --json. Exit codes: 0; 1 if an audit refuted its claim; 2 for "
-    "bad input or a missing package; 4 if a run with --checkpoint left out rows beyond its "
-    "horizon; 130 after an interrupt.",
+    "Every command prints JSON with --json. Exit codes: 0; 1 if an audit or verify refuted a "
+    "claim; 2 for bad input or a missing package; 4 if a run with --checkpoint left out rows "
+    "beyond its horizon; 130 after an interrupt.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -36,6 +32,7 @@ app.command("datasets")(datasets_command)
 app.command("audit")(audit_command)
 app.command("sweep")(sweep_command)
 app.command("explain")(explain_command)
+app.command("verify")(verify_command)
 app.add_typer(table_app, name="table")
 app.add_typer(reproduce_app, name="reproduce")
 app.command("bench")(bench_command)

@@ -1,31 +1,39 @@
-"""``dpoco bench``: how fast this machine is, as rates and as ratios of one run."""
+"""Many runs: ``dpoco bench`` times learners and noise, ``dpoco sweep`` plays a grid over seeds."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
 import dpoco
+from dpoco._validation import positive_int
 from dpoco.accounting import Budget
-from dpoco.cli._catalogue import LEARNERS, Entry, entry_of
-from dpoco.cli._support import errors_in_one_line, notes, progress
-
-__all__ = ["bench_command"]
+from dpoco.cli._support import (
+    JsonFlag,
+    console,
+    errors_in_one_line,
+    notes,
+    print_json,
+    progress,
+    say,
+    table,
+)
+from dpoco.learners import LEARNERS, Learner, learner_named
+from dpoco.scale import BuiltInRun
 
 SCHEMA = "dpoco.bench/1"
 _FAMILIES = ("records", "experts", "arms")
 _VARIATES = 1_000_000
-_WIDTH = 100
 
 
 def bench_command(
@@ -38,7 +46,7 @@ def bench_command(
     pairs: Annotated[
         int, typer.Option(help="Runs with and without noise, in turn; medians count.")
     ] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Time learners and noise on this machine, in about ten seconds.
 
@@ -59,9 +67,9 @@ def bench_command(
         if rounds < 100 or dimension < 2:
             raise ValueError("--rounds must be at least 100 and --dimension at least 2")
         entries = (
-            [entry for entry in LEARNERS.values() if entry.family in _FAMILIES]
+            [entry for entry in LEARNERS if entry.plays in _FAMILIES]
             if learners is None
-            else [entry_of(name.strip(), _FAMILIES) for name in learners.split(",")]
+            else [learner_named(name.strip(), _FAMILIES) for name in learners.split(",")]
         )
         timed = []
         with progress(as_json) as (show, _):
@@ -85,9 +93,9 @@ def bench_command(
             "noise": noise,
         }
         if as_json:
-            typer.echo(json.dumps(report, allow_nan=False, indent=2))
+            print_json(report)
         else:
-            _print(report)
+            _print_times(report)
 
 
 def _cpu(call: Callable[[], Any]) -> float:
@@ -96,7 +104,7 @@ def _cpu(call: Callable[[], Any]) -> float:
     return max(time.process_time() - begun, 1e-9)
 
 
-def _time_learner(entry: Entry, rounds: int, dimension: int, pairs: int) -> dict[str, Any]:
+def _time_learner(entry: Learner, rounds: int, dimension: int, pairs: int) -> dict[str, Any]:
     problem, data = _case(entry, rounds, dimension)
     cls = entry.load()
     budget = Budget._derived(1.0, 1.0 / (10.0 * rounds))
@@ -123,19 +131,18 @@ def _time_learner(entry: Entry, rounds: int, dimension: int, pairs: int) -> dict
     }
 
 
-def _case(entry: Entry, rounds: int, dimension: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _case(entry: Learner, rounds: int, dimension: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     rng = np.random.default_rng(0)
-    if entry.family == "experts":
+    if entry.plays == "experts":
         return (dimension,), (rng.uniform(size=(rounds, dimension)),)
     rows = rng.normal(size=(rounds, dimension))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    if entry.family == "arms":
+    if entry.plays == "arms":
         table = rng.uniform(-1.0, 1.0, size=(rounds, 5))
         if entry.name == "linucb":
             return (5, dimension), (rows, table)
         return (5, dpoco.domains.LpBall(dimension, 1.0, 1.0)), (rows, table)
-    p = 1.0 if entry.name == "polyhedral-frank-wolfe" else 2.0
-    domain = dpoco.domains.LpBall(dimension, p, 1.0)
+    domain = dpoco.domains.LpBall(dimension, entry.ball or 2.0, 1.0)
     loss = dpoco.losses.LogisticLoss(feature_bound=1.0)
     return (domain, loss), (rows, (rng.uniform(size=rounds) < 0.5).astype(float))
 
@@ -163,33 +170,175 @@ def _time_noise(pairs: int) -> list[dict[str, Any]]:
     return results
 
 
-def _print(report: dict[str, Any]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("learner", no_wrap=True)
-    for title in ("rounds/s", "without noise", "CPU, private/not"):
-        table.add_column(title, justify="right", no_wrap=True)
+def _print_times(report: dict[str, Any]) -> None:
+    learners = table(["learner"], ["rounds/s", "without noise", "CPU, private/not"])
     for each in report["learners"]:
-        table.add_row(
+        learners.add_row(
             each["learner"], f"{each['rounds_per_second']:,.0f}",
             f"{each['without_noise_rounds_per_second']:,.0f}", f"{each['noise_ratio']:.2f}",
         )  # fmt: skip
-    console.print(table)
-    console.print()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("noise", no_wrap=True)
-    for title in ("variates/s", "NumPy", "ratio"):
-        table.add_column(title, justify="right", no_wrap=True)
+    noise = table(["noise"], ["variates/s", "NumPy", "ratio"])
     for each in report["noise"]:
-        table.add_row(
+        noise.add_row(
             each["noise"], f"{each['variates_per_second']:,.0f}",
             f"{each['numpy_variates_per_second']:,.0f}", f"{each['ratio']:.2f}",
         )  # fmt: skip
-    console.print(table)
+    for shown in (learners, "", noise):
+        console().print(shown)
     facts = report["machine"]
     typer.echo(
         f"\n{facts['processors']} processors, {facts['instruction_set']}; {_VARIATES:,} variates; "
         f"{report['settings']['rounds']:,} rounds, dimension {report['settings']['dimension']}"
     )
+
+
+_MEASURES = ("average_loss", "average_regret", "switches")
+
+
+def sweep_command(
+    learner: Annotated[
+        str, typer.Argument(metavar="LEARNER", help=", ".join(BuiltInRun.learners()) + ".")
+    ],
+    epsilon: Annotated[str, typer.Option(metavar="E,E,...", help="Privacy budgets.")] = "1",
+    horizon: Annotated[str, typer.Option(metavar="T,T,...", help="Rounds.")] = "1000",
+    dimension: Annotated[
+        str, typer.Option(metavar="D,D,...", help="Coordinates, or experts.")
+    ] = "10",
+    delta: Annotated[
+        float | None, typer.Option(help="Privacy budget. [default: 1/(10 horizon)]")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs per cell, each with its own noise and data.")] = (
+        10
+    ),
+    root: Annotated[int, typer.Option(help="Root of the seed tree.")] = 0,
+    output: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="JSON lines, one a run. Runs that the file has are not done again.",
+        ),
+    ] = Path("results.jsonl"),
+    backend: Annotated[
+        str, typer.Option(metavar="NAME", help="serial, threads, loky or ray.")
+    ] = "serial",
+    workers: Annotated[
+        int | None, typer.Option(help="[default: the cores of this machine; serial: 1]")
+    ] = None,
+    as_json: JsonFlag = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Play a learner in simulated worlds, over seeds and all combinations of the given values.
+
+    Linear regression on the unit ball against its true parameter, or experts of which one is better
+    against the best. An interrupted sweep goes on when the command is given again, also with more
+    values. The noise is seeded, for research: every guarantee is void.
+
+    For example:
+
+    dpoco sweep noisy-ftrl --epsilon 1,4 --horizon 1000,10000 --seeds 5
+    """
+    with errors_in_one_line(output), notes(quiet):
+        run = BuiltInRun(learner)
+        grid = {
+            "epsilon": _listed("--epsilon", epsilon, _epsilon),
+            "delta": [delta],
+            "horizon": _listed("--horizon", horizon, _whole),
+            "dimension": _listed("--dimension", dimension, _whole),
+        }
+        if delta is not None:
+            Budget(1.0, delta)
+        with progress(as_json or quiet) as (show, _):
+            found = dpoco.scale.sweep(
+                run,
+                grid,
+                seeds=positive_int("--seeds", seeds, maximum=10**6),
+                root=root,
+                output=output,
+                backend=backend,
+                workers=workers,
+                progress=None if show is None else lambda done, total: show("runs", done, total),
+            )
+        cells = _summary(found)
+        if as_json:
+            record = {
+                "schema": "dpoco.sweep/1",
+                "learner": learner,
+                "noise": "seeded: guarantee void",
+                "output": str(output),
+                "runs": len(found),
+                "failed": len(found.failed),
+                "cells": cells,
+            }
+            print_json(record)
+        elif not quiet:
+            _print(learner, cells, found, output)
+        if found.failed:
+            first = found.failed[0]["error"]
+            raise ValueError(
+                f"{len(found.failed)} of {len(found)} runs failed, the first with "
+                f"{first['type'].removeprefix('builtins.')}: {first['message']}"
+            )
+
+
+def _listed(name: str, text: str, read: Callable[[str], Any]) -> list[Any]:
+    try:
+        return [read(part) for part in text.split(",")]
+    except ValueError:
+        kind = "whole numbers from 1 on" if read is _whole else "positive numbers"
+        raise ValueError(f"{name} must be {kind} separated by commas; got {text!r}") from None
+
+
+def _epsilon(text: str) -> float:
+    value = float(text)
+    if not (value > 0.0 and math.isfinite(value)):
+        raise ValueError
+    return value
+
+
+def _whole(text: str) -> int:
+    return positive_int("value", int(text), maximum=10**9)
+
+
+def _summary(found: dpoco.scale.SweepResults) -> list[dict[str, Any]]:
+    """Return one entry for each combination of values: median and range over its seeds."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for record in found:
+        groups.setdefault(json.dumps(record["values"], sort_keys=True), []).append(record)
+    cells = []
+    for records in groups.values():
+        results = [record["result"] for record in records if "result" in record]
+        entry: dict[str, Any] = {**records[0]["values"], "runs": len(results)}
+        for name in _MEASURES if results else ():
+            numbers = [result[name] for result in results]
+            entry[name] = {
+                "median": statistics.median(numbers),
+                "min": min(numbers),
+                "max": max(numbers),
+            }
+        cells.append(entry)
+    return cells
+
+
+def _print(
+    learner: str,
+    cells: list[dict[str, Any]],
+    found: dpoco.scale.SweepResults,
+    output: Path,
+) -> None:
+    shown = table(
+        right=("horizon", "dimension", "epsilon", "runs", "average loss", "regret a round", "range")
+    )
+    for cell in sorted(cells, key=lambda c: (c["horizon"], c["dimension"], c["epsilon"])):
+        row = [f"{cell['horizon']:,}", str(cell["dimension"]), f"{cell['epsilon']:g}"]
+        row.append(str(cell["runs"]))
+        if cell["runs"]:
+            regret = cell["average_regret"]
+            row += [
+                f"{cell['average_loss']['median']:.4f}",
+                f"{regret['median']:.4f}",
+                f"{regret['min']:.4f}-{regret['max']:.4f}",
+            ]
+        shown.add_row(*row)
+    say(f"{learner}: medians over seeds")
+    console().print(shown)
+    say(f"Seeded noise, for research: the guarantee is void. {len(found)} runs in {output}")

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from dpoco import datasets
-from dpoco.cli._catalogue import named
+from dpoco._validation import named
 from dpoco.cli._problem import bundled_losses
-from dpoco.cli._support import errors_in_one_line
-
-__all__ = ["datasets_command"]
+from dpoco.cli._support import JsonFlag, console, errors_in_one_line, print_json, table
 
 SCHEMA = "dpoco.datasets/1"
-_WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,7 @@ def datasets_command(
     cite: Annotated[
         bool, typer.Option("--cite", help="Print where the data are from, and nothing else.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """List the bundled streams, or describe one: rounds, columns, scaling, source, size.
 
@@ -90,7 +84,7 @@ def datasets_command(
         if name is None:
             records = [_facts(each) for each in _STREAMS]
             if as_json:
-                typer.echo(json.dumps({"schema": SCHEMA, "datasets": records}, indent=2))
+                print_json({"schema": SCHEMA, "datasets": records})
             elif cite:
                 for record in records:
                     typer.echo(f"{record['name']}: {record['source']}")
@@ -101,7 +95,7 @@ def datasets_command(
         if not cite and facts["installed"]:
             facts.update(_loaded(name))
         if as_json:
-            typer.echo(json.dumps({"schema": SCHEMA, **facts}, indent=2))
+            print_json({"schema": SCHEMA, **facts})
         elif cite:
             typer.echo(facts["source"])
         else:
@@ -130,10 +124,8 @@ def _facts(name: str) -> dict[str, Any]:
 
 def _file(dataset: str) -> Path | None:
     """Return the file within the installed package, or None."""
-    from dpoco.datasets._river import bundled_file
-
     try:
-        return Path(bundled_file(dataset, ""))
+        return Path(datasets.bundled_file(dataset, ""))
     except ImportError:
         return None
 
@@ -149,20 +141,15 @@ def _loaded(name: str) -> dict[str, Any]:
 
 
 def _print_list(records: list[dict[str, Any]]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title, side in (("name", "left"), ("kind", "left"), ("rounds", "right"),
-                        ("columns", "right"), ("", "left")):  # fmt: skip
-        table.add_column(title, justify=side, no_wrap=bool(title))  # type: ignore[arg-type]
+    shown = table(["name", "kind"], ["rounds", "columns"])
+    shown.add_column("")
     for record in records:
         missing = "" if record["installed"] else f" (needs {record['bundled_with']})"
-        table.add_row(
+        shown.add_row(
             record["name"], record["kind"], f"{record['rounds']:,}", str(record["columns"]),
             record["description"] + missing,
         )  # fmt: skip
-    console.print(table)
+    console().print(shown)
 
 
 def _print_one(facts: dict[str, Any]) -> None:

@@ -7,20 +7,17 @@ from typing import Any
 
 from dpoco._validation import choice, positive_int
 from dpoco.accounting import Budget
-from dpoco.cli._catalogue import Entry
 from dpoco.cli._plan_report import Scale, plan_report
 from dpoco.domains import Box, Domain, LpBall, Simplex
+from dpoco.learners import Learner
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, Loss
-
-__all__ = ["plan_arms", "plan_batch", "plan_experts_of", "plan_records", "plan_reports",
-           "plan_surface"]  # fmt: skip
 
 _LOSSES = ("linear", "logistic", "huber", "general")
 _DOMAINS = ("ball", "box", "simplex")
 
 
 def plan_records(
-    entry: Entry, *, dimension: int, domain: str, loss: str, options: dict[str, Any], **asked: Any
+    entry: Learner, *, dimension: int, domain: str, loss: str, options: dict[str, Any], **asked: Any
 ) -> dict[str, Any]:
     """Plan a learner of convex losses on a domain of Euclidean diameter 1, slope 1."""
     positive_int("dimension", dimension, maximum=10**6)
@@ -35,7 +32,7 @@ def plan_records(
     )  # fmt: skip
 
 
-def plan_surface(entry: Entry, *, dimension: int, options: dict[str, Any], **asked: Any) -> Any:
+def plan_surface(entry: Learner, *, dimension: int, options: dict[str, Any], **asked: Any) -> Any:
     """Plan the learner of Lipschitz losses on the interval or square of side 1, slope 1."""
     if dimension not in (1, 2):
         raise ValueError(f"dimension must be 1 or 2; got {dimension}")
@@ -47,7 +44,7 @@ def plan_surface(entry: Entry, *, dimension: int, options: dict[str, Any], **ask
 
 
 def plan_experts_of(
-    entry: Entry, *, experts: int, options: dict[str, Any], **asked: Any
+    entry: Learner, *, experts: int, options: dict[str, Any], **asked: Any
 ) -> dict[str, Any]:
     """Plan a learner of experts, losses in [0, 1]."""
     scale = Scale(lambda p: (p.regret_bound, 1.0), "proven", "of the losses' range")
@@ -55,7 +52,7 @@ def plan_experts_of(
 
 
 def plan_arms(
-    entry: Entry, *, arms: int, dimension: int, options: dict[str, Any], **asked: Any
+    entry: Learner, *, arms: int, dimension: int, options: dict[str, Any], **asked: Any
 ) -> dict[str, Any]:
     """Plan a contextual bandit with rewards in [-1, 1]."""
     shape = {"arms": arms, "dimension": dimension, **options}
@@ -70,7 +67,7 @@ def plan_arms(
 
 
 def plan_batch(
-    entry: Entry, *, dimension: int, domain: str, loss: str, options: dict[str, Any], **asked: Any
+    entry: Learner, *, dimension: int, domain: str, loss: str, options: dict[str, Any], **asked: Any
 ) -> dict[str, Any]:
     """Plan one private fit to as many records as there would be rounds."""
     positive_int("dimension", dimension, maximum=10**6)
@@ -87,7 +84,7 @@ def plan_batch(
 
 
 def plan_reports(
-    entry: Entry, *, hypotheses: int, labels: int, options: dict[str, Any], **asked: Any
+    entry: Learner, *, hypotheses: int, labels: int, options: dict[str, Any], **asked: Any
 ) -> dict[str, Any]:
     """Plan the server of locally private reports, for K hypotheses over M labels.
 
@@ -147,7 +144,7 @@ class _Server:
 
 
 def _planned(
-    entry: Entry,
+    entry: Learner,
     problem: tuple[Any, ...],
     options: dict[str, Any],
     scale: Scale,

@@ -8,18 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from dpoco._validation import positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee
-from dpoco.cli._catalogue import Entry
+from dpoco.cli._support import console, say, table
 from dpoco.errors import CalibrationError, NoiseDominatesWarning, StateError
-
-__all__ = ["PLAN_SCHEMA", "Scale", "plan_report", "print_plan"]
+from dpoco.learners import Learner
 
 PLAN_SCHEMA = "dpoco.plan/1"
-_WIDTH = 100
 _LARGEST = 10**12
 _LOOKS = 12  # calibrations in the search for the smallest useful horizon
 _CLOSE = 1.05
@@ -48,7 +43,7 @@ class Scale:
 
 
 def plan_report(
-    entry: Entry,
+    entry: Learner,
     build: Callable[[int, Budget], Any],
     calibrate: Calibrate | None,
     scale: Scale,
@@ -196,16 +191,12 @@ def _finite(value: float | None) -> float | None:
 
 def print_plan(report: dict[str, Any], guarantee: Guarantee) -> None:
     """Print the plan to standard output."""
-    console = Console()
-    if not console.is_terminal:  # a file or a pipe has no width to respect
-        console = Console(width=_WIDTH)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    shown = table([""], header=False)
+    shown.add_column(overflow="fold")
     regret, useful, noise = report["regret"], report["useful"], report["noise"]
-    table.add_row("learner", report["class"])
+    shown.add_row("learner", report["class"])
     if regret["kind"] is None:
-        table.add_row("regret", "none is defined: one fit, no decisions on the way")
+        shown.add_row("regret", "none is defined: one fit, no decisions on the way")
     else:
         name = "regret bound" if regret["kind"] == "proven" else "predicted error"
         share = regret["share"]
@@ -214,24 +205,24 @@ def print_plan(report: dict[str, Any], guarantee: Guarantee) -> None:
             text = f"{share:.6g} {regret['unit']} a round"
             text += f" ({regret['scope']} losses)" if regret["scope"] else ""
             text += ": says nothing" if share >= 1.0 else ""
-        table.add_row(name, text)
+        shown.add_row(name, text)
         reach = useful["horizon"]
-        shown = "none up to T = 1e12" if reach is None else f"T = {reach:,}"
+        known = "none up to T = 1e12" if reach is None else f"T = {reach:,}"
         limit = f"{useful['target']:g} {regret['unit']} a round"
-        table.add_row("smallest useful", f"{shown} (for at most {limit})")
+        shown.add_row("smallest useful", f"{known} (for at most {limit})")
     if noise["scale"] is not None:
-        table.add_row("noise scale", f"{noise['scale']:.6g}")
+        shown.add_row("noise scale", f"{noise['scale']:.6g}")
     if noise["multiplier"] is not None:
-        table.add_row("noise multiplier", f"{noise['multiplier']:.6g}")
+        shown.add_row("noise multiplier", f"{noise['multiplier']:.6g}")
     if report["memory"]["state_bytes"] is not None:
-        table.add_row("memory", f"{report['memory']['state_bytes']:,} bytes of state")
+        shown.add_row("memory", f"{report['memory']['state_bytes']:,} bytes of state")
     skipped = ("kind", "version", "regret_terms", "regret_bound", "noise_scale", "learner")
     for name, value in report["parameters"].items():
         if name in skipped:
             continue
-        table.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
-    console.print(table)
+        shown.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
+    console().print(shown)
     for note in report["notes"]:
-        console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
-    console.print()
-    console.print(str(guarantee), markup=False, highlight=False, soft_wrap=True)
+        say(f"note: {note}")
+    say()
+    say(str(guarantee))

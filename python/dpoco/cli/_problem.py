@@ -15,18 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import datasets
-from dpoco._validation import choice, positive_float, positive_int
+from dpoco._validation import choice, named, positive_float, positive_int
 from dpoco.accounting import Budget
-from dpoco.cli._catalogue import Entry, named
 from dpoco.datasets import PublicScaling, Stream
-from dpoco.datasets._files import read_columns
 from dpoco.domains import LpBall
+from dpoco.learners import Learner
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
-
-__all__ = [
-    "Input", "Problem", "accepted", "build_problem", "bundled_losses", "expert_problem",
-    "load_losses", "load_stream", "parse_range",
-]  # fmt: skip
 
 LOSSES = ("huber", "logistic", "squared")
 # Euclidean length of the largest decision. Logistic: a confident answer needs margins of several
@@ -167,7 +161,7 @@ def _columns(
     wanted = list(columns or datasets.column_names(path, header=header))
     if len(wanted) < 2:
         raise ValueError("losses must be at least two columns, one an expert")
-    return read_columns(path, wanted, header=header), tuple(wanted)
+    return datasets.read_columns(path, wanted, header=header), tuple(wanted)
 
 
 def bundled_losses(name: str) -> tuple[NDArray[np.float64], dict[str, Any]]:
@@ -186,7 +180,7 @@ def bundled_losses(name: str) -> tuple[NDArray[np.float64], dict[str, Any]]:
 
 
 def expert_problem(
-    entry: Entry,
+    entry: Learner,
     rounds: int,
     epsilon: float,
     delta: float | None,
@@ -213,7 +207,7 @@ _NOT_GIVEN = {
 }  # fmt: skip
 
 
-def accepted(entry: Entry, given: dict[str, Any]) -> dict[str, Any]:
+def accepted(entry: Learner, given: dict[str, Any]) -> dict[str, Any]:
     """Return the options that were given, or raise for one that the learner does not have."""
     known = entry.load()._options
     options = {}
@@ -227,7 +221,7 @@ def accepted(entry: Entry, given: dict[str, Any]) -> dict[str, Any]:
 
 def build_problem(
     stream: Stream,
-    entry: Entry,
+    entry: Learner,
     *,
     loss: str,
     epsilon: float,

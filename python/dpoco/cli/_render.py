@@ -6,22 +6,19 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
+
+from dpoco.cli._support import console, say, table
 
 if TYPE_CHECKING:
     from dpoco.evaluation import Comparison, ComparisonRow, FitReport, RunReport
 
-__all__ = ["print_comparison", "print_fit", "print_report"]
 
-_WIDTH = 100
 _COLUMNS = 10  # that are shown of those with entries out of range
 
 
 def print_report(report: RunReport, files: Sequence[str]) -> None:
     """Print the numbers, the guarantee and where the files are, to standard output."""
-    console = _console()
-    say = _Say(console)
     stream, noise = report.stream, report.noise
     resumed = f", continued after round {report.first_round:,}" if report.first_round else ""
     arms = report.domain.get("arms")
@@ -34,11 +31,11 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
     say(f"  {stream['description']}; scaling: {stream['scaling']}")
     if "rewards" in stream:
         say(f"  rewards: {stream['rewards']}")
-    _say_rows(say, report)
+    _say_rows(report)
     if report.first_round and not report.rows["skipped"]:
         say("  without noise: a learner that starts with these rows")
     say()
-    console.print(_table(report))
+    console().print(_table(report))
     if len(report.private.average_losses) > 1:
         say(
             f"  private: median and range of {len(report.private.average_losses)} repetitions, "
@@ -66,24 +63,19 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
             f"{noise['paper_released']:.4g} ({noise['released_ratio']:.1f} times)"
         )
     say(f"Speed             {report.timing['rounds_per_second']:,.0f} rounds per second")
-    _say_records(say, report)
-    _say_end(say, report.guarantee_text, files)
+    _say_records(report)
+    _say_end(report.guarantee_text, files)
 
 
 def print_fit(report: FitReport, files: Sequence[str]) -> None:
     """Print what one-time fits reached, the guarantee and where the files are."""
-    console = _console()
-    say = _Say(console)
     stream, best = report.stream, report.best_fixed["average_loss"]
     shape = f"{stream['rounds']:,} records x {stream['dimension']} features"
     say(f"{stream['name']}: one fit to {shape}")
     say(f"  {stream['description']}; scaling: {stream['scaling']}")
-    _say_rows(say, report)
+    _say_rows(report)
     say()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("", no_wrap=True)
-    for title in ("average loss", "range", "above the best"):
-        table.add_column(title, justify="right", no_wrap=True)
+    shown = table([""], ["average loss", "range", "above the best"])
     rows = (
         ("private", report.private),
         ("without noise", report.nonprivate),
@@ -94,8 +86,8 @@ def print_fit(report: FitReport, files: Sequence[str]) -> None:
         low, high = min(values), max(values)
         middle = statistics.median(values)
         between = f"{low:.4f}-{high:.4f}" if low < high else ""
-        table.add_row(name, f"{middle:.4f}", between, f"{middle - best:.4f}")
-    console.print(table)
+        shown.add_row(name, f"{middle:.4f}", between, f"{middle - best:.4f}")
+    console().print(shown)
     say("  losses of the released decision on the records of the fit; no rounds, so no regret")
     if len(report.private) > 1:
         say(
@@ -106,27 +98,11 @@ def print_fit(report: FitReport, files: Sequence[str]) -> None:
     say(f"Price of privacy  {report.price_of_privacy:.4f} loss per record")
     seconds = report.timing["private_seconds"]
     say(f"Time              {sum(seconds) / len(seconds):.2g} s a fit")
-    _say_records(say, report)
-    _say_end(say, report.guarantee_text, files)
+    _say_records(report)
+    _say_end(report.guarantee_text, files)
 
 
-class _Say:
-    """Prints lines as they are."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def __call__(self, text: str = "") -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _console() -> Console:
-    console = Console()
-    # A file or a pipe has no width to respect.
-    return console if console.is_terminal else Console(width=_WIDTH)
-
-
-def _say_rows(say: _Say, report: RunReport | FitReport) -> None:
+def _say_rows(report: RunReport | FitReport) -> None:
     rows = report.rows
     if getattr(report, "first_round", 0) or rows["beyond_horizon"]:
         say(
@@ -135,7 +111,7 @@ def _say_rows(say: _Say, report: RunReport | FitReport) -> None:
         )
 
 
-def _say_records(say: _Say, report: RunReport | FitReport) -> None:
+def _say_records(report: RunReport | FitReport) -> None:
     """Say how records were read: shares above 0, the columns with the largest ones first."""
 
     def listed(shares: dict[str, float]) -> str:
@@ -155,7 +131,7 @@ def _say_records(say: _Say, report: RunReport | FitReport) -> None:
         say(f"                  and {len(odd) - _COLUMNS} more columns: see report.json")
 
 
-def _say_end(say: _Say, guarantee: str, files: Sequence[str]) -> None:
+def _say_end(guarantee: str, files: Sequence[str]) -> None:
     say()
     say(guarantee)
     say()
@@ -165,28 +141,25 @@ def _say_end(say: _Say, guarantee: str, files: Sequence[str]) -> None:
 
 
 def _table(report: RunReport) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("", no_wrap=True)
     spread = len(report.private.average_losses) > 1
     arms = report.domain.get("type") == "policies"
     # Losses are the largest reward minus the reward.
     top = report.loss["reward_range"][1] if arms else 0.0
     titles = ["average reward" if arms else "average loss", *(["range"] if spread else []),
               "regret", *([] if arms else ["switches"])]  # fmt: skip
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
+    made = table([""], titles)
 
-    def shown(loss: float) -> str:
+    def text(loss: float) -> str:
         return f"{top - loss if arms else loss:.4f}"
 
     def add(name: str, loss: float, regret: float, switches: float, between: str = "") -> None:
         changes = [] if arms else [f"{switches:,.0f}"]
         ranges = [between] if spread else []
-        table.add_row(name, shown(loss), *ranges, f"{round(regret):,}", *changes)  # no "-0"
+        made.add_row(name, text(loss), *ranges, f"{round(regret):,}", *changes)  # no "-0"
 
     for name, runs in (("private", report.private), ("without noise", report.nonprivate)):
         ends = [min(runs.average_losses), max(runs.average_losses)]
-        low, high = (shown(end) for end in (reversed(ends) if arms else ends))
+        low, high = (text(end) for end in (reversed(ends) if arms else ends))
         add(
             name,
             runs.average_loss,
@@ -202,13 +175,11 @@ def _table(report: RunReport) -> Table:
     )
     for other in others:
         add(other["name"], other["average_loss"], other["total_loss"] - fixed["total_loss"], 0)
-    return table
+    return made
 
 
 def print_comparison(result: Comparison, files: Sequence[str]) -> None:
     """Print the table of a comparison and where the files are, to standard output."""
-    console = _console()
-    say = _Say(console)
     stream, repeats = result.stream, result.settings["repeats"]
     left = stream["beyond_horizon"]
     more = f"; {left:,} rows left out beyond the horizon" if left else ""
@@ -217,7 +188,7 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
     top = result.comparator.get("largest_reward")
     online = [row for row in result.rows if row.access == "online"]
     if online:
-        console.print(_rows(online, top, offline=False))
+        console().print(_rows(online, top, offline=False))
         say()
         value = result.comparator["average_loss"]
         measure = "loss" if top is None else "reward"
@@ -232,7 +203,7 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
             "fitted to; no regret."
         )
         say()
-        console.print(_rows(fits, None, offline=True))
+        console().print(_rows(fits, None, offline=True))
         say()
         if not online:
             value = result.comparator["average_loss"]
@@ -254,10 +225,7 @@ def _rows(rows: Sequence[ComparisonRow], top: float | None, *, offline: bool) ->
     titles = ["epsilon", "delta", measure, "range"]
     if not offline:
         titles += ["regret", *(["switches"] if top is None else [])]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("learner", no_wrap=True)
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
+    made = table(["learner"], titles)
     for row in rows:
         budget = row.budget
         cells = [row.learner]
@@ -273,5 +241,5 @@ def _rows(rows: Sequence[ComparisonRow], top: float | None, *, offline: bool) ->
                       f"{low:.4f}-{high:.4f}" if low < high else ""]  # fmt: skip
         if row.regret is not None:
             cells += [f"{row.regret:,.1f}", f"{statistics.median(row.switches):,.0f}"]
-        table.add_row(*[*cells, "", "", ""][: len(titles) + 1])
-    return table
+        made.add_row(*[*cells, "", "", ""][: len(titles) + 1])
+    return made

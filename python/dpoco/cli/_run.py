@@ -2,26 +2,84 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import dpoco
-from dpoco.cli._catalogue import entry_of
-from dpoco.cli._config import Config
 from dpoco.cli._play import FAMILIES, play
 from dpoco.cli._render import print_fit, print_report
-from dpoco.cli._run_files import check_writable, started_learner, write_report
-from dpoco.cli._support import errors_in_one_line, notes, progress
+from dpoco.cli._support import Config, asked_of, errors_in_one_line, notes, progress
+from dpoco.learners import learner_named
 
-__all__ = ["run_command"]
+if TYPE_CHECKING:
+    from dpoco.evaluation import FitReport, RunReport
 
+
+def started_learner(checkpoint: Path | None, resume: bool) -> Any:
+    """Return the saved learner to continue, or None; refuse to overwrite a state by accident."""
+    if checkpoint is None:
+        if resume:
+            raise ValueError("--resume needs --checkpoint FILE")
+        return None
+    if not resume:
+        if checkpoint.exists():
+            raise ValueError(f"{checkpoint} exists: add --resume to continue it, or remove it")
+        if not checkpoint.parent.is_dir():
+            raise ValueError(f"no such directory: {checkpoint.parent}")
+        return None
+    return dpoco.load(checkpoint)
+
+
+def check_writable(directory: Path, output: Path | None) -> None:
+    """Find out before a long run, not after it, that the report has no place to go."""
+    nearest = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        raise ValueError(f"--out must be a directory; {nearest} is not")
+    if not os.access(nearest, os.W_OK):
+        raise ValueError(f"--out: no permission to write in {nearest}")
+    if output is not None and not output.absolute().parent.is_dir():
+        raise ValueError(f"--output: no such directory: {output.parent}")
+
+
+def write_report(
+    report: RunReport | FitReport, out: Path, output: Path | None, figure: bool
+) -> list[str]:
+    """Write report.json, report.png if asked for, and `output`; return the files' names."""
+    out.mkdir(parents=True, exist_ok=True)
+    text = out / "report.json"
+    text.write_text(report.to_json() + "\n", encoding="utf-8")
+    files = [str(text)]
+    if figure:
+        image = out / "report.png"
+        try:
+            if isinstance(report, dpoco.evaluation.FitReport):
+                dpoco.plotting.plot_fit_report(report).figure.get_figure(root=True).savefig(image)
+            else:
+                dpoco.plotting.plot_run_report(report).savefig(image)
+        except ImportError as error:
+            typer.echo(f"note: no figure: {error}", err=True)
+        else:
+            files.append(str(image))
+    if output is not None:
+        output.write_text(report.to_json() + "\n", encoding="utf-8")
+        files.append(str(output))
+    return files
+
+
+# Options that a report does not tell: where it goes, and what continues another run.
+_NOT_TOLD = (
+    "out", "output", "figure", "checkpoint", "resume", "skip_played", "progress", "config",
+    "json", "quiet",
+)  # fmt: skip
 _ROWS_LEFT = 4  # exit code: a learner that is kept has not got all rows
 
 
 def run_command(
+    context: typer.Context,
     learner: Annotated[
         str,
         typer.Option(
@@ -258,44 +316,16 @@ def run_command(
 
     dpoco run --config results.json --epsilon 4
     """
-    asked = {
-        "learner": learner,
-        "data": data,
-        "header": header,
-        "stream": stream_name,
-        "label": label,
-        "features": features,
-        "feature_range": feature_range,
-        "label_range": label_range,
-        "loss_range": loss_range,
-        "intercept": intercept,
-        "loss": loss,
-        "epsilon": epsilon,
-        "delta": delta,
-        "p": "inf" if p == float("inf") else p,
-        "radius": radius,
-        "feature_bound": feature_bound,
-        "horizon": horizon,
-        "switches": switches,
-        "exploration": exploration,
-        "quantile": quantile,
-        "sum_method": sum_method,
-        "noise": noise,
-        "calibration": calibration,
-        "step_scale": step_scale,
-        "batch": batch,
-        "repeats": repeats,
-        "seed": seed,
-    }
+    asked = asked_of(context, _NOT_TOLD)
     with errors_in_one_line(checkpoint), notes(quiet):
-        entry = entry_of(learner, FAMILIES)
+        entry = learner_named(learner, FAMILIES)
         check_writable(out, output)
-        if entry.family == "batch" and (checkpoint is not None or resume):
+        if entry.plays == "batch" and (checkpoint is not None or resume):
             raise ValueError(f"{entry.name} makes one fit: there is nothing to --resume")
         if skip_played and not resume:
             raise ValueError("--skip-played needs --resume")
         count = repeats if repeats is not None else (10 if checkpoint is None else 1)
-        table = show_progress is not False and not (quiet or as_json) and entry.family != "batch"
+        table = show_progress is not False and not (quiet or as_json) and entry.plays != "batch"
         with progress(quiet or as_json, lines=show_progress, table=table) as (show, snapshot):
             report = play(
                 entry,

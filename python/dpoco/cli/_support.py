@@ -1,12 +1,15 @@
-"""What all commands share: errors in one line, notes, progress."""
+"""What commands share: options from a file, errors in one line, notes, progress, tables, JSON."""
 
 from __future__ import annotations
 
+import json
+import math
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,14 +22,85 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 from rich.text import Text
 
 import dpoco
+from dpoco._validation import named
+from dpoco.plotting import new_figure
 
 if TYPE_CHECKING:
     from dpoco.evaluation import Snapshot
 
-__all__ = ["errors_in_one_line", "notes", "progress"]
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+_WIDTH = 100
+_FIGURES = (".png", ".svg", ".pdf")
+
+# Where a run writes, and what continues another one, is not taken over from a report.
+_NOT_AGAIN = ("config", "checkpoint", "resume", "skip_played", "out", "output")
+
+
+def _apply(context: typer.Context, path: Path | None) -> Path | None:
+    """Make the file's entries the defaults of this command's options."""
+    if path is None or context.resilient_parsing:
+        return path
+    with errors_in_one_line():
+        given = _read(path)
+        options = {name: parameter for parameter, name in _option_names(context).items()}
+        del options["config"]
+        chosen: dict[str, Any] = {}
+        for key, value in given.items():
+            name = named("option", str(key).replace("-", "_"), tuple(options))
+            if isinstance(value, dict):
+                raise ValueError(f"{path.name}: {key} must be a value, not a table")
+            chosen[options[name]] = value
+        context.default_map = {**(context.default_map or {}), **chosen}
+    return path
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise ValueError(f"no such file: {path}")
+    try:
+        record: Any = _parse(path)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{path.name} is not a {path.suffix[1:].upper()} file") from None
+    if not isinstance(record, dict):
+        raise ValueError(f"{path.name} must hold options by name")
+    settings = record.get("settings")
+    if "schema" in record and isinstance(settings, dict):
+        command = settings.get("command")
+        if not isinstance(command, dict):
+            raise ValueError(f"{path.name} is a report without the options it was made with")
+        record = {k: v for k, v in command.items() if k not in _NOT_AGAIN}
+    return {key: value for key, value in record.items() if value is not None}
+
+
+def _parse(path: Path) -> Any:
+    suffix = path.suffix.lower()
+    text = path.read_text(encoding="utf-8")
+    if suffix == ".json":
+        return json.loads(text)
+    if suffix != ".toml":
+        raise ImportError(f"{path.name}: the format must be .toml or .json")
+    if sys.version_info < (3, 11):
+        raise ImportError("TOML files need Python 3.11 or later; JSON does on every version")
+    import tomllib
+
+    return tomllib.loads(text)
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        is_eager=True,
+        callback=_apply,
+        help="Options from a TOML or JSON file, by their names without dashes in front; or from "
+        "the report of an earlier run. What is given here as well wins.",
+    ),
+]
 
 
 @contextmanager
@@ -48,6 +122,80 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
             text = f"{error.filename}: {error.strerror}"
         typer.echo(f"error: {' '.join(text.split())}", err=True)
         raise typer.Exit(2) from None
+
+
+def asked_of(context: typer.Context, leave_out: Collection[str]) -> dict[str, Any]:
+    """Return what a command was asked, by its options' names, in their order, as a report says."""
+    names = {name: parameter for parameter, name in _option_names(context).items()}
+    return {name: _told(context.params[names[name]]) for name in names if name not in leave_out}
+
+
+def _told(value: Any) -> Any:
+    """Return an option as JSON carries it: repeatable ones that were not given are None."""
+    if isinstance(value, (tuple, list)):
+        return list(value) or None
+    return "inf" if value == math.inf else value
+
+
+def _option_names(context: typer.Context) -> dict[str, str]:
+    """Return the names of a command's options, without dashes in front, by its parameters'."""
+    long = {p.name: p.opts[0] for p in context.command.params if p.name != "help"}
+    return {str(name): option[2:].replace("-", "_") for name, option in long.items()}
+
+
+def numbers(name: str, text: str, whole: bool = False) -> list[float]:
+    """Return the numbers of a text, separated by commas."""
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{name} must be numbers separated by commas; got {text!r}") from None
+    if whole and not all(value.is_integer() for value in values):
+        raise ValueError(f"{name} must be whole numbers separated by commas; got {text!r}")
+    return values
+
+
+def check_figure(path: Path | None) -> None:
+    """Find out before the runs, not after them, that the figure cannot be drawn."""
+    if path is None:
+        return
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"--figure: no such directory: {path.parent}")
+    if path.suffix.lower() not in _FIGURES:
+        raise ValueError(f"--figure must end in {', '.join(_FIGURES[:-1])} or {_FIGURES[-1]}")
+    new_figure((1.0, 1.0))
+    existed = path.exists()
+    try:
+        path.open("ab").close()
+    except OSError as reason:
+        raise ValueError(f"--figure cannot be written: {reason.strerror}") from None
+    if not existed:
+        path.unlink()
+
+
+def print_json(record: Any) -> None:
+    """Print a record, without NaN and infinity, which JSON does not have."""
+    typer.echo(json.dumps(record, allow_nan=False, indent=2))
+
+
+def console() -> Console:
+    """Return standard output; a file or a pipe has no width to respect."""
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=_WIDTH)
+
+
+def say(text: str = "") -> None:
+    """Print a line as it is."""
+    console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def table(left: Sequence[str] = (), right: Sequence[str] = (), *, header: bool = True) -> Table:
+    """Return a table without lines: first columns of text, then columns of numbers."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=header)
+    for name in left:
+        made.add_column(name, no_wrap=True)
+    for name in right:
+        made.add_column(name, justify="right", no_wrap=True)
+    return made
 
 
 @contextmanager

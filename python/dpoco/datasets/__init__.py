@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpoco.datasets._files import column_names, load_file
-from dpoco.datasets._phishing import load_phishing
-from dpoco.datasets._pollsters import POLLSTERS, pollster_losses
-from dpoco.datasets._scaling import PublicScaling
-from dpoco.datasets._shuttle import load_shuttle
-from dpoco.datasets._stocks import STOCKS, stock_losses
-from dpoco.datasets._stream import Stream
-from dpoco.datasets._synthetic import linear_regression_stream
+from dpoco.datasets._bundled import (
+    POLLSTERS,
+    STOCKS,
+    bundled_file,
+    load_phishing,
+    load_shuttle,
+    pollster_losses,
+    stock_losses,
+)
+from dpoco.datasets._files import column_names, load_file, read_columns
+from dpoco.datasets._stream import PublicScaling, Stream, linear_regression_stream
 
 __all__ = [
     "POLLSTERS",
@@ -23,6 +26,7 @@ __all__ = [
     "PublicScaling",
     "Stream",
     "available",
+    "bundled_file",
     "column_names",
     "linear_regression_stream",
     "load",
@@ -30,6 +34,7 @@ __all__ = [
     "load_phishing",
     "load_shuttle",
     "pollster_losses",
+    "read_columns",
     "stock_losses",
 ]
 

@@ -16,13 +16,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import MalformedError, reading
-from dpoco.datasets._scaling import PublicScaling
-from dpoco.datasets._stream import Stream
+from dpoco._validation import FloatArray, MalformedError, reading
+from dpoco.datasets._stream import PublicScaling, Stream
 
-__all__ = ["column_names", "load_file", "read_columns"]
-
-FloatArray = NDArray[np.float64]
 Columns = dict[str, FloatArray]
 
 

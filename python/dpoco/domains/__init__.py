@@ -13,8 +13,7 @@ from typing import Any
 
 from dpoco.domains._base import Domain
 from dpoco.domains._polytope import Polytope
-from dpoco.domains._sets import Box, LpBall, Simplex
-from dpoco.domains._vertex_set import VertexSet
+from dpoco.domains._sets import Box, LpBall, Simplex, VertexSet
 
 __all__ = ["Box", "Domain", "LpBall", "Polytope", "Simplex", "VertexSet", "from_dict"]
 

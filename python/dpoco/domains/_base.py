@@ -12,13 +12,6 @@ import numpy as np
 from dpoco import _core
 from dpoco._validation import FloatArray, exponent, float_array, real_float
 
-__all__ = ["Domain", "lp_norm"]
-
-
-def lp_norm(x: FloatArray, order: float) -> float:
-    """``||x||_order`` for a 1-D float64 array, scaled so that nothing under- or overflows."""
-    return _core.norm(np.ascontiguousarray(x), order)
-
 
 class Domain(ABC):
     """A compact convex set of decisions in R^d; an immutable, unhashable value.

@@ -14,8 +14,6 @@ from dpoco.domains import _polytope_shape as shape
 from dpoco.domains._base import Domain
 from dpoco.domains._sets import _array_from_json, _array_to_json
 
-__all__ = ["Polytope"]
-
 
 class Polytope(Domain):
     """The polytope ``{x : matrix x <= bounds}``, with Euclidean geometry (p = 2).

@@ -11,19 +11,8 @@ import math
 
 import numpy as np
 
+from dpoco._clipping import lp_norm
 from dpoco._validation import FloatArray
-from dpoco.domains._base import lp_norm
-
-__all__ = [
-    "analytic_center",
-    "corners",
-    "dikin_radius",
-    "distinct_rows",
-    "extents",
-    "interior_point",
-    "largest_distance",
-    "stationarity",
-]
 
 LARGEST_CORNERS_DIMENSION = 12
 _MOST_CORNERS = 20_000

@@ -8,29 +8,26 @@ learning from locally private reports.
 
 from __future__ import annotations
 
-from dpoco.environments._adaptive import BurnAfterPlay
-from dpoco.environments._base import Environment, Oblivious
+from dpoco.environments._base import BurnAfterPlay, Environment, Oblivious, Recorded
 from dpoco.environments._contextual import (
     ContextualWorld,
     LinearWorld,
     LogisticWorld,
 )
 from dpoco.environments._distributions import (
+    HadamardClass,
     dirichlet_class,
     draw_labels,
+    hadamard_class,
     misspecified,
     near_duplicates,
     softmax_class,
 )
-from dpoco.environments._hadamard import HadamardClass, hadamard_class
-from dpoco.environments._packing import Packing
-from dpoco.environments._play import play
-from dpoco.environments._play_bandit import play_bandit
-from dpoco.environments._play_delayed import DelayedRun, play_delayed
-from dpoco.environments._recorded import Recorded
+from dpoco.environments._play import DelayedRun, play, play_bandit, play_delayed
 from dpoco.environments._switching import (
     AdversarialBlocks,
     ObliviousSwitching,
+    Packing,
     SwitchingStochastic,
 )
 

@@ -1,19 +1,14 @@
-"""What every world has: rounds, losses fixed before the decision is seen, a seed of its own."""
+"""What every world has; recorded losses; and a world that answers to decisions."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpoco._validation import positive_int
+from dpoco._validation import FloatArray, IntArray, float_array, positive_int
 from dpoco.errors import HorizonExceeded
-
-__all__ = ["Environment", "Oblivious", "segment_starts", "within", "world_switches"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 LARGEST_WORLD = 2**40
 
@@ -206,3 +201,126 @@ def world_switches(value: int, horizon: int, experts: int) -> int:
 def segment_starts(horizon: int, segments: int) -> IntArray:
     """Return where segments of almost equal length start, shape (segments,)."""
     return np.arange(segments, dtype=np.int64) * horizon // segments
+
+
+class Recorded(Oblivious):
+    """Losses that were recorded elsewhere, one row a round.
+
+    Its comparator is the expert with the least total loss.
+
+    Parameters
+    ----------
+    losses : array_like of shape (T, N)
+        In [0, 1]. Copied.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For wrong shapes or dtypes, or entries that are not in [0, 1].
+    """
+
+    def __init__(self, losses: Any) -> None:
+        rows = float_array("losses", losses, (None, None))
+        if rows.size == 0:
+            raise ValueError(f"losses must have rounds and experts; got shape {rows.shape}")
+        if not np.all((rows >= 0.0) & (rows <= 1.0)):
+            raise ValueError("losses must be in [0, 1]")
+        super().__init__(rows.shape[1], rows.shape[0], seed=0)
+        self._rows = rows.copy()
+
+    def _build(self) -> tuple[FloatArray, IntArray]:
+        best = int(np.argmin(self._rows.sum(axis=0)))
+        return self._rows, np.full(self.horizon, best, dtype=np.int64)
+
+
+class BurnAfterPlay(Environment):
+    """An expert that is played loses in every later round of the phase.
+
+    There are at most S + 1 phases of L = ceil(T / (S + 1)) rounds (the last may be shorter). At
+    the start of a phase every expert gets a hidden bias, 1/4 or 3/4 with equal probability. In a
+    round an expert that was played before in this phase loses 1; any other loses 1 with the
+    probability of its bias and 0 otherwise, independently. A learner does well only by finding
+    ever new experts of low bias, that is by asking L adaptively chosen questions of at most L
+    samples.
+
+    It is in the spirit of the lower bound that Asi, Raman and Saha ("Tracking the Best
+    Expert Privately") prove for adaptive losses, and not a transcription of it: here **nothing is
+    proven**. What to expect: decisions that ignore the losses lose about 1/2 a round, the best
+    expert that is never played about 1/4.
+
+    Parameters
+    ----------
+    experts : int
+        Number of experts N >= 4 L, so that the good ones do not run out.
+    horizon : int
+        Number of rounds T.
+    switches : int, default 0
+        Number of phases less one, S in [0, T - 1].
+    seed : int, optional
+        Seed of the world. None takes one from the operating system.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+
+    Notes
+    -----
+    O(N) time and memory a round. Regret is the usual one: a comparator meets the losses that the
+    learner's decisions brought about.
+    """
+
+    def __init__(
+        self, experts: int, horizon: int, *, switches: int = 0, seed: int | None = None
+    ) -> None:
+        super().__init__(experts, horizon, seed=seed)
+        count = positive_int("experts", experts)
+        self._switches = world_switches(switches, self.horizon, count)
+        self._length = -(-self.horizon // (self._switches + 1))
+        if count < 4 * self._length:
+            raise ValueError(
+                f"experts must be at least 4 times a phase's {self._length} rounds; got {count}"
+            )
+        self._restart()
+
+    @property
+    def switches(self) -> int:
+        """Number of phases less one, S."""
+        return self._switches
+
+    @property
+    def phase_length(self) -> int:
+        """Rounds of a phase, L."""
+        return self._length
+
+    def _restart(self) -> None:
+        self._tape = self._generator()
+        self._biases = np.zeros(self.experts)
+        self._burnt = np.zeros(self.experts, dtype=np.bool_)
+        self._totals = np.zeros(self.experts)
+        self._finished: list[IntArray] = []
+
+    def _draw(self) -> FloatArray:
+        if self.round % self._length == 0:
+            if self.round > 0:
+                self._finished.append(self._best_of_phase(self._length))
+            self._biases = np.where(self._tape.random(self.experts) < 0.5, 0.25, 0.75)
+            self._burnt[:] = False
+            self._totals[:] = 0.0
+        data = self._tape.random(self.experts) < self._biases
+        return (data | self._burnt).astype(np.float64)
+
+    def _answer(self, decision: int, row: FloatArray) -> None:
+        self._burnt[decision] = True
+        self._totals += row
+
+    def _best_of_phase(self, rounds: int) -> IntArray:
+        return np.full(rounds, np.argmin(self._totals), dtype=np.int64)
+
+    def comparator(self) -> IntArray:
+        """Return the expert that lost least in each phase, shape (rounds over,).
+
+        In hindsight, and for the rounds that are over.
+        """
+        done = sum(map(len, self._finished))
+        return np.concatenate([*self._finished, self._best_of_phase(self.round - done)])

@@ -6,15 +6,9 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpoco._validation import positive_float, positive_int, real_float
+from dpoco._validation import FloatArray, positive_float, positive_int, real_float
 from dpoco.errors import HorizonExceeded
-
-__all__ = ["ContextualWorld", "LinearWorld", "LogisticWorld"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 _LARGEST = 2**31
 

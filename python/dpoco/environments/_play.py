@@ -1,15 +1,19 @@
-"""Learners against worlds, round by round."""
+"""Learners played against worlds, round by round: experts, bandits, delayed feedback."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dpoco._tickets import Ticket
+from dpoco._validation import FloatArray, IntArray, float_array, positive_int
+from dpoco.bandits import BanditTrace
 from dpoco.environments._base import Environment, Oblivious
+from dpoco.environments._contextual import ContextualWorld
 from dpoco.experts import ExpertTrace
-
-__all__ = ["ExpertsPlayer", "play"]
 
 
 class ExpertsPlayer(Protocol):
@@ -72,3 +76,175 @@ def play(
         learner.observe(losses)
     own = rows[np.arange(count), decisions]
     return ExpertTrace.of(rows, own, decisions, first_round, (0.0, 1.0))
+
+
+class BanditPlayer(Protocol):
+    """Whatever plays a bandit: the learners of `dpoco.bandits`, or your own."""
+
+    def decide(self, context: Any) -> int:
+        """Return an arm for the round's context."""
+
+    def observe(self, reward: Any) -> None:
+        """End the round with the reward of that arm."""
+
+
+def play_bandit(
+    learner: BanditPlayer, world: ContextualWorld, *, rounds: int | None = None
+) -> BanditTrace:
+    """Let a learner and a contextual world play, round by round.
+
+    Parameters
+    ----------
+    learner : object with ``decide(context)`` and ``observe(reward)``
+        A learner of `dpoco.bandits` (whose ``run`` is faster), or your own.
+    world : ContextualWorld
+        Played from its current round on.
+    rounds : int, optional
+        Rounds to play; None is all that are left of the world, and at least one.
+
+    Returns
+    -------
+    BanditTrace
+        Actions and rewards; not private.
+
+    Raises
+    ------
+    ValueError
+        If learner and world differ in arms or dimension, or the world has too few rounds left.
+    """
+    left = world.horizon - world.round
+    count = left if rounds is None else positive_int("rounds", rounds)
+    if not 1 <= count <= left:
+        raise ValueError(f"rounds must be in [1, {left}], what is left of the world; got {count}")
+    for name in ("arms", "dimension"):
+        if getattr(learner, name, getattr(world, name)) != getattr(world, name):
+            raise ValueError(f"learner and world differ in {name}")
+    first_round = int(getattr(learner, "round", 0))
+    part = slice(world.round, world.round + count)
+    actions = np.empty(count, dtype=np.int64)
+    rewards = np.empty(count)
+    for t in range(count):
+        actions[t] = action = learner.decide(world.context())
+        rewards[t] = reward = world.reward(action)
+        learner.observe(reward)
+    for array in (actions, rewards):
+        array.flags.writeable = False
+    return BanditTrace(actions, rewards, first_round, world.contexts[part], world.rewards[part])
+
+
+@dataclass(frozen=True, eq=False)
+class DelayedRun:
+    """What happened to T decisions with delayed feedback. **Not private**: a log of raw values.
+
+    Attributes
+    ----------
+    decisions : ndarray, shape (T,) of int64 or (T, d) of float64
+        In the order of the tickets.
+    values : ndarray of float64, shape (T,)
+        Loss of each decision on its own record; of a bandit, the reward.
+    arrivals : ndarray of int64
+        Which decisions' feedback arrived, in the order of arrival.
+    outstanding : int
+        Most tickets that waited at the same time.
+    """
+
+    decisions: NDArray[Any]
+    values: FloatArray
+    arrivals: IntArray
+    outstanding: int
+
+
+def play_delayed(learner: Any, records: tuple[Any, ...], delays: Any) -> DelayedRun:
+    """Let a learner decide T times, with feedback that comes later.
+
+    In step t the learner decides and issues ticket t; then all feedback that is due in step t
+    arrives, earlier tickets first. Behind the last step what is still under way arrives in the same
+    order. Without delay these are the decisions of ``run``, bit for bit.
+
+    Parameters
+    ----------
+    learner : learner with tickets
+        With at least T rounds left. Of `losses.CustomLoss` there are no arrays to play.
+    records : tuple of array_like
+        As for the learner's ``run``, T rows each: ``(features, labels)``, ``(gradients,)``,
+        ``(losses,)``; for a bandit contexts and the rewards of all arms, ``(contexts, rewards)``.
+    delays : int or array_like of int, shape (T,)
+        Steps between each decision and its feedback; -1: it never comes, and the ticket expires
+        behind the last step. Fixed in advance, as the guarantee asks.
+
+    Returns
+    -------
+    DelayedRun
+        Decisions and what they were worth; not private.
+
+    Raises
+    ------
+    HorizonExceeded
+        If fewer rounds are left.
+    ValueError, TypeError
+        Wrong shape or dtype.
+
+    Notes
+    -----
+    O(T) beside the learner's own work, and the tickets outstanding.
+    """
+    rows = [_doubles(part) for part in records]
+    steps = int(rows[0].shape[0]) if rows else 0
+    if any(part.shape[0] != steps for part in rows):
+        raise ValueError("records must have one row for each decision")
+    waits = _waits(delays, steps)
+    contextual = hasattr(learner, "arms")
+    decisions: list[Any] = []
+    values = np.empty(steps)
+    arrivals: list[int] = []
+    due: dict[int, list[int]] = {}
+    tickets: dict[int, Ticket] = {}
+    most = 0
+
+    def arrive(step: int) -> None:
+        for t in due.pop(step, ()):
+            record = (rows[1][t, decisions[t]],) if contextual else tuple(r[t] for r in rows)
+            learner.observe(*record, ticket=tickets.pop(t))
+            arrivals.append(t)
+
+    for t in range(steps):
+        given = (rows[0][t],) if contextual else ()
+        decision, tickets[t] = learner.decide(*given, ticket=True)
+        decisions.append(decision)
+        values[t] = _value(learner, [part[t : t + 1] for part in rows], decision)
+        most = max(most, len(tickets))
+        if waits[t] >= 0:
+            due.setdefault(t + int(waits[t]), []).append(t)
+        arrive(t)
+    for step in sorted(due):
+        arrive(step)
+    for ticket in tickets.values():
+        learner.expire(ticket)
+    return DelayedRun(np.array(decisions), values, np.array(arrivals, dtype=np.int64), most)
+
+
+def _doubles(values: Any) -> FloatArray:
+    shape = np.shape(values)
+    if not shape:
+        raise ValueError("records must be arrays with one row for each decision")
+    return float_array("records", values, (None, *shape[1:]))
+
+
+def _waits(delays: Any, steps: int) -> IntArray:
+    waits = np.asarray(delays)
+    if waits.dtype.kind not in "iu" or waits.shape not in ((), (steps,)):
+        raise TypeError(f"delays must be an int or {steps} ints; got {waits.dtype} {waits.shape}")
+    if waits.size and int(waits.min()) < -1:
+        raise ValueError("delays must be at least 0, or -1 for never")
+    return np.broadcast_to(waits.astype(np.int64), (steps,))
+
+
+def _value(learner: Any, rows: list[FloatArray], decision: Any) -> float:
+    """Return what a decision was worth on its record, shapes (1, ...)."""
+    if isinstance(decision, int):  # an expert's loss, or an arm's reward
+        return float(rows[-1][0, decision])
+    if hasattr(learner, "points"):
+        nearest = int(np.argmin(np.sum((learner.points - decision) ** 2, axis=1)))
+        return float(rows[0][0, nearest])
+    labels = rows[1] if len(rows) > 1 else None
+    return float(learner.loss.batch_values(learner.domain, decision, rows[0], labels)[0])

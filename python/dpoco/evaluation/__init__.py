@@ -6,6 +6,7 @@ experiments and for tuning on public data.
 
 from __future__ import annotations
 
+from dpoco._divergences import kl_divergence, total_variation
 from dpoco.evaluation._comparators import (
     ConstantPrediction,
     FixedDecision,
@@ -13,41 +14,46 @@ from dpoco.evaluation._comparators import (
     best_fixed_decision,
     suboptimality,
 )
-from dpoco.evaluation._comparison import COMPARISON_SCHEMA, Comparison, ComparisonRow, compare
-from dpoco.evaluation._fit_report import FIT_SCHEMA, FitReport
-from dpoco.evaluation._logged_bandit import LoggedBandit, load_logged_bandit
+from dpoco.evaluation._comparison import (
+    COMPARISON_SCHEMA,
+    Comparison,
+    ComparisonRow,
+    compare,
+    repeat,
+)
 from dpoco.evaluation._offline import (
+    LoggedBandit,
     OffPolicyEstimate,
     ReplayResult,
+    load_logged_bandit,
     off_policy_value,
     replay_log,
 )
 from dpoco.evaluation._prequential import PrequentialResult, prequential
 from dpoco.evaluation._private import compare_private, compare_private_experts
-from dpoco.evaluation._private_bandit import class_rewards, compare_private_bandit
-from dpoco.evaluation._private_fit import compare_private_fit
+from dpoco.evaluation._private_bandit import BanditProblem, class_rewards, compare_private_bandit
+from dpoco.evaluation._private_fit import FIT_SCHEMA, FitReport, compare_private_fit
 from dpoco.evaluation._private_lipschitz import compare_private_lipschitz
-from dpoco.evaluation._progress import Snapshot
-from dpoco.evaluation._regret import COMPARATORS, Regret, regret
-from dpoco.evaluation._repeat import repeat
 from dpoco.evaluation._report import SCHEMA, Curves, PlayedRuns, RunReport
-from dpoco.evaluation._runs import repeat_runs
-from dpoco.evaluation._seeds import SeedTree
+from dpoco.evaluation._runs import SeedTree, Snapshot, repeat_runs
 from dpoco.evaluation._sequences import (
+    COMPARATORS,
     BestSequence,
     FixedExpert,
+    Regret,
     best_expert,
     best_switching_sequence,
     interval_regret,
+    regret,
 )
 from dpoco.evaluation._traces import SavedTrace, load, save
-from dpoco.local._divergences import kl_divergence, total_variation
 
 __all__ = [
     "COMPARATORS",
     "COMPARISON_SCHEMA",
     "FIT_SCHEMA",
     "SCHEMA",
+    "BanditProblem",
     "BestSequence",
     "Comparison",
     "ComparisonRow",

@@ -6,23 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpoco._validation import float_array, positive_float, positive_int
+from dpoco._validation import FloatArray, float_array, positive_float, positive_int
 from dpoco.domains import Domain
 from dpoco.errors import DpocoError
 from dpoco.evaluation._solver import AverageLoss, AverageQuadratic, Objective, minimize
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
 
-__all__ = [
-    "ConstantPrediction",
-    "FixedDecision",
-    "best_constant_prediction",
-    "best_fixed_decision",
-    "suboptimality",
-]
-
-FloatArray = NDArray[np.float64]
 GlmLoss = SquaredLoss | LogisticLoss | HuberLoss
 Loss = GlmLoss | LinearLoss | QuadraticLoss
 

@@ -1,10 +1,13 @@
-"""Several learners at several budgets on one stream, repeated: the same privacy for all."""
+"""Several learners at several budgets on one stream, repeated: the same privacy for all.
+
+The noise of a repeated run hangs on the number of the run and nothing else.
+"""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,14 +16,76 @@ import numpy as np
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import CalibrationError
-from dpoco.evaluation._measures import losses_of, switches_of, versions
-from dpoco.evaluation._repeat import repeat
-from dpoco.evaluation._seeds import SeedTree
-from dpoco.frank_wolfe._batch_base import BatchLearner
+from dpoco.evaluation._game import losses_of, switches_of, versions
+from dpoco.evaluation._runs import SeedTree, play_through
+from dpoco.learners import plays
 from dpoco.random import Source
 from dpoco.trace import Trace
 
-__all__ = ["COMPARISON_SCHEMA", "Comparison", "ComparisonRow", "compare"]
+
+def repeat(
+    build: Callable[[Source], Any],
+    *data: Any,
+    repeats: int | Iterable[int],
+    seed: int | SeedTree | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[int, Trace]:
+    """Play the same stream several times, the noise of every run hanging on its number alone.
+
+    Parameters
+    ----------
+    build : callable
+        Returns an unstarted learner that takes its noise from the given source.
+    *data
+        The stream, as the learner's ``run`` takes it: features and labels, losses, or
+        contexts and rewards.
+    repeats : int or iterable of int
+        How many runs, numbered from 0; or the numbers of the runs to play.
+    seed : int or SeedTree, optional
+        Root of the runs' seeds: run i is ``SeedTree(seed).child("run", i)``. None is the operating
+        system's entropy.
+    progress : callable, optional
+        Called as ``progress(done, total)`` with rounds over all runs.
+
+    Returns
+    -------
+    dict of int to Trace
+        In the order of the numbers given; without decisions where ``run`` takes
+        ``record_decisions``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments, or numbers that are negative or occur twice.
+
+    Notes
+    -----
+    Run i has the same bits whichever other runs are played, in which order, in which process: a
+    long experiment may be split over machines, or extended later. `repeat_runs` is the form that
+    also takes fresh entropy by default and returns a list. Every run is a release of its own:
+    publishing several costs several budgets.
+    """
+    if isinstance(repeats, Iterable):
+        numbers = list(repeats)
+        for number in numbers:
+            if isinstance(number, bool) or not isinstance(number, int):
+                raise TypeError(f"numbers of runs must be int; got {type(number).__name__}")
+        if len(set(numbers)) != len(numbers) or any(number < 0 for number in numbers):
+            raise ValueError("numbers of runs must differ and be at least 0")
+    else:
+        numbers = list(range(positive_int("repeats", repeats, maximum=10**6)))
+    root = None if seed is None else seed if isinstance(seed, SeedTree) else SeedTree(seed)
+    traces = {}
+    for index, number in enumerate(numbers):
+        source = Source() if root is None else root.child("run", number).source()
+
+        def report(done: int, total: int, index: int = index) -> None:
+            if progress is not None:
+                progress(index * total + done, len(numbers) * total)
+
+        traces[number] = play_through(build(source), data, progress=report)
+    return traces
+
 
 COMPARISON_SCHEMA = "dpoco.comparison/1"
 
@@ -218,7 +283,7 @@ def compare(
             ) -> Any:
                 return build(budget, source)
 
-            if isinstance(first, BatchLearner):
+            if plays(first) == "batch":
                 fits = _fit(seeded, data, runs, root, tell)
                 rows.append(
                     ComparisonRow(name, asked, fits, (), (), guarantee.to_dict(), access="offline")
@@ -259,7 +324,7 @@ def compare(
 def _access(build: Builder) -> str:
     """Tell what kind of learner was refused, by one without a budget."""
     try:
-        return "offline" if isinstance(build(None, None), BatchLearner) else "online"
+        return "offline" if plays(build(None, None)) == "batch" else "online"
     except CalibrationError:
         return "online"
 

@@ -10,14 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._record_learner import RecordLearner
-from dpoco._validation import float_array, positive_int
+from dpoco._validation import FloatArray, float_array, positive_int
 from dpoco.datasets import Stream
-from dpoco.experts._expert_learner import ExpertLearner
+from dpoco.learners import plays
 from dpoco.losses import LogisticLoss
-
-__all__ = ["PrequentialResult", "prequential"]
-
-FloatArray = NDArray[np.float64]
 
 _LARGEST_PART = 2**20  # decisions kept at a time, in entries
 _WINDOWS = 20
@@ -111,7 +107,7 @@ def prequential(
     parts, so memory is O(T) and not O(T d). The learner's guarantee covers the decisions and not
     these measures.
     """
-    experts = isinstance(learner, ExpertLearner)
+    experts = plays(learner) == "experts"
     if not experts and not (isinstance(learner, RecordLearner) and learner.loss.glm):
         raise TypeError("the learner must be of experts, or have a generalised linear loss")
     if isinstance(stream, Stream):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dpoco._clipping import admitted_losses, checked_range
 from dpoco._validation import float_array
 from dpoco.accounting import Budget
 from dpoco.datasets import Stream
@@ -18,16 +19,20 @@ from dpoco.evaluation._comparators import (
     best_constant_prediction,
     best_fixed_decision,
 )
-from dpoco.evaluation._game import Comparators, Game, Step, horizon_of, play_game
-from dpoco.evaluation._measures import constant_losses, noise_levels
-from dpoco.evaluation._progress import Snapshot
+from dpoco.evaluation._game import (
+    Comparators,
+    Game,
+    Step,
+    constant_losses,
+    horizon_of,
+    noise_levels,
+    play_game,
+)
 from dpoco.evaluation._report import RunReport
+from dpoco.evaluation._runs import Snapshot
 from dpoco.evaluation._sequences import best_expert
-from dpoco.experts._trace import admitted_losses, checked_range
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.random import Source
-
-__all__ = ["compare_private", "compare_private_experts", "fixed_facts", "own_noise"]
 
 
 def compare_private(

@@ -12,23 +12,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpoco._validation import float_array, positive_int, real_float
+from dpoco._validation import FloatArray, float_array, positive_int, real_float
 from dpoco.accounting import Budget
 from dpoco.bandits import HighDimensionalBandit
 from dpoco.domains import Domain
-from dpoco.evaluation._game import Comparators, Game, Step, horizon_of, play_game
-from dpoco.evaluation._measures import totals
+from dpoco.evaluation._game import Comparators, Game, Step, horizon_of, play_game, totals
 from dpoco.evaluation._private import own_noise
-from dpoco.evaluation._progress import Snapshot
 from dpoco.evaluation._report import RunReport
+from dpoco.evaluation._runs import Snapshot
 from dpoco.random import Source
 from dpoco.trace import Flags
-
-__all__ = ["BanditProblem", "class_rewards", "compare_private_bandit"]
-
-FloatArray = NDArray[np.float64]
 
 
 def class_rewards(labels: Any, classes: int, *, first: int = 0) -> FloatArray:

@@ -7,22 +7,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
 from dpoco.domains import Domain
-from dpoco.evaluation._game import Comparators, Game, Step, horizon_of, play_game
-from dpoco.evaluation._measures import totals
+from dpoco.evaluation._game import Comparators, Game, Step, horizon_of, play_game, totals
 from dpoco.evaluation._private import own_noise
-from dpoco.evaluation._progress import Snapshot
 from dpoco.evaluation._report import RunReport
+from dpoco.evaluation._runs import Snapshot
 from dpoco.oco import LipschitzLearner
 from dpoco.random import Source
 from dpoco.trace import Flags
 
-__all__ = ["compare_private_lipschitz", "net_comparators"]
-
-FloatArray = NDArray[np.float64]
 Loss = Callable[[FloatArray], Any]
 
 

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-__all__ = ["SCHEMA", "Curves", "PlayedRuns", "RunReport"]
-
 SCHEMA = "dpoco.run-report/1"
 
 

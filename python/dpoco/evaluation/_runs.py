@@ -1,17 +1,108 @@
-"""Play a learner over a stream, repeatedly."""
+"""Playing a learner over a stream, repeatedly: seeds, runs, and how they are going.
+
+A seed is a path in a tree of names, in which no child depends on its siblings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import math
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dpoco._learner import Progress
-from dpoco._validation import positive_int
-from dpoco.experts._expert_learner import ExpertLearner
+from dpoco._validation import FloatArray, positive_int
+from dpoco.learners import plays
 from dpoco.random import Source
 from dpoco.trace import Trace
 
-__all__ = ["repeat_runs", "root_source"]
+
+class SeedTree:
+    """A root seed and a path of names; every node has a seed of its own.
+
+    Parameters
+    ----------
+    seed : int, optional
+        At least 0. None takes the root from the operating system; `seed` tells it.
+    *path : str or int
+        Names from the root to this node.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a negative seed, or names that are neither str nor int.
+
+    Notes
+    -----
+    The seed of a node is SHA-256 of the root and the names, so it depends on nothing else: runs may
+    be added, left out, reordered or spread over machines, and each stays the same to the bit.
+    Seeded noise voids guarantees; this is for experiments.
+
+    Examples
+    --------
+    >>> from dpoco.evaluation import SeedTree
+    >>> SeedTree(1).child("noise", 3) == SeedTree(1).child("noise").child(3)
+    True
+    """
+
+    def __init__(self, seed: int | None = None, *path: str | int) -> None:
+        if seed is None:
+            seed = secrets.randbits(128)
+        if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
+            raise TypeError(f"seed must be an int; got {type(seed).__name__}")
+        if seed < 0:
+            raise ValueError(f"seed must be at least 0; got {seed}")
+        for name in path:
+            if isinstance(name, bool) or not isinstance(name, (str, int, np.integer)):
+                raise TypeError(f"names must be str or int; got {type(name).__name__}")
+        self._seed = int(seed)
+        self._path = tuple(name if isinstance(name, str) else int(name) for name in path)
+
+    @property
+    def seed(self) -> int:
+        """The root's seed: what reproduces the whole tree."""
+        return self._seed
+
+    @property
+    def path(self) -> tuple[str | int, ...]:
+        """Names from the root to this node."""
+        return self._path
+
+    def child(self, *names: str | int) -> SeedTree:
+        """Return the node below this one with these names."""
+        return SeedTree(self._seed, *self._path, *names)
+
+    def _digest(self, use: bytes) -> bytes:
+        # Lengths first, so that ("a", "b") and ("ab",) differ; the kind, so that 1 and "1" do.
+        hashed = hashlib.sha256(b"dpoco seed tree" + use)
+        for name in (self._seed, *self._path):
+            text = str(name).encode()
+            kind = b"s" if isinstance(name, str) else b"i"
+            hashed.update(kind + len(text).to_bytes(8, "little") + text)
+        return hashed.digest()
+
+    def source(self) -> Source:
+        """Return a new seeded source of noise: equal nodes give equal noise."""
+        return Source.seeded(int.from_bytes(self._digest(b"noise"), "little"))
+
+    def generator(self) -> np.random.Generator:
+        """Return a new NumPy generator for simulated data; independent of `source`."""
+        return np.random.default_rng(int.from_bytes(self._digest(b"world"), "little"))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SeedTree):
+            return NotImplemented
+        return (self._seed, self._path) == (other._seed, other._path)
+
+    def __hash__(self) -> int:
+        return hash((self._seed, self._path))
+
+    def __repr__(self) -> str:
+        return f"SeedTree({', '.join(repr(name) for name in (self._seed, *self._path))})"
 
 
 def repeat_runs(
@@ -60,15 +151,108 @@ def repeat_runs(
             if progress is not None:
                 progress(index * total + done, count * total)
 
-        if isinstance(learner, ExpertLearner):
-            if labels is not None:
-                raise TypeError("learners of experts take no labels")
-            traces.append(learner.run(features, progress=report))
-        else:
-            traces.append(learner.run(features, labels, record_decisions=False, progress=report))
+        data = (features,) if labels is None else (features, labels)
+        traces.append(play_through(learner, data, progress=report))
     return traces
+
+
+def play_through(learner: Any, data: tuple[Any, ...], **options: Any) -> Any:
+    """Run a learner over the stream, without keeping decisions where they are vectors."""
+    kind = plays(learner)
+    if kind == "experts" and len(data) != 1:
+        raise TypeError("learners of experts take losses, and no labels")
+    if kind not in ("experts", "arms", "surface"):
+        options["record_decisions"] = False
+    return learner.run(*data, **options)
 
 
 def root_source(seed: int | None) -> Source:
     """Return a source that seeds all runs, or one of the operating system's entropy."""
     return Source() if seed is None else Source.seeded(seed)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A learner's record so far. **Not private**: losses are computed from raw records.
+
+    Attributes
+    ----------
+    round : int
+        Rounds played so far, those before a resume included.
+    average_loss : float
+        Mean loss per round of this run so far.
+    since_last : float
+        Mean loss per round since the snapshot before.
+    regret : float
+        Total loss so far minus that of the decision that is best over the whole stream.
+    switches : int
+        Rounds of this run so far after which the decision changed.
+    epsilon : float
+        Of the guarantee: it covers all rounds from the first one on; infinite without privacy.
+    """
+
+    round: int
+    average_loss: float
+    since_last: float
+    regret: float
+    switches: int
+    epsilon: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary that JSON can carry: an infinite epsilon is None."""
+        return {
+            "round": self.round,
+            "average_loss": self.average_loss,
+            "since_last": self.since_last,
+            "regret": self.regret,
+            "switches": self.switches,
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+        }
+
+
+def doubling_parts(first: int, rounds: int) -> Iterator[slice]:
+    """Yield slices of `rounds` rounds that end where the round's number is a power of two.
+
+    Parameters
+    ----------
+    first : int
+        Rounds played before.
+    rounds : int
+        Length of the run; the last slice ends there.
+    """
+    start = 0
+    while start < rounds:
+        mark = 1 << (first + start).bit_length()  # the next power of two
+        stop = min(rounds, mark - first)
+        yield slice(start, stop)
+        start = stop
+
+
+class SnapshotTaker:
+    """Adds up losses and switches and hands a `Snapshot` on after every part of a run."""
+
+    def __init__(
+        self, tell: Callable[[Snapshot], None], compared: FloatArray, first: int, epsilon: float
+    ) -> None:
+        self._tell = tell
+        self._compared = compared  # cumulative losses of the comparator
+        self._first = first
+        self._epsilon = epsilon
+        self._rounds = 0
+        self._total = 0.0
+
+    def take(self, losses: FloatArray, switches: int) -> None:
+        """Count the losses of another part; `switches` is the number so far."""
+        part = float(losses.sum())
+        self._rounds += len(losses)
+        self._total += part
+        self._tell(
+            Snapshot(
+                round=self._first + self._rounds,
+                average_loss=self._total / self._rounds,
+                since_last=part / len(losses),
+                regret=self._total - float(self._compared[self._rounds - 1]),
+                switches=switches,
+                epsilon=self._epsilon,
+            )
+        )

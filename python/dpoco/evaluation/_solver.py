@@ -6,15 +6,11 @@ import math
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpoco._clipping import record_multipliers
+from dpoco._validation import FloatArray
 from dpoco.domains import Domain
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
-from dpoco.losses._base import record_multipliers
-
-__all__ = ["AverageLoss", "AverageQuadratic", "Objective", "minimize"]
-
-FloatArray = NDArray[np.float64]
 
 # The certificate costs one more pass over the data: looked at this often.
 _CHECK_EVERY = 10

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import refuse_contradictions
 from dpoco.accounting import Budget
 from dpoco.accounting import batch_share as accountant
 from dpoco.accounting.batch_share import BatchShareParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.experts._expert_learner import DECODERS, ExpertLearner
+from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.random import Source
 
 __all__ = ["BatchShare", "BatchShareParameters"]
@@ -111,33 +110,6 @@ class BatchShare(ExpertLearner):
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = BatchShareParameters
-    _options = (
-        "calibration",
-        "switches",
-        "noise",
-        "adversary",
-        "learning_rate",
-        "batch",
-        "share_rate",
-        "nominal_horizon",
-        "numerics",
-    )
-    _added: ClassVar[dict[str, Any]] = {"numerics": "float"}
-    _restated = (
-        "horizon",
-        "calibration",
-        "switches",
-        "noise",
-        "adversary",
-        "learning_rate",
-        "batch",
-        "share_rate",
-        "numerics",
-    )
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        **DECODERS,
-        "parameters": BatchShareParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -159,17 +131,37 @@ class BatchShare(ExpertLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(BatchShare, arguments)
+        self._begin(
+            BatchShare,
+            experts=experts,
+            horizon=horizon,
+            budget=budget,
+            parameters=parameters,
+            calibration=calibration,
+            switches=switches,
+            noise=noise,
+            adversary=adversary,
+            learning_rate=learning_rate,
+            batch=batch,
+            share_rate=share_rate,
+            nominal_horizon=nominal_horizon,
+            numerics=numerics,
+            loss_range=loss_range,
+            on_violation=on_violation,
+            source=source,
+        )
 
     @classmethod
     def _check_restated(
-        cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
+        cls,
+        arguments: Mapping[str, Any],
+        parameters: Any,
+        defaults: Mapping[str, Any],
+        free: Collection[str] = (),
     ) -> None:
         # Without a budget there is no noise, whatever law was asked for.
         free = ("noise",) if parameters.noise == "none" else ()
-        names = tuple(name for name in cls._restated if name not in free)
-        refuse_contradictions(arguments, parameters, names, defaults)
+        super()._check_restated(arguments, parameters, defaults, free)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.BatchShare:
         """Return a compiled learner in round 0 on the stream of `claim`."""

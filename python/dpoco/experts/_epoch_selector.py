@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -10,7 +9,7 @@ from dpoco import _core
 from dpoco.accounting import Budget
 from dpoco.accounting import epoch_selector as accountant
 from dpoco.accounting.epoch_selector import EpochSelectorParameters
-from dpoco.experts._expert_learner import DECODERS, ExpertLearner
+from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.random import Source
 
 __all__ = ["EpochSelector", "EpochSelectorParameters"]
@@ -82,12 +81,6 @@ class EpochSelector(ExpertLearner):
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = EpochSelectorParameters
-    _options = ("calibration", "selection", "first")
-    _restated = ("experts", "horizon", "calibration", "selection", "first")
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        **DECODERS,
-        "parameters": EpochSelectorParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -103,8 +96,19 @@ class EpochSelector(ExpertLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(EpochSelector, arguments)
+        self._begin(
+            EpochSelector,
+            experts=experts,
+            horizon=horizon,
+            budget=budget,
+            parameters=parameters,
+            calibration=calibration,
+            selection=selection,
+            first=first,
+            loss_range=loss_range,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.EpochSelector:
         p = self._parameters

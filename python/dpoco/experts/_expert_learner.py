@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, overload
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._clipping import checked_range
 from dpoco._learner import OnlineLearner, Progress
 from dpoco._tickets import Ticket
 from dpoco._validation import float_array, positive_int
-from dpoco.accounting import Budget, Guarantee
-from dpoco.experts._trace import ExpertTrace, checked_range
+from dpoco.accounting import Guarantee
+from dpoco.experts._trace import ExpertTrace
 
-__all__ = ["DECODERS", "ExpertLearner"]
+__all__ = ["ExpertLearner"]
 
 FloatArray = NDArray[np.float64]
 
@@ -36,9 +37,6 @@ def _rescaled(guarantee: Guarantee, width: float) -> Guarantee:
     )
 
 
-DECODERS: dict[str, Callable[[Any], Any]] = {"budget": Budget.from_dict, "loss_range": tuple}
-
-
 class ExpertLearner(OnlineLearner):
     """Base of the learners whose decision is the index of an expert.
 
@@ -47,6 +45,7 @@ class ExpertLearner(OnlineLearner):
     """
 
     _loss_range: tuple[float, float]
+    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {"loss_range": tuple}
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -10,7 +9,7 @@ from dpoco import _core
 from dpoco.accounting import Budget
 from dpoco.accounting import oblivious_tracker as accountant
 from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
-from dpoco.experts._expert_learner import DECODERS, ExpertLearner
+from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.random import Source
 
 __all__ = ["ObliviousTracker", "ObliviousTrackerParameters"]
@@ -107,21 +106,6 @@ class ObliviousTracker(ExpertLearner):
     _parameters: ObliviousTrackerParameters
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = ObliviousTrackerParameters
-    _options = (
-        "calibration",
-        "switches",
-        "prior",
-        "learning_rate",
-        "forced_switch",
-        "batch",
-        "share_rate",
-        "max_resamples",
-    )
-    _restated = ("experts", "horizon", *_options)
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        **DECODERS,
-        "parameters": ObliviousTrackerParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -142,8 +126,24 @@ class ObliviousTracker(ExpertLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(ObliviousTracker, arguments)
+        self._begin(
+            ObliviousTracker,
+            experts=experts,
+            horizon=horizon,
+            budget=budget,
+            parameters=parameters,
+            calibration=calibration,
+            switches=switches,
+            prior=prior,
+            learning_rate=learning_rate,
+            forced_switch=forced_switch,
+            batch=batch,
+            share_rate=share_rate,
+            max_resamples=max_resamples,
+            loss_range=loss_range,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ObliviousTracker:
         """Return a compiled learner in round 0 on the stream of `claim`."""
@@ -159,7 +159,7 @@ class ObliviousTracker(ExpertLearner):
                     "share_rate": parameters.share_rate or 0.0,
                     "learning_rate": parameters.learning_rate,
                     "forced_switch": parameters.forced_switch,
-                    "batch": parameters.batch,
+                    "block": parameters.batch,
                     "max_resamples": parameters.max_resamples,
                     **claim,
                 }

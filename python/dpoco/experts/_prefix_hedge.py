@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -15,7 +14,7 @@ from dpoco.accounting import prefix_hedge as accountant
 from dpoco.accounting.lattice import lattice_settings
 from dpoco.accounting.prefix_hedge import PrefixHedgeParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.experts._expert_learner import DECODERS, ExpertLearner
+from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.random import Source
 
@@ -100,13 +99,6 @@ class PrefixHedge(ExpertLearner):
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = PrefixHedgeParameters
-    _options = ("calibration", "sum_method", "learning_rate", "numerics")
-    _restated = ("experts", "horizon", *_options)
-    _added: ClassVar[dict[str, Any]] = {"numerics": "float"}
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        **DECODERS,
-        "parameters": PrefixHedgeParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -123,8 +115,20 @@ class PrefixHedge(ExpertLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(PrefixHedge, arguments)
+        self._begin(
+            PrefixHedge,
+            experts=experts,
+            horizon=horizon,
+            budget=budget,
+            parameters=parameters,
+            calibration=calibration,
+            sum_method=sum_method,
+            learning_rate=learning_rate,
+            numerics=numerics,
+            loss_range=loss_range,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _entries(self) -> dict[str, float]:
         p = self._parameters

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -14,7 +13,7 @@ from dpoco.accounting import Budget
 from dpoco.accounting import shift_detector as accountant
 from dpoco.accounting.shift_detector import ShiftDetectorParameters
 from dpoco.experts._epoch_selector import selection_settings
-from dpoco.experts._expert_learner import DECODERS, ExpertLearner
+from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.random import Source
 
 __all__ = ["ShiftDetector", "ShiftDetectorParameters"]
@@ -102,21 +101,6 @@ class ShiftDetector(ExpertLearner):
     _parameters: ShiftDetectorParameters
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = ShiftDetectorParameters
-    _options = (
-        "calibration",
-        "false_alarm",
-        "select_share",
-        "windows",
-        "expected_shifts",
-        "threshold_scale",
-        "nominal_horizon",
-        "first",
-    )
-    _restated = ("experts", "horizon", *_options)
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        **DECODERS,
-        "parameters": ShiftDetectorParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -137,8 +121,24 @@ class ShiftDetector(ExpertLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(ShiftDetector, arguments)
+        self._begin(
+            ShiftDetector,
+            experts=experts,
+            horizon=horizon,
+            budget=budget,
+            parameters=parameters,
+            calibration=calibration,
+            false_alarm=false_alarm,
+            select_share=select_share,
+            windows=windows,
+            expected_shifts=expected_shifts,
+            threshold_scale=threshold_scale,
+            nominal_horizon=nominal_horizon,
+            first=first,
+            loss_range=loss_range,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ShiftDetector:
         p = self._parameters

@@ -7,18 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import real_float
+from dpoco._clipping import admitted_losses
 from dpoco.trace import Flags, Trace
 
 __all__ = ["ExpertTrace", "admitted_losses"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-
-
-def admitted_losses(losses: FloatArray, low: float, high: float) -> FloatArray:
-    """Return losses as learners read them: clipped to [low, high]; `low` where not finite."""
-    return np.where(np.isfinite(losses), np.clip(losses, low, high), low)
 
 
 class ExpertTrace(Trace):
@@ -108,15 +103,3 @@ class ExpertTrace(Trace):
             return {"missing": missing, "out_of_range": outside & ~missing}
 
         return cls(losses, switches, first_round, decisions, loss_of, flags_of)  # type: ignore[arg-type]
-
-
-def checked_range(loss_range: Any) -> tuple[float, float]:
-    """Return a declared range of losses as two floats, or raise."""
-    try:
-        low, high = loss_range
-    except (TypeError, ValueError):
-        raise TypeError("loss_range must be a pair (low, high)") from None
-    low, high = real_float("loss_range", low), real_float("loss_range", high)
-    if not 1e-100 <= high - low <= 1e100:
-        raise ValueError("loss_range must be (low, high) with 1e-100 <= high - low <= 1e100")
-    return low, high

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from inspect import signature
-from types import ModuleType
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from dpoco import _core, domains, losses
+from dpoco._calibrated import Calibrated
 from dpoco._learner import Progress
 from dpoco._validation import (
     FloatArray,
-    choice,
     float_array,
     positive_int,
-    refuse_contradictions,
 )
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import BudgetExceeded, RoundOrderError
@@ -30,51 +27,34 @@ Self = TypeVar("Self", bound="BatchLearner")
 # Gradient entries per compiled call: signals are answered between two of them.
 _CHUNK_ENTRIES = 2**21
 
-# What parameters say, too: it must not be contradicted.
-_RESTATED = ("records", "calibration", "steps", "numerics")
-
 # Only one thread may start the one fit; a lock of each learner could not be pickled with it.
 _STARTING = threading.Lock()
 
 
-class BatchLearner(ABC):
+class BatchLearner(Calibrated, ABC):
     """Base of the batch baselines: built once, fitted once, then a released value.
 
-    Subclasses name their compiled method, their accountant (a module with ``calibrate`` and
-    ``guarantee``), their parameters' class and the arguments that calibration takes.
+    Subclasses name their compiled method, too.
     """
 
     _method: ClassVar[str]
-    _accountant: ClassVar[ModuleType]
-    _parameters_class: ClassVar[type]
-    _options: ClassVar[tuple[str, ...]]
 
     _parameters: Any = None
+    _mechanism: Any = None
     _guarantee: Guarantee | None = None
     _theta: FloatArray | None = None
     _fitted: bool = False
 
-    def _begin(self, constructed: type, given: dict[str, Any]) -> None:
+    def _begin(self, constructed: type, /, **arguments: Any) -> None:
         """Take a constructor's arguments, and calibrate if the number of records is known.
 
-        Parameters
-        ----------
-        constructed : type
-            The class whose constructor it is: its defaults are what "not given" means.
-        given : dict
-            The constructor's ``locals()``.
+        `constructed` is the class whose constructor it is; `arguments` are all that it takes.
         """
-        arguments = {name: given[name] for name in signature(constructed).parameters}
         self._check(arguments)
         self._arguments = arguments
         parameters, records, budget = (arguments[k] for k in ("parameters", "records", "budget"))
         if parameters is not None:
-            if not isinstance(parameters, self._parameters_class):
-                raise TypeError(f"parameters must be {self._parameters_class.__name__}")
-            restated = [name for name in _RESTATED if name in arguments]
-            defaults = signature(constructed).parameters
-            refuse_contradictions(arguments, parameters, restated, defaults)
-            self._settle(parameters)
+            self._settle(self._check_given(constructed, arguments))
             return
         if records is not None:
             records = positive_int("records", records)
@@ -82,13 +62,13 @@ class BatchLearner(ABC):
             budget.require_delta()
             budget.doubt(records, stacklevel=3)
         # Bad options are refused now, even if the number of records is not yet known.
-        self._calibrated(1000, None)
+        self._plan(1000, None)
         if records is not None:
-            self._settle(self._calibrated(records, budget))
+            self._settle(self._plan(records, budget))
 
     def _check(self, arguments: dict[str, Any]) -> None:
         """Check the arguments that all batch learners take, and keep the problem."""
-        domain, loss, budget = (arguments[name] for name in ("domain", "loss", "budget"))
+        domain, loss = arguments["domain"], arguments["loss"]
         if not isinstance(domain, domains.Domain):
             raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
         if not isinstance(loss, losses.GlmLoss):
@@ -96,13 +76,8 @@ class BatchLearner(ABC):
                 "loss must be a squared, logistic or Huber loss of dpoco.losses; got "
                 f"{type(loss).__name__}"
             )
-        if budget is not None and not isinstance(budget, Budget):
-            raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
-        source = arguments["source"]
-        if source is not None and not isinstance(source, Source):
-            raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
-        choice("on_violation", arguments["on_violation"], ("clip", "raise"))
-        start = arguments["start"]
+        self._check_common(arguments)
+        source, start = arguments["source"], arguments["start"]
         self._start = np.array(
             domain.center if start is None else float_array("start", start, (domain.dimension,))
         )
@@ -113,11 +88,10 @@ class BatchLearner(ABC):
         self._source: Source | None = source
         self._is_seeded = source is not None and source.is_seeded
 
-    def _calibrated(self, records: int, budget: Budget | None) -> Any:
-        options = {name: self._arguments[name] for name in self._options}
-        return self._accountant.calibrate(
-            self._domain, self._loss, records=records, budget=budget, **options
-        )
+    def _plan(self, records: int, budget: Budget | None) -> Any:
+        """Return the parameters for so many records."""
+        known = {"records": records, "budget": budget}
+        return self._calibrated(self._arguments, self._domain, self._loss, **known)
 
     def _settle(self, parameters: Any) -> None:
         """Take parameters, once they are known to keep to the budget."""
@@ -127,6 +101,7 @@ class BatchLearner(ABC):
         )
         if budget is not None:
             guarantee.require(budget)
+        self._mechanism = self._accountant.mechanism_of(self._domain, self._loss, parameters)
         self._parameters, self._guarantee = parameters, guarantee
 
     @abstractmethod
@@ -178,11 +153,11 @@ class BatchLearner(ABC):
                     "the model has been fitted: a second fit is a second release; use clone()"
                 )
             self._fitted = True
-        before = self._parameters, self._guarantee
+        before = self._parameters, self._guarantee, self._mechanism
         try:
             self._theta = self._run(features, labels, progress)
         except BaseException:
-            self._parameters, self._guarantee = before
+            self._parameters, self._guarantee, self._mechanism = before
             self._fitted = False  # nothing was released
             raise
         self._source = None  # a fitted model holds no randomness
@@ -194,7 +169,7 @@ class BatchLearner(ABC):
     ) -> FloatArray:
         n, d = features.shape
         if self._parameters is None:
-            self._settle(self._calibrated(n, self._arguments["budget"]))
+            self._settle(self._plan(n, self._arguments["budget"]))
         elif self._parameters.records != n:
             raise ValueError(f"X must have {self._parameters.records} rows; got {n}")
         if self._arguments["on_violation"] == "raise":
@@ -221,14 +196,13 @@ class BatchLearner(ABC):
             np.inf if loss._l2 is None else loss._l2,
         )
         settings = {
+            "method": self._method,
             "derivative_bound": self._parameters.derivative_bound,
             "start": np.array(self._start),
             **claim,
             **self._settings(),
         }
-        return _core.BatchFit(
-            self._method, domain._engine, loss._glm_engine, clipper, features, labels, settings
-        )
+        return _core.BatchFit(domain._engine, loss._glm_engine, clipper, features, labels, settings)
 
     def clone(self: Self, *, source: Source | None = None) -> Self:
         """Return an unfitted learner of the same arguments: its fit is another release.

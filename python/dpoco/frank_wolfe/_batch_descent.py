@@ -6,11 +6,12 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import domains, losses
-from dpoco.accounting import Budget
-from dpoco.accounting._batch import noisy_sgd, phased_sgd
-from dpoco.accounting._batch.parameters import NoisySGDParameters, PhasedSGDParameters
+from dpoco.accounting import Budget, noisy_sgd, phased_sgd
+from dpoco.accounting.noisy_sgd import NoisySGDParameters
+from dpoco.accounting.phased_sgd import PhasedSGDParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.frank_wolfe._batch_base import BatchLearner
+from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, IteratePhase, SampledGaussian
 from dpoco.random import Source
 
 __all__ = ["NoisySGD", "PhasedSGD"]
@@ -85,7 +86,6 @@ class NoisySGD(BatchLearner):
     _method = "noisy_sgd"
     _accountant: ClassVar[ModuleType] = noisy_sgd
     _parameters_class = NoisySGDParameters
-    _options = ("calibration", "steps", "step_scale", "numerics")
 
     def __init__(
         self,
@@ -103,12 +103,31 @@ class NoisySGD(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(NoisySGD, locals())
+        self._begin(
+            NoisySGD,
+            domain=domain,
+            loss=loss,
+            budget=budget,
+            parameters=parameters,
+            records=records,
+            calibration=calibration,
+            steps=steps,
+            step_scale=step_scale,
+            numerics=numerics,
+            start=start,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _settings(self) -> dict[str, Any]:
         p: NoisySGDParameters = self._parameters
-        settings = {name: getattr(p, name) for name in ("steps", "step_size", "noise_scale")}
-        return {**settings, "grid": noisy_sgd.grid(self._domain, self._loss, p)}
+        m: SampledGaussian = self._mechanism
+        return {
+            "steps": m.steps,
+            "step_size": p.step_size,
+            "noise_scale": m.scale,
+            "grid": m.grid,
+        }
 
 
 class PhasedSGD(BatchLearner):
@@ -177,7 +196,6 @@ class PhasedSGD(BatchLearner):
     _method = "phased_sgd"
     _accountant: ClassVar[ModuleType] = phased_sgd
     _parameters_class = PhasedSGDParameters
-    _options = ("calibration", "step_scale")
 
     def __init__(
         self,
@@ -193,8 +211,22 @@ class PhasedSGD(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(PhasedSGD, locals())
+        self._begin(
+            PhasedSGD,
+            domain=domain,
+            loss=loss,
+            budget=budget,
+            parameters=parameters,
+            records=records,
+            calibration=calibration,
+            step_scale=step_scale,
+            start=start,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _settings(self) -> dict[str, Any]:
-        phases = phased_sgd.phases_of(self._domain, self._loss, self._parameters)
+        m: GaussianPhases = self._mechanism
+        walks = [phase for phase in m.phases if isinstance(phase, IteratePhase)]
+        phases = [(phase.records, phase.step, phase.scale) for phase in walks]
         return {"phases": phases, "grids": [0.0] * len(phases)}

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 from dpoco import domains, losses
 from dpoco.accounting import Budget
-from dpoco.accounting._batch import noisy_frank_wolfe as accountant
-from dpoco.accounting._batch.parameters import NoisyFrankWolfeParameters
+from dpoco.accounting import noisy_frank_wolfe as accountant
+from dpoco.accounting.noisy_frank_wolfe import NoisyFrankWolfeParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.frank_wolfe._batch_base import BatchLearner
+from dpoco.privacy.mechanisms.batch_fits import GaussianPhases
 from dpoco.random import Source
 
 __all__ = ["NoisyFrankWolfe"]
@@ -86,7 +87,6 @@ class NoisyFrankWolfe(BatchLearner):
     _method = "noisy_frank_wolfe"
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = NoisyFrankWolfeParameters
-    _options = ("calibration", "step_scale", "numerics")
 
     def __init__(
         self,
@@ -103,12 +103,33 @@ class NoisyFrankWolfe(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(NoisyFrankWolfe, locals())
+        self._begin(
+            NoisyFrankWolfe,
+            domain=domain,
+            loss=loss,
+            budget=budget,
+            parameters=parameters,
+            records=records,
+            calibration=calibration,
+            step_scale=step_scale,
+            numerics=numerics,
+            start=start,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _settings(self) -> dict[str, Any]:
         p: NoisyFrankWolfeParameters = self._parameters
-        names = ("first_batch", "batch", "steps", "step_size", "difference_bound",
-                 "first_scale", "later_scale")  # fmt: skip
-        first, later = accountant.grids(self._domain, self._loss, p)
-        settings = {name: getattr(p, name) for name in names}
-        return {**settings, "first_grid": first, "later_grid": later}
+        m: GaussianPhases = self._mechanism
+        first, later = m.phases[0], m.phases[-1]
+        return {
+            "first_batch": first.records,
+            "batch": p.batch,
+            "steps": p.steps,
+            "step_size": p.step_size,
+            "difference_bound": p.difference_bound,
+            "first_scale": first.scale,
+            "later_scale": later.scale if p.steps > 1 else p.later_scale,
+            "first_grid": first.grid,
+            "later_grid": later.grid if p.steps > 1 else 0.0,
+        }

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 from dpoco import domains, losses
 from dpoco.accounting import Budget
-from dpoco.accounting._batch import localized_mirror_descent as accountant
-from dpoco.accounting._batch.parameters import LocalizedMirrorDescentParameters
+from dpoco.accounting import localized_mirror_descent as accountant
+from dpoco.accounting.localized_mirror_descent import LocalizedMirrorDescentParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.frank_wolfe._batch_base import BatchLearner
+from dpoco.privacy.mechanisms.batch_fits import GaussianPhases
 from dpoco.random import Source
 
 __all__ = ["LocalizedMirrorDescent"]
@@ -85,7 +86,6 @@ class LocalizedMirrorDescent(BatchLearner):
     _method = "localized_mirror_descent"
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = LocalizedMirrorDescentParameters
-    _options = ("calibration", "steps", "step_scale", "numerics")
 
     def __init__(
         self,
@@ -103,14 +103,33 @@ class LocalizedMirrorDescent(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(LocalizedMirrorDescent, locals())
+        self._begin(
+            LocalizedMirrorDescent,
+            domain=domain,
+            loss=loss,
+            budget=budget,
+            parameters=parameters,
+            records=records,
+            calibration=calibration,
+            steps=steps,
+            step_scale=step_scale,
+            numerics=numerics,
+            start=start,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _settings(self) -> dict[str, Any]:
         ball = self._domain
         assert isinstance(ball, domains.LpBall)
+        m: GaussianPhases = self._mechanism
+        tunings = accountant.regularisers(ball, self._loss, self._parameters)
         return {
-            "phases": accountant.phases_of(ball, self._loss, self._parameters),
-            "grids": accountant.grids_of(ball, self._loss, self._parameters),
+            "phases": [
+                (phase.records, *tuning, phase.scale)
+                for phase, tuning in zip(m.phases, tunings, strict=True)
+            ],
+            "grids": [phase.grid for phase in m.phases],
             "p": ball.p,
             "radius": ball.radius,
             "steps": self._parameters.steps,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar, cast
 
@@ -98,21 +97,6 @@ class PolyhedralFrankWolfe(LeafLearner):
     _parameters: PolyhedralFrankWolfeParameters
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = PolyhedralFrankWolfeParameters
-    _options = (
-        "calibration",
-        "selector",
-        "exponent",
-        "weights",
-        "batch",
-        "relation",
-    )
-    _restated = ("horizon", *_options)
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        "domain": domains.from_dict,
-        "loss": losses.from_dict,
-        "budget": Budget.from_dict,
-        "parameters": PolyhedralFrankWolfeParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -132,8 +116,23 @@ class PolyhedralFrankWolfe(LeafLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(PolyhedralFrankWolfe, arguments)
+        self._begin(
+            PolyhedralFrankWolfe,
+            domain=domain,
+            loss=loss,
+            horizon=horizon,
+            budget=budget,
+            parameters=parameters,
+            calibration=calibration,
+            selector=selector,
+            exponent=exponent,
+            weights=weights,
+            batch=batch,
+            relation=relation,
+            start=start,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
@@ -142,10 +141,10 @@ class PolyhedralFrankWolfe(LeafLearner):
         # Losses and bounds are those of the l_1 geometry, in which records are clipped.
         self._domain = cast(domains.Domain, L1Geometry(arguments["domain"]))
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.PolyhedralFrankWolfe:
+    def _build_engine(self, claim: dict[str, Any]) -> _core.FrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         parameters = self._parameters
-        return _core.PolyhedralFrankWolfe(
+        return _core.FrankWolfe(
             self._arguments["domain"]._engine,
             self._loss._glm_engine,
             self._clipper(np.inf),
@@ -153,11 +152,14 @@ class PolyhedralFrankWolfe(LeafLearner):
                 "rounds": parameters.horizon,
                 "batch": parameters.batch,
                 "leaf_scalar_bound": parameters.leaf_scalar_bound or 0.0,
+                "step_scale": 1.0,
                 "published_weights": parameters.weights == "paper",
-                "selector": parameters.selector,
-                "scale": parameters.scale,
-                "exponent": parameters.exponent,
-                **claim,
+                "selection": {
+                    "selector": parameters.selector,
+                    "scale": parameters.scale,
+                    "exponent": parameters.exponent,
+                    **claim,
+                },
             },
             np.array(self._start),
         )

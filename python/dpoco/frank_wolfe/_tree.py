@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -104,36 +103,6 @@ class TreeFrankWolfe(LeafLearner):
     _parameters: TreeFrankWolfeParameters
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = TreeFrankWolfeParameters
-    _options = (
-        "calibration",
-        "noise",
-        "norm_order",
-        "sum_method",
-        "weights",
-        "step_scale",
-        "batch",
-        "relation",
-        "numerics",
-    )
-    _restated = (
-        "horizon",
-        "calibration",
-        "noise",
-        "norm_order",
-        "sum_method",
-        "weights",
-        "step_scale",
-        "batch",
-        "relation",
-        "numerics",
-    )
-    _added: ClassVar[dict[str, Any]] = {"numerics": "float"}
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        "domain": domains.from_dict,
-        "loss": losses.from_dict,
-        "budget": Budget.from_dict,
-        "parameters": TreeFrankWolfeParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -156,17 +125,35 @@ class TreeFrankWolfe(LeafLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(TreeFrankWolfe, arguments)
+        self._begin(
+            TreeFrankWolfe,
+            domain=domain,
+            loss=loss,
+            horizon=horizon,
+            budget=budget,
+            parameters=parameters,
+            calibration=calibration,
+            noise=noise,
+            norm_order=norm_order,
+            sum_method=sum_method,
+            weights=weights,
+            step_scale=step_scale,
+            batch=batch,
+            relation=relation,
+            numerics=numerics,
+            start=start,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _entries(self) -> dict[str, float]:
         p = self._parameters
         return super()._entries() | sum_entries(self._domain.dimension, p.pushes, p.sum_method)
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.TreeFrankWolfe:
+    def _build_engine(self, claim: dict[str, Any]) -> _core.FrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         parameters = self._parameters
-        return _core.TreeFrankWolfe(
+        return _core.FrankWolfe(
             self._domain._engine,
             self._loss._glm_engine,
             self._clipper(self._domain.dual_exponent),

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from dpoco.journal._journal import Journal
 from dpoco.journal._keys import KeyFile
-from dpoco.journal._sqlite import SqliteStore
+from dpoco.journal._sql import SqliteStore
 from dpoco.journal._store import Store
 from dpoco.journal._stream import Stream
 from dpoco.journal._transaction import Transaction, Work
 
 if TYPE_CHECKING:
-    from dpoco.journal._postgres import PostgresStore
+    from dpoco.journal._sql import PostgresStore
 
 __all__ = [
     "Journal",
@@ -34,7 +34,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import the PostgreSQL store on first use."""
     if name == "PostgresStore":
-        from dpoco.journal._postgres import PostgresStore
+        from dpoco.journal._sql import PostgresStore
 
         return PostgresStore
     raise AttributeError(f"module 'dpoco.journal' has no attribute {name!r}")

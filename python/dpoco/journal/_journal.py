@@ -6,25 +6,22 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from dpoco._families import family_of
 from dpoco._state import Stateful
 from dpoco._tickets import TicketBook
 from dpoco._validation import choice
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import RoundOrderError, StateError
-from dpoco.journal import _upkeep
-from dpoco.journal._entry import alike, header_of, learner_of, payload_of
-from dpoco.journal._families import family_of
-from dpoco.journal._forks import check_forkable, renew
-from dpoco.journal._groups import Group, join
+from dpoco.journal import _groups
+from dpoco.journal._groups import Group, check_forkable, join, renew
+from dpoco.journal._kept import alike, header_of, learner_of, payload_of
 from dpoco.journal._keys import KeyFile
 from dpoco.journal._releases import encoded
 from dpoco.journal._store import Store
 from dpoco.journal._stream import Stream
 from dpoco.journal._transaction import Transaction
 from dpoco.journal._writer import Writer
-
-__all__ = ["Journal"]
 
 
 class Journal(Writer):
@@ -334,11 +331,11 @@ class Journal(Writer):
         RoundOrderError
             If `before_round` is beyond the current round.
         """
-        return _upkeep.forget(self, name, before_round)
+        return _groups.forget(self, name, before_round)
 
     def compact(self, name: str) -> int:
         """Merge small batches of a stream, as rounds played one by one leave; return how many."""
-        return _upkeep.compact(self, name)
+        return _groups.compact(self, name)
 
     def rotate_key(self, key: bytes | None = None) -> None:
         """Use another key for all digests to come.
@@ -352,7 +349,7 @@ class Journal(Writer):
             32 bytes, never used before; default: a fresh one. Required unless keys are in a
             `KeyFile`: the caller has to keep it, beside the older ones.
         """
-        _upkeep.rotate_key(self, key)
+        _groups.rotate_key(self, key)
 
     def close(self) -> None:
         """Let go of the store; streams raise `StateError` from then on.

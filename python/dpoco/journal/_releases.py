@@ -1,8 +1,8 @@
-"""Releases as bytes: rows of doubles or integers, repeated ones once.
+"""What the rows of a journal hold; of releases, rows of doubles or integers, repeated ones once.
 
-Layout, little-endian: "f" (doubles) or "i" (64-bit integers); width w (u32), 0 for numbers; rounds
-n (u32); stored rows k (u32); 3 bytes of padding; if k < n, the rounds at which the stored rows
-begin, k numbers (i64); the rows.
+Layout of releases, little-endian: "f" (doubles) or "i" (64-bit integers); width w (u32), 0 for
+numbers; rounds n (u32); stored rows k (u32); 3 bytes of padding; if k < n, the rounds at which the
+stored rows begin, k numbers (i64); the rows.
 
 Or a recipe, by which they are computed again from their records: "r"; 0; rounds n; 0; the sum of
 the words of each release, modulo 2^16 (u16), by which another outcome is noticed; the state of the
@@ -11,7 +11,9 @@ engine before the first of them.
 
 from __future__ import annotations
 
+import json
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +22,190 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco.errors import StateError
+from dpoco.journal._keys import DIGEST_BYTES
 
-__all__ = ["CONTEXT", "Recipe", "decoded", "encoded", "kept_form"]
+_FORMAT = 2
+_HEAD = struct.Struct("<I16sQ16sQ16s")
+_KEY = struct.Struct("<I16s")
+_STATE = struct.Struct("<QI")
+_COUNT = struct.Struct("<I")
 
-_HEAD = struct.Struct("<c3xIII")
+
+@dataclass(frozen=True)
+class Head:
+    """The journal itself.
+
+    Attributes
+    ----------
+    uid : bytes
+        Identity, 16 random bytes.
+    epoch : int
+        How often it was opened for writing.
+    writer : bytes
+        The token of the last one to do so.
+    sequence : int
+        Transactions committed so far.
+    total : bytes
+        Sum over all listed rows of a digest of place and seal, modulo 2^128: none is missing,
+        stale, elsewhere or too much.
+    keys : mapping of int to bytes
+        Fingerprints of the keys by number; the largest number is the current key.
+    """
+
+    uid: bytes
+    epoch: int
+    writer: bytes
+    sequence: int
+    total: bytes
+    keys: Mapping[int, bytes]
+
+    @property
+    def key(self) -> int:
+        """Number of the current key."""
+        return max(self.keys)
+
+    def to_bytes(self) -> bytes:
+        """Return the row's body."""
+        fixed = (_FORMAT, self.uid, self.epoch, self.writer, self.sequence, self.total)
+        return _HEAD.pack(*fixed) + b"".join(_KEY.pack(*item) for item in self.keys.items())
+
+    @classmethod
+    def from_bytes(cls, body: bytes) -> Head:
+        """Return what `to_bytes` was called on; `StateError` if it is not that."""
+        try:
+            version, uid, epoch, writer, sequence, total = _HEAD.unpack_from(body)
+            keys = dict(_KEY.iter_unpack(body[_HEAD.size :]))
+        except (struct.error, TypeError):
+            keys = {}
+        if not keys:
+            raise StateError("the journal is corrupt: its head is not as it was written")
+        if version != _FORMAT:
+            raise StateError(f"the journal has format {version}, this library reads {_FORMAT}")
+        return cls(uid, epoch, writer, sequence, total, keys)
+
+
+@dataclass(frozen=True)
+class StreamRow:
+    """A stream: what is fixed when it is opened.
+
+    Attributes
+    ----------
+    id : int
+        Number of the stream, from its name.
+    name : str
+        Name it was opened under.
+    uid : bytes
+        Identity, 16 random bytes: digests of different streams have different keys.
+    header : str
+        What the learner is made of, JSON; the state's payload is kept apart.
+    origin : str
+        "" for a stream that was opened, else from where it was adopted or forked.
+    kept_from : int
+        First round whose release is kept.
+    place : int
+        How many streams were opened before.
+    """
+
+    id: int
+    name: str
+    uid: bytes
+    header: str
+    origin: str
+    kept_from: int
+    place: int
+
+    def to_bytes(self, digest: bytes) -> bytes:
+        """Return the row's body, which has the digest of the header in its place."""
+        fields = {**vars(self), "uid": self.uid.hex(), "header": digest.hex()}
+        return json.dumps(fields).encode()
+
+    @classmethod
+    def from_bytes(cls, body: bytes) -> tuple[StreamRow, bytes]:
+        """Return a row without its header, and the digest of that."""
+        fields = json.loads(body)
+        digest = bytes.fromhex(fields["header"])
+        return cls(**{**fields, "uid": bytes.fromhex(fields["uid"]), "header": ""}), digest
+
+
+@dataclass(frozen=True)
+class StateRow:
+    """What a stream continues from: one row, replaced in every transaction.
+
+    Attributes
+    ----------
+    stream : int
+        Number of the stream.
+    round : int
+        Rounds that are over.
+    payload : bytes
+        State of the compiled engine after them: secret.
+    pending : bytes
+        The release of the current round, if it precedes the round's record: already decided.
+    """
+
+    stream: int
+    round: int
+    payload: bytes
+    pending: bytes
+
+    def to_bytes(self) -> bytes:
+        """Return the row's body."""
+        return b"".join((_STATE.pack(self.round, len(self.pending)), self.pending, self.payload))
+
+    @classmethod
+    def from_bytes(cls, stream: int, body: bytes) -> StateRow:
+        """Return the row of a body."""
+        turn, length = _STATE.unpack_from(body)
+        middle = _STATE.size + length
+        return cls(stream, turn, body[middle:], body[_STATE.size : middle])
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The releases of consecutive rounds that were committed together.
+
+    Attributes
+    ----------
+    stream : int
+        Number of the stream.
+    first : int
+        The first of the rounds.
+    key : int
+        Number of the key of `digests`.
+    digests : bytes
+        16 bytes a round: keyed digest of its record.
+    releases : bytes
+        The releases, see ``_releases``.
+    """
+
+    stream: int
+    first: int
+    key: int
+    digests: bytes
+    releases: bytes
+
+    @property
+    def count(self) -> int:
+        """Number of rounds."""
+        return len(self.digests) // DIGEST_BYTES
+
+    @property
+    def stop(self) -> int:
+        """The first round after these."""
+        return self.first + self.count
+
+    def to_bytes(self) -> bytes:
+        """Return the row's body."""
+        return b"".join((_COUNT.pack(self.count), self.digests, self.releases))
+
+    @classmethod
+    def from_bytes(cls, stream: int, first: int, key: int, body: bytes) -> Chunk:
+        """Return the chunk of a body."""
+        middle = _COUNT.size + DIGEST_BYTES * _COUNT.unpack_from(body)[0]
+        return cls(stream, first, key, body[_COUNT.size : middle], body[middle:])
+
+
+_LAYOUT = struct.Struct("<c3xIII")
 # What precedes a bandit's pending decision: number of the key, digest of the context.
 CONTEXT = struct.Struct("<I16s")
 _TYPES = {b"f": np.dtype("<f8"), b"i": np.dtype("<i8")}
@@ -36,12 +218,12 @@ def encoded(releases: NDArray[Any]) -> bytes:
     rounds = rows.shape[0]
     width = rows.shape[1] if rows.ndim == 2 else 0
     if rounds == 1:  # what is decided next: often
-        return _HEAD.pack(code, width, 1, 1) + rows.tobytes()
+        return _LAYOUT.pack(code, width, 1, 1) + rows.tobytes()
     begins = _begins(rows.view(np.int64).reshape(rounds, max(width, 1)))
     if begins is None:
-        head = _HEAD.pack(code, width, rounds, rounds)
+        head = _LAYOUT.pack(code, width, rounds, rounds)
         return b"".join((head, rows.tobytes()))
-    head = _HEAD.pack(code, width, rounds, begins.size)
+    head = _LAYOUT.pack(code, width, rounds, begins.size)
     return b"".join((head, begins.astype("<i8").tobytes(), rows[begins].tobytes()))
 
 
@@ -78,9 +260,9 @@ class Recipe:
         """Return the recipe that `kept_form` has written; None if these are releases."""
         if data[:1] != b"r":
             return None
-        rounds = _HEAD.unpack_from(data)[2]
-        place = _HEAD.size + 2 * rounds
-        return cls(np.frombuffer(data[_HEAD.size : place], dtype="<u2"), data[place:])
+        rounds = _LAYOUT.unpack_from(data)[2]
+        place = _LAYOUT.size + 2 * rounds
+        return cls(np.frombuffer(data[_LAYOUT.size : place], dtype="<u2"), data[place:])
 
     @staticmethod
     def sums_of(releases: NDArray[Any]) -> NDArray[np.uint16]:
@@ -100,7 +282,7 @@ def kept_form(releases: NDArray[Any], start: bytes | None) -> bytes:
             whole = np.ascontiguousarray(releases)
             begins = _begins(whole.view(np.int64))
             if begins is None or 2 * length < 8 * begins.size * (width + 1):
-                head = _HEAD.pack(b"r", 0, rounds, 0)
+                head = _LAYOUT.pack(b"r", 0, rounds, 0)
                 return b"".join((head, Recipe.sums_of(whole).tobytes(), start))
     return encoded(releases)
 
@@ -111,10 +293,10 @@ def decoded(data: bytes, rounds: int) -> NDArray[Any]:
     `rounds` is their number by another record: the head alone could ask for 2^32 long rows.
     """
     try:
-        code, width, claimed, stored = _HEAD.unpack_from(data)
+        code, width, claimed, stored = _LAYOUT.unpack_from(data)
         if claimed != rounds:
             raise ValueError("lengths differ")
-        body = data[_HEAD.size :]
+        body = data[_LAYOUT.size :]
         places = None
         if stored < rounds:
             places = np.frombuffer(body[: 8 * stored], dtype="<i8")

@@ -17,12 +17,9 @@ from dataclasses import replace
 from typing import NoReturn
 
 from dpoco.errors import JournalFenced, StateError
-from dpoco.journal._digests import RowSeals
-from dpoco.journal._keys import KeyRing, fingerprint_of
-from dpoco.journal._records import Chunk, Head, StateRow, StreamRow
+from dpoco.journal._keys import KeyRing, RowSeals, fingerprint_of
+from dpoco.journal._releases import Chunk, Head, StateRow, StreamRow
 from dpoco.journal._store import RELEASES, Row, Store
-
-__all__ = ["Rows"]
 
 _HEAD, _TEXT, _HEADER, _STREAM, _STATE = range(RELEASES)
 _TOTAL_BYTES = 16

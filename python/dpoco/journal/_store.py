@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
-__all__ = ["RELEASES", "Row", "Store"]
-
 RELEASES = 5  # the last kind: rows that are many, and are not listed
 
 

@@ -10,12 +10,9 @@ from numpy.typing import NDArray
 from dpoco._tickets import Ticket
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import HorizonExceeded
-from dpoco.journal._kept import KeptLearner
-from dpoco.journal._pipeline import pipelined
+from dpoco.journal._kept import KeptLearner, pipelined
 from dpoco.journal._releases import decoded
 from dpoco.journal._transaction import round_number
-
-__all__ = ["Stream"]
 
 
 class Stream(KeptLearner):

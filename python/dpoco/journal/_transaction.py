@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._families import Parts
 from dpoco._tickets import Ticket
 from dpoco._validation import float_array, positive_int
 from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
-from dpoco.journal._digests import DIGEST_BYTES
-from dpoco.journal._families import Parts
-from dpoco.journal._records import Chunk, StateRow
-from dpoco.journal._releases import CONTEXT, decoded, encoded, kept_form
+from dpoco.journal._keys import DIGEST_BYTES
+from dpoco.journal._releases import CONTEXT, Chunk, StateRow, decoded, encoded, kept_form
 
 if TYPE_CHECKING:
     from dpoco.journal._journal import Journal
     from dpoco.journal._stream import Stream
-
-__all__ = ["Transaction", "Work", "mismatch", "round_number"]
 
 
 @dataclass

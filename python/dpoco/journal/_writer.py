@@ -13,12 +13,10 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import JournalFenced, RoundOrderError, StateError
 from dpoco.journal._keys import KeyFile, KeyRing, refuse_readable
-from dpoco.journal._records import Head
+from dpoco.journal._releases import Head
 from dpoco.journal._rows import Rows
-from dpoco.journal._sqlite import SqliteStore
+from dpoco.journal._sql import SqliteStore
 from dpoco.journal._store import Store
-
-__all__ = ["Accounts", "Mark", "Writer"]
 
 _LEDGER = "ledger"
 _LINE = "dpoco journal mark 1 {uid} {epoch:020d} {sequence:020d}\n"

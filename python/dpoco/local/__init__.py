@@ -38,12 +38,12 @@ _MODULES = {
     "ThresholdQuery": "_queries",
     "VectorRandomizer": "_vector",
     "audit": "_audit",
-    "kl_divergence": "_divergences",
+    "kl_divergence": "._divergences",
     "median_select": "_median",
     "required_users": "_planning",
     "select_hypothesis": "_selection",
     "simulate": "_simulate",
-    "total_variation": "_divergences",
+    "total_variation": "._divergences",
 }
 
 __all__ = sorted(_MODULES)
@@ -52,7 +52,7 @@ __all__ = sorted(_MODULES)
 def __getattr__(name: str) -> Any:
     """Import what is asked for, so that a device loads no learner."""
     if name in _MODULES:
-        return getattr(importlib.import_module(f"dpoco.local.{_MODULES[name]}"), name)
+        return getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
     raise AttributeError(f"module 'dpoco.local' has no attribute {name!r}")
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._divergences import total_variations
 from dpoco._validation import real_float
 from dpoco.local._affinity import LARGEST_INFORMATION, bit_gap, information_of, subset_gap
 from dpoco.local._channel import query_means
-from dpoco.local._divergences import total_variations
 from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
 from dpoco.local._specs import RoundSpec
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._divergences import total_variations
 from dpoco._validation import float_array
-from dpoco.local._divergences import total_variations
 
 __all__ = ["MedianSelection", "median_select"]
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._divergences import total_variations
 from dpoco._validation import real_float
 from dpoco.local import _families as families
 from dpoco.local._affinity import LARGEST_INFORMATION, bit_gap, information_of, subset_gap
 from dpoco.local._channel import ChannelChoice, queries_of, query_means
-from dpoco.local._divergences import total_variations
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._options import resolved
 from dpoco.local._queries import HadamardQuery, Query, ThresholdQuery, hadamard_size

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._divergences import total_variations
 from dpoco._validation import positive_int, real_float
 from dpoco.local import _diagnosis as diagnosis
-from dpoco.local._divergences import total_variations
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._intake import OpenRound, as_batch
 from dpoco.local._options import fresh_seed, resolved

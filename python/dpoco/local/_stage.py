@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._divergences import kl_divergence, total_variation
 from dpoco._validation import positive_int, real_float
 from dpoco.local._answers import prepared
 from dpoco.local._channel import contraction, signal
-from dpoco.local._divergences import kl_divergence, total_variation
 from dpoco.local._hedge import Hedge
 from dpoco.local._learner import DistributionLearner
 from dpoco.local._losses import loss_diameter

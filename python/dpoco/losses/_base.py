@@ -14,11 +14,6 @@ from dpoco import _core
 from dpoco._validation import FloatArray, positive_float
 from dpoco.domains import Domain
 
-__all__ = ["VIOLATION_SLACK", "Loss", "optional_bound", "record_flags", "record_multipliers"]
-
-# Clipping keeps about 1e-14 in reserve for rounding; a bound met exactly is no violation.
-VIOLATION_SLACK = 1e-9
-
 
 @dataclass(frozen=True)
 class Loss(ABC):
@@ -128,30 +123,3 @@ class Loss(ABC):
 def optional_bound(name: str, value: Any) -> float | None:
     """Return a positive bound, or None for none."""
     return None if value is None else positive_float(name, value)
-
-
-def record_multipliers(
-    domain: Domain, records: FloatArray, bound: float, bound_l2: float | None
-) -> FloatArray:
-    """Clipping factors in [0, 1], shape (T,), of the rows of `records` (T, d); 0 = not finite."""
-    if records.ndim != 2 or records.shape[1] != domain.dimension:
-        raise ValueError(f"records must have shape (any, {domain.dimension}); got {records.shape}")
-    limit = math.inf if bound_l2 is None else bound_l2
-    clipper = _core.RecordClipper(domain.dimension, bound, domain.dual_exponent, limit)
-    return clipper.multipliers(np.ascontiguousarray(records))
-
-
-def record_flags(
-    factors: FloatArray,
-    labels: FloatArray | None = None,
-    label_range: tuple[float, float] = (-math.inf, math.inf),
-) -> dict[str, NDArray[np.bool_]]:
-    """Return which records are empty or clipped, and whose labels; shapes (T,); not private."""
-    empty = factors == 0.0
-    flags: dict[str, NDArray[np.bool_]] = {}
-    if labels is not None:
-        missing = ~np.isfinite(labels)
-        inside = (labels >= label_range[0]) & (labels <= label_range[1])
-        flags = {"label_missing": missing, "label_out_of_range": ~missing & ~inside}
-        empty |= missing
-    return {"empty": empty, "clipped": ~empty & ~(factors >= 1.0 - VIOLATION_SLACK), **flags}

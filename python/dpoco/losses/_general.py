@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._clipping import record_flags, record_multipliers
 from dpoco._validation import (
     LARGEST_SCALE,
     FloatArray,
@@ -17,9 +18,7 @@ from dpoco._validation import (
     real_float,
 )
 from dpoco.domains import Domain
-from dpoco.losses._base import Loss, optional_bound, record_flags, record_multipliers
-
-__all__ = ["CustomLoss", "LinearLoss"]
+from dpoco.losses._base import Loss, optional_bound
 
 
 @dataclass(frozen=True)

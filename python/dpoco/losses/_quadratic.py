@@ -9,11 +9,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._clipping import record_flags
 from dpoco._validation import FloatArray, float_array, positive_float, real_float
 from dpoco.domains import Domain
-from dpoco.losses._base import Loss, record_flags
-
-__all__ = ["QuadraticLoss"]
+from dpoco.losses._base import Loss
 
 # The engine's own limits: what is not convex beyond rounding is no loss, and a scaled loss stays
 # inside its bounds.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -68,11 +67,6 @@ class AboveThreshold(Mechanism):
     _parameters: AboveThresholdParameters
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = AboveThresholdParameters
-    _restated = ("horizon", "sensitivity", "spread", "alarms", "false_alarm")
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        "budget": Budget.from_dict,
-        "parameters": AboveThresholdParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -86,8 +80,17 @@ class AboveThreshold(Mechanism):
         parameters: AboveThresholdParameters | None = None,
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(AboveThreshold, arguments)
+        self._begin(
+            AboveThreshold,
+            horizon=horizon,
+            budget=budget,
+            sensitivity=sensitivity,
+            spread=spread,
+            alarms=alarms,
+            false_alarm=false_alarm,
+            parameters=parameters,
+            source=source,
+        )
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.AboveThreshold:
         parameters = self._parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -131,22 +131,6 @@ class ContinualSum(Mechanism):
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = ContinualSumParameters
-    _restated = (
-        "dimension",
-        "horizon",
-        "bound",
-        "norm",
-        "method",
-        "noise",
-        "norm_order",
-        "relation",
-        "numerics",
-    )
-    _added: ClassVar[dict[str, Any]] = {"numerics": "float"}
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        "budget": Budget.from_dict,
-        "parameters": ContinualSumParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -164,18 +148,31 @@ class ContinualSum(Mechanism):
         parameters: ContinualSumParameters | None = None,
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(ContinualSum, arguments)
+        self._begin(
+            ContinualSum,
+            dimension=dimension,
+            horizon=horizon,
+            budget=budget,
+            bound=bound,
+            norm=norm,
+            method=method,
+            noise=noise,
+            norm_order=norm_order,
+            relation=relation,
+            numerics=numerics,
+            parameters=parameters,
+            source=source,
+        )
 
-    def _calibrated(self, arguments: dict[str, Any]) -> ContinualSumParameters:
+    @classmethod
+    def _calibrated(cls, arguments: Mapping[str, Any], *problem: Any, **known: Any) -> Any:
         checked = {
             "dimension": positive_int("dimension", arguments["dimension"], maximum=2**40),
             "bound": positive_float("bound", arguments["bound"]),
             "norm": exponent("norm", arguments["norm"]),
             "method": choice("method", arguments["method"], ("auto", *norms.METHODS)),
         }
-        parameters: ContinualSumParameters = super()._calibrated({**arguments, **checked})
-        return parameters
+        return super()._calibrated(arguments, *problem, **checked, **known)
 
     def _entries(self) -> dict[str, float]:
         p = self._parameters

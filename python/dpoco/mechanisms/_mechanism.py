@@ -3,57 +3,41 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from inspect import signature
-from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
+from dpoco._calibrated import Calibrated
 from dpoco._memory import require_memory
 from dpoco._state import Stateful
-from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting import Guarantee
 from dpoco.random import Source
 
 __all__ = ["Mechanism"]
 
 
-class Mechanism(Stateful):
+class Mechanism(Calibrated, Stateful):
     """Base of the mechanisms: parameters, calibrated or given, and one guarantee.
 
-    Subclasses name their accountant (a module with ``guarantee`` and ``calibrate``, which takes the
-    budget and what `_restated` lists by name) and their parameters' class.
+    Their accountants take everything by name.
     """
-
-    _accountant: ClassVar[ModuleType]
-    _parameters_class: ClassVar[type]
 
     _guarantee: Guarantee
 
-    def _begin(self, constructed: type, arguments: dict[str, Any]) -> None:
+    def _begin(self, constructed: type, /, **arguments: Any) -> None:
         """Check a constructor's arguments, calibrate unless they bring parameters, and build.
 
-        `constructed` is the class whose constructor it is.
+        `constructed` is the class whose constructor it is; `arguments` are all that it takes.
         """
+        self._check_common(arguments)
         budget, source = arguments["budget"], arguments["source"]
-        parameters = arguments["parameters"]
-        if budget is not None and not isinstance(budget, Budget):
-            raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
-        if source is not None and not isinstance(source, Source):
-            raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
-        if parameters is None:
+        if arguments["parameters"] is None:
             parameters = self._calibrated(arguments)
-        elif not isinstance(parameters, self._parameters_class):
-            raise TypeError(f"parameters must be {self._parameters_class.__name__}")
         else:
-            self._check_restated(arguments, parameters, signature(constructed).parameters)
+            parameters = self._check_given(constructed, arguments)
         origin = Source() if source is None else source
         self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
         if budget is not None:
             self._guarantee.require(budget)
             budget.doubt(arguments.get("horizon"), stacklevel=3)
-
-    def _calibrated(self, arguments: dict[str, Any]) -> Any:
-        """Return the parameters that meet the budget."""
-        options = {name: arguments[name] for name in ("budget", *self._restated)}
-        return self._accountant.calibrate(**options)
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -68,11 +67,6 @@ class NoisyMax(Mechanism):
     _noise: ClassVar[str] = "fresh"
     _one_round: ClassVar[bool] = False  # the same data answer every query
     _parameters_class = NoisyMaxParameters
-    _restated = ("candidates", "horizon", "sensitivity", "noise", "one_directional", "largest")
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        "budget": Budget.from_dict,
-        "parameters": NoisyMaxParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -87,8 +81,18 @@ class NoisyMax(Mechanism):
         parameters: NoisyMaxParameters | None = None,
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(NoisyMax, arguments)
+        self._begin(
+            NoisyMax,
+            candidates=candidates,
+            horizon=horizon,
+            budget=budget,
+            sensitivity=sensitivity,
+            noise=noise,
+            one_directional=one_directional,
+            largest=largest,
+            parameters=parameters,
+            source=source,
+        )
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyMax:
         parameters = self._parameters

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -14,7 +13,7 @@ from dpoco.accounting.continuous_multiplicative_weights import (
     ContinuousMultiplicativeWeightsParameters,
 )
 from dpoco.accounting.euclidean import euclidean_problem
-from dpoco.oco._coupled import DECODERS, CoupledLearner
+from dpoco.oco._coupled import CoupledLearner
 from dpoco.random import Source
 
 __all__ = ["ContinuousMultiplicativeWeights", "ContinuousMultiplicativeWeightsParameters"]
@@ -106,20 +105,6 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
 
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = ContinuousMultiplicativeWeightsParameters
-    _options = (
-        "calibration",
-        "coupling",
-        "block",
-        "relation",
-        "unbounded",
-        "max_switches",
-        "sampler",
-    )
-    _restated = ("horizon", "calibration", "coupling", "block", "relation", "unbounded", "sampler")
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        **DECODERS,
-        "parameters": ContinuousMultiplicativeWeightsParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -139,8 +124,23 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(ContinuousMultiplicativeWeights, arguments)
+        self._begin(
+            ContinuousMultiplicativeWeights,
+            domain=domain,
+            loss=loss,
+            horizon=horizon,
+            budget=budget,
+            parameters=parameters,
+            calibration=calibration,
+            coupling=coupling,
+            block=block,
+            relation=relation,
+            unbounded=unbounded,
+            max_switches=max_switches,
+            sampler=sampler,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ContinuousMultiplicativeWeights:
         p = self._parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,8 +13,7 @@ from dpoco import _core, domains, losses
 from dpoco._learner import Progress
 from dpoco._record_learner import RecordLearner
 from dpoco._tickets import Ticket
-from dpoco._validation import float_array, refuse_contradictions
-from dpoco.accounting import Budget
+from dpoco._validation import float_array
 from dpoco.trace import Flags, Trace
 
 __all__ = ["CoupledLearner"]
@@ -29,7 +28,11 @@ class CoupledLearner(RecordLearner):
 
     @classmethod
     def _check_restated(
-        cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
+        cls,
+        arguments: Mapping[str, Any],
+        parameters: Any,
+        defaults: Mapping[str, Any],
+        free: Collection[str] = (),
     ) -> None:
         if arguments["max_switches"] is not None:
             raise ValueError("max_switches is for calibration: leave it out beside parameters")
@@ -37,8 +40,7 @@ class CoupledLearner(RecordLearner):
         # coupling and block were asked for.
         constant = parameters.private and parameters.max_switches == 0
         free = ("coupling", "block") if constant else ()
-        names = tuple(name for name in cls._restated if name not in free)
-        refuse_contradictions(arguments, parameters, names, defaults)
+        super()._check_restated(arguments, parameters, defaults, free)
 
     @property
     def _width(self) -> int:
@@ -236,10 +238,3 @@ class CoupledLearner(RecordLearner):
 def _clipper(domain: domains.Domain, bound: float, bound_l2: float | None) -> _core.RecordClipper:
     limit = math.inf if bound_l2 is None else bound_l2
     return _core.RecordClipper(domain.dimension, bound, domain.dual_exponent, limit)
-
-
-DECODERS: dict[str, Callable[[Any], Any]] = {
-    "domain": domains.from_dict,
-    "loss": losses.from_dict,
-    "budget": Budget.from_dict,
-}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -10,7 +9,7 @@ from dpoco import _core, domains, losses
 from dpoco.accounting import Budget
 from dpoco.accounting import coupled_regularized_leader as accountant
 from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
-from dpoco.oco._coupled import DECODERS, CoupledLearner
+from dpoco.oco._coupled import CoupledLearner
 from dpoco.random import Source
 
 __all__ = ["CoupledRegularizedLeader", "CoupledRegularizedLeaderParameters"]
@@ -95,12 +94,6 @@ class CoupledRegularizedLeader(CoupledLearner):
 
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = CoupledRegularizedLeaderParameters
-    _options = ("calibration", "coupling", "block", "relation", "unbounded", "max_switches")
-    _restated = ("horizon", "calibration", "coupling", "block", "relation", "unbounded")
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        **DECODERS,
-        "parameters": CoupledRegularizedLeaderParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -119,8 +112,22 @@ class CoupledRegularizedLeader(CoupledLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(CoupledRegularizedLeader, arguments)
+        self._begin(
+            CoupledRegularizedLeader,
+            domain=domain,
+            loss=loss,
+            horizon=horizon,
+            budget=budget,
+            parameters=parameters,
+            calibration=calibration,
+            coupling=coupling,
+            block=block,
+            relation=relation,
+            unbounded=unbounded,
+            max_switches=max_switches,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.CoupledRegularizedLeader:
         p = self._parameters

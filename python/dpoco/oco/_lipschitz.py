@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -119,29 +119,8 @@ class LipschitzLearner(OnlineLearner):
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = LipschitzParameters
-    _options = (
-        "lipschitz",
-        "calibration",
-        "resolution",
-        "transform",
-        "sum_method",
-        "learning_rate",
-        "enforce",
-    )
-    _restated = (
-        "lipschitz",
-        "horizon",
-        "calibration",
-        "transform",
-        "sum_method",
-        "learning_rate",
-        "enforce",
-    )
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        "domain": domains.from_dict,
-        "budget": Budget.from_dict,
         "resolution": lambda value: tuple(value) if isinstance(value, list) else value,
-        "parameters": LipschitzParameters.from_dict,
     }
 
     def __init__(
@@ -161,8 +140,22 @@ class LipschitzLearner(OnlineLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(LipschitzLearner, arguments)
+        self._begin(
+            LipschitzLearner,
+            domain=domain,
+            lipschitz=lipschitz,
+            horizon=horizon,
+            budget=budget,
+            parameters=parameters,
+            calibration=calibration,
+            resolution=resolution,
+            transform=transform,
+            sum_method=sum_method,
+            learning_rate=learning_rate,
+            enforce=enforce,
+            on_violation=on_violation,
+            source=source,
+        )
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -172,9 +165,13 @@ class LipschitzLearner(OnlineLearner):
 
     @classmethod
     def _check_restated(
-        cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
+        cls,
+        arguments: Mapping[str, Any],
+        parameters: Any,
+        defaults: Mapping[str, Any],
+        free: Collection[str] = (),
     ) -> None:
-        super()._check_restated(arguments, parameters, defaults)
+        super()._check_restated(arguments, parameters, defaults, ("resolution",))
         if arguments["enforce"] and not parameters.enforce:
             # Left at its default it asks for protection, too.
             raise ValueError("enforce=True contradicts parameters, which have False")
@@ -246,6 +243,17 @@ class LipschitzLearner(OnlineLearner):
     def points(self) -> FloatArray:
         """Decisions the net points stand for, shape (N, d): their projections; read-only."""
         return self._points
+
+    def on_net(self, losses: Any) -> FloatArray:
+        """Return what `run` reads of losses, shape (T, N): their values on the net. Not private.
+
+        Parameters
+        ----------
+        losses : array_like of shape (T, N), or sequence of callables
+            As for `run`.
+        """
+        rows = NetLosses.of(losses, self._points)
+        return rows.values(slice(0, len(rows)))
 
     @property
     def parameters(self) -> LipschitzParameters:

@@ -113,32 +113,6 @@ class NoisyFTRL(RecordLearner):
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = NoisyFTRLParameters
-    _options = (
-        "calibration",
-        "statistics",
-        "sum_method",
-        "step_size",
-        "batch",
-        "relation",
-        "numerics",
-    )
-    _restated = (
-        "horizon",
-        "calibration",
-        "statistics",
-        "sum_method",
-        "step_size",
-        "batch",
-        "relation",
-        "numerics",
-    )
-    _added: ClassVar[dict[str, Any]] = {"numerics": "float"}
-    _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
-        "domain": domains.from_dict,
-        "loss": losses.from_dict,
-        "budget": Budget.from_dict,
-        "parameters": NoisyFTRLParameters.from_dict,
-    }
 
     def __init__(
         self,
@@ -158,8 +132,23 @@ class NoisyFTRL(RecordLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._begin(NoisyFTRL, arguments)
+        self._begin(
+            NoisyFTRL,
+            domain=domain,
+            loss=loss,
+            horizon=horizon,
+            budget=budget,
+            parameters=parameters,
+            calibration=calibration,
+            statistics=statistics,
+            sum_method=sum_method,
+            step_size=step_size,
+            batch=batch,
+            relation=relation,
+            numerics=numerics,
+            on_violation=on_violation,
+            source=source,
+        )
 
     def _entries(self) -> dict[str, float]:
         p = self._parameters

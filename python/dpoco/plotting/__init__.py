@@ -8,18 +8,25 @@ repeated runs; what is proven is dashed and thin, with a triangle at the round i
 
 from __future__ import annotations
 
-from dpoco.plotting._audit import plot_audit
-from dpoco.plotting._comparison import plot_comparison
-from dpoco.plotting._fits import plot_fit_report
-from dpoco.plotting._noise import plot_noise
-from dpoco.plotting._privacy import plot_privacy
-from dpoco.plotting._reproduce import plot_figure_5_1, plot_table_5_1
-from dpoco.plotting._runs import plot_loss, plot_regret, plot_regret_per_round, plot_run_report
-from dpoco.plotting._sequences import plot_decisions, plot_dynamic_regret
-from dpoco.plotting._switches import plot_switches
-from dpoco.plotting._windows import plot_prequential
+from dpoco.plotting._comparison import plot_comparison, plot_figure_5_1, plot_table_5_1
+from dpoco.plotting._drawing import new_figure
+from dpoco.plotting._privacy import plot_audit, plot_noise, plot_privacy
+from dpoco.plotting._runs import (
+    plot_fit_report,
+    plot_loss,
+    plot_regret,
+    plot_regret_per_round,
+    plot_run_report,
+)
+from dpoco.plotting._sequences import (
+    plot_decisions,
+    plot_dynamic_regret,
+    plot_prequential,
+    plot_switches,
+)
 
 __all__ = [
+    "new_figure",
     "plot_audit",
     "plot_comparison",
     "plot_decisions",

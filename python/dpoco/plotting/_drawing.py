@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._validation import FloatArray
 from dpoco.bandits import BanditTrace
 from dpoco.evaluation import RunReport
 from dpoco.trace import Trace
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FloatArray = NDArray[np.float64]
 AnyTrace = Trace | BanditTrace
 Runs = AnyTrace | Sequence[AnyTrace] | Mapping[Any, AnyTrace]
 
@@ -279,6 +279,23 @@ def axes_for(ax: Axes | None, height: float = 5.0) -> Axes:
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
+    """Return an empty figure, for axes of one's own: pyplot neither knows nor shows it.
+
+    Parameters
+    ----------
+    size : (float, float)
+        Width and height, in inches.
+
+    Returns
+    -------
+    Figure
+        To be saved with ``figure.savefig(path)``.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib: ``pip install "dpoco[plot]"``.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -1,4 +1,4 @@
-"""Privacy curves: delta as a function of epsilon, as guarantees state it."""
+"""What a guarantee allows, what an audit saw, and what the noise is."""
 
 from __future__ import annotations
 
@@ -8,14 +8,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpoco._validation import positive_float
-from dpoco.accounting import Guarantee
-from dpoco.plotting._drawing import axes_for, finish, look, plain, short
+from dpoco._validation import FloatArray, IntArray, positive_float, positive_int
+from dpoco.accounting import Guarantee, continual_sum
+from dpoco.accounting.generalized_gaussian import coordinate_variance
+from dpoco.plotting._drawing import (
+    COLOURS,
+    STYLES,
+    Line,
+    axes_for,
+    draw,
+    finish,
+    labelled_decades,
+    legend_below,
+    logarithmic_rounds,
+    look,
+    plain,
+    short,
+    shown_rounds,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["columns", "floor_of", "plot_privacy"]
+    from dpoco.audit import AuditReport
+
 
 Points = list[tuple[float, float]]
 
@@ -133,3 +149,207 @@ def columns(points: Iterable[tuple[float, float]]) -> tuple[Any, Any]:
     """Return first and second coordinates."""
     table = list(points)
     return [point[0] for point in table], [point[1] for point in table]
+
+
+# Attack: what its line is called, index of colour and style, marker.
+_LOOKS = {
+    "likelihood": ("likelihood audit, at least", 1, 1, "o"),
+    "black box": ("black-box audit, at least", 2, 2, "s"),
+}
+
+
+def plot_audit(report: AuditReport, *, ax: Any = None) -> Axes:
+    """Draw delta as a function of epsilon: the claimed curve, and what the attacks prove.
+
+    Every point of an attack's curve is a lower bound with the report's confidence. One above the
+    claimed curve refutes the claim; the distance below it is what these attacks leave open.
+
+    Parameters
+    ----------
+    report : AuditReport
+        From `dpoco.audit.audit_learner`.
+    ax : matplotlib Axes, optional
+        Where to draw; default a new figure.
+
+    Returns
+    -------
+    Axes
+        Logarithmic in delta: points at delta = 0 are not shown.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib: ``pip install "dpoco[plot]"``.
+    """
+    axes = axes_for(ax)
+    claim = report.claim
+    shown = [point for point in report.claimed_curve if point[1] > 0.0]
+    measured = {
+        attack.name: [point for point in attack.points if point[1] > 0.0]
+        for attack in report.attacks
+        if attack.name in _LOOKS
+    }
+    proved = [point for points in measured.values() for point in points]
+    lowest = floor_of([claim.delta, *(delta for _, delta in proved)])
+    reach = max([1.25 * claim.epsilon, 1e-3, *(epsilon for epsilon, _ in proved)])
+    words = "published claim" if claim.published else "claim"
+    label = f"{words}: epsilon = {short(claim.epsilon)}, delta = {claim.delta:.3g}"
+    steps = [*shown]
+    if steps and len(steps) < len(report.claimed_curve):  # falls to 0 at the claimed epsilon
+        steps = [point for point in steps if point[0] < claim.epsilon]
+        steps.append((claim.epsilon, lowest))
+    axes.plot(
+        *columns(steps), color=COLOURS[0], linestyle=STYLES[0], linewidth=2.0, label=label,
+        zorder=3,
+    )  # fmt: skip
+    if claim.published:
+        own = claim.guarantee
+        line = [(reach * i / 100, own.delta_at(reach * i / 100)) for i in range(101)]
+        axes.plot(
+            *columns([point for point in line if point[1] > 0.0]), color=COLOURS[3],
+            linestyle=STYLES[3], linewidth=1.4, zorder=2,
+            label=f"stated here for this noise: epsilon = {short(own.epsilon)}",
+        )  # fmt: skip
+    for name, points in measured.items():
+        text, colour, style, marker = _LOOKS[name]
+        if points:
+            axes.plot(
+                *columns(sorted(points)), color=COLOURS[colour], linestyle=STYLES[style],
+                linewidth=1.4, marker=marker, markersize=4.0, label=text, zorder=4,
+            )  # fmt: skip
+    axes.set_xlim(0.0, reach * 1.03)
+    axes.set_yscale("log")
+    axes.set_ylim(lowest, 1.3)
+    axes.set_xlabel("epsilon")
+    axes.set_ylabel("delta(epsilon)")
+    axes.set_title(f"{report.learner}: {_title(report)}", loc="left", fontsize="medium")
+    finish(axes)
+    legend_below(axes, columns=1)
+    return axes
+
+
+def _title(report: AuditReport) -> str:
+    if report.violated:
+        return "the claim is refuted"
+    return "no violation found" if report.powerful else "no power"
+
+
+_COLUMNS = 60
+
+
+def plot_noise(
+    sources: Mapping[str, Any],
+    *,
+    rounds: int | None = None,
+    per_round: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the standard deviation of the noise in each round's release. Public: no data enter.
+
+    Parameters
+    ----------
+    sources : mapping from label to learner, mechanism or callable
+        `dpoco.mechanisms.ContinualSum`, a learner that releases from a continual sum
+        (`NoisyFTRL`, `TreeFrankWolfe`, `PrefixHedge`, `LinUCB`, `LipschitzLearner`), or
+        `CoupledRegularizedLeader`; or a function from rounds, shape (n,), to standard deviations,
+        shape (n,).
+    rounds : int, optional
+        Rounds shown; default, and at most, the shortest horizon of the sources.
+    per_round : bool, default False
+        Divide by the number of the round: the noise in the mean instead of that in the sum.
+    ax : matplotlib Axes, optional
+        Default: axes of a new figure.
+
+    Returns
+    -------
+    Axes
+        Logarithmic in both; the legend tells the largest noise, of means the last. Of one
+        coordinate of the sum, in the units of what is summed: compare sources that sum the same.
+        Lines are the root mean square of neighbouring rounds; where these differ much, as for
+        "tree", a band shows their range.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    ValueError, TypeError
+        If there are no sources, one of them is none of these or has no noise, or `rounds` is
+        missing and needed, or beyond a horizon.
+
+    Notes
+    -----
+    With batches, the noise of the rounds before the first update is 0 and not shown. Of more than
+    2000 rounds a sample is shown.
+    """
+    if not sources:
+        raise ValueError("there must be at least one source of noise")
+    horizons = [n for n in (_horizon(source) for source in sources.values()) if n is not None]
+    if rounds is None and not horizons:
+        raise ValueError("rounds must be given: no source has a horizon")
+    length = min(horizons) if rounds is None else positive_int("rounds", rounds)
+    if horizons and length > min(horizons):
+        raise ValueError(f"rounds must be at most {min(horizons)}, the shortest horizon")
+    shown = shown_rounds(length)
+    starts = np.unique(np.searchsorted(shown, np.geomspace(1, length, _COLUMNS)))
+    stops = np.append(starts[1:], len(shown))
+    centres = np.sqrt(shown[starts] * shown[stops - 1].astype(np.float64))
+    axes = axes_for(ax)
+    for index, (name, source) in enumerate(sources.items()):
+        values = deviations(source, shown) / (shown if per_round else 1.0)
+        if not values[-1] > 0.0:
+            raise ValueError("a source adds no noise up to the last round")
+        told = short(float(values[-1])) if per_round else f"at most {short(float(values.max()))}"
+        values = np.where(values > 0.0, values, np.nan)
+        groups = [values[a:b] for a, b in zip(starts, stops, strict=True)]
+        middle = np.array([np.sqrt(np.mean(group**2)) for group in groups])
+        low, high = (np.array([edge(group) for group in groups]) for edge in (np.min, np.max))
+        line = Line(name, middle, *((low, high) if np.any(high > 1.2 * low) else (None, None)))
+        draw(axes, index, line, centres, np.ones(len(centres)), np.zeros(len(centres)))
+        axes.get_lines()[-1].set_label(f"{plain(name)}: {told}")
+    logarithmic_rounds(axes, length)
+    axes.set_xlim(1.0, max(2.0, float(length)))  # here the first rounds do say something
+    axes.set_yscale("log")
+    labelled_decades(axes.yaxis)
+    what = "mean" if per_round else "sum"
+    axes.set_ylabel(f"standard deviation of the noise in the {what}")
+    finish(axes)
+    return axes
+
+
+def deviations(source: Any, rounds: IntArray) -> FloatArray:
+    """Return the standard deviation of a coordinate's noise at the end of rounds, shape (n,)."""
+    p = getattr(source, "parameters", source)
+    method = getattr(p, "method", getattr(p, "sum_method", None))
+    if isinstance(method, str) and hasattr(p, "noise_scale"):
+        batch = getattr(p, "batch", 1)
+        horizon = getattr(p, "pushes", p.horizon // batch)
+        at = np.minimum(rounds // batch, horizon)  # some leave out the last round
+        row = np.zeros(len(rounds))
+        row[at > 0] = continual_sum.row_norm(method, at[at > 0], horizon)
+        order = getattr(p, "norm_order", 2.0)
+        draw_variance = 1.0 if order == 2.0 else coordinate_variance(order, _dimension(source, p))
+        if p.noise_scale == 0.0:
+            return np.zeros(len(rounds))
+        grid = continual_sum.release_grid(p.noise_scale)
+        values: FloatArray = np.sqrt((p.noise_scale * row) ** 2 * draw_variance + grid**2 / 12.0)
+        return np.where(at > 0, values, 0.0)
+    if hasattr(p, "noise_growth"):
+        grown = np.sqrt(np.maximum(rounds - 1, 0)) if p.noise_growth else np.ones(len(rounds))
+        return np.asarray(p.noise_scale * grown, np.float64)
+    if callable(source):
+        values = np.asarray(source(rounds), np.float64)
+        if values.shape != rounds.shape:
+            raise ValueError(f"a source must return shape {rounds.shape}; got {values.shape}")
+        return values
+    raise TypeError(f"{type(source).__name__} releases no sum whose noise is known round by round")
+
+
+def _horizon(source: Any) -> int | None:
+    horizon = getattr(getattr(source, "parameters", source), "horizon", None)
+    return None if horizon is None or not math.isfinite(horizon) else int(horizon)
+
+
+def _dimension(source: Any, parameters: Any) -> int:
+    if hasattr(parameters, "dimension"):
+        return int(parameters.dimension)
+    return int(source.domain.dimension)

@@ -1,18 +1,21 @@
-"""Average loss and regret of runs over time."""
+"""Runs and fits: losses and regret over rounds, and what batch fits reached."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpoco.evaluation import RunReport
+from dpoco._validation import FloatArray
+from dpoco.evaluation import FitReport, RunReport
 from dpoco.plotting._drawing import (
     BEST_FIXED,
     GREY,
-    FloatArray,
+    NONPRIVATE,
+    PRIVATE,
     Runs,
     axes_for,
     draw,
@@ -22,15 +25,15 @@ from dpoco.plotting._drawing import (
     lines_of,
     log_scale,
     logarithmic_rounds,
+    look,
     new_figure,
     plain,
+    short,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["plot_loss", "plot_regret", "plot_regret_per_round", "plot_run_report"]
 
 
 def plot_loss(runs: RunReport | Mapping[str, Runs], *, ax: Axes | None = None) -> Axes:
@@ -244,3 +247,57 @@ def plot_run_report(report: RunReport, *, ax: Sequence[Axes] | None = None) -> F
         fontsize="medium",
     )
     return figure
+
+
+_MARKERS = ("o", "s", "D", "^")
+
+
+def plot_fit_report(report: FitReport, *, ax: Axes | None = None) -> Axes:
+    """Draw the average loss of every private fit, beside what it should be compared with.
+
+    Parameters
+    ----------
+    report : FitReport
+        From `dpoco.evaluation.compare_private_fit`.
+    ax : matplotlib Axes, optional
+        Default: axes of a new figure.
+
+    Returns
+    -------
+    Axes
+        A row for each player: a mark for each fit, and their median in figures.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    """
+    rows = {
+        PRIVATE: report.private,
+        f"same method {NONPRIVATE}": report.nonprivate,
+        BEST_FIXED: (report.best_fixed["average_loss"],),
+        "predicting zero": (report.zero["average_loss"],),
+    }
+    axes = axes_for(ax, 3.2)
+    for index, values in enumerate(rows.values()):
+        axes.plot(
+            values, [index] * len(values), color=look(index)[0], linestyle="none",
+            marker=_MARKERS[index], markersize=7, alpha=0.6 if len(values) > 1 else 1.0,
+        )  # fmt: skip
+        axes.annotate(
+            short(statistics.median(values)), (max(values), index), xytext=(9, 0),
+            textcoords="offset points", va="center", fontsize="small",
+        )  # fmt: skip
+    axes.axvline(report.best_fixed["average_loss"], color=GREY, linewidth=0.8, zorder=1)
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.margins(x=0.15)
+    axes.set_xlabel("average loss on the records of the fit")
+    promised, fits = report.guarantee, len(report.private)
+    axes.set_title(
+        f"{plain(report.stream['name'])}: {report.stream['rounds']:,} records, "
+        f"epsilon = {promised['epsilon']:.3g}" + (f", {fits} fits" if fits > 1 else ""),
+        loc="left", fontsize="medium",
+    )  # fmt: skip
+    finish(axes)
+    return axes

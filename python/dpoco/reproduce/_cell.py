@@ -15,7 +15,8 @@ from dpoco.accounting import Budget
 from dpoco.datasets import Stream, linear_regression_stream
 from dpoco.domains import LpBall
 from dpoco.errors import NoiseDominatesWarning
-from dpoco.frank_wolfe import NoisyFrankWolfe, NoisySGD, PhasedSGD, TreeFrankWolfe
+from dpoco.frank_wolfe import TreeFrankWolfe
+from dpoco.learners import learner_named
 from dpoco.losses import SquaredLoss
 from dpoco.random import Source
 from dpoco.reproduce._printed import PrintedCell
@@ -190,12 +191,6 @@ def _deviation(values: FloatArray) -> float:
 
 # ---- baselines -----------------------------------------------------------------------------------
 
-_BASELINES: dict[str, Any] = {
-    "NoisySFW": NoisyFrankWolfe,
-    "NoisySGD": NoisySGD,
-    "PhasedSGD": PhasedSGD,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class BaselineRow:
@@ -251,7 +246,7 @@ def baseline_rows(cell: Cell, printed: dict[str, PrintedCell], seconds: float) -
 
 
 def _run(cell: Cell, name: str, seconds: float) -> Outcome:
-    method = _BASELINES[name]
+    method = learner_named(name).load()
     parameters = method(
         cell.domain, cell.loss, budget=cell.budget, records=cell.horizon
     ).parameters  # calibrated once

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from dpoco.scale._pool import KeyedPool
     from dpoco.scale._ray_pool import RayPool
     from dpoco.scale._sweep import sweep
-    from dpoco.scale._sweep_cells import Cell
     from dpoco.scale._sweep_results import SweepResults, read_sweep
-    from dpoco.scale._sweep_runs import StreamRun
+    from dpoco.scale._sweep_runs import BuiltInRun, Cell, StreamRun
 
 _HOMES = {
-    "Cell": "_sweep_cells",
+    "BuiltInRun": "_sweep_runs",
+    "Cell": "_sweep_runs",
     "KeyedPool": "_pool",
     "RayPool": "_ray_pool",
     "StreamRun": "_sweep_runs",
@@ -30,7 +30,16 @@ _HOMES = {
     "sweep": "_sweep",
 }
 
-__all__ = ["Cell", "KeyedPool", "RayPool", "StreamRun", "SweepResults", "read_sweep", "sweep"]
+__all__ = [
+    "BuiltInRun",
+    "Cell",
+    "KeyedPool",
+    "RayPool",
+    "StreamRun",
+    "SweepResults",
+    "read_sweep",
+    "sweep",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,30 +1,81 @@
-"""Keys of a pool: text, whole numbers or bytes; which records of a batch belong to which."""
+"""The keys of a pool, its terms, and the learners behind the keys.
+
+Keys are text, whole numbers or bytes. A learner of a pool is a sibling of the first one, calibrated
+once, with noise of its own: it shares what is public and never changes (arguments, parameters,
+guarantee, domain) and has a compiled learner with a key of its own. That is thousands of times as
+fast as calibration. Rounds of many learners are one compiled call, without the interpreter lock.
+"""
 
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.errors import BudgetExceeded
+from dpoco._families import (
+    Answers,
+    Bandits,
+    Experts,
+    Family,
+    Nets,
+    Parts,
+    Sums,
+    Vectors,
+    family_of,
+)
+from dpoco._state import _REPLACED_CLAIM, Stateful, _class_of, unpack
+from dpoco._validation import IntArray, positive_int
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.pools import noise_of, pool_guarantee
+from dpoco.errors import BudgetExceeded, StateError
+from dpoco.random import Source
 
-__all__ = [
-    "Key",
-    "Rows",
-    "check_fresh",
-    "key_from_text",
-    "key_list",
-    "key_of",
-    "key_text",
-    "rows_of",
-]
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of a pool; see `KeyedPool`."""
+
+    max_keys: int = 10_000
+    adaptive: bool = True
+    privacy_unit: str = "record"
+    rounds_per_user: int = 1
+    keys_per_user: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the number of keys; the guarantee checks the rest."""
+        positive_int("max_keys", self.max_keys, maximum=2**31)
+
+    def guarantee(self, prototype: Any) -> Guarantee:
+        """Return what holds for a pool of learners like the prototype."""
+        return pool_guarantee(
+            prototype.guarantee,
+            keys=self.max_keys,
+            noise=noise_of(prototype),
+            adaptive=self.adaptive,
+            privacy_unit=self.privacy_unit,
+            rounds_per_user=self.rounds_per_user,
+            keys_per_user=self.keys_per_user,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the terms as a dictionary that JSON can carry."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Terms:
+        """Return the terms that `to_dict` wrote; `StateError` if they are none."""
+        try:
+            return cls(**record)
+        except (TypeError, ValueError):
+            raise StateError("malformed terms of a pool") from None
+
 
 Key = str | int | bytes
-IntArray = NDArray[np.int64]
 
 
 def key_of(value: Any) -> Key:
@@ -144,3 +195,117 @@ def check_fresh(known: int, fresh: list[Key], limit: int) -> None:
     for key in fresh:
         if isinstance(key, str) and any("\ud800" <= letter <= "\udfff" for letter in key):
             raise ValueError("a key must be a text that UTF-8 can carry")
+
+
+def family_for(learner: Any) -> Family:
+    """Return the family of a pool's learners, or raise `TypeError` for what it cannot play."""
+    from dpoco.losses import QuadraticLoss
+
+    family = family_of(learner)
+    if isinstance(family, (Sums, Answers)):
+        raise TypeError(f"a pool holds learners; a {type(learner).__name__} decides nothing")
+    if isinstance(getattr(learner, "loss", None), QuadraticLoss):
+        raise TypeError("a pool cannot play quadratic losses: they come one by one")
+    return family
+
+
+def prototype_of(make: Any) -> Any:
+    """Return the unstarted learner that `make` is or makes."""
+    learner = make if isinstance(make, Stateful) else make()
+    family_for(learner)
+    learner._check_active()
+    if learner._is_started():
+        raise StateError("the learners of a pool are made from one that has not started")
+    return learner
+
+
+def header_of(learner: Any) -> str:
+    """Return what the learners of a pool are made of, as text."""
+    header, _ = unpack(learner._to_bytes())
+    return json.dumps(header, sort_keys=True)
+
+
+def described(header: str) -> Any:
+    """Return an unstarted learner from `header_of`; its noise is nobody's, make siblings of it."""
+    try:
+        record = json.loads(header)
+        return _class_of(record.get("kind"))._assemble(record["object"])
+    except StateError:
+        raise
+    except Exception as error:  # the text may quote the file; its kind is enough
+        raise StateError(f"the pool's description is refused ({type(error).__name__})") from None
+
+
+def sibling(prototype: Any) -> Any:
+    """Return an unstarted learner like the prototype, with a fresh key."""
+    source = prototype._arguments["source"]
+    return prototype._sibling((Source() if source is None else source.spawn())._claim())
+
+
+def restored(prototype: Any, payload: bytes) -> Any:
+    """Return a learner like the prototype, continued from the state of a compiled learner."""
+    learner = prototype._sibling(_REPLACED_CLAIM)
+    learner._engine.restore(payload)
+    return learner
+
+
+def check_records(family: Family, prototype: Any, parts: Parts) -> None:
+    """With ``on_violation="raise"``, raise `ValueError` for records over the bounds."""
+    if not prototype._raises or parts[0].shape[0] == 0:
+        return
+    if isinstance(family, Vectors):
+        prototype._refuse_violations(parts[0], parts[1] if len(parts) > 1 else None)
+    elif isinstance(family, Bandits):
+        prototype._refuse_contexts(parts[0], 0)
+        prototype._refuse_rewards(parts[1], 0)
+    else:
+        prototype._refuse_violations(parts[0], 0)
+
+
+def play_keyed(
+    family: Family,
+    prototype: Any,
+    engines: list[Any],
+    offsets: IntArray,
+    rows: IntArray,
+    parts: Parts,
+    workers: int,
+) -> NDArray[Any]:
+    """Play a batch and return the decision before each record, (n,) int64 or (n, d) float64.
+
+    Parameters
+    ----------
+    family, prototype
+        What the learners are.
+    engines : list
+        Compiled learners, each once.
+    offsets, rows : ndarray of int64
+        Engine i plays rows[offsets[i]], ..., rows[offsets[i + 1] - 1] of `parts`, in this order.
+    parts : tuple of ndarray
+        Records, first axis n. Rows that no engine plays stay undefined in what is returned.
+    workers : int
+        Threads.
+
+    Raises
+    ------
+    HorizonExceeded, RoundOrderError, StateError
+        Before anything is drawn: nothing was played.
+    """
+    n = parts[0].shape[0]
+    own = np.empty(n)
+    if isinstance(family, Vectors):
+        decisions: NDArray[Any] = np.empty((n, prototype.domain.dimension))
+        labels = parts[1] if len(parts) > 1 else None
+        arrays: tuple[Any, ...] = (parts[0], labels, own, decisions)
+    elif isinstance(family, (Experts, Nets)):
+        decisions = np.empty(n, dtype=np.int64)
+        arrays = (parts[0], own, decisions)
+    else:
+        decisions = np.empty(n, dtype=np.int64)
+        arrays = (*parts, decisions, own)
+    if engines:
+        type(engines[0]).run_keyed(engines, offsets, rows, *arrays, workers)
+    if isinstance(family, Nets):
+        places = np.where((decisions >= 0) & (decisions < len(prototype.points)), decisions, 0)
+        return np.asarray(prototype.points[places])
+    return decisions

@@ -1,7 +1,11 @@
-"""Thousands of private learners, one a key."""
+"""Thousands of private learners, one a key.
+
+A pool enters a journal at once: it is charged and stored before any learner is made.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -12,18 +16,51 @@ from numpy.typing import NDArray
 
 from dpoco._validation import positive_int
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.errors import RoundOrderError
+from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal import Journal
-from dpoco.scale._enrolment import enrolled
-from dpoco.scale._journal_shelf import BatchLog, JournalShelf
-from dpoco.scale._keyed_runs import check_records
-from dpoco.scale._keys import Key, check_fresh, key_list, key_of, rows_of
-from dpoco.scale._pool_file import read_pool, write_pool
-from dpoco.scale._shelf import MemoryShelf
-from dpoco.scale._siblings import family_for, header_of, prototype_of
-from dpoco.scale._terms import Terms
+from dpoco.scale._keys import (
+    Key,
+    Terms,
+    check_fresh,
+    check_records,
+    described,
+    family_for,
+    header_of,
+    key_list,
+    key_of,
+    prototype_of,
+    rows_of,
+)
+from dpoco.scale._shelf import BatchLog, JournalShelf, MemoryShelf, read_pool, write_pool
 
-__all__ = ["KeyedPool"]
+
+def enrolled(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit: bool) -> Any:
+    """Return the prototype of a pool in a journal; the first time, charged and stored."""
+    place = f"pool {name}"
+    with journal.transaction():
+        text = journal._rows.value(place)
+        if text is None:
+            if prototype is None:
+                raise StateError(f"there is no pool {name!r}, and nothing to make it")
+            record = {"learner": header_of(prototype), "terms": terms.to_dict()}
+            guarantee = terms.guarantee(prototype)
+            journal._accounts.charge(guarantee, f"pool {name}", same_unit=same_unit)
+            journal._rows.put_value(place, json.dumps(record))
+            return prototype
+    try:
+        record = json.loads(text)
+        header, stored = str(record["learner"]), Terms.from_dict(record["terms"])
+    except (KeyError, TypeError, ValueError):
+        raise StateError("the journal is corrupt: not a pool") from None
+    if stored != terms:
+        raise StateError(f"the pool {name!r} was made on other terms")
+    if prototype is None:
+        return described(header)
+    ours, theirs = json.loads(header_of(prototype)), json.loads(header)
+    if any(ours[part] != theirs[part] for part in ("kind", "object")):
+        raise StateError(f"the pool {name!r} has other learners")
+    return prototype
+
 
 Self = TypeVar("Self", bound="KeyedPool")
 

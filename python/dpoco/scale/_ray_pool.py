@@ -11,19 +11,23 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._families import Parts
 from dpoco._validation import positive_float, positive_int
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import RoundOrderError
-from dpoco.journal._families import Parts
-from dpoco.scale._actors import Actors, imported_ray
-from dpoco.scale._keyed_runs import check_records, play_keyed
-from dpoco.scale._keys import Key, key_list, key_of, rows_of
-from dpoco.scale._ray_shard import Shard
-from dpoco.scale._routing import Routing
-from dpoco.scale._siblings import family_for, header_of, prototype_of
-from dpoco.scale._terms import Terms
-
-__all__ = ["RayPool"]
+from dpoco.scale._keys import (
+    Key,
+    Terms,
+    check_records,
+    family_for,
+    header_of,
+    key_list,
+    key_of,
+    play_keyed,
+    prototype_of,
+    rows_of,
+)
+from dpoco.scale._ray_shard import Actors, Routing, Shard, imported_ray
 
 
 class RayPool:

@@ -1,19 +1,77 @@
-"""Where a pool keeps its learners: in memory."""
+"""Where a pool keeps its learners: in memory, in one file, or in a journal.
+
+The file is framed and checksummed as the state of one learner is. A journal takes one commit for a
+batch, also for the keys that are new in it.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.errors import RoundOrderError
-from dpoco.journal._families import Family, Parts
-from dpoco.scale._keyed_runs import play_keyed
-from dpoco.scale._keys import Key, Rows
-from dpoco.scale._siblings import sibling
+from dpoco._families import Family, Parts
+from dpoco._state import pack, unpack, write_atomically
+from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
+from dpoco.journal import Journal, Stream, Transaction, Work
+from dpoco.scale._keys import (
+    Key,
+    Rows,
+    Terms,
+    described,
+    header_of,
+    key_from_text,
+    key_text,
+    play_keyed,
+    restored,
+    sibling,
+)
 
-__all__ = ["MemoryShelf"]
+_KIND = "KeyedPool"
+
+
+def write_pool(
+    path: str | os.PathLike[str], header: str, terms: Terms, keys: list[Key], states: list[bytes]
+) -> None:
+    """Write a pool; the old file or the new one is there whatever happens."""
+    record = {
+        "kind": _KIND,
+        "learner": json.loads(header),
+        "terms": terms.to_dict(),
+        "keys": [key_text(key) for key in keys],
+        "sizes": [len(state) for state in states],
+    }
+    write_atomically(path, pack(record, b"".join(states)))
+
+
+def read_pool(path: str | os.PathLike[str]) -> tuple[Any, Terms, list[Key], list[Any]]:
+    """Return prototype, terms, keys and learners; `StateError` unless the file is intact."""
+    record, payload = unpack(Path(path).read_bytes())
+    if record.get("kind") != _KIND:
+        raise StateError("state is not of a pool")
+    try:
+        keys = [key_from_text(text) for text in record["keys"]]
+        sizes = [int(size) for size in record["sizes"]]
+        if len(keys) != len(sizes) or len(set(keys)) != len(keys) or min(sizes, default=0) < 0:
+            raise ValueError("keys and sizes differ")
+        if sum(sizes) != len(payload):
+            raise ValueError("sizes and payload differ")
+        header = json.dumps(record["learner"])
+        terms = Terms.from_dict(record["terms"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateError(f"state is corrupt: not a pool ({type(error).__name__})") from None
+    prototype = described(header)
+    learners, at = [], 0
+    for size in sizes:
+        learners.append(restored(prototype, payload[at : at + size]))
+        at += size
+    return prototype, terms, keys, learners
 
 
 class MemoryShelf:
@@ -84,3 +142,210 @@ class MemoryShelf:
     def rounds(self) -> NDArray[np.int64]:
         """Return the rounds of all learners."""
         return np.array([engine.round for engine in self._engines], dtype=np.int64)
+
+
+# Batches whose first rounds are kept, so that they can be sent again.
+KEPT_BATCHES = 256
+
+
+class JournalShelf:
+    """Learners by number, each a stream ``<pool>/<key>`` of the journal."""
+
+    def __init__(self, journal: Journal, name: str, prototype: Any, family: Family) -> None:
+        self._journal, self._name = journal, name
+        self._prototype, self._family = prototype, family
+        self._header = header_of(prototype)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read again which keys there are: after an error, a commit may have been durable."""
+        prefix = self._name + "/"
+        names = [text for text in self._journal.streams() if text.startswith(prefix)]
+        try:
+            self._keys = [key_from_text(text[len(prefix) :]) for text in names]
+        except ValueError:
+            raise StateError(
+                f"the journal has streams {prefix!r}... that are not the pool's"
+            ) from None
+        self._streams: list[Stream | None] = [None] * len(names)
+        self.stale = False
+
+    def keys(self) -> list[Key]:
+        """Return the keys that are there from before, in the order of their first records."""
+        return list(self._keys)
+
+    def _stream_name(self, key: Key) -> str:
+        return f"{self._name}/{key_text(key)}"
+
+    def show(self, slot: int) -> Stream:
+        """Return the stream of a learner."""
+        with self._journal._guard():
+            return self._stream(slot)
+
+    def _stream(self, slot: int) -> Stream:
+        stream = self._streams[slot]
+        if stream is None:
+            stream = self._journal._known(self._stream_name(self._keys[slot]))
+            if stream is None:
+                raise StateError("the journal is corrupt: a stream of the pool is missing")
+            self._streams[slot] = stream
+        return stream
+
+    def add(self, keys: list[Key]) -> None:
+        """Make and store a learner for each key, in one transaction."""
+        self.stale = True
+        with self._journal.transaction() as together:
+            streams = self._enroll(together, keys)
+        self._keep(keys, streams)
+        self.stale = False
+
+    def _enroll(self, together: Transaction, keys: list[Key]) -> list[Stream]:
+        streams = []
+        for key in keys:
+            learner = sibling(self._prototype)
+            stream = self._journal._added(self._stream_name(key), self._header, "a pool", learner)
+            together._touch(stream)
+            streams.append(stream)
+        return streams
+
+    def _keep(self, keys: list[Key], streams: list[Stream]) -> None:
+        for key, stream in zip(keys, streams, strict=True):
+            self._journal._streams[self._stream_name(key)] = stream
+        self._streams += streams
+        self._keys += keys
+
+    def play(
+        self, rows: Rows, parts: Parts, workers: int, batch: int | None, after: Any
+    ) -> NDArray[Any]:
+        """Play a batch in one transaction; `after` is called once it is committed."""
+        ordered = tuple(part[rows.rows] for part in parts)
+        self.stale = True
+        with self._journal.transaction() as together:
+            log = BatchLog(self._journal, self._name)
+            first = None if batch is None else log.find(batch, rows)
+            if first is not None and rows.fresh:
+                raise ReplayMismatch(f"batch {batch} came with other keys than before")
+            fresh = self._enroll(together, rows.fresh)
+            known = len(self._streams)
+            streams = [
+                self._stream(slot) if slot < known else fresh[slot - known]
+                for slot in rows.slots.tolist()
+            ]
+            works = self._taken(together, streams, rows, ordered, first)
+            fresh_parts = self._played(together, works, rows, ordered, workers)
+            if batch is not None and first is None:
+                log.add(batch, rows, [work.first for work in works])
+        self._keep(rows.fresh, fresh)
+        after()
+        self.stale = False
+        return self._collected(works, rows, fresh_parts)
+
+    def _taken(
+        self,
+        together: Transaction,
+        streams: list[Stream],
+        rows: Rows,
+        ordered: Parts,
+        first: list[int] | None,
+    ) -> list[Work]:
+        bounds = rows.offsets.tolist()
+        works = []
+        for i, stream in enumerate(streams):
+            part = slice(bounds[i], bounds[i + 1])
+            turn = None if first is None else first[i]
+            works.append(
+                together.take(stream, *(array[part] for array in ordered), first_round=turn)
+            )
+            if first is not None and works[-1].rounds:
+                raise RoundOrderError(
+                    "a batch that was played is ahead of its streams: was the journal restored "
+                    "from an old copy?"
+                )
+        return works
+
+    def _played(
+        self, together: Transaction, works: list[Work], rows: Rows, ordered: Parts, workers: int
+    ) -> NDArray[Any] | None:
+        if works and not any(work.rounds for work in works):
+            return None
+        decisions = play_keyed(
+            self._family,
+            self._prototype,
+            [work.learner._engine for work in works],
+            rows.offsets,
+            np.arange(len(rows.rows), dtype=np.int64),
+            ordered,
+            workers,
+        )
+        bounds = rows.offsets.tolist()
+        for i, work in enumerate(works):
+            together.put(work, decisions[bounds[i] : bounds[i + 1]])
+        return decisions
+
+    def _collected(
+        self, works: list[Work], rows: Rows, played: NDArray[Any] | None
+    ) -> NDArray[Any]:
+        if played is None:
+            played = np.concatenate([work.decisions for work in works])
+        out = np.empty_like(played)
+        out[rows.rows] = played
+        out.flags.writeable = False
+        return out
+
+    def rounds(self) -> NDArray[np.int64]:
+        """Return the rounds of all learners, as they are stored."""
+        return np.array([self.show(slot).round for slot in range(len(self._keys))], dtype=np.int64)
+
+
+class BatchLog:
+    """Which round of each key the numbered batches began with; used inside of transactions."""
+
+    def __init__(self, journal: Journal, name: str) -> None:
+        self._rows = journal._rows
+        self._last, self._slot = f"pool {name} last batch", f"pool {name} batch "
+
+    @property
+    def last(self) -> int:
+        """Number of the last batch that was committed; -1 if there is none."""
+        text = self._rows.value(self._last)
+        return -1 if text is None else int(text)
+
+    def find(self, batch: int, rows: Rows) -> list[int] | None:
+        """Return the first rounds of a batch that was played; None if it is new.
+
+        Raises
+        ------
+        ReplayMismatch
+            If it had other keys or numbers of records.
+        StateError
+            If it is too old: its first rounds are not kept any more.
+        """
+        if batch > self.last:
+            return None
+        text = self._rows.value(f"{self._slot}{batch % KEPT_BATCHES}")
+        record = {} if text is None else json.loads(text)
+        if record.get("batch") != batch:
+            raise StateError(
+                f"batch {batch} was not played, or is not among the last {KEPT_BATCHES} kept"
+            )
+        if record["shape"] != _shape(rows):
+            raise ReplayMismatch(f"batch {batch} came with other keys than before")
+        first = np.frombuffer(base64.b64decode(record["first"]), dtype="<i8")
+        return [int(turn) for turn in first]
+
+    def add(self, batch: int, rows: Rows, first: list[int]) -> None:
+        """Enter a batch; the caller commits."""
+        record = {
+            "batch": batch,
+            "shape": _shape(rows),
+            "first": base64.b64encode(np.array(first, dtype="<i8").tobytes()).decode(),
+        }
+        self._rows.put_value(f"{self._slot}{batch % KEPT_BATCHES}", json.dumps(record))
+        self._rows.put_value(self._last, str(batch))
+
+
+def _shape(rows: Rows) -> str:
+    """Return a digest of which keys have how many records: public."""
+    hasher = hashlib.sha256(rows.slots.astype("<i8").tobytes())
+    hasher.update(rows.counts.astype("<i8").tobytes())
+    return hasher.hexdigest()

@@ -1,8 +1,15 @@
-"""What a sweep plays: a learner on a stream, chosen by the cell."""
+"""The cells of a sweep, and what is played in one: a learner on a stream, chosen by the cell.
+
+A cell is values, a seed, and randomness that depends on nothing else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +17,183 @@ import numpy as np
 
 from dpoco._validation import choice
 from dpoco.accounting import Budget
-from dpoco.scale._sweep_cells import Cell
+from dpoco.learners import LEARNERS, learner_named, plays
+from dpoco.random import Source
 
-__all__ = ["LEARNERS", "BuiltInRun", "StreamRun"]
+_LARGEST_SEED = 2**63 - 1
+_LARGEST_SWEEP = 10**7
 
-_EXPERT_LEARNERS = ("prefix-hedge", "oblivious-tracker")
-LEARNERS = ("tree-frank-wolfe", "noisy-ftrl", *_EXPERT_LEARNERS)
+
+def encoded(name: str, value: Any) -> Any:
+    """Return `value` as JSON carries it: NumPy's types become Python's, no value is lost.
+
+    Floats that are not finite, which JSON lacks, become ``{"$float": "nan"}`` and the like.
+    """
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"$float": repr(value)}
+    if isinstance(value, (list, tuple)):
+        return [encoded(name, item) for item in value]
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value) or "$float" in value:
+            raise TypeError(f"{name} must have strings for names")
+        return {key: encoded(name, item) for key, item in value.items()}
+    raise TypeError(
+        f"{name} must be of numbers, strings, booleans, None, lists, mappings and arrays; "
+        f"got {type(value).__name__}"
+    )
+
+
+def decoded(pairs: dict[str, Any]) -> Any:
+    """Undo `encoded`: the ``object_hook`` of ``json.loads``."""
+    return float(pairs["$float"]) if pairs.keys() == {"$float"} else pairs
+
+
+def line_of(record: Mapping[str, Any]) -> str:
+    """Return the one JSON text of a record."""
+    return json.dumps(record, allow_nan=False, separators=(",", ":"), sort_keys=True)
+
+
+def _identity(value: Any) -> Any:
+    """Return what tells values apart: 1 and 1.0 are the same, True is neither."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a sweep: what the swept function is called with.
+
+    Attributes
+    ----------
+    values : dict
+        The grid's values, by name; also ``cell["epsilon"]``.
+    seed : int
+        One of the sweep's seeds.
+    root : int
+        Root of the sweep's seed tree.
+    """
+
+    values: dict[str, Any]
+    seed: int
+    root: int = 0
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    @property
+    def key(self) -> str:
+        """What identifies the cell within a sweep: JSON of its values and its seed."""
+        values = {name: _identity(value) for name, value in self.values.items()}
+        return line_of({"seed": self.seed, "values": encoded("values", values)})
+
+    def source(self) -> Source:
+        """Return the source of this cell's noise, seeded: it voids guarantees.
+
+        Equal for equal root, values and seed, and independent of every other cell's, whatever the
+        order of the cells and the rest of the grid. Every call returns it from its beginning.
+        """
+        return Source.seeded(self._digest("noise", self.key))
+
+    def generator(self) -> np.random.Generator:
+        """Return a generator for simulated data, never for privacy.
+
+        It depends on root and seed alone, so that all values of the grid meet the same data.
+        """
+        return np.random.default_rng(self._digest("data", str(self.seed)))
+
+    def _digest(self, use: str, text: str) -> int:
+        message = f"dpoco sweep {use}\n{self.root}\n{text}".encode()
+        return int.from_bytes(hashlib.sha256(message).digest(), "little")
+
+
+def cells_of(
+    grid: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]],
+    seeds: int | Iterable[int],
+    root: int,
+) -> list[Cell]:
+    """Return all cells: the product of the grid (or its rows) with the seeds, seeds fastest."""
+    rows = _rows(grid)
+    numbers = _seeds(seeds)
+    _check_seed("root", root)
+    if len(rows) * len(numbers) > _LARGEST_SWEEP:
+        raise ValueError(f"a sweep has at most {_LARGEST_SWEEP} cells")
+    cells = [Cell(row, seed, int(root)) for row in rows for seed in numbers]
+    if len({cell.key for cell in cells}) != len(cells):
+        raise ValueError("the grid or the seeds name the same cell twice")
+    return cells
+
+
+def _rows(
+    grid: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    if isinstance(grid, Mapping):
+        columns = {name: _column(name, values) for name, values in grid.items()}
+        rows = [
+            dict(zip(columns, values, strict=True))
+            for values in itertools.product(*columns.values())
+        ]
+    else:
+        rows = [dict(row) for row in grid]
+    if not rows:
+        raise ValueError("the grid has no cells")
+    names = rows[0].keys()
+    if any(row.keys() != names for row in rows):
+        raise ValueError("every row of the grid must have the same names")
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError("the names of the grid must be strings")
+    return [{name: _scalar(name, value) for name, value in row.items()} for row in rows]
+
+
+def _column(name: Any, values: Any) -> list[Any]:
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise TypeError(f"grid[{name!r}] must be a sequence of values")
+    return list(values)
+
+
+def _scalar(name: str, value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is not None and not isinstance(value, (bool, int, float, str)):
+        raise TypeError(
+            f"grid[{name!r}] must hold numbers, strings, booleans or None; "
+            f"got {type(value).__name__}"
+        )
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError(f"grid[{name!r}] holds a NaN, which is no value")
+    return value
+
+
+def _seeds(seeds: int | Iterable[int]) -> Sequence[int]:
+    if isinstance(seeds, (bool, np.bool_, str, bytes)):
+        raise TypeError("seeds must be a number of seeds or a sequence of them")
+    if isinstance(seeds, (int, np.integer)):
+        if not 1 <= seeds <= _LARGEST_SWEEP:
+            raise ValueError(f"seeds must be in [1, {_LARGEST_SWEEP}]; got {seeds}")
+        return range(int(seeds))
+    if not isinstance(seeds, Iterable):
+        raise TypeError("seeds must be a number of seeds or a sequence of them")
+    numbers = list(seeds)
+    if not numbers:
+        raise ValueError("seeds is empty")
+    for seed in numbers:
+        _check_seed("a seed", seed)
+    return [int(seed) for seed in numbers]
+
+
+def _check_seed(name: str, seed: Any) -> None:
+    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
+        raise TypeError(f"{name} must be an int; got {type(seed).__name__}")
+    if not 0 <= seed <= _LARGEST_SEED:
+        raise ValueError(f"{name} must be in [0, {_LARGEST_SEED}]; got {seed}")
+
+
+# Of experts, and of linear regression on the Euclidean ball.
+SWEPT = tuple(e.name for e in LEARNERS if e.plays == "experts" or e.ball == 2.0)
 _GOOD, _BAD = 0.35, 0.65  # mean losses of the best expert and of the others
 
 
@@ -47,8 +225,6 @@ class StreamRun:
         ValueError
             If the learner's noise is not the cell's: it would not be reproducible.
         """
-        from dpoco.experts._expert_learner import ExpertLearner
-
         given = self.stream(cell) if callable(self.stream) else self.stream
         features, labels, target = _parts(given)
         learner = self.make(cell)
@@ -58,7 +234,7 @@ class StreamRun:
         if "horizon" in cell.values:
             rounds = min(rounds, int(cell["horizon"]))
         features = features[:rounds]
-        if isinstance(learner, ExpertLearner):
+        if plays(learner) == "experts":
             if labels is not None:
                 raise TypeError("learners of experts take no labels")
             trace: Any = learner.run(features)
@@ -98,7 +274,12 @@ class BuiltInRun:
     learner: str
 
     def __post_init__(self) -> None:
-        choice("learner", self.learner, LEARNERS)
+        choice("learner", self.learner, SWEPT)
+
+    @staticmethod
+    def learners() -> tuple[str, ...]:
+        """Return the names of the learners there are."""
+        return SWEPT
 
     @property
     def sweep_name(self) -> str:
@@ -107,28 +288,25 @@ class BuiltInRun:
 
     def __call__(self, cell: Cell) -> dict[str, Any]:
         """Play the cell."""
-        experts = self.learner in _EXPERT_LEARNERS
+        experts = learner_named(self.learner).plays == "experts"
         stream = _expert_losses if experts else _regression
         return StreamRun(self._make, stream)(cell)
 
     def _make(self, cell: Cell) -> Any:
-        from dpoco import domains, experts, frank_wolfe, losses, oco
+        from dpoco import domains, losses
 
+        known = learner_named(self.learner)
         horizon, dimension = cell["horizon"], cell["dimension"]
         settings: dict[str, Any] = {
             "horizon": horizon,
             "budget": Budget._over(cell["epsilon"], cell["delta"], horizon),
             "source": cell.source(),
         }
-        if self.learner == "prefix-hedge":
-            return experts.PrefixHedge(dimension, **settings)
-        if self.learner == "oblivious-tracker":
-            return experts.ObliviousTracker(dimension, **settings)
+        if known.plays == "experts":
+            return known.load()(dimension, **settings)
         domain = domains.LpBall(dimension=dimension, p=2.0, radius=1.0)
         loss = losses.SquaredLoss(feature_bound=1.0, label_bound=1.0)
-        if self.learner == "noisy-ftrl":
-            return oco.NoisyFTRL(domain, loss, **settings)
-        return frank_wolfe.TreeFrankWolfe(domain, loss, **settings)
+        return known.load()(domain, loss, **settings)
 
 
 def _regression(cell: Cell) -> Any:

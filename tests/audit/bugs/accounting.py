@@ -14,13 +14,14 @@ from dpoco.accounting import (
     continual_sum,
     coupling,
     gaussian,
-    local_reports,
     release,
-    sampled_gaussian,
     sum_release,
     zcdp,
 )
 from dpoco.accounting.budget import Budget
+from dpoco.privacy.losses import sampled
+from dpoco.privacy.losses.responses import Responses
+from dpoco.privacy.losses.sampled import Sampled
 
 from .checks import brute_force, closed_form, dp_accounting, enumeration, stated_point
 from .kit import Bug, Patch, from_tests
@@ -65,7 +66,7 @@ def library_responses() -> Any:
 @functools.cache
 def the_responses() -> Any:
     def ours(epsilon: float) -> float:
-        return local_reports.reports_delta(epsilon, each=EACH, reports=COUNT)
+        return Responses(each=EACH, reports=COUNT).delta(epsilon)
 
     return SimpleNamespace(
         claim=ours,
@@ -78,8 +79,7 @@ def the_responses() -> Any:
 @functools.cache
 def the_responses_with_delta() -> Any:
     def ours(epsilon: float) -> float:
-        record = local_reports.reports_profile(EACH, LOST, COUNT)
-        return local_reports.profile_delta(record, epsilon)
+        return Responses(EACH, LOST, COUNT).delta(epsilon)
 
     return SimpleNamespace(
         claim=ours,
@@ -250,14 +250,13 @@ BUGS = [
     Bug(
         "dropped-repetitions", "Repeated responses are accounted for like one.",
         "patched accountant", the_responses, as_it_is, (brute_force, dp_accounting),
-        Patch(local_reports, "reports_delta",
-              lambda right: lambda e, *, each, each_delta=0.0, reports: right(
-                  e, each=each, each_delta=each_delta, reports=1)),
+        Patch(Responses, "delta",
+              lambda right: lambda self, e: right(Responses(self.each, self.each_delta), e)),
     ),
     Bug(
         "dropped-delta", "The deltas of repeated releases do not enter the claim.",
         "patched accountant", the_responses_with_delta, as_it_is, (closed_form, brute_force),
-        Patch(local_reports, "_lost", lambda right: lambda each_delta, reports: 0.0),
+        Patch(Responses, "_lost", lambda right: 0.0),
     ),
     Bug(
         "one-release-too-few", "Composition starts to count at the second release.",
@@ -299,8 +298,9 @@ BUGS = [
     Bug(
         "amplification-counted-twice", "Subsampling divides by n, and then by n again.",
         "patched accountant", the_samples, as_it_is, (brute_force,),
-        Patch(sampled_gaussian, "_delta",
-              lambda right: lambda e, n, factor, k: right(e, n * n, factor, k)),
+        Patch(sampled, "_delta",
+              lambda right: lambda loss, e: right(
+                  Sampled(loss.records**2, loss.multiplier, loss.steps), e)),
     ),
     Bug(
         "lazy-switch-with-the-wrong-ratio",

@@ -154,7 +154,7 @@ MUTATIONS = [
     Mutation(
         "one-switch-too-many", "The same cap, for decisions that are points.",
         "mechanisms/switch_rule.cpp", "if (switches_ >= settings_.max_switches ||",
-        "if (switches_ > settings_.max_switches ||", "coupled-regularized-leader",
+        "if (switches_ > settings_.max_switches ||", "ctrl",
         "checks:standard_audit",
     ),
     Mutation(
@@ -176,8 +176,8 @@ MUTATIONS = [
     ),
     Mutation(
         "clock-that-stops-at-nan", "A record that is not finite does not move its arm's clock.",
-        "bandits/high_dimensional_bandit.cpp", "    } else {\n      model.skip();",
-        "    } else if (other != arm) {\n      model.skip();", "high-dimensional-bandit",
+        "bandits/high_dimensional_bandit.cpp", "    } else {\n      model.skip(",
+        "    } else if (other != arm) {\n      model.skip(", "high-dimensional-bandit",
         "checks:standard_audit",
     ),
     Mutation(
@@ -192,9 +192,9 @@ MUTATIONS = [
     ),
     Mutation(
         "scale-without-the-batch", "Noise for a batch's mean is added to its sum.",
-        "frank_wolfe/polyhedral_frank_wolfe.cpp",
-        "growth / (static_cast<double>(settings_.batch) * weight() * settings_.scale);",
-        "growth / (weight() * settings_.scale);", "polyhedral-frank-wolfe",
+        "frank_wolfe/frank_wolfe.cpp",
+        "static_cast<double>(settings_.batch) * weight(), batch_.sum(),",
+        "weight(), batch_.sum(),", "polyhedral-frank-wolfe",
         "checks:standard_audit",
     ),
     Mutation(
@@ -204,10 +204,11 @@ MUTATIONS = [
         "noisy-ftrl", "checks:standard_audit",
     ),
     Mutation(
-        "remainder-of-a-batch-dropped", "What an incomplete batch held is gone after a call.",
-        "frank_wolfe/tree_frank_wolfe.cpp", "  const bool linear = labels == nullptr;\n",
-        "  const bool linear = labels == nullptr;\n"
-        "  std::fill(leaf_.begin(), leaf_.end(), 0.0);\n",
+        "remainder-of-a-batch-dropped", "What an incomplete batch held is gone in a long run.",
+        "frank_wolfe/frank_wolfe.cpp",
+        "double FrankWolfe::admit(const double* record, const double* label, bool) {\n",
+        "double FrankWolfe::admit(const double* record, const double* label, bool in_a_run) {\n"
+        "  if (in_a_run) batch_.clear();\n",
         "tree-frank-wolfe", "checks:standard_audit",
     ),
     Mutation(

@@ -4,8 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "dpoco/core/archive.hpp"
-#include "dpoco/core/exclusive.hpp"
+#include "dpoco/core/rounds.hpp"
 #include "dpoco/losses/record.hpp"
 #include "dpoco/random/source.hpp"
 
@@ -19,20 +18,14 @@ struct BanditSettings {
 };
 
 // What all contextual bandits share: a round's decision is an arm for the round's context, the
-// round ends with the reward of that arm, one thread at a time, no round past the horizon.
+// round ends with the reward of that arm.
 //
 // A record is a context and a reward. The context is clipped into its bounds; one that is not
 // finite acts as zero, and then, or if the reward is not finite, the round adds a zero record: the
 // clocks of all arms advance as in every other round.
-class BanditLearner {
+class BanditLearner : public Rounds {
  public:
-  virtual ~BanditLearner() = default;
-  BanditLearner(const BanditLearner&) = delete;
-  BanditLearner& operator=(const BanditLearner&) = delete;
-
   std::uint64_t arms() const noexcept { return settings_.arms; }
-  std::uint64_t horizon() const noexcept { return settings_.horizon; }
-  std::uint64_t round() const noexcept { return round_; }
   std::size_t dimension() const noexcept { return raw_.size(); }
 
   // Generators of the noise: one for each private sum or selection the learner is made of.
@@ -41,14 +34,8 @@ class BanditLearner {
   const random::Source& source(std::size_t index) const noexcept {
     return const_cast<BanditLearner*>(this)->source(index);
   }
-  void check_process() const;  // throws StateError in a forked child
+  void check_process() const override;
   void adopt() noexcept;
-
-  // Keeps other threads out for as long as it lives; throws RoundOrderError if one is in.
-  [[nodiscard]] Exclusive::Entry enter() const { return exclusive_.enter(); }
-
-  // If learn() throws, the exception passes on, and no round is played and no state written ever
-  // after: StateError. The round cannot be repeated: its noise may be spent.
 
   // The arm of round `decided`, the current one. Asked again in the same round with the same
   // context (bit for bit) it is the same; with another it throws RoundOrderError: a round has one
@@ -92,10 +79,6 @@ class BanditLearner {
   // Contexts and rewards clipped or not finite so far: depends on raw data, not private.
   std::uint64_t nonprivate_violations() const noexcept { return violations_; }
 
-  // Throws StateError after a round that failed midway.
-  void write(Archive& archive) const;
-  void read(ArchiveReader& archive);
-
  protected:
   // Throws std::invalid_argument for settings out of range.
   BanditLearner(BanditSettings settings, losses::RecordClipper clipper);
@@ -115,23 +98,18 @@ class BanditLearner {
   virtual void write_own(Archive& archive) const = 0;
   // Called after those are restored; throws StateError for an impossible state.
   virtual void read_own(ArchiveReader& archive) = 0;
-
-  const BanditSettings& settings() const noexcept { return settings_; }
+  void write_state(Archive& archive) const override;
+  void read_state(ArchiveReader& archive) override;
 
  private:
-  void require_whole() const;
-  void require(std::uint64_t rounds) const;
   void require_no_decision() const;
   void admit(const double* context);
   double finish(std::uint64_t arm, double reward);
 
   BanditSettings settings_;
   losses::RecordClipper clipper_;
-  SharedCount round_;
   std::uint64_t violations_ = 0;
   bool waiting_ = false;  // a decision of this round waits for its reward
-  // A round failed midway: some of its noise may be spent, some of its record may be in the sums.
-  bool torn_ = false;
   std::uint64_t arm_ = 0;
   // Private copy of the round's context, as given and within its bounds: the caller's memory is
   // read once.
@@ -139,7 +117,6 @@ class BanditLearner {
   std::vector<double> admitted_;
   bool finite_ = true;    // whether the context counts
   bool clipped_ = false;  // whether it was changed
-  Exclusive exclusive_;
 };
 
 }  // namespace dpoco::bandits

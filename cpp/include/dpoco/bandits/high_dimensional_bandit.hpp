@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "dpoco/bandits/arm_learner.hpp"
 #include "dpoco/bandits/bandit_learner.hpp"
 #include "dpoco/domains/domain.hpp"
+#include "dpoco/frank_wolfe/frank_wolfe.hpp"
 
 namespace dpoco::bandits {
 
@@ -34,11 +34,11 @@ class HighDimensionalBandit final : public BanditLearner {
   HighDimensionalBandit(BanditSettings settings, losses::RecordClipper clipper,
                         HighDimensionalBanditSettings own,
                         std::shared_ptr<const domains::Domain> domain,
-                        std::vector<std::unique_ptr<ArmLearner>> models);
+                        std::vector<std::unique_ptr<frank_wolfe::FrankWolfe>> models);
 
   std::size_t sources() const noexcept override { return models_.size(); }
   random::Source& source(std::size_t index) noexcept override { return models_[index]->source(); }
-  const ArmLearner& model(std::uint64_t arm) const { return *models_[arm]; }
+  const frank_wolfe::FrankWolfe& model(std::uint64_t arm) const { return *models_[arm]; }
 
   // Rounds that an arm's clock shows after `rounds` rounds without delay: a public quantity. With
   // delayed feedback the pulls of a forced round may come in any public order.
@@ -72,7 +72,7 @@ class HighDimensionalBandit final : public BanditLearner {
 
   HighDimensionalBanditSettings own_;
   std::shared_ptr<const domains::Domain> domain_;
-  std::vector<std::unique_ptr<ArmLearner>> models_;
+  std::vector<std::unique_ptr<frank_wolfe::FrankWolfe>> models_;
   std::uint64_t forced_end_ = 0;  // the first round in which there is a choice, at most the horizon
   std::uint64_t next_ = 0;        // the first arm that lacks pulls, while rounds are forced
   std::vector<double> coefficients_;

@@ -4,8 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "dpoco/core/archive.hpp"
-#include "dpoco/core/exclusive.hpp"
+#include "dpoco/core/rounds.hpp"
 #include "dpoco/random/source.hpp"
 
 namespace dpoco::experts {
@@ -24,31 +23,22 @@ struct ExpertSettings {
 };
 
 // What all learners of experts share: a decision is an index below experts(), a round ends with
-// the losses of all experts, one thread at a time, no round past the horizon.
+// the losses of all experts.
 //
 // A learner draws its first decision when it is built and every further one at the end of the
 // round before, so that asking for a decision changes nothing.
-class ExpertLearner {
+class ExpertLearner : public Rounds {
  public:
-  virtual ~ExpertLearner() = default;
-  ExpertLearner(const ExpertLearner&) = delete;
-  ExpertLearner& operator=(const ExpertLearner&) = delete;
-
   std::uint64_t experts() const noexcept { return settings_.experts; }
-  std::uint64_t horizon() const noexcept { return settings_.horizon; }
-  std::uint64_t round() const noexcept { return round_; }
   // The decision of the current round; after the last one, that of the last. Throws
   // RoundOrderError while another thread runs the learner.
   std::uint64_t decision() const;
   virtual random::Source& source() noexcept { return *source_; }
   virtual const random::Source& source() const noexcept { return *source_; }
-
-  // Keeps other threads out for as long as it lives; throws RoundOrderError if one is in.
-  [[nodiscard]] Exclusive::Entry enter() const { return exclusive_.enter(); }
+  void check_process() const override { source().check_process(); }
 
   // Ends the round: the one in which `decided` rounds were over when its decision was asked for.
-  // Throws RoundOrderError if that is not the current round, HorizonExceeded past the horizon and
-  // StateError in a forked child, before any draw, state unchanged.
+  // Throws as `Rounds` says.
   void observe(std::uint64_t decided, const double* losses);
 
   // Many rounds, whose losses (rows of `experts` entries) were fixed beforehand. own_losses: what
@@ -60,9 +50,6 @@ class ExpertLearner {
   // Entries clipped or replaced so far: depends on raw data, not private.
   std::uint64_t nonprivate_violations() const noexcept { return violations_; }
 
-  void write(Archive& archive) const;
-  void read(ArchiveReader& archive);
-
  protected:
   // Throws std::invalid_argument for settings out of range. The subclass's constructor draws the
   // first decision with `set_decision`. The source may be null for a subclass that overrides
@@ -72,9 +59,7 @@ class ExpertLearner {
   void set_decision(std::uint64_t expert) noexcept { decision_ = expert; }
   std::uint64_t current() const noexcept { return decision_; }
   // Whether the round being ended is the last one: no decision need follow it.
-  bool ends_last_round() const noexcept { return round_ + 1 >= settings_.horizon; }
-  // Marks the rounds as over; for subclasses that override `play`.
-  void finish_rounds(std::uint64_t rounds) noexcept { round_ = round_ + rounds; }
+  bool ends_last_round() const noexcept { return round() + 1 >= horizon(); }
   // Admits a row of losses to [0, 1] and counts violations; `to` has `experts` entries. A subclass
   // whose losses have no common range brings its own bounds.
   virtual void admit(const double* losses, double* to);
@@ -83,25 +68,23 @@ class ExpertLearner {
   // Ends a round of admitted losses and sets the next decision. round() still counts the rounds
   // before it.
   virtual void learn(const double* losses) = 0;
-  // Plays `rounds` rows; the default admits and learns them one by one.
+  // Plays `rounds` rows and counts them; the default admits and learns them one by one.
   virtual void play(const double* losses, std::uint64_t rounds, double* own_losses,
                     std::int64_t* decisions);
   // Everything but the round, the decision, the count of violations and the base's source.
   virtual void write_own(Archive& archive) const = 0;
   // Called after those are restored; throws StateError for an impossible state.
   virtual void read_own(ArchiveReader& archive) = 0;
+  void write_state(Archive& archive) const override;
+  void read_state(ArchiveReader& archive) override;
 
  private:
-  void require(std::uint64_t rounds) const;
-
   ExpertSettings settings_;
   double inverse_width_;
   std::unique_ptr<random::Source> source_;
-  SharedCount round_;
   std::uint64_t decision_ = 0;
   std::uint64_t violations_ = 0;
   std::vector<double> admitted_;  // private copy of a row: the caller's memory is read once
-  Exclusive exclusive_;
 };
 
 }  // namespace dpoco::experts

@@ -50,6 +50,7 @@ class ContinualSum {
   Index dimension() const noexcept { return dimension_; }
   std::uint64_t round() const noexcept { return round_; }
   std::uint64_t horizon() const noexcept { return horizon_; }
+  double noise_scale() const noexcept { return noise_scale_; }
   // The sum without noise: raw data, for audits only.
   std::vector<double> nonprivate_sum() const;
   random::Source& source() noexcept { return *source_; }
@@ -80,5 +81,20 @@ class ContinualSum {
   std::vector<double> rows_;  // private copies of their summands: the caller's memory is read once
   Exclusive exclusive_;
 };
+
+enum class Factorisation { tree, honaker, toeplitz, blt };
+
+// What a private running sum is made of. scale 0: no noise.
+struct SumSettings {
+  Index dimension = 1;
+  std::uint64_t horizon = 1;
+  Factorisation factorisation = Factorisation::blt;
+  double order = 2.0;  // of the noise's norm
+  double scale = 0.0;
+  Lattice lattice;
+  BltParameters blt;
+};
+ContinualSum make_sum(const SumSettings& settings, std::unique_ptr<random::Source> source,
+                      std::optional<losses::RecordClipper> clipper = std::nullopt);
 
 }  // namespace dpoco::mechanisms

@@ -1,17 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <vector>
 
-#include "dpoco/core/archive.hpp"
-#include "dpoco/core/exclusive.hpp"
-#include "dpoco/core/types.hpp"
-#include "dpoco/losses/loss_sum.hpp"
-#include "dpoco/mechanisms/switch_rule.hpp"
-#include "dpoco/random/source.hpp"
+#include "dpoco/oco/coupled_learner.hpp"
 #include "dpoco/samplers/gibbs.hpp"
 
 namespace dpoco::oco {
@@ -56,7 +50,7 @@ struct ContinuousMultiplicativeWeightsSettings {
 //
 // Cost per round: one evaluation of the loss (anchored: one more per anchor; none for linear
 // losses), plus a normaliser for density_ratio and maximal. No allocation.
-class ContinuousMultiplicativeWeights {
+class ContinuousMultiplicativeWeights final : public CoupledLearner {
  public:
   // Throws std::invalid_argument for settings out of range, for `dartboard` on all of R^d, and for
   // `density_ratio` or `maximal` where the normaliser has no closed form: it has one for linear
@@ -64,82 +58,37 @@ class ContinuousMultiplicativeWeights {
   ContinuousMultiplicativeWeights(std::unique_ptr<losses::LossSum> sum,
                                   ContinuousMultiplicativeWeightsSettings settings,
                                   std::unique_ptr<random::Source> source);
-  ~ContinuousMultiplicativeWeights();
-
-  Index dimension() const noexcept { return sum_->body().ambient(); }
-  Index intrinsic_dimension() const noexcept { return sum_->dimension(); }
-  std::uint64_t round() const noexcept { return round_; }
-  std::uint64_t horizon() const noexcept { return settings_.rule.horizon; }
-  std::uint64_t switches() const noexcept { return switches_; }
-  const random::Source& source() const noexcept { return *source_; }
-  random::Source& source() noexcept { return *source_; }
-
-  // The decision of the current round. RoundOrderError while another thread is in, StateError once
-  // a round was broken off by an exception.
-  void decision(double* out) const;
-
-  [[nodiscard]] Exclusive::Entry enter() const { return exclusive_.enter(); }
-
-  // One round, as for TreeFrankWolfe: RoundOrderError, HorizonExceeded or StateError come before
-  // the record is read. A malformed record counts as a zero loss. std::invalid_argument, state
-  // unchanged, if the sum takes another kind of record.
-  void observe(std::uint64_t decided, const double* features, double label);
-  void observe_gradient(std::uint64_t decided, const double* gradient);
-  void observe_quadratic(std::uint64_t decided, const double* matrix, const double* vector);
-  // Other losses: `stage` brings the round's loss into the sum. An exception out of `stage` leaves
-  // the state unchanged. Out of the loss's own functions later in the round, it leaves the object
-  // unusable, since random numbers may have been used.
-  void observe_staged(std::uint64_t decided, const std::function<void(losses::LossSum&)>& stage);
-
-  // Many rounds of generalised linear (labels given) or linear (labels null) losses; rows are
-  // contiguous. losses, decisions (rounds x d) and changed may be null. losses are those of the
-  // clipped records at the released decisions: not private. The caller enters.
-  void run(const Exclusive::Entry& entered, const double* features, const double* labels,
-           std::uint64_t rounds, double* losses, double* decisions, std::uint8_t* changed);
+  ~ContinuousMultiplicativeWeights() override;
 
   // Private values, for tests and studies: the last round's log acceptance factor and
   // ln(Z_{t+1}/Z_t) (0 where they were not needed); the unrounded point and the anchors' mean in
   // the body's coordinates.
   double nonprivate_log_factor() const noexcept { return log_factor_; }
   double nonprivate_log_change() const noexcept;
-  void nonprivate_point(double* out) const;
+  void nonprivate_point(double* out) const override;
   void nonprivate_anchor_mean(double* out) const;  // std::logic_error without anchors
 
-  void write(Archive& archive) const;
-  void read(ArchiveReader& archive);
+ protected:
+  bool close_round() override;
+  void write_state(Archive& archive) const override;
+  void read_state(ArchiveReader& archive) override;
 
  private:
   void check_settings() const;
-  void require(std::uint64_t rounds) const;
-  void require_whole() const;
-  void require_turn(std::uint64_t decided) const;
   double grid() const;
   double log_factor(bool& forced);
-  void finish_round();
   void draw();
   void draw_excess();
   void check_positions() const;
-  void release(const double* u, double* out);  // out may be u
+  void release();
 
   ContinuousMultiplicativeWeightsSettings settings_;
-  std::unique_ptr<losses::LossSum> sum_;
-  std::unique_ptr<random::Source> source_;
-  mechanisms::SwitchRule rule_;
   samplers::GibbsSampler sampler_;
   std::unique_ptr<LogNormalizer> normalizer_;  // density_ratio and maximal
   std::unique_ptr<Anchors> anchors_;           // anchored
-  double grid_;
-  SharedCount round_;
-  SharedCount switches_;
-  std::uint64_t drawn_ = 0;  // rounds before the current point's draw
-  bool moved_ = false;       // whether the last round switched
-  bool broken_ = false;      // whether a round was broken off
+  std::uint64_t drawn_ = 0;                    // rounds before the current point's draw
   double log_factor_ = 0.0;
-  std::vector<double> point_;     // u
-  std::vector<double> released_;  // u rounded
-  std::vector<double> scratch_;
-  std::vector<double> decision_;  // released_, embedded
-  Exclusive exclusive_;
+  std::vector<double> point_;  // u
 };
 
 }  // namespace dpoco::oco

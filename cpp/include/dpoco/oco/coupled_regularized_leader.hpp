@@ -1,16 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
-#include "dpoco/core/archive.hpp"
-#include "dpoco/core/exclusive.hpp"
-#include "dpoco/core/types.hpp"
-#include "dpoco/losses/loss_sum.hpp"
-#include "dpoco/mechanisms/switch_rule.hpp"
-#include "dpoco/random/source.hpp"
+#include "dpoco/oco/coupled_learner.hpp"
 
 namespace dpoco::oco {
 
@@ -63,45 +57,13 @@ struct CoupledRegularizedLeaderSettings {
 //
 // Cost per round without a switch: O(n) for linear losses, O(n^2) for generalised linear ones,
 // O(n^3) for others; a switch solves for the leader: about 6 gradients and a Hessian of F.
-class CoupledRegularizedLeader {
+class CoupledRegularizedLeader final : public CoupledLearner {
  public:
   // Throws std::invalid_argument for settings out of range or that contradict each other.
   CoupledRegularizedLeader(std::unique_ptr<losses::LossSum> sum,
                            CoupledRegularizedLeaderSettings settings,
                            std::unique_ptr<random::Source> source);
-  ~CoupledRegularizedLeader();
-
-  Index dimension() const noexcept { return sum_->body().ambient(); }
-  Index intrinsic_dimension() const noexcept { return sum_->dimension(); }
-  std::uint64_t round() const noexcept { return round_; }
-  std::uint64_t horizon() const noexcept { return settings_.rule.horizon; }
-  std::uint64_t switches() const noexcept { return switches_; }
-  const random::Source& source() const noexcept { return *source_; }
-  random::Source& source() noexcept { return *source_; }
-
-  // The decision of the current round. RoundOrderError while another thread is in, StateError once
-  // a round was broken off.
-  void decision(double* out) const;
-
-  [[nodiscard]] Exclusive::Entry enter() const { return exclusive_.enter(); }
-
-  // One round: the one in which `decided` rounds were over when its decision was asked for.
-  // RoundOrderError, HorizonExceeded or StateError come before the record is read. A malformed
-  // record counts as a zero loss. std::invalid_argument, state unchanged, if the sum takes another
-  // kind of record.
-  void observe(std::uint64_t decided, const double* features, double label);
-  void observe_gradient(std::uint64_t decided, const double* gradient);
-  void observe_quadratic(std::uint64_t decided, const double* matrix, const double* vector);
-  // Other losses: `stage` brings the round's loss into the sum. An exception out of `stage` leaves
-  // the state unchanged. Out of the loss's own functions later in the round, it leaves the object
-  // unusable, since random numbers may have been used.
-  void observe_staged(std::uint64_t decided, const std::function<void(losses::LossSum&)>& stage);
-
-  // Many rounds of generalised linear (labels given) or linear (labels null) losses; rows are
-  // contiguous. losses, decisions (rounds x d) and changed may be null. losses are those of the
-  // clipped records at the released decisions: not private. The caller enters.
-  void run(const Exclusive::Entry& entered, const double* features, const double* labels,
-           std::uint64_t rounds, double* losses, double* decisions, std::uint8_t* changed);
+  ~CoupledRegularizedLeader() override;
 
   // Half the window of the log factors in round t (from 1): clip_high, or the published schedule of
   // noise_growth, whose pair of laws in round t is that of noises t - 1 and t.
@@ -113,7 +75,7 @@ class CoupledRegularizedLeader {
   double nonprivate_log_ratio() const noexcept { return log_ratio_; }
   double nonprivate_residual() const noexcept;
   // The unrounded point: u, or y for linear losses; intrinsic_dimension() entries, as below.
-  void nonprivate_point(double* out) const;
+  void nonprivate_point(double* out) const override;
   // ln of the law that a draw would have now, after round() losses, at u (linear losses: at y); not
   // for a noise of variance zero.
   double nonprivate_log_density(const double* u);
@@ -122,41 +84,28 @@ class CoupledRegularizedLeader {
   // The point of noise z now.
   void nonprivate_solve(const double* z, double* out);
 
-  void write(Archive& archive) const;
-  void read(ArchiveReader& archive);
+ protected:
+  bool close_round() override;
+  void write_state(Archive& archive) const override;
+  void read_state(ArchiveReader& archive) override;
 
  private:
   void check_settings() const;
-  void require(std::uint64_t rounds) const;
-  void require_whole() const;
-  void require_turn(std::uint64_t decided) const;
   double released_grid() const;
   double variance(std::uint64_t t) const noexcept;
   double log_factor(double log_ratio) const noexcept;
-  void finish_round();
   void draw(double variance, bool density);
   void draw_excess();
   void release();
   void check_positions() const;
 
   CoupledRegularizedLeaderSettings settings_;
-  std::unique_ptr<losses::LossSum> sum_;
-  std::unique_ptr<random::Source> source_;
-  mechanisms::SwitchRule rule_;
   std::unique_ptr<LeaderLaw> law_;
-  double grid_;
-  SharedCount round_;
-  SharedCount switches_;
   std::uint64_t attempts_ = 0;  // at draws of an excess
-  bool moved_ = false;          // whether the last round switched
   bool counted_ = false;        // whether the last loss entered the sum
-  bool broken_ = false;         // whether a round was broken off
   double log_ratio_ = 0.0;
   std::vector<double> noise_;
-  std::vector<double> released_;  // in the body's coordinates
-  std::vector<double> rounded_;
-  std::vector<double> decision_;  // released_, embedded
-  Exclusive exclusive_;
+  std::vector<double> scaled_;
 };
 
 }  // namespace dpoco::oco

@@ -5,14 +5,13 @@
 #include <optional>
 #include <vector>
 
-#include "dpoco/core/archive.hpp"
-#include "dpoco/core/exclusive.hpp"
-#include "dpoco/core/types.hpp"
+#include "dpoco/core/batch_sum.hpp"
 #include "dpoco/domains/domain.hpp"
 #include "dpoco/losses/glm.hpp"
 #include "dpoco/losses/record.hpp"
 #include "dpoco/mechanisms/continual_sum.hpp"
 #include "dpoco/oco/quadratic_leader.hpp"
+#include "dpoco/oco/record_learner.hpp"
 
 namespace dpoco::oco {
 
@@ -35,7 +34,7 @@ struct NoisyFtrlSettings {
 // noisy sum of the clipped gradients; or the leader on noisy quadratic statistics. Only the sum
 // touches data, so the decisions are post-processing of it: docs/privacy/noisy_ftrl.md.
 // Gradients: O(d) a round plus one projection, no allocation of its own. Quadratic: O(d^3).
-class NoisyFtrl {
+class NoisyFtrl final : public RecordLearner {
  public:
   // The sum's horizon is horizon / batch, its dimension sum_dimension(d, statistics).
   NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmLoss loss,
@@ -44,52 +43,30 @@ class NoisyFtrl {
 
   static std::size_t sum_dimension(std::size_t dimension, Statistics statistics) noexcept;
 
-  Index dimension() const noexcept { return domain_->dimension(); }
-  std::uint64_t round() const noexcept { return round_; }
-  std::uint64_t horizon() const noexcept { return settings_.horizon; }
-  // Throws RoundOrderError while another thread runs the learner.
-  void decision(double* out) const;
   const mechanisms::ContinualSum& sum() const noexcept { return sum_; }
-  mechanisms::ContinualSum& sum() noexcept { return sum_; }
-
-  // Keeps other threads out for as long as it lives; throws RoundOrderError if one is in.
-  [[nodiscard]] Exclusive::Entry enter() const { return exclusive_.enter(); }
-
-  // One round: the one in which `decided` rounds were over when its decision was asked for. Each
-  // throws RoundOrderError if that is not the current round, HorizonExceeded past the horizon and
-  // StateError in a forked child, before any draw, state unchanged. Non-finite records count as
-  // zero.
-  void observe(std::uint64_t decided, const double* features, double label);
-  void observe_gradient(std::uint64_t decided, const double* gradient);
-
-  // Many rounds of generalised linear (labels given) or linear (labels null) losses; rows are
-  // contiguous. losses, decisions (rounds x d) and changed (rounds) may be null. losses are
-  // evaluated on the clipped record: they are not private. As for ContinualSum::run, the caller
-  // enters.
-  void run(const Exclusive::Entry& entered, const double* features, const double* labels,
-           std::uint64_t rounds, double* losses, double* decisions, std::uint8_t* changed);
+  const random::Source& source() const noexcept override { return sum_.source(); }
+  using RecordLearner::source;
 
   // What a record adds to the sum at a given decision, sum().dimension() entries: what an audit
   // compares between neighbouring streams. Reads private data; not a release.
   void leaf(const double* at, const double* features, double label, double* out) const;
 
-  void write(Archive& archive) const;
-  void read(ArchiveReader& archive);
+ protected:
+  double admit(const double* record, const double* label, bool wants_loss) override;
+  bool close_round() override;
+  void play(const double* features, const double* labels, std::uint64_t rounds, double* losses,
+            double* decisions, std::uint8_t* changed) override;
+  void write_state(Archive& archive) const override;
+  void read_state(ArchiveReader& archive) override;
 
  private:
-  // Adds the record's leaf at the given decision to `to`; returns the loss there.
-  // `rest`: what rounding has lost of a sum of several leaves, without which neighbouring streams
-  // drift apart; null where `to` is zero before.
+  // Adds the record's leaf at the given decision to `to`; returns the loss there. `rest`: what
+  // rounding has lost of a sum of several leaves; null where `to` is zero before.
   double add_leaf(const double* at, const double* features, double label, double* to,
                   double* rest) const;
-  double* rest() noexcept;  // of a batch of several rounds, else null
-  double add_gradient(const double* gradient);
-  double clip(double* row) const;  // in place; returns the factor
-  void require(std::uint64_t rounds) const;
-  void require_turn(std::uint64_t decided) const;
-  const double* own_copy(const double* record);
-  void finish_round();
-  void lead(const double* released);
+  void clip(double* row) const;  // in place
+  void refuse_gradients() const;
+  bool lead(const double* released);  // whether the decision changed
   void run_linear(const double* gradients, std::uint64_t rounds, double* losses, double* decisions,
                   std::uint8_t* changed);
 
@@ -98,23 +75,16 @@ class NoisyFtrl {
   losses::RecordClipper clipper_;
   NoisyFtrlSettings settings_;
   mechanisms::ContinualSum sum_;
-  SharedCount round_;          // rounds observed
-  std::uint64_t pending_ = 0;  // round mod batch
-  bool moved_ = false;         // whether the last round changed the decision
+  BatchSum batch_;
   std::vector<double> center_;
-  std::vector<double> theta_;
   std::vector<double> target_;           // what is projected
   std::vector<double> previous_;         // decision before the last update
   mutable std::vector<double> clipped_;  // of a record's features
-  std::vector<double> row_;        // private copy of a record: the caller's memory is read once
-  std::vector<double> leaf_;       // of the current batch
-  std::vector<double> leaf_rest_;  // what rounding has lost of it
   std::vector<double> released_;
   // Rows and sums of a block of a long run on linear losses, whose gradients need no decision.
   std::vector<double> rows_;
   std::vector<double> sums_;
   std::optional<QuadraticLeader> leader_;
-  Exclusive exclusive_;
 };
 
 }  // namespace dpoco::oco

@@ -13,8 +13,8 @@ from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting._bandits.linucb_regret import Setting, confidence_of
 from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero, check_terms
-from dpoco.accounting.guarantee import CHANGES
 from dpoco.accounting.release import check_numerics, check_scale
+from dpoco.privacy.neighbours import CHANGES
 
 __all__ = [
     "CALIBRATIONS",

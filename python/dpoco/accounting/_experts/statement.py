@@ -12,7 +12,8 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.pure import pure_profile
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import common_conditions
-from dpoco.accounting.truncation import charged_delta, charged_epsilon, charged_gaussian_epsilon
+from dpoco.accounting.truncation import charged_gaussian_epsilon
+from dpoco.privacy.losses.combined import with_tails
 
 __all__ = ["SCOPES_IN_WORDS", "stated_delta", "statement_of"]
 
@@ -74,16 +75,7 @@ def statement_of(
         epsilon = charged_gaussian_epsilon(mu, delta, mass)
     else:
         assert profile is not None
-        kind, body = _profiles.kind_of(profile), profile
-        if delta == 0.0:
-            epsilon = _profiles.pure_epsilon(body) if mass == 0.0 else math.inf
-        else:
-            epsilon = charged_epsilon(
-                lambda target: kind.profile_epsilon(body, target),
-                lambda e: charged_delta(lambda x: kind.profile_delta(body, x), e, mass),
-                delta,
-                mass,
-            )
+        epsilon = with_tails(_profiles.loss_of(profile), mass).epsilon(delta)
     rows: dict[str, float | str | None] = {}
     if regret_scope is not None:
         rows["regret bound holds for"] = SCOPES_IN_WORDS[regret_scope]

@@ -17,8 +17,8 @@ from dpoco.accounting._ledger.currencies import (
 from dpoco.accounting._ledger.entries import Claim, Entry
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_epsilon
-from dpoco.accounting.guarantee import VIEWS
 from dpoco.errors import BudgetExceeded, CalibrationError
+from dpoco.privacy.neighbours import VIEWS
 
 __all__ = ["Admission", "Book"]
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import positive_int, real_float
+from dpoco.accounting import _profiles
 from dpoco.accounting.bounded_range import bounded_range_moment
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import StateError
@@ -160,12 +161,9 @@ def cost_of_guarantee(guarantee: Guarantee) -> Cost:
     rho = math.inf if guarantee.rho is None else guarantee.rho
     pure = math.inf
     if profile is not None:
-        from dpoco.accounting import _profiles
-
-        pure = _profiles.pure_epsilon(profile)
-        if profile["kind"] == "sampled_gaussian":
-            mu = min(mu, math.sqrt(profile["steps"]) / profile["multiplier"])
-        elif profile["kind"] == "gaussian" and profile["forced_switch"] == 1.0:
+        loss = _profiles.loss_of(profile)
+        pure, mu = loss.pure, min(mu, loss.mu)
+        if profile["kind"] == "gaussian" and profile["forced_switch"] == 1.0:
             mu = min(mu, profile["mu"])
     if guarantee.delta == 0.0 and guarantee.truncation_mass == 0.0:
         pure = min(pure, guarantee.epsilon)
@@ -176,6 +174,8 @@ def cost_of_guarantee(guarantee: Guarantee) -> Cost:
 def _profile_renyi(profile: Mapping[str, Any], order: float) -> float:
     """Return a Renyi divergence of order `order` of the profile; infinite if none is known."""
     kind, at = profile["kind"], np.array([order])
+    if kind == "sampled_gaussian":
+        return float(_profiles.loss_of(profile).renyi(at)[0])
     if kind == "bounded_range":
         each = float(bounded_range_moment(profile["range"], order)) / (order - 1.0)
         return int(profile["count"]) * each

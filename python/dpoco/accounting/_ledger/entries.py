@@ -11,8 +11,9 @@ from dpoco.accounting._ledger.costs import Cost, cost_of_guarantee
 from dpoco.accounting._ledger.currencies import Spent
 from dpoco.accounting._ledger.foreign_events import cost_of_event
 from dpoco.accounting._records import of_version_1, read_record
-from dpoco.accounting.guarantee import CHANGES, VIEWS, Guarantee
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import StateError
+from dpoco.privacy.neighbours import CHANGES, VIEWS
 
 __all__ = ["Claim", "Entry", "claim_of"]
 

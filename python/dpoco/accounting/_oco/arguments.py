@@ -8,7 +8,7 @@ from dpoco._validation import choice, positive_int, real_float
 from dpoco.accounting._oco.parameters import CALIBRATIONS
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem
-from dpoco.accounting.guarantee import CHANGES
+from dpoco.privacy.neighbours import CHANGES
 
 LARGEST_PLAN = 10**12
 

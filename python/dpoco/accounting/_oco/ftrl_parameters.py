@@ -16,9 +16,9 @@ from typing import Any
 from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting._records import plain_float, read_record
 from dpoco.accounting.continual_sum import METHODS, worst_row_norm
-from dpoco.accounting.guarantee import CHANGES
 from dpoco.accounting.release import check_numerics, check_scale
 from dpoco.errors import StateError
+from dpoco.privacy.neighbours import CHANGES
 
 __all__ = ["CALIBRATIONS", "SCOPES", "STATISTICS", "NoisyFTRLParameters"]
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from dpoco._validation import choice
 from dpoco.accounting._oco.ftrl_parameters import STATISTICS
-from dpoco.accounting.guarantee import CHANGES
 from dpoco.domains import Domain
 from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, SquaredLoss
+from dpoco.privacy.neighbours import CHANGES
 
 __all__ = [
     "best_vector_scale",

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, TypeVar
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int, real_float
 from dpoco.accounting._records import plain_float, read_record
-from dpoco.accounting.guarantee import CHANGES
 from dpoco.errors import StateError
+from dpoco.privacy.neighbours import CHANGES
 
 CALIBRATIONS = ("tight", "corrected", "paper")
 COUPLINGS = ("density_ratio", "dartboard", "anchored", "scheduled", "maximal")

@@ -1,0 +1,133 @@
+#include "dpoco/oco/coupled_learner.hpp"
+
+#include "dpoco/oco/record_learner.hpp"
+#include "keyed_runs.hpp"
+#include "rounds.hpp"
+#include "settings.hpp"
+
+namespace dpoco::bindings {
+
+using oco::CoupledLearner;
+using oco::RecordLearner;
+
+namespace {
+
+// Plays the rows of `features`; labels and decisions may be None. The interpreter lock is released.
+void run_records(RecordLearner& self, const Array& features, const py::object& labels,
+                 Array& losses, const py::object& decisions, py::array_t<std::uint8_t>& changed) {
+  const auto d = static_cast<std::size_t>(self.dimension());
+  const auto rounds = static_cast<std::size_t>(losses.size());
+  expect_size(features, rounds * d, "features");
+  const double* label_data = nullptr;
+  if (!labels.is_none()) {
+    const auto array = labels.cast<Array>();
+    expect_size(array, rounds, "labels");
+    label_data = data(array);
+  }
+  double* decision_data = nullptr;
+  if (!decisions.is_none()) {
+    auto array = decisions.cast<Array>();
+    expect_size(array, rounds * d, "decisions");
+    decision_data = array.mutable_data();
+  }
+  if (static_cast<std::size_t>(changed.size()) != rounds) {
+    throw std::invalid_argument("changed has the wrong number of entries");
+  }
+  const double* feature_data = data(features);
+  double* loss_data = losses.mutable_data();
+  std::uint8_t* changed_data = changed.mutable_data();
+  const auto entered = self.enter();   // while the interpreter lock still orders the threads
+  const py::gil_scoped_release nogil;  // no Python object is touched below
+  self.run(entered, feature_data, label_data, rounds, loss_data, decision_data, changed_data);
+}
+
+// The same for many learners at once: learner i plays the rows that `keyed_rows` says.
+void run_keyed_records(const py::list& learners, const Offsets& offsets, const Offsets& rows,
+                       const Array& features, const py::object& labels, Array& losses,
+                       Array& decisions, std::size_t workers) {
+  const auto size = static_cast<std::size_t>(losses.size());
+  const KeyedRows to = keyed_rows(learners, offsets, rows, size);
+  if (learners.empty()) return;
+  const auto d = static_cast<std::size_t>(learners[0].cast<const RecordLearner&>().dimension());
+  for (const py::handle learner : learners) {
+    if (static_cast<std::size_t>(learner.cast<const RecordLearner&>().dimension()) != d) {
+      throw std::invalid_argument("the learners differ in dimension");
+    }
+  }
+  expect_size(features, size * d, "features");
+  expect_size(decisions, size * d, "decisions");
+  const double* label_data = nullptr;
+  if (!labels.is_none()) {
+    const auto array = labels.cast<Array>();
+    expect_size(array, size, "labels");
+    label_data = data(array);
+  }
+  const double* feature_data = data(features);
+  double* loss_data = losses.mutable_data();
+  double* decision_data = decisions.mutable_data();
+  play_keyed<RecordLearner>(learners, to, workers,
+                            [=](RecordLearner& learner, const Exclusive::Entry& entry,
+                                std::size_t row, std::size_t count) {
+                              learner.run(entry, feature_data + row * d,
+                                          label_data ? label_data + row : nullptr, count,
+                                          loss_data + row, decision_data + row * d, nullptr);
+                            });
+}
+
+}  // namespace
+
+// The bases of the learners whose decisions are vectors; those are registered after them.
+void register_record_learners(py::module_& m) {
+  py::class_<RecordLearner> learner(m, "RecordLearner");
+  learner
+      .def("decision",
+           [](const RecordLearner& self) {
+             return read_only(self.dimension(), [&](double* out) { self.decision(out); });
+           })
+      .def(
+          "observe",
+          [](RecordLearner& self, std::uint64_t decided, const Array& features, double label) {
+            expect_size(features, static_cast<std::size_t>(self.dimension()), "features");
+            self.observe(decided, data(features), label);
+          },
+          "decided"_a, "features"_a.noconvert(), "label"_a)
+      .def(
+          "observe_gradient",
+          [](RecordLearner& self, std::uint64_t decided, const Array& gradient) {
+            expect_size(gradient, static_cast<std::size_t>(self.dimension()), "gradient");
+            self.observe_gradient(decided, data(gradient));
+          },
+          "decided"_a, "gradient"_a.noconvert())
+      .def("run", &run_records, "features"_a.noconvert(), "labels"_a, "losses"_a.noconvert(),
+           "decisions"_a, "changed"_a.noconvert())
+      .def_static("run_keyed", &run_keyed_records, "learners"_a, "offsets"_a.noconvert(),
+                  "rows"_a.noconvert(), "features"_a.noconvert(), "labels"_a,
+                  "losses"_a.noconvert(), "decisions"_a.noconvert(), "workers"_a);
+  bind_rounds(learner);
+
+  py::class_<CoupledLearner, RecordLearner>(m, "CoupledLearner")
+      .def(
+          "observe_quadratic",
+          [](CoupledLearner& self, std::uint64_t decided, const Array& matrix,
+             const Array& vector) {
+            const auto d = static_cast<std::size_t>(self.dimension());
+            expect_size(matrix, d * d, "matrix");
+            expect_size(vector, d, "vector");
+            self.observe_quadratic(decided, data(matrix), data(vector));
+          },
+          "decided"_a, "matrix"_a.noconvert(), "vector"_a.noconvert())
+      .def(
+          "observe_custom",
+          [](CoupledLearner& self, std::uint64_t decided, const py::object& loss) {
+            self.observe_staged(decided, [&](losses::LossSum& sum) { stage_object(sum, loss); });
+          },
+          "decided"_a, "loss"_a)
+      .def_property_readonly("horizon", &CoupledLearner::horizon)
+      .def_property_readonly("switches", &CoupledLearner::switches)
+      .def("nonprivate_point", [](const CoupledLearner& self) {
+        return read_only(self.intrinsic_dimension(),
+                         [&](double* out) { self.nonprivate_point(out); });
+      });
+}
+
+}  // namespace dpoco::bindings

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <vector>
+
+#include "common.hpp"
+#include "dpoco/random/source.hpp"
+#include "registrars.hpp"
+
+namespace dpoco::bindings {
+
+// Calls use(source, i) with each generator of a learner or mechanism: most have one.
+template <class T, class Use>
+void for_each_source(T& object, Use use) {
+  if constexpr (requires { object.sources(); }) {
+    for (std::size_t i = 0; i < object.sources(); ++i) use(object.source(i), i);
+  } else {
+    use(object.source(), std::size_t{0});
+  }
+}
+
+// What `dpoco._learner` and `dpoco._state` ask of everything that is compiled and draws noise.
+template <class T, class... Rest>
+void bind_rounds(py::class_<T, Rest...>& bound) {
+  bound.def_property_readonly("round", &T::round)
+      .def("variates_drawn",
+           [](const T& self) {
+             std::vector<std::uint64_t> positions(random::kVariates, 0);
+             for_each_source(self, [&](const random::Source& source, std::size_t) {
+               for (unsigned kind = 0; kind < random::kVariates; ++kind) {
+                 positions[kind] += source.position(static_cast<random::Variate>(kind));
+               }
+             });
+             return positions;
+           })
+      .def("check_process",
+           [](const T& self) {
+             for_each_source(
+                 self, [](const random::Source& source, std::size_t) { source.check_process(); });
+           })
+      .def("adopt",
+           [](T& self) {
+             for_each_source(self, [](random::Source& source, std::size_t) { source.adopt(); });
+           })
+      .def(
+          "rekey",
+          [](T& self, const py::bytes& key, std::uint64_t stream) {
+            // One stream of the new key for each generator, numbered from the one given.
+            for_each_source(self, [&](random::Source& source, std::size_t i) {
+              source.rekey(key_from(key), stream + i);
+            });
+          },
+          "key"_a, "stream"_a)
+      .def("state", &state_of<T>)
+      .def("restore", &restore<T>, "state"_a);
+}
+
+}  // namespace dpoco::bindings

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "dpoco/core/archive.hpp"
+#include "dpoco/domains/domain.hpp"
+#include "dpoco/mechanisms/continual_sum.hpp"
+#include "dpoco/mechanisms/vertex_selection.hpp"
+#include "dpoco/random/source.hpp"
+
+namespace dpoco::frank_wolfe {
+
+// Which vertex an update moves towards: the only way from data to decisions. Owns what it draws.
+class VertexRule {
+ public:
+  virtual ~VertexRule() = default;
+
+  // Adds the sum of a full batch's leaves to those before, and writes the vertex of update
+  // k = 1, 2, ... `terms`: the batch times w_k, by which the sum is a gradient estimate.
+  virtual void next(std::uint64_t k, double terms, const double* leaves, double* vertex) = 0;
+
+  virtual Index dimension() const noexcept = 0;
+  virtual const random::Source& source() const noexcept = 0;
+  // The sum of the full batches' leaves: raw data, for audits.
+  virtual std::vector<double> nonprivate_sum() const = 0;
+
+  // A state has two parts, before and after that of the batch in work.
+  virtual void write_sum(Archive&) const {}
+  virtual void write(Archive& archive) const = 0;
+  virtual void read_sum(ArchiveReader&) {}
+  // Throws StateError unless this is a state after so many updates.
+  virtual void read(ArchiveReader& archive, std::uint64_t updates) = 0;
+};
+
+// The minimiser of the linear function that a private continual sum releases: docs/privacy/
+// tree_frank_wolfe.md. The sum's horizon is the number of updates.
+std::unique_ptr<VertexRule> make_sum_rule(std::shared_ptr<const domains::Domain> domain,
+                                          mechanisms::ContinualSum sum);
+
+struct SelectionRuleSettings {
+  mechanisms::SelectionNoise noise = mechanisms::SelectionNoise::gumbel;
+  double scale = 0.0;  // c: update k has noise of scale b_k = c k^-exponent; 0: none
+  double exponent = 0.0;
+};
+
+// A private selection of the vertex for an exact sum: docs/privacy/polyhedral_frank_wolfe.md. O(d),
+// or O(d) per vertex of a list.
+std::unique_ptr<VertexRule> make_selection_rule(std::shared_ptr<const domains::Domain> domain,
+                                                SelectionRuleSettings settings,
+                                                std::unique_ptr<random::Source> source);
+
+}  // namespace dpoco::frank_wolfe

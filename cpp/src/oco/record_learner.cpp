@@ -1,0 +1,43 @@
+#include "dpoco/oco/record_learner.hpp"
+
+namespace dpoco::oco {
+
+RecordLearner::RecordLearner(Index dimension, std::uint64_t horizon)
+    : Rounds(horizon), decision_(static_cast<std::size_t>(dimension), 0.0), row_(decision_) {}
+
+void RecordLearner::decision(double* out) const {
+  const auto entry = enter();
+  require_whole();
+  std::copy(decision_.begin(), decision_.end(), out);
+}
+
+void RecordLearner::observe(std::uint64_t decided, const double* features, double label) {
+  play_turn(decided, [&] { admit(own_copy(features), &label, false); });
+}
+
+void RecordLearner::observe_gradient(std::uint64_t decided, const double* gradient) {
+  play_turn(decided, [&] { admit(own_copy(gradient), nullptr, false); });
+}
+
+void RecordLearner::run(const Exclusive::Entry&, const double* features, const double* labels,
+                        std::uint64_t rounds, double* losses, double* decisions,
+                        std::uint8_t* changed) {
+  require(rounds);
+  play(features, labels, rounds, losses, decisions, changed);
+}
+
+void RecordLearner::play(const double* features, const double* labels, std::uint64_t rounds,
+                         double* losses, double* decisions, std::uint8_t* changed) {
+  const std::size_t d = decision_.size();
+  for (std::uint64_t t = 0; t < rounds; ++t, features += d) {
+    if (decisions != nullptr) std::copy(decision_.begin(), decision_.end(), decisions + t * d);
+    const double label = labels == nullptr ? 0.0 : labels[t];
+    const double loss =
+        admit(own_copy(features), labels == nullptr ? nullptr : &label, losses != nullptr);
+    if (losses != nullptr) losses[t] = loss;
+    finish_round();
+    if (changed != nullptr) changed[t] = moved_ ? 1 : 0;
+  }
+}
+
+}  // namespace dpoco::oco

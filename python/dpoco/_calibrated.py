@@ -1,0 +1,131 @@
+"""Learners and mechanisms that are calibrated: the constructor is the one table of their options.
+
+What an option is called, its type and its default are in the constructor's signature, its values
+and its meaning in the docstring. Calibration takes the arguments that it names, too; parameters fix
+those that they have as well; commands make their options of the same table.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any, ClassVar
+
+from dpoco._validation import choice, refuse_contradictions
+from dpoco.accounting import Budget
+from dpoco.random import Source
+
+
+@dataclass(frozen=True)
+class Option:
+    """One argument of a constructor.
+
+    Attributes
+    ----------
+    name : str
+        The argument.
+    kinds : tuple of str
+        Names of its types: "str", "int", "float", "bool", "None", or a class.
+    default : object
+        ``inspect.Parameter.empty`` where it must be given.
+    choices : tuple of str
+        The texts it may be, empty if any or none.
+    meaning : str
+        What the docstring says.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    default: Any
+    choices: tuple[str, ...]
+    meaning: str
+
+
+@cache
+def options_of(constructed: type) -> dict[str, Option]:
+    """Return the table of a class: every argument of its constructor, in order."""
+    sections = re.split(r"\n(\w[\w ]*)\n-+\n", inspect.getdoc(constructed) or "")
+    said = dict(zip(sections[1::2], sections[2::2], strict=True)).get("Parameters", "")
+    entries = re.findall(
+        r"^(\w[\w, ]*?)(?: : (.*))?\n((?:[ ]{4}.*(?:\n|$)|\n)+)", f"{said}\n", re.M
+    )
+    about = {
+        name: (values, " ".join(text.split()))
+        for names, values, text in entries
+        for name in names.split(", ")
+    }
+    found = {}
+    for name, parameter in inspect.signature(constructed).parameters.items():
+        values, meaning = about.get(name, ("", ""))
+        kinds = tuple(str(parameter.annotation).split(" | "))
+        choices = tuple(re.findall(r'"([^"]*)"', values)) if "{" in values else ()
+        found[name] = Option(name, kinds, parameter.default, choices, meaning)
+    return found
+
+
+class Calibrated:
+    """Base of what is built from parameters, calibrated or given, that keep to a budget.
+
+    Subclasses name their accountant (a module with ``calibrate`` and ``guarantee``) and their
+    parameters' class.
+    """
+
+    _accountant: ClassVar[ModuleType]
+    _parameters_class: ClassVar[type]
+    _options: ClassVar[tuple[str, ...]]  # arguments of the constructor that calibration takes
+
+    def __init_subclass__(cls, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        calibrate = getattr(vars(cls).get("_accountant"), "calibrate", None)
+        if calibrate is not None:
+            taken = inspect.signature(calibrate).parameters
+            cls._options = tuple(n for n in inspect.signature(cls).parameters if n in taken)
+
+    @staticmethod
+    def _check_common(arguments: Mapping[str, Any]) -> None:
+        """Check the arguments that all constructors take."""
+        budget, source = arguments["budget"], arguments["source"]
+        if budget is not None and not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
+        if source is not None and not isinstance(source, Source):
+            raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
+        if "on_violation" in arguments:
+            choice("on_violation", arguments["on_violation"], ("clip", "raise"))
+
+    @classmethod
+    def _calibrated(cls, arguments: Mapping[str, Any], *problem: Any, **known: Any) -> Any:
+        """Return the parameters that calibration makes of a constructor's arguments.
+
+        `problem` are its first arguments, checked; `known` stand for what was given.
+        """
+        options = {name: arguments[name] for name in cls._options[len(problem) :]}
+        return cls._accountant.calibrate(*problem, **{**options, **known})
+
+    @classmethod
+    def _check_given(cls, constructed: type, arguments: Mapping[str, Any]) -> Any:
+        """Return the parameters that were given, if they agree with all that was given beside.
+
+        `constructed` is the class whose constructor it was: its defaults say nothing.
+        """
+        parameters = arguments["parameters"]
+        if not isinstance(parameters, cls._parameters_class):
+            raise TypeError(f"parameters must be {cls._parameters_class.__name__}")
+        cls._check_restated(arguments, parameters, inspect.signature(constructed).parameters)
+        return parameters
+
+    @classmethod
+    def _check_restated(
+        cls,
+        arguments: Mapping[str, Any],
+        parameters: Any,
+        defaults: Mapping[str, Any],
+        free: Collection[str] = (),
+    ) -> None:
+        """Raise unless arguments that `parameters` fix, too, agree with them, but for `free`."""
+        restated = (name for name in cls._options if hasattr(parameters, name))
+        names = [name for name in restated if name not in free]
+        refuse_contradictions(arguments, parameters, names, defaults)

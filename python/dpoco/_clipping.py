@@ -1,0 +1,78 @@
+"""How records are read, in every room: norms, clipping factors, ranges, and which were changed."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _core
+from dpoco._validation import FloatArray, real_float
+from dpoco.trace import Flags
+
+if TYPE_CHECKING:
+    from dpoco.domains import Domain
+
+# Clipping keeps about 1e-14 in reserve for rounding; a bound met exactly is no violation.
+VIOLATION_SLACK = 1e-9
+
+
+def lp_norm(x: FloatArray, order: float) -> float:
+    """``||x||_order`` for a 1-D float64 array, scaled so that nothing under- or overflows."""
+    return _core.norm(np.ascontiguousarray(x), order)
+
+
+def record_multipliers(
+    domain: Domain, records: FloatArray, bound: float, bound_l2: float | None
+) -> FloatArray:
+    """Clipping factors in [0, 1], shape (T,), of the rows of `records` (T, d); 0 = not finite."""
+    if records.ndim != 2 or records.shape[1] != domain.dimension:
+        raise ValueError(f"records must have shape (any, {domain.dimension}); got {records.shape}")
+    limit = math.inf if bound_l2 is None else bound_l2
+    clipper = _core.RecordClipper(domain.dimension, bound, domain.dual_exponent, limit)
+    return clipper.multipliers(np.ascontiguousarray(records))
+
+
+def record_flags(
+    factors: FloatArray,
+    labels: FloatArray | None = None,
+    label_range: tuple[float, float] = (-math.inf, math.inf),
+) -> dict[str, NDArray[np.bool_]]:
+    """Return which records are empty or clipped, and whose labels; shapes (T,); not private."""
+    empty = factors == 0.0
+    flags: dict[str, NDArray[np.bool_]] = {}
+    if labels is not None:
+        missing = ~np.isfinite(labels)
+        inside = (labels >= label_range[0]) & (labels <= label_range[1])
+        flags = {"label_missing": missing, "label_out_of_range": ~missing & ~inside}
+        empty |= missing
+    return {"empty": empty, "clipped": ~empty & ~(factors >= 1.0 - VIOLATION_SLACK), **flags}
+
+
+def context_flags(contexts: FloatArray, norms: FloatArray | None) -> Flags:
+    """Return how contexts are read; `norms` are in units of their bound. Not private."""
+    missing = ~np.isfinite(contexts)
+    empty = np.any(missing, axis=1)
+    flags: dict[str, NDArray[np.bool_]] = {"missing": missing, "empty": empty}
+    if norms is not None:
+        flags["clipped"] = ~empty & (norms > 1.0 + VIOLATION_SLACK)
+    return flags
+
+
+def admitted_losses(losses: FloatArray, low: float, high: float) -> FloatArray:
+    """Return losses as learners read them: clipped to [low, high]; `low` where not finite."""
+    return np.where(np.isfinite(losses), np.clip(losses, low, high), low)
+
+
+def checked_range(loss_range: Any) -> tuple[float, float]:
+    """Return a declared range of losses as two floats, or raise."""
+    try:
+        low, high = loss_range
+    except (TypeError, ValueError):
+        raise TypeError("loss_range must be a pair (low, high)") from None
+    low, high = real_float("loss_range", low), real_float("loss_range", high)
+    if not 1e-100 <= high - low <= 1e100:
+        raise ValueError("loss_range must be (low, high) with 1e-100 <= high - low <= 1e100")
+    return low, high

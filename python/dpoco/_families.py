@@ -1,0 +1,245 @@
+"""How each family of learners and mechanisms is played from a journal.
+
+A family turns what callers bring into the arrays that its learner would see (``parts``), these into
+one row of doubles a round (``rows``: what is digested), and plays many rounds at once (``play``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _validation
+from dpoco._state import Stateful
+from dpoco._validation import FloatArray
+from dpoco.errors import HorizonExceeded
+from dpoco.learners import learner_of
+
+Parts = tuple[FloatArray, ...]
+
+
+class Family:
+    """Learners whose decisions precede their records; the base of the others.
+
+    Attributes
+    ----------
+    answers : bool
+        Whether a release follows its record, as those of mechanisms do, instead of preceding it.
+    contextual : bool
+        Whether a decision needs the first part of its round's record, as those of bandits do.
+    """
+
+    answers = False
+    contextual = False
+
+    def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+        """Return the arrays of the records, first axis the rounds; raises for bad ones."""
+        raise NotImplementedError
+
+    def rows(self, parts: Parts, releases: NDArray[Any] | None) -> Parts:
+        """Return what is digested: one or two matrices (n, w), side by side one row a round."""
+        return tuple(part.reshape(part.shape[0], math.prod(part.shape[1:])) for part in parts)
+
+    def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
+        """Play all rounds and return their releases, (n,) int64 or (n, d) float64."""
+        raise NotImplementedError
+
+    def upcoming(self, learner: Any) -> NDArray[Any] | None:
+        """Return the release of the current round as an array of one, if that precedes its record.
+
+        None past the horizon.
+        """
+        if self.answers or self.contextual or learner.round >= learner.horizon:
+            return None
+        decision = learner.decide()
+        kind = np.int64 if isinstance(decision, int) else np.float64
+        return np.asarray(decision, dtype=kind)[None]
+
+    def present(self, release: Any) -> Any:
+        """Return one release as the learner itself would: a number, or a read-only vector."""
+        return release if isinstance(release, np.ndarray) else int(release)
+
+    def record(self, record: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the batch of one round that `record` is, as the caller gave it."""
+        return tuple([part] for part in record)
+
+    def arrival(self, learner: Any, record: tuple[Any, ...]) -> Parts:
+        """Return the record of a ticket, first axis one round; raises for a bad one."""
+        return self.parts(learner, self.record(record))
+
+
+class Vectors(Family):
+    """Learners of generalised linear, linear and quadratic losses."""
+
+    def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+        from dpoco.losses import QuadraticLoss
+
+        d = learner.domain.dimension
+        _expect(batch, 2 if learner.loss.glm or _is(learner.loss, QuadraticLoss) else 1)
+        if _is(learner.loss, QuadraticLoss):
+            matrices = _array("features", batch[0], (None, d, d))
+            return matrices, _array("labels", batch[1], (matrices.shape[0], d))
+        features = _array("features", batch[0], (None, d))
+        if not learner.loss.glm:
+            return (features,)
+        return features, _array("labels", batch[1], (features.shape[0],))
+
+    def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
+        decisions: FloatArray = learner.run(*parts).decisions
+        return decisions
+
+
+class Experts(Family):
+    """Learners whose decision is the index of an expert."""
+
+    def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+        _expect(batch, 1)
+        return (_array("losses", batch[0], (None, learner.experts)),)
+
+    def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
+        decisions: NDArray[np.int64] = learner.run(*parts).decisions
+        return decisions
+
+
+class Nets(Family):
+    """The learner of Lipschitz losses: arrays of losses on its net, or functions of points."""
+
+    def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+        _expect(batch, 1)
+        return (learner.on_net(batch[0]),)
+
+    def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
+        decisions: FloatArray = learner.run(*parts).decisions
+        return decisions
+
+
+class Bandits(Family):
+    """Contexts in, arms out, and the rewards of these arms: (n, d), and (n, K) or (n,).
+
+    The reward of the arm that was chosen is what the learner sees, and what is digested.
+    """
+
+    contextual = True
+
+    def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+        _expect(batch, 2)
+        contexts = _array("contexts", batch[0], (None, learner.dimension))
+        return contexts, _array("rewards", batch[1], (contexts.shape[0], learner.arms))
+
+    def rows(self, parts: Parts, releases: NDArray[Any] | None) -> Parts:
+        contexts, rewards = parts
+        assert releases is not None
+        return contexts, rewards[np.arange(rewards.shape[0]), releases][:, None]
+
+    def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
+        actions: NDArray[np.int64] = learner.run(*parts).actions
+        return actions
+
+    def arrival(self, learner: Any, record: tuple[Any, ...]) -> Parts:
+        _expect(record or (math.nan,), 1)  # none at all: the reward never came
+        return (_validation.float_array("reward", record or (math.nan,), (1,)),)
+
+
+class Sums(Family):
+    """Running sums: vectors in, sums out."""
+
+    answers = True
+
+    def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+        _expect(batch, 1)
+        return (_array("values", batch[0], (None, learner.parameters.dimension)),)
+
+    def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
+        sums: FloatArray = learner.run(*parts)
+        return sums
+
+
+class Answers(Family):
+    """Mechanisms that answer one question at a time with a number."""
+
+    answers = True
+
+    def __init__(self, width: Callable[[Any], int | None]) -> None:
+        self._width = width
+
+    def present(self, release: Any) -> Any:
+        return bool(release) if self is _QUERIES else int(release)
+
+    def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+        width = self._width(learner)
+        if width is not None:
+            _expect(batch, 1)
+            return (_array("scores", batch[0], (None, width)),)
+        values = _array("values", batch[0] if batch else None, (None,))
+        thresholds: Any = batch[1] if len(batch) > 1 else np.zeros_like(values)
+        return values, _array("thresholds", thresholds, values.shape)
+
+    def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
+        rounds = parts[0].shape[0]
+        left = learner.horizon - learner.round
+        if rounds > left:
+            raise HorizonExceeded(f"{rounds} rounds asked for, {left} left")
+        ask = learner.select if len(parts) == 1 else learner.test
+        return np.array([ask(*record) for record in zip(*parts, strict=True)], dtype=np.int64)
+
+
+_SCORES = Answers(lambda learner: int(learner.parameters.candidates))
+_QUERIES = Answers(lambda learner: None)
+_FAMILIES: dict[str, Family] = {
+    "records": Vectors(),
+    "surface": Nets(),
+    "experts": Experts(),
+    "arms": Bandits(),
+    "sums": Sums(),
+    "scores": _SCORES,
+    "queries": _QUERIES,
+}
+
+
+def family_of(learner: Any) -> Family:
+    """Return the family of a learner or mechanism.
+
+    Raises
+    ------
+    TypeError
+        If it is none that a journal can hold: one of another package, a server of local reports
+        (which draws no noise), or a learner of custom losses, whose records cannot be compared.
+    """
+    if not isinstance(learner, Stateful):
+        raise TypeError(f"a journal holds dpoco's learners; got {type(learner).__name__}")
+    from dpoco.losses import CustomLoss
+
+    if isinstance(getattr(learner, "loss", None), CustomLoss):
+        raise TypeError("custom losses cannot be replayed: a journal needs records in arrays")
+    known = learner_of(type(learner))
+    if known is None or known.plays not in _FAMILIES:
+        raise TypeError(f"a journal cannot hold a {type(learner).__name__}: it draws no noise")
+    return _FAMILIES[known.plays]
+
+
+def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatArray:
+    """Return `value` as `_validation.float_array` does; what is right already at no cost."""
+    if (
+        type(value) is np.ndarray
+        and value.dtype == np.float64
+        and value.ndim == len(shape)
+        and value.shape[1:] == shape[1:]
+        and shape[0] in (None, value.shape[0])
+        and value.flags.c_contiguous
+        and value.flags.aligned
+    ):
+        return value
+    return _validation.float_array(name, value, shape)
+
+
+def _expect(batch: tuple[Any, ...], arrays: int) -> None:
+    if len(batch) != arrays:
+        raise TypeError(f"expected {arrays} arrays of records; got {len(batch)}")
+
+
+def _is(value: Any, kind: type) -> bool:
+    return isinstance(value, kind)

@@ -1,1 +1,0 @@
-"""Parts of `dpoco.accounting.batch_baselines`: one module per learner."""

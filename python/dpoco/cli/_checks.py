@@ -1,0 +1,239 @@
+"""What is claimed, tried out: ``dpoco audit`` and ``dpoco reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import dpoco
+from dpoco.cli._support import (
+    JsonFlag,
+    check_figure,
+    errors_in_one_line,
+    numbers,
+    print_json,
+    progress,
+)
+
+SCHEMA, NAMES_SCHEMA = "dpoco.audit/2", "dpoco.audit-names/1"
+# 2 is bad input, of all commands.
+_EXIT_CODES = {"not refuted": 0, "refuted": 1, "no power": 3}
+
+
+def audit_command(
+    learner: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="LEARNER",
+            help="Name of a learner or mechanism, such as tree-frank-wolfe; see --list.",
+        ),
+    ] = None,
+    list_names: Annotated[
+        bool, typer.Option("--list", help="Print all names, and nothing else.")
+    ] = False,
+    epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Privacy budget. [default: 0 where the learner allows it, else 1e-3]"),
+    ] = None,
+    horizon: Annotated[
+        int | None, typer.Option(help="Rounds. [default: a few, the hardest]")
+    ] = None,
+    dimension: Annotated[
+        int | None,
+        typer.Option(help="Coordinates, experts, points or candidates. [default: a few]"),
+    ] = None,
+    calibration: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="tight, corrected or paper. With paper the published claim is attacked where it "
+            "is stronger than what is stated here for the same noise.",
+        ),
+    ] = "tight",
+    trials: Annotated[
+        int | None,
+        typer.Option(help="Runs on each of the two streams. [default: enough for power]"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of all runs, at least 0.")] = 0,
+    figure: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw claimed and measured curves (needs matplotlib)."),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Attack a learner's privacy claim: on one random tape, by exact likelihoods, by frequencies.
+
+    Exit code 0 says that the claim is not refuted, by attacks with the power that the report names;
+    1 that it is refuted; 2 stands for bad input; 3 that there was no power: nothing is said about
+    the claim. No exit code says that a claim holds.
+
+    For example:
+
+    dpoco audit tree-frank-wolfe --trials 2000
+
+    dpoco audit --list
+    """
+    from dpoco import audit
+
+    with errors_in_one_line():
+        if list_names:
+            names = audit.standard_names()
+            if as_json:
+                print_json({"schema": NAMES_SCHEMA, "names": names})
+            else:
+                typer.echo("\n".join(names))
+            return
+        if learner is None:
+            raise ValueError("name a learner, or ask for --list")
+        check_figure(figure)
+        if seed < 0:
+            raise ValueError(f"--seed must be at least 0; got {seed}")
+        report = audit.audit_learner(
+            learner,
+            epsilon=epsilon,
+            delta=delta,
+            horizon=horizon,
+            dimension=dimension,
+            calibration=calibration,
+            trials=trials,
+            seed=seed,
+        )
+        if as_json:
+            record = {"schema": SCHEMA, **report.to_dict()}
+            print_json(record)
+        else:
+            typer.echo(str(report))
+        if figure is not None:
+            canvas = dpoco.plotting.new_figure((6.5, 5.5))
+            dpoco.plotting.plot_audit(report, ax=canvas.subplots())
+            canvas.savefig(figure)
+            if not as_json:
+                typer.echo(f"\nWritten: {figure}")
+    raise typer.Exit(_EXIT_CODES[report.outcome])
+
+
+reproduce_app = typer.Typer(
+    help="Rerun published tables and figures at the budget they state.\n\n"
+    "Example: dpoco reproduce table-5.1 --quick",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_Figure = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Also draw it: a PNG, PDF or SVG file.")
+]
+_Quick = Annotated[bool, typer.Option("--quick", help="A small part, in a few seconds.")]
+_DPI = 75  # a PNG below 100 kB
+_Seed = Annotated[int, typer.Option(help="Seed of the first run; the others follow.")]
+
+
+@reproduce_app.command("table-5.1")
+def table_5_1(
+    horizon: Annotated[
+        str | None,
+        typer.Option(metavar="T,T,...", help="Some of 1000,2000,5000,10000. [default: all]"),
+    ] = None,
+    dimension: Annotated[
+        str | None, typer.Option(metavar="D,D,...", help="Some of 5,10,20. [default: all]")
+    ] = None,
+    p: Annotated[
+        str | None, typer.Option(metavar="P,P", help="1.5 or inf. [default: both]")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs per cell.")] = 10,
+    seed: _Seed = 0,
+    target: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="True parameter: dense (as printed), sparse5, gaussian."),
+    ] = "dense",
+    learning_runs: Annotated[
+        int, typer.Option(help="Runs a look in the search for horizons that learn; 0: none.")
+    ] = 40,
+    baselines: Annotated[
+        bool, typer.Option("--baselines", help="Also NoisySFW, NoisySGD and PhasedSGD.")
+    ] = False,
+    baseline_seconds: Annotated[
+        float, typer.Option(help="CPU time a baseline may take in a cell; it runs at least once.")
+    ] = 20.0,
+    figure: _Figure = None,
+    quick: _Quick = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Han et al., Table 5.1: private regression in l_p geometry, at (1, 1/T).
+
+    The tree Frank-Wolfe learner with published constants, corrected, tight and without noise beside
+    print; the budget that each printed number needs; what the printed noise law really spends.
+
+    For example:
+
+    dpoco reproduce table-5.1 --quick
+
+    dpoco reproduce table-5.1 --horizon 1000,10000 --dimension 5 --p inf --figure table.png
+
+    dpoco reproduce table-5.1 --baselines --json
+    """
+    with errors_in_one_line():
+        check_figure(figure)
+        horizons = _whole("--horizon", horizon)
+        with progress(as_json) as (show, _):
+            result = dpoco.reproduce.table_5_1(
+                horizons=[1000] if quick and horizons is None else horizons,
+                dimensions=_whole("--dimension", dimension),
+                p=numbers("--p", p) if p else None,
+                seeds=min(seeds, 3) if quick else seeds,
+                first_seed=seed,
+                target=target,
+                learning_runs=0 if quick else learning_runs,
+                baselines=baselines,
+                baseline_seconds=baseline_seconds,
+                progress=show,
+            )
+        typer.echo(result.to_json() if as_json else dpoco.reproduce.format_markdown(result))
+        if figure is not None:
+            dpoco.plotting.plot_table_5_1(result).savefig(figure, dpi=_DPI)
+
+
+@reproduce_app.command("figure-5.1")
+def figure_5_1(
+    horizon: Annotated[int, typer.Option(help="Rounds.")] = 10_000,
+    dimension: Annotated[int, typer.Option(help="Entries of a context.")] = 50,
+    arms: Annotated[str, typer.Option(metavar="K,K,...", help="Numbers of arms.")] = "2,5",
+    epsilon: Annotated[float, typer.Option(help="Privacy budget; delta is 1/horizon.")] = 1.0,
+    runs: Annotated[int, typer.Option(help="Worlds.")] = 10,
+    seed: _Seed = 0,
+    figure: _Figure = None,
+    quick: _Quick = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Han et al., Figure 5.1: regret of private bandits, at (1, 1/T)-joint privacy.
+
+    HighDimensionalBandit and LinUCB at the stated budget beside uniformly random play, and the
+    published selection, whose noise can be multiplied by 1000 with no effect: it is not private.
+
+    For example:
+
+    dpoco reproduce figure-5.1 --quick
+
+    dpoco reproduce figure-5.1 --epsilon 4 --arms 2 --figure regret.png
+    """
+    with errors_in_one_line():
+        check_figure(figure)
+        with progress(as_json) as (show, _):
+            result = dpoco.reproduce.figure_5_1(
+                horizon=min(horizon, 2000) if quick else horizon,
+                dimension=dimension,
+                arms=_whole("--arms", arms) or [],
+                epsilon=epsilon,
+                runs=min(runs, 2) if quick else runs,
+                first_seed=seed,
+                progress=show,
+            )
+        typer.echo(result.to_json() if as_json else result.format_markdown())
+        if figure is not None:
+            dpoco.plotting.plot_figure_5_1(result).savefig(figure, dpi=_DPI)
+
+
+def _whole(name: str, text: str | None) -> list[int] | None:
+    return None if text is None else [int(value) for value in numbers(name, text, whole=True)]

@@ -1,0 +1,232 @@
+"""The learners and mechanisms of the library: one line each, which all rooms read.
+
+Names and paths only: a class is imported when it is asked for, and importing this module imports
+no learner. What a class proves of its noise is stated on the class, not here. A class derived from
+one of these has what its base has, but for state files, which name the library's own classes only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from dpoco._validation import unknown
+
+__all__ = ["LEARNERS", "Learner", "learner_named", "learner_of", "own_class", "plays"]
+
+
+@dataclass(frozen=True)
+class Learner:
+    """What the library knows of a learner or mechanism.
+
+    Attributes
+    ----------
+    name : str
+        How commands and audits call it.
+    path : str
+        Room and class below ``dpoco``.
+    plays : str
+        What it learns from or answers: "records" (vectors, maybe with labels), "surface" (functions
+        on a net), "experts" (losses of experts), "arms" (contexts and rewards), "batch" (one data
+        set), "reports" and "pairs" (locally private reports), "sums" (vectors), "scores" (of
+        candidates) or "queries" (numbers). It decides commands, journals and checks.
+    about : str
+        One line.
+    replay, likelihood : str
+        Module and class below ``dpoco.audit`` which plays it, and which knows its likelihoods;
+        empty where there is none.
+    also : tuple of str
+        Further names, besides that of the class.
+    ball : float or None
+        Exponent p of the ball of coefficients with which it learns linear models, if it does.
+    """
+
+    name: str
+    path: str
+    plays: str
+    about: str
+    replay: str = ""
+    likelihood: str = ""
+    also: tuple[str, ...] = ()
+    ball: float | None = None
+
+    @property
+    def class_name(self) -> str:
+        """Name of the class."""
+        return self.path.rpartition(".")[2]
+
+    @property
+    def snake_name(self) -> str:
+        """Name of the class with underscores."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.class_name).lower()
+
+    def load(self) -> Any:
+        """Return the class, which is imported only now."""
+        return _load("dpoco", self.path)
+
+    def load_audit(self, kind: str) -> Any:
+        """Return the class of its "replay" or "likelihood", or None if it has none."""
+        path: str = getattr(self, kind)
+        return _load("dpoco.audit", path) if path else None
+
+
+def _load(package: str, path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(f"{package}.{module}"), name)
+
+
+LEARNERS = (
+    Learner(
+        "tree-frank-wolfe", "frank_wolfe.TreeFrankWolfe", "records",
+        "online Frank-Wolfe on privately summed gradients (DP-TOFW), l_p geometry",
+        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0,
+    ),
+    Learner(
+        "polyhedral-frank-wolfe", "frank_wolfe.PolyhedralFrankWolfe", "records",
+        "online Frank-Wolfe by private choice of vertices (DP-POFW), many dimensions",
+        "_sums.Records", "_selections.Vertices", ball=1.0,
+    ),
+    Learner(
+        "noisy-ftrl", "oco.NoisyFTRL", "records",
+        "follow the regularized leader on privately summed gradients (DP-FTRL)",
+        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0,
+    ),
+    Learner(
+        "ctrl", "oco.CoupledRegularizedLeader", "records",
+        "coupled regularized leader (CTRL), smooth convex losses, few switches",
+        "_coupled.Coupled", "_coupled.Transcripts", ball=2.0,
+    ),
+    Learner(
+        "comw", "oco.ContinuousMultiplicativeWeights", "records",
+        "continuous multiplicative weights (P-COMW), any convex Lipschitz losses",
+        "_coupled.Coupled", "_coupled.Transcripts",
+    ),
+    Learner(
+        "lipschitz", "oco.LipschitzLearner", "surface",
+        "Lipschitz losses, not necessarily convex, in one or two dimensions",
+        "_sums.Losses", "_sum_noise.LedByWeights",
+    ),
+    Learner(
+        "prefix-hedge", "experts.PrefixHedge", "experts",
+        "Hedge on private prefix sums, against one expert",
+        "_sums.Losses", "_sum_noise.LedByWeights",
+    ),
+    Learner(
+        "epoch-selector", "experts.EpochSelector", "experts",
+        "a private choice at the end of doubling epochs, stationary losses",
+        "_epochs.Epochs", "_epochs.EpochTranscripts",
+    ),
+    Learner(
+        "shift-detector", "experts.ShiftDetector", "experts",
+        "restarts on private alarms, losses of a law that shifts",
+        "_epochs.EpochsWithAlarms", "_epochs.EpochTranscripts",
+    ),
+    Learner(
+        "oblivious-tracker", "experts.ObliviousTracker", "experts",
+        "tracks sequences of experts, losses fixed in advance",
+        "_tracker.Tracker", "_tracker.TrackedPaths",
+    ),
+    Learner(
+        "batch-share", "experts.BatchShare", "experts",
+        "noisy batched share, also against losses that react",
+        "_batch_release.Batches", "_batch_release.ReleasedBatches",
+    ),
+    Learner(
+        "linucb", "bandits.LinUCB", "arms",
+        "contextual linear bandit (DP-LinUCB), a few dimensions",
+        "_sums.Statistics", "_sum_noise.ReleasedStatistics",
+    ),
+    Learner(
+        "high-dimensional-bandit", "bandits.HighDimensionalBandit", "arms",
+        "contextual bandit with sparse coefficients (DP-HDB), many dimensions",
+        "_arms.Arms", "_arms.ArmReleases",
+    ),
+    Learner(
+        "noisy-frank-wolfe", "frank_wolfe.NoisyFrankWolfe", "batch",
+        "batch baseline: variance-reduced noisy Frank-Wolfe, one fit",
+        "_fits.BatchFits", "_fits.FitReleases", also=("NoisySFW",),
+    ),
+    Learner(
+        "noisy-sgd", "frank_wolfe.NoisySGD", "batch",
+        "batch baseline: noisy stochastic gradients with replacement, one fit",
+        "_fits.BatchFits", "_fits.FitReleases",
+    ),
+    Learner(
+        "localized-mirror-descent", "frank_wolfe.LocalizedMirrorDescent", "batch",
+        "batch baseline: mirror descent in shrinking phases, one fit",
+        "_fits.BatchFits", "_fits.FitReleases",
+    ),
+    Learner(
+        "phased-sgd", "frank_wolfe.PhasedSGD", "batch",
+        "batch baseline: one pass of stochastic gradients in phases, one fit",
+        "_fits.BatchFits", "_fits.FitReleases",
+    ),
+    Learner(
+        "continual-sum", "mechanisms.ContinualSum", "sums",
+        "running sums of vectors, each with noise",
+        "_sums.Vectors", "_sum_noise.ReleasedSums",
+    ),
+    Learner(
+        "noisy-max", "mechanisms.NoisyMax", "scores",
+        "the candidate of the largest noisy score, query by query",
+        "_selections.Selections", "_selections.DrawnSelections",
+    ),
+    Learner(
+        "above-threshold", "mechanisms.AboveThreshold", "queries",
+        "which queries exceed a threshold, until the alarms are used up",
+        "_selections.ThresholdTests", "_selections.ThresholdAnswers",
+    ),
+    Learner(
+        "distribution-learner", "local.DistributionLearner", "reports",
+        "which of K distributions is true, from locally private reports",
+    ),
+    Learner(
+        "local-hypothesis-selector", "local.LocalHypothesisSelector", "pairs",
+        "which of K distributions is true, from one locally private report a user",
+    ),
+)  # fmt: skip
+
+_BY_CLASS = {learner.class_name: learner for learner in LEARNERS}
+
+
+def own_class(kind: type) -> Learner | None:
+    """Return the learner whose class this very class is, or None."""
+    found = _BY_CLASS.get(kind.__name__)
+    room = kind.__module__.split(".")[:2]
+    return found if found is not None and room == ["dpoco", found.path.split(".")[0]] else None
+
+
+def learner_of(kind: type) -> Learner | None:
+    """Return the learner that a class is or is derived from, or None."""
+    return next(filter(None, map(own_class, kind.__mro__)), None)
+
+
+def plays(learner: Any) -> str:
+    """Return what a learner plays, as its entry says; "" if it is none of the library's."""
+    known = learner_of(type(learner))
+    return "" if known is None else known.plays
+
+
+def learner_named(name: str, plays: Collection[str] | None = None) -> Learner:
+    """Return the learner of a name, further name or class's name, whatever its hyphens and case.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or it plays none of `plays`.
+    """
+    known = [each.name for each in LEARNERS if plays is None or each.plays in plays]
+    wanted = _plain(name)
+    for learner in LEARNERS:
+        if wanted in map(_plain, (learner.name, learner.class_name, *learner.also)):
+            if learner.name not in known:
+                raise ValueError(f"{name} is not for this; it is one of: {', '.join(known)}")
+            return learner
+    raise ValueError(unknown("learner", name, known))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

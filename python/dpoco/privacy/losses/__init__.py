@@ -1,0 +1,1 @@
+"""Losses: what releases tell about one change, as curves that are upper bounds."""

@@ -1,0 +1,197 @@
+"""Losses of several mechanisms together, of one among several, of groups, and of real samplers.
+
+Proofs: ``docs/privacy/composition.md``; tails: ``docs/privacy/noise.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dpoco.privacy.losses.gaussian import Gaussian
+from dpoco.privacy.losses.loss import FloatArray, Loss, Pure, Zcdp
+
+__all__ = [
+    "NOTHING",
+    "Either",
+    "Least",
+    "Tailed",
+    "Together",
+    "either",
+    "group",
+    "together",
+    "with_tails",
+]
+
+NOTHING = Pure(0.0)
+UNKNOWN = Loss()
+_UP = 1.0 + 1e-14  # more than the roundings of a sum, a product or a root
+
+
+@dataclass(frozen=True)
+class Together(Loss):
+    """Adaptive composition of parts that see the same record, all fixed in advance.
+
+    Squares of mu, rho, pure epsilons and divergences add up; delta is the least that any of these
+    proves, or what is left of epsilon proves of the rest once all pure epsilons are set aside.
+    """
+
+    kind = "together"
+    parts: tuple[Loss, ...]
+    mu: float = field(init=False)
+    rho: float = field(init=False)
+    pure: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Add up what is known of all parts."""
+        object.__setattr__(self, "mu", math.hypot(*(p.mu for p in self.parts)) * _UP)
+        object.__setattr__(self, "rho", math.fsum(p.rho for p in self.parts) * _UP)
+        object.__setattr__(self, "pure", math.fsum(p.pure for p in self.parts) * _UP)
+
+    def renyi(self, orders: FloatArray) -> FloatArray:
+        """Return the sum of the parts' bounds."""
+        return np.asarray(np.sum([p.renyi(orders) for p in self.parts], axis=0) * _UP)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the least that any route proves."""
+        found = super().delta(epsilon)
+        if self.mu < math.inf:
+            found = min(found, Gaussian(self.mu).delta(epsilon))
+        sure = math.fsum(p.pure for p in self.parts if p.pure < math.inf) * _UP
+        rest = [p for p in self.parts if p.pure == math.inf]
+        if 0.0 < sure <= epsilon and rest:
+            found = min(found, together(*rest).delta((epsilon - sure) * (2.0 - _UP)))
+        return found
+
+
+@dataclass(frozen=True)
+class Either(Loss):
+    """One record meets one of the parts: at every epsilon the worst of them.
+
+    For parts of which the choice is fixed in advance, or whose curves hold given any past.
+    """
+
+    kind = "either"
+    parts: tuple[Loss, ...]
+    mu: float = field(init=False)
+    rho: float = field(init=False)
+    pure: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take the worst of what is known."""
+        for name in ("mu", "rho", "pure"):
+            object.__setattr__(self, name, max(getattr(p, name) for p in self.parts))
+
+    def renyi(self, orders: FloatArray) -> FloatArray:
+        """Return the largest of the parts' bounds."""
+        return np.asarray(np.max([p.renyi(orders) for p in self.parts], axis=0))
+
+    def delta(self, epsilon: float) -> float:
+        """Return the largest of the parts' deltas."""
+        return max(p.delta(epsilon) for p in self.parts)
+
+
+@dataclass(frozen=True)
+class Least(Loss):
+    """One mechanism of which several things are known: at every epsilon the least counts."""
+
+    kind = "least"
+    known: tuple[Loss, ...]
+    mu: float = field(init=False)
+    rho: float = field(init=False)
+    pure: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take the best of what is known."""
+        for name in ("mu", "rho", "pure"):
+            object.__setattr__(self, name, min(getattr(p, name) for p in self.known))
+
+    def renyi(self, orders: FloatArray) -> FloatArray:
+        """Return the least of the bounds."""
+        return np.asarray(np.min([p.renyi(orders) for p in self.known], axis=0))
+
+    def delta(self, epsilon: float) -> float:
+        """Return the least of the deltas."""
+        return min(p.delta(epsilon) for p in self.known)
+
+    def charged(self, epsilon: float, mass: float) -> float:
+        """Return the least of the charged deltas."""
+        return min(p.charged(epsilon, mass) for p in self.known)
+
+
+@dataclass(frozen=True)
+class Tailed(Loss):
+    """The loss of a law within total variation `mass` of one that has the loss `ideal`."""
+
+    kind = "tailed"
+    ideal: Loss
+    mass: float = field()
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta with (1 + e^e) mass on top, at the best e <= epsilon."""
+        return self.ideal.charged(epsilon, self.mass)
+
+
+def together(*parts: Loss) -> Loss:
+    """Return what parts cost that see the same record; all must be fixed in advance."""
+    bare, mass = _bared(parts)
+    bare = [p for p in bare if p != NOTHING]
+    if not bare:
+        return with_tails(NOTHING, mass)
+    if len(bare) == 1:
+        return with_tails(bare[0], mass)
+    if all(isinstance(p, Gaussian) for p in bare):
+        return with_tails(Gaussian(math.hypot(*(p.mu for p in bare)) * _UP), mass)
+    return with_tails(Together(tuple(bare)), mass)
+
+
+def either(*parts: Loss) -> Loss:
+    """Return what parts cost of which a record meets one; the tails of all are charged.
+
+    The caller must know that which part it is was fixed in advance, or that every part's curve
+    holds given any past.
+    """
+    bare, mass = _bared(parts)
+    return with_tails(bare[0] if len(set(bare)) == 1 else Either(tuple(bare)), mass)
+
+
+def group(loss: Loss, size: int) -> Loss:
+    """Return what changing `size` records costs: a chain of single changes, at fixed times.
+
+    Tails are charged once: they part the real from the ideal law at the two ends of the chain only.
+
+    Raises
+    ------
+    ValueError
+        If nothing is known of the loss that a chain could use.
+    """
+    if size == 1:
+        return loss
+    (bare,), mass = _bared((loss,))
+    found: list[Loss] = []
+    if bare.mu < math.inf:
+        found.append(Gaussian(size * bare.mu * _UP))
+    elif bare.rho < math.inf:
+        found.append(Zcdp(size * size * bare.rho * _UP))
+    if bare.pure < math.inf:
+        found.append(Pure(size * bare.pure * _UP))
+    if not found:
+        raise ValueError("several records of one person: nothing is proved for this mechanism")
+    return with_tails(found[0] if len(found) == 1 else Least(tuple(found)), mass)
+
+
+def with_tails(loss: Loss, mass: float) -> Loss:
+    """Return the loss of a law within total variation `mass` of the one that has `loss`."""
+    (bare,), before = _bared((loss,))
+    if mass == 0.0:
+        return loss
+    return Tailed(bare, min(1.0, mass if before == 0.0 else (before + mass) * _UP))
+
+
+def _bared(parts: tuple[Loss, ...]) -> tuple[list[Loss], float]:
+    """Return the ideal losses, and the total variation of all together."""
+    bare = [p.ideal if isinstance(p, Tailed) else p for p in parts]
+    mass = math.fsum(p.mass for p in parts)
+    return bare, mass if sum(p.mass > 0.0 for p in parts) < 2 else mass * _UP

@@ -1,0 +1,268 @@
+"""Privacy losses: upper bounds on what all releases together tell about one change of the data.
+
+A loss answers with upper bounds, infinite where nothing is known: ``delta(epsilon)``, its Gaussian
+parameter ``mu``, its zCDP parameter ``rho``, its largest log-ratio ``pure``, and its Renyi
+divergences ``renyi(orders)``. Four combinators make new ones: `together`, `either`, `group` and
+`with_tails`.
+
+Proofs: ``docs/privacy/gaussian.md``, ``docs/privacy/pure.md``, ``docs/privacy/composition.md``;
+tails: ``docs/privacy/noise.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "ORDERS",
+    "Loss",
+    "Pure",
+    "Zcdp",
+    "crossing",
+    "divergences_of",
+    "pure_delta",
+    "renyi_delta",
+    "zcdp_delta",
+]
+
+FloatArray = NDArray[np.float64]
+
+ORDERS: FloatArray = np.asarray(1.0 + 2.0 ** (0.125 * np.arange(-64, 97)), dtype=np.float64)
+ORDERS.flags.writeable = False
+SMALLEST_DELTA = 1e-323  # where deltas underflow
+# Added to log delta: more than its error, whose second part is the rounding of large terms.
+_MARGIN, _TERM = 2.0**-44, 2.0**-50
+_PURE_MARGIN = 2.0**-50  # relative, of delta: more than its error
+_CHARGE_MARGIN = 1.0 + 2.0**-50  # more than the roundings of a charge and of a sum with it
+_UP = 1.0 + 1e-14  # more than the roundings of a few sums and products
+
+
+class Loss:
+    """Base of the losses: nothing is known. Subclasses are frozen values that know more.
+
+    Attributes
+    ----------
+    mu : float
+        Gaussian: the loss is at most that of telling N(0, 1) from N(mu, 1).
+    rho : float
+        zCDP: every Renyi divergence of order a is at most a rho.
+    pure : float
+        Largest log-likelihood ratio.
+    mass : float
+        Total variation between the real law and the one that the other numbers speak of.
+    """
+
+    kind: ClassVar[str]
+    mu: float = math.inf
+    rho: float = math.inf
+    pure: float = math.inf
+    mass: float = 0.0
+
+    def renyi(self, orders: FloatArray) -> FloatArray:
+        """Return bounds on the Renyi divergences of `orders` above 1, shape of `orders`."""
+        bound = np.full(orders.shape, math.inf)
+        if self.rho < math.inf:
+            bound = orders * (self.rho * _UP)
+        if self.mu < math.inf:
+            bound = np.minimum(bound, 0.5 * orders * (self.mu * self.mu * _UP))
+        if self.pure < math.inf:
+            bound = np.minimum(bound, _pure_renyi(self.pure, orders))
+        return bound
+
+    def delta(self, epsilon: float) -> float:
+        """Return an upper bound at `epsilon` >= 0: the least that any of its currencies proves."""
+        if epsilon >= self.pure:
+            return 0.0
+        found = [1.0, renyi_delta(divergences_of(self), epsilon)]
+        if self.rho < math.inf:
+            found.append(zcdp_delta(epsilon, self.rho))
+        if self.pure < math.inf:
+            found.append(pure_delta(epsilon, self.pure))
+        return min(found)
+
+    def epsilon(self, delta: float) -> float:
+        """Return about the least epsilon with ``self.delta(epsilon) <= delta``, which holds for it.
+
+        One search for all kinds. Infinite if none is found; 0 asks for pure privacy.
+        """
+        if delta == 0.0:
+            return self.pure if self.mass == 0.0 else math.inf
+        if self.delta(0.0) <= delta:
+            return 0.0
+        high = 1.0
+        while self.delta(high) > delta:
+            high *= 2.0
+            if high > 2.0**60:
+                return math.inf
+        goal = math.log(delta)
+
+        def excess(epsilon: float) -> float:
+            value = self.delta(epsilon)
+            gap = math.log(max(value, SMALLEST_DELTA)) - goal
+            # The logarithm is for the search only: what holds is decided without it.
+            return max(gap, SMALLEST_DELTA) if value > delta else min(gap, 0.0)
+
+        return crossing(excess, 0.0 if high == 1.0 else 0.5 * high, high, 2.0**-49)
+
+    def charged(self, epsilon: float, mass: float) -> float:
+        """Return delta at `epsilon` of a law within total variation `mass` of this loss's.
+
+        The minimum of delta(e) + (1 + e^e) mass over some e <= epsilon; every such e is valid.
+        """
+        value = self.delta(epsilon) + charge(epsilon, mass)
+        # A smaller e can only be better where the charge matters; steps of 1/4 lose little of it.
+        if charge(epsilon, mass) > 1e-3 * value:
+            at = epsilon
+            while at > 1e-3:
+                at = max(at - 0.25, 0.5 * at) if at > 0.25 else 0.5 * at
+                value = min(value, self.delta(at) + charge(at, mass))
+        return min(1.0, value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers that define the loss, with its kind."""
+        numbers = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+        return {"kind": self.kind, **numbers}
+
+
+@dataclass(frozen=True)
+class Pure(Loss):
+    """Log-likelihood ratios of at most `epsilon0`, everywhere (docs/privacy/pure.md)."""
+
+    kind = "pure"
+    pure: float = field()
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a bound."""
+        if not self.pure >= 0.0:
+            raise ValueError(f"pure must be at least 0; got {self.pure!r}")
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta of the randomised response that dominates."""
+        return pure_delta(epsilon, self.pure)
+
+
+@dataclass(frozen=True)
+class Zcdp(Loss):
+    """Renyi divergences of at most order * rho (docs/privacy/gaussian.md)."""
+
+    kind = "zcdp"
+    rho: float = field()
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a bound."""
+        if not self.rho >= 0.0:
+            raise ValueError(f"rho must be at least 0; got {self.rho!r}")
+
+    def delta(self, epsilon: float) -> float:
+        """Return what the best of all orders proves."""
+        return zcdp_delta(epsilon, self.rho)
+
+
+def pure_delta(epsilon: float, pure: float) -> float:
+    """Return delta at `epsilon` >= 0 of any mechanism that is `pure`-private (delta = 0)."""
+    if epsilon >= pure:
+        return 0.0
+    # (1 - e^(epsilon - pure)) / (1 + e^-pure), without overflow.
+    return min(1.0, -math.expm1(epsilon - pure) / (1.0 + math.exp(-pure)) * (1.0 + _PURE_MARGIN))
+
+
+def renyi_delta(divergences: FloatArray, epsilon: float, orders: FloatArray = ORDERS) -> float:
+    """Return the least delta that divergences of `orders` prove at `epsilon` >= 0."""
+    t = orders - 1.0
+    with np.errstate(over="ignore", invalid="ignore"):  # then nothing is proved
+        log_delta = t * (divergences - epsilon) - np.log(t) - orders * np.log1p(1.0 / t)
+        log_delta += _MARGIN + _TERM * (t * (divergences + epsilon) + np.abs(np.log(t)))
+    if not np.isfinite(divergences).any():
+        return 1.0
+    return min(1.0, math.exp(min(0.0, float(np.nanmin(log_delta)))) + SMALLEST_DELTA)
+
+
+def zcdp_delta(epsilon: float, rho: float) -> float:
+    """Return the delta that rho-zCDP proves at `epsilon` >= 0, at the best of all orders."""
+    if rho == 0.0 or epsilon == math.inf:
+        return 0.0
+    if rho > 1e15:
+        return 1.0
+
+    # The derivative in a = 1 + e^x of the log of the bound increases from -infinity to infinity.
+    # Any order is valid: a rough root is safe.
+    def slope(x: float) -> float:
+        t = math.exp(x)
+        return epsilon + math.log1p(1.0 / t) - (2.0 * t + 1.0) * rho
+
+    low, high = -1.0, 1.0
+    while slope(low) < 0.0 and low > -700.0:
+        low = max(2.0 * low, -700.0)
+    while slope(high) > 0.0 and high < 700.0:
+        high = min(2.0 * high, 700.0)
+    x = crossing(slope, low, high, 2.0**-40) if slope(low) > 0.0 >= slope(high) else low
+    if slope(high) > 0.0:
+        x = high
+    t = math.exp(x)
+    # log(1 - 1/a) = -log1p(1/t) for a = 1 + t.
+    up = _MARGIN + _TERM * (t * ((1.0 + t) * rho + epsilon) + abs(x))
+    log_delta = t * ((1.0 + t) * rho - epsilon) - x - (1.0 + t) * math.log1p(1.0 / t) + up
+    return min(1.0, math.exp(min(0.0, log_delta)) + SMALLEST_DELTA)
+
+
+def charge(epsilon: float, mass: float) -> float:
+    """Return (1 + e^epsilon) mass: the delta that a total variation of `mass` costs."""
+    if mass == 0.0 or epsilon == 0.0:
+        return 2.0 * mass
+    return (1.0 + math.exp(epsilon)) * mass * _CHARGE_MARGIN if epsilon < 700.0 else math.inf
+
+
+def crossing(
+    function: Callable[[float], float], low: float, high: float, precision: float
+) -> float:
+    """Return a point at or just above where a decreasing function falls to 0 or below.
+
+    `function` is positive at `low` and at most 0 at `high`, and so it is at what is returned, which
+    is within a relative `precision` of a point where it is positive. False position (Illinois);
+    bisection whenever that did not halve the bracket in two steps.
+    """
+    above, below = function(low), function(high)
+    widths, last = [math.inf, math.inf, math.inf], 0
+    while high - low > precision * max(abs(low), abs(high)):
+        middle = 0.5 * (low + high)
+        if above > below and high - low <= 0.5 * widths[0]:
+            guess = high + (high - low) * below / (above - below)
+            # Some way inside: the last step then closes the bracket from the other side.
+            inside = 0.5 * precision * max(abs(low), abs(high))
+            middle = min(max(guess, low + inside), high - inside)
+        if not low < middle < high:
+            break
+        widths = [*widths[1:], high - low]
+        value = function(middle)
+        if value > 0.0:  # an end that stays twice loses half of its weight
+            low, above, below = middle, value, 0.5 * below if last == 1 else below
+            last = 1
+        else:
+            high, below, above = middle, value, 0.5 * above if last == -1 else above
+            last = -1
+    return high
+
+
+@lru_cache(maxsize=256)
+def divergences_of(loss: Loss) -> FloatArray:
+    """Return the bounds of a loss at `ORDERS`, read-only."""
+    result = loss.renyi(ORDERS)
+    result.flags.writeable = False
+    return result
+
+
+def _pure_renyi(pure: float, orders: FloatArray) -> FloatArray:
+    """Return the largest divergences of `pure`-private mechanisms, rounded up."""
+    # log(p e^(t eps) + (1 - p) e^(-t eps)) / t with t = order - 1, p = 1 / (1 + e^-eps).
+    t = orders - 1.0
+    ratio = np.log1p(np.exp(-(2.0 * orders - 1.0) * pure)) - np.log1p(np.exp(-pure))
+    value = pure + ratio / t + 1e-15 / t + 1e-15 * pure
+    simple = 0.5 * orders * pure * pure * (1.0 + 1e-15)
+    return np.asarray(np.minimum(np.minimum(value, simple), pure))

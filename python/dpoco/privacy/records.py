@@ -1,0 +1,126 @@
+"""Descriptions: frozen values of plain numbers and words, strict in JSON.
+
+A description can be nothing but what its fields say: every field is there, none besides, each of
+the type and in the range that its class states.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import Any, ClassVar, TypeVar, get_type_hints
+
+__all__ = ["Description", "limits", "read", "written"]
+
+D = TypeVar("D", bound="Description")
+
+
+def limits(*, zero: bool = False, infinite: bool = False, sign: bool = False) -> Any:
+    """Return a dataclass field whose numbers may be 0, infinite, or of either sign, too.
+
+    By default counts are at least 1, and other numbers positive and finite.
+    """
+    return field(metadata={"zero": zero, "infinite": infinite, "sign": sign})
+
+
+@dataclass(frozen=True)
+class Description:
+    """Base of all descriptions; subclasses are frozen dataclasses and name their `kind`."""
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Raise `TypeError` or `ValueError` for what no formula is about."""
+        for name, (hint, may) in _fields_of(type(self)).items():  # type: ignore[arg-type]
+            _check(f"{name} of {self.kind}", getattr(self, name), hint, may)
+
+    def check_choice(self, name: str, allowed: tuple[str, ...]) -> None:
+        """Raise `ValueError` unless the field `name` is one of `allowed`."""
+        if getattr(self, name) not in allowed:
+            raise ValueError(
+                f"{name} of {self.kind} must be one of {list(allowed)}; got {getattr(self, name)!r}"
+            )
+
+
+def written(value: Any) -> Any:
+    """Return what JSON can carry of a description, and `read` restores exactly."""
+    if isinstance(value, Description):
+        return {"kind": value.kind, **{n: written(getattr(value, n)) for n in _names(type(value))}}
+    if isinstance(value, tuple):
+        return [written(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    return value
+
+
+def read(record: Any, kinds: tuple[type[D], ...]) -> D:
+    """Return the description, of one of `kinds`, that `written` wrote.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is anything else.
+    """
+    if not isinstance(record, Mapping):
+        raise TypeError(f"a description is a mapping; got {type(record).__name__}")
+    found = [cls for cls in kinds if cls.kind == record.get("kind")]
+    if not found:
+        raise ValueError(f"not a description of kind {sorted(cls.kind for cls in kinds)}")
+    cls, known = found[0], _fields_of(found[0])  # type: ignore[arg-type]
+    if set(record) != {"kind", *known}:
+        raise ValueError(f"a {cls.kind} has the fields {list(known)}, and no others")
+    return cls(**{name: _restored(record[name], hint) for name, (hint, _) in known.items()})
+
+
+def _names(cls: type[Description]) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(cls) if each.init)
+
+
+@lru_cache(maxsize=256)
+def _fields_of(cls: type[Description]) -> dict[str, tuple[Any, Mapping[str, bool]]]:
+    hints = get_type_hints(cls)
+    return {f.name: (_members(hints[f.name]), f.metadata) for f in fields(cls) if f.init}
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """Return the types a value may have, a union's one by one; a tuple's as (tuple, members)."""
+    if getattr(hint, "__origin__", None) is tuple:
+        return ((tuple, _members(hint.__args__[0])),)
+    if isinstance(hint, type):
+        return (hint,)
+    return tuple(member for each in hint.__args__ for member in _members(each))
+
+
+def _check(what: str, value: Any, members: tuple[Any, ...], may: Mapping[str, bool]) -> None:
+    for member in members:
+        if isinstance(member, tuple) and type(value) is tuple:
+            for each in value:
+                _check(what, each, member[1], may)
+            return
+    # Only these types: a bool is no count, and a subclass of a description is no such description.
+    if type(value) not in members:
+        raise TypeError(f"{what} cannot be of type {type(value).__name__}")
+    if type(value) not in (int, float):
+        return
+    least = -math.inf if may.get("sign") else 0 if may.get("zero") or type(value) is float else 1
+    wrong = value == 0.0 and type(value) is float and not (may.get("zero") or may.get("sign"))
+    endless = value in (math.inf, -math.inf) and not may.get("infinite")
+    if not value >= least or wrong or endless:
+        raise ValueError(f"{what} cannot be {value!r}")
+
+
+def _restored(value: Any, members: tuple[Any, ...]) -> Any:
+    """Return a value of JSON as one of the types of a field."""
+    if isinstance(value, Mapping):
+        kinds = tuple(m for m in members if isinstance(m, type) and issubclass(m, Description))
+        return read(value, kinds)
+    if isinstance(value, list):
+        inner = next((m[1] for m in members if isinstance(m, tuple)), None)
+        if inner is None:
+            raise TypeError("a list where no list belongs")
+        return tuple(_restored(each, inner) for each in value)
+    if value in ("inf", "-inf") and float in members:
+        return float(value)
+    return value

@@ -1,0 +1,44 @@
+"""Compiled learners keep threads apart by themselves, without the guard around them."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.audit._contract import RUNNING, _listed, quiet
+from dpoco.learners import LEARNERS
+from dpoco.random import Source
+
+NAMES = [each.name for each in LEARNERS if each.plays in RUNNING]
+SLOW = {"comw": 400, "ctrl": 2000}  # rounds, where one costs much
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_threads_never_interleave(name):
+    """Whole compiled calls only; up to 2 s, for a call must be long enough to be met."""
+    rounds, subject = SLOW.get(name, 8000), _listed(name)
+    parts = tuple(np.resize(part, (rounds, *part.shape[1:])) for part in subject.stream)
+    with quiet():
+        learner = subject.make(horizon=2 * rounds, budget=None, source=Source.seeded(1))
+    learner._check_alone, learner._alone = (lambda: None), nullcontext
+    outcomes, barrier = [], threading.Barrier(2)
+
+    def play():
+        barrier.wait()
+        try:
+            learner.run(*parts)
+            outcomes.append("played")
+        except dpoco.RoundOrderError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=play) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 2
+    assert learner.round == outcomes.count("played") * rounds > 0

@@ -1,0 +1,131 @@
+"""The script that counts lines, and the numbers of it that may only become smaller."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import lines  # noqa: E402
+
+# Rooms that still take private names from others, and how many.
+PRIVATE = {"audit": 6, "bandits": 7, "frank_wolfe": 8, "local": 1, "oco": 6}
+SINGLE = 93  # modules that one other imports
+BEHIND = {"oco.NoisyFTRL": 5_400, "oco.CoupledRegularizedLeader": 6_600}
+
+
+def planted(tmp_path, monkeypatch, **sources: str) -> None:
+    """Let the script read a package of these modules."""
+    for name, text in {"__init__": "", **sources}.items():
+        path = tmp_path.joinpath("dpoco", *name.split("__")).with_suffix(".py")
+        if name == "__init__":
+            path = tmp_path / "dpoco" / "__init__.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setattr(lines, "PYTHON", tmp_path)
+    monkeypatch.setattr(lines, "ROOT", tmp_path)
+    monkeypatch.setattr(lines, "modules", cache(lines.modules.__wrapped__))
+
+
+def test_private_names_of_other_rooms_become_fewer():
+    """Over a second: the first test that reads every module."""
+    found = [importer.split(".")[1] for importer, _ in lines.private_imports()]
+    assert {room: found.count(room) for room in set(found)}.keys() <= PRIVATE.keys()
+    for room, most in PRIVATE.items():
+        assert found.count(room) <= most, f"{room} takes more private names from other rooms"
+
+
+def test_modules_that_one_other_imports_become_fewer():
+    assert len(lines.single_importers()) <= SINGLE
+
+
+def test_evaluation_knows_nothing_of_local_learning():
+    rooms = {
+        source.split(".")[1]
+        for module in lines.modules().values()
+        if module.room == "evaluation"
+        for source, _, _ in module.imports()
+        if source.startswith("dpoco.")
+    }
+    assert "losses" in rooms
+    assert "local" not in rooms
+
+
+@pytest.mark.parametrize("path", BEHIND)
+def test_what_must_be_believed_becomes_less(path):
+    """Over a second: all that a constructor may call is followed through the package."""
+    files = lines.trusted(path)
+    assert sum(files.values()) <= BEHIND[path]
+    # What draws and what certifies is there; plans, tables and other learners are not.
+    assert {"cpp/src/random/source.cpp", "cpp/src/noise/samplers.cpp"} <= files.keys()
+    assert {"python/dpoco/accounting/guarantee.py", "python/dpoco/_learner.py"} <= files.keys()
+    assert not any("/cli/" in name or "/frank_wolfe/" in name for name in files)
+
+
+def test_code_lines_leave_out_what_only_people_read(tmp_path, monkeypatch):
+    text = '"""Words."""\n\n# more\nX = (\n    1,\n\n    2,\n)\n\n\n'
+    text += 'def f():\n    """Say."""\n    return X\n'
+    planted(tmp_path, monkeypatch, room___a=text)
+    (module,) = (each for each in lines.modules().values() if each.room == "room")
+    assert sorted(module.code) == [4, 5, 7, 8, 11, 13]
+    assert lines.sizes()["room"] == (6, 1)
+
+
+def test_planted_imports_are_seen(tmp_path, monkeypatch):
+    planted(
+        tmp_path,
+        monkeypatch,
+        one___inside="X = 1\n",
+        two___user="from dpoco.one._inside import X\n\n\ndef f():\n    from dpoco.one import _y\n",
+        _hall="Y = 1\n",
+        three__public="from dpoco._hall import Y\nfrom dpoco.two import _user\n",
+    )
+    assert lines.private_imports() == [
+        ("dpoco.three.public", "dpoco.two._user"),
+        ("dpoco.two._user", "dpoco.one._inside.X"),
+        ("dpoco.two._user", "dpoco.one._y"),
+    ]
+    assert ("dpoco.one._inside", "dpoco.two._user") in lines.single_importers()
+
+
+def test_calls_are_followed_from_the_constructor_and_plans_are_not(tmp_path, monkeypatch):
+    learner = (
+        "from dpoco.kernel import proof\n\n\n"
+        "class Base:\n    def begin(self):\n        self.own()\n\n"
+        "    def unused(self):\n        return proof.idle()\n\n\n"
+        "class Learner(Base):\n    _accountant = proof\n\n"
+        "    def __init__(self):\n        self.begin()\n        self._accountant.calibrate()\n\n"
+        "    def own(self):\n        return self._accountant.guarantee()\n"
+    )
+    proof = (
+        "TOP = 2\n\n\ndef guarantee():\n    return TOP\n\n\n"
+        "def calibrate():\n    return 1\n\n\ndef idle():\n    return 0\n"
+    )
+    planted(tmp_path, monkeypatch, room__learner=learner, kernel__proof=proof)
+    names = {name for _, name in lines.Closure("room.learner.Learner").reached}
+    assert {"Learner.__init__", "Base.begin", "Learner.own", "guarantee", "TOP"} <= names
+    assert not names & {"calibrate", "idle", "Base.unused"}
+
+
+def test_annotations_and_comparisons_build_nothing():
+    text = "def f(x: Wrong) -> Wrong:\n    if isinstance(x, Wrong):\n        return Right(x)"
+    tree = ast.parse(text).body[0]
+    names = {node.id for node in lines._evaluated(tree) if isinstance(node, ast.Name)}
+    assert "Right" in names
+    assert "Wrong" not in names
+
+
+def test_the_command_prints_rooms_and_files(capsys):
+    """Over a second: it counts the lines of all files."""
+    lines.main(["oco.NoisyFTRL"])
+    assert "behind oco.NoisyFTRL" in capsys.readouterr().out
+    lines.main([])
+    out = capsys.readouterr().out
+    assert "(hall)" in out
+    assert "modules that one other imports" in out

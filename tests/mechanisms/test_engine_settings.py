@@ -1,0 +1,173 @@
+"""Engines read all that they are told, and are told all that they read."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpoco import Budget, _core, bandits, experts, mechanisms, oco
+from dpoco import frank_wolfe as fw
+from dpoco.domains import Box, LpBall
+from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
+from dpoco.random import Source
+
+BALL, CROSS, BOX = LpBall(2, 2.0), LpBall(2, 1.0), Box([-1.0, -1.0], [1.0, 2.0])
+GLM, SQUARED, LINEAR = LogisticLoss(1.0), SquaredLoss(1.0, 1.0), LinearLoss(1.0)
+QUADRATIC, CUSTOM = QuadraticLoss(3.0, 1.0), CustomLoss(lipschitz=2.0, smoothness=1.0)
+SOME = {"horizon": 200, "budget": Budget(2.0, 1e-6)}
+FIT = {"budget": Budget(2.0, 1e-6)}
+
+# The compiled class, and a learner that is built on it.
+LEARNERS: dict[str, tuple[str, Callable[[Source], Any]]] = {
+    "NoisyFTRL": ("NoisyFtrl", lambda s: oco.NoisyFTRL(BALL, SQUARED, **SOME, source=s)),
+    "LipschitzLearner": (
+        "PrefixHedge", lambda s: oco.LipschitzLearner(BOX, lipschitz=1.0, **SOME, source=s)),
+    "ContinuousMultiplicativeWeights": (
+        "ContinuousMultiplicativeWeights",
+        lambda s: oco.ContinuousMultiplicativeWeights(BALL, GLM, **SOME, source=s)),
+    "CoupledRegularizedLeader, glm": (
+        "CoupledRegularizedLeader",
+        lambda s: oco.CoupledRegularizedLeader(BALL, GLM, **SOME, source=s)),
+    "CoupledRegularizedLeader, linear": (
+        "CoupledRegularizedLeader",
+        lambda s: oco.CoupledRegularizedLeader(BALL, LINEAR, **SOME, source=s)),
+    "CoupledRegularizedLeader, quadratic": (
+        "CoupledRegularizedLeader",
+        lambda s: oco.CoupledRegularizedLeader(BALL, QUADRATIC, **SOME, source=s)),
+    "CoupledRegularizedLeader, custom": (
+        "CoupledRegularizedLeader",
+        lambda s: oco.CoupledRegularizedLeader(BALL, CUSTOM, **SOME, source=s)),
+    "TreeFrankWolfe": ("FrankWolfe", lambda s: fw.TreeFrankWolfe(BALL, SQUARED, **SOME, source=s)),
+    "PolyhedralFrankWolfe": (
+        "FrankWolfe", lambda s: fw.PolyhedralFrankWolfe(CROSS, SQUARED, **SOME, source=s)),
+    "NoisySGD": ("BatchFit", lambda s: fw.NoisySGD(BALL, GLM, **FIT, source=s)),
+    "PhasedSGD": ("BatchFit", lambda s: fw.PhasedSGD(BALL, GLM, **FIT, source=s)),
+    "NoisyFrankWolfe": ("BatchFit", lambda s: fw.NoisyFrankWolfe(BALL, GLM, **FIT, source=s)),
+    "LocalizedMirrorDescent": (
+        "BatchFit", lambda s: fw.LocalizedMirrorDescent(LpBall(2, 1.5), GLM, **FIT, source=s)),
+    "PrefixHedge": ("PrefixHedge", lambda s: experts.PrefixHedge(3, **SOME, source=s)),
+    "EpochSelector": ("EpochSelector", lambda s: experts.EpochSelector(3, **SOME, source=s)),
+    "ShiftDetector": ("ShiftDetector", lambda s: experts.ShiftDetector(3, **SOME, source=s)),
+    "ObliviousTracker": (
+        "ObliviousTracker", lambda s: experts.ObliviousTracker(3, **SOME, source=s)),
+    "BatchShare": ("BatchShare", lambda s: experts.BatchShare(3, **SOME, source=s)),
+    "LinUCB": ("LinUcb", lambda s: bandits.LinUCB(2, 3, **SOME, source=s)),
+    "HighDimensionalBandit": (
+        "HighDimensionalBandit",
+        lambda s: bandits.HighDimensionalBandit(2, CROSS, **SOME, source=s)),
+    "ContinualSum": (
+        "ContinualSum", lambda s: mechanisms.ContinualSum(2, bound=1.0, **SOME, source=s)),
+    "NoisyMax": (
+        "NoisyMax", lambda s: mechanisms.NoisyMax(3, sensitivity=1.0, **SOME, source=s)),
+    "AboveThreshold": (
+        "AboveThreshold",
+        lambda s: mechanisms.AboveThreshold(sensitivity=1.0, **SOME, source=s)),
+}  # fmt: skip
+
+
+class ToldError(Exception):
+    """The engine would be built now."""
+
+
+def told(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[type, list[Any]]:
+    """Return the compiled class of a learner and what it is built from."""
+    engine, make = LEARNERS[name]
+    compiled = getattr(_core, engine)
+    with monkeypatch.context() as patch:
+        seen: list[Any] = []
+
+        def record(*arguments: Any) -> None:
+            seen.extend(arguments)
+            raise ToldError
+
+        patch.setattr(_core, engine, record)
+        with pytest.raises(ToldError):
+            started(make(Source.seeded(1)))
+    return compiled, seen
+
+
+def started(learner: Any) -> None:
+    """Play a fit, whose engine is built last; others have built theirs."""
+    learner.fit(np.zeros((300, 2)), np.zeros(300))
+
+
+def descriptions(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield where the dicts among the arguments are, however deep."""
+    if isinstance(value, dict):
+        yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, each in items:
+        if isinstance(each, (dict, list)):
+            yield from descriptions(each, (*path, key))
+
+
+def replaced(value: Any, path: tuple[Any, ...], new: Callable[[Any], Any]) -> Any:
+    if not path:
+        return new(value)
+    copy = value.copy()
+    copy[path[0]] = replaced(copy[path[0]], path[1:], new)
+    return copy
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_field_is_read_and_no_other_is_taken(name, monkeypatch):
+    engine, arguments = told(name, monkeypatch)
+    engine(*arguments)
+    found = list(descriptions(arguments))
+    assert found
+    for path in found:
+        more = replaced(arguments, path, lambda old: {**old, "bound_l2": 1.0})
+        with pytest.raises(TypeError, match="field bound_l2 is not enforced by this engine"):
+            engine(*more)
+        fields: Any = arguments
+        for step in path:
+            fields = fields[step]
+        for field in fields:
+            less = replaced(
+                arguments, path, lambda old, gone=field: {k: old[k] for k in old if k != gone}
+            )
+            # Without "sum", the engine looks for the other rule, a "selection".
+            missing = "selection" if field == "sum" and engine is _core.FrankWolfe else field
+            if field == "sum" and name == "HighDimensionalBandit":
+                missing = "selection"
+            with pytest.raises(TypeError, match=f"field {missing} is missing"):
+                engine(*less)
+            wrong = replaced(arguments, (*path, field), lambda _: object())
+            with pytest.raises(TypeError, match=f"field {field} is of the wrong type|a dict or"):
+                engine(*wrong)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_frozen_descriptions_are_read_like_dicts(name, monkeypatch):
+    engine, arguments = told(name, monkeypatch)
+    described = arguments
+    for path in sorted(descriptions(arguments), key=len, reverse=True):
+        described = replaced(described, path, frozen)
+    a, b = engine(*arguments), engine(*described)
+    if name.endswith("custom"):  # has no state
+        assert np.array_equal(a.decision(), b.decision())
+    elif engine is _core.BatchFit:
+        a.advance(a.units), b.advance(b.units)
+        assert np.array_equal(a.result(), b.result())
+    else:
+        assert a.state() == b.state()
+
+
+def frozen(fields: dict[str, Any]) -> Any:
+    return dataclasses.make_dataclass("Description", list(fields), frozen=True)(**fields)
+
+
+def test_messages_hold_no_values():
+    settings = {"candidates": 3, "scale": "a secret", "noise": "gumbel", "largest": True}
+    with pytest.raises(TypeError) as caught:
+        _core.NoisyMax(settings)
+    assert "secret" not in str(caught.value)
+    with pytest.raises(ValueError, match="unknown noise") as refused:
+        _core.NoisyMax({**settings, "scale": 1.0, "noise": "a secret"})
+    assert "secret" not in str(refused.value)
+    with pytest.raises(TypeError, match="a dict or a dataclass"):
+        _core.NoisyMax(["a secret"])

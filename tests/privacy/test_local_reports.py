@@ -1,0 +1,248 @@
+"""Reports of one user together: brute force, a second accountant, and what a guarantee says."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.accounting import _profiles
+from dpoco.accounting.local_reports import client_guarantee, local_guarantee
+from dpoco.privacy.losses.loss import pure_delta
+from dpoco.privacy.losses.responses import Responses, summed_delta
+
+
+def brute_force(epsilon, each, each_delta, reports):
+    """The hockey-stick divergence of all products of the extreme randomized response.
+
+    One report: with probability delta the data are plain, else a bit with ratio e^each.
+    """
+    keep = 1.0 / (1.0 + math.exp(-each))
+    p = [each_delta, 0.0, (1 - each_delta) * keep, (1 - each_delta) * (1 - keep)]
+    q = [0.0, each_delta, (1 - each_delta) * (1 - keep), (1 - each_delta) * keep]
+    total = 0.0
+    for outcome in itertools.product(range(4), repeat=reports):
+        first = math.prod(p[i] for i in outcome)
+        second = math.prod(q[i] for i in outcome)
+        total += max(0.0, first - math.exp(epsilon) * second)
+    return total
+
+
+@pytest.mark.parametrize("each", [0.01, 0.5, 2.0])
+@pytest.mark.parametrize("each_delta", [0.0, 1e-3, 0.2])
+@pytest.mark.parametrize("reports", [1, 2, 5])
+def test_brute_force(each, each_delta, reports):
+    for epsilon in np.linspace(0.0, 1.1 * reports * each, 12).tolist():
+        exact = brute_force(epsilon, each, each_delta, reports)
+        found = Responses(each=each, each_delta=each_delta, reports=reports).delta(epsilon)
+        assert found == pytest.approx(exact, rel=1e-9, abs=1e-14)
+
+
+@pytest.mark.parametrize("each", [1e-9, 0.3, 4.0, 29.9])
+def test_one_report_is_pure_privacy(each):
+    for epsilon in np.linspace(0.0, 1.2 * each, 20).tolist():
+        found = Responses(each=each, reports=1).delta(epsilon)
+        assert found == pytest.approx(pure_delta(epsilon, each), rel=1e-10, abs=1e-300)
+
+
+@pytest.mark.parametrize(("each", "reports", "cells"), [(1.0, 10, 1000), (0.1, 200, 500)])
+def test_against_dp_accounting(each, reports, cells):
+    """Its discretised losses, rounded up and rounded down, enclose ours."""
+    from dp_accounting.pld import privacy_loss_distribution
+
+    above, below = (
+        privacy_loss_distribution.from_randomized_response(
+            2.0 / (1.0 + math.exp(each)),
+            2,
+            pessimistic_estimate=up,
+            value_discretization_interval=each / cells,
+        ).self_compose(reports)
+        for up in (True, False)
+    )
+    for delta in (1e-3, 1e-6, 1e-9):
+        high, low = above.get_epsilon_for_delta(delta), below.get_epsilon_for_delta(delta)
+        ours = Responses(each=each, reports=reports).epsilon(delta)
+        assert low - 1e-6 <= ours <= high + 1e-6
+        assert high - low < 0.1 * high
+        assert not Responses(each=1.2 * each, reports=reports).epsilon(delta) <= high
+
+
+@pytest.mark.parametrize(
+    ("each", "each_delta", "reports"),
+    [(1.0, 0.0, 1), (0.3, 0.0, 50), (0.01, 0.0, 10**5), (0.5, 1e-8, 30), (20.0, 0.0, 4)],
+)
+def test_the_inverse_is_tight(each, each_delta, reports):
+    arguments = {"each": each, "each_delta": each_delta, "reports": reports}
+    for delta in (1e-3, 1e-6, 1e-12):
+        epsilon = Responses(**arguments).epsilon(delta)
+        lost = -math.expm1(reports * math.log1p(-each_delta))
+        if lost > delta:
+            assert epsilon == math.inf
+            continue
+        assert Responses(**arguments).delta(epsilon) <= delta
+        assert epsilon <= reports * each
+        if epsilon > 0.0:
+            assert Responses(**arguments).delta(epsilon * (1 - 1e-9)) > delta * (1 - 1e-6)
+
+
+def test_never_worse_than_adding_up():
+    for each, each_delta, reports in itertools.product((0.01, 1.0, 5.0), (0.0, 1e-5), (1, 3, 100)):
+        total = min(1.0, reports * each_delta)
+        arguments = {"each": each, "each_delta": each_delta, "reports": reports}
+        assert Responses(**arguments).delta(reports * each) <= total
+        if total < 1.0:
+            assert Responses(**arguments).epsilon(total) <= reports * each
+    assert Responses(each=0.7, reports=3).epsilon(0.0) == pytest.approx(2.1)
+    assert Responses(each=0.7, each_delta=1e-9, reports=3).epsilon(0.0) == math.inf
+    assert Responses(each=0.01, reports=1).epsilon(0.999) == 0.0
+
+
+def test_many_small_reports_are_nearly_gaussian():
+    """r reports of eps: mu^2 = r eps^2 (1 - O(eps)); the central limit within 2 %."""
+    from dpoco.accounting.gaussian import gaussian_epsilon
+
+    each, reports = 0.001, 10**6
+    expected = gaussian_epsilon(math.sqrt(reports) * each, 1e-6)
+    assert Responses(each=each, reports=reports).epsilon(1e-6) == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["epsilon", "delta", "reports"])
+def test_arguments(name):
+    good = {"kind": "local_reports", "epsilon": 1.0, "delta": 0.0, "reports": 3}
+    assert _profiles.checked(good) == good
+    for bad in {"epsilon": (0.0, -1.0, math.nan), "delta": (-1e-9, 1.0, math.nan),
+                "reports": (0, 10**6 + 1, True, 1.5)}[name]:  # fmt: skip
+        with pytest.raises(ValueError, match=f"{name}|numbers"):
+            _profiles.checked({**good, name: bad})
+    for wrong in ({"more": 1}, {"each": 1.0}):
+        with pytest.raises(ValueError, match="fields"):
+            _profiles.checked({**good, **wrong})
+    with pytest.raises(ValueError, match="fields"):
+        _profiles.checked({"kind": "local_reports", "delta": 0.0})
+
+
+def test_guarantee_of_one_report():
+    guarantee = local_guarantee(epsilon=1.5, mechanism="one bit", horizon=100)
+    assert (guarantee.epsilon, guarantee.delta) == (1.5, 0.0)
+    assert (guarantee.change, guarantee.view) == ("replace", "server")
+    assert guarantee.unit == "one report"
+    assert guarantee.certified
+    assert guarantee.delta_at(1.0) == pytest.approx(pure_delta(1.0, 1.5))
+    assert guarantee.epsilon_at(0.0) == 1.5
+    text = str(guarantee)
+    assert "context of every round is disclosed" in text
+    assert "any two values of one user's data" in text
+    assert "no amplification by shuffling is claimed" in text
+    with pytest.raises(ValueError, match="dp_accounting"):
+        _ = guarantee.event
+
+
+def test_guarantee_of_many_reports():
+    pure = local_guarantee(epsilon=0.5, mechanism="bits", reports_per_user=20)
+    assert (pure.epsilon, pure.delta, pure.unit) == (10.0, 0.0, "20 reports of one user")
+    composed = local_guarantee(
+        epsilon=0.5, mechanism="bits", reports_per_user=20, stated_delta=1e-6
+    )
+    assert composed.epsilon == Responses(each=0.5, reports=20).epsilon(1e-6) < 10.0
+    assert composed.delta == 1e-6
+    assert pure.epsilon_at(1e-6) == composed.epsilon
+
+
+def test_guarantee_with_delta():
+    one = local_guarantee(epsilon=1.0, delta=1e-6, mechanism="a vector")
+    assert (one.epsilon, one.delta) == (1.0, 1e-6)
+    three = local_guarantee(epsilon=1.0, delta=1e-6, mechanism="a vector", reports_per_user=3)
+    assert three.epsilon <= 3.0
+    assert three.delta == 3e-6
+    tight = local_guarantee(
+        epsilon=1.0, delta=1e-6, mechanism="a vector", reports_per_user=3, stated_delta=1e-3
+    )
+    assert tight.epsilon == Responses(each=1.0, each_delta=1e-6, reports=3).epsilon(1e-3)
+    lost = local_guarantee(epsilon=1.0, delta=1e-6, mechanism="v", stated_delta=1e-7)
+    assert math.isinf(lost.epsilon)
+    assert not lost.certified
+    sure = local_guarantee(epsilon=1.0, delta=0.5, mechanism="v", reports_per_user=4)
+    assert (sure.epsilon, sure.delta) == (4.0, 1.0)
+
+
+@pytest.mark.parametrize("protect", ["label", "label_and_context"])
+@pytest.mark.parametrize("simulated", [False, True])
+def test_round_trip(protect, simulated):
+    for guarantee in (
+        local_guarantee(epsilon=0.3, mechanism="m", reports_per_user=7, stated_delta=1e-9,
+                        protect=protect, simulated=simulated, conditions=("c",),
+                        paper_epsilon=0.4, details={"bits": 2.0}),
+        client_guarantee(epsilon=0.3, delta=1e-7, reports=4, protect=protect,
+                         simulated=simulated),
+    ):  # fmt: skip
+        again = dpoco.Guarantee.from_json(guarantee.to_json())
+        assert again == guarantee
+        assert again.profile == guarantee.profile
+        assert again.delta_at(0.1) == guarantee.delta_at(0.1)
+        assert guarantee.certified != simulated
+        assert ("NOT CERTIFIED" in str(guarantee)) == simulated
+
+
+def test_budgets():
+    guarantee = local_guarantee(epsilon=0.5, mechanism="bits", reports_per_user=20)
+    guarantee.require(dpoco.Budget(10.0, 0.0))
+    guarantee.require(dpoco.Budget(9.99, 1e-6))
+    with pytest.raises(dpoco.BudgetExceeded):
+        guarantee.require(dpoco.Budget(9.99, 0.0))
+
+
+def exact_delta(epsilon, each, each_delta, reports):
+    """The same with 60 digits."""
+    with mpmath.workdps(60):
+        rate = mpmath.mpf(each)
+        p = 1 / (1 + mpmath.exp(-rate))
+        total = mpmath.mpf(0)
+        for i in range(reports + 1):
+            loss = (2 * i - reports) * rate
+            if loss > epsilon:
+                chance = mpmath.binomial(reports, i) * p**i * (1 - p) ** (reports - i)
+                total += chance * (1 - mpmath.exp(epsilon - loss))
+        lost = -mpmath.expm1(reports * mpmath.log1p(-mpmath.mpf(each_delta)))
+        return lost + (1 - lost) * total
+
+
+def test_delta_is_never_below_the_exact_one():
+    """Also where losses nearly meet epsilon, and where almost nothing but the deltas is left."""
+    rng = np.random.default_rng(4)
+    for _ in range(400):
+        each = float(10 ** rng.uniform(-3, 1.3))
+        reports = int(rng.integers(1, 40))
+        each_delta = float(rng.choice([0.0, 1e-300, 1e-17, 1e-12, 1e-6, 0.1, 0.9]))
+        near = (2 * int(rng.integers(reports // 2 + 1, reports + 1)) - reports) * each
+        for epsilon in (
+            float(rng.uniform(0, 1)) * reports * each, near * (1 - 2.0**-53), near * (1 - 1e-14)
+        ):  # fmt: skip
+            found = Responses(each=each, each_delta=each_delta, reports=reports).delta(epsilon)
+            exact = exact_delta(epsilon, each, each_delta, reports)
+            if epsilon < reports * each:
+                assert found >= exact
+            assert found <= exact * (1 + mpmath.mpf(10) ** -10) + mpmath.mpf(2) ** -47 * near
+        beyond = Responses(each=each, each_delta=each_delta, reports=reports).delta(
+            1.01 * reports * each
+        )
+        exact = exact_delta(1.01 * reports * each, each, each_delta, reports)
+        assert exact <= beyond <= exact * (1 + mpmath.mpf(10) ** -13)
+
+
+def test_summed_deltas_are_rounded_up():
+    rng = np.random.default_rng(5)
+    for _ in range(500):
+        each_delta = float(10 ** rng.uniform(-20, -1))
+        reports = int(rng.integers(2, 10**4))
+        total = summed_delta(each_delta, reports)
+        assert total == 1.0 or Fraction(total) >= reports * Fraction(each_delta)
+        if total == 1.0:
+            continue
+        assert Responses(each=0.5, each_delta=each_delta, reports=reports).epsilon(total) <= (
+            0.5 * reports
+        )

@@ -1,0 +1,369 @@
+"""How large the library is, how its rooms hang together, and what must be believed for one epsilon.
+
+``python tools/lines.py`` prints code lines and files of each room, imports of private names from
+other rooms, and modules that one other module imports. ``python tools/lines.py oco.NoisyFTRL`` (or
+another learner) prints the files behind its epsilon, with the lines of them that are reached.
+
+Code lines have no blank ones, comments or docstrings. What must be believed is found by following
+calls: in Python from the constructor, function by function, where an attribute may be any method
+of that name of a class that is reached; in C++ from the binding of the compiled class, file by
+file, by includes and by the source that belongs to a header. Planning is left out: what it proposes
+is certified and compared with the budget.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from functools import cache, cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PYTHON, CPP = ROOT / "python", ROOT / "cpp"
+PLANNING = ("planning", "published", "explain", "cli", "journal", "scale", "audit", "evaluation")
+PLANS = ("calibrate", "plan")
+# The problem that a learner is followed with, besides what its constructor names itself.
+PROBLEM = ("domains.LpBall", "losses.LogisticLoss", "accounting.Budget")
+Node = tuple[str, str]  # module, and name in it: function, class, "class.method" or constant
+
+
+class Module:
+    """One module of the package: its tree, its code lines and what its names stand for."""
+
+    def __init__(self, path: Path) -> None:
+        parts = path.relative_to(PYTHON).with_suffix("").parts
+        self.path = path
+        self.name = ".".join(part for part in parts if part != "__init__")
+        self.tree = ast.parse(path.read_text(encoding="utf-8"))
+
+    @property
+    def room(self) -> str:
+        """Folder below the package, or a public module beside the rooms; "" in the hall."""
+        parts = self.name.split(".")
+        return "" if len(parts) == 1 or (parts[1].startswith("_") and len(parts) == 2) else parts[1]
+
+    @cached_property
+    def code(self) -> frozenset[int]:
+        """Numbers of the lines of code."""
+        words = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        said: set[int] = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, words) and ast.get_docstring(node, clean=False) is not None:
+                first = node.body[0]
+                said.update(range(first.lineno, (first.end_lineno or 0) + 1))
+        silent = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT,
+                  tokenize.DEDENT, tokenize.ENDMARKER}  # fmt: skip
+        lines: set[int] = set()
+        text = io.StringIO(self.path.read_text(encoding="utf-8"))
+        for token in tokenize.generate_tokens(text.readline):
+            if token.type not in silent:
+                lines.update(range(token.start[0], token.end[0] + 1))
+        return frozenset(lines - said)
+
+    def imports(self) -> Iterator[tuple[str, str, str]]:
+        """Yield (module, name in it or "", name here) of everything imported, anywhere."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                for alias in node.names:
+                    yield node.module, alias.name, alias.asname or alias.name
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield alias.name, "", alias.asname or alias.name.split(".")[0]
+
+    @cached_property
+    def taken(self) -> dict[str, tuple[str, str]]:
+        """What names stand for that come from elsewhere in the package: (module, name there)."""
+        return {
+            here: (source, name)
+            for source, name, here in self.imports()
+            if source.split(".")[0] == "dpoco" and source != self.name
+        }
+
+    @cached_property
+    def definitions(self) -> dict[str, ast.AST]:
+        """What the module defines: functions, classes, their methods, and constants."""
+        found: dict[str, ast.AST] = {}
+        for node in self.tree.body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                found[node.name] = node
+            targets = (
+                node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            )
+            for target in targets:
+                for name in ast.walk(target) if target is not None else ():
+                    if isinstance(name, ast.Name):
+                        found[name.id] = node
+            if isinstance(node, ast.ClassDef):
+                found |= {f"{node.name}.{name}": part for name, part in _members(node).items()}
+        return found
+
+
+def _members(node: ast.ClassDef) -> dict[str, ast.stmt]:
+    """Return what belongs to a class only if it is asked for: methods and private attributes."""
+    found: dict[str, ast.stmt] = {}
+    for part in node.body:
+        if isinstance(part, ast.FunctionDef):
+            found[part.name] = part
+        elif isinstance(part, (ast.Assign, ast.AnnAssign)) and part.value is not None:
+            target = part.targets[0] if isinstance(part, ast.Assign) else part.target
+            if isinstance(target, ast.Name) and target.id.startswith("_"):
+                found[target.id] = part
+    return found
+
+
+@cache
+def modules() -> dict[str, Module]:
+    """Return all modules of the package by name."""
+    every = (Module(path) for path in sorted((PYTHON / "dpoco").rglob("*.py")))
+    return {module.name: module for module in every}
+
+
+def sizes() -> dict[str, tuple[int, int]]:
+    """Return (code lines, files) of every room; the hall is ""."""
+    lines, files = Counter[str](), Counter[str]()
+    for module in modules().values():
+        lines[module.room] += len(module.code)
+        files[module.room] += 1
+    return {room: (lines[room], files[room]) for room in sorted(lines)}
+
+
+def private_imports() -> list[tuple[str, str]]:
+    """Return (importing module, private name) of all that rooms take from inside of others."""
+    found = set()
+    for module in modules().values():
+        for source, name, _ in module.imports():
+            parts = source.split(".")
+            if parts[0] != "dpoco" or (len(parts) == 1 and not name):
+                continue
+            path = [*parts[1:], name] if len(parts) == 1 else parts[1:]
+            room = "" if path[0].startswith("_") else path[0]
+            inside = any(part.startswith("_") for part in [*path[1:], name])
+            if inside and room and room != module.room:
+                found.add((module.name, f"{source}.{name}"))
+    return sorted(found)
+
+
+def single_importers() -> list[tuple[str, str]]:
+    """Return (module, importer) of all private modules that one other module imports."""
+    importers = defaultdict(set)
+    for module in modules().values():
+        for source, name, _ in module.imports():
+            target = f"{source}.{name}" if f"{source}.{name}" in modules() else source
+            importers[target].add(module.name)
+    return sorted(
+        (name, next(iter(users)))
+        for name, users in importers.items()
+        if name in modules() and len(users) == 1 and name.split(".")[-1].startswith("_")
+    )
+
+
+# -- what must be believed ------------------------------------------------------------------------
+
+
+class Closure:
+    """Everything that a class's constructor may call, but for planning."""
+
+    def __init__(self, *paths: str) -> None:
+        self.reached: set[Node] = set()
+        self.attributes: set[str] = set()
+        self._classes: set[Node] = set()
+        self._values: set[str] = set()  # modules that are handed on
+        self._left: list[Node] = []
+        for path in paths:
+            module, _, name = f"dpoco.{path}".rpartition(".")
+            self._reach(self._resolved(module, name))
+        while self._left:
+            self._follow(*self._left.pop())
+
+    def lines(self) -> dict[str, int]:
+        """Return the code lines that are reached, by file."""
+        found: dict[str, set[int]] = defaultdict(set)
+        for module, name in self.reached:
+            node = modules()[module].definitions[name]
+            span = _span(node)
+            if isinstance(node, ast.ClassDef):
+                span -= set().union(*map(_span, _members(node).values()))
+            found[module] |= span & modules()[module].code
+        return {
+            str(modules()[name].path.relative_to(ROOT)): len(lines)
+            for name, lines in sorted(found.items())
+        }
+
+    def engines(self, room: str) -> set[str]:
+        """Return the names of `_core` in what is reached of a room."""
+        return {
+            node.attr
+            for module, name in self.reached
+            if modules()[module].room == room
+            for node in _evaluated(modules()[module].definitions[name])
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "_core"
+        }
+
+    def _resolved(self, module: str, name: str) -> Node | str | None:
+        """Return the definition a name stands for, or a module's name; None outside of it all."""
+        if f"{module}.{name}" in modules():
+            return f"{module}.{name}"
+        known = modules().get(module)
+        if known is None or known.room in PLANNING:
+            return None
+        if name in known.definitions:
+            return module, name
+        source, its = known.taken.get(name, ("", ""))
+        if source:
+            return self._resolved(source, its) if its else source
+        homes = known.definitions.get("_HOMES") or known.definitions.get("_MODULES")
+        for key, value in re.findall(r"'(\w+)': '(\w+)'", ast.unparse(homes) if homes else ""):
+            if key == name:
+                return self._resolved(f"{module}.{value}", name)
+        return None
+
+    def _reach(self, found: Node | str | None) -> None:
+        if isinstance(found, str):
+            if modules()[found].room not in PLANNING:
+                self._values.add(found)
+                self._meet({found}, set(), self.attributes)
+        elif found is not None and found not in self.reached and found[1] not in PLANS:
+            self.reached.add(found)
+            self._left.append(found)
+
+    def _meet(self, values: set[str], classes: set[Node], names: set[str]) -> None:
+        """Reach what attributes of these names can be, of these modules and classes."""
+        for module in values:
+            for name in names & modules()[module].definitions.keys():
+                self._reach((module, name))
+        for module, own in classes:
+            for name in names:
+                if f"{own}.{name}" in modules()[module].definitions:
+                    self._reach((module, f"{own}.{name}"))
+
+    def _follow(self, module: str, name: str) -> None:
+        node = modules()[module].definitions[name]
+        if isinstance(node, ast.ClassDef):
+            self._classes.add((module, name))
+            self._meet(set(), {(module, name)}, self.attributes | {"__init__", "__post_init__"})
+            parts: list[ast.AST] = [*node.bases, *node.decorator_list]
+            own = _members(node).values()
+            parts += [part for part in node.body if part not in own]
+        else:
+            parts = [node]
+        seen: set[str] = set()
+        for part in parts:
+            for each in _evaluated(part):
+                if isinstance(each, ast.Name):
+                    self._reach(self._resolved(module, each.id))
+                elif isinstance(each, ast.Attribute):
+                    base = self._module_of(module, each.value)
+                    if base is None:
+                        seen.add(each.attr)
+                    else:
+                        self._reach(self._resolved(base, each.attr))
+        new = seen - self.attributes
+        self.attributes |= new
+        self._meet(self._values, self._classes, new)
+
+    def _module_of(self, module: str, node: ast.AST) -> str | None:
+        if isinstance(node, ast.Name):
+            found = self._resolved(module, node.id)
+        elif isinstance(node, ast.Attribute):
+            base = self._module_of(module, node.value)
+            found = None if base is None else self._resolved(base, node.attr)
+        else:
+            return None
+        return found if isinstance(found, str) else None
+
+
+def _span(node: ast.AST) -> set[int]:
+    """Return the lines of a definition, decorators included."""
+    assert isinstance(node, ast.stmt)
+    first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+    return set(range(first, (node.end_lineno or first) + 1))
+
+
+def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what runs: no annotations, and not the classes that a value is compared with."""
+    yield node
+    for field, value in ast.iter_fields(node):
+        compared = isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
+        if field in ("annotation", "returns") or (compared and field == "func"):
+            continue
+        parts = value if isinstance(value, list) else [value]
+        for part in parts[:1] if compared else parts:
+            if isinstance(part, ast.AST):
+                yield from _evaluated(part)
+
+
+def _cpp_code(path: Path) -> int:
+    text = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    lines = (re.sub(r"//.*", "", line).strip() for line in text.splitlines())
+    return sum(bool(line) for line in lines)
+
+
+def compiled(engines: set[str]) -> dict[str, int]:
+    """Return the C++ files behind compiled classes, with their code lines."""
+    bound = {
+        path
+        for path in (CPP / "bindings").glob("*.cpp")
+        for engine in engines
+        if re.search(rf'class_<[^;]*?"{engine}"', path.read_text(encoding="utf-8"))
+    }
+    left, found = list(bound), set[Path]()
+    while left:
+        path = left.pop()
+        if path in found or path.name == "registrars.hpp":  # which names all learners
+            continue
+        found.add(path)
+        for name in re.findall(r'#include ["<]([\w/.]+)[">]', path.read_text(encoding="utf-8")):
+            places = (path.parent / name, CPP / "include" / name, CPP / "bindings" / name)
+            left += [place for place in places if place.is_file()][:1]
+        if path.is_relative_to(CPP / "include"):
+            stem = path.relative_to(CPP / "include" / "dpoco").with_suffix("")
+            own = (CPP / "src" / stem).with_suffix(".cpp")
+            left += [own] if own.is_file() else []
+    return {str(path.relative_to(ROOT)): _cpp_code(path) for path in sorted(found)}
+
+
+def trusted(path: str, *problem: str) -> dict[str, int]:
+    """Return the files behind a learner's epsilon, with the code lines that must be believed.
+
+    Parameters
+    ----------
+    path
+        Module and class below the package: "oco.NoisyFTRL".
+    problem
+        Classes of its domain, loss and budget; default a ball and the logistic loss.
+    """
+    closure = Closure(path, *(problem or PROBLEM))
+    return {**closure.lines(), **compiled(closure.engines(path.split(".")[0]))}
+
+
+def main(arguments: list[str]) -> None:
+    """Print the size of the library, or what is behind a learner's epsilon."""
+    for path in arguments:
+        files = trusted(path)
+        for name, lines in files.items():
+            print(f"{lines:6} {name}")
+        python = sum(lines for name, lines in files.items() if name.endswith(".py"))
+        print(f"{python:6} of Python, {sum(files.values()) - python} of C++: behind {path}")
+    if arguments:
+        return
+    rooms = sizes()
+    for room, (lines, count) in rooms.items():
+        print(f"{lines:6} lines {count:4} files  {room or '(hall)'}")
+    total, count = (sum(size[k] for size in rooms.values()) for k in (0, 1))
+    print(f"{total:6} lines {count:4} files  all")
+    for title, pairs in (
+        ("private names of other rooms", private_imports()),
+        ("modules that one other imports", single_importers()),
+    ):
+        print(f"\n{len(pairs)} {title}")
+        for first, second in pairs:
+            print(f"  {first}  {second}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
