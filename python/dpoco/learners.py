@@ -137,12 +137,12 @@ LEARNERS = (
     Learner(
         "linucb", "bandits.LinUCB", "arms",
         "contextual linear bandit (DP-LinUCB), a few dimensions",
-        "_sums.Statistics", "_sum_noise.ReleasedStatistics",
+        "_bandits.Statistics", "_sum_noise.ReleasedStatistics",
     ),
     Learner(
         "high-dimensional-bandit", "bandits.HighDimensionalBandit", "arms",
         "contextual bandit with sparse coefficients (DP-HDB), many dimensions",
-        "_arms.Arms", "_arms.ArmReleases",
+        "_bandits.Arms", "_bandits.ArmReleases",
     ),
     Learner(
         "noisy-frank-wolfe", "frank_wolfe.NoisyFrankWolfe", "batch",

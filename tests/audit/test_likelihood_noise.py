@@ -83,12 +83,14 @@ def test_fits_with_noise_of_another_scale_are_caught(name, field):
         """Adds less noise than it is audited for."""
 
         def _engine(self, features, labels):
-            honest = self._parameters
-            self._parameters = replace(honest, **{field: 0.8 * getattr(honest, field)})
+            honest = self._parameters, self._mechanism
+            p = replace(honest[0], **{field: 0.8 * getattr(honest[0], field)})
+            planted = self._accountant.mechanism_of(self._domain, self._loss, p)
+            self._parameters, self._mechanism = p, planted
             try:
                 return super()._engine(features, labels)
             finally:
-                self._parameters = honest
+                self._parameters, self._mechanism = honest
 
     def liar(source):
         learner = make(source)

@@ -10,16 +10,8 @@ import numpy as np
 
 from dpoco.accounting.batch_share import centered_sensitivity
 from dpoco.audit._epochs import ratio
-from dpoco.audit._family import (
-    Change,
-    ExpertFamily,
-    FloatArray,
-    Play,
-    Scorer,
-    Scores,
-    draws_of,
-    score_draws,
-)
+from dpoco.audit._family import Change, ExpertFamily, FloatArray, Play
+from dpoco.audit._scorer import Scorer, Scores, draws_of, score_draws
 from dpoco.audit._sum_noise import SILENT
 from dpoco.random import Source
 

@@ -9,18 +9,9 @@ from typing import Any
 import numpy as np
 
 from dpoco.accounting.noisy_max import law_of
-from dpoco.audit._family import (
-    IMPOSSIBLE,
-    Change,
-    ExpertFamily,
-    FloatArray,
-    Play,
-    Scorer,
-    Scores,
-    spread,
-    words_of,
-)
+from dpoco.audit._family import Change, ExpertFamily, FloatArray, Play, words_of
 from dpoco.audit._laws import answer_chances, log_ratio, selection_law
+from dpoco.audit._scorer import IMPOSSIBLE, Scorer, Scores, spread
 from dpoco.audit._selections import granted
 from dpoco.experts import ShiftDetector
 from dpoco.random import Source

@@ -10,9 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.audit.report import share
+from dpoco.audit.report import headline, share, verdict_of
 
-__all__ = ["LEARNED", "POWER", "Counts", "Event", "best_event", "learn_event", "members_of"]
+__all__ = [
+    "LEARNED",
+    "POWER",
+    "Counts",
+    "Event",
+    "EventReport",
+    "best_event",
+    "learn_event",
+    "members_of",
+]
 
 Members = NDArray[np.bool_]  # whether the event occurred, one entry for each run
 FloatArray = NDArray[np.float64]
@@ -113,9 +122,6 @@ def _learned(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list[Eve
     return [*events, _likeliest(ours, theirs, delta)]
 
 
-# ---- outcomes that repeat -----------------------------------------------------------------------
-
-
 def _codes(outcomes: NDArray[Any]) -> NDArray[np.uint64]:
     """Return a number for each row: a fixed function, equal for equal rows.
 
@@ -161,9 +167,6 @@ def _likeliest(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> Event:
     name = f"one of the {cut} relatively likeliest of {len(order)} outcomes"
     likely = values[order[:cut]]
     return _named(name, lambda outcomes: np.isin(_codes(np.asarray(outcomes)), likely))
-
-
-# ---- outcomes that are vectors ------------------------------------------------------------------
 
 
 def _kinds(outcomes: Any) -> NDArray[np.int64]:
@@ -232,9 +235,6 @@ def _best_cut(ours: FloatArray, theirs: FloatArray, delta: float) -> float:
         for a, b in zip(hits, others, strict=True)
     ]
     return float(cuts[np.argmax(scores)])
-
-
-# ---- counts -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -339,3 +339,62 @@ def _upper(hits: int, trials: int, tail: float) -> float:
         return 1.0
     # Through the other side: 1 - tail would be rounded.
     return float(1.0 - betaincinv(trials - hits, hits + 1, tail))
+
+
+@dataclass(frozen=True)
+class EventReport:
+    """How often an event was seen on either stream, and what that proves.
+
+    Attributes
+    ----------
+    claimed : float
+        The epsilon that was put to the test.
+    delta : float
+        The delta that was granted.
+    measured : float
+        Lower confidence bound on the true epsilon.
+    detectable : float
+        The smallest true epsilon that as many runs would have reported as a violation with
+        probability at least 0.9, had the event kept its probability on the stream where it is
+        rarer; inf if no epsilon would have.
+    event : str
+        Which event.
+    hits, neighbour_hits : int
+        How often it occurred on either stream.
+    confidence : float
+        Probability of not reporting a violation where there is none.
+    """
+
+    claimed: float
+    delta: float
+    measured: float
+    detectable: float
+    event: str
+    hits: int
+    neighbour_hits: int
+    confidence: float
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is refuted. False does not say that it holds."""
+        return self.measured > self.claimed
+
+    def text(self, audit: str, runs: int, unit: str, extras: tuple[str, str], **words: str) -> str:
+        """Return the report of an audit by so many runs, or pairs of runs, on each stream."""
+        verdict = verdict_of(self.violated, math.isfinite(self.detectable))
+        power = (
+            f"no epsilon would have been found on this event; take more {unit} or another event"
+            if math.isinf(self.detectable)
+            else f"a true epsilon of {self.detectable:.4g} or more would have been found"
+        )
+        sure, evidence = extras
+        return "\n".join(
+            [
+                headline(audit, self.claimed, self.delta, verdict, **words),
+                f"  epsilon is at least {self.measured:.4g}, at confidence {self.confidence:.9g}"
+                + sure,
+                f"  {power}",
+                f"  event: {self.event}; in {self.hits} and {self.neighbour_hits} of "
+                f"{runs} runs each{evidence}",
+            ]
+        )

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from dpoco import _core
-from dpoco.audit._family import Change, Family, FloatArray, Play, Rounds, Scorer, Scores, Shapes
+from dpoco.audit._family import Change, Family, FloatArray, Play, Rounds, Shapes
+from dpoco.audit._scorer import Scorer, Scores
 from dpoco.audit._sums import record_shapes
 from dpoco.frank_wolfe import LocalizedMirrorDescent, NoisyFrankWolfe, NoisySGD, PhasedSGD
 from dpoco.random import Source

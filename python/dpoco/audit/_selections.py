@@ -8,20 +8,9 @@ from typing import Any
 import numpy as np
 
 from dpoco.accounting.noisy_max import law_of
-from dpoco.audit._family import (
-    Change,
-    Family,
-    FloatArray,
-    Play,
-    Rounds,
-    Scorer,
-    Scores,
-    Shapes,
-    drawn_by,
-    score_draws,
-    spread,
-)
+from dpoco.audit._family import Change, Family, FloatArray, Play, Rounds, Shapes, drawn_by
 from dpoco.audit._laws import answer_chances, log_ratio, selection_law
+from dpoco.audit._scorer import Scorer, Scores, score_draws, spread
 from dpoco.audit._sums import Records
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.random import Source

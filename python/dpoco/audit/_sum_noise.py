@@ -10,7 +10,8 @@ import numpy as np
 from dpoco import _core
 from dpoco.accounting.blt import blt_parameters
 from dpoco.accounting.continual_sum import release_grid
-from dpoco.audit._family import FloatArray, Scorer, Scores, draws_of
+from dpoco.audit._family import FloatArray
+from dpoco.audit._scorer import Scorer, Scores, draws_of
 from dpoco.audit._sums import Sums
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source

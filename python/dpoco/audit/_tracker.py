@@ -9,17 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.audit._family import (
-    IMPOSSIBLE,
-    Change,
-    ExpertFamily,
-    FloatArray,
-    Play,
-    Scorer,
-    Scores,
-    spread,
-)
+from dpoco.audit._family import Change, ExpertFamily, FloatArray, Play
 from dpoco.audit._laws import log_ratio
+from dpoco.audit._scorer import IMPOSSIBLE, Scorer, Scores, spread
 from dpoco.random import Source
 
 __all__ = ["TrackedPaths", "Tracker"]

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import real_float
-from dpoco.audit._events import POWER, Event, members_of
-from dpoco.audit.report import EventReport, share
+from dpoco.audit._events import POWER, Event, EventReport, members_of
+from dpoco.audit.report import share
 
 __all__ = ["AnytimeAudit", "AnytimeReport"]
 

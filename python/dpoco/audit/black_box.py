@@ -19,19 +19,19 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._validation import float_array, positive_int, real_float
-from dpoco.audit._events import Counts, Event, best_event, members_of
+from dpoco.audit._events import Counts, Event, EventReport, best_event, members_of
 from dpoco.audit._family import (
-    Family,
     FloatArray,
     Make,
     Rounds,
     check_neighbours,
+    family_if_known,
     family_of,
     known,
     made,
     parts_of,
 )
-from dpoco.audit.report import EventReport, share
+from dpoco.audit.report import share
 from dpoco.losses import CustomLoss
 from dpoco.random import Source
 
@@ -230,7 +230,7 @@ class LearnerRuns:
         Under joint privacy the outcome leaves out what only the changed round's user sees.
         """
         learner = self._made(Source.seeded(0))
-        family = _known(learner)
+        family = family_if_known(learner)
         ours, theirs = Rounds(parts_of(stream)), Rounds(parts_of(neighbour))
         differ = check_neighbours(family, ours, theirs)
         chooses = family is not None and family.loop == "experts"
@@ -250,8 +250,6 @@ class LearnerRuns:
         if hasattr(learner, "_arguments") and not (claims or waits):
             raise ValueError("make_learner must give the learner the source it is called with")
         return learner
-
-    # ---- in compiled code -----------------------------------------------------------------------
 
     def _compiled(
         self, learner: Any, kind: str, stream: Any, count: int, source: Source
@@ -294,8 +292,6 @@ class LearnerRuns:
                 f"got {self.directions.shape[1]}"
             )
         return len(self.directions)
-
-    # ---- in Python ------------------------------------------------------------------------------
 
     def _played(self, learner: Any, stream: Any, count: int, source: Source) -> NDArray[Any]:
         rows: list[NDArray[Any]] = []
@@ -375,14 +371,6 @@ def compiled_kind(learner: Any) -> str | None:
     return known(learner).class_name if loop == "vectors" else loop
 
 
-def _known(learner: Any) -> Family | None:
-    """Return the family of a learner of this library, and None of others."""
-    try:
-        return family_of(learner)
-    except TypeError:
-        return None
-
-
 def _counted(count: int, width: int) -> int:
     if count * width * 8 > _LARGEST_OUTCOMES:
         raise ValueError("outcomes need more than 4 GiB: give directions, or play fewer runs")
@@ -393,7 +381,7 @@ def played(learner: Any, stream: Any, last: bool) -> list[Any]:
     """Return what a learner publishes, round by round in Python, or in the end."""
     if hasattr(learner, "fit"):
         return [np.array(learner.fit(*parts_of(stream)).theta)]
-    rounds, family = Rounds(parts_of(stream)), _known(learner)
+    rounds, family = Rounds(parts_of(stream)), family_if_known(learner)
     out = []
     for t in range(len(rounds)):
         record = rounds.record(t)

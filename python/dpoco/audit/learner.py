@@ -9,8 +9,9 @@ import numpy as np
 from dpoco._validation import positive_int
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpoco.audit._exercises import exercise_attack
+from dpoco.audit._scorer import fewest_trials
 from dpoco.audit.black_box import BlackBoxReport, black_box_audit, epsilon_lower_bound, learner_runs
-from dpoco.audit.likelihood import ROUNDING, LikelihoodReport, fewest_trials, likelihood_audit
+from dpoco.audit.likelihood import ROUNDING, LikelihoodReport, likelihood_audit
 from dpoco.audit.replay import ReplayReport, replay_audit
 from dpoco.audit.report import (
     USEFUL,

@@ -126,65 +126,6 @@ def epsilon_of_point(epsilon: float, at_least: float, delta: float) -> float:
 
 
 @dataclass(frozen=True)
-class EventReport:
-    """How often an event was seen on either stream, and what that proves.
-
-    Attributes
-    ----------
-    claimed : float
-        The epsilon that was put to the test.
-    delta : float
-        The delta that was granted.
-    measured : float
-        Lower confidence bound on the true epsilon.
-    detectable : float
-        The smallest true epsilon that as many runs would have reported as a violation with
-        probability at least 0.9, had the event kept its probability on the stream where it is
-        rarer; inf if no epsilon would have.
-    event : str
-        Which event.
-    hits, neighbour_hits : int
-        How often it occurred on either stream.
-    confidence : float
-        Probability of not reporting a violation where there is none.
-    """
-
-    claimed: float
-    delta: float
-    measured: float
-    detectable: float
-    event: str
-    hits: int
-    neighbour_hits: int
-    confidence: float
-
-    @property
-    def violated(self) -> bool:
-        """Whether the claim is refuted. False does not say that it holds."""
-        return self.measured > self.claimed
-
-    def text(self, audit: str, runs: int, unit: str, extras: tuple[str, str], **words: str) -> str:
-        """Return the report of an audit by so many runs, or pairs of runs, on each stream."""
-        verdict = verdict_of(self.violated, math.isfinite(self.detectable))
-        power = (
-            f"no epsilon would have been found on this event; take more {unit} or another event"
-            if math.isinf(self.detectable)
-            else f"a true epsilon of {self.detectable:.4g} or more would have been found"
-        )
-        sure, evidence = extras
-        return "\n".join(
-            [
-                headline(audit, self.claimed, self.delta, verdict, **words),
-                f"  epsilon is at least {self.measured:.4g}, at confidence {self.confidence:.9g}"
-                + sure,
-                f"  {power}",
-                f"  event: {self.event}; in {self.hits} and {self.neighbour_hits} of "
-                f"{runs} runs each{evidence}",
-            ]
-        )
-
-
-@dataclass(frozen=True)
 class Attack:
     """One attack on one claim.
 

@@ -1,4 +1,4 @@
-"""The high-dimensional bandit: every arm has a learner, a clock and a sum of its own."""
+"""Contextual bandits: statistics of all arms in one sum, or a learner and a clock of every arm."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from dpoco import _core
 from dpoco.accounting.continual_sum import release_grid
-from dpoco.audit._family import Change, FloatArray, Play, Scorer, Scores
+from dpoco.audit._family import Change, FloatArray, Play, Shapes
+from dpoco.audit._scorer import Scorer, Scores
 from dpoco.audit._selections import VertexChoices
 from dpoco.audit._sum_noise import (
     actions_of,
@@ -22,10 +24,61 @@ from dpoco.audit._sum_noise import (
     whitened,
     whitening_of,
 )
-from dpoco.audit._sums import ROUNDING, Statistics
+from dpoco.audit._sums import ROUNDING, Sums, quadratic_statistics
 from dpoco.random import Source
 
-__all__ = ["ArmReleases", "Arms"]
+__all__ = ["ArmReleases", "Arms", "Statistics"]
+
+
+class Statistics(Sums):
+    """LinUCB; joint privacy: what others see is the released sums."""
+
+    first_affected = 0
+    joint = True
+    loop = "bandit"
+    astray = "what enters the sum is not a function of record and action alone"
+
+    def shapes(self) -> Shapes:
+        return {"contexts": (self.learner.dimension,), "rewards": (self.learner.arms,)}
+
+    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
+        return int(learner.decide(record[0]))
+
+    def observe(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> Any:
+        learner.observe(record[1][decision])
+
+    def publication(self, learner: Any, decision: Any) -> Any:
+        return decision, learner._engine.released().tobytes()
+
+    def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
+        (context, rewards), p, d = record, learner.parameters, learner.dimension
+        leaf: FloatArray = np.zeros((learner.arms, d * (d + 1) // 2 + d))
+        if np.all(np.isfinite(context)) and np.isfinite(rewards[decision]):
+            clipper = _core.RecordClipper(d, p.context_bound, 2.0, np.inf)
+            factor = clipper.multipliers(np.ascontiguousarray(context[None, :]))[0]
+            reward = np.clip(rewards[decision], -p.reward_bound, p.reward_bound)
+            leaf[decision] = quadratic_statistics(factor * context, p.reward_weight * reward)
+        return leaf.ravel()
+
+    def ended(self, learner: Any, t: int, play: Play) -> Any:
+        return super().ended(learner, t, play) if learner.round < learner.horizon else []
+
+    def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
+        for t in super().compared(base, other, at):
+            ours, theirs = ([arm for arm, _ in x.published[at + 1 : t + 1]] for x in (base, other))
+            if t + 1 < self.learner.horizon and ours == theirs:
+                yield t
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        # Within its batch a record is released to nobody.
+        end = min(at + self.batch - at % self.batch, len(base.published))
+        for t in range(at, end):
+            if base.published[t][1] != other.published[t][1]:
+                yield "an estimate depends on a record before it was released"
+                return
+            if t > at and base.published[t] != other.published[t]:
+                yield "an action depends on a record of its batch"
+                return
 
 
 class Arms(Statistics):
