@@ -36,7 +36,7 @@ class Learner:
     about : str
         One line.
     replay, likelihood : str
-        Module and class below ``dpoco.audit`` which replays it, and which knows its likelihoods;
+        Module and class below ``dpoco.audit`` which plays it, and which knows its likelihoods;
         empty where there is none.
     also : tuple of str
         Further names, besides that of the class.
@@ -82,102 +82,102 @@ LEARNERS = (
     Learner(
         "tree-frank-wolfe", "frank_wolfe.TreeFrankWolfe", "records",
         "online Frank-Wolfe on privately summed gradients (DP-TOFW), l_p geometry",
-        "_replay_sums.SumOfRecords", "_likelihood_sums.LedBySums", ball=2.0,
+        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0,
     ),
     Learner(
         "polyhedral-frank-wolfe", "frank_wolfe.PolyhedralFrankWolfe", "records",
         "online Frank-Wolfe by private choice of vertices (DP-POFW), many dimensions",
-        "_replay_sums.SumOfRecords", "_likelihood_selections.Vertices", ball=1.0,
+        "_sums.Records", "_selections.Vertices", ball=1.0,
     ),
     Learner(
         "noisy-ftrl", "oco.NoisyFTRL", "records",
         "follow the regularized leader on privately summed gradients (DP-FTRL)",
-        "_replay_sums.SumOfRecords", "_likelihood_sums.LedBySums", ball=2.0,
+        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0,
     ),
     Learner(
         "ctrl", "oco.CoupledRegularizedLeader", "records",
         "coupled regularized leader (CTRL), smooth convex losses, few switches",
-        "_replay_coupled.Coupled", "_likelihood_coupled.Transcripts", ball=2.0,
+        "_coupled.Coupled", "_coupled.Transcripts", ball=2.0,
     ),
     Learner(
         "comw", "oco.ContinuousMultiplicativeWeights", "records",
         "continuous multiplicative weights (P-COMW), any convex Lipschitz losses",
-        "_replay_coupled.Coupled", "_likelihood_coupled.Transcripts",
+        "_coupled.Coupled", "_coupled.Transcripts",
     ),
     Learner(
         "lipschitz", "oco.LipschitzLearner", "surface",
         "Lipschitz losses, not necessarily convex, in one or two dimensions",
-        "_replay_experts.SumOfLosses", "_likelihood_sums.LedByNetSums",
+        "_sums.Losses", "_sum_noise.LedByWeights",
     ),
     Learner(
         "prefix-hedge", "experts.PrefixHedge", "experts",
         "Hedge on private prefix sums, against one expert",
-        "_replay_experts.SumOfLosses", "_likelihood_sums.LedBySums",
+        "_sums.Losses", "_sum_noise.LedByWeights",
     ),
     Learner(
         "epoch-selector", "experts.EpochSelector", "experts",
         "a private choice at the end of doubling epochs, stationary losses",
-        "_replay_selections.Epochs", "_likelihood_epochs.EpochTranscripts",
+        "_epochs.Epochs", "_epochs.EpochTranscripts",
     ),
     Learner(
         "shift-detector", "experts.ShiftDetector", "experts",
         "restarts on private alarms, losses of a law that shifts",
-        "_replay_selections.EpochsWithAlarms", "_likelihood_epochs.EpochTranscripts",
+        "_epochs.EpochsWithAlarms", "_epochs.EpochTranscripts",
     ),
     Learner(
         "oblivious-tracker", "experts.ObliviousTracker", "experts",
         "tracks sequences of experts, losses fixed in advance",
-        "_replay_selections.Tracker", "_likelihood_tracker.TrackedPaths",
+        "_tracker.Tracker", "_tracker.TrackedPaths",
     ),
     Learner(
         "batch-share", "experts.BatchShare", "experts",
         "noisy batched share, also against losses that react",
-        "_replay_experts.SumOfBatches", "_likelihood_share.ReleasedBatches",
+        "_batch_release.Batches", "_batch_release.ReleasedBatches",
     ),
     Learner(
         "linucb", "bandits.LinUCB", "arms",
         "contextual linear bandit (DP-LinUCB), a few dimensions",
-        "_replay_bandits.Bandits", "_likelihood_bandits.ReleasedStatistics",
+        "_bandits.Statistics", "_sum_noise.ReleasedStatistics",
     ),
     Learner(
         "high-dimensional-bandit", "bandits.HighDimensionalBandit", "arms",
         "contextual bandit with sparse coefficients (DP-HDB), many dimensions",
-        "_replay_arms.Arms", "_likelihood_bandits.ArmReleases",
+        "_bandits.Arms", "_bandits.ArmReleases",
     ),
     Learner(
         "noisy-frank-wolfe", "frank_wolfe.NoisyFrankWolfe", "batch",
         "batch baseline: variance-reduced noisy Frank-Wolfe, one fit",
-        "_replay_batch.BatchFits", "_likelihood_batch.Fits", also=("NoisySFW",),
+        "_fits.BatchFits", "_fits.FitReleases", also=("NoisySFW",),
     ),
     Learner(
         "noisy-sgd", "frank_wolfe.NoisySGD", "batch",
         "batch baseline: noisy stochastic gradients with replacement, one fit",
-        "_replay_batch.BatchFits", "_likelihood_batch.Fits",
+        "_fits.BatchFits", "_fits.FitReleases",
     ),
     Learner(
         "localized-mirror-descent", "frank_wolfe.LocalizedMirrorDescent", "batch",
         "batch baseline: mirror descent in shrinking phases, one fit",
-        "_replay_batch.BatchFits", "_likelihood_batch.Fits",
+        "_fits.BatchFits", "_fits.FitReleases",
     ),
     Learner(
         "phased-sgd", "frank_wolfe.PhasedSGD", "batch",
         "batch baseline: one pass of stochastic gradients in phases, one fit",
-        "_replay_batch.BatchFits", "_likelihood_batch.Fits",
+        "_fits.BatchFits", "_fits.FitReleases",
     ),
     Learner(
         "continual-sum", "mechanisms.ContinualSum", "sums",
         "running sums of vectors, each with noise",
-        "_replay_mechanisms.Sums", "_likelihood_sums.PlainSums",
+        "_sums.Vectors", "_sum_noise.ReleasedSums",
     ),
     Learner(
         "noisy-max", "mechanisms.NoisyMax", "scores",
         "the candidate of the largest noisy score, query by query",
-        "_replay_mechanisms.Selections", "_likelihood_selections.Selections",
+        "_selections.Selections", "_selections.DrawnSelections",
     ),
     Learner(
         "above-threshold", "mechanisms.AboveThreshold", "queries",
         "which queries exceed a threshold, until the alarms are used up",
-        "_replay_mechanisms.ThresholdTests", "_likelihood_thresholds.ThresholdAnswers",
+        "_selections.ThresholdTests", "_selections.ThresholdAnswers",
     ),
     Learner(
         "distribution-learner", "local.DistributionLearner", "reports",

@@ -54,11 +54,11 @@ def prepared(cls, *arguments, budget, **options):
 
     @functools.cache
     def kind():
-        prepared = {
+        own = {
             "guarantee": lambda *a, **k: once()._guarantee,
             "calibrate": lambda *a, **k: once()._parameters,
         }
-        accountant = SimpleNamespace(**{**vars(cls._accountant), **prepared})
+        accountant = SimpleNamespace(**{**vars(cls._accountant), **own})
         return type(cls.__name__, (cls,), {"_accountant": accountant})
 
     def make(source):
@@ -238,19 +238,7 @@ SMALL = LpBall(2, 2.0, 0.1)
 
 
 def fits(cls, records=N, **options):
-    @functools.cache
-    def once():
-        return cls(SMALL, SQUARED, budget=GAUSS, records=records, **options)
-
-    @functools.cache
-    def kind():
-        accountant = SimpleNamespace(guarantee=lambda *a, **k: once()._guarantee)
-        return type(cls.__name__, (cls,), {"_accountant": accountant})
-
-    def make(source):
-        return kind()(SMALL, SQUARED, budget=None, parameters=once().parameters, source=source)
-
-    make.once = once
+    make = prepared(cls, SMALL, SQUARED, budget=GAUSS, records=records, **options)
     streams = (FEATURES[:records], ANSWERS[:records]), (FEATURES[:records], OTHERS[:records])
     return make, *streams, 200
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpoco.audit import AnytimeAudit, epsilon_lower_bound
-from dpoco.audit._betting import log_e_values
+from dpoco.audit.anytime import log_e_values
 
 
 def occurs(bits):

@@ -14,7 +14,7 @@ from dpoco.audit import (
     learner_runs,
     packing_audit,
 )
-from dpoco.audit._counts import Counts
+from dpoco.audit._events import Counts
 from dpoco.environments import Packing
 
 # Scores of ten experts: one better by a replaced round's largest effect, or worse by it.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpoco.audit import learner_runs
-from dpoco.audit._runs import _play, compiled_kind
+from dpoco.audit.black_box import compiled_kind, played
 from dpoco.random import Source
 
 replay_cases = pytest.importorskip("audit_replay_cases")
@@ -30,10 +30,10 @@ def test_compiled_runs_are_those_of_the_learner_itself(name):
     for run in (0, 1, 9, count - 1):
         learner._engine = learner._build_engine({"key": keys[run].tobytes(), "stream": 1})
         learner._asked = (-1, None)
-        played = np.array(list(_play(learner, short, False))).reshape(-1)
-        np.testing.assert_array_equal(played, outcomes[run, : len(played)])
-        marks = outcomes[run, len(played) :]
+        found = np.array(played(learner, short, False)).reshape(-1)
+        np.testing.assert_array_equal(found, outcomes[run, : len(found)])
+        marks = outcomes[run, len(found) :]
         if marks.size:
-            rows = played.reshape(9, -1)
+            rows = found.reshape(9, -1)
             moved = np.any(rows[1:] != rows[:-1], axis=1)
             assert np.all(marks[:-1] >= moved)  # a fresh draw may hit the same vertex

@@ -13,7 +13,7 @@ import pytest
 import dpoco
 from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
 from dpoco.audit import black_box_audit, learn_event, learner_runs
-from dpoco.audit._runs import compiled_kind
+from dpoco.audit.black_box import compiled_kind
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import Box, LpBall
 from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, PrefixHedge, ShiftDetector
@@ -336,7 +336,7 @@ def test_bad_input_is_named():
     for call, error, message in [
         (both(experts, LOSSES, LOSSES), ValueError, "are equal, so that nothing could show"),
         (both(experts, LOSSES, 1.0 - LOSSES), ValueError, "at most one round may"),
-        (both(experts, LOSSES, LOSSES[:2]), ValueError, "different lengths"),
+        (both(experts, LOSSES, LOSSES[:2]), ValueError, "different numbers"),
         (both(experts, LOSSES, last), ValueError, "append a round"),
         (both(emptied, GRADIENTS, flipped(GRADIENTS, [0.5, 0])), ValueError, "must be empty"),
         (both(select, LOSSES, LOSSES - 2.0), ValueError, "moves by more than `sensitivity`"),

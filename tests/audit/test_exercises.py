@@ -11,8 +11,9 @@ import pytest
 
 import dpoco
 from dpoco.audit import Exercise, audit_learner, replay_audit, standard_case
-from dpoco.audit._attacks import exercise_attack, replay_attack
-from dpoco.audit._exercises import EXERCISES
+from dpoco.audit._exercise_table import EXERCISES
+from dpoco.audit._exercises import exercise_attack
+from dpoco.audit.learner import replay_attack
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
 from dpoco.experts import BatchShare, ObliviousTracker, ShiftDetector

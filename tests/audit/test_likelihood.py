@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 
 import numpy as np
@@ -9,8 +10,8 @@ import pytest
 
 import dpoco
 from dpoco.audit import likelihood_audit
-from dpoco.audit._likelihood_selections import selection_law
-from dpoco.audit._likelihood_sums import noise_map
+from dpoco.audit._laws import answer_chances, selection_law
+from dpoco.audit._sum_noise import noise_map
 from dpoco.mechanisms import AboveThreshold, ContinualSum
 from dpoco.random import Source
 
@@ -41,6 +42,20 @@ def test_selection_laws_are_those_of_noisy_scores(noise):
         law = selection_law(noise, scores[:m], 0.7)
         assert law.sum() == pytest.approx(1.0, abs=1e-12)
         assert np.abs(seen - law).max() < 0.006
+
+
+@pytest.mark.parametrize("noise", ["exponential", "laplace"])
+def test_laws_of_answers_add_up_and_are_those_of_the_noises(noise):
+    excesses, scales = np.array([0.3, -1.0, 0.8]), (0.7, 1.3)
+    every = [np.array(bits) for bits in itertools.product([False, True], repeat=3)]
+    chances = [np.exp(answer_chances(excesses, bits, scales, noise)[-1]) for bits in every]
+    assert sum(chances) == pytest.approx(1.0, abs=1e-12)
+    rng, n = np.random.default_rng(0), 400_000
+    draw = {"exponential": rng.exponential, "laplace": rng.laplace}[noise]
+    seen = excesses + scales[1] * draw(size=(n, 3)) >= scales[0] * draw(size=(n, 1))
+    for bits, chance in zip(every, chances, strict=True):
+        deviation = np.sqrt(chance * (1.0 - chance) / n)
+        assert abs(np.mean((seen == bits).all(axis=1)) - chance) < 5.5 * deviation
 
 
 # ---- what is refused -----------------------------------------------------------------------------
@@ -115,5 +130,5 @@ def test_unknown_laws_are_refused():
     class Unknown:
         guarantee = dpoco.mechanisms.NoisyMax(2, horizon=1, budget=promise).guarantee
 
-    with pytest.raises(TypeError, match="no likelihood of a Unknown"):
+    with pytest.raises(TypeError, match="no audit of a Unknown"):
         likelihood_audit(lambda source: Unknown(), stream, neighbour, 300)

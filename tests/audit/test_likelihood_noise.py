@@ -1,4 +1,4 @@
-"""Engines whose noise has another scale than the claim rests on, or is used again."""
+"""Engines of another law than the claim rests on, and noise that is used again."""
 
 from __future__ import annotations
 
@@ -15,32 +15,90 @@ cases = sys.modules["audit_likelihood_cases"]
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 
-@pytest.mark.parametrize("factor", [0.8, 1.25])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ContinualSum, blt", "ContinualSum, lattice", "TreeFrankWolfe", "NoisyFTRL", "PrefixHedge",
-        "BatchShare, knorm", "BatchShare, gaussian", "BatchShare, laplace",
-    ],
-)  # fmt: skip
-def test_an_engine_with_noise_of_another_scale_is_caught(name, factor):
+OTHER = [
+    *((name, {"noise_scale": factor}, None)
+      for factor in (0.8, 1.25)
+      for name in ("ContinualSum, blt", "ContinualSum, lattice", "TreeFrankWolfe", "NoisyFTRL",
+                   "PrefixHedge", "BatchShare, knorm", "BatchShare, gaussian",
+                   "BatchShare, laplace")),
+    *((f"NoisyMax, {noise}", {"scale": factor}, 1000)
+      for factor in (0.1, 0.2) for noise in ("gumbel", "exponential")),
+    ("PolyhedralFrankWolfe", {"scale": 0.1}, 700),
+    ("EpochSelector, exponential", {"scale": 0.3}, 400),
+    ("EpochSelector, laplace", {"scale": 8.0}, 400),
+    ("AboveThreshold", {"threshold_noise_scale": 6.0}, 400),
+    ("AboveThreshold, alarms", {"threshold_noise_scale": 6.0}, 400),
+    ("ShiftDetector, early", {"query_noise_scale": 0.2}, 400),
+    ("ShiftDetector, early", {"threshold_noise_scale": 0.1}, 400),
+    ("ObliviousTracker", {"forced_switch": 0.5}, 400),
+    ("ObliviousTracker, at most", {"learning_rate": 6.0}, 400),
+    ("LinUCB", {"noise_scale": 0.7}, None),
+    ("LinUCB, lattice", {"noise_scale": 1.4}, None),
+    ("HighDimensionalBandit", {"scale": 0.3}, None),
+    ("HighDimensionalBandit, tree", {"noise_scale": 0.7}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "factors", "runs"), OTHER)
+def test_an_engine_of_another_law_is_caught(name, factors, runs):
     make, stream, neighbour, trials = cases.CASES[name]
-    liar = cases.rebuilt(make, lambda p: replace(p, noise_scale=factor * p.noise_scale))
-    assert likelihood_audit(liar, stream, neighbour, trials).violated
+
+    def change(p):
+        if hasattr(p, "arm"):
+            return replace(p, arm=change(p.arm))
+        return replace(p, **{key: factor * getattr(p, key) for key, factor in factors.items()})
+
+    report = likelihood_audit(cases.rebuilt(make, change), stream, neighbour, runs or trials)
+    assert report.violated, str(report)
 
 
-@pytest.mark.parametrize("factor", [0.1, 0.2])
-@pytest.mark.parametrize("name", ["NoisyMax, gumbel", "NoisyMax, exponential"])
-def test_selections_with_noise_of_another_scale_are_caught(name, factor):
-    make, stream, neighbour, _ = cases.CASES[name]
-    liar = cases.rebuilt(make, lambda p: replace(p, scale=factor * p.scale))
-    assert likelihood_audit(liar, stream, neighbour, 1000).violated
+@pytest.mark.parametrize("name", ["HighDimensionalBandit", "HighDimensionalBandit, tree"])
+def test_arms_that_share_their_noise_are_caught(name):
+    make, stream, neighbour, _ = cases.ARMS[name]
+
+    def liar(source):
+        learner = make(source)
+        own = type(learner)._arm_settings
+        learner._arm_settings = lambda claim: own(learner, {**claim, "stream": 0})
+        learner._engine = learner._build_engine({"key": source._key, "stream": 1})
+        return learner
+
+    report = likelihood_audit(liar, stream, neighbour, 200)
+    assert report.violated, str(report)
 
 
-def test_vertices_with_noise_of_another_scale_are_caught():
-    make, stream, neighbour, _ = cases.CASES["PolyhedralFrankWolfe"]
-    liar = cases.rebuilt(make, lambda p: replace(p, scale=0.1 * p.scale))
-    assert likelihood_audit(liar, stream, neighbour, 700).violated
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("NoisyFrankWolfe", "first_scale"),
+        ("PhasedSGD", "noise_multiplier"),
+        ("NoisySGD", "noise_scale"),
+        ("LocalizedMirrorDescent", "noise_multiplier"),
+    ],
+)
+def test_fits_with_noise_of_another_scale_are_caught(name, field):
+    make, stream, neighbour, _ = cases.FITS[name]
+
+    class Quiet(type(make(None))):
+        """Adds less noise than it is audited for."""
+
+        def _engine(self, features, labels):
+            honest = self._parameters, self._mechanism
+            p = replace(honest[0], **{field: 0.8 * getattr(honest[0], field)})
+            planted = self._accountant.mechanism_of(self._domain, self._loss, p)
+            self._parameters, self._mechanism = p, planted
+            try:
+                return super()._engine(features, labels)
+            finally:
+                self._parameters, self._mechanism = honest
+
+    def liar(source):
+        learner = make(source)
+        learner.__class__ = Quiet
+        return learner
+
+    report = likelihood_audit(liar, stream, neighbour, 150)
+    assert "does not follow" in str(report)
 
 
 def test_noise_that_is_used_again_is_caught():

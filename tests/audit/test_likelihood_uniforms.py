@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from dpoco.audit import likelihood_audit
-from dpoco.audit._likelihood_base import Scores, draws_of
-from dpoco.audit._uniforms import uniform_findings
+from dpoco.audit._scorer import Scores, draws_of, uniform_findings
 from dpoco.random import Source
 
 cases = sys.modules["audit_likelihood_cases"]

@@ -59,7 +59,7 @@ def test_bad_input_is_refused():
         replay_audit(make, np.vstack([stream, stream]), one)
     with pytest.raises(ValueError, match="one array of losses"):
         replay_audit(make, (stream, stream), one)
-    with pytest.raises(TypeError, match="no replay of a object"):
+    with pytest.raises(TypeError, match="no audit of a object"):
         replay_audit(lambda source: object(), stream, one)
     single = make(Source.seeded(0))
     with pytest.raises(TypeError, match="new learner"):

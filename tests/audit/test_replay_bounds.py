@@ -71,7 +71,10 @@ def halved(name, **changes):
     def liar(source):
         learner = make(source)
         own = {key: factor * getattr(learner.parameters, key) for key, factor in changes.items()}
-        learner._parameters = replace(learner.parameters, **own)
+        learner._parameters = p = replace(learner.parameters, **own)
+        if hasattr(learner, "_mechanism"):  # which batch fits are built from
+            describe = learner._accountant.mechanism_of
+            learner._mechanism = describe(learner.domain, learner.loss, p)
         return learner
 
     return replay_audit(liar, stream, replacements)

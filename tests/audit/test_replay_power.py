@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dpoco.audit._attacks import _replay_power
+from dpoco.audit.learner import replay_power
 from dpoco.audit.replay import ReplayReport
 
 
@@ -32,7 +32,7 @@ def test_roundings_near_their_allowance_are_no_power():
         assert "no power" in str(found)
         assert found.verdict == ("no power" if bounded else "not applicable")
         why = "no replaced record reached" if bounded else "no bound on what a record moves"
-        assert why in _replay_power(found)
+        assert why in replay_power(found)
 
 
 def test_bounds_of_every_size_are_power_when_reached():
@@ -40,7 +40,7 @@ def test_bounds_of_every_size_are_power_when_reached():
         found = report(reached=(0.5 * declared, declared), other=(0.0, declared))
         assert found.detectable == pytest.approx(2.0)
         assert found.passed
-        assert "moves reached by more than 2 times" in _replay_power(found)
+        assert "moves reached by more than 2 times" in replay_power(found)
 
 
 def test_a_bound_that_nothing_moved_is_said_to_be_untested():

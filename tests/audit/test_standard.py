@@ -13,8 +13,8 @@ import pytest
 import dpoco
 from dpoco import bandits, experts, frank_wolfe, mechanisms, oco
 from dpoco.audit import AuditReport, audit_learner, replay_audit, standard_case, standard_names
-from dpoco.audit._claim import Claim, epsilon_of_point
 from dpoco.audit.likelihood import likelihood_audit
+from dpoco.audit.report import Claim, epsilon_of_point
 from dpoco.audit.standard import StandardCase
 from dpoco.learners import learner_named
 from dpoco.random import Source
@@ -33,11 +33,7 @@ def test_every_learner_and_mechanism_has_a_case():
             thing = getattr(room, name)
             if inspect.isclass(thing) and hasattr(thing, "guarantee"):
                 found.add(name)
-    assert {kind for _, kind in _classes()} == found
-
-
-def _classes():
-    return [(name, learner_named(name).class_name) for name in standard_names()]
+    assert {learner_named(name).class_name for name in standard_names()} == found
 
 
 @pytest.mark.parametrize("name", [name for name in standard_names() if name != "noisy-sgd"])
@@ -150,13 +146,13 @@ def test_the_published_claim_of_batch_share_falls(printed):
 
 
 def test_the_published_claim_of_transformed_losses_falls():
-    from dpoco.audit._attacks import replay_attack
+    from dpoco.audit.learner import replay_attack
 
-    attack = replay_attack(standard_case("lipschitz-learner", calibration="paper"), 0)
+    attack = replay_attack(standard_case("lipschitz", calibration="paper"), 0)
     assert attack.verdict == "violated"
     (finding,) = attack.findings
     assert "epsilon = 1 at delta = 0.001" in finding
-    honest = replay_attack(standard_case("lipschitz-learner"), 0)
+    honest = replay_attack(standard_case("lipschitz"), 0)
     assert honest.verdict == "nothing found"
 
 

@@ -11,7 +11,7 @@ import pytest
 import dpoco
 from dpoco import _core
 from dpoco.accounting import continual_sum
-from dpoco.audit._replay_sums import add as compensated
+from dpoco.audit._sums import add as compensated
 from dpoco.experts import PrefixHedge
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source

@@ -57,7 +57,7 @@ def test_figure_quick(capfd, tmp_path):
         (["table-5.1", "--seeds", "1"], "seeds must be in"),
         (["table-5.1", "--target", "x"], "target must be one of"),
         (["table-5.1", "--figure", "no/such/dir.png"], "no such directory"),
-        (["table-5.1", "--figure", "table.txt"], ".png, .pdf or .svg"),
+        (["table-5.1", "--figure", "table.txt"], ".png, .svg or .pdf"),
         (["figure-5.1", "--arms", "1"], "arms must be in"),
         (["figure-5.1", "--arms", "x"], "--arms must be numbers"),
         (["figure-5.1", "--epsilon", "0"], "epsilon"),

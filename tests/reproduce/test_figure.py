@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpoco import reproduce
-from dpoco.reproduce._bandit_world import SparseWorld
+from dpoco.reproduce._figure import SparseWorld
 from dpoco.reproduce._published_selection import not_private_regrets
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from dpoco import reproduce
 from dpoco.reproduce._cell import Cell
-from dpoco.reproduce._spent import DirectionLaw, repaired_epsilon
 from dpoco.reproduce._table import _spread
+from dpoco.reproduce._verdict import DirectionLaw, repaired_epsilon
 
 PAGE = Path(__file__).parents[2] / "docs" / "reproduce.md"
 CELLS = {

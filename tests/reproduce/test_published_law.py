@@ -87,7 +87,7 @@ def test_no_learner_can_reach_it():
         if re.search(r"import.*_published_(law|selection)|from dpoco.reproduce._published_",
                      path.read_text(encoding="utf-8"))
     ]  # fmt: skip
-    assert sorted(users) == [f"reproduce/_{name}.py" for name in ("players", "spent", "verdict")]
+    assert sorted(users) == [f"reproduce/_{name}.py" for name in ("figure", "verdict")]
     for module in (law, _published_selection):
         assert module.__doc__.startswith("NOT PRIVATE")
     assert not any("published" in name for name in dpoco.reproduce.__all__)

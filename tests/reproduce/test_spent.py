@@ -9,15 +9,15 @@ import pytest
 from scipy import stats
 
 from dpoco.accounting.gaussian import gaussian_epsilon
-from dpoco.reproduce import _spent
-from dpoco.reproduce._spent import DirectionLaw, repaired_epsilon
+from dpoco.reproduce import _verdict
+from dpoco.reproduce._verdict import DirectionLaw, repaired_epsilon
 
 INF = math.inf
 
 
 def test_signs_of_gaussian_sums_by_the_binomial_law():
     horizon, size = 1000, 8.0
-    scale = math.sqrt(_spent.printed_scale(horizon, 1.0, 5))
+    scale = math.sqrt(_verdict.printed_scale(horizon, 1.0, 5))
     up, down = stats.norm.cdf(size / scale), stats.norm.cdf(-size / scale)
     k = np.arange(1, 11)
     ours, theirs = stats.binom.sf(k - 1, 10, up), stats.binom.sf(k - 1, 10, down)
@@ -27,7 +27,7 @@ def test_signs_of_gaussian_sums_by_the_binomial_law():
 
 
 def test_exact_for_gaussian_sums():
-    mu = 16.0 * math.sqrt(14 / _spent.printed_scale(10_000, 1.0, 20))
+    mu = 16.0 * math.sqrt(14 / _verdict.printed_scale(10_000, 1.0, 20))
     assert repaired_epsilon(10_000, 20, INF) == pytest.approx(gaussian_epsilon(mu, 1e-4))
 
 
@@ -35,11 +35,11 @@ def test_exact_for_gaussian_sums():
 def test_below_the_exact_epsilon_for_gaussian_noise(monkeypatch, size):
     """Monte Carlo on plain Gaussian directions: below the exact epsilon of the sums, not far."""
     monkeypatch.setattr(
-        _spent, "draw_unit_noise", lambda g, shape, q, d: g.standard_normal((*shape, d))
+        _verdict, "draw_unit_noise", lambda g, shape, q, d: g.standard_normal((*shape, d))
     )
     horizon, dimension = 1000, 20
     least = DirectionLaw(dimension, 1.5).least_epsilon(horizon, size)
-    sigma = _spent.printed_scale(horizon, 3.0, dimension)
+    sigma = _verdict.printed_scale(horizon, 3.0, dimension)
     longest = size * dimension ** (0.5 - 1.0 / 3.0)  # in l2, of unit length in l3
     exact = gaussian_epsilon(2.0 * longest * math.sqrt(10 / sigma), 1e-3)
     assert 0.5 * exact < least < exact
@@ -47,8 +47,8 @@ def test_below_the_exact_epsilon_for_gaussian_noise(monkeypatch, size):
 
 def test_noise_of_the_needed_radius_passes(monkeypatch):
     """The same attack finds nothing against sigma^2 where the paper prints sigma."""
-    printed = _spent.printed_scale
-    monkeypatch.setattr(_spent, "printed_scale", lambda *args: printed(*args) ** 2)
+    printed = _verdict.printed_scale
+    monkeypatch.setattr(_verdict, "printed_scale", lambda *args: printed(*args) ** 2)
     for p in (1.5, INF):
         assert DirectionLaw(20, p).least_epsilon(10_000, 8.0) < 1.0
 

@@ -1,7 +1,8 @@
-"""Events of a black-box audit: given ones, and ones learned from the runs that train."""
+"""Events of a black-box audit: given or learned ones, and what their counts prove about epsilon."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,15 +10,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import real_float
-from dpoco.audit._counts import Counts
+from dpoco.audit.report import headline, share, verdict_of
 
-__all__ = ["LEARNED", "Event", "best_event", "learn_event", "members_of"]
+__all__ = [
+    "LEARNED",
+    "POWER",
+    "Counts",
+    "Event",
+    "EventReport",
+    "best_event",
+    "learn_event",
+    "members_of",
+]
 
 Members = NDArray[np.bool_]  # whether the event occurred, one entry for each run
 FloatArray = NDArray[np.float64]
 Event = Callable[[Any], Any]
 
+POWER = 0.9  # probability with which a detectable violation is found
 LEARNED = "learned"  # stands for what `learn_event` finds, among given events
 
 # Choosing costs no confidence, so it may be bolder than the test.
@@ -82,10 +92,13 @@ def learn_event(outcomes: Any, neighbour_outcomes: Any, *, delta: float = 0.0) -
         raise ValueError("outcomes must have one row a run, and at least one run")
     if ours.shape[1:] != theirs.shape[1:]:
         raise ValueError("outcomes of both streams must have rows of one shape")
-    granted = real_float("delta", delta)
-    if not 0.0 <= granted < 1.0:
-        raise ValueError(f"delta must be in [0, 1); got {granted!r}")
-    return best_event(None, ours, theirs, granted)
+    return best_event(None, ours, theirs, share("delta", delta, least="["))
+
+
+def _named(name: str, event: Event) -> Event:
+    """Return an event under the name that a report gives it."""
+    event.__name__ = name
+    return event
 
 
 def _score(hits: int, trials: int, neighbour_hits: int, others: int, delta: float) -> float:
@@ -99,15 +112,14 @@ def _learned(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list[Eve
     events: list[Event] = []
     if real:
         if not (np.all(np.isfinite(ours)) and np.all(np.isfinite(theirs))):
-            events.append(_OfKinds(_likeliest(_kinds(ours), _kinds(theirs), delta)))
+            kinds = _likeliest(_kinds(ours), _kinds(theirs), delta)
+            name = "which entries are finite: " + str(getattr(kinds, "__name__", "given"))
+            events.append(_named(name, lambda outcomes: kinds(_kinds(outcomes))))
         events += _projections(ours, theirs, delta)
         first = _codes(ours[:_FIRST_RUNS])
         if len(np.unique(first)) > min(_FEW_VALUES, len(first) // 2):
             return events
     return [*events, _likeliest(ours, theirs, delta)]
-
-
-# ---- outcomes that repeat -----------------------------------------------------------------------
 
 
 def _codes(outcomes: NDArray[Any]) -> NDArray[np.uint64]:
@@ -132,20 +144,6 @@ def _codes(outcomes: NDArray[Any]) -> NDArray[np.uint64]:
     return codes
 
 
-@dataclass(frozen=True)
-class _OneOf:
-    """The outcome is one of those with these codes, which are sorted."""
-
-    codes: NDArray[np.uint64]
-    __name__: str
-
-    def __call__(self, outcomes: Any) -> Members:
-        codes = _codes(np.asarray(outcomes))
-        at = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
-        member: Members = self.codes[at] == codes
-        return member
-
-
 def _likeliest(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> Event:
     """Return the likelihood-ratio test of the training runs that looks worst.
 
@@ -167,10 +165,8 @@ def _likeliest(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> Event:
     ]
     cut = int(cuts[np.argmax(scores)])
     name = f"one of the {cut} relatively likeliest of {len(order)} outcomes"
-    return _OneOf(np.sort(values[order[:cut]]), name)
-
-
-# ---- outcomes that are vectors ------------------------------------------------------------------
+    likely = values[order[:cut]]
+    return _named(name, lambda outcomes: np.isin(_codes(np.asarray(outcomes)), likely))
 
 
 def _kinds(outcomes: Any) -> NDArray[np.int64]:
@@ -186,34 +182,6 @@ def _finite(outcomes: Any) -> FloatArray:
     rows = rows.reshape(len(rows), -1)
     finite = np.isfinite(rows)
     return rows if np.all(finite) else np.where(finite, rows, 0.0)
-
-
-@dataclass(frozen=True)
-class _OfKinds:
-    """An event of which entries are numbers."""
-
-    event: Event
-
-    @property
-    def __name__(self) -> str:
-        return "which entries are finite: " + str(getattr(self.event, "__name__", "given"))
-
-    def __call__(self, outcomes: Any) -> Members:
-        member: Members = self.event(_kinds(outcomes))
-        return member
-
-
-@dataclass(frozen=True)
-class _Beyond:
-    """The outcome's inner product with a direction is at least a threshold."""
-
-    direction: FloatArray
-    threshold: float
-    __name__: str
-
-    def __call__(self, outcomes: Any) -> Members:
-        beyond: Members = _finite(outcomes) @ self.direction >= self.threshold
-        return beyond
 
 
 def _projections(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list[Event]:
@@ -242,10 +210,16 @@ def _projections(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list
     if not np.all(np.isfinite(discriminant)):
         del named[0]
     return [
-        _Beyond(direction, cut, f"{name} is at least {cut:.6g}")
+        _beyond(name, direction, _best_cut(first @ direction, second @ direction, delta))
         for name, direction in named
-        for cut in [_best_cut(first @ direction, second @ direction, delta)]
     ]
+
+
+def _beyond(name: str, direction: FloatArray, cut: float) -> Event:
+    """Return the event that the outcome's inner product with a direction is at least `cut`."""
+    return _named(
+        f"{name} is at least {cut:.6g}", lambda outcomes: _finite(outcomes) @ direction >= cut
+    )
 
 
 def _best_cut(ours: FloatArray, theirs: FloatArray, delta: float) -> float:
@@ -261,3 +235,166 @@ def _best_cut(ours: FloatArray, theirs: FloatArray, delta: float) -> float:
         for a, b in zip(hits, others, strict=True)
     ]
     return float(cuts[np.argmax(scores)])
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How often an event was seen in independent runs on a stream and on its neighbour."""
+
+    hits: int
+    trials: int
+    neighbour_hits: int
+    neighbour_trials: int
+
+    @classmethod
+    def checked(cls, hits: Any, trials: Any, neighbour_hits: Any, neighbour_trials: Any) -> Counts:
+        """Return counts that are possible, or raise naming the argument."""
+        given = {
+            "hits": (hits, trials),
+            "neighbour_hits": (neighbour_hits, neighbour_trials),
+        }
+        for name, (count, total) in given.items():
+            for value in (count, total):
+                if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+                    raise TypeError(f"{name} and its trials must be ints")
+            if total < 1 or not 0 <= count <= total:
+                raise ValueError(f"{name} must be in [0, trials], with trials at least 1")
+        return cls(int(hits), int(trials), int(neighbour_hits), int(neighbour_trials))
+
+    def epsilon(self, delta: float, error: float) -> float:
+        """Return the largest epsilon that is refuted but for a probability `error`, at least 0."""
+        low, high = _interval(self.hits, self.trials, error / 4.0)
+        other_low, other_high = _interval(self.neighbour_hits, self.neighbour_trials, error / 4.0)
+        return max(
+            _excess(low, other_high, delta),
+            _excess(other_low, high, delta),
+            _excess(1.0 - high, 1.0 - other_low, delta),
+            _excess(1.0 - other_high, 1.0 - low, delta),
+        )
+
+    def detectable(self, claimed: float, delta: float, error: float) -> float:
+        """Return the smallest epsilon that a second look like this would have found, or inf.
+
+        A look at the event (or its complement) whose probability on the stream where it is rarer
+        is as measured now (one hit, if there was none), and on the other just so much larger that
+        `claimed` is refuted with probability 0.9: both counts at their unfavourable 5 % quantiles.
+        """
+        from scipy.stats import binom
+
+        best, tail = math.inf, 0.5 * (1.0 - POWER)
+        ours, theirs = (self.hits, self.trials), (self.neighbour_hits, self.neighbour_trials)
+        for flip in (False, True):
+            counts = [(n - k if flip else k, n) for k, n in (ours, theirs)]
+            (rare, total), (_, trials) = sorted(counts, key=lambda pair: pair[0] / pair[1])
+            rate = max(rare, 1) / total
+            most = int(binom.ppf(1.0 - tail, total, rate))
+            needed = _fewest_hits(trials, most, total, claimed, delta, error)
+            if needed is None:
+                continue
+            # The probability with which so many hits are missed in 5 % of all looks.
+            probable = _upper(needed - 1, trials, tail)
+            if delta < probable < 1.0:
+                best = min(best, math.log((probable - delta) / rate))
+        return best
+
+
+def _fewest_hits(
+    trials: int, count: int, total: int, claimed: float, delta: float, error: float
+) -> int | None:
+    """Return the fewest hits that refute `claimed` beside `count` on the other stream, if any."""
+    high = _interval(count, total, error / 4.0)[1]
+
+    def refuted(hits: int) -> bool:
+        return _excess(_interval(hits, trials, error / 4.0)[0], high, delta) > claimed
+
+    if not refuted(trials):
+        return None
+    low, enough = 0, trials  # no hits refute nothing
+    while enough - low > 1:
+        middle = (low + enough) // 2
+        low, enough = (low, middle) if refuted(middle) else (middle, enough)
+    return enough
+
+
+def _excess(probable: float, rare: float, delta: float) -> float:
+    """Return the epsilon that ``probable <= exp(epsilon) rare + delta`` asks for, at least 0."""
+    if probable <= delta or rare <= 0.0:
+        # rare = 0 would need an upper limit of 0, which no finite number of trials gives.
+        return 0.0
+    return max(0.0, math.log((probable - delta) / rare))
+
+
+def _interval(hits: int, trials: int, tail: float) -> tuple[float, float]:
+    """Clopper-Pearson: a probability's limits, each missed with probability at most `tail`."""
+    from scipy.special import betaincinv
+
+    low = 0.0 if hits == 0 else float(betaincinv(hits, trials - hits + 1, tail))
+    return low, _upper(hits, trials, tail)
+
+
+def _upper(hits: int, trials: int, tail: float) -> float:
+    from scipy.special import betaincinv
+
+    if hits >= trials:
+        return 1.0
+    # Through the other side: 1 - tail would be rounded.
+    return float(1.0 - betaincinv(trials - hits, hits + 1, tail))
+
+
+@dataclass(frozen=True)
+class EventReport:
+    """How often an event was seen on either stream, and what that proves.
+
+    Attributes
+    ----------
+    claimed : float
+        The epsilon that was put to the test.
+    delta : float
+        The delta that was granted.
+    measured : float
+        Lower confidence bound on the true epsilon.
+    detectable : float
+        The smallest true epsilon that as many runs would have reported as a violation with
+        probability at least 0.9, had the event kept its probability on the stream where it is
+        rarer; inf if no epsilon would have.
+    event : str
+        Which event.
+    hits, neighbour_hits : int
+        How often it occurred on either stream.
+    confidence : float
+        Probability of not reporting a violation where there is none.
+    """
+
+    claimed: float
+    delta: float
+    measured: float
+    detectable: float
+    event: str
+    hits: int
+    neighbour_hits: int
+    confidence: float
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is refuted. False does not say that it holds."""
+        return self.measured > self.claimed
+
+    def text(self, audit: str, runs: int, unit: str, extras: tuple[str, str], **words: str) -> str:
+        """Return the report of an audit by so many runs, or pairs of runs, on each stream."""
+        verdict = verdict_of(self.violated, math.isfinite(self.detectable))
+        power = (
+            f"no epsilon would have been found on this event; take more {unit} or another event"
+            if math.isinf(self.detectable)
+            else f"a true epsilon of {self.detectable:.4g} or more would have been found"
+        )
+        sure, evidence = extras
+        return "\n".join(
+            [
+                headline(audit, self.claimed, self.delta, verdict, **words),
+                f"  epsilon is at least {self.measured:.4g}, at confidence {self.confidence:.9g}"
+                + sure,
+                f"  {power}",
+                f"  event: {self.event}; in {self.hits} and {self.neighbour_hits} of "
+                f"{runs} runs each{evidence}",
+            ]
+        )

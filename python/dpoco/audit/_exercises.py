@@ -9,47 +9,38 @@ is known its noise is scored. What no exercise of a learner reached is listed, n
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import itertools
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpoco import bandits, experts, frank_wolfe, mechanisms, oco
 from dpoco.accounting import Budget
-from dpoco.audit._standard_base import calibrated_once
-from dpoco.audit._streams import shapes_of
-from dpoco.bandits import HighDimensionalBandit, LinUCB
-from dpoco.domains import Box, LpBall, Simplex
-from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, PrefixHedge, ShiftDetector
-from dpoco.frank_wolfe import (
-    LocalizedMirrorDescent,
-    NoisyFrankWolfe,
-    NoisySGD,
-    PhasedSGD,
-    PolyhedralFrankWolfe,
-    TreeFrankWolfe,
-)
-from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
-from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
-from dpoco.oco import (
-    ContinuousMultiplicativeWeights,
-    CoupledRegularizedLeader,
-    LipschitzLearner,
-    NoisyFTRL,
-)
+from dpoco.audit._family import Family, FloatArray, Make, Rounds, family_of, known, made
+from dpoco.audit.likelihood import law_findings
+from dpoco.audit.replay import replay_audit
+from dpoco.audit.report import ExerciseReport
+from dpoco.errors import DpocoError, NoiseDominatesWarning
 from dpoco.random import Source
 
-__all__ = ["CHOICES", "EXERCISES", "Exercise"]
+__all__ = ["Exercise", "calibrated_once", "exercise_attack"]
 
-FloatArray = NDArray[np.float64]
 Record = tuple[Any, ...]
+
+# Rounds of one call of `run`: none, one, the rest of a batch, several batches.
+_CALLS = (0, 1, 4, 5)
+_BLOCK = 16  # entries of two of the widest vector registers
+_SCORED = "noise scored by its law"
 
 # Rounds in which a record is odd, and what it is multiplied by.
 _ODD = {2: np.nan, 5: 1e6, 7: np.inf}
 
-
-_LARGE = Budget(8.0, 1e-3)
+LARGE = Budget(8.0, 1e-3)
 
 
 @dataclass(frozen=True)
@@ -82,7 +73,7 @@ class Exercise:
     arguments: tuple[Any, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
     changes: dict[str, Any] = field(default_factory=dict)
-    budget: Budget = _LARGE
+    budget: Budget = LARGE
     rounds: int = 11
     scale: float = 1.0
     turns: bool = False
@@ -97,7 +88,7 @@ class Exercise:
             "defaults, of size": " ".join(str(x) for x in self.arguments if isinstance(x, int))
         }
 
-    def maker(self) -> Callable[[Source], Any]:
+    def maker(self) -> Make:
         """Return ``Source -> learner``, calibrated once."""
         length = "records" if hasattr(self.cls, "fit") else "horizon"
         return calibrated_once(
@@ -105,37 +96,38 @@ class Exercise:
             **{length: self.rounds, **self.options},
         )  # fmt: skip
 
-    def stream(self, learner: Any) -> tuple[FloatArray, ...]:
+    def stream(self, family: Family) -> Rounds:
         """Return records that pull one way, the first two at opposite ends of what is allowed."""
         tape, parts = Source.seeded(1), []
-        for k, shape in enumerate(shapes_of(learner)):
+        for k, shape in enumerate(family.shapes().values()):
             size = (self.rounds, *shape)
             spread = tape.uniform(int(np.prod(size))).reshape(size) - 0.5
             part = self.scale * (0.5 * _signs(shape) + spread)
             if self.turns:
                 part[self.rounds // 2 :] *= -1.0
-            if not isinstance(learner, AboveThreshold):
+            if shape or k > 0:  # single queries stay near their threshold
                 part[0], part[1] = _signs(shape), -np.ones(shape)
             for t, factor in _ODD.items():
                 if self.odd and k == 0 and t < self.rounds:
                     part[t].flat[0] = 1.0  # infinity times zero would be no infinity
                     part[t] *= factor
             parts.append(part)
-        return tuple(parts)
+        return Rounds(tuple(parts))
 
-    def neighbours(self, learner: Any, stream: tuple[FloatArray, ...]) -> list[Record]:
+    def neighbours(self, family: Family, stream: Rounds) -> list[Record]:
         """Return neighbours, as `replay_audit` takes them."""
         last = self.rounds - 2
-        if isinstance(learner, (NoisyMax, AboveThreshold)):
+        if family.everywhere:
             # Queries about the same data: a record moves each of them by its sensitivity at most.
-            rows, by = stream[0], learner.parameters.sensitivity
+            p, (rows,) = family.learner.parameters, stream.parts
+            pull = _signs(rows.shape[1:])
             moves: list[tuple[int, Any]] = [(t, x) for t in (0, last) for x in (1.0, -1.0)]
-            if isinstance(learner, NoisyMax) and not learner.parameters.one_directional:
-                moves += [(3, _signs(rows.shape[1:])), (4, -_signs(rows.shape[1:]))]
-            return [(t, rows[t] + by * move) for t, move in moves]
-        ones = tuple(np.ones(part.shape[1:]) for part in stream)
-        signs = tuple(_signs(part.shape[1:]) for part in stream)
-        if _relation(learner) == "zero_out":
+            if not getattr(p, "one_directional", rows.ndim == 1):
+                moves += [(3, pull), (4, -pull)]
+            return [(t, rows[t] + p.sensitivity * move) for t, move in moves]
+        ones = tuple(np.ones(part.shape[1:]) for part in stream.parts)
+        signs = tuple(_signs(part.shape[1:]) for part in stream.parts)
+        if family.relation == "zero_out":
             empty = [0.0 * one for one in ones]
             return [(0, *empty), (3, *empty), (last, *empty), (4, *(np.nan * one for one in ones))]
         wild = [
@@ -145,10 +137,10 @@ class Exercise:
         ]
         return [
             (0, *(-sign for sign in signs)),
-            *([(0, signs[0], *(-one for one in ones[1:]))] if len(stream) > 1 else ()),
+            *([(0, signs[0], *(-one for one in ones[1:]))] if len(signs) > 1 else ()),
             (1, *ones),
             (8, *signs),
-            (last, *(-part[last] for part in stream)),
+            (last, *(-part[last] for part in stream.parts)),
             *(wild if self.odd else ()),
         ]
 
@@ -158,158 +150,179 @@ def _signs(shape: tuple[int, ...]) -> FloatArray:
     return signs
 
 
-def _relation(learner: Any) -> str:
-    p = learner.parameters
-    return str(getattr(getattr(p, "arm", p), "relation", "replace"))
-
-
-def _of(cls: type, *arguments: Any, **options: Any) -> Exercise:
-    """Return an exercise; options of both are told apart by name."""
-    own = {name: options.pop(name) for name in list(options) if name in _OWN}
-    return Exercise(cls, arguments, options, **own)
-
-
-_OWN = ("changes", "budget", "rounds", "scale", "turns", "odd", "trials")
-_PURE, _CLEAR, _RICH = Budget(8.0, 0.0), Budget(50.0, 0.0), Budget(40.0, 1e-3)
-_LINEAR, _SQUARED, _LOGISTIC = LinearLoss(1.0), SquaredLoss(1.0, 1.0), LogisticLoss(1.0)
-_SMALL, _WIDE = 3, 18  # dimensions: odd, and even above a block of vector registers
-
-
-def _coupled(cls: type, *couplings: str) -> tuple[Exercise, ...]:
-    # Their laws are known on a line, for records within their bounds.
-    return tuple(
-        _of(cls, domain, _LINEAR, odd=odd, changes=_coins(cls, coupling))
-        for coupling in couplings
-        for domain, odd in ((LpBall(1, 2.0), False), (LpBall(_WIDE, 2.0), True))
-    )
-
-
-def _coins(cls: type, coupling: str) -> dict[str, Any]:
-    """Return coins and a cap that a few rounds reach, which no calibration would choose."""
-    changes: dict[str, Any] = {"coupling": coupling, "block": 2, "max_switches": 2}
-    if cls is ContinuousMultiplicativeWeights:
-        changes |= {"inverse_temperature": 0.5, "regularization": 8.0}
-    if coupling == "scheduled":
-        return {**changes, "forced_switch": 1.0}
-    changes["forced_switch"] = 0.5
-    if coupling == "dartboard":
-        return {**changes, "factor_range": 2.0}  # of linear losses on a unit ball
-    window = {"clip_high": 0.3, "clip_low": 0.3}
-    return {**changes, **window, **({"anchors": 4} if coupling == "anchored" else {})}
-
-
-def _fits(cls: type, **options: Any) -> tuple[Exercise, ...]:
-    return tuple(
-        _of(cls, LpBall(d, 2.0), _SQUARED, rounds=rounds, **options)
-        for d, rounds in ((_SMALL, 9), (_WIDE, 10))
-    )
-
-
-def _sums(cls: type, *arguments: Any, **options: Any) -> tuple[Exercise, ...]:
-    return (
-        _of(cls, LpBall(_SMALL, 2.0), _SQUARED, batch=2, numerics="float", **options),
-        _of(cls, LpBall(_WIDE, 2.0), _LINEAR, numerics="lattice", **options),
-        _of(cls, LpBall(_WIDE, 2.0), _LOGISTIC, batch=4, numerics="lattice", sum_method="honaker"),
-        _of(cls, LpBall(_SMALL, 2.0), _LINEAR, relation="zero_out", sum_method="tree", batch=3),
-    )
-
-
-EXERCISES: dict[type, tuple[Exercise, ...]] = {
-    PrefixHedge: (
-        _of(PrefixHedge, 5, numerics="float", sum_method="toeplitz"),
-        _of(PrefixHedge, _WIDE, numerics="lattice"),
-    ),
-    EpochSelector: (
-        _of(EpochSelector, 5, budget=_PURE),
-        _of(EpochSelector, _WIDE, selection="gumbel"),
-        _of(EpochSelector, 4, selection="laplace", budget=_PURE),
-    ),
-    # Without an allowance for the selection's noise there are alarms, on either stream.
-    ShiftDetector: tuple(
-        _of(ShiftDetector, experts, budget=_PURE, threshold_scale=1e-2, rounds=23, turns=True,
-            windows=windows, changes={"log_selection": None})
-        for experts, windows in ((3, "tangent"), (_WIDE, "dyadic"))
-    ),
-    ObliviousTracker: (
-        _of(ObliviousTracker, 5, switches=2, batch=2, max_resamples=1, forced_switch=0.5),
-        _of(ObliviousTracker, _WIDE, switches=2, batch=1, max_resamples=2, forced_switch=0.5),
-        _of(ObliviousTracker, 4, switches=1, batch=2, prior="at_most", max_resamples=1,
-            forced_switch=0.5),
-    ),
-    BatchShare: (
-        _of(BatchShare, 5, batch=2, switches=1, noise="knorm", budget=_PURE),
-        _of(BatchShare, _WIDE, batch=2, switches=1, noise="gaussian"),
-        _of(BatchShare, 5, batch=3, noise="gaussian"),
-        _of(BatchShare, 4, batch=3, switches=1, noise="laplace", budget=_PURE),
-        _of(BatchShare, _WIDE, batch=1, switches=1, noise="coordinate_rr", budget=_PURE),
-    ),
-    LipschitzLearner: (
-        _of(LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=5),
-        _of(LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=_WIDE),
-    ),
-    TreeFrankWolfe: _sums(TreeFrankWolfe),
-    NoisyFTRL: (
-        *_sums(NoisyFTRL),
-        _of(NoisyFTRL, LpBall(_SMALL, 2.0), _SQUARED, statistics="quadratic"),
-        _of(NoisyFTRL, LpBall(6, 2.0), _SQUARED, statistics="quadratic", batch=2),
-    ),
-    PolyhedralFrankWolfe: (
-        _of(PolyhedralFrankWolfe, LpBall(_SMALL, 1.0), _SQUARED, batch=2, budget=_RICH),
-        _of(PolyhedralFrankWolfe, Box([-1.0] * 2, [1.0] * 2), _LINEAR, batch=4,
-            selector="laplace", rounds=23, trials=150),
-        _of(PolyhedralFrankWolfe, Simplex(_WIDE), _LINEAR, batch=4, selector="gumbel",
-            rounds=23, trials=150),
-    ),
-    NoisyFrankWolfe: _fits(NoisyFrankWolfe),
-    NoisySGD: _fits(NoisySGD, steps=3, trials=8),
-    PhasedSGD: _fits(PhasedSGD),
-    LocalizedMirrorDescent: _fits(LocalizedMirrorDescent, steps=4),
-    CoupledRegularizedLeader: _coupled(CoupledRegularizedLeader, "scheduled", "density_ratio"),
-    ContinuousMultiplicativeWeights: _coupled(
-        ContinuousMultiplicativeWeights, "scheduled", "density_ratio", "dartboard", "anchored"
-    ),
-    LinUCB: (
-        _of(LinUCB, 2, _SMALL, batch=2, numerics="float"),
-        _of(LinUCB, 3, _WIDE, batch=1, numerics="lattice"),
-    ),
-    HighDimensionalBandit: (
-        _of(HighDimensionalBandit, 2, LpBall(_SMALL, 1.0), batch=2, arm_learner="tree",
-            forced_rounds=2),
-        _of(HighDimensionalBandit, 2, LpBall(_WIDE, 1.0), batch=3, arm_learner="polyhedral",
-            forced_rounds=3),
-        _of(HighDimensionalBandit, 2, LpBall(_SMALL, 1.0), batch=1, arm_learner="tree",
-            forced_rounds=0, relation="zero_out"),
-    ),
-    ContinualSum: (
-        _of(ContinualSum, _WIDE, numerics="lattice"),
-        _of(ContinualSum, _WIDE, numerics="float", method="honaker"),
-        _of(ContinualSum, _SMALL, norm=4.0, noise="generalized_gaussian", method="tree"),
-    ),
-    NoisyMax: (
-        _of(NoisyMax, 5, budget=_PURE),
-        _of(NoisyMax, _WIDE, noise="gumbel", one_directional=True, largest=False),
-    ),
-    AboveThreshold: (
-        _of(AboveThreshold, budget=_CLEAR, alarms=3, scale=4.0, rounds=15),
-        _of(AboveThreshold, budget=_PURE, scale=4.0),
-    ),
-}  # fmt: skip
-
 # Options that choose other code: parameters of a class, and all that they can be.
 CHOICES: dict[type, dict[str, tuple[str, ...]]] = {
-    BatchShare: {"noise": ("knorm", "gaussian", "laplace", "coordinate_rr")},
-    PrefixHedge: {"numerics": ("float", "lattice")},
-    EpochSelector: {"selection": ("exponential", "gumbel", "laplace")},
-    ObliviousTracker: {"prior": ("share", "at_most")},
-    TreeFrankWolfe: {"numerics": ("float", "lattice")},
-    NoisyFTRL: {"numerics": ("float", "lattice"), "statistics": ("gradient", "quadratic")},
-    PolyhedralFrankWolfe: {"selector": ("gumbel", "laplace")},
-    CoupledRegularizedLeader: {"coupling": ("scheduled", "density_ratio")},
-    ContinuousMultiplicativeWeights: {
+    experts.BatchShare: {"noise": ("knorm", "gaussian", "laplace", "coordinate_rr")},
+    experts.PrefixHedge: {"numerics": ("float", "lattice")},
+    experts.EpochSelector: {"selection": ("exponential", "gumbel", "laplace")},
+    experts.ObliviousTracker: {"prior": ("share", "at_most")},
+    frank_wolfe.TreeFrankWolfe: {"numerics": ("float", "lattice")},
+    oco.NoisyFTRL: {"numerics": ("float", "lattice"), "statistics": ("gradient", "quadratic")},
+    frank_wolfe.PolyhedralFrankWolfe: {"selector": ("gumbel", "laplace")},
+    oco.CoupledRegularizedLeader: {"coupling": ("scheduled", "density_ratio")},
+    oco.ContinuousMultiplicativeWeights: {
         "coupling": ("scheduled", "density_ratio", "dartboard", "anchored")
     },
-    LinUCB: {"numerics": ("float", "lattice")},
-    HighDimensionalBandit: {"arm_learner": ("polyhedral", "tree")},
-    ContinualSum: {"noise": ("gaussian", "generalized_gaussian")},
-    NoisyMax: {"noise": ("exponential", "gumbel")},
+    bandits.LinUCB: {"numerics": ("float", "lattice")},
+    bandits.HighDimensionalBandit: {"arm_learner": ("polyhedral", "tree")},
+    mechanisms.ContinualSum: {"noise": ("gaussian", "generalized_gaussian")},
+    mechanisms.NoisyMax: {"noise": ("exponential", "gumbel")},
 }
+
+
+def calibrated_once(
+    cls: type,
+    *arguments: Any,
+    budget: Budget,
+    changes: dict[str, Any] | None = None,
+    **options: Any,
+) -> Make:
+    """Return ``Source -> learner`` of one class, calibrated and accounted for once.
+
+    All learners share parameters and guarantee, so a new one costs its engine only: an audit makes
+    thousands. `changes` are made to the calibrated parameters, and accounted for.
+    """
+    with _quiet():
+        first = cls(*arguments, budget=budget, **options)
+        if changes:
+            parameters = replace(first.parameters, **changes)
+            first = cls(*arguments, budget=None, parameters=parameters, **options)
+    own = vars(first._accountant)
+    promised = SimpleNamespace(**{**own, "guarantee": lambda *_, **__: first.guarantee})
+    shared = type(cls.__name__, (cls,), {"_accountant": promised, "__doc__": cls.__doc__})
+
+    def make(source: Source) -> Any:
+        with _quiet():
+            return shared(
+                *arguments, budget=None, parameters=first.parameters, source=source, **options
+            )
+
+    return make
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Say nothing about utility: a case is to tell as much as it may, not to learn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoiseDominatesWarning)
+        yield
+
+
+def exercise_attack(
+    exercises: tuple[Exercise, ...], seed: int, confidence: float
+) -> ExerciseReport:
+    """Return what all exercises of one learner found, reached, and did not reach."""
+    error = (1.0 - confidence) / max(1, len(exercises))
+    findings: list[str] = []
+    facts: dict[str, bool] = {}
+    pairs = scored = 0
+    for exercise in exercises:
+        texts, reached, played = _exercised(exercise, seed, error)
+        findings += texts
+        pairs += played
+        scored += reached.get(_SCORED, False)
+        for name, seen in reached.items():
+            facts[name] = facts.get(name, False) or seen
+    return ExerciseReport(
+        len(exercises),
+        pairs,
+        scored,
+        tuple(dict.fromkeys(findings)),
+        tuple(name for name, seen in facts.items() if seen),
+        tuple(name for name, seen in facts.items() if not seen),
+    )
+
+
+def _exercised(
+    exercise: Exercise, seed: int, error: float
+) -> tuple[list[str], dict[str, bool], int]:
+    """Return the findings of one exercise, what it could reach and did, and its neighbours."""
+    make = exercise.maker()
+    learner = made(make, Source.seeded(seed))
+    family = family_of(learner)
+    rounds = exercise.stream(family)
+    neighbours = exercise.neighbours(family, rounds)
+    own = ", ".join(f"{name} {value}" for name, value in exercise.settings.items())
+    findings: list[str] = []
+    reached: dict[str, bool] = {}
+    attacks: tuple[Callable[[], Iterable[str]], ...] = (
+        lambda: replay_audit(make, rounds.stream, neighbours, seed=seed).findings,
+        lambda: _enter(make, family, rounds, seed, reached),
+        # Scorers take for granted what the two others look at.
+        lambda: (
+            ()
+            if findings
+            else _law(make, rounds, neighbours[0], exercise.trials, seed, error, reached)
+        ),
+    )
+    for attack in attacks:
+        try:
+            findings += (f"{own}: {text}" for text in attack())
+        except DpocoError as reason:  # of a stream that it must play, a state that it wrote
+            findings.append(f"{own}: {type(reason).__name__}: {reason}")
+    return findings, reached, len(neighbours)
+
+
+def _law(
+    make: Make,
+    rounds: Rounds,
+    neighbour: Record,
+    trials: int,
+    seed: int,
+    error: float,
+    reached: dict[str, bool],
+) -> list[str]:
+    """Score the noise of some runs, where its law is known."""
+    at, *record = neighbour
+    streams = rounds.stream, rounds.replaced(at, record).stream
+    found = law_findings(make, *streams, trials, seed=seed, error=error)
+    reached[_SCORED] = found is not None
+    return found or []
+
+
+def _enter(
+    make: Make, family: Family, rounds: Rounds, seed: int, reached: dict[str, bool]
+) -> Iterator[str]:
+    """Play a stream by all ways in, side by side, and note what it reached."""
+    learner, runs = family.learner, made(make, Source.seeded(seed))
+    ends = [min(end, len(rounds)) for end in itertools.accumulate(_CALLS)] + [len(rounds)]
+    for first, last in itertools.pairwise(ends) if not hasattr(learner, "fit") else ():
+        before = learner._engine.state()
+        for t in range(first, last):
+            family.step(learner, rounds.record(t))
+        if not hasattr(learner, "run"):
+            continue
+        resumed = made(make, Source.seeded(seed))
+        resumed._engine.restore(before)
+        for other, text in ((runs, "`run`"), (resumed, "`run` of a resumed state")):
+            other.run(*(part[first:last] for part in rounds.parts))
+            if other._engine.state() != learner._engine.state():
+                yield f"{text} leaves another state than `observe`, round by round"
+    reached |= _facts(family, rounds.parts[0])
+
+
+def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
+    """Return what can be reached with such a learner, and whether it was."""
+    learner = family.learner
+    p = learner.parameters
+    facts = {
+        "records that are not finite": not bool(np.all(np.isfinite(rows))),
+        "records beyond their bound": bool(np.any(np.abs(rows) > 1e3)),
+    }
+    if rows.ndim > 1:
+        size = rows.shape[1]
+        facts |= {
+            "an odd dimension": size % 2 == 1,
+            "an even dimension": size % 2 == 0,
+            f"a dimension above {_BLOCK}": size > _BLOCK,
+        }
+    batch = getattr(p, "batch", getattr(p, "block", None))
+    if isinstance(batch, int) and not hasattr(learner, "fit"):
+        facts["batches of several rounds"] = batch > 1
+        facts["a last batch that is incomplete"] = len(rows) % batch != 0
+    if hasattr(learner, "run"):
+        facts |= {"run beside observe": True, "a resumed state": True}
+    facts |= family.facts()
+    for name, values in CHOICES.get(known(learner).load(), {}).items():
+        facts |= {f"{name} {value}": getattr(p, name) == value for value in values}
+    return facts

@@ -9,7 +9,7 @@ Proofs: ``docs/privacy/black_box.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import real_float
-from dpoco.audit._betting import detectable, log_e_values
-from dpoco.audit._events import members_of
+from dpoco.audit._events import POWER, Event, EventReport, members_of
+from dpoco.audit.report import share
 
 __all__ = ["AnytimeAudit", "AnytimeReport"]
-
-Event = Callable[[Any], Any]
 
 _STEPS = 1024  # of the grid of epsilons, per unit
 _LARGEST = 64  # epsilon that is looked for
@@ -30,74 +28,54 @@ _GRID = np.arange(_LARGEST * _STEPS + 1) / _STEPS
 _BLOCK = 64  # points of the grid looked at together, at most
 
 
+# Columns of pair counts: in both runs, in ours only, in the neighbour's only, in neither. The four
+# claims about an event: as it is, with the streams exchanged, and both for the complement.
+_FORMS = np.array([[0, 1, 2, 3], [0, 2, 1, 3], [3, 2, 1, 0], [3, 1, 2, 0]])
+
+# Fractions of the largest admissible bet. Fine where few hits decide, coarse below, down to what is
+# best for 1e9 pairs.
+_FRACTIONS = np.sort(np.concatenate([2.0 ** (-0.5 * np.arange(1, 32)), [0.8, 0.9, 0.97]]))
+
+
 @dataclass(frozen=True)
-class AnytimeReport:
+class AnytimeReport(EventReport):
     """What an anytime-valid audit has found so far; computed from what the mechanism released.
+
+    The event is the one with the largest e-value against the claim. What was measured, and whether
+    the claim is refuted, is valid however the number of pairs came about: `confidence` is the
+    probability that no claim that is kept is ever reported as violated.
 
     Attributes
     ----------
-    claimed : float
-        The epsilon that was put to the test.
-    delta : float
-        The delta that was granted.
-    measured : float
-        Lower confidence bound on the true epsilon, valid however the number of pairs came about.
-    violated : bool
-        Whether the claim is refuted. False does not say that it holds.
-    detectable : float
-        The smallest true epsilon that this number of pairs would have reported as a violation with
-        probability at least 0.9, had the strongest event kept its probability on the stream where
-        it is rarer; inf if no epsilon would have.
-    event : str
-        The event with the largest e-value against the claim.
+    refuted : bool
+        Whether the claim is refuted.
     e_value : float
         Of the claim, over all events: large is evidence against it; inf if it exceeds the doubles.
-    hits, neighbour_hits : int
-        How often the event occurred on either stream.
     pairs : int
         Pairs of runs so far.
     events : int
         Events that were watched: a union over four claims about each.
-    confidence : float
-        Probability that no claim that is kept is ever reported as violated.
     """
 
-    claimed: float
-    delta: float
-    measured: float
-    violated: bool
-    detectable: float
-    event: str
+    refuted: bool
     e_value: float
-    hits: int
-    neighbour_hits: int
     pairs: int
     events: int
-    confidence: float
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is refuted. False does not say that it holds."""
+        return self.refuted
 
     def __str__(self) -> str:
-        claim = f"epsilon = {self.claimed:.4g}, delta = {self.delta:.3g}"
-        if self.violated:
-            verdict = f"VIOLATED: {claim} is refuted"
-        elif math.isinf(self.detectable):
-            verdict = f"no power: no violation of {claim} could have shown yet"
-        else:
-            verdict = f"no violation of {claim} found so far"
-        power = (
-            "no epsilon would have been found on this event; take more pairs or another event"
-            if math.isinf(self.detectable)
-            else f"a true epsilon of {self.detectable:.4g} or more would have been found"
+        extras = (
+            f" for all looks and {self.events} event(s) together",
+            f"; e-value {self.e_value:.3g}",
         )
-        return "\n".join(
-            [
-                f"Anytime-valid black-box audit: {verdict}",
-                f"  epsilon is at least {self.measured:.4g}, at confidence {self.confidence:.9g} "
-                f"for all looks and {self.events} event(s) together",
-                f"  {power}",
-                f"  event: {self.event}; in {self.hits} and {self.neighbour_hits} of "
-                f"{self.pairs} runs each; e-value {self.e_value:.3g}",
-            ]
-        )
+        return self.text(
+            "Anytime-valid black-box audit", self.pairs, "pairs", extras,
+            power="could have shown yet", found="found so far",
+        )  # fmt: skip
 
 
 class AnytimeAudit:
@@ -144,13 +122,9 @@ class AnytimeAudit:
         confidence: float = 1.0 - 1e-6,
     ) -> None:
         claimed = real_float("epsilon", epsilon)
-        granted, sure = real_float("delta", delta), real_float("confidence", confidence)
+        granted, sure = share("delta", delta, least="["), share("confidence", confidence)
         if not 0.0 <= claimed < _LARGEST:
             raise ValueError(f"epsilon must be in [0, {_LARGEST}); got {claimed!r}")
-        if not 0.0 <= granted < 1.0:
-            raise ValueError(f"delta must be in [0, 1); got {granted!r}")
-        if not 0.0 < sure < 1.0:
-            raise ValueError(f"confidence must be in (0, 1); got {sure!r}")
         self._events = [events] if callable(events) else list(events)
         if not self._events:
             raise ValueError("events must not be empty")
@@ -256,8 +230,8 @@ class AnytimeAudit:
             claimed=self._claimed,
             delta=self._delta,
             measured=self.epsilon,
-            violated=self.violated,
-            detectable=detectable(self._counts[k], self._claimed, self._delta, needed, self.pairs),
+            refuted=self.violated,
+            detectable=_detectable(self._counts[k], self._claimed, self._delta, needed, self.pairs),
             event=getattr(self._events[k], "__name__", "given"),
             e_value=math.exp(value) if (value := float(self._log_e(claim)[0])) < 700 else math.inf,
             hits=both + ours,
@@ -272,3 +246,78 @@ class AnytimeAudit:
             f"AnytimeAudit(epsilon={self._claimed!r}, delta={self._delta!r}, "
             f"events={len(self._events)}, pairs={self.pairs})"
         )
+
+
+def log_e_values(
+    counts: NDArray[np.int64], epsilons: NDArray[np.float64], delta: float
+) -> NDArray[np.float64]:
+    """Return log e-values of all four claims about each event, averaged over the bets.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (K, 4)
+        Pairs in which each event occurred in both runs, in ours only, in the neighbour's only, in
+        neither.
+    epsilons : ndarray of float64, shape (E,)
+    delta : float
+
+    Returns
+    -------
+    ndarray of float64, shape (E, K, 4)
+        O(E K) time and memory, whatever the number of pairs.
+    """
+    ratio = np.exp(epsilons)[:, None]
+    bound = ratio + delta  # a bet of 1 / bound could lose everything, at the worst
+    gains = np.stack(
+        [
+            np.log1p(_FRACTIONS * (1.0 - bound) / bound),
+            np.log1p(_FRACTIONS * (1.0 - delta) / bound),
+            np.broadcast_to(np.log1p(-_FRACTIONS), (len(epsilons), len(_FRACTIONS))),
+            np.log1p(-_FRACTIONS * delta / bound),
+        ]
+    )  # (4, E, bets)
+    forms = counts[:, _FORMS].reshape(-1, 4).astype(np.float64)
+    wealth = np.tensordot(forms, gains, axes=1)  # (4 K, E, bets)
+    most = wealth.max(axis=2)
+    total = most + np.log(np.mean(np.exp(wealth - most[:, :, None]), axis=2))
+    return np.ascontiguousarray(total.T.reshape(len(epsilons), len(counts), 4))
+
+
+def _detectable(
+    counts: NDArray[np.int64], claimed: float, delta: float, needed: float, pairs: int
+) -> float:
+    """Return the smallest true epsilon that as many pairs would have found, or inf.
+
+    On the event (or its complement) whose probability on the stream where it is rarer is as
+    measured (one hit, if there was none): if it were so much more probable on the other, the bets
+    would reach `needed`, a log e-value, with probability 0.9.
+    """
+    from scipy.stats import binom
+
+    if pairs == 0:
+        return math.inf
+    both, ours, theirs, neither = (int(n) for n in counts)
+    tail = 0.5 * (1.0 - POWER)
+    at = np.array([claimed])
+    best = math.inf
+    for hits in ((both + ours, both + theirs), (neither + theirs, neither + ours)):
+        rare = max(min(hits), 1) / pairs  # none seen is not never
+        most = int(binom.ppf(1.0 - tail, pairs, rare))
+
+        def found(probable: float, most: int = most) -> bool:
+            fewest = int(binom.ppf(tail, pairs, probable))
+            together = round(fewest * most / pairs)
+            seen = np.array(
+                [[together, fewest - together, most - together, pairs - fewest - most + together]]
+            )
+            return fewest > most and float(log_e_values(seen, at, delta)[0, 0, 0]) >= needed
+
+        low, high = rare, 1.0 - 1e-9
+        if not found(high):
+            continue
+        while high - low > 1e-6 * high:
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if found(middle) else (middle, high)
+        if high > delta:
+            best = min(best, math.log((high - delta) / rare))
+    return best

@@ -10,18 +10,29 @@ that a claim holds, only how large a violation it would have found. Proofs:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import positive_int, real_float
-from dpoco.audit._counts import Counts
-from dpoco.audit._events import Event, best_event, members_of
-from dpoco.audit._runs import LearnerRuns, learner_runs
+from dpoco import _core
+from dpoco._validation import float_array, positive_int, real_float
+from dpoco.audit._events import Counts, Event, EventReport, best_event, members_of
+from dpoco.audit._family import (
+    FloatArray,
+    Make,
+    Rounds,
+    check_neighbours,
+    family_if_known,
+    family_of,
+    known,
+    made,
+    parts_of,
+)
+from dpoco.audit.report import share
+from dpoco.losses import CustomLoss
 from dpoco.random import Source
 
 __all__ = ["BlackBoxReport", "black_box_audit", "epsilon_lower_bound", "learner_runs"]
@@ -29,6 +40,15 @@ __all__ = ["BlackBoxReport", "black_box_audit", "epsilon_lower_bound", "learner_
 Run = Callable[[Any, int, Source], Any]
 
 _CONFIDENCE = 1.0 - 1e-6
+
+# What a class derived from ours may have changed: then its own methods are played.
+_METHODS = (
+    "decide", "observe", "run", "last_decision", "select", "test", "push", "fit",
+    "_decision", "_row", "_check_turn",
+)  # fmt: skip
+
+_LARGEST_OUTCOMES = 2**32  # bytes
+_KEY_WORDS = 4
 
 
 def epsilon_lower_bound(
@@ -73,72 +93,23 @@ def epsilon_lower_bound(
     multiplicity. Needs scipy.
     """
     counts = Counts.checked(hits, trials, neighbour_hits, neighbour_trials)
-    return counts.epsilon(_checked_delta(delta), 1.0 - _checked_confidence(confidence))
+    return counts.epsilon(share("delta", delta, least="["), 1.0 - share("confidence", confidence))
 
 
 @dataclass(frozen=True)
-class BlackBoxReport:
+class BlackBoxReport(EventReport):
     """Outcome of a black-box audit; computed from what the mechanism released.
 
     Attributes
     ----------
-    claimed : float
-        The epsilon that was put to the test.
-    delta : float
-        The delta that was granted.
-    measured : float
-        Lower confidence bound on the true epsilon, from the test half.
-    detectable : float
-        The smallest true epsilon that would have been reported as a violation with probability at
-        least 0.9, had the tested event kept its probability on the stream where it is rarer; inf if
-        no epsilon would have.
-    event : str
-        Which event was tested.
-    hits, neighbour_hits : int
-        How often it occurred in the test half, on either stream.
     trials : int
-        Runs of the test half, on each stream.
-    confidence : float
-        Probability of not reporting a violation where there is none.
+        Runs of the test half, on each stream; measured, hits and event are of that half.
     """
 
-    claimed: float
-    delta: float
-    measured: float
-    detectable: float
-    event: str
-    hits: int
-    neighbour_hits: int
     trials: int
-    confidence: float
-
-    @property
-    def violated(self) -> bool:
-        """Whether the claim is refuted. False does not say that it holds."""
-        return self.measured > self.claimed
 
     def __str__(self) -> str:
-        claim = f"epsilon = {self.claimed:.4g}, delta = {self.delta:.3g}"
-        if self.violated:
-            verdict = f"VIOLATED: {claim} is refuted"
-        elif math.isinf(self.detectable):
-            verdict = f"no power: no violation of {claim} could have shown"
-        else:
-            verdict = f"no violation of {claim} found"
-        power = (
-            "no epsilon would have been found on this event; take more trials or another event"
-            if math.isinf(self.detectable)
-            else f"a true epsilon of {self.detectable:.4g} or more would have been found"
-        )
-        return "\n".join(
-            [
-                f"Black-box audit: {verdict}",
-                f"  epsilon is at least {self.measured:.4g}, at confidence {self.confidence:.9g}",
-                f"  {power}",
-                f"  event: {self.event}; in {self.hits} and {self.neighbour_hits} of "
-                f"{self.trials} runs each",
-            ]
-        )
+        return self.text("Black-box audit", self.trials, "trials", ("", ""))
 
 
 def black_box_audit(
@@ -196,7 +167,7 @@ def black_box_audit(
     claimed = real_float("epsilon", epsilon)
     if claimed < 0.0:
         raise ValueError(f"epsilon must not be negative; got {claimed!r}")
-    granted, error = _checked_delta(delta), 1.0 - _checked_confidence(confidence)
+    granted, error = share("delta", delta, least="["), 1.0 - share("confidence", confidence)
     count = positive_int("trials", trials)
     if count < 2:
         raise ValueError("trials must be at least 2: some train, some test")
@@ -231,15 +202,196 @@ def _outcomes(run: Run, stream: Any, count: int, source: Source) -> NDArray[Any]
     return rows
 
 
-def _checked_delta(delta: float) -> float:
-    value = real_float("delta", delta)
-    if not 0.0 <= value < 1.0:
-        raise ValueError(f"delta must be in [0, 1); got {value!r}")
-    return value
+# ---- runs of learners ----------------------------------------------------------------------------
 
 
-def _checked_confidence(confidence: float) -> float:
-    value = real_float("confidence", confidence)
-    if not 0.0 < value < 1.0:
-        raise ValueError(f"confidence must be in (0, 1); got {value!r}")
-    return value
+@dataclass(frozen=True)
+class LearnerRuns:
+    """A ``run`` for `black_box_audit` that plays a learner or a mechanism; see `learner_runs`."""
+
+    make_learner: Make
+    directions: FloatArray | None = None
+    last: bool = False
+    hidden: tuple[int, ...] = ()
+
+    def __call__(self, stream: Any, count: int, source: Source) -> NDArray[Any]:
+        """Return the outcomes of runs on a stream, one a row."""
+        learner = self._made(source)
+        kind = compiled_kind(learner)
+        if kind is None:
+            outcomes = self._played(learner, stream, count, source)
+        else:
+            outcomes = self._compiled(learner, kind, stream, count, source)
+        return np.delete(outcomes, self.hidden, axis=1) if self.hidden else outcomes
+
+    def paired(self, stream: Any, neighbour: Any) -> LearnerRuns:
+        """Return the run for these two streams, or raise ``ValueError`` if they are no neighbours.
+
+        Under joint privacy the outcome leaves out what only the changed round's user sees.
+        """
+        learner = self._made(Source.seeded(0))
+        family = family_if_known(learner)
+        ours, theirs = Rounds(parts_of(stream)), Rounds(parts_of(neighbour))
+        differ = check_neighbours(family, ours, theirs)
+        chooses = family is not None and family.loop == "experts"
+        if chooses and differ[0] + 1 == len(ours) and not self.last:
+            raise ValueError(
+                "no neighbours that could be told apart: they differ in the last round only, which "
+                "no decision of the stream comes after; append a round"
+            )
+        return replace(self, hidden=differ) if family is not None and family.joint else self
+
+    def _made(self, source: Source) -> Any:
+        streams = source._next_stream
+        learner = made(self.make_learner, source)
+        claims = source._next_stream != streams
+        # A fit claims later, and is played in Python.
+        waits = hasattr(learner, "fit") and getattr(learner, "_source", None) is source
+        if hasattr(learner, "_arguments") and not (claims or waits):
+            raise ValueError("make_learner must give the learner the source it is called with")
+        return learner
+
+    def _compiled(
+        self, learner: Any, kind: str, stream: Any, count: int, source: Source
+    ) -> NDArray[Any]:
+        family = family_of(learner)
+        first, *others = family.rounds(stream).parts
+        second, rounds = (others[0] if others else None), len(first)
+        if rounds < 1:
+            raise ValueError("stream must have at least one round")
+        if kind == "tests":  # what the mechanism compares with zero
+            first = np.where(np.isfinite(first), first, 0.0) - learner.parameters.margin
+
+        def build(key: bytes) -> Any:
+            return learner._build_engine({"key": key, "stream": 1})
+
+        if family.loop != "vectors":
+            if self.directions is not None or self.last:
+                raise ValueError("directions and last are for decisions that are vectors")
+            decisions = np.empty((_counted(count, rounds), rounds), dtype=np.int64)
+            keys = source.words(_KEY_WORDS * count)
+            _core.repeat_decisions(kind, build, keys, first, second, decisions)
+            return decisions
+        d = next(iter(family.shapes().values()))[0]
+        marks = family.marks and not self.last and self.directions is None
+        width = d if self.last else self._width(rounds * d)
+        width += rounds if marks else 0
+        out = np.empty((_counted(count, width), width))
+        keys = source.words(_KEY_WORDS * count)
+        _core.repeat_vectors(
+            kind, build, keys, first, second, rounds, self.directions, self.last, marks, out
+        )
+        return out
+
+    def _width(self, entries: int) -> int:
+        if self.directions is None:
+            return entries
+        if self.directions.shape[1] != entries:
+            raise ValueError(
+                f"directions must have {entries} columns, all decisions one after another; "
+                f"got {self.directions.shape[1]}"
+            )
+        return len(self.directions)
+
+    def _played(self, learner: Any, stream: Any, count: int, source: Source) -> NDArray[Any]:
+        rows: list[NDArray[Any]] = []
+        for run in range(count):
+            player = learner if run == 0 else self._made(source)
+            transcript = np.asarray(played(player, stream, self.last))
+            if transcript.dtype.kind not in "iufb":
+                raise TypeError("decisions must be numbers or arrays of numbers")
+            rows.append(transcript.reshape(-1))
+        outcomes = np.stack(rows)
+        if self.directions is not None:
+            self._width(outcomes.shape[1])
+            return outcomes @ self.directions.T
+        return outcomes if outcomes.dtype.kind == "f" else outcomes.astype(np.int64)
+
+
+def learner_runs(make_learner: Make, *, directions: Any = None, last: bool = False) -> LearnerRuns:
+    """Return a `run` for `black_box_audit` that plays a learner or a mechanism.
+
+    Parameters
+    ----------
+    make_learner : callable
+        ``Source -> learner``: an unstarted learner or mechanism on that source, always the same
+        one. Anything with ``decide()`` and ``observe(record)`` will do; learners and mechanisms of
+        this library run in compiled code.
+    directions : array_like of shape (k, T d), optional
+        For decisions that are vectors: the outcome is the inner products of all T decisions, one
+        after another, with these. Keyword-only, as the next.
+    last : bool, default False
+        For decisions that are vectors: the outcome is the one after the last round.
+
+    Returns
+    -------
+    callable
+        ``run(stream, count, source)``; streams are fixed beforehand, as for `replay_audit`. Its
+        outcomes: decisions that are integers (of a `LipschitzLearner` the index among its
+        `points`), shape (count, T); those that are vectors, shape (count, T d), for coupled
+        learners with T more entries that are 1 where a round drew afresh; or what `directions` and
+        `last` say. Of a mechanism: its answers (alarms as 1, silence as 0, and -1 after the last
+        alarm) or sums; of a batch learner the fitted vector.
+        Its ``paired(stream, neighbour)``, which `black_box_audit` calls, refuses streams that are
+        no neighbours, and leaves out what only the user of the changed round of a bandit sees.
+
+    Raises
+    ------
+    ValueError, TypeError
+        When run: for a learner that has played, one that does not use the source it is given, or a
+        stream of another shape.
+
+    Notes
+    -----
+    The learner is made once for all runs, and calibrated once; every run has an engine with a key
+    of its own, built by the learner's own method, or restored to its round 0 under the next key
+    where that is checked to be the same. The interpreter lock is released, and interrupts are
+    served between runs. A class derived from ours with methods of its own, a learner on custom
+    losses and one with ``on_violation="raise"`` are played round by round in Python.
+    """
+    matrix = None if directions is None else float_array("directions", directions, (None, None))
+    if matrix is not None and last:
+        raise ValueError("directions are for all decisions: they exclude last=True")
+    return LearnerRuns(make_learner, matrix, bool(last))
+
+
+def compiled_kind(learner: Any) -> str | None:
+    """Return the name of the compiled loop that plays a learner as it is, if there is one."""
+    own = vars(learner) if hasattr(learner, "__dict__") else {}
+    for name in _METHODS:
+        method = getattr(type(learner), name, None)
+        method = getattr(method, "fget", method)
+        if name in own or not getattr(method, "__module__", "dpoco.").startswith("dpoco."):
+            return None
+    if getattr(learner, "_raises", False) or isinstance(getattr(learner, "loss", None), CustomLoss):
+        return None
+    if type(getattr(learner, "_engine", None)).__module__ != _core.__name__:
+        return None
+    loop = family_of(learner).loop
+    return known(learner).class_name if loop == "vectors" else loop
+
+
+def _counted(count: int, width: int) -> int:
+    if count * width * 8 > _LARGEST_OUTCOMES:
+        raise ValueError("outcomes need more than 4 GiB: give directions, or play fewer runs")
+    return count
+
+
+def played(learner: Any, stream: Any, last: bool) -> list[Any]:
+    """Return what a learner publishes, round by round in Python, or in the end."""
+    if hasattr(learner, "fit"):
+        return [np.array(learner.fit(*parts_of(stream)).theta)]
+    rounds, family = Rounds(parts_of(stream)), family_if_known(learner)
+    out = []
+    for t in range(len(rounds)):
+        record = rounds.record(t)
+        decision = learner.decide() if family is None else family.decide(learner, record)
+        answer = None
+        # What comes after the last round is played by nobody, but published by some.
+        if decision is None or last or t + 1 < len(rounds):
+            if family is None:
+                learner.observe(*record)
+            else:
+                answer = family.observe(learner, decision, record)
+        out.append(answer if decision is None else decision)
+    return [np.array(getattr(learner, "last_decision", out[-1]))] if last else out

@@ -15,24 +15,28 @@ Statements, proofs and limits: ``docs/privacy/replay_and_likelihood.md``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpoco._validation import positive_int, real_float
-from dpoco.audit import _bounds
-from dpoco.audit._families import scorer_of
-from dpoco.audit._likelihood_base import Scorer, Scores
-from dpoco.audit._uniforms import uniform_findings
-from dpoco.audit.replay import made
+from dpoco._validation import positive_int
+from dpoco.audit._family import FloatArray, Make, made
+from dpoco.audit._scorer import (
+    Scorer,
+    Scores,
+    deviation,
+    dkw,
+    fewest_trials,
+    mean_at_least,
+    scorer_of,
+    uniform_findings,
+)
+from dpoco.audit.report import USEFUL, headline, share, verdict_of
 from dpoco.random import Source
 
 __all__ = ["LikelihoodReport", "likelihood_audit"]
-
-FloatArray = NDArray[np.float64]
 
 # Multiples of the claimed epsilon at which the curves are compared.
 _MULTIPLES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
@@ -40,9 +44,8 @@ _MULTIPLES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.
 _CUTS = (0.5, 1.0, 2.0)
 # By how much all losses are enlarged to see what would have been noticed; beyond the last: none.
 _FACTORS = np.geomspace(1.0, 16.0, 81)
-_USEFUL = 4.0
 # Of log-likelihoods: grids of the releases, quadratures.
-_ROUNDING = 1e-3
+ROUNDING = 1e-3
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class LikelihoodReport:
     @property
     def powerful(self) -> bool:
         """Whether losses four times as large as the measured ones would have been reported."""
-        return self.detectable <= _USEFUL
+        return self.detectable <= USEFUL
 
     @property
     def passed(self) -> bool:
@@ -93,13 +96,6 @@ class LikelihoodReport:
         return self.powerful and not self.violated
 
     def __str__(self) -> str:
-        claim = f"epsilon = {self.epsilon:.4g}, delta = {self.delta:.3g}"
-        if self.violated:
-            verdict = f"VIOLATED: {claim} is refuted"
-        elif not self.powerful:
-            verdict = f"no power: no violation of {claim} to speak of could have shown"
-        else:
-            verdict = f"no violation of {claim} found"
         at_worst = max(self.curve, key=lambda row: row[2] / row[3] if row[3] > 0.0 else row[2])
         power = (
             f"losses {self.detectable:.3g} times as large would have been reported"
@@ -109,18 +105,21 @@ class LikelihoodReport:
         )
         return "\n".join(
             [
-                f"Likelihood audit: {verdict}",
+                headline(
+                    "Likelihood audit", self.epsilon, self.delta,
+                    verdict_of(self.violated, self.powerful), power="to speak of could have shown",
+                ),
                 f"  {self.trials} runs on each stream, largest loss {self.largest_loss:.4g}",
                 f"  at epsilon {at_worst[0]:.4g}: delta {at_worst[1]:.4g} measured, at least "
                 f"{at_worst[2]:.4g}, claimed {at_worst[3]:.4g}",
                 f"  {power}, at confidence {self.confidence:.9g}",
                 *(f"  - {text}" for text in self.findings),
             ]
-        )
+        )  # fmt: skip
 
 
 def likelihood_audit(
-    make_learner: Callable[[Source], Any],
+    make_learner: Make,
     stream: Any,
     neighbour: Any,
     trials: int,
@@ -165,15 +164,13 @@ def likelihood_audit(
     step, and detectors O(T^2) for every transcript that occurs.
     """
     count = positive_int("trials", trials)
-    level = real_float("confidence", confidence)
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"confidence must be in (0, 1); got {level!r}")
+    level = share("confidence", confidence)
     error = (1.0 - level) / 3.0
-    least = _bounds.fewest_trials(error / 4.0)
+    least = fewest_trials(error / 4.0)
     if count < least:
         raise ValueError(f"trials must be at least {least} to show anything; got {count}")
     root = positive_int("seed", seed + 1) - 1
-    template = made(make_learner, root)
+    template = made(make_learner, Source.seeded(root))
     guarantee = template.guarantee
     if not guarantee.private:
         raise ValueError("the learner promises nothing: there is no claim to test")
@@ -184,7 +181,7 @@ def likelihood_audit(
     findings = [
         *dict.fromkeys(text for each in worlds for text in each.findings),
         *_identities(losses, error),
-        *uniform_findings(worlds, error, _ROUNDING),
+        *uniform_findings(worlds, error, ROUNDING),
         *findings,
     ]
     largest = float(max(own.max() for own in losses))
@@ -201,13 +198,7 @@ def likelihood_audit(
 
 
 def law_findings(
-    make_learner: Callable[[Source], Any],
-    stream: Any,
-    neighbour: Any,
-    trials: int,
-    *,
-    seed: int,
-    error: float,
+    make_learner: Make, stream: Any, neighbour: Any, trials: int, *, seed: int, error: float
 ) -> list[str] | None:
     """Return where runs on a stream contradict the declared law of noise, decisions and draws.
 
@@ -220,28 +211,23 @@ def law_findings(
     error : float
         Probability of a finding where there is nothing to find, at most.
     """
-    template = made(make_learner, seed)
+    template = made(make_learner, Source.seeded(seed))
     try:
         scorer = scorer_of(template, stream, neighbour)
     except ValueError:
         return None
     scores = _scores(make_learner, template, scorer, 0, trials, seed)
-    return [*scores.findings, *uniform_findings([scores], error, _ROUNDING)]
+    return [*scores.findings, *uniform_findings([scores], error, ROUNDING)]
 
 
 def _scores(
-    make_learner: Callable[[Source], Any],
-    template: Any,
-    scorer: Scorer,
-    world: int,
-    count: int,
-    root: int,
+    make_learner: Make, template: Any, scorer: Scorer, world: int, count: int, root: int
 ) -> Scores:
     """Return runs of new learners on one of the scorer's streams, scored."""
     runs = []
     for i in range(count):
         own_seed = (root << 64) + 2 * i + world + 1
-        learner = made(make_learner, own_seed, template)
+        learner = made(make_learner, Source.seeded(own_seed), template)
         runs.append(scorer.run(learner, world, Source.seeded(own_seed)))
     return scorer.score(runs, world)
 
@@ -259,8 +245,8 @@ def _epsilons(guarantee: Any) -> list[float]:
 def _lower(losses: FloatArray, epsilon: float, error: float) -> float:
     """Return what delta(epsilon) is at least, for all of `_MULTIPLES` at once, both worlds."""
     values = _excesses(losses, epsilon)
-    uniform = float(values.mean()) - _bounds.dkw(len(values), error / 4.0)
-    single = _bounds.mean_at_least(values, 1.0, error / 4.0 / len(_MULTIPLES))
+    uniform = float(values.mean()) - dkw(len(values), error / 4.0)
+    single = mean_at_least(values, 1.0, error / 4.0 / len(_MULTIPLES))
     return max(uniform, single, 0.0)
 
 
@@ -273,13 +259,13 @@ def _curve(
         measured = max(float(_excesses(own, epsilon).mean()) for own in losses)
         lower = max(_lower(own, epsilon, error) for own in losses)
         rows.append((epsilon, measured, lower, claimed))
-        if lower > claimed + _ROUNDING * min(1.0, guarantee.epsilon) * measured:
+        if lower > claimed + ROUNDING * min(1.0, guarantee.epsilon) * measured:
             findings.append(
                 f"delta({epsilon:.4g}) is at least {lower:.4g}, claimed is {claimed:.4g}"
             )
     pure = guarantee.epsilon_at(0.0)
     largest = max(float(own.max()) for own in losses)
-    if largest > pure * (1.0 + _ROUNDING):
+    if largest > pure * (1.0 + ROUNDING):
         findings.append(f"a run has privacy loss {largest:.6g}, claimed are at most {pure:.6g}")
     return rows, findings
 
@@ -292,8 +278,8 @@ def _identities(losses: list[FloatArray], error: float) -> Iterator[str]:
             kept = np.minimum(np.exp(-np.maximum(own, -700.0)), cut)
             rest = np.maximum(0.0, 1.0 - cut * np.exp(-np.maximum(other, -700.0)))
             total = float(kept.mean() + rest.mean())
-            width = _bounds.deviation(kept, cut, each) + _bounds.deviation(rest, 1.0, each)
-            if not abs(total - 1.0) <= width + _ROUNDING:
+            width = deviation(kept, cut, each) + deviation(rest, 1.0, each)
+            if not abs(total - 1.0) <= width + ROUNDING:
                 yield (
                     f"likelihood ratios of world {direction} add up to {total:.4g} instead of 1 "
                     f"(+- {width:.2g}): the law that is drawn from is not the declared one"

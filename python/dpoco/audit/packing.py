@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpoco._validation import positive_float, positive_int, real_float
+from dpoco._validation import positive_float, positive_int
+from dpoco.audit.report import headline, share, verdict_of
 from dpoco.environments import Packing, play
 from dpoco.random import Source
 
@@ -57,13 +58,7 @@ class PackingReport:
         return self.regret <= self.detectable
 
     def __str__(self) -> str:
-        claim = f"epsilon = {self.epsilon:.4g}, delta = {self.delta:.3g}"
-        if self.violated:
-            verdict = f"VIOLATED: {claim} is refuted"
-        elif self.detectable < 0.0:
-            verdict = f"no power: no violation of {claim} could have shown"
-        else:
-            verdict = f"no violation of {claim} found"
+        verdict = verdict_of(self.violated, self.detectable >= 0.0)
         power = (
             "no regret is small enough to be reported; play more runs or a larger world"
             if self.detectable < 0.0
@@ -71,7 +66,7 @@ class PackingReport:
         )
         return "\n".join(
             [
-                f"Packing audit: {verdict}",
+                headline("Packing audit", self.epsilon, self.delta, verdict),
                 f"  mean regret {self.regret:.4g} in {self.runs} runs; "
                 f"the claim implies at least {self.bound:.4g}",
                 f"  {power}",
@@ -126,9 +121,7 @@ def packing_audit(
     """
     claimed = positive_float("epsilon", epsilon)
     count = positive_int("runs", runs)
-    level = real_float("confidence", confidence)
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"confidence must be in (0, 1); got {level!r}")
+    level = share("confidence", confidence)
     bound = environment.regret_lower_bound(claimed, delta)
     root = Source.seeded(seed)
     total = 0.0
@@ -137,14 +130,14 @@ def packing_audit(
         total += float(play(make_learner(root), environment).losses.sum())
     largest = environment.largest_regret
     needed = -math.log1p(-level) / count
-    share = total / count / largest
+    measured = total / count / largest
     return PackingReport(
         epsilon=claimed,
         delta=float(delta),
         regret=total / count,
         bound=bound,
         detectable=largest * _largest_refuting(bound / largest, needed),
-        measured=_largest_refuted(environment, float(delta), share, needed),
+        measured=_largest_refuted(environment, float(delta), measured, needed),
         runs=count,
         confidence=level,
     )

@@ -16,20 +16,19 @@ of learners is asked, and what this cannot see: ``docs/privacy/replay_and_likeli
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from dpoco.audit._families import family_of
-from dpoco.audit._replay_base import ROUNDING, Family, Play, Rounds
+from dpoco.audit._family import Family, Make, Play, Rounds, family_of, made, same
+from dpoco.audit._sums import ROUNDING
+from dpoco.audit.report import USEFUL, verdict_of
 from dpoco.random import Source
 
-__all__ = ["ReplayReport", "made", "replay_audit"]
+__all__ = ["ReplayReport", "replay_audit"]
 
-# Pairs that move nothing beyond a quarter of its bound test no sensitivity to speak of.
-_USEFUL = 4.0
 # Bounds below these, or this share of the largest, are allowances for roundings.
 _ABSOLUTE, _RELATIVE = 1e-8, 1e-6
 _HEADINGS = {
@@ -111,7 +110,7 @@ class ReplayReport:
     @property
     def powerful(self) -> bool:
         """Whether a quantity reached a quarter of its bound."""
-        return self.detectable <= _USEFUL
+        return self.detectable <= USEFUL
 
     @property
     def passed(self) -> bool:
@@ -124,11 +123,9 @@ class ReplayReport:
 
         "nothing found" is only said of an audit that could have found something.
         """
-        if self.violated:
-            return "violated"
-        if not self.applicable:
+        if not self.violated and not self.applicable:
             return "not applicable"
-        return "nothing found" if self.powerful else "no power"
+        return verdict_of(self.violated, self.powerful)
 
     def __repr__(self) -> str:
         return (
@@ -165,7 +162,7 @@ class ReplayReport:
 
 
 def replay_audit(
-    make_learner: Callable[[Source], Any],
+    make_learner: Make,
     stream: Any,
     replacements: Sequence[Sequence[Any]],
     *,
@@ -207,42 +204,43 @@ def replay_audit(
     -----
     T rounds in Python per pair, and twice for the stream itself.
     """
+
+    def fresh(before: Any = None) -> Any:
+        return made(make_learner, Source.seeded(seed), before)
+
     pairs = _checked_replacements(replacements)
-    learner = made(make_learner, seed)
+    learner = fresh()
     family = family_of(learner)
     rounds = family.rounds(stream)
-    _check_length(learner, rounds)
+    horizon = getattr(learner, "horizon", len(rounds))
+    if not 1 <= len(rounds) <= horizon:
+        raise ValueError(f"stream has {len(rounds)} rounds, over the learner's {horizon}, or none")
     neighbours = [_neighbour(family, rounds, *pair) for pair in pairs]
-    base = family.play(learner, rounds)
-    again = family.play(made(make_learner, seed, learner), rounds)
+    base, again = family.play(learner, rounds), family.play(fresh(learner), rounds)
     if again.published != base.published or again.variates != base.variates:
         raise ValueError("make_learner must give learners that repeat themselves on one tape")
     findings = [*base.findings, *_reuse(base)]
     changes: dict[str, tuple[float, float]] = {}
     for at, other_rounds in neighbours:
-        other = family.play(made(make_learner, seed, learner), other_rounds)
-        findings += [*other.findings, *_reuse(other)]
-        findings += _control_flow(family, base, other, at)
+        other = family.play(fresh(learner), other_rounds)
+        findings += [*other.findings, *_reuse(other), *_control_flow(family, base, other, at)]
         findings += (f"round {at}: {text}" for text in family.compare(base, other, at))
         for name, measured, declared in family.changes(base, other, at):
             if not measured <= declared * (1.0 + ROUNDING):
                 findings.append(f"round {at}: a replaced record moved {name} by {measured:.6g}")
             most, _ = changes.get(name, (0.0, declared))
-            changes[name] = (_larger(most, measured), declared)
+            # NaN, too, is a finding.
+            changes[name] = (most if measured <= most else measured, declared)
     texts = tuple(dict.fromkeys(findings))
-    nearest = max(
+    report = ReplayReport(None, None, len(pairs), texts, changes)
+    if not (report.applicable or texts):
+        return report
+    measured, declared = max(
         changes.values(),
         key=lambda pair: pair[0] / pair[1] if pair[1] > 0.0 else pair[0],
         default=(0.0, 0.0),
     )
-    report = ReplayReport(nearest[1], nearest[0], len(pairs), texts, changes)
-    if report.applicable or texts:
-        return report
-    return replace(report, declared=None, measured=None)
-
-
-def _larger(a: float, b: float) -> float:
-    return b if not b <= a else a  # NaN, too, is a finding
+    return ReplayReport(declared, measured, len(pairs), texts, changes)
 
 
 def _checked_replacements(replacements: Sequence[Sequence[Any]]) -> list[tuple[int, Any]]:
@@ -259,42 +257,22 @@ def _checked_replacements(replacements: Sequence[Sequence[Any]]) -> list[tuple[i
     return pairs
 
 
-def made(make_learner: Callable[[Source], Any], seed: int, before: Any = None) -> Any:
-    """Return a new learner on a fresh copy of the tape, or raise naming what it is not."""
-    learner = make_learner(Source.seeded(seed))
-    if before is not None and (learner is before or type(learner) is not type(before)):
-        raise TypeError("make_learner must return a new learner of one class at every call")
-    if getattr(learner, "round", 0) != 0 or getattr(learner, "_fitted", False):
-        raise ValueError("make_learner must return learners that have not played yet")
-    if getattr(learner, "_is_seeded", None) is False:
-        raise ValueError("make_learner must give the learner the source it is called with")
-    return learner
-
-
-def _check_length(learner: Any, rounds: Rounds) -> None:
-    if len(rounds) < 1:
-        raise ValueError("stream must have at least one round")
-    if any(len(part) != len(rounds) for part in rounds.parts):
-        raise ValueError("all parts of the stream must have one entry a round")
-    horizon = getattr(learner, "horizon", None)
-    if horizon is not None and len(rounds) > horizon:
-        raise ValueError(f"stream has {len(rounds)} rounds, over the learner's {horizon}")
-
-
 def _neighbour(
     family: Family, rounds: Rounds, at: int, replacement: Sequence[Any]
 ) -> tuple[int, Rounds]:
     if not 0 <= at < len(rounds):
         raise ValueError(f"no neighbour: round {at} of a replacement is not in the stream")
-    record = family.record(rounds, replacement)
-    family.check_neighbours(rounds.record(at), record)
+    record, old = family.record(rounds, replacement), rounds.record(at)
+    if same(old, record):
+        raise ValueError("a replacement leaves the stream as it is: that is no neighbour")
+    family.check_records(old, record)
     return at, rounds.replaced(at, record)
 
 
 def _reuse(play: Play) -> Iterator[str]:
     """Yield where a release drew no noise."""
     for t, wanted in enumerate(play.fresh):
-        if wanted and sum(play.variates[t + 1]) <= sum(play.variates[t]):
+        if sum(play.variates[t + 1]) - sum(play.variates[t]) < wanted:
             yield f"round {t}: a release drew no noise of its own"
             return
 

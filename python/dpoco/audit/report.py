@@ -1,4 +1,4 @@
-"""What all attacks on one learner found, as a value that can be printed and stored."""
+"""Claims, and what attacks on them found, as values that can be printed and stored."""
 
 from __future__ import annotations
 
@@ -7,12 +7,122 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dpoco.accounting._records import plain_float
-from dpoco.audit._claim import Claim
+from dpoco._validation import real_float
+from dpoco.accounting import Guarantee
 
 __all__ = ["Attack", "AuditReport", "ExerciseReport"]
 
 Point = tuple[float, float]
+
+# Violations by more than this factor are too large to speak of power.
+USEFUL = 4.0
+
+
+def share(name: str, value: Any, *, least: str = "(") -> float:
+    """Return a float in (0, 1), or with ``least="["`` in [0, 1), or raise naming the argument."""
+    number = real_float(name, value)
+    if not 0.0 <= number < 1.0 or (least == "(" and number == 0.0):
+        raise ValueError(f"{name} must be in {least}0, 1); got {number!r}")
+    return number
+
+
+def verdict_of(violated: bool, powerful: bool) -> str:
+    """Return one of "violated", "nothing found" and "no power".
+
+    "nothing found" is only said of an audit that could have found something.
+    """
+    if violated:
+        return "violated"
+    return "nothing found" if powerful else "no power"
+
+
+def headline(
+    audit: str,
+    epsilon: float,
+    delta: float,
+    verdict: str,
+    *,
+    power: str = "could have shown",
+    found: str = "found",
+) -> str:
+    """Return the first line of a report of a claim."""
+    claim = f"epsilon = {epsilon:.4g}, delta = {delta:.3g}"
+    words = {
+        "violated": f"VIOLATED: {claim} is refuted",
+        "nothing found": f"no violation of {claim} {found}",
+        "no power": f"no power: no violation of {claim} {power}",
+    }
+    return f"{audit}: {words[verdict]}"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claimed (epsilon, delta), and the curve it is a point of.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The claim.
+    published : bool
+        Whether it is a published claim that the library does not share.
+    guarantee : Guarantee
+        What the library states for the same noise.
+    """
+
+    epsilon: float
+    delta: float
+    published: bool
+    guarantee: Guarantee = field(repr=False)
+
+    @classmethod
+    def of(cls, guarantee: Guarantee) -> Claim:
+        """Return the stronger of what the library states and what the published argument does."""
+        if guarantee.claimed is not None:
+            epsilon, delta = guarantee.claimed
+            if 0.0 <= delta < 1.0 and epsilon * (1.0 + 1e-6) < guarantee.epsilon_at(delta):
+                return cls(epsilon, delta, True, guarantee)
+        return cls(guarantee.epsilon, guarantee.delta, False, guarantee)
+
+    def delta_at(self, epsilon: float) -> float:
+        """Return the claimed delta(epsilon): of a published claim, all that follows from it."""
+        if not self.published:
+            return float(self.guarantee.delta_at(epsilon))
+        if epsilon >= self.epsilon:
+            return self.delta
+        # The worst mechanism of that claim tells its bit with probability delta, and otherwise
+        # responds at random.
+        gap = self.epsilon - epsilon
+        told = math.expm1(gap) / (math.exp(-epsilon) + math.exp(gap))
+        return self.delta + (1.0 - self.delta) * told
+
+    def __str__(self) -> str:
+        text = f"epsilon = {self.epsilon:.4g}, delta = {self.delta:.3g}"
+        if not self.published:
+            return f"{text}, and all of the privacy curve it is a point of"
+        own = self.guarantee.epsilon_at(self.delta)
+        return f"{text}, as published (stated here for the same noise: epsilon = {own:.4g})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can carry."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "published": self.published,
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+
+def epsilon_of_point(epsilon: float, at_least: float, delta: float) -> float:
+    """Return the epsilon that a curve through a point asks for at another delta, at least 0.
+
+    A mechanism with ``delta(epsilon) >= at_least`` is not (e, delta)-private for any smaller e: the
+    inverse of `Claim.delta_at` of a published claim.
+    """
+    if at_least <= delta:
+        return 0.0  # that much is granted at any epsilon
+    rest = max(1.0 - at_least, 1e-300)
+    value = (1.0 - delta) / rest * (1.0 + math.exp(min(epsilon, 600.0))) - 1.0
+    return math.log(value)
 
 
 @dataclass(frozen=True)
@@ -56,8 +166,8 @@ class Attack:
         return {
             "name": self.name,
             "verdict": self.verdict,
-            "epsilon": None if self.epsilon is None else plain_float(self.epsilon),
-            "detectable": plain_float(self.detectable),
+            "epsilon": None if self.epsilon is None else _plain(self.epsilon),
+            "detectable": _plain(self.detectable),
             "power": self.power,
             "findings": list(self.findings),
             "text": self.text,
@@ -218,7 +328,7 @@ class AuditReport:
         else:
             lines.append(
                 f"  strongest attack: {best.name}, epsilon is at least {best.epsilon:.4g} at delta "
-                f"= {self.claim.delta:.3g}, {_share(best.epsilon, self.claim.epsilon)} of the "
+                f"= {self.claim.delta:.3g}, {_percentage(best.epsilon, self.claim.epsilon)} of the "
                 f"claim, at confidence {self.confidence:.9g}"
             )
         for attack in self.attacks:
@@ -258,7 +368,12 @@ class AuditReport:
         return json.dumps(self.to_dict(), allow_nan=False)
 
 
-def _share(measured: float, claimed: float) -> str:
+def _plain(value: float) -> float | str:
+    """Return a finite float, and an infinite one as text, which JSON can carry."""
+    return float(value) if math.isfinite(value) else repr(float(value))
+
+
+def _percentage(measured: float, claimed: float) -> str:
     if claimed <= 0.0 or not math.isfinite(claimed):
         return "more than all" if measured > claimed else "nothing"
     return f"{100.0 * measured / claimed:.3g} %"

@@ -8,16 +8,16 @@ them. What is not seen on these streams is not thereby shown to be safe: see ``d
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from dpoco._validation import positive_int, real_float
 from dpoco.accounting import Budget
-from dpoco.audit._claim import Claim
-from dpoco.audit._exercises import EXERCISES, Exercise
-from dpoco.audit._standard_base import Asked, Problem
-from dpoco.audit._standard_cases import CASES
+from dpoco.audit._cases import CASES, Asked, Kind
+from dpoco.audit._exercise_table import EXERCISES
+from dpoco.audit._exercises import Exercise
+from dpoco.audit._family import Make
+from dpoco.audit.report import Claim
 from dpoco.learners import LEARNERS, learner_named
 from dpoco.random import Source
 
@@ -26,7 +26,6 @@ __all__ = ["StandardCase", "standard_case", "standard_names"]
 _EPSILON = 1.0
 
 _CASES = {kind.name: kind for kind in CASES}
-_PLAYED = {each.plays for each in LEARNERS if each.name in _CASES}
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class StandardCase:
 
     name: str
     learner: str
-    make_learner: Callable[[Source], Any] = field(repr=False)
+    make_learner: Make = field(repr=False)
     stream: Any = field(repr=False)
     neighbour: Any = field(repr=False)
     replacements: tuple[tuple[Any, ...], ...] = field(repr=False)
@@ -120,15 +119,18 @@ def standard_case(
     -----
     One calibration, up to a second.
     """
-    kind = _CASES[_known(name)]
-    asked = _asked(kind, epsilon, delta, horizon, dimension, calibration)
-    problem: Problem = kind.build(asked)
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a str; got {type(name).__name__}")
+    entry = learner_named(name, {each.plays for each in LEARNERS if each.name in _CASES})
+    kind = _CASES[entry.name]
+    asked = _asked(entry.load(), kind, epsilon, delta, horizon, dimension, calibration)
+    problem = kind.build(asked)
     template = problem.make(Source.seeded(0))
     found = template.guarantee
     size = {} if asked.dimension is None else {"dimension": asked.dimension}
     return StandardCase(
         name=kind.name,
-        learner=learner_named(kind.name).class_name,
+        learner=entry.class_name,
         make_learner=problem.make,
         stream=problem.stream,
         neighbour=problem.neighbour,
@@ -143,18 +145,13 @@ def standard_case(
         },
         about=problem.about,
         trials=problem.trials,
-        exercises=next(EXERCISES[cls] for cls in type(template).__mro__ if cls in EXERCISES),
+        exercises=EXERCISES[entry.load()],
     )
 
 
-def _known(name: Any) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"name must be a str; got {type(name).__name__}")
-    return learner_named(name, _PLAYED).name
-
-
 def _asked(
-    kind: Any,
+    cls: type,
+    kind: Kind,
     epsilon: float,
     delta: float | None,
     horizon: int | None,
@@ -176,13 +173,9 @@ def _asked(
             raise ValueError(
                 f"dimension must be at least {kind.smallest} for {kind.name}; got {size}"
             )
-        if kind.largest is not None and size > kind.largest:
-            raise ValueError(
-                f"dimension must be at most {kind.largest} for {kind.name}; got {size}"
-            )
     if calibration not in kind.calibrations:
         raise ValueError(
             f"calibration must be one of {list(kind.calibrations)} for {kind.name}; "
             f"got {calibration!r}"
         )
-    return Asked(budget, rounds, size, calibration)
+    return Asked(cls, budget, rounds, size, calibration)

@@ -8,14 +8,11 @@ the published algorithms for learning from locally private reports.
 
 from __future__ import annotations
 
-from dpoco.reproduce._baselines import BaselineRow
-from dpoco.reproduce._cell import Outcome
+from dpoco.reproduce._cell import BaselineRow, LearningHorizon, Outcome
 from dpoco.reproduce._figure import Figure51, RegretCurve, figure_5_1
-from dpoco.reproduce._learning import LearningHorizon
 from dpoco.reproduce._local_learner import PublishedChannel, PublishedDistributionLearner
-from dpoco.reproduce._markdown import format_markdown
 from dpoco.reproduce._printed import PrintedCell, printed_table_5_1
-from dpoco.reproduce._result import Table51, TableRow
+from dpoco.reproduce._result import Table51, TableRow, format_markdown
 from dpoco.reproduce._table import table_5_1
 from dpoco.reproduce._verdict import Verdict
 

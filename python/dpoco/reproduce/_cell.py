@@ -1,4 +1,4 @@
-"""One cell of Table 5.1: its data, and learners run on them."""
+"""One cell of Table 5.1: its data, learners and baselines run on them, and how long they need."""
 
 from __future__ import annotations
 
@@ -10,19 +10,30 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco.accounting import Budget
 from dpoco.datasets import Stream, linear_regression_stream
 from dpoco.domains import LpBall
 from dpoco.errors import NoiseDominatesWarning
 from dpoco.frank_wolfe import TreeFrankWolfe
+from dpoco.learners import learner_named
 from dpoco.losses import SquaredLoss
 from dpoco.random import Source
+from dpoco.reproduce._printed import PrintedCell
+from dpoco.reproduce._shared import FloatArray
 
-__all__ = ["LABEL_BOUND", "RADIUS", "VARIANTS", "Cell", "Outcome", "Scores"]
-
-FloatArray = NDArray[np.float64]
+__all__ = [
+    "LABEL_BOUND",
+    "RADIUS",
+    "VARIANTS",
+    "BaselineRow",
+    "Cell",
+    "LearningHorizon",
+    "Outcome",
+    "Scores",
+    "baseline_rows",
+    "learning_horizon",
+]
 
 RADIUS = 2.0
 LABEL_BOUND = 1.25  # |<x, theta>| <= 1, and five standard deviations of the label noise
@@ -176,3 +187,154 @@ def _truth(stream: Stream) -> FloatArray:
 
 def _deviation(values: FloatArray) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 else 0.0
+
+
+# ---- baselines -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineRow:
+    """A batch method in one cell, at exactly (1, 1/T), beside print.
+
+    Attributes
+    ----------
+    horizon, dimension : int
+        T and d.
+    p : float
+        Geometry.
+    algorithm : {"NoisySFW", "NoisySGD", "PhasedSGD"}
+        Method; the paper has no PhasedSGD.
+    printed : PrintedCell or None
+        The printed row, if there is one.
+    outcome : Outcome
+        Measured here.
+    signal : float
+        E <x, theta>^2 of the data here; ``printed.signal`` tells another problem from this one.
+    """
+
+    horizon: int
+    dimension: int
+    p: float
+    algorithm: str
+    printed: PrintedCell | None
+    outcome: Outcome
+    signal: float
+
+    @property
+    def same_problem(self) -> bool | None:
+        """Whether print is about the same target; None where its numbers cannot tell."""
+        if self.printed is None or self.printed.suboptimality < 0.05:
+            return None  # the risk is label noise to the printed digits
+        return abs(self.printed.signal / self.signal - 1.0) < 0.25
+
+
+def baseline_rows(cell: Cell, printed: dict[str, PrintedCell], seconds: float) -> list[BaselineRow]:
+    """Run the baselines of a cell, each on as many seeds as fit into `seconds`, at least one."""
+    names = ("NoisySFW",) if cell.p < 2.0 else ("NoisySGD", "PhasedSGD")
+    return [
+        BaselineRow(
+            cell.horizon,
+            cell.dimension,
+            cell.p,
+            name,
+            printed.get(name),
+            _run(cell, name, seconds),
+            cell.signal,
+        )
+        for name in names
+    ]
+
+
+def _run(cell: Cell, name: str, seconds: float) -> Outcome:
+    method = learner_named(name).load()
+    parameters = method(
+        cell.domain, cell.loss, budget=cell.budget, records=cell.horizon
+    ).parameters  # calibrated once
+
+    def fit(stream: Stream, seed: int) -> FloatArray:
+        head = slice(cell.horizon)
+        learner = method(
+            cell.domain, cell.loss, budget=None, parameters=parameters, source=Source.seeded(seed)
+        )
+        theta: FloatArray = learner.fit(stream.features[head], stream.labels[head]).theta
+        return theta
+
+    return Outcome.of(cell.measure(fit, seconds))
+
+
+# ---- how long learning takes ---------------------------------------------------------------------
+
+_STANDARD_ERRORS = 4.0  # 3e-5 a look, and about twenty looks
+_FIRST, _LARGEST = 100.0, 200_000
+_FACTOR = math.sqrt(2.0)
+_TEST = 2000  # the excess over the truth's risk on the same test set hardly depends on it
+
+
+@dataclass(frozen=True, slots=True)
+class LearningHorizon:
+    """The smallest horizon at which a cell's tight calibration learns at (1, 1/T).
+
+    Attributes
+    ----------
+    p : float
+        Geometry.
+    dimension : int
+        d.
+    horizon : int or None
+        The smallest T of a grid with ratio sqrt(2) from which on the mean suboptimality is four
+        standard errors below 1, here and at the next T; None if it is none up to 200000.
+    suboptimality, suboptimality_se : float
+        At that T, or at the last one tried.
+    standard_errors : float
+        How many of them the mean lies below 1.
+    before : int or None
+        The T tried before it, if any.
+    standard_errors_before : float or None
+        Of that T: fewer than four.
+    runs : int
+        Repetitions, each on data of its own.
+    """
+
+    p: float
+    dimension: int
+    horizon: int | None
+    suboptimality: float
+    suboptimality_se: float
+    standard_errors: float
+    before: int | None
+    standard_errors_before: float | None
+    runs: int
+
+
+def learning_horizon(
+    dimension: int, p: float, seeds: Sequence[int], target: str
+) -> LearningHorizon:
+    """Search upwards for the first horizon at which learning is certain."""
+    looks: list[tuple[int, Outcome, float]] = []
+    found: int | None = None
+    step = 0
+    while True:
+        horizon = round(_FIRST * _FACTOR**step)
+        if horizon > _LARGEST:
+            break
+        outcome = Outcome.of(Cell(horizon, dimension, p, seeds, target, _TEST).play())
+        errors = (1.0 - outcome.suboptimality) / outcome.suboptimality_se
+        looks.append((horizon, outcome, errors))
+        step += 1
+        if errors >= _STANDARD_ERRORS and len(looks) > 1 and looks[-2][2] >= _STANDARD_ERRORS:
+            found = len(looks) - 2
+            break
+    at = len(looks) - 1 if found is None else found
+    horizon, outcome, errors = looks[at]
+    before = looks[at - 1] if found is not None and at > 0 else None
+    return LearningHorizon(
+        p=p,
+        dimension=dimension,
+        horizon=None if found is None else horizon,
+        suboptimality=outcome.suboptimality,
+        suboptimality_se=outcome.suboptimality_se,
+        standard_errors=errors,
+        before=None if before is None else before[0],
+        standard_errors_before=None if before is None else before[2],
+        runs=len(seeds),
+    )

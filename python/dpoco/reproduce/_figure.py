@@ -2,28 +2,65 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import positive_float
-from dpoco.environments import ContextualWorld
-from dpoco.reproduce._arguments import Progress, whole
-from dpoco.reproduce._bandit_world import SPARSITY, SparseWorld
-from dpoco.reproduce._players import players
+from dpoco.accounting import Budget
+from dpoco.bandits import HighDimensionalBandit, LinUCB
+from dpoco.domains import LpBall
+from dpoco.environments import ContextualWorld, LinearWorld
+from dpoco.errors import NoiseDominatesWarning
+from dpoco.random import Source
+from dpoco.reproduce._published_selection import not_private_regrets
+from dpoco.reproduce._shared import FloatArray, Progress, Result, markdown_table, whole
 
-__all__ = ["Figure51", "RegretCurve", "figure_5_1"]
+__all__ = ["Figure51", "RegretCurve", "SparseWorld", "figure_5_1"]
 
-SCHEMA = "dpoco.figure-5.1/1"
-FloatArray = NDArray[np.float64]
-
+_SPARSITY, _NOISE = 5, 0.05  # of the arms, of the rewards
+_LARGER = 8.0  # the second budget, in units of the first
 _SHOWN = 200  # points of a curve
+
+
+class SparseWorld(LinearWorld):
+    """Contexts ``z / ||z||_inf`` with z standard normal; arms with a few equal coefficients.
+
+    Each arm has five coefficients 1/5, at random places. The paper does not describe its world;
+    in this one uniformly random play has the regret per round that the published code's has.
+
+    Parameters
+    ----------
+    arms, dimension, horizon, seed
+        As for `LinearWorld`; `dimension` is at least five.
+    """
+
+    def __init__(self, arms: int, dimension: int, horizon: int, *, seed: int) -> None:
+        super().__init__(
+            arms,
+            dimension,
+            horizon,
+            norm=np.inf,
+            sparsity=_SPARSITY,
+            reward_noise=_NOISE,
+            seed=seed,
+        )
+
+    def _draw_coefficients(self, generator: np.random.Generator) -> FloatArray:
+        drawn = super()._draw_coefficients(generator)
+        coefficients: FloatArray = (drawn != 0.0) / float(_SPARSITY)
+        return coefficients
+
+    def _draw_contexts(self, generator: np.random.Generator) -> FloatArray:
+        drawn = generator.standard_normal((self.horizon, self.dimension))
+        drawn /= np.abs(drawn).max(axis=1, keepdims=True)
+        return drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +102,7 @@ class RegretCurve:
 
 
 @dataclass(frozen=True)
-class Figure51:
+class Figure51(Result):
     """Figure 5.1 rerun. Not private itself: it compares with the best arm of every round.
 
     Attributes
@@ -80,6 +117,7 @@ class Figure51:
         CPU time of everything.
     """
 
+    schema: ClassVar[str] = "dpoco.figure-5.1/1"
     settings: dict[str, Any]
     rounds: tuple[int, ...]
     curves: tuple[RegretCurve, ...]
@@ -87,17 +125,12 @@ class Figure51:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
-        return {"schema": SCHEMA, **asdict(self)}
-
-    def to_json(self) -> str:
-        """Return the result as indented JSON text."""
-        return json.dumps(self.to_dict(), allow_nan=False, indent=1)
+        return {"schema": self.schema, **asdict(self)}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Figure51:
         """Return the result written by `to_dict`; `ValueError` if it is none."""
-        if not isinstance(record, Mapping) or record.get("schema") != SCHEMA:
-            raise ValueError(f"not a result of schema {SCHEMA}")
+        cls._checked(record)
         try:
             curves = tuple(
                 RegretCurve(
@@ -129,15 +162,16 @@ class Figure51:
             f"epsilon = {self.settings['epsilon']:g}, delta = 1/T: mean of "
             f"{self.settings['runs']} worlds ± standard error; last quarter per round",
             "",
-            "| K | player | keeps the budget | regret | last quarter |",
-            "|---|---|---|---|---|",
         ]
-        lines += [
-            f"| {c.arms} | {c.player} | {'yes' if c.private else 'no'} "
-            f"| {c.total:.0f} ± {c.total_se:.0f} | {c.late:.4f} |"
+        titles = ("K", "player", "keeps the budget", "regret", "last quarter")
+        rows = [
+            (str(c.arms), c.player, "yes" if c.private else "no",
+             f"{c.total:.0f} ± {c.total_se:.0f}", f"{c.late:.4f}")
             for c in self.curves
-        ]
-        return "\n".join([*lines, "", f"CPU time {self.seconds:.0f} s."])
+        ]  # fmt: skip
+        return "\n".join(
+            [*lines, markdown_table(titles, rows), "", f"CPU time {self.seconds:.0f} s."]
+        )
 
     def __repr__(self) -> str:
         return f"<dpoco.reproduce.Figure51 of {len(self.curves)} curves: not private>"
@@ -188,7 +222,7 @@ def figure_5_1(
     """
     start = time.process_time()
     horizon = whole("horizon", horizon, 100)
-    dimension = whole("dimension", dimension, SPARSITY)
+    dimension = whole("dimension", dimension, _SPARSITY)
     counts = [whole("arms", count, 2) for count in arms]
     if not counts:
         raise ValueError("arms must name at least one number of arms")
@@ -206,7 +240,7 @@ def figure_5_1(
             SparseWorld(count, dimension, horizon, seed=seed)
             for seed in range(first_seed, first_seed + runs)
         ]
-        for name, private, play in players(worlds, epsilon, scales, first_seed):
+        for name, private, play in _players(worlds, epsilon, scales, first_seed):
             curves.append(_curve(count, name, private, play(), shown))
             done += runs * horizon
             if progress is not None:
@@ -237,3 +271,79 @@ def _curve(
         totals=tuple(float(value) for value in sums[:, -1]),
         late=float(regret[:, -quarter:].mean()),
     )
+
+
+def _players(
+    worlds: list[ContextualWorld], epsilon: float, factors: Sequence[float], first_seed: int
+) -> list[tuple[str, bool, Callable[[], FloatArray]]]:
+    """Return name, whether the budget holds, and a function to the regret of every round."""
+    first = worlds[0]
+    arms, d, horizon = first.arms, first.dimension, first.horizon
+    delta = 1.0 / horizon
+
+    def learners(build: Callable[[Source], Any]) -> Callable[[], FloatArray]:
+        def play() -> FloatArray:
+            rows = []
+            for seed, world in enumerate(worlds, start=first_seed):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", NoiseDominatesWarning)  # the result says it
+                    learner = build(Source.seeded(seed))
+                trace = learner.run(world.contexts, world.rewards)
+                rows.append(np.diff(trace.pseudo_regret(world.means), prepend=0.0))
+            return np.array(rows)
+
+        return play
+
+    def high_dimensional(budget: Budget | None) -> Callable[[], FloatArray]:
+        return learners(
+            lambda source: HighDimensionalBandit(
+                arms, LpBall(d, 1.0, 1.0), horizon=horizon, budget=budget,
+                reward_bound=first.reward_bound, source=source,
+            )
+        )  # fmt: skip
+
+    def linear(source: Source) -> LinUCB:
+        return LinUCB(
+            arms, d, horizon=horizon, budget=Budget._derived(epsilon, delta), source=source,
+            context_bound=math.sqrt(d), reward_bound=first.reward_bound,
+        )  # fmt: skip
+
+    def published(factor: float, shared: bool, leak: bool) -> Callable[[], FloatArray]:
+        def play() -> FloatArray:
+            return not_private_regrets(
+                worlds, epsilon=epsilon, factor=factor, shared=shared, leak=leak,
+                generator=np.random.default_rng([horizon, arms, first_seed]),
+            )  # fmt: skip
+
+        return play
+
+    def uniform() -> FloatArray:
+        return np.array([world.means.max(axis=1) - world.means.mean(axis=1) for world in worlds])
+
+    larger = _LARGER * epsilon
+    everyone: list[tuple[str, bool, Callable[[], FloatArray]]] = [
+        ("uniformly random", True, uniform),
+        ("LinUCB", True, learners(linear)),
+        ("HDB", True, high_dimensional(Budget._derived(epsilon, delta))),
+        (f"HDB, epsilon = {larger:g}", False, high_dimensional(Budget._derived(larger, delta))),
+        ("HDB, no noise", False, high_dimensional(None)),
+    ]
+    for shared in (False, True):
+        suffix = ", shared gradient" if shared else ""
+        everyone += [
+            (
+                f"published, not private, noise x {factor:g}{suffix}",
+                False,
+                published(factor, shared, True),
+            )
+            for factor in factors
+        ]
+    worst = max(factors, default=1.0)
+    everyone.append(
+        (
+            f"published without the leak, noise x {worst:g}",
+            False,
+            published(worst, False, False),
+        )
+    )
+    return everyone

@@ -18,14 +18,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco.accounting import Budget
 from dpoco.accounting.published import published_sigma
+from dpoco.reproduce._shared import FloatArray
 
 __all__ = ["LEAF_BOUND", "draw_unit_noise", "not_private_decisions", "printed_scale"]
-
-FloatArray = NDArray[np.float64]
 
 # What the published experiments declare: beta = 1, D = 4 and L = 4. The true ones are 2, 4 and 6.5.
 LEAF_BOUND = 1.0 * 4.0 + 4.0

@@ -15,13 +15,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco.environments import ContextualWorld
+from dpoco.reproduce._shared import FloatArray
 
 __all__ = ["not_private_regrets"]
-
-FloatArray = NDArray[np.float64]
 
 
 def not_private_regrets(

@@ -11,14 +11,19 @@ from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting.continual_sum import worst_row_norm
 from dpoco.accounting.generalized_gaussian import coordinate_variance
 from dpoco.frank_wolfe import TreeFrankWolfeParameters
-from dpoco.reproduce._arguments import Progress, whole
-from dpoco.reproduce._baselines import baseline_rows
-from dpoco.reproduce._cell import VARIANTS, Cell, Outcome, Scores
-from dpoco.reproduce._learning import LearningHorizon, learning_horizon
+from dpoco.reproduce._cell import (
+    VARIANTS,
+    Cell,
+    LearningHorizon,
+    Outcome,
+    Scores,
+    baseline_rows,
+    learning_horizon,
+)
 from dpoco.reproduce._printed import PrintedCell, printed_table_5_1
 from dpoco.reproduce._result import Table51, TableRow
-from dpoco.reproduce._spent import DirectionLaw
-from dpoco.reproduce._verdict import judge
+from dpoco.reproduce._shared import Progress, whole
+from dpoco.reproduce._verdict import DirectionLaw, judge
 
 __all__ = ["table_5_1"]
 

@@ -121,8 +121,8 @@ def maker(cls: Any, *problem: Any, **options: Any) -> Any:
     @functools.cache
     def built(kind: Any) -> Any:
         promise = honest().guarantee
-        known = {**vars(cls._accountant), "guarantee": lambda *_, **__: promise}
-        accountant = SimpleNamespace(**known)
+        own = {**vars(cls._accountant), "guarantee": lambda *_, **__: promise}
+        accountant = SimpleNamespace(**own)
         return type(kind.__name__, (kind,), {"_accountant": accountant})
 
     def make(source: Any, kind: Any = None, **changes: Any) -> Any:

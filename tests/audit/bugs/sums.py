@@ -11,7 +11,7 @@ import numpy as np
 
 import dpoco
 from dpoco import _core
-from dpoco.audit._replay_mechanisms import sum_of
+from dpoco.audit._sums import sum_of
 from dpoco.mechanisms import ContinualSum
 from dpoco.random import Source
 

@@ -1,4 +1,4 @@
-"""The catalogue itself: complete, unambiguous, and the same in its page."""
+"""Planted bugs: the catalogue is right about who notices them, complete, and as in its page."""
 
 from __future__ import annotations
 
@@ -6,12 +6,23 @@ import importlib
 import re
 from pathlib import Path
 
+import pytest
+
 from dpoco.audit import __all__ as audits
 from dpoco.audit import standard_names
 
 catalogue = importlib.import_module("planted_bugs.catalogue")
+kit = importlib.import_module("planted_bugs.kit")
 HERE = Path(__file__).parent
 PAGE = (HERE / "README.md").read_text()
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+@pytest.mark.parametrize("bug", catalogue.BUGS, ids=lambda bug: bug.name)
+def test_its_checks_notice_it_and_nothing_else(bug):
+    assert bug.checks
+    assert kit.silent(bug) == {check.__name__: True for check in bug.checks}
+    assert kit.noticed(bug) == {check.__name__: True for check in bug.checks}
 
 
 def test_the_page_holds_the_table():

@@ -1,20 +1,91 @@
-"""Likelihoods of the oblivious tracker: experts and fresh draws, by forward messages in NumPy."""
+"""The oblivious tracker: coins, fresh draws, and their likelihoods by forward messages in NumPy."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.audit._likelihood_base import Scorer, Scores, spread
-from dpoco.audit._likelihood_thresholds import log_ratio
+from dpoco.audit._family import Change, ExpertFamily, FloatArray, Play
+from dpoco.audit._laws import log_ratio
+from dpoco.audit._scorer import IMPOSSIBLE, Scorer, Scores, spread
 from dpoco.random import Source
 
-__all__ = ["TrackedPaths"]
+__all__ = ["TrackedPaths", "Tracker"]
 
-FloatArray = NDArray[np.float64]
+
+class Tracker(ExpertFamily):
+    """ObliviousTracker: a record moves one coin and the law of later fresh draws."""
+
+    schedule = "published"
+
+    def publication(self, learner: Any, decision: Any) -> Any:
+        return decision, int(learner.resamples)
+
+    def ask(self, learner: Any, decision: Any, row: FloatArray, play: Play) -> None:
+        admitted, engine = self.admitted(row), learner._engine
+        keep, law, _ = engine.nonprivate_kernel(admitted)
+        play.note(keep=float(keep), law=np.array(law), state=engine.nonprivate_state())
+        play.note(lost=float(admitted[decision]))
+
+    def look(self, learner: Any, t: int, play: Play) -> int:
+        p, (_, drawn) = learner.parameters, play.published[-1]
+        ends = (t + 1) % p.batch == 0
+        more = learner.round < learner.horizon and learner.experts > 1
+        left = p.max_resamples is None or drawn < p.max_resamples
+        return int(ends and more and left and learner.guarantee.private)
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        promised = self._promised()
+        rate, batch = promised["learning_rate"], promised["batch"]
+        for t in range(len(base.notes["keep"])):
+            same = base.published[: t + 1] == other.published[: t + 1]
+            if not same or base.notes["state"][t] != other.notes["state"][t]:
+                return
+            pairs = base.notes["keep"][t], other.notes["keep"][t]
+            moved = abs(float(np.diff(np.log(pairs))[0])) if min(pairs) > 0.0 else 0.0
+            # Only the coin of the batch that the record lies in may know it.
+            own = at // batch == t // batch and t >= at
+            name = "the coin of its batch" if own else "coins of other batches"
+            yield name, moved, rate if own else rate * 1e-9
+            if t >= at:
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    change = np.log(base.notes["law"][t]) - np.log(other.notes["law"][t])
+                seen = change[np.isfinite(change)]
+                reach = float(np.ptp(seen)) if seen.size else 0.0
+                yield "the law of fresh draws, range of its logarithm", reach, 2.0 * rate
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        promised = self._promised()
+        for play in (base, other):
+            if not self._stays(play) <= (1.0 - promised["forced_switch"]) * (1.0 + 1e-9):
+                # The odds of a switch are bounded by the least chance of one.
+                yield "a coin stays with a larger chance than was promised"
+            cap = promised["max_resamples"]
+            if cap is not None and play.published[-1][1] > cap:
+                yield "there are more fresh draws than were promised"
+
+    def _stays(self, play: Play) -> float:
+        """Return the largest chance to stay if nothing were lost."""
+        p, most = self.learner.parameters, 0.0
+        for t, due in enumerate(play.fresh):
+            if due:
+                lost = sum(play.notes["lost"][t + 1 - p.batch : t + 1])
+                most = max(most, play.notes["keep"][t] * float(np.exp(p.learning_rate * lost)))
+        return most
+
+    def _promised(self) -> dict[str, Any]:
+        """Return rate and coins that the guarantee is about, whatever is in use."""
+        p, profile = vars(self.learner.parameters), self.learner.guarantee.profile or {}
+        rate = min(p["learning_rate"], profile.get("learning_rate", np.inf))
+        return {**p, **profile, "learning_rate": rate}
+
+    def facts(self) -> dict[str, bool]:
+        learner = self.learner
+        return {"the cap on fresh draws": learner.resamples == learner.parameters.max_resamples}
 
 
 class TrackedPaths(Scorer):
@@ -23,18 +94,16 @@ class TrackedPaths(Scorer):
     How many switches a path has had is not released: its law given what was is carried along.
     """
 
-    def __init__(self, learner: Any, stream: Any, neighbour: Any) -> None:
-        super().__init__(learner, stream, neighbour)
-        p = learner.parameters
+    family: Tracker
+
+    def __init__(self, family: Tracker, stream: Any, neighbour: Any) -> None:
+        super().__init__(family, stream, neighbour)
+        learner, p = self.learner, self.learner.parameters
         if learner.experts < 2 or p.horizon is None or len(self.streams[0]) != p.horizon:
             raise ValueError(
                 "stream must have all of the horizon's rounds, of at least two experts"
             )
-        low, high = learner._loss_range
-        self._losses = [
-            np.where(np.isfinite(rows), np.clip((rows - low) / (high - low), 0.0, 1.0), 0.0)
-            for rows in (each.parts[0] for each in self.streams)
-        ]
+        self._losses = [family.admitted(each.parts[0]) for each in self.streams]
         self._levels = min(p.switches, p.horizon - 1) + 1 if p.prior == "at_most" else 1
         # Laws of a fresh draw for every round, of (switches so far, expert).
         self._laws = [self._fresh(each) for each in self._losses]
@@ -103,10 +172,7 @@ class TrackedPaths(Scorer):
                 if w == world:
                     uniforms[i] = spread(cells, chosen, jitter[i])
             losses[i] = log_ratio(*logs)
-            if not np.isfinite(logs[0]):
-                losses[i] = np.inf
-        stray = bool(np.isinf(losses).any())
-        findings = ("a transcript is impossible under the declared law",) if stray else ()
+        findings = (IMPOSSIBLE,) if np.isinf(losses).any() else ()
         return Scores(losses, uniforms, findings)
 
     def _cells(

@@ -1,4 +1,4 @@
-"""Laws that the coupled learners draw from, on an interval, by quadrature and change of variables.
+"""Laws of selections, threshold tests and coupled draws: from their definitions, by quadrature.
 
 Independent of the engines: they are what the engines are said to draw from.
 """
@@ -9,17 +9,145 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco.audit._family import FloatArray
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
 
-__all__ = ["Gibbs", "Law", "Leader", "ShiftedGaussian", "losses_of"]
+__all__ = [
+    "Gibbs",
+    "Law",
+    "Leader",
+    "ShiftedGaussian",
+    "answer_chances",
+    "log_ratio",
+    "losses_of",
+    "selection_law",
+]
 
-FloatArray = NDArray[np.float64]
+# Of a threshold's noise: how far beyond all queries it is followed, in scales, where its density
+# underflows, and panels of the quadrature.
+_REACH, _UNDERFLOW = 45.0, 800.0
+_PANEL = 4.0
+
 Function = Callable[[FloatArray], FloatArray]
+
+
+def selection_law(noise: str, scores: FloatArray, scale: float) -> FloatArray:
+    """Return the probability of every index to have the largest noisy score; shapes (..., n).
+
+    Exponential noise: an integral of a polynomial, exact by quadrature. Gumbel: softmax. Laplace:
+    by quadrature, to about 1e-9.
+    """
+    rates = (scores - scores.max(axis=-1, keepdims=True)) / scale
+    if noise == "gumbel":
+        weights = np.exp(rates)
+        law: FloatArray = weights / weights.sum(axis=-1, keepdims=True)
+        return law
+    if noise == "exponential":
+        # The highest noisy score h has w = exp(-(h - max)/scale) in (0, 1].
+        chances = np.exp(rates)
+        nodes, weights = np.polynomial.legendre.leggauss(scores.shape[-1] // 2 + 1)
+        below = 1.0 - chances[..., None, :] * (0.5 * (nodes + 1.0))[:, None]
+        logs = np.log(below)
+        others = np.exp(logs.sum(axis=-1, keepdims=True) - logs)
+        out = chances * np.einsum("k,...kn->...n", 0.5 * weights, others)
+        exact: FloatArray = out / out.sum(axis=-1, keepdims=True)
+        return exact
+    if scores.shape[-1] == 2:  # how far the second is behind, and one minus the other
+        gap = rates[..., :1] - rates[..., 1:]
+        behind = 0.5 * np.exp(-np.abs(gap)) * (1.0 + 0.5 * np.abs(gap))
+        first = np.where(gap >= 0.0, 1.0 - behind, behind)
+        second = np.where(gap >= 0.0, behind, 1.0 - behind)
+        both: FloatArray = np.concatenate([first, second], axis=-1)
+        return both
+    return _laplace_law(rates)
+
+
+def _panels(edges: FloatArray, points: int) -> tuple[FloatArray, FloatArray]:
+    """Return nodes and weights: Gauss points in every panel between the edges."""
+    nodes, weights = np.polynomial.legendre.leggauss(points)
+    middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
+    return (middle[:, None] + half[:, None] * nodes).ravel(), (half[:, None] * weights).ravel()
+
+
+def _laplace_law(rates: FloatArray) -> FloatArray:
+    flat = rates.reshape(-1, rates.shape[-1])
+    out = np.empty_like(flat)
+    for row, u in zip(out, flat, strict=True):
+        # Between the kinks, and to where the rest is below 1e-17.
+        edges = np.unique(np.concatenate([[u.min() - 40.0], u, u + 8.0, [40.0]]))
+        if edges[-1] - edges[0] > 120.0:  # scores far apart: nothing between them
+            edges = np.unique(np.concatenate([edges, *(u + far for far in (-40, -8, 24, 40))]))
+        x, w = _panels(edges, 24)
+        away = x[:, None] - u[None, :]
+        tail = 0.5 * np.exp(-np.abs(away))
+        below = np.where(away > 0.0, 1.0 - tail, tail)
+        logs = np.log(np.maximum(below, 1e-300))
+        row[:] = (w[:, None] * tail * np.exp(logs.sum(axis=1, keepdims=True) - logs)).sum(axis=0)
+    law: FloatArray = (out / out.sum(axis=1, keepdims=True)).reshape(rates.shape)
+    return law
+
+
+def answer_chances(
+    excesses: FloatArray, answers: NDArray[np.bool_], scales: tuple[float, float], noise: str
+) -> FloatArray:
+    """Return the logarithm of the probability of the first 1, 2, ... answers, shape (T,).
+
+    Query t raises an alarm iff ``excesses[t] + nu_t >= rho``, rho one variate of scale
+    ``scales[0]`` for all queries and nu_t one of ``scales[1]`` for each: exponential or Laplace. By
+    Gauss-Legendre quadrature over rho between the kinks, to about 1e-12.
+    """
+    from scipy.special import logsumexp
+
+    nodes, weights = _panels(_edges(excesses, scales, noise), 16)
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights) + _log_density(nodes / scales[0], noise) - np.log(scales[0])
+        away = (nodes[None, :] - excesses[:, None]) / scales[1]
+        tails = _log_tail(away, noise)
+        silences = np.log(-np.expm1(np.minimum(tails, 0.0)))
+    factors = np.where(answers[:, None], tails, silences)
+    out: FloatArray = logsumexp(logs + np.cumsum(factors, axis=0), axis=1)
+    return out
+
+
+def _edges(excesses: FloatArray, scales: tuple[float, float], noise: str) -> FloatArray:
+    """Return edges of panels from the lowest to the highest threshold that matters."""
+    reach, end = _REACH * max(scales), _UNDERFLOW * scales[0]
+    low = 0.0 if noise == "exponential" else max(min(0.0, float(excesses.min())) - reach, -end)
+    high = min(max(0.0, float(excesses.max())) + reach, end)
+    kinks = np.unique(np.concatenate([[low, 0.0, high], np.clip(excesses, low, high)]))
+    step = _PANEL * min(scales)
+    parts = [np.linspace(a, b, int(np.ceil((b - a) / step)) + 1) for a, b in pairwise(kinks)]
+    return np.unique(np.concatenate(parts))
+
+
+def _log_density(x: FloatArray, noise: str) -> FloatArray:
+    if noise == "exponential":
+        one_sided: FloatArray = np.where(x >= 0.0, -x, -np.inf)
+        return one_sided
+    density: FloatArray = -np.abs(x) - np.log(2.0)
+    return density
+
+
+def _log_tail(x: FloatArray, noise: str) -> FloatArray:
+    """Return ln P(nu >= x)."""
+    if noise == "exponential":
+        return -np.maximum(x, 0.0)
+    above = -np.maximum(x, 0.0) - np.log(2.0)
+    return np.where(x >= 0.0, above, np.log1p(-0.5 * np.exp(np.minimum(x, 0.0))))
+
+
+def log_ratio(own: float, other: float) -> float:
+    """Return the privacy loss of a transcript; infinite if one of the streams cannot give it."""
+    return own - other if np.isfinite(own) and np.isfinite(other) else float("inf")
+
+
+# ---- coupled draws, on an interval ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)

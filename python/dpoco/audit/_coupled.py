@@ -1,23 +1,152 @@
-"""Likelihoods of whole transcripts of the coupled learners: every coin and every draw."""
+"""The coupled learners: coins, draws, and likelihoods of whole transcripts."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.audit._likelihood_base import Scorer, Scores, spread
-from dpoco.audit._likelihood_laws import Gibbs, Law, Leader, ShiftedGaussian, losses_of
-from dpoco.losses import LinearLoss
-from dpoco.oco import ContinuousMultiplicativeWeights
+from dpoco.audit._family import Change, Family, FloatArray, Play, Rounds, Shapes, parts_of
+from dpoco.audit._laws import Gibbs, Law, Leader, ShiftedGaussian, losses_of
+from dpoco.audit._scorer import IMPOSSIBLE, Scorer, Scores, spread
+from dpoco.audit._sums import record_shapes
+from dpoco.losses import CustomLoss, LinearLoss
+from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 from dpoco.random import Source
 
-__all__ = ["Transcripts"]
+__all__ = ["Coupled", "Transcripts"]
 
-FloatArray = NDArray[np.float64]
+_UNIFORM = 1
+
+
+class Coupled(Family):
+    """CoupledRegularizedLeader and ContinuousMultiplicativeWeights."""
+
+    schedule = "published"
+    loop = "vectors"
+    marks = True
+
+    def shapes(self) -> Shapes:
+        return record_shapes(self.learner)
+
+    def rounds(self, stream: Any) -> Rounds:
+        if not isinstance(self.learner.loss, CustomLoss):
+            return super().rounds(stream)
+        objects, *others = parts_of(stream)
+        if others:
+            raise ValueError("stream must be one array of loss objects")
+        if not isinstance(objects, Sequence):
+            raise TypeError("stream must be a list of loss objects")
+        return Rounds((list(objects),))
+
+    def is_empty(self, record: tuple[Any, ...]) -> bool:
+        # What an empty custom loss is, its object says.
+        return isinstance(self.learner.loss, CustomLoss) or super().is_empty(record)
+
+    def publication(self, learner: Any, decision: Any) -> Any:
+        return decision.tobytes(), int(learner.switches)
+
+    def play(self, learner: Any, rounds: Rounds) -> Play:
+        engine, play = learner._engine, Play(variates=[self.drawn(learner)])
+        factor = getattr(engine, "nonprivate_log_factor", None) or engine.nonprivate_log_ratio
+        before = 0
+        for t in range(len(rounds)):
+            point = engine.nonprivate_point()
+            play.published.append(self.publication(learner, learner.decide()))
+            learner.observe(*rounds.record(t))
+            moved = engine.switches != before
+            before = engine.switches
+            play.variates.append(self.drawn(learner))
+            play.note(factor=float(factor()), point=point.tobytes(), moved=moved)
+            if self._is_summed:  # what a leader without noise and barrier solves is the sum
+                zero = np.zeros(learner.parameters.dimension)
+                play.note(solved=np.array(engine.nonprivate_solve(zero)))
+            play.fresh.append(moved)
+            play.findings += self._consumption(play, t)
+        if learner.round < learner.horizon:
+            play.published.append(self.publication(learner, learner.decide()))
+        return play
+
+    @property
+    def _is_summed(self) -> bool:
+        learner = self.learner
+        leads = isinstance(learner, CoupledRegularizedLeader)
+        return leads and isinstance(learner.loss, LinearLoss) and bool(learner.guarantee.private)
+
+    def _consumption(self, play: Play, t: int) -> Iterator[str]:
+        """Yield where a round without a draw used more than its coin."""
+        p = self.learner.parameters
+        used = np.subtract(play.variates[t + 1], play.variates[t])
+        ends = (t + 1) % p.block == 0 and t + 1 < p.horizon
+        decides = ends and sum(play.notes["moved"][:t]) < self._cap
+        if play.notes["moved"][t]:
+            if not decides:
+                yield f"round {t}: a draw where none may be"
+            return
+        coin = int(decides and p.forced_switch < 1.0)
+        if int(used.sum()) != int(used[_UNIFORM]) or used[_UNIFORM] > coin:
+            yield f"round {t}: variates drawn without a coin or draw that would need them"
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        p, found = self.learner.parameters, self.learner.guarantee
+        notes, shift = (base.notes, other.notes), found.details.get("later_bit_shift")
+        if self._is_summed:
+            for t, (ours, theirs) in enumerate(zip(*(x["solved"] for x in notes), strict=True)):
+                if not (self._goes_on(t, base) and self._goes_on(t, other)):
+                    break  # with the last draw, sums are given up
+                moved = float(np.linalg.norm(ours - theirs))
+                yield "the sum of gradients", moved, float(found.sensitivity)
+        for t in range(len(base.notes["factor"])):
+            same = base.published[: t + 1] == other.published[: t + 1]
+            if not same or notes[0]["point"][t] != notes[1]["point"][t]:
+                return
+            moved = abs(notes[0]["factor"][t] - notes[1]["factor"][t])
+            if not np.isfinite(moved):
+                moved = np.inf
+            if t < at:
+                yield "factors before the changed round", moved, 0.0
+            elif t == at:
+                if (span := self._span()) is not None:
+                    yield "the changed round's log factor", moved, span
+            elif p.coupling in ("dartboard", "anchored"):
+                yield "later log factors", moved, 1e-9
+            elif p.coupling == "density_ratio" and shift is not None and self._is_used(t, base):
+                yield "later log factors", moved, float(shift) * (1.0 + 1e-6)
+
+    @property
+    def _cap(self) -> float:
+        most = self.learner.parameters.max_switches
+        return math.inf if most is None else float(most)
+
+    def _goes_on(self, t: int, play: Play) -> bool:
+        """Whether another draw may follow round t."""
+        p = self.learner.parameters
+        more: bool = t + p.block < p.horizon
+        return more and sum(play.notes["moved"][: t + 1]) < self._cap
+
+    def _is_used(self, t: int, play: Play) -> bool:
+        """Whether the factor of round t decides over a coin."""
+        return self._goes_on(t, play) and bool(self.learner.parameters.forced_switch < 1.0)
+
+    def _span(self) -> float | None:
+        p = self.learner.parameters
+        weights = isinstance(self.learner, ContinuousMultiplicativeWeights)
+        if p.coupling in ("scheduled", "maximal") or not weights:
+            return None  # a ratio before it is clipped
+        if p.coupling == "dartboard":
+            return float(p.inverse_temperature * p.factor_range)
+        return float(p.clip_high + p.clip_low)
+
+    def facts(self) -> dict[str, bool]:
+        learner = self.learner
+        return {"the cap on switches": learner.switches == learner.parameters.max_switches}
+
+
+# ---- likelihoods ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -34,9 +163,9 @@ class Transcripts(Scorer):
     With linear losses and no boundary in any dimension.
     """
 
-    def __init__(self, learner: Any, stream: Any, neighbour: Any) -> None:
-        super().__init__(learner, stream, neighbour)
-        p = learner.parameters
+    def __init__(self, family: Coupled, stream: Any, neighbour: Any) -> None:
+        super().__init__(family, stream, neighbour)
+        learner, p = self.learner, self.learner.parameters
         if len(self.streams[0]) != p.horizon:
             raise ValueError(f"stream must have all of the horizon's {p.horizon} rounds")
         if p.coupling == "anchored" and not isinstance(learner.loss, LinearLoss):
@@ -105,7 +234,7 @@ class Transcripts(Scorer):
         with np.errstate(invalid="ignore"):
             losses = own - other
         if not np.all(np.isfinite(own)):
-            findings += ("a transcript is impossible under the declared law",)
+            findings += (IMPOSSIBLE,)
             losses = np.where(np.isfinite(losses), losses, np.inf)
         return Scores(losses, uniforms, findings)
 

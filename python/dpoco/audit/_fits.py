@@ -1,4 +1,4 @@
-"""Likelihoods of the batch baselines: fits as chains of noisy releases.
+"""The batch baselines: releases of fits at given points, and likelihoods of chains of them.
 
 A fit shows its model only. Its noise is drawn once more from a copy of the tape, the releases and
 the decisions between them are computed with it from their definitions, and the model must be the
@@ -7,23 +7,119 @@ fit's; then every release is scored given those before it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco.audit._likelihood_base import Scorer, Scores
-from dpoco.audit._replay_batch import releases_of
+from dpoco.audit._family import Change, Family, FloatArray, Play, Rounds, Shapes
+from dpoco.audit._scorer import Scorer, Scores
+from dpoco.audit._sums import record_shapes
 from dpoco.frank_wolfe import LocalizedMirrorDescent, NoisyFrankWolfe, NoisySGD, PhasedSGD
 from dpoco.random import Source
 
-__all__ = ["Fits"]
+__all__ = ["BatchFits", "FitReleases"]
 
-FloatArray = NDArray[np.float64]
+Release = tuple[int, float, float | None, int, int]  # number, sensitivity, noise, range of records
 
+_POINTS = 6  # pairs of decisions that each release is taken at
+_SEEDED_POINTS = 1  # of their generator
 _GAUSSIAN = 2  # kind of a compiled source's variates
 _GRID_BITS = 13
+
+
+class BatchFits(Family):
+    """NoisyFrankWolfe, NoisySGD, PhasedSGD and LocalizedMirrorDescent."""
+
+    relation = "replace"
+
+    def shapes(self) -> Shapes:
+        return record_shapes(self.learner)
+
+    def rounds(self, stream: Any) -> Rounds:
+        rounds = super().rounds(stream)
+        _settle(self.learner, len(rounds))
+        if self.learner.parameters.records != len(rounds):
+            raise ValueError(f"stream must have {self.learner.parameters.records} records")
+        return rounds
+
+    def play(self, learner: Any, rounds: Rounds) -> Play:
+        _settle(learner, len(rounds))
+        engine = learner._engine(*rounds.parts)
+        # A second one: what is asked of the first must not be read off while it works.
+        probe = learner._engine(*rounds.parts)
+        play = Play(published=[None], variates=[tuple(engine.variates_drawn())])
+        while engine.completed < engine.units:
+            engine.advance(1)
+            play.variates.append(tuple(engine.variates_drawn()))
+        if learner.guarantee.private and sum(play.variates[-1]) == 0:
+            play.findings.append("the fit drew no noise")
+        points = list(self._points())
+        for k, *_ in self.releases():
+            play.note(values=[np.array(probe.nonprivate_release(k, *pair)) for pair in points])
+        play.note(model=np.array(engine.result()))
+        return play
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        mu = self.learner.guarantee.mu
+        values = base.notes["values"], other.notes["values"]
+        for release, ours, theirs in zip(self.releases(), *values, strict=True):
+            k, declared, scale, first, last = release
+            moved = max(float(np.linalg.norm(a - b)) for a, b in zip(ours, theirs, strict=True))
+            own = first <= at < last
+            # Release by release: a record of one of them may not act in another.
+            name = f"release {k}" if own else "releases of other records"
+            yield name, moved, declared if own else 0.0
+            if own and scale is not None and mu is not None:
+                yield "mu of the releases", moved / scale, mu
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        unused = not any(first <= at < last for *_, first, last in self.releases())
+        if unused and not np.array_equal(base.notes["model"][0], other.notes["model"][0]):
+            yield "a record that enters no release moved the model"
+
+    def releases(self) -> Iterator[Release]:
+        """Yield number, sensitivity, noise and range of records of every release.
+
+        The noise is None where its scale alone does not tell what is spent.
+        """
+        learner, p, found = self.learner, self.learner.parameters, self.learner.guarantee
+        if isinstance(learner, NoisySGD):
+            for record in range(p.records):  # one record's gradient, drawn or not
+                yield record, found.sensitivity, None, record, record + 1
+        elif isinstance(learner, NoisyFrankWolfe):
+            yield 0, found.sensitivity, p.first_scale, 0, p.first_batch
+            later = found.details["later sensitivity"]
+            for k in range(1, p.steps):
+                first = p.first_batch + (k - 1) * p.batch
+                yield k, later, p.later_scale, first, first + p.batch
+        else:
+            first = 0
+            for k, row in enumerate(learner._settings()["phases"]):
+                yield k, row[-1] / p.noise_multiplier, row[-1], first, first + row[0]
+                first += row[0]
+
+    def _points(self) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield pairs (decision, earlier decision) that a fit could hold."""
+        learner, domain, tape = self.learner, self.learner.domain, Source.seeded(_SEEDED_POINTS)
+        for _ in range(_POINTS):
+            draws = 8.0 * tape.uniform(2 * domain.dimension) - 4.0
+            at = domain.project(draws[: domain.dimension])
+            vertex = domain.minimize_linear(draws[domain.dimension :])
+            if isinstance(learner, NoisyFrankWolfe):
+                yield np.array(at + learner.parameters.step_size * (vertex - at)), np.array(at)
+            else:
+                yield np.array(vertex), np.array(at)
+
+
+def _settle(learner: Any, records: int) -> None:
+    """Calibrate a learner that waits for the number of records."""
+    if learner._parameters is None:
+        learner._settle(learner._plan(records, learner._arguments["budget"]))
+
+
+# ---- likelihoods ---------------------------------------------------------------------------------
 
 
 class _Tape:
@@ -53,12 +149,15 @@ class _Tape:
         return int(self._engine.words(1)[0]) % records
 
 
-class Fits(Scorer):
+class FitReleases(Scorer):
     """NoisyFrankWolfe, NoisySGD, PhasedSGD and LocalizedMirrorDescent."""
 
-    def __init__(self, learner: Any, stream: Any, neighbour: Any) -> None:
-        super().__init__(learner, stream, neighbour)
-        self._releases = list(releases_of(learner))
+    family: BatchFits
+
+    def __init__(self, family: BatchFits, stream: Any, neighbour: Any) -> None:
+        super().__init__(family, stream, neighbour)
+        learner = self.learner
+        self._releases = list(family.releases())
         self._grids = _grids(learner, len(self._releases))
         # What is asked of an engine that never runs: releases at given points.
         self._probes = [learner._engine(*each.parts) for each in self.streams]
@@ -166,10 +265,9 @@ class Fits(Scorer):
         total, loss, places = np.zeros_like(theta), 0.0, []
         for _ in range(p.steps):
             own, other = (
-                np.array([self._probes[w].nonprivate_release(i, theta, theta)
-                          for i in range(p.records)])
-                for w in (world, 1 - world)
-            )  # fmt: skip
+                np.array([probe.nonprivate_release(i, theta, theta) for i in range(p.records)])
+                for probe in (self._probes[world], self._probes[1 - world])
+            )
             record = own[tape.index(p.records)]
             released = tape.release(record, p.noise_scale, self._grids[0])
             logs = [

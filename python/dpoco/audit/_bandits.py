@@ -1,0 +1,282 @@
+"""Contextual bandits: statistics of all arms in one sum, or a learner and a clock of every arm."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dpoco import _core
+from dpoco.accounting.continual_sum import release_grid
+from dpoco.audit._family import Change, FloatArray, Play, Shapes
+from dpoco.audit._scorer import Scorer, Scores
+from dpoco.audit._selections import VertexChoices
+from dpoco.audit._sum_noise import (
+    actions_of,
+    moves_to_best,
+    noise_map,
+    sum_noise,
+    whitened,
+    whitening_of,
+)
+from dpoco.audit._sums import ROUNDING, Sums, quadratic_statistics
+from dpoco.random import Source
+
+__all__ = ["ArmReleases", "Arms", "Statistics"]
+
+
+class Statistics(Sums):
+    """LinUCB; joint privacy: what others see is the released sums."""
+
+    first_affected = 0
+    joint = True
+    loop = "bandit"
+    astray = "what enters the sum is not a function of record and action alone"
+
+    def shapes(self) -> Shapes:
+        return {"contexts": (self.learner.dimension,), "rewards": (self.learner.arms,)}
+
+    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
+        return int(learner.decide(record[0]))
+
+    def observe(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> Any:
+        learner.observe(record[1][decision])
+
+    def publication(self, learner: Any, decision: Any) -> Any:
+        return decision, learner._engine.released().tobytes()
+
+    def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
+        (context, rewards), p, d = record, learner.parameters, learner.dimension
+        leaf: FloatArray = np.zeros((learner.arms, d * (d + 1) // 2 + d))
+        if np.all(np.isfinite(context)) and np.isfinite(rewards[decision]):
+            clipper = _core.RecordClipper(d, p.context_bound, 2.0, np.inf)
+            factor = clipper.multipliers(np.ascontiguousarray(context[None, :]))[0]
+            reward = np.clip(rewards[decision], -p.reward_bound, p.reward_bound)
+            leaf[decision] = quadratic_statistics(factor * context, p.reward_weight * reward)
+        return leaf.ravel()
+
+    def ended(self, learner: Any, t: int, play: Play) -> Any:
+        return super().ended(learner, t, play) if learner.round < learner.horizon else []
+
+    def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
+        for t in super().compared(base, other, at):
+            ours, theirs = ([arm for arm, _ in x.published[at + 1 : t + 1]] for x in (base, other))
+            if t + 1 < self.learner.horizon and ours == theirs:
+                yield t
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        # Within its batch a record is released to nobody.
+        end = min(at + self.batch - at % self.batch, len(base.published))
+        for t in range(at, end):
+            if base.published[t][1] != other.published[t][1]:
+                yield "an estimate depends on a record before it was released"
+                return
+            if t > at and base.published[t] != other.published[t]:
+                yield "an action depends on a record of its batch"
+                return
+
+
+class Arms(Statistics):
+    """HighDimensionalBandit; joint privacy: what others see are the estimates of all arms."""
+
+    astray = "what enters an arm's sum is not a function of its records and estimates alone"
+
+    @property
+    def view(self) -> Any:
+        """What looks like the learner of one arm: its parameters, the whole's guarantee."""
+        learner = self.learner
+        return SimpleNamespace(
+            parameters=learner.parameters.arm,
+            guarantee=learner.guarantee,
+            _mechanism=learner._mechanism.parts[0],
+        )
+
+    @property
+    def relation(self) -> str:
+        return str(self.view.parameters.relation)
+
+    def publication(self, learner: Any, decision: Any) -> Any:
+        return decision, learner._engine.coefficients().tobytes()
+
+    def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
+        leaf: FloatArray = np.zeros((learner.arms, learner.dimension))
+        context, reward = record[0], record[1][decision]
+        if np.all(np.isfinite(context)) and np.isfinite(reward):
+            bound = learner.parameters.context_bound
+            largest = float(np.abs(context).max(initial=0.0))
+            own = context if largest <= bound else (context / largest) * bound
+            row = np.ascontiguousarray(np.clip(own, -bound, bound))
+            leaf[decision] = learner._engine.leaf(
+                decision, row, float(np.clip(reward, *learner._reward_range()))
+            )
+        return leaf
+
+    def exact(self, learner: Any) -> FloatArray:
+        return np.array(learner._engine.nonprivate_sums()).reshape(learner.arms, -1)
+
+    def start(self, learner: Any, play: Play) -> None:
+        super().start(learner, play)
+        play.note(clocks=learner._engine.clocks())
+
+    def ended(self, learner: Any, t: int, play: Play) -> Any:
+        before, now = play.notes["clocks"][-1], learner._engine.clocks()
+        play.note(clocks=now)
+        return [k for k in range(len(now)) if now[k] > before[k] and now[k] % self.batch == 0]
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        yield from self._sizes(base, other, at, "leaf", at, 0.0)
+        # As it was added, after all later records of the batch were.
+        released = self._released(base, other, at)
+        if self.batch > 1 and released is not None:
+            rounding = math.sqrt(self.learner.dimension) * self.grid
+            yield from self._sizes(base, other, at, "sum", released, rounding)
+
+    def _sizes(
+        self, base: Play, other: Play, at: int, name: str, when: int, rest: float
+    ) -> Iterator[Change]:
+        own, gap = self.view.parameters, base.notes[name][when] - other.notes[name][when]
+        arms = {base.published[at][0], other.published[at][0]}
+        tree = self.learner.parameters.arm_learner == "tree"
+        sizes = np.linalg.norm(gap, axis=1) if tree else np.abs(gap).max(axis=1)
+        if len(arms) == 1:
+            yield "the sum of one arm", float(sizes.max()), own.sensitivity + rest
+        else:
+            # One arm loses the record and another gets one: half of a replacement each.
+            single = own.sensitivity * (0.5 if own.relation == "replace" else 1.0)
+            yield "the sums of two arms, each", float(sizes.max()), single + rest
+        untouched = [k for k in range(len(sizes)) if k not in arms]
+        if untouched:
+            # What two batches add up to differs by roundings alone.
+            most = float(sizes[untouched].max())
+            yield "the sums of other arms", most, ROUNDING * own.sensitivity + rest
+        if tree:
+            yield from self.spent(float(np.linalg.norm(gap)))
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        if base.notes["clocks"] != other.notes["clocks"]:
+            yield "an arm's clock depends on a record"
+        released = self._released(base, other, at)
+        end = len(base.published) if released is None else released + 1
+        for t in range(at, end):
+            if base.published[t][1] != other.published[t][1]:
+                yield "an estimate depends on a record before it was released"
+                return
+        # Whoever knows the estimates knows all actions but the own one.
+        for t in range(at + 1, len(base.published)):
+            if base.published[t][1] != other.published[t][1]:
+                return
+            if base.published[t][0] != other.published[t][0]:
+                yield "an action depends on the record of another round"
+                return
+
+    def _released(self, base: Play, other: Play, at: int) -> int | None:
+        """Return the first round after whose end the changed record is in a release, if any."""
+        clocks, ends = base.notes["clocks"], []
+        for arm in {base.published[at][0], other.published[at][0]}:
+            due = (clocks[at][arm] // self.batch + 1) * self.batch
+            ends += [t for t in range(at, len(base.published)) if clocks[t + 1][arm] >= due][:1]
+        return min(ends, default=None)
+
+
+@dataclass
+class _Run:
+    """Releases of all arms' learners: choices of vertices, or what they have above either sum."""
+
+    choices: list[Any] = field(default_factory=list)
+    gaps: list[tuple[list[FloatArray], list[FloatArray]]] = field(default_factory=list)  # arms'
+    stray: bool = False
+
+
+class ArmReleases(Scorer):
+    """HighDimensionalBandit: the vertices that polyhedral arms select, or the sums of tree arms."""
+
+    family: Arms
+    astray = "estimates do not follow from releases of the declared law"
+
+    def __init__(self, family: Arms, stream: Any, neighbour: Any) -> None:
+        super().__init__(family, stream, neighbour)
+        p = self.learner.parameters
+        self._tree = p.arm_learner == "tree"
+        if self._tree and getattr(p.arm, "noise", "gaussian") != "gaussian":
+            raise ValueError("no density is known of sums with generalized Gaussian noise")
+        self._forced = min(p.arms * p.forced_rounds, p.horizon)
+        rounds = len(self.streams[0])
+        self._ends = [self._clock(arm, rounds) // p.batch for arm in range(p.arms)]
+        if not any(self._ends):
+            raise ValueError("stream must be long enough for a release")
+        if not self._tree:
+            self._vertices = VertexChoices(p.arm, self.learner.domain)
+
+    def _clock(self, arm: int, rounds: int) -> int:
+        """Return how many of the first rounds an arm's clock counts."""
+        p = self.learner.parameters
+        own = min(max(rounds - arm * p.forced_rounds, 0), p.forced_rounds)
+        return int(own + max(rounds - self._forced, 0))
+
+    def run(self, learner: Any, world: int, tape: Source) -> Any:
+        p, family = learner.parameters, self.family
+        noise = self._noise(learner, tape) if self._tree else []
+        run = _Run(gaps=[([], []) for _ in range(p.arms)])
+        sums = [np.zeros_like(family.exact(learner)) for _ in (0, 1)]
+        clocks = [0] * p.arms
+        for t in range(len(self.streams[0])):
+            records = [self.streams[w].record(t) for w in (world, 1 - world)]
+            forced = t < self._forced
+            arms, heeded = actions_of(learner, [context for context, _ in records], forced)
+            run.stray = run.stray or not heeded
+            for w in (0, 1):
+                sums[w] = sums[w] + family.leaf(learner, arms[w], records[w])
+            before = np.array(learner.coefficients)
+            family.observe(learner, arms[0], records[0])
+            after = np.array(learner.coefficients)
+            for arm in [arms[0]] if forced else range(p.arms):
+                clocks[arm] += 1
+                k, part = divmod(clocks[arm], p.batch)
+                if part:
+                    continue
+                own, step = [each[arm] for each in sums], (before[arm], after[arm])
+                if self._tree:
+                    released = family.exact(learner)[arm] + noise[arm][k - 1]
+                    grid, eta = release_grid(p.arm.noise_scale), p.arm.step_scale
+                    eta /= k + p.arm.step_scale
+                    follows = moves_to_best(learner.domain, step, eta, released, grid)
+                    run.stray = run.stray or not follows
+                    for path, total in zip(run.gaps[arm], own, strict=True):
+                        path.append(released - total)
+                else:
+                    found, odd = self._vertices.read(k, step, own)
+                    run.choices += found
+                    run.stray = run.stray or odd
+        return run
+
+    def _noise(self, learner: Any, tape: Source) -> list[FloatArray]:
+        claim = tape._claim()
+        message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
+        key, d = hashlib.sha256(message).digest(), learner.dimension
+        return [
+            sum_noise(self.family, d, n, {"key": key, "stream": arm})
+            for arm, n in enumerate(self._ends)
+        ]
+
+    def score(self, runs: list[Any], world: int) -> Scores:
+        if not self._tree:
+            found = VertexChoices.score([(run.choices, run.stray) for run in runs], world)
+            return Scores(found.losses, found.uniforms, (self.astray,) if found.findings else ())
+        from scipy.special import ndtr
+
+        own, total, residuals = self.learner.parameters.arm, np.zeros(len(runs)), []
+        for arm, releases in enumerate(self._ends):
+            if releases:
+                matrix = whitening_of(noise_map(own.sum_method, releases, own.pushes))
+                ours, theirs = (np.array([run.gaps[arm][w] for run in runs]) for w in (0, 1))
+                losses, noise = whitened(matrix, ours, theirs, own.noise_scale)
+                total += losses
+                residuals.append(noise)
+        stray = any(run.stray for run in runs)
+        uniforms = ndtr(np.concatenate(residuals, axis=1))
+        return Scores(total, uniforms, (self.astray,) if stray else ())

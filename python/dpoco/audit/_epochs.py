@@ -1,0 +1,309 @@
+"""Selections of experts on epochs, with and without alarms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dpoco.accounting.noisy_max import law_of
+from dpoco.audit._family import Change, ExpertFamily, FloatArray, Play, words_of
+from dpoco.audit._laws import answer_chances, log_ratio, selection_law
+from dpoco.audit._scorer import IMPOSSIBLE, Scorer, Scores, spread
+from dpoco.audit._selections import granted
+from dpoco.experts import ShiftDetector
+from dpoco.random import Source
+
+__all__ = ["EpochTranscripts", "Epochs", "EpochsWithAlarms", "ratio"]
+
+Transcript = tuple[tuple[int, ...], tuple[int, ...]]  # decisions, rounds of alarms
+
+# Words of an expert learner's state: round, decision, count of clipped losses, then the source's.
+_DECISION, _VIOLATIONS, _OWN = 1, 2, 14
+_GRID = 1e-12  # losses are rounded to multiples of 2^-46
+
+
+class _State:
+    """What a learner by epochs holds: everything but the count of clipped losses."""
+
+    def __init__(self, learner: Any) -> None:
+        words = words_of(learner._engine.state()).copy()
+        words[_VIOLATIONS] = 0  # of raw data, and read by nobody
+        self.whole = words.tobytes()
+        words[_DECISION] = 0
+        self.but_decision = words.tobytes()
+        self._words, self._at = words, _OWN
+
+    def word(self) -> int:
+        self._at += 1
+        return int(self._words[self._at - 1])
+
+    def reals(self) -> FloatArray:
+        n = self.word()
+        self._at += n
+        values: FloatArray = self._words[self._at - n : self._at].view(np.float64)
+        return values
+
+    def sums(self) -> FloatArray:
+        """Return the losses of an instance's epoch: rounds, rounds since a carry, two parts."""
+        self.word()
+        self.word()
+        return self.reals() + self.reals()
+
+
+def ratio(moved: float, scale: float) -> float:
+    """Return a movement in units of the noise; infinite where there is none."""
+    return moved / scale if scale > 0.0 else np.inf * np.sign(moved)
+
+
+def _ends_epoch(rounds: int) -> bool:
+    """Whether an epoch ends after so many rounds of an instance."""
+    return (rounds + 1).bit_count() == 1
+
+
+class Epochs(ExpertFamily):
+    """EpochSelector: losses of an epoch enter the one selection at its end."""
+
+    def look(self, learner: Any, t: int, play: Play) -> int:
+        state = _State(learner)
+        play.note(state=state.but_decision, sums=state.sums())
+        noisy = learner.guarantee.private and learner.experts > 1
+        return int(noisy and _ends_epoch(t + 1) and learner.round < learner.horizon)
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        for t in range(at, len(base.notes["sums"])):
+            gap = base.notes["sums"][t] - other.notes["sums"][t]
+            yield "the sums of an epoch", float(np.abs(gap).max()), 1.0 + _GRID
+            if self.learner.guarantee.private:
+                # A record is in one epoch, and so in one selection.
+                moved = ratio(float(np.ptp(gap)), self.learner.parameters.scale)
+                yield "the log odds of a selection", moved, granted(self.learner.guarantee, 1)
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=True)):
+            # An epoch ends where its rounds are one less than a power of two.
+            over = (at + 2).bit_length() < (t + 2).bit_length() or (
+                (at + 2).bit_length() == (t + 2).bit_length() and _ends_epoch(at + 1)
+            )
+            if t < at and a != b:
+                yield "the state before it depends on a record"
+                return
+            if over and a != b:
+                yield "a record is kept after the selection of its epoch"
+                return
+
+
+class EpochsWithAlarms(Epochs):
+    """ShiftDetector: a record is forgotten at the next alarm, and seen by one test until then."""
+
+    schedule = "published"
+
+    def publication(self, learner: Any, decision: Any) -> Any:
+        return decision, tuple(int(t) for t in learner.alarms)
+
+    def look(self, learner: Any, t: int, play: Play) -> int:
+        detects = learner.experts > 1 and learner.horizon > 3
+        state = _State(learner)
+        for _ in range(state.word()):
+            state.word()
+        sums = state.sums()
+        rows = np.zeros(1)
+        if detects:
+            state.word()
+            rows = state.reals().copy()
+        play.note(state=state.whole, sums=sums, rows=rows, alarms=tuple(learner.alarms))
+        return int(detects and learner.round < learner.horizon and learner.guarantee.private)
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        alarmed = {t for play in (base, other) for t in play.notes["alarms"][-1]}
+        p, found, parts = self.learner.parameters, self.learner.guarantee, [0.0, 0.0]
+        for t in range(at, len(base.notes["sums"])):
+            if t in alarmed or base.published[: t + 1] != other.published[: t + 1]:
+                break
+            gap = base.notes["sums"][t] - other.notes["sums"][t]
+            yield "the sums of an epoch", float(np.abs(gap).max()), 1.0 + _GRID
+            parts[0] = max(parts[0], ratio(float(np.ptp(gap)), p.selection_scale))
+            a, b = base.notes["rows"][t], other.notes["rows"][t]
+            if a.shape == b.shape:  # windows kept one by one have rows of other rounds
+                seen = np.isfinite(a) & np.isfinite(b)
+                moved = float(np.abs(a[seen] - b[seen]).max(initial=0.0))
+                yield "the test statistic", moved, 2.0 + _GRID
+                scales = p.threshold_noise_scale, p.query_noise_scale
+                parts[1] = max(parts[1], sum(ratio(moved, scale) for scale in scales))
+        if found.private:
+            # A record is in one selection and in the tests of one instance.
+            yield "the log odds of selection and alarm", sum(parts), found.epsilon_at(0.0)
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=True)):
+            if t < at and a != b:
+                yield "the state before it depends on a record"
+                return
+            if base.published[: t + 2] != other.published[: t + 2]:
+                return
+            ours, theirs = (
+                [s for s in play.notes["alarms"][-1] if at <= s <= t] for play in (base, other)
+            )
+            if ours and ours == theirs and a != b:
+                yield "a record is kept after the alarm that ended its instance"
+                return
+
+    def facts(self) -> dict[str, bool]:
+        return {"alarms": len(self.learner.alarms) > 0}
+
+
+# ---- likelihoods ---------------------------------------------------------------------------------
+
+
+def _window_statistic(
+    gaps: FloatArray, allowances: FloatArray, offsets: FloatArray, slopes: FloatArray
+) -> float:
+    """Return the test statistic of an instance after its last round, by its definition.
+
+    Parameters
+    ----------
+    gaps : ndarray, shape (n, N)
+        Own loss less that of every expert, oldest round first.
+    allowances : ndarray, shape (n,)
+        Bias that the expert played was allowed.
+    offsets, slopes : ndarray
+        Of what a window is allowed for chance: the least of ``offsets + slopes * length``; without
+        slopes ``offsets[k]`` for aligned blocks of 2^k rounds.
+    """
+    rounds, worst = len(gaps), -np.inf
+    lost = np.cumsum(gaps[::-1], axis=0).max(axis=1)  # windows of 1, 2, ... rounds that end now
+    biases = np.cumsum(allowances[::-1])
+    for length in range(1, rounds + 1):
+        if len(slopes):
+            allowed = float(np.min(offsets + slopes * length))
+        else:
+            k = length.bit_length() - 1
+            if length != 1 << k or rounds % length or k >= len(offsets):
+                continue
+            allowed = float(offsets[k])
+        worst = max(worst, float(lost[length - 1] - biases[length - 1]) - allowed)
+    return worst
+
+
+@dataclass
+class _Instance:
+    """What one instance has learned since it started."""
+
+    sums: FloatArray
+    owners: list[int] = field(default_factory=list)
+    first: int = 0  # its first round
+    excesses: list[float] = field(default_factory=list)
+    answers: list[bool] = field(default_factory=list)
+
+
+@dataclass
+class _Scored:
+    """A transcript under one stream: its log-likelihood, and the place of every draw in its law."""
+
+    log_chance: float = 0.0
+    draws: list[tuple[int, int, FloatArray, int]] = field(default_factory=list)
+    # Round, 0 for a selection and 1 for an answer, law, what was drawn.
+
+
+class EpochTranscripts(Scorer):
+    """EpochSelector and ShiftDetector: all decisions and alarms, from the definitions."""
+
+    family: Epochs
+
+    def __init__(self, family: Epochs, stream: Any, neighbour: Any) -> None:
+        super().__init__(family, stream, neighbour)
+        learner, p = self.learner, self.learner.parameters
+        if learner.experts < 2 or learner.horizon < 2 or len(self.streams[0]) < 2:
+            raise ValueError("stream must be long enough for a selection, of at least two experts")
+        self._detector = isinstance(learner, ShiftDetector)
+        self._detects = self._detector and p.detects
+        self._scale = p.selection_scale if self._detector else p.scale
+        self._losses = [family.admitted(each.parts[0]) for each in self.streams]
+        # Rounds that are followed by another one: in the last nothing is selected or tested.
+        self._rounds = min(len(self.streams[0]), learner.horizon - 1)
+        self._known: dict[Transcript, tuple[_Scored, _Scored]] = {}
+
+    def run(self, learner: Any, world: int, tape: Source) -> Any:
+        rows = self.streams[world]
+        decisions = [self.family.step(learner, rows.record(t)) for t in range(len(rows))]
+        if learner.round < learner.horizon:
+            decisions.append(int(learner.decide()))
+        alarms = tuple(int(t) for t in learner.alarms) if self._detector else ()
+        return tuple(decisions), alarms
+
+    def score(self, runs: list[Any], world: int) -> Scores:
+        shape = (len(runs), self._rounds, 2)
+        uniforms = Source.seeded(world).uniform(int(np.prod(shape))).reshape(shape).copy()
+        losses, used = np.empty(len(runs)), np.zeros(shape[1:], dtype=bool)
+        stray = False
+        for i, transcript in enumerate(runs):
+            if transcript not in self._known:
+                self._known[transcript] = self._scored(transcript, 0), self._scored(transcript, 1)
+            both = self._known[transcript]
+            own, other = both[world], both[1 - world]
+            stray = stray or not np.isfinite(own.log_chance)
+            losses[i] = log_ratio(own.log_chance, other.log_chance)
+            for t, part, law, drawn in own.draws:
+                place = spread(law[None, :], np.array([drawn]), uniforms[i, t, part : part + 1])
+                uniforms[i, t, part] = place[0]
+                used[t, part] = True
+        findings = (IMPOSSIBLE,) if stray else ()
+        if self._detects:
+            return Scores(losses, uniforms, findings)
+        return Scores(losses, uniforms[:, used[:, 0], 0], findings)
+
+    def _scored(self, transcript: Transcript, world: int) -> _Scored:
+        """Return the likelihood of a transcript under a stream, factor by factor."""
+        (decisions, alarms), losses = transcript, self._losses[world]
+        out, instance = _Scored(), _Instance(np.zeros(losses.shape[1]))
+        for t in range(self._rounds):
+            follows = decisions[t + 1]
+            instance.owners.append(decisions[t])
+            if self._detects:
+                instance.excesses.append(self._excess(instance, losses[: t + 1]))
+                instance.answers.append(t in alarms)
+                if t in alarms:
+                    self._close(out, instance, t)
+                    instance = _Instance(np.zeros(losses.shape[1]), first=t + 1)
+                    if follows != decisions[t]:
+                        out.log_chance = -np.inf
+                    continue
+            instance.sums = instance.sums + losses[t]
+            if not _ends_epoch(len(instance.owners)):
+                if follows != decisions[t]:
+                    out.log_chance = -np.inf
+                continue
+            noise = law_of(self.learner.parameters.selection)
+            law = selection_law(noise, -instance.sums, self._scale)
+            with np.errstate(divide="ignore"):
+                out.log_chance += float(np.log(law[follows]))
+            out.draws.append((t, 0, law, follows))
+            instance.sums = np.zeros_like(instance.sums)
+        if instance.answers:
+            self._close(out, instance, self._rounds - 1)
+        return out
+
+    def _close(self, out: _Scored, instance: _Instance, last: int) -> None:
+        """Add the answers of an instance whose last test was in round `last`."""
+        p = self.learner.parameters
+        scales = p.threshold_noise_scale, p.query_noise_scale
+        answers = np.array(instance.answers)
+        logs = answer_chances(np.array(instance.excesses), answers, scales, p.noise)
+        out.log_chance += float(logs[-1])
+        chances = np.clip(np.exp(np.diff(logs, prepend=0.0)), 0.0, 1.0)
+        for k, (chance, alarm) in enumerate(zip(chances, answers, strict=True)):
+            silent = float(1.0 - chance if alarm else chance)
+            law = np.array([silent, 1.0 - silent])
+            out.draws.append((last - len(answers) + 1 + k, 1, law, int(alarm)))
+
+    def _excess(self, instance: _Instance, losses: FloatArray) -> float:
+        p = self.learner.parameters
+        rows, owners = losses[instance.first :], np.array(instance.owners)
+        gaps = rows[np.arange(len(rows)), owners][:, None] - rows
+        # Of the rounds that the expert of the instance's k-th round was selected from.
+        allowances = [p.bias((1 << k.bit_length() - 1) // 2) for k in range(1, len(rows) + 1)]
+        offsets, slopes = p.window_lines()
+        found = _window_statistic(gaps, np.array(allowances), np.array(offsets), np.array(slopes))
+        return found - float(p.threshold * p.threshold_scale)

@@ -1,0 +1,368 @@
+"""What the audits have to know of one family of learners: how it is played and what is watched.
+
+A subclass of `Family` names the parts of a stream, plays a learner round by round while it writes a
+`Play`, and says how far two plays are apart. A new learner needs one, and a `Scorer`, both named in
+its line of `dpoco.learners`; they are looked up by class, so that a learner derived from one of
+these, right or wrong, is audited as what it claims to be.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._validation import float_array
+from dpoco.learners import LEARNERS, Learner, learner_of
+from dpoco.random import Source
+
+__all__ = [
+    "Change",
+    "ExpertFamily",
+    "Family",
+    "FloatArray",
+    "Make",
+    "Play",
+    "Rounds",
+    "Shapes",
+    "check_neighbours",
+    "drawn_by",
+    "family_if_known",
+    "family_of",
+    "known",
+    "made",
+    "parts_of",
+    "same",
+    "words_of",
+]
+
+FloatArray = NDArray[np.float64]
+Change = tuple[str, float, float]  # name of a quantity, measured, declared
+Make = Callable[[Source], Any]  # a new, unstarted learner on a source
+Shapes = dict[str, tuple[int, ...]]  # of the parts of a record, by name
+
+# Counters of a compiled source, the last words of its state.
+_VARIATES = 6
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """A stream: arrays (or lists of loss objects) with one entry a round."""
+
+    parts: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if len({len(part) for part in self.parts}) != 1:
+            raise ValueError("stream must have parts of one length")
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def record(self, t: int) -> tuple[Any, ...]:
+        """Return the record of round t, counted from 0."""
+        return tuple(part[t] for part in self.parts)
+
+    def replaced(self, t: int, record: Sequence[Any]) -> Rounds:
+        """Return the neighbouring stream with another record in round t."""
+        parts = tuple(part.copy() for part in self.parts)
+        for part, entry in zip(parts, record, strict=True):
+            part[t] = entry
+        return Rounds(parts)
+
+    @property
+    def stream(self) -> Any:
+        """The stream as callers of an audit give it."""
+        return self.parts if len(self.parts) > 1 else self.parts[0]
+
+
+def parts_of(stream: Any) -> tuple[Any, ...]:
+    """Return the parts of a stream: a tuple's, without those that are None, or itself."""
+    if isinstance(stream, Mapping):
+        raise TypeError("stream must be an array or a tuple of arrays")
+    if not isinstance(stream, tuple):
+        return (stream,)
+    parts = tuple(part for part in stream if part is not None)
+    if not parts:
+        raise ValueError("stream must have at least one part")
+    return parts
+
+
+@dataclass
+class Play:
+    """One run on the tape.
+
+    Attributes
+    ----------
+    published : list
+        What each round published, comparable with ``==``; the decision of a round is made before
+        its record is seen.
+    variates : list of tuple of int
+        Variates drawn of every kind: before the first round, then after each.
+    fresh : list of int
+        How many variates each round had to draw at least: a round that drew fewer used noise again.
+    notes : dict
+        What the family needs to compare two plays, round by round.
+    findings : list of str
+        Violations that this run shows by itself.
+    """
+
+    published: list[Any] = field(default_factory=list)
+    variates: list[tuple[int, ...]] = field(default_factory=list)
+    fresh: list[int] = field(default_factory=list)
+    notes: dict[str, list[Any]] = field(default_factory=dict)
+    findings: list[str] = field(default_factory=list)
+
+    def note(self, **values: Any) -> None:
+        """Add one entry to each of the named lists of `notes`."""
+        for name, value in values.items():
+            self.notes.setdefault(name, []).append(value)
+
+
+class Family(ABC):
+    """What the audits ask of a family of learners.
+
+    Attributes
+    ----------
+    first_affected : int
+        Rounds after the changed one whose publication may differ first: 1 if a round's decision is
+        made before its record is seen, 0 if the record is an argument of the decision.
+    schedule : {"fixed", "published"}
+        Whether the number of variates is a function of the round alone, or of what was published.
+    everywhere : bool
+        Whether neighbours may differ in all rounds: one record, many queries.
+    joint : bool
+        Whether privacy is joint: only the own user sees what a round publishes.
+    loop : {None, "vectors", "experts", "bandit", "selections", "tests"}
+        The compiled loop that plays learners of the family again and again, by what it writes down;
+        all but vectors are integers.
+    marks : bool
+        Whether the loop also marks the rounds that drew afresh.
+    """
+
+    first_affected: ClassVar[int] = 1
+    schedule: ClassVar[str] = "fixed"
+    everywhere: ClassVar[bool] = False
+    joint: ClassVar[bool] = False
+    loop: ClassVar[str | None] = None
+    marks: ClassVar[bool] = False
+
+    def __init__(self, learner: Any) -> None:
+        self.learner = learner
+
+    # ---- streams ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def shapes(self) -> Shapes:
+        """Return names and shapes of the parts of a record; ``TypeError`` where it has none."""
+
+    def rounds(self, stream: Any) -> Rounds:
+        """Return the stream, checked; raise ``ValueError`` or ``TypeError`` naming what is bad."""
+        parts, shapes = parts_of(stream), self.shapes()
+        names = " and ".join(shapes)
+        if len(parts) != len(shapes):
+            wanted = f"one array of {names}" if len(shapes) == 1 else f"a pair of {names}"
+            raise ValueError(f"stream must be {wanted}; got {len(parts)} part(s)")
+        own = shapes if len(shapes) > 1 else ("stream",)
+        pairs = zip(own, parts, shapes.values(), strict=True)
+        return Rounds(tuple(float_array(name, part, (None, *shape)) for name, part, shape in pairs))
+
+    def record(self, rounds: Rounds, replacement: Sequence[Any]) -> tuple[Any, ...]:
+        """Return a replacement's record with the shapes of the stream's."""
+        count = len(rounds.parts)
+        if len(replacement) < count:
+            raise ValueError(f"a replacement must be (round, {count} parts of a record)")
+        pairs = zip(rounds.parts, replacement, strict=False)
+        return tuple(
+            float_array("replacement", entry, part.shape[1:])
+            if isinstance(part, np.ndarray)
+            else entry
+            for part, entry in pairs
+        )
+
+    @property
+    def relation(self) -> str:
+        """Which streams are neighbours: "replace" or "zero_out"."""
+        return str(getattr(self.learner.parameters, "relation", "replace"))
+
+    def check_records(self, old: Any, new: Any) -> None:
+        """Raise ``ValueError`` unless one record may stand for the other."""
+        if self.relation == "zero_out" and not (self.is_empty(old) or self.is_empty(new)):
+            raise ValueError(
+                "no neighbours under relation 'zero_out': one of the two records must be empty"
+            )
+
+    def check_streams(self, ours: Rounds, theirs: Rounds) -> None:
+        """Raise ``ValueError`` unless all that differs comes from one record."""
+        return
+
+    def is_empty(self, record: tuple[Any, ...]) -> bool:
+        """Whether a record counts as no data: all zero, or not finite."""
+        return not np.any(record[0]) or not all(np.all(np.isfinite(part)) for part in record)
+
+    # ---- one learner at a time -------------------------------------------------------------------
+
+    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
+        """Return the decision of a round with that record; None of what answers to records."""
+        return learner.decide()
+
+    def observe(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> Any:
+        """Hand over the record, and return the answer, if there is one."""
+        learner.observe(*record)
+
+    def publication(self, learner: Any, decision: Any) -> Any:
+        """Return what a round publishes, comparable with ``==``."""
+        return decision.tobytes()
+
+    def step(self, learner: Any, record: tuple[Any, ...]) -> Any:
+        """Play one round, and return its decision or answer in numbers."""
+        decision = self.decide(learner, record)
+        answer = self.observe(learner, decision, record)
+        return answer if decision is None else decision
+
+    def drawn(self, learner: Any) -> tuple[int, ...]:
+        """Return how many variates of each kind a learner has drawn."""
+        return tuple(int(n) for n in learner._engine.variates_drawn())
+
+    def facts(self) -> dict[str, bool]:
+        """Return what only this family can reach, and whether the learner has reached it."""
+        return {}
+
+    @abstractmethod
+    def play(self, learner: Any, rounds: Rounds) -> Play:
+        """Play a fresh learner on the stream, round by round."""
+
+    # ---- two plays -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        """Yield what a record replaced in round `at` moved, and by how much it may at most."""
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        """Yield further violations that only the pair shows."""
+        yield from ()
+
+
+class ExpertFamily(Family):
+    """Base of the families of learners with ``decide()`` and ``observe(losses)``."""
+
+    loop = "experts"
+
+    def shapes(self) -> Shapes:
+        return {"losses": (self.learner._engine.experts,)}
+
+    def admitted(self, rows: FloatArray) -> FloatArray:
+        """Return losses as they are used, in [0, 1]."""
+        low, high = self.learner._loss_range
+        inside: FloatArray = np.clip((rows - low) / (high - low), 0.0, 1.0)
+        return np.where(np.isfinite(rows), inside, 0.0)
+
+    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
+        return int(learner.decide())
+
+    def publication(self, learner: Any, decision: Any) -> Any:
+        return decision
+
+    def play(self, learner: Any, rounds: Rounds) -> Play:
+        play = Play(variates=[self.drawn(learner)])
+        for t in range(len(rounds)):
+            (row,) = rounds.record(t)
+            decision = self.decide(learner, ())
+            play.published.append(self.publication(learner, decision))
+            self.ask(learner, decision, row, play)
+            learner.observe(row)
+            play.fresh.append(self.look(learner, t, play))
+            play.variates.append(self.drawn(learner))
+        self.finish(learner, play)
+        return play
+
+    def ask(self, learner: Any, decision: Any, row: FloatArray, play: Play) -> None:
+        """Note what a learner would do with losses that it is about to observe."""
+        return
+
+    def look(self, learner: Any, t: int, play: Play) -> int:
+        """Note what a learner holds after round t; return how many variates it had to draw."""
+        return 0
+
+    def finish(self, learner: Any, play: Play) -> None:
+        """Note the decision after the last round, if there is one more."""
+        if learner.round < learner.horizon:
+            play.published.append(self.publication(learner, self.decide(learner, ())))
+
+
+def words_of(state: bytes) -> NDArray[np.uint64]:
+    """Return the 64-bit words of an engine's state."""
+    return np.frombuffer(state, dtype="<u8")
+
+
+def drawn_by(state: bytes) -> tuple[int, ...]:
+    """Return how many variates of each kind a mechanism whose state ends with its source drew."""
+    return tuple(int(n) for n in words_of(state)[-_VARIATES:])
+
+
+def made(make: Make, source: Source, before: Any = None) -> Any:
+    """Return a new learner on a source, or raise naming what it is not."""
+    learner = make(source)
+    if before is not None and (learner is before or type(learner) is not type(before)):
+        raise TypeError("make_learner must return a new learner of one class at every call")
+    if getattr(learner, "round", 0) != 0 or getattr(learner, "_fitted", False):
+        raise ValueError("make_learner must return learners that have not played yet")
+    if getattr(learner, "_is_seeded", None) is False and source.is_seeded:
+        raise ValueError("make_learner must give the learner the source it is called with")
+    return learner
+
+
+def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tuple[int, ...]:
+    """Return the rounds in which two streams differ, or raise ``ValueError`` saying what is wrong.
+
+    Of a learner that no family knows only the number of these rounds is checked.
+    """
+    if len(ours.parts) != len(theirs.parts) or len(ours) != len(theirs):
+        raise ValueError("no neighbours: the streams have different numbers of rounds or parts")
+    differ = tuple(t for t in range(len(ours)) if not same(ours.record(t), theirs.record(t)))
+    if not differ:
+        raise ValueError("no neighbours: the streams are equal, so that nothing could show")
+    if len(differ) > 1 and not (family is not None and family.everywhere):
+        raise ValueError(
+            f"no neighbours: the streams differ in {len(differ)} rounds, and at most one round may"
+        )
+    if family is not None:
+        for t in differ:
+            family.check_records(ours.record(t), theirs.record(t))
+        family.check_streams(ours, theirs)
+    return differ
+
+
+def same(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
+    """Whether two records are equal, in every bit or as objects."""
+    return all(
+        a is b or bool(np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind == "f"))
+        for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+# ---- which learner has which ---------------------------------------------------------------------
+
+
+def known(learner: Any) -> Learner:
+    """Return the entry of a learner that is audited; ``TypeError`` if it has none."""
+    found = learner_of(type(learner))
+    if found is None or not found.replay:
+        names = ", ".join(sorted(each.class_name for each in LEARNERS if each.replay))
+        raise TypeError(f"no audit of a {type(learner).__name__}; known are {names}")
+    return found
+
+
+def family_of(learner: Any) -> Family:
+    """Return the family of a learner; ``TypeError`` if there is none."""
+    family: type[Family] = known(learner).load_audit("replay")
+    return family(learner)
+
+
+def family_if_known(learner: Any) -> Family | None:
+    """Return the family of a learner of this library, and None of others."""
+    found = learner_of(type(learner))
+    return None if found is None or not found.replay else family_of(learner)

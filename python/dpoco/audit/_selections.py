@@ -1,0 +1,305 @@
+"""Private selections and threshold tests: as mechanisms, and of vertices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dpoco.accounting.noisy_max import law_of
+from dpoco.audit._family import Change, Family, FloatArray, Play, Rounds, Shapes, drawn_by
+from dpoco.audit._laws import answer_chances, log_ratio, selection_law
+from dpoco.audit._scorer import Scorer, Scores, score_draws, spread
+from dpoco.audit._sums import Records
+from dpoco.domains import Box, LpBall, Simplex
+from dpoco.random import Source
+
+__all__ = [
+    "DrawnSelections",
+    "Selections",
+    "ThresholdAnswers",
+    "ThresholdTests",
+    "VertexChoices",
+    "Vertices",
+    "granted",
+]
+
+
+def granted(guarantee: Any, selections: int) -> float:
+    """Return by how much the log odds of one of so many selections may move, as promised."""
+    profile = guarantee.profile or {}
+    if profile.get("kind") == "bounded_range":
+        return float(profile["range"])
+    return float(guarantee.epsilon_at(0.0)) / selections
+
+
+class _Answers(Family):
+    """Base of mechanisms that hold nothing of the data: their state follows from their answers."""
+
+    schedule = "published"
+    first_affected = 0
+    everywhere = True
+
+    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
+        return None
+
+    def drawn(self, learner: Any) -> tuple[int, ...]:
+        return drawn_by(learner._engine.state())
+
+    def check_records(self, old: Any, new: Any) -> None:
+        moved = np.abs(_finite(new[0]) - _finite(old[0])).max()
+        if not moved <= self.learner.parameters.sensitivity * (1.0 + 1e-12):
+            raise ValueError(
+                "no neighbours: a query moves by more than `sensitivity`, which is the caller's "
+                "promise"
+            )
+
+    def play(self, learner: Any, rounds: Rounds) -> Play:
+        play = Play(variates=[self.drawn(learner)])
+        for record in (rounds.record(t) for t in range(len(rounds))):
+            answer = self.observe(learner, None, record)
+            if answer < 0:
+                break
+            play.published.append(answer)
+            play.note(state=learner._engine.state(), query=_finite(record[0]))
+            play.variates.append(self.drawn(learner))
+            play.fresh.append(self.learner.guarantee.private)
+        return play
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        # A mechanism that has raised its last alarm stops earlier.
+        for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=False)):
+            if t > 0 and base.notes["state"][t - 1] != other.notes["state"][t - 1]:
+                return
+            if base.published[t] != other.published[t]:
+                if t != at:
+                    yield "an answer depends on the record of another round"
+                return
+            if a != b:
+                yield "what the mechanism holds depends on more than its answers"
+                return
+
+
+class Selections(_Answers):
+    """NoisyMax: the selected index and the public round determine the state."""
+
+    loop = "selections"
+
+    def shapes(self) -> Shapes:
+        return {"scores": (self.learner.parameters.candidates,)}
+
+    def observe(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> Any:
+        return learner.select(record[0])
+
+    def check_records(self, old: Any, new: Any) -> None:
+        super().check_records(old, new)
+        change = _finite(new[0]) - _finite(old[0])
+        if self.learner.parameters.one_directional and change.max() > 0.0 > change.min():
+            raise ValueError("no neighbours: scores move in both directions")
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        p = self.learner.parameters
+        change = base.notes["query"][at] - other.notes["query"][at]
+        reach = float(max(change.max(), 0.0) - min(change.min(), 0.0))
+        yield "the scores, range of their changes", reach, p.score_range
+        # How far a selection can be moved, in units of what one selection was granted.
+        spent = reach / p.scale if p.private else np.inf
+        yield "the log odds of a selection", spent, granted(self.learner.guarantee, p.horizon)
+
+
+class ThresholdTests(_Answers):
+    """AboveThreshold: the answers and the threshold's one noise determine the state."""
+
+    loop = "tests"
+
+    def shapes(self) -> Shapes:
+        return {"excesses": ()}
+
+    def observe(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> Any:
+        return int(learner.test(float(record[0]))) if learner.alarms_left else -1
+
+    def check_streams(self, ours: Rounds, theirs: Rounds) -> None:
+        moved = _finite(theirs.parts[0]) - _finite(ours.parts[0])
+        if np.ptp(np.append(moved, 0.0)) > self.learner.parameters.spread * (1.0 + 1e-12):
+            raise ValueError(
+                "no neighbours: queries are moved up and down by more than `spread` in all, which "
+                "is the caller's promise"
+            )
+
+    def play(self, learner: Any, rounds: Rounds) -> Play:
+        play = super().play(learner, rounds)
+        if sum(play.published) > learner.parameters.alarms:
+            play.findings.append("there are more alarms than were promised")
+        return play
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        queries, moved = (base.notes["query"], other.notes["query"]), 0.0
+        if at < min(len(each) for each in queries):
+            moved = abs(float(queries[0][at] - queries[1][at]))
+        p = self.learner.parameters
+        yield "the query", moved, p.sensitivity
+        if self.learner.guarantee.private:
+            # Of Theorem 1 of docs/privacy/shift_detector.md, for what moved.
+            share = moved / p.sensitivity
+            scales = p.threshold_noise_scale, p.query_noise_scale
+            spent = share * (p.sensitivity / scales[0] + p.alarms * p.spread / scales[1])
+            yield "the log odds of the answers", spent, self.learner.guarantee.epsilon_at(0.0)
+
+    def facts(self) -> dict[str, bool]:
+        return {"the cap on alarms": self.learner.alarms_left == 0}
+
+
+def _finite(values: Any) -> FloatArray:
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+# ---- likelihoods ---------------------------------------------------------------------------------
+
+
+class DrawnSelections(Scorer):
+    """NoisyMax: independent draws, one a row of scores."""
+
+    def run(self, learner: Any, world: int, tape: Source) -> Any:
+        return [learner.select(row) for row in self.streams[world].parts[0]]
+
+    def score(self, runs: list[Any], world: int) -> Scores:
+        p, chosen = self.learner.parameters, np.array(runs)
+        sign = 1.0 if p.largest else -1.0
+        own, other = (
+            selection_law(law_of(p.noise), sign * _finite(self.streams[w].parts[0]), p.scale)
+            for w in (world, 1 - world)
+        )
+        shape = (*chosen.shape, own.shape[-1])
+        laws = np.broadcast_to(own, shape), np.broadcast_to(other, shape)
+        stray = "a selection is impossible under the declared law"
+        return score_draws(*laws, chosen, world, stray)
+
+
+class ThresholdAnswers(Scorer):
+    """AboveThreshold: all answers of a run share one threshold's noise."""
+
+    def __init__(self, family: Family, stream: Any, neighbour: Any) -> None:
+        super().__init__(family, stream, neighbour)
+        p = self.learner.parameters
+        self._excesses = [_finite(each.parts[0]) - p.margin for each in self.streams]
+        self._scales = p.threshold_noise_scale, p.query_noise_scale
+        self._known: dict[tuple[bool, ...], list[FloatArray]] = {}
+
+    def run(self, learner: Any, world: int, tape: Source) -> Any:
+        rows = self.streams[world]
+        answers = (self.family.step(learner, rows.record(t)) for t in range(len(rows)))
+        return tuple(bool(answer) for answer in answers if answer >= 0)
+
+    def _laws(self, answers: tuple[bool, ...]) -> list[FloatArray]:
+        """Return the log-chances of all beginnings of the answers on both streams."""
+        if answers not in self._known:
+            asked = np.array(answers)
+            self._known[answers] = [
+                answer_chances(own[: len(asked)], asked, self._scales, "exponential")
+                for own in self._excesses
+            ]
+        return self._known[answers]
+
+    def score(self, runs: list[Any], world: int) -> Scores:
+        rounds = len(self._excesses[0])
+        jitter = Source.seeded(world).uniform(len(runs) * rounds).reshape(len(runs), rounds)
+        uniforms, losses = jitter.copy(), np.empty(len(runs))
+        for i, answers in enumerate(runs):
+            laws, asked = self._laws(answers), np.array(answers, dtype=np.int64)
+            losses[i] = log_ratio(laws[world][-1], laws[1 - world][-1])
+            chance = np.exp(np.diff(laws[world], prepend=0.0))
+            silent = np.clip(np.where(asked == 0, chance, 1.0 - chance), 0.0, 1.0)
+            cells = np.stack([silent, 1.0 - silent], axis=1)
+            uniforms[i, : len(asked)] = spread(cells, asked, jitter[i, : len(asked)])
+        return Scores(losses, uniforms)
+
+
+class VertexChoices:
+    """Vertices that a polyhedral learner's updates move to, read off its decisions and scored.
+
+    Parameters
+    ----------
+    parameters : PolyhedralFrankWolfeParameters
+    domain : Domain
+    """
+
+    stray = "decisions do not move towards vertices of the declared law"
+
+    def __init__(self, parameters: Any, domain: Any) -> None:
+        self._parameters = parameters
+        # Entries that are chosen independently, and their values, one choice a row.
+        self.choices: list[tuple[Any, FloatArray]]
+        d = domain.dimension
+        if isinstance(domain, Box):
+            ends = np.stack([domain.lower, domain.upper], axis=1)
+            self.choices = [([j], ends[j][:, None]) for j in range(d)]
+        elif isinstance(domain, LpBall):
+            table = domain.radius * np.vstack([np.eye(d), -np.eye(d)])
+            self.choices = [(slice(None), table)]
+        else:
+            simplex = isinstance(domain, Simplex)
+            table = domain.scale * np.eye(d) if simplex else np.array(domain.vertices)
+            self.choices = [(slice(None), table)]
+
+    def read(
+        self, k: int, step: tuple[FloatArray, FloatArray], sums: list[FloatArray]
+    ) -> tuple[list[tuple[FloatArray, FloatArray, int]], bool]:
+        """Return laws given either sum and what update k chose, and whether that is no vertex."""
+        p, (before, after) = self._parameters, step
+        vertex = before + (after - before) * (k + 1)
+        rate = 1.0 / (p.batch * (k + (p.weights == "paper")) * p.noise_scale_at(k))
+        noise = p.selector if p.selector == "gumbel" else "laplace"
+        found, stray = [], False
+        for entries, table in self.choices:
+            gap = np.abs(table - vertex[entries]).sum(axis=1)
+            chosen = int(np.argmin(gap))
+            stray = stray or bool(gap[chosen] > 1e-6 * (1.0 + np.abs(table).max()))
+            own, other = (selection_law(noise, -(table @ x[entries]) * rate, 1.0) for x in sums)
+            found.append((own, other, chosen))
+        return found, stray
+
+    @classmethod
+    def score(cls, runs: list[Any], world: int) -> Scores:
+        """Return the scores of runs: of what `read` found in each, and whether it was stray."""
+        own, other, chosen = (
+            np.array([[each[part] for each in drawn] for drawn, _ in runs]) for part in range(3)
+        )
+        found = score_draws(own, other, chosen, world, cls.stray)
+        stray = any(stray for _, stray in runs) or found.findings
+        return Scores(found.losses, found.uniforms, (cls.stray,) if stray else ())
+
+
+class Vertices(Scorer):
+    """PolyhedralFrankWolfe: the vertex of every update, read off the decisions."""
+
+    family: Records
+
+    def __init__(self, family: Records, stream: Any, neighbour: Any) -> None:
+        super().__init__(family, stream, neighbour)
+        self._updates = len(self.streams[0]) // family.batch
+        if self._updates < 1:
+            raise ValueError("stream must be long enough for a release")
+        self._vertices = VertexChoices(self.learner.parameters, self.learner.domain)
+
+    def run(self, learner: Any, world: int, tape: Source) -> Any:
+        d, family = learner.domain.dimension, self.family
+        sums, stray = [np.zeros(d), np.zeros(d)], False
+        drawn: list[tuple[FloatArray, FloatArray, int]] = []
+        for k in range(1, self._updates + 1):
+            before = learner.decide()
+            for t in range((k - 1) * family.batch, k * family.batch):
+                records = [self.streams[w].record(t) for w in (world, 1 - world)]
+                decision = family.decide(learner, records[0])
+                for own, record in zip(sums, records, strict=True):
+                    own += family.leaf(learner, decision, record)
+                family.observe(learner, decision, records[0])
+            found, odd = self._vertices.read(k, (before, learner.last_decision), sums)
+            drawn, stray = drawn + found, stray or odd
+        return drawn, stray
+
+    def score(self, runs: list[Any], world: int) -> Scores:
+        found = VertexChoices.score(runs, world)
+        # Updates in order; a box has several draws in each.
+        shape = (len(runs), self._updates, -1)
+        return Scores(found.losses, found.uniforms.reshape(shape), found.findings)

@@ -1,0 +1,381 @@
+"""Families of learners whose records enter sums: of vectors, gradients, losses, statistics."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpoco import _core
+from dpoco.accounting.continual_sum import column_norm, release_grid
+from dpoco.audit._family import (
+    Change,
+    ExpertFamily,
+    Family,
+    FloatArray,
+    Play,
+    Rounds,
+    Shapes,
+    drawn_by,
+    words_of,
+)
+from dpoco.domains import Simplex, VertexSet
+from dpoco.frank_wolfe import PolyhedralFrankWolfe
+from dpoco.losses import CustomLoss, LinearLoss, QuadraticLoss
+
+__all__ = [
+    "ROUNDING",
+    "Losses",
+    "Records",
+    "Sums",
+    "Vectors",
+    "add",
+    "quadratic_statistics",
+    "record_shapes",
+    "sum_of",
+]
+
+# Rounding of a leaf's own arithmetic, relative to the bound.
+ROUNDING = 1e-9
+
+
+def add(leaf: FloatArray, total: FloatArray, rest: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the sum with a leaf added and what rounding lost of it, as the engines add."""
+    own = leaf + rest
+    after = total + own
+    added = after - total
+    return after, (total - (after - added)) + (own - added)
+
+
+def record_shapes(learner: Any) -> Shapes:
+    """Return names and shapes of the parts of a record for a learner's loss."""
+    d = learner.domain.dimension
+    if isinstance(learner.loss, CustomLoss):
+        raise TypeError("a custom loss has no records to replace")
+    if isinstance(learner.loss, QuadraticLoss):
+        return {"matrices": (d, d), "vectors": (d,)}
+    return {"features": (d,), "labels": ()} if learner.loss.glm else {"gradients": (d,)}
+
+
+class Sums(Family):
+    """Base of the families whose records enter a sum, alone or in batches.
+
+    What a record adds is computed from its definition, or by the engine as a function without
+    state, and the sum that the engine holds must be that of these leaves.
+    """
+
+    astray: ClassVar[str] = "what enters the sum is not a function of record and decisions alone"
+    charges_leaves: ClassVar[bool] = False  # the movement of a record before others are added
+
+    @abstractmethod
+    def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
+        """Return what a record adds in the learner's current round, before it is observed."""
+
+    def exact(self, learner: Any) -> FloatArray:
+        """Return the sum that a learner holds, without noise."""
+        return np.array(learner._engine.nonprivate_sum())
+
+    def ended(self, learner: Any, t: int, play: Play) -> Any:
+        """Return the rows of the sum that are complete after round t: all of them, or none."""
+        return slice(None) if (t + 1) % self.batch == 0 else []
+
+    def wanted(self, learner: Any, ended: bool) -> int:
+        """Return how many variates a round must have drawn."""
+        return int(ended and learner.guarantee.private)
+
+    def slack(self, found: FloatArray, t: int) -> float:
+        """Return how far the sum may be from that of the leaves."""
+        scale = max(float(np.abs(found).max()), self.view.parameters.sensitivity)
+        return float(ROUNDING * scale + (t + 1) * self.grid)
+
+    def start(self, learner: Any, play: Play) -> None:
+        """Note what is known before the first round."""
+        play.variates.append(self.drawn(learner))
+
+    def finish(self, learner: Any, play: Play) -> None:
+        """Note what is published after the last round."""
+
+    @property
+    def view(self) -> Any:
+        """Whatever has parameters and description of one sum, and the guarantee."""
+        return self.learner
+
+    @property
+    def batch(self) -> int:
+        """Records of a push."""
+        return int(getattr(self.learner.parameters, "batch", 1))
+
+    @property
+    def pushes(self) -> int:
+        """Pushes of the whole horizon."""
+        p = self.view.parameters
+        return int(getattr(p, "pushes", p.horizon))
+
+    @property
+    def grid(self) -> float:
+        """What is added to the sum is rounded to multiples of it; 0 for doubles."""
+        return float(getattr(self.view._mechanism, "grid", 0.0))
+
+    def play(self, learner: Any, rounds: Rounds) -> Play:
+        play, grid = Play(), self.grid
+        total = self.exact(learner)
+        rest, pending = np.zeros_like(total), np.zeros_like(total)
+        self.start(learner, play)
+        for t in range(len(rounds)):
+            record = rounds.record(t)
+            decision = self.decide(learner, record)
+            play.published.append(self.publication(learner, decision))
+            leaf = self.leaf(learner, decision, record)
+            play.note(released=self.observe(learner, decision, record))
+            pending = pending + leaf
+            ended = self.ended(learner, t, play)
+            over = np.rint(pending[ended] / grid) * grid if grid > 0.0 else pending[ended]
+            total[ended], rest[ended] = add(over, total[ended], rest[ended])
+            pending[ended] = 0.0
+            found = self.exact(learner)
+            if not np.all(np.abs(total - found) <= self.slack(found, t)):
+                play.findings.append(self.astray)
+                total, rest = found.copy(), np.zeros_like(found)
+            play.note(leaf=leaf, sum=found)
+            play.variates.append(self.drawn(learner))
+            play.fresh.append(self.wanted(learner, ended != []))
+        self.finish(learner, play)
+        return play
+
+    def size(self, change: FloatArray) -> float:
+        """Return the size of a change, in the norm the sensitivity is stated in."""
+        return _core.norm(np.ascontiguousarray(change), 2.0)
+
+    def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
+        """Yield the rounds whose sums may differ by a record replaced in round `at` alone."""
+        end = at + self.batch - at % self.batch
+        if end <= len(base.notes["sum"]):
+            yield end - 1
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        leaf = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
+        yield "the sum", leaf, self.learner.parameters.sensitivity
+        if self.charges_leaves:
+            yield from self.spent(leaf)
+        yield from self.moved(base, other, at)
+
+    def moved(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        """Yield how far the sums themselves are apart: as records were added and rounded."""
+        for t in self.compared(base, other, at):
+            gap = base.notes["sum"][t] - other.notes["sum"][t]
+            size = self.size(gap)
+            rounding = math.sqrt(gap.size) * self.grid
+            yield "the sum", size, self.learner.parameters.sensitivity + rounding
+            yield from self.spent(size)
+
+    def spent(self, moved: float) -> Iterator[Change]:
+        """Yield the mu that a movement of the sum spends, and the guarantee's."""
+        p, mu = self.view.parameters, self.learner.guarantee.mu
+        method = getattr(p, "sum_method", getattr(p, "method", None))
+        if mu is None or method is None or getattr(p, "noise", "gaussian") != "gaussian":
+            return
+        yield "mu of the releases", moved * column_norm(method, self.pushes) / p.noise_scale, mu
+
+
+def sum_of(state: bytes, dimension: int) -> FloatArray:
+    """Return the sum without noise that a continual sum's state holds, after its round."""
+    values: FloatArray = words_of(state)[2 : 2 + dimension].view(np.float64).copy()
+    return values
+
+
+class Vectors(Sums):
+    """ContinualSum: every vector enters the sum once, clipped."""
+
+    loop = "vectors"
+    astray = "what enters the sum is not the clipped vector alone"
+
+    def shapes(self) -> Shapes:
+        return {"vectors": (self.learner.parameters.dimension,)}
+
+    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
+        return None
+
+    def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
+        p, row = learner.parameters, record[0]
+        largest = float(np.abs(row).max())
+        if not np.all(np.isfinite(row)) or largest == 0.0:
+            return np.zeros_like(row)
+        size = largest * _core.norm(np.ascontiguousarray(row / largest), p.norm)
+        inside: FloatArray = (row / largest) * (p.bound / (size / largest))
+        return row if size <= p.bound else inside
+
+    def observe(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> Any:
+        return learner.push(record[0])
+
+    def publication(self, learner: Any, decision: Any) -> Any:
+        return None
+
+    def drawn(self, learner: Any) -> tuple[int, ...]:
+        return drawn_by(learner._engine.state())
+
+    def exact(self, learner: Any) -> FloatArray:
+        return sum_of(learner._engine.state(), learner.parameters.dimension)
+
+    def wanted(self, learner: Any, ended: bool) -> int:
+        return int(learner.parameters.noise_scale > 0.0)
+
+    def slack(self, found: FloatArray, t: int) -> float:
+        # Our clipping may end on the other side of half a grid.
+        largest = max(self.learner.parameters.bound, float(np.abs(found).max()))
+        return float(1e-12 * largest + self.grid * (1 + t))
+
+    def size(self, change: FloatArray) -> float:
+        p = self.learner.parameters
+        order = 2.0 if p.noise == "gaussian" else p.norm
+        return _core.norm(np.ascontiguousarray(change), order)
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        yield from self.moved(base, other, at)
+
+    def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
+        yield from range(at, len(base.notes["sum"]))
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        scale = self.learner.parameters.noise_scale
+        tolerance = 2.0 * release_grid(scale) if scale > 0.0 else 1e-9
+        for t in range(len(base.notes["sum"])):
+            sums = base.notes["sum"][t], other.notes["sum"][t]
+            a, b = (play.notes["released"][t] - play.notes["sum"][t] for play in (base, other))
+            if t < at and not np.array_equal(*sums):
+                yield "an earlier sum depends on a later record"
+                return
+            if not np.all(np.abs(a - b) <= tolerance + 1e-12 * np.abs(sums[0])):
+                yield "the noise depends on the record"
+                return
+
+
+class Records(Sums):
+    """TreeFrankWolfe, PolyhedralFrankWolfe and NoisyFTRL."""
+
+    loop = "vectors"
+    charges_leaves = True
+    _decisions: tuple[FloatArray, FloatArray]  # of the batch before, and of the current one
+
+    def shapes(self) -> Shapes:
+        return record_shapes(self.learner)
+
+    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
+        decision = learner.decide()
+        if learner.round % self.batch == 0:  # some leaves are taken at the one before, too
+            before = self._decisions[1] if learner.round > 0 else decision
+            self._decisions = before, decision
+        return decision
+
+    def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
+        loss, row = learner.loss, record[0]
+        if isinstance(loss, LinearLoss):
+            return clipped(learner, row, loss.gradient_bound, loss.gradient_bound_l2)
+        if not self._is_quadratic:
+            return np.array(learner._engine.leaf(decision, self._decisions[0], row, record[1]))
+        own = clipped(learner, row, loss.feature_bound, loss.feature_bound_l2)
+        label = np.clip(record[1], -loss.label_bound, loss.label_bound)
+        if not np.isfinite(record[1]):
+            own, label = np.zeros_like(row), 0.0
+        return quadratic_statistics(own, learner.parameters.vector_scale * label)
+
+    @property
+    def _is_quadratic(self) -> bool:
+        return getattr(self.learner.parameters, "statistics", "gradient") == "quadratic"
+
+    def slack(self, found: FloatArray, t: int) -> float:
+        if self.batch == 1 and not self._is_quadratic:
+            return 0.0
+        # The engine adds a batch's leaves in another order of roundings, and shortens statistics:
+        # these may end on the other side of half a grid.
+        return super().slack(found, t)
+
+    def wanted(self, learner: Any, ended: bool) -> int:
+        return int(ended and learner.guarantee.private and _chooses(learner))
+
+    def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
+        if self.batch > 1:
+            yield from super().compared(base, other, at)
+
+    def size(self, change: FloatArray) -> float:
+        learner = self.learner
+        if isinstance(learner, PolyhedralFrankWolfe):
+            order = np.inf
+        else:
+            order = 2.0 if learner.parameters.noise == "gaussian" else learner.domain.dual_exponent
+        return _core.norm(np.ascontiguousarray(change), order)
+
+
+def _chooses(learner: Any) -> bool:
+    """Whether there is anything to draw: one vertex is no choice."""
+    domain = learner.domain
+    if not isinstance(learner, PolyhedralFrankWolfe):
+        return True
+    if isinstance(domain, VertexSet):
+        return len(domain.vertices) > 1
+    return not (isinstance(domain, Simplex) and domain.dimension == 1)
+
+
+def clipped(learner: Any, row: FloatArray, bound: float, bound_l2: float | None) -> FloatArray:
+    """Return a vector as a learner on a domain clips it; zero if it is not finite."""
+    limit = np.inf if bound_l2 is None else bound_l2
+    clipper = _core.RecordClipper(len(row), bound, learner._domain.dual_exponent, limit)
+    factor = clipper.multipliers(np.ascontiguousarray(row[None, :]))[0]
+    return factor * row if factor > 0 else np.zeros_like(row)
+
+
+def quadratic_statistics(row: FloatArray, weight: float) -> FloatArray:
+    """Return the upper triangle of x x', off the diagonal times sqrt(2), and weight times x.
+
+    By definition, not by the engine: its norm is that of the matrix and the vector.
+    """
+    first, second, factors = _triangle(len(row))
+    return np.concatenate([row[first] * row[second] * factors, weight * row])
+
+
+@cache
+def _triangle(size: int) -> tuple[Any, Any, FloatArray]:
+    first, second = np.triu_indices(size)
+    return first, second, np.where(first == second, 1.0, math.sqrt(2.0))
+
+
+class Losses(ExpertFamily, Sums):
+    """PrefixHedge and LipschitzLearner: losses enter one continual sum."""
+
+    astray = "what enters the sum is not a function of the losses alone"
+    play = Sums.play
+
+    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
+        decision = learner.decide()
+        if isinstance(decision, int):
+            return decision
+        return int(np.all(learner.points == decision, axis=1).argmax())
+
+    def publication(self, learner: Any, decision: Any) -> Any:
+        return decision, learner.weights.tobytes()
+
+    def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
+        leaf: FloatArray = np.array(learner._engine.leaf(record[0]))
+        return leaf if self._enters(learner.round + 1) else np.zeros_like(leaf)
+
+    def ended(self, learner: Any, t: int, play: Play) -> Any:
+        return slice(None) if self._enters(t + 1) else []
+
+    def _enters(self, rounds: int) -> bool:
+        """Whether so many rounds are followed by another: the last one decides nothing."""
+        learner = self.learner
+        return bool(rounds < learner.horizon and learner.parameters.experts > 1)
+
+    def wanted(self, learner: Any, ended: bool) -> int:
+        # The next decision's variate is no noise.
+        return 2 * int(ended and learner.guarantee.private)
+
+    def slack(self, found: FloatArray, t: int) -> float:
+        return 0.0
+
+    def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
+        # What is added does not depend on decisions: the sums stay as near for ever.
+        yield len(base.notes["sum"]) - 1
