@@ -38,7 +38,9 @@ def coupled_case(name):
         else (each[:, :1].astype(float), each[:, 1].astype(float))
         for each in case.streams
     ]
-    accountant = SimpleNamespace(guarantee=lambda *a, **k: own.guarantee)
+    accountant = SimpleNamespace(
+        **{**vars(type(own)._accountant), "guarantee": lambda *a, **k: own.guarantee}
+    )
     kind = type(type(own).__name__, (type(own),), {"_accountant": accountant})
 
     def make(source, **changes):

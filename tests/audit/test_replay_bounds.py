@@ -13,6 +13,7 @@ from dpoco.audit import replay_audit
 from dpoco.bandits import LinUCB
 from dpoco.experts import ObliviousTracker, PrefixHedge
 from dpoco.frank_wolfe import NoisyFrankWolfe, PhasedSGD, PolyhedralFrankWolfe, TreeFrankWolfe
+from dpoco.frank_wolfe._batch_base import BatchLearner
 from dpoco.losses import SquaredLoss
 from dpoco.mechanisms import ContinualSum
 from dpoco.oco import NoisyFTRL
@@ -71,10 +72,11 @@ def halved(name, **changes):
     def liar(source):
         learner = make(source)
         own = {key: factor * getattr(learner.parameters, key) for key, factor in changes.items()}
-        learner._parameters = p = replace(learner.parameters, **own)
-        if hasattr(learner, "_mechanism"):  # which batch fits are built from
+        p = replace(learner.parameters, **own)
+        if isinstance(learner, BatchLearner):  # which are built for every run
             describe = learner._accountant.mechanism_of
             learner._mechanism = describe(learner.domain, learner.loss, p)
+        learner._parameters = p
         return learner
 
     return replay_audit(liar, stream, replacements)

@@ -137,14 +137,14 @@ def test_an_engine_without_noise_under_a_private_claim_is_caught(name):
         p = learner.parameters
         other = {"noise": "none"} if name == "BatchShare" else {"mu": np.inf}
         quiet = replace(p, noise_scale=0.0, **other)
-        learner._parameters = quiet
-        if hasattr(learner, "_mechanism"):
-            silent = replace(learner._mechanism, scale=0.0, grid=0.0, limit=0)
-            honest, learner._mechanism = learner._mechanism, silent
+        honest = learner._mechanism
+        if name == "BatchShare":
+            tampered(learner, quiet)
+        else:
+            learner._parameters = quiet
+            learner._mechanism = replace(honest, scale=0.0, grid=0.0, limit=0)
         learner._engine = learner._build_engine(source._claim())
-        learner._parameters = p
-        if hasattr(learner, "_mechanism"):
-            learner._mechanism = honest
+        learner._parameters, learner._mechanism = p, honest
         return learner
 
     caught = replay_audit(liar, stream, replacements)

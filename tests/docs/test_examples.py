@@ -168,7 +168,7 @@ def test_local_model_selection(tmp_path, capsys):
 def test_examples_are_short_and_have_a_quick_version():
     for path in sorted((ROOT / "examples").glob("*.py")):
         text = path.read_text()
-        assert len(text.splitlines()) < 100, path.name
+        assert len(text.splitlines()) < 120, path.name
         assert '"--quick"' in text or path.name == "http_service.py", path.name  # a server
         assert f"examples/{path.name}" in (ROOT / "docs" / "examples.md").read_text()
 

@@ -142,7 +142,7 @@ def _follows(stated: Guarantee, mechanism: Mechanism) -> bool:
     """Return whether the parameters are those of the mechanism's loss."""
     loss = mechanism.loss(Neighbours(stated.change, stated.view))
     if loss is None or not stated.private:
-        return loss is None and not stated.private
+        return not stated.private and (loss is None or loss.epsilon(stated.delta) == math.inf)
     ideal = loss.ideal if isinstance(loss, Tailed) else loss
     pairs = [(stated.truncation_mass, loss.mass)]
     if stated.mu is not None:

@@ -12,6 +12,8 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar, get_type_hints
 
+import numpy as np
+
 __all__ = ["Description", "limits", "read", "written"]
 
 D = TypeVar("D", bound="Description")
@@ -36,6 +38,9 @@ class Description:
     def __post_init__(self) -> None:
         """Raise `TypeError` or `ValueError` for what no formula is about."""
         for name, (hint, may) in _fields_of(type(self)).items():  # type: ignore[arg-type]
+            value = getattr(self, name)
+            if isinstance(value, (np.integer, np.floating)):  # NumPy's numbers are numbers
+                object.__setattr__(self, name, value.item())
             _check(f"{name} of {self.kind}", getattr(self, name), hint, may)
 
     def check_choice(self, name: str, allowed: tuple[str, ...]) -> None:

@@ -12,13 +12,12 @@ import numpy as np
 
 from dpoco.accounting import (
     above_threshold,
-    coupling,
     gaussian,
     sum_release,
     zcdp,
 )
 from dpoco.accounting.budget import Budget
-from dpoco.privacy.losses import sampled
+from dpoco.privacy.losses import coupled_bits, sampled
 from dpoco.privacy.losses.loss import Loss
 from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.losses.sampled import Sampled
@@ -309,7 +308,7 @@ BUGS = [
         "lazy-switch-with-the-wrong-ratio",
         "Of a coin only the ratio of staying counts, not that of switching, which is rarer.",
         "patched accountant", the_coins, as_it_is, (brute_force,),
-        Patch(coupling, "later_bit_pair",
+        Patch(coupled_bits, "later_bit_pair",
               lambda right: lambda p, shift: (p, shift)),
     ),
     Bug(

@@ -91,12 +91,12 @@ class OneMore(ContinualSum):
     def _build_engine(self, claim: dict[str, Any]) -> Any:
         from dataclasses import replace
 
-        honest = self._parameters
-        self._parameters = replace(honest, horizon=honest.horizon + 1)
+        honest = self._mechanism
+        self._mechanism = replace(honest, pushes=honest.pushes + 1)
         try:
             return super()._build_engine(claim)
         finally:
-            self._parameters = honest
+            self._mechanism = honest
 
 
 # ---- restarts ------------------------------------------------------------------------------------
