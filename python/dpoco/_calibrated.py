@@ -16,7 +16,8 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco._validation import choice, refuse_contradictions
-from dpoco.accounting import Budget
+from dpoco.accounting import Budget, Guarantee
+from dpoco.errors import BudgetExceeded
 from dpoco.random import Source
 
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
@@ -131,6 +132,12 @@ class Calibrated:
             raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
         if "on_violation" in arguments:
             choice("on_violation", arguments["on_violation"], ("clip", "raise"))
+
+    @staticmethod
+    def _check_described(guarantee: Guarantee, mechanism: Any) -> None:
+        """Raise `BudgetExceeded` unless the guarantee is of what the engine is built from."""
+        if guarantee.private and guarantee.description not in (None, mechanism):
+            raise BudgetExceeded("the guarantee is of another mechanism than the engine's")
 
     @classmethod
     def _calibrated(cls, arguments: Mapping[str, Any], *problem: Any, **known: Any) -> Any:

@@ -94,11 +94,11 @@ class OnlineLearner(Calibrated, Delayed):
         self._raises = arguments["on_violation"] == "raise"
         endless = parameters.horizon is None
         self._horizon = LARGEST_HORIZON if endless else parameters.horizon
-        if hasattr(self._accountant, "mechanism_of"):
-            self._mechanism = self._accountant.mechanism_of(*problem, parameters)
+        self._mechanism = self._accountant.mechanism_of(*problem, parameters)
         self._guarantee = self._accountant.guarantee(
             *problem, parameters, budget=arguments["budget"], seeded=seeded
         )
+        self._check_described(self._guarantee, self._mechanism)
         require_memory(self._entries())
         self._engine = self._build_engine(claim)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dpoco.accounting import Budget, Guarantee, noisy_max
-from dpoco.accounting import guarantee as guarantees
+from dpoco.accounting import _certificate as certificates
 from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting._ledger import entries
 from dpoco.accounting._ledger.currencies import FixedPlan
@@ -128,7 +128,7 @@ def test_a_stored_ledger_keeps_its_currency_and_its_prices(monkeypatch):
     import dataclasses as dc
 
     # Points that say more than the parameters do.
-    for module in (guarantees, entries):
+    for module in (certificates, entries):
         monkeypatch.setattr(module, "contradicts_itself", lambda stated: False)
     charge = dc.replace(gaussian(0.2), epsilon=0.05, delta=3e-7, mu=None, rho=0.02, profile=None)
     ledger = Ledger(BUDGET, currency="renyi", side_share=0.5)

@@ -38,8 +38,9 @@ def coupled_case(name):
         else (each[:, :1].astype(float), each[:, 1].astype(float))
         for each in case.streams
     ]
+    promise = replace(own.guarantee, description=None)
     accountant = SimpleNamespace(
-        **{**vars(type(own)._accountant), "guarantee": lambda *a, **k: own.guarantee}
+        **{**vars(type(own)._accountant), "guarantee": lambda *a, **k: promise}
     )
     kind = type(type(own).__name__, (type(own),), {"_accountant": accountant})
 

@@ -28,6 +28,7 @@ _KIND, _VERSION = "dpoco.guarantee", 2
 # Relative, of numbers that are computed again: margins and other machines move them by less. Sums
 # of sampled Gaussians jitter.
 _CLOSE, _JITTER = 1e-6, 1e-2
+_DIGITS = 1.0 - 1e-12
 _STATED = ("epsilon", "delta", "noise_scale", "truncation_mass")
 _FLOATS = (
     "sensitivity",
@@ -141,19 +142,38 @@ def contradicts_itself(stated: Guarantee) -> bool:
 def _follows(stated: Guarantee, mechanism: Mechanism) -> bool:
     """Return whether the parameters are those of the mechanism's loss."""
     loss = mechanism.loss(Neighbours(stated.change, stated.view))
-    if loss is None or not stated.private:
-        return not stated.private and (loss is None or loss.epsilon(stated.delta) == math.inf)
+    if loss is None:
+        return not stated.private and (stated.mu, stated.rho, stated.profile) == (None,) * 3
+    if not stated.private:
+        return loss.epsilon(stated.delta) == math.inf
     ideal = loss.ideal if isinstance(loss, Tailed) else loss
     pairs = [(stated.truncation_mass, loss.mass)]
     if stated.mu is not None:
         pairs.append((stated.mu, ideal.mu))
+    if stated.rho is not None:
+        pairs.append((stated.rho, min(ideal.rho, 0.5 * ideal.mu * ideal.mu)))
     if stated.profile is None and stated.mu is None:
-        return ideal == NOTHING
+        return ideal == NOTHING and stated.rho is None
+    if stated.numerics == "lattice" and 0.0 in _grids(mechanism):
+        return False
     known = getattr(ideal, "known", (ideal,))  # several things may be known of one mechanism
     profile = None if stated.profile is None else _profiles.loss_of(stated.profile)
-    return all(_near(value, other) for value, other in pairs) and (
-        profile is None or any(_profiles.near(profile, one, _CLOSE) for one in known)
+    # Less than what follows is refused to the last digits that machines differ by.
+    return all(_near(value, other) and value >= other * _DIGITS for value, other in pairs) and (
+        profile is None or any(_profiles.near(profile, one, 1.0 - _DIGITS) for one in known)
     )
+
+
+def _grids(description: Description) -> set[float]:
+    """Return the grids of all parts of a description; 0 stands for doubles."""
+    found = set()
+    for each in fields(description):
+        value = getattr(description, each.name)
+        if each.name == "grid":
+            found.add(value)
+        for part in value if isinstance(value, tuple) else (value,):
+            found |= _grids(part) if isinstance(part, Description) else set()
+    return found
 
 
 def _near(value: float, other: float) -> bool:

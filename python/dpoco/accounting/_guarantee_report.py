@@ -5,8 +5,6 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from dpoco.accounting import _profiles
-
 if TYPE_CHECKING:
     from dpoco.accounting.guarantee import Guarantee
 
@@ -74,6 +72,8 @@ def statement(guarantee: Guarantee) -> str:
         lines.append(f"  Equivalent: {', '.join(native)}")
     if guarantee.profile is not None:
         profile = guarantee.profile
+        from dpoco.accounting import _profiles
+
         text = f"  Composed:   {_profiles.describe(profile)}"
         lines += textwrap.wrap(text, 100, subsequent_indent=" " * 14)
     if guarantee.claimed is not None:

@@ -16,20 +16,19 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpoco._validation import choice
-from dpoco.accounting import _profiles, events
-from dpoco.accounting._certificate import contradicts_itself, read, written
+from dpoco.accounting import events
 from dpoco.accounting._guarantee_report import one_line, statement
 from dpoco.accounting._records import of_json
 from dpoco.accounting.budget import Budget
 from dpoco.errors import BudgetExceeded, StateError
-from dpoco.privacy.losses.combined import UNKNOWN, Least, with_tails
-from dpoco.privacy.losses.gaussian import Gaussian
-from dpoco.privacy.losses.loss import Loss, Zcdp
-from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.neighbours import CHANGES, VIEWS, Neighbours
+
+if TYPE_CHECKING:  # curves and kinds are imported where they are used: importing dpoco stays light
+    from dpoco.privacy.losses.loss import Loss
+    from dpoco.privacy.mechanisms.base import Mechanism
 
 __all__ = ["Guarantee"]
 
@@ -155,6 +154,8 @@ class Guarantee:
             if value is not None and not value > 0.0:
                 raise ValueError(f"{name} must be positive; got {value!r}")
         if self.profile is not None:
+            from dpoco.accounting import _profiles
+
             object.__setattr__(self, "profile", _profiles.checked(self.profile))
         object.__setattr__(self, "details", dict(self.details))
         object.__setattr__(self, "conditions", tuple(self.conditions))
@@ -213,6 +214,11 @@ class Guarantee:
     @cached_property
     def loss(self) -> Loss:
         """What the parameters alone prove, truncated tails included."""
+        from dpoco.accounting import _profiles
+        from dpoco.privacy.losses.combined import UNKNOWN, Least, with_tails
+        from dpoco.privacy.losses.gaussian import Gaussian
+        from dpoco.privacy.losses.loss import Zcdp
+
         known: list[Loss] = []
         if self.mu is not None:
             known.append(Gaussian(self.mu))
@@ -253,11 +259,14 @@ class Guarantee:
         From the description of what was enforced and drawn, if there is one, or else from the
         guarantee's own curve. The last digits of other machines' functions are allowed for: 1e-12.
         """
+        from dpoco.accounting._certificate import contradicts_itself
+        from dpoco.privacy.losses.combined import UNKNOWN
+
         loss: Loss | None = self.loss
         if self.description is not None:
             loss = self.description.loss(Neighbours(self.change, self.view))
-        if loss is None:
-            follows = not self.private
+        if loss is None or (loss is UNKNOWN and self.description is None):
+            follows = not self.private or loss is UNKNOWN  # a bare point: nothing to compute
         elif self.delta == 0.0:
             follows = loss.mass == 0.0 and loss.pure <= self.epsilon * (1.0 + 1e-12)
         else:
@@ -284,11 +293,15 @@ class Guarantee:
         if self.rho is not None:
             return events.zcdp_event(self.rho)
         if self.profile is not None:
+            from dpoco.accounting import _profiles
+
             return _profiles.event(self.profile)
         raise ValueError("no dp_accounting event describes a bare (epsilon, delta) guarantee")
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
+        from dpoco.accounting._certificate import written
+
         return written(self)
 
     @classmethod
@@ -301,11 +314,14 @@ class Guarantee:
             If it is not one, or if its numbers contradict each other: epsilon is computed again
             from mu, rho or the profile, and mu from sensitivity, column norm and noise scale.
         """
+        from dpoco.accounting._certificate import contradicts_itself, read
+
         try:
             guarantee = cls(**read(record, frozenset(each.name for each in fields(cls))))
+            contradiction = contradicts_itself(guarantee)
         except (TypeError, ValueError, OverflowError) as error:
             raise StateError("malformed guarantee record") from error
-        if contradicts_itself(guarantee):
+        if contradiction:
             raise StateError("a guarantee record contradicts itself: its numbers were changed")
         return guarantee
 

@@ -270,8 +270,10 @@ def guarantee(
         one = polyhedral_frank_wolfe.guarantee(domain, p.loss, own, budget=delta, seeded=seeded)
     if not p.private:
         return replace(Guarantee.none(p.horizon, what), details=details)
-    if isinstance(own, TreeFrankWolfeParameters):
-        whole = mechanism_of(arms, domain, p)
+    whole = mechanism_of(arms, domain, p)
+    if not isinstance(own, TreeFrankWolfeParameters):
+        one = replace(one, description=whole)
+    else:
         loss = whole.loss(Neighbours(p.relation, "others"))
         assert loss is not None
         one = replace(

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpoco._validation import choice, positive_float, positive_int
+from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting._experts.parameters import StoredParameters
 from dpoco.accounting.batch_fits import (
     BatchDomain,
@@ -81,6 +81,9 @@ class LocalizedMirrorDescentParameters(StoredParameters):
 
     def __post_init__(self) -> None:
         """Validate."""
+        for name in ("step_size", "derivative_bound", "noise_multiplier"):
+            # As one double: bounds are products of what is clipped at.
+            object.__setattr__(self, name, real_float(name, getattr(self, name)))
         choice("numerics", self.numerics, NUMERICS)
         choice("calibration", self.calibration, ("tight",))
         check_phases(self.records, self.phases)

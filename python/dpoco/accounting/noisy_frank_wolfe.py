@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpoco._validation import choice, positive_float, positive_int
+from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero, count_of
 from dpoco.accounting.batch_fits import (
     CALIBRATIONS,
@@ -87,6 +87,15 @@ class NoisyFrankWolfeParameters(StoredParameters):
 
     def __post_init__(self) -> None:
         """Validate."""
+        for name in (
+            "step_size",
+            "derivative_bound",
+            "difference_bound",
+            "first_scale",
+            "later_scale",
+        ):
+            # As one double: bounds are products of what is clipped at.
+            object.__setattr__(self, name, real_float(name, getattr(self, name)))
         choice("numerics", self.numerics, NUMERICS)
         if self.numerics == "lattice" and self.calibration != "tight":
             raise ValueError("numerics 'lattice' is for calibration 'tight'")

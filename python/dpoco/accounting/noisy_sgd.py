@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpoco._validation import choice, positive_float, positive_int
+from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting._experts.parameters import StoredParameters
 from dpoco.accounting.batch_fits import (
     CALIBRATIONS,
@@ -80,6 +80,9 @@ class NoisySGDParameters(StoredParameters):
 
     def __post_init__(self) -> None:
         """Validate."""
+        for name in ("step_size", "derivative_bound", "noise_scale"):
+            # As one double: bounds are products of what is clipped at.
+            object.__setattr__(self, name, real_float(name, getattr(self, name)))
         choice("numerics", self.numerics, NUMERICS)
         if self.numerics == "lattice" and self.calibration != "tight":
             raise ValueError("numerics 'lattice' is for calibration 'tight'")

@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpoco._validation import choice, positive_float, positive_int
+from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting._experts.parameters import StoredParameters
 from dpoco.accounting.batch_fits import (
     CALIBRATIONS,
@@ -75,6 +75,9 @@ class PhasedSGDParameters(StoredParameters):
 
     def __post_init__(self) -> None:
         """Validate."""
+        for name in ("step_size", "largest_step", "derivative_bound", "noise_multiplier"):
+            # As one double: bounds are products of what is clipped at.
+            object.__setattr__(self, name, real_float(name, getattr(self, name)))
         choice("calibration", self.calibration, CALIBRATIONS)
         check_phases(self.records, self.phases)
         for name in ("step_size", "largest_step", "derivative_bound"):

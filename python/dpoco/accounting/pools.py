@@ -110,7 +110,9 @@ def pool_guarantee(
         changed["unit"] = "one user"
     if m * c > 1:
         changed |= _of_several(one, m, c, noise, adaptive)
-    if m * c > 1 or keys > 1:  # what was drawn for one learner does not say what all of them cost
+    if (
+        m * c > 1 or keys > 1 or noise == "hidden"
+    ):  # what was drawn for one learner does not say what all of them cost
         changed["description"] = None
     if noise == "fresh" or not adaptive:
         mass = one.truncation_mass * c

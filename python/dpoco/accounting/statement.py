@@ -74,7 +74,7 @@ def state(
     trusted : bool
         Whether all numbers of the description are enforced, and none is a promise.
     """
-    rounds = LARGEST_HORIZON if horizon is None else horizon
+    rounds = LARGEST_HORIZON if horizon is None else int(horizon)
     loss = mechanism.loss(near)
     if loss is None:
         none = Guarantee.none(rounds, released, unit=unit)

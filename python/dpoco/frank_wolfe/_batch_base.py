@@ -101,7 +101,9 @@ class BatchLearner(Calibrated, ABC):
         )
         if budget is not None:
             guarantee.require(budget)
-        self._mechanism = self._accountant.mechanism_of(self._domain, self._loss, parameters)
+        mechanism = self._accountant.mechanism_of(self._domain, self._loss, parameters)
+        self._check_described(guarantee, mechanism)
+        self._mechanism = mechanism
         self._parameters, self._guarantee = parameters, guarantee
 
     @abstractmethod

@@ -47,11 +47,11 @@ class Mechanism(Calibrated, Stateful):
         self._arguments = arguments
         self._parameters = parameters
         self._is_seeded = seeded
-        if hasattr(self._accountant, "mechanism_of"):
-            self._mechanism = self._accountant.mechanism_of(parameters)
+        self._mechanism = self._accountant.mechanism_of(parameters)
         self._guarantee = self._accountant.guarantee(
             parameters, budget=arguments["budget"], seeded=seeded
         )
+        self._check_described(self._guarantee, self._mechanism)
         require_memory(self._entries())
         self._engine = self._build_engine(claim)
 

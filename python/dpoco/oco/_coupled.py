@@ -25,6 +25,8 @@ FloatArray = NDArray[np.float64]
 class CoupledLearner(RecordLearner):
     """Base of the learners whose decision is kept for many rounds by a private coupling."""
 
+    _mechanism: CoupledDraws
+
     _noise: ClassVar[str] = "ideal_fresh"
 
     @classmethod
@@ -53,13 +55,6 @@ class CoupledLearner(RecordLearner):
         if isinstance(self._loss, losses.LinearLoss):
             return super()._entries()
         return super()._entries() | {"second derivatives": float(self._domain.dimension) ** 2}
-
-    def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
-    ) -> None:
-        problem = self._problem(arguments)
-        self._mechanism: CoupledDraws = self._accountant.mechanism_of(*problem, parameters)
-        super()._set_up(arguments, parameters, seeded, claim)
 
     def _rule_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
         """Return what both engines are built from."""

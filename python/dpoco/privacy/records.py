@@ -114,7 +114,8 @@ def _check(what: str, value: Any, members: tuple[Any, ...], may: Mapping[str, bo
     least = -math.inf if may.get("sign") else 0 if may.get("zero") or type(value) is float else 1
     wrong = value == 0.0 and type(value) is float and not (may.get("zero") or may.get("sign"))
     endless = value in (math.inf, -math.inf) and not may.get("infinite")
-    if not value >= least or wrong or endless:
+    huge = type(value) is int and value > 2**62
+    if not value >= least or wrong or endless or huge:
         raise ValueError(f"{what} cannot be {value!r}")
 
 

@@ -85,7 +85,8 @@ def the_leader() -> Any:
     """A lazy leader on an interval, whose coins and draws are scored."""
     case = from_tests("oco/likelihood_cases.py").CASES["leader, density ratio"]()
     own = case.learner
-    known = {**vars(type(own)._accountant), "guarantee": lambda *_, **__: own.guarantee}
+    promise = replace(own.guarantee, description=None)
+    known = {**vars(type(own)._accountant), "guarantee": lambda *_, **__: promise}
     accountant = SimpleNamespace(**known)
     kind = type(type(own).__name__, (type(own),), {"_accountant": accountant})
 

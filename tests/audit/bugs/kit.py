@@ -120,7 +120,8 @@ def maker(cls: Any, *problem: Any, **options: Any) -> Any:
 
     @functools.cache
     def built(kind: Any) -> Any:
-        promise = honest().guarantee
+        # With its description, constructors would refuse the engines that are planted.
+        promise = replace(honest().guarantee, description=None)
         own = {**vars(cls._accountant), "guarantee": lambda *_, **__: promise}
         accountant = SimpleNamespace(**own)
         return type(kind.__name__, (kind,), {"_accountant": accountant})

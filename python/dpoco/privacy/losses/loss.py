@@ -117,6 +117,8 @@ class Loss:
 
         The minimum of delta(e) + (1 + e^e) mass over some e <= epsilon; every such e is valid.
         """
+        if epsilon > 1.0:  # beyond, the charge alone is more than 1
+            epsilon = min(epsilon, max(1.0, -math.log(mass)))
         value = self.delta(epsilon) + charge(epsilon, mass)
         # A smaller e can only be better where the charge matters; steps of 1/4 lose little of it.
         if charge(epsilon, mass) > 1e-3 * value:

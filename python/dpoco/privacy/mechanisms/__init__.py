@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
-from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SampledGaussian
-from dpoco.privacy.mechanisms.batch_release import BatchRelease
-from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
-from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
-from dpoco.privacy.mechanisms.selections import Selections
-from dpoco.privacy.mechanisms.thresholds import ThresholdTests
-from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 from dpoco.privacy.records import read
 
-__all__ = ["KINDS", "read_mechanism"]
+if TYPE_CHECKING:
+    from dpoco.privacy.mechanisms.base import Mechanism
 
-KINDS: tuple[type[Mechanism], ...] = (
-    Nothing,
-    Open,
-    SampledGaussian,
-    GaussianPhases,
-    BatchRelease,
-    Selections,
-    ThresholdTests,
-    TrackerDraws,
-    CoupledDraws,
-    GaussianSum,
-)
+__all__ = ["kinds", "read_mechanism"]
+
+
+@cache
+def kinds() -> tuple[type[Mechanism], ...]:
+    """Return all kinds but `Parts`; imported on first use, for importing dpoco stays light."""
+    from dpoco.privacy.mechanisms.base import Nothing, Open
+    from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SampledGaussian
+    from dpoco.privacy.mechanisms.batch_release import BatchRelease
+    from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
+    from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+    from dpoco.privacy.mechanisms.selections import Selections
+    from dpoco.privacy.mechanisms.thresholds import ThresholdTests
+    from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
+
+    return (
+        Nothing,
+        Open,
+        SampledGaussian,
+        GaussianPhases,
+        BatchRelease,
+        Selections,
+        ThresholdTests,
+        TrackerDraws,
+        CoupledDraws,
+        GaussianSum,
+    )
 
 
 def read_mechanism(record: Any) -> Mechanism:
@@ -38,9 +47,11 @@ def read_mechanism(record: Any) -> Mechanism:
     TypeError, ValueError
         If it is anything else.
     """
+    from dpoco.privacy.mechanisms.base import Parts
+
     if isinstance(record, dict) and record.get("kind") == Parts.kind:
         if set(record) != {"kind", "how", "parts", "lemma"} or type(record["parts"]) is not list:
             raise ValueError("parts have the fields how, parts and lemma, and no others")
         parts = tuple(read_mechanism(part) for part in record["parts"])
         return Parts(record["how"], parts, record["lemma"])
-    return read(record, KINDS)
+    return read(record, kinds())

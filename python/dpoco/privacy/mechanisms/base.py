@@ -63,6 +63,7 @@ class Nothing(Mechanism):
 
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss 0."""
+        central(near)
         return NOTHING
 
 

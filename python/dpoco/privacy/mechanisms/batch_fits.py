@@ -12,7 +12,7 @@ from dpoco.privacy.losses.combined import either, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss
 from dpoco.privacy.losses.sampled import LARGEST_STEPS, Sampled
-from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.mechanisms.base import Mechanism, central
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description, limits
 
@@ -228,6 +228,7 @@ class GaussianPhases(Mechanism):
 
 
 def _check_replaced(near: Neighbours) -> None:
+    central(near)
     if near.change != "replace" or near.rounds != 1:
         raise ValueError("the guarantee of a fit is proved for one replaced record")
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from dpoco.privacy.losses.combined import NOTHING, group, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss
-from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.mechanisms.base import Mechanism, central
 from dpoco.privacy.mechanisms.bounds import AnySummand, ClippedVector, GlmGradient
 from dpoco.privacy.mechanisms.factorisations import SHIPPED, Buffered, SquareRoot, Tree
 from dpoco.privacy.mechanisms.lattice import LARGEST_LIMIT, LARGEST_SUM, grid_bits
@@ -108,6 +108,7 @@ class GaussianSum(Mechanism):
             For several rounds of a person of whom only others must not tell: her later records may
             react to what only she saw, and no chain covers that.
         """
+        central(near)
         if near.rounds > 1 and near.view == "others":
             raise ValueError("several rounds of one person: nothing is proved for view 'others'")
         moved = self.summand.inflation(self.order) * self.summand.movement(near, self.order)

@@ -1,0 +1,151 @@
+"""Records whose numbers say less than their description are refused, and honest ones are read."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.accounting.pools import pool_guarantee
+from dpoco.errors import BudgetExceeded, StateError
+from dpoco.privacy.mechanisms.base import Nothing
+from dpoco.privacy.neighbours import Neighbours
+
+BUDGET = dpoco.Budget(1.0, 1e-6)
+BALL = dpoco.domains.LpBall(3)
+
+
+@functools.cache
+def ftrl(**options):
+    return dpoco.oco.NoisyFTRL(
+        BALL, dpoco.losses.LinearLoss(1.0), horizon=100, budget=BUDGET, **options
+    )
+
+
+@functools.cache
+def share():
+    return dpoco.experts.BatchShare(10, horizon=1000, switches=2, budget=dpoco.Budget(1.0, 0.0))
+
+
+@functools.cache
+def tracker():
+    budget = dpoco.Budget(4.0, 1e-6)
+    return dpoco.experts.ObliviousTracker(5, horizon=20_000, switches=1, budget=budget)
+
+
+@functools.cache
+def sgd(**options):
+    return dpoco.frank_wolfe.NoisySGD(
+        BALL, dpoco.losses.SquaredLoss(1.3, 1.0), records=50, steps=200, budget=BUDGET, **options
+    )
+
+
+MADE = [ftrl, share, tracker, sgd]
+
+
+def edited(make, **edits):
+    return dpoco.Guarantee.from_dict({**make().guarantee.to_dict(), **edits})
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_an_honest_record_is_read_and_verified(make):
+    read = edited(make)
+    assert read == make().guarantee
+    read.verify()
+
+
+@pytest.mark.parametrize("make", MADE)
+@pytest.mark.parametrize("rho", [1e-9, 5.1e-5])
+def test_an_added_rho_is_refused(make, rho):
+    with pytest.raises(StateError):
+        edited(make, rho=rho)
+    with pytest.raises(StateError):
+        edited(make, rho=rho, horizon=10**12)
+
+
+def test_nine_digits_less_are_refused():
+    honest = ftrl().guarantee
+    mu = honest.mu * (1.0 - 1e-9)
+    more = {"mu": mu, "rho": 0.5 * mu * mu, "noise_multiplier": 1.0 / mu}
+    with pytest.raises(StateError):
+        edited(ftrl, **more)
+    tails = ftrl(numerics="float").guarantee
+    with pytest.raises(StateError):
+        dpoco.Guarantee.from_dict(
+            {**tails.to_dict(), "truncation_mass": tails.truncation_mass * (1.0 - 1e-9)}
+        )
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_no_central_mechanism_hides_data_from_who_collects_them(make):
+    with pytest.raises((StateError, ValueError)):
+        edited(make, view="server").verify()
+
+
+def test_the_arithmetic_is_that_of_the_description():
+    record = ftrl(numerics="float").guarantee.to_dict()
+    with pytest.raises(StateError):
+        dpoco.Guarantee.from_dict({**record, "numerics": "lattice"})
+
+
+def test_without_noise_there_is_no_curve():
+    learner = dpoco.oco.NoisyFTRL(BALL, dpoco.losses.LinearLoss(1.0), horizon=100, budget=None)
+    record = replace(learner.guarantee, description=learner._mechanism).to_dict()
+    assert dpoco.Guarantee.from_dict(record).epsilon == np.inf
+    with pytest.raises(StateError):
+        dpoco.Guarantee.from_dict({**record, "mu": 1e-3, "rho": 5e-7})
+
+
+def test_counts_that_no_double_holds_are_refused():
+    record = ftrl().guarantee.to_dict()
+    record["description"]["batch"] = 10**400
+    with pytest.raises(StateError):
+        dpoco.Guarantee.from_dict(record)
+
+
+@pytest.mark.parametrize("keys", [1, 5])
+@pytest.mark.parametrize("noise", ["fresh", "hidden"])
+def test_statements_of_pools_are_read_again(keys, noise):
+    one = ftrl().guarantee if noise == "fresh" else tracker().guarantee
+    pool = pool_guarantee(one, keys=keys, noise=noise)
+    read = dpoco.Guarantee.from_json(pool.to_json())
+    assert read == pool
+    read.verify()
+
+
+@pytest.mark.parametrize("make", [ftrl, sgd])
+def test_a_guarantee_of_another_mechanism_is_no_guarantee_of_the_engine(make):
+    kind, options = type(make()), {"parameters": make().parameters}
+    loud = kind._accountant.mechanism_of
+
+    def louder(*problem):
+        honest = loud(*problem)
+        return replace(honest, scale=0.8 * honest.scale)
+
+    planted = SimpleNamespace(**{**vars(kind._accountant), "mechanism_of": louder})
+    liar = type(kind.__name__, (kind,), {"_accountant": planted, "__doc__": kind.__doc__})
+    problem = {"domain": BALL, "loss": make().loss, "budget": BUDGET}
+    counts = {"horizon": 100} if make is ftrl else {"records": 50}
+    with pytest.raises(BudgetExceeded, match="another mechanism"):
+        liar(**problem, **counts, **options)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_narrow_numbers_of_a_user_are_taken_as_doubles(dtype):
+    honest = sgd().parameters
+    given = replace(honest, derivative_bound=dtype(honest.derivative_bound))
+    assert type(given.derivative_bound) is float
+    learner = dpoco.frank_wolfe.NoisySGD(
+        BALL, dpoco.losses.SquaredLoss(1.3, 1.0), records=50, budget=None, parameters=given
+    )
+    assert learner._mechanism.bound >= given.derivative_bound * 1.3
+    assert learner.guarantee.description == learner._mechanism
+
+
+def test_nothing_is_not_local_either():
+    with pytest.raises(ValueError, match="server"):
+        Nothing("no round").loss(Neighbours(view="server"))
