@@ -11,11 +11,12 @@ from scipy.stats import norm
 
 from dpoco.accounting import Guarantee
 from dpoco.accounting import attack_power as power
-from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.truncation import charged_gaussian_epsilon
 from dpoco.accounting.zcdp import zcdp_epsilon
 from dpoco.privacy.losses.bounded_range import BoundedRange
+
+from .by_hand import statement_of
 
 PRIORS = (0.5, 0.3, 0.1, 0.01, 0.7, 0.999)
 

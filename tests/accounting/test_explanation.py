@@ -11,9 +11,10 @@ import pytest
 
 from dpoco.accounting import Budget, Guarantee, sum_release
 from dpoco.accounting import attack_power as power
-from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting.explanation import explain, facts
 from dpoco.accounting.local_reports import local_guarantee
+
+from .by_hand import statement_of
 
 BUDGET = Budget(1.0, 1e-6)
 SUM = sum_release.guarantee(

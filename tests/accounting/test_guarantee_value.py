@@ -20,7 +20,6 @@ from dpoco.accounting import (
     polyhedral_frank_wolfe,
     sum_release,
 )
-from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta, gaussian_epsilon
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.local_reports import local_guarantee
@@ -28,6 +27,8 @@ from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
 from dpoco.domains import LpBall
 from dpoco.errors import BudgetExceeded, StateError
 from dpoco.losses import LogisticLoss
+
+from .by_hand import statement_of
 
 
 def sum_guarantee(**options):

@@ -12,7 +12,6 @@ import pytest
 from mpmath import mp, mpf
 
 from dpoco.accounting import Budget, Guarantee
-from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting._ledger.costs import Cost, Part, pure_mu, pure_renyi
 from dpoco.accounting._ledger.currencies import FixedPlan, Spent, filter_of
 from dpoco.accounting._ledger.foreign_events import cost_of_event
@@ -24,6 +23,8 @@ from dpoco.accounting.zcdp import zcdp_rho
 from dpoco.privacy.losses.bounded_range import moment
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
+
+from .by_hand import statement_of
 
 BUDGET = Budget(1.0, 1e-6)
 dpa = pytest.importorskip("dp_accounting")

@@ -12,12 +12,13 @@ from mpmath import mp, mpf, quad
 
 import dpoco
 from dpoco.accounting import Budget, Guarantee, sum_release
-from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting._ledger.costs import Cost, Part, pure_mu
 from dpoco.accounting._ledger.currencies import FixedPlan, Spent, filter_of
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import BudgetExceeded
+
+from .by_hand import statement_of
 
 BUDGET = Budget(1.0, 1e-6)
 dpa = pytest.importorskip("dp_accounting")

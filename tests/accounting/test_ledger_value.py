@@ -16,11 +16,12 @@ import pytest
 
 from dpoco.accounting import Budget, Guarantee, noisy_max
 from dpoco.accounting import _certificate as certificates
-from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting._ledger import entries
 from dpoco.accounting._ledger.currencies import FixedPlan
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
+
+from .by_hand import statement_of
 
 BUDGET = Budget(1.0, 1e-6)
 

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta
 from dpoco.accounting.rdp import DEFAULT_ORDERS, compose_rdp, gaussian_rdp, rdp_delta
@@ -29,6 +28,8 @@ from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.losses.sampled import Sampled
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.neighbours import Neighbours
+
+from .by_hand import statement_of
 
 _spec = importlib.util.spec_from_file_location(
     "brute_force", Path(__file__).with_name("brute_force.py")

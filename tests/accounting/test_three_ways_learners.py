@@ -21,7 +21,6 @@ from dpoco.accounting import (
     noisy_max,
     sum_release,
 )
-from dpoco.accounting._experts.statement import statement_of
 from dpoco.accounting._ledger.foreign_events import cost_of_event
 from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta, gaussian_epsilon
@@ -38,6 +37,8 @@ from dpoco.privacy.mechanisms.coupled_draws import (
     TiltedMinimum,
 )
 from dpoco.privacy.neighbours import Neighbours
+
+from .by_hand import statement_of
 
 dpa = pytest.importorskip("dp_accounting")
 from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: E402

@@ -13,8 +13,9 @@ import flint
 import numpy as np
 import pytest
 
-from dpoco.accounting import Budget, gaussian, rdp, truncation, zcdp
-from dpoco.privacy.losses import bounded_range, coupled_bits
+from dpoco.accounting import Budget, rdp, truncation, zcdp
+from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from dpoco.privacy.losses import bounded_range, coupled_bits, gaussian
 from dpoco.privacy.losses import loss as losses
 
 arb, acb = flint.arb, flint.acb
@@ -59,14 +60,14 @@ def gaussian_points():
     """The promises of epsilon(delta) and mu(epsilon, delta), in balls."""
     rng = np.random.default_rng(17)
     for mu, delta in itertools.product(np.exp(rng.uniform(-8.0, 4.0, 40)), DELTAS):
-        epsilon = gaussian.gaussian_epsilon(float(mu), delta)
+        epsilon = gaussian_epsilon(float(mu), delta)
         yield (epsilon, float(mu)), delta, ball_gaussian(epsilon, float(mu))
         epsilon = float(np.exp(rng.uniform(-6.0, 4.0)))
-        found = gaussian.gaussian_mu(epsilon, delta)
+        found = gaussian_mu(epsilon, delta)
         yield (epsilon, found), delta, ball_gaussian(epsilon, found)
         mass = 1e-3 * delta
         found = truncation.charged_gaussian_mu(Budget._derived(epsilon, delta), mass)
-        at = min(epsilon, truncation._turning_point(found, mass))  # what holds there holds here
+        at = min(epsilon, gaussian.turning_point(found, mass))  # what holds there holds here
         charge = (1 + arb(at).exp()) * arb(mass)
         yield (epsilon, found, mass), delta, ball_gaussian(at, found) + charge
 
@@ -234,7 +235,7 @@ CURVES = {
     "gaussian, solved": (gaussian_points, (gaussian, "_MARGIN", "_ARGUMENT")),
     "pure": (pure_pairs, (losses, "_PURE_MARGIN")),
     "bounded range": (bounded_pairs, (bounded_range, "_MARGIN", "_ROUNDING")),
-    "Renyi": (renyi_pairs, (rdp, "_MARGIN", "_TERM")),
+    "Renyi": (renyi_pairs, (losses, "_MARGIN", "_TERM")),
     "coupled": (coupled_pairs, (coupled_bits, "_MARGIN", "_LOSS")),
 }
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.accounting import _profiles
-from dpoco.accounting._experts.statement import statement_of
+from dpoco.accounting import _profiles, noisy_max
 from dpoco.privacy.losses.loss import Pure, pure_delta
 
 LEVELS = [1e-9, 1e-3, 0.3, 1.0, 4.0, 30.0, 800.0]
@@ -109,15 +108,13 @@ def test_records():
 
 
 def test_a_pure_guarantee():
-    g = statement_of(
-        mechanism="a test", horizon=3, delta=1e-6, calibration="tight", reference="none",
-        seeded=False, pure=0.5,
-    )  # fmt: skip
-    assert (g.epsilon, g.delta, g.certified) == (0.5, 0.0, True)
-    assert g.epsilon_at(0.0) == 0.5
-    assert g.epsilon_at(0.1) < 0.5
-    assert g.delta_at(0.5) == 0.0
-    assert g.delta_at(0.2) == pure_delta(0.2, 0.5)
+    g = noisy_max.guarantee(noisy_max.calibrate(5, budget=dpoco.Budget(0.5, 0.0), noise="laplace"))
+    assert (g.delta, g.loss) == (0.0, Pure(g.epsilon))
+    assert g.epsilon == pytest.approx(0.5, rel=1e-9)
+    assert g.epsilon_at(0.0) == g.epsilon
+    assert g.epsilon_at(0.1) < g.epsilon
+    assert g.delta_at(g.epsilon) == 0.0
+    assert g.delta_at(0.2) == pure_delta(0.2, g.epsilon)
     g.require(dpoco.Budget(0.5, 0.0))
     with pytest.raises(dpoco.BudgetExceeded):
         g.require(dpoco.Budget(0.49, 1e-6))

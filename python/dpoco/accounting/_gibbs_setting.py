@@ -36,13 +36,14 @@ from dpoco.accounting._coupled_search import (
 )
 from dpoco.accounting._coupled_statement import coupled_draws
 from dpoco.accounting.euclidean import EuclideanProblem
-from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.regret_bounds import (
     RegretBound,
     best_inverse_temperature,
     entropy_term,
     gibbs_regret,
 )
+from dpoco.privacy.losses.gaussian import gaussian_delta
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, GibbsDraw
 
 DEFAULT_ANCHORS = 16

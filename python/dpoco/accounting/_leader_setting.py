@@ -32,8 +32,9 @@ from dpoco.accounting._coupled_search import (
 from dpoco.accounting._coupled_statement import coupled_draws
 from dpoco.accounting._growing_noise import growing_assessment
 from dpoco.accounting.euclidean import EuclideanProblem
-from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.regret_bounds import RegretBound, best_step_size, leader_regret
+from dpoco.privacy.losses.gaussian import gaussian_delta
 from dpoco.privacy.losses.tilted_draws import (
     Curve,
     addition,

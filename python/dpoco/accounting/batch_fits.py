@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from dpoco._validation import choice, positive_int
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.lattice import MASS_PER_VARIATE, NUMERICS
+from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.leaf_bounds import DomainLike
 from dpoco.accounting.release import plain_numerics
 from dpoco.accounting.statement import state
@@ -24,6 +24,8 @@ from dpoco.accounting.truncation import (
 )
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.mechanisms.batch_fits import moved
+from dpoco.privacy.mechanisms.gaussian_sum import EXACT_TAIL
 from dpoco.privacy.neighbours import Neighbours
 
 CALIBRATIONS = ("tight", "paper")
@@ -32,8 +34,6 @@ _FINEST_BITS, _COARSEST_BITS = 28, 16
 _FARTHEST = 2.0**49  # grids that a sum may reach; the compiled classes clamp at twice as many
 # "auto" takes the grid if it makes the noise no more than this much larger.
 _LARGEST_INFLATION = 0.01
-# Rounding of the vectors' entries, of norms' conversions and of these functions, relative.
-_ROUNDING = 2.0**-46
 
 
 class BatchDomain(DomainLike, Protocol):
@@ -134,13 +134,6 @@ def require_published(exact: float, budget: Budget) -> None:
             f"the published constants miss delta = {budget.delta:.3g} at epsilon = "
             f"{budget.epsilon:.6g}: exact delta {exact:.3g}; use calibration='tight'"
         )
-
-
-def stated_at(budget: Budget | float | None, records: int) -> float:
-    """Return the delta to state epsilon at: the budget's, or 1 / (10 n)."""
-    if isinstance(budget, Budget):
-        return budget.delta
-    return 1.0 / (10.0 * records) if budget is None else float(budget)
 
 
 def batch_guarantee(
@@ -257,11 +250,6 @@ def grid_of(noise_scale: float, largest: float, count: int = 1) -> float:
     )
 
 
-def _charged(movement: float, grid: float, dimension: int) -> float:
-    """Return D + sqrt(d) g, as `dpoco.privacy.mechanisms.batch_fits` counts it."""
-    return (movement + math.sqrt(dimension) * grid) * (1.0 + _ROUNDING)
-
-
 def exact_scale(
     movement: float, multiplier: float, largest: float, count: int, dimension: int
 ) -> float:
@@ -275,7 +263,7 @@ def exact_scale(
     scale = movement * multiplier / count
     for _ in range(8):
         # Times the count as the compiled class has it.
-        needed = multiplier * _charged(movement, grid_of(scale * count, largest, count), dimension)
+        needed = multiplier * moved(movement, grid_of(scale * count, largest, count), dimension)
         if needed <= scale * count:
             return scale
         scale = needed / count * (1.0 + 2.0**-50)
@@ -334,7 +322,7 @@ def resolved(
 
 def counted_variates(count: float, numerics: str) -> float:
     """Return variates with truncated tails that cost as much as `count` ones of this arithmetic."""
-    return count * (MASS_PER_VARIATE / TAIL_MASS_PER_VARIATE) if numerics == "lattice" else count
+    return count * (EXACT_TAIL / TAIL_MASS_PER_VARIATE) if numerics == "lattice" else count
 
 
 def check_phases(records: int, phases: int) -> None:

@@ -1,13 +1,7 @@
-"""Exact accounting of the Gaussian mechanism (Gaussian differential privacy, GDP).
+"""The inverse of the Gaussian curve `dpoco.privacy.losses.gaussian`: epsilons, and the least noise.
 
-Claim: releasing ``f(S) + N(0, sigma^2 I)`` with l2 sensitivity D is mu-GDP with mu = D / sigma, and
-mu-GDP is equivalent to (epsilon, delta(epsilon))-privacy for every epsilon >= 0 with
-
-    delta(epsilon; mu) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
-
-Proof: ``docs/privacy/gaussian.md``. Sources: Balle and Wang, "Improving the Gaussian mechanism for
-differential privacy: analytical calibration and optimal denoising" (2018); Dong, Roth and Su,
-"Gaussian differential privacy" (2022).
+Proof: ``docs/privacy/gaussian.md``. Source: Balle and Wang, "Improving the Gaussian mechanism for
+differential privacy: analytical calibration and optimal denoising" (2018).
 """
 
 from __future__ import annotations
@@ -15,15 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-import numpy as np
-
 from dpoco._validation import positive_float, real_float
 from dpoco.accounting.budget import Budget
 from dpoco.errors import CalibrationError
+from dpoco.privacy.losses.gaussian import gaussian_delta, log_gaussian_delta
+from dpoco.privacy.losses.loss import SMALLEST_DELTA
 
 __all__ = [
     "compose_gdp",
-    "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
     "gaussian_sigma",
@@ -31,88 +24,10 @@ __all__ = [
 
 SMALLEST_MU, LARGEST_MU = 1e-9, 1e3
 
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
-# Added to log delta: more than its error, whose second part is the rounding of its argument.
-_MARGIN, _ARGUMENT = 2.0**-40, 2.0**-51
-SMALLEST_DELTA = 1e-323  # where deltas underflow
 # Of mu: more than the roundings between mu and the noise scale that is calibrated to it.
 _MU_MARGIN = 2e-13
 # Below this epsilon step the curve does not change in double precision.
 _EPSILON_STEP = 2.0**-50
-
-
-def _mills(x: float) -> float:
-    """Return Phi(-x) / phi(x), the Mills ratio of the normal law."""
-    from scipy.special import erfcx
-
-    return math.sqrt(math.pi / 2.0) * float(erfcx(x / math.sqrt(2.0)))
-
-
-def _mills_drop(x: float, width: float) -> float:
-    """Return mills(x) - mills(x + width) as the integral of -mills' = 1 - t mills(t)."""
-    from scipy.special import erfcx
-
-    t = x + 0.5 * width * (1.0 + _NODES)
-    if x > 30.0:
-        # 1 - t mills(t) cancels; its asymptotic series is exact to 1e-16 here.
-        y = 1.0 / (t * t)
-        series = np.ones_like(t)
-        for k in range(9, 0, -1):
-            series = 1.0 - (2 * k + 1) * y * series
-        slope = y * series
-    else:
-        slope = 1.0 - t * math.sqrt(math.pi / 2.0) * erfcx(t / math.sqrt(2.0))
-    return 0.5 * width * float(_WEIGHTS @ slope)
-
-
-def log_gaussian_delta(epsilon: float, mu: float) -> float:
-    """Return log delta(epsilon; mu), rounded up, for finite epsilon >= 0 and mu > 0.
-
-    Since e^epsilon phi(-mu/2 - epsilon/mu) = phi(mu/2 - epsilon/mu), delta is the normal density
-    times a difference of Mills ratios; written so, no branch subtracts nearly equal numbers.
-    """
-    from scipy.special import ndtr
-
-    a = 0.5 * mu - epsilon / mu
-    up = _MARGIN + _ARGUMENT * (1.0 + abs(a)) * (mu + epsilon / mu)
-    if mu <= max(1.0, -0.25 * a):
-        drop = _mills_drop(-a, mu)
-    elif a <= 0.0:
-        drop = _mills(-a) - _mills(mu - a)
-    else:
-        density = math.exp(-0.5 * a * a - _LOG_SQRT_2PI)
-        return math.log(float(ndtr(a)) - density * _mills(mu - a)) + up
-    return -0.5 * a * a - _LOG_SQRT_2PI + math.log(drop) + up
-
-
-def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Return the smallest delta such that mu-GDP implies (epsilon, delta)-privacy.
-
-    Parameters
-    ----------
-    epsilon : float
-        At least 0; may be infinite (then delta is 0).
-    mu : float
-        At least 0; may be infinite (then delta is 1).
-
-    Returns
-    -------
-    float
-        In [0, 1], never below the truth; for mu < 1000 above it by a relative 1e-10 at most, down
-        to 1e-300.
-    """
-    if not epsilon >= 0.0:
-        raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
-    if not mu >= 0.0:
-        raise ValueError(f"mu must be at least 0; got {mu!r}")
-    if mu == 0.0 or epsilon == math.inf:
-        return 0.0
-    if mu == math.inf:
-        return 1.0
-    if 0.5 * mu - epsilon / mu < -40.0:  # below exp(-800)
-        return SMALLEST_DELTA
-    return min(1.0, math.exp(min(0.0, log_gaussian_delta(epsilon, mu))) + SMALLEST_DELTA)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass, replace
 
 from dpoco.errors import CalibrationError
-from dpoco.privacy.mechanisms.gaussian_sum import EXACT_TAIL, GaussianSum
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.lattice import (
     COARSEST_BITS,
     FINEST_BITS,
@@ -25,7 +25,6 @@ from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
     "LATTICE_NOISES",
-    "MASS_PER_VARIATE",
     "NUMERICS",
     "Lattice",
     "batch_grid",
@@ -37,7 +36,6 @@ __all__ = [
 NUMERICS = ("float", "lattice")
 # Laws that single sums of a batch of losses are released with on a lattice.
 LATTICE_NOISES = ("gaussian", "laplace")
-MASS_PER_VARIATE = EXACT_TAIL
 # "auto" takes the lattice if it makes the noise no more than this much larger.
 LARGEST_INFLATION = 0.01
 

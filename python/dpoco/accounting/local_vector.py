@@ -23,7 +23,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.accounting.gaussian import gaussian_delta, gaussian_mu
+from dpoco.accounting.gaussian import gaussian_mu
+from dpoco.privacy.losses.gaussian import gaussian_delta
 
 __all__ = [
     "composed_laplace_delta",

@@ -30,12 +30,12 @@ from dpoco.accounting.batch_fits import (
     grid_of,
     phase_sizes,
     resolved,
-    stated_at,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import NUMERICS
+from dpoco.accounting.statement import stated_delta
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SummedPhase
 
 WHAT = "the model of localised mirror descent"
@@ -188,7 +188,7 @@ def guarantee(
     found = batch_bounds(domain, loss)
     if not p.private:
         return Guarantee.none(1, WHAT, unit="one record")
-    delta = stated_at(budget, p.records)
+    delta = stated_delta(budget, p.records)
     mechanism = mechanism_of(domain, loss, p)
     noise_scale = mechanism.phases[0].scale
     reach = noise_scale / p.noise_multiplier

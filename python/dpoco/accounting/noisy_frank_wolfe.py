@@ -29,12 +29,12 @@ from dpoco.accounting.batch_fits import (
     gaussian_target,
     grid_of,
     resolved,
-    stated_at,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.release import check_scale
+from dpoco.accounting.statement import stated_delta
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SummedPhase
 
 WHAT = "the model of noisy batch Frank-Wolfe"
@@ -214,7 +214,7 @@ def guarantee(
     found = batch_bounds(domain, loss)
     if not p.private:
         return Guarantee.none(1, WHAT, unit="one record")
-    delta = stated_at(budget, p.records)
+    delta = stated_delta(budget, p.records)
     mechanism = mechanism_of(domain, loss, p)
     first, *later = (phase.mu(domain.dimension) for phase in mechanism.phases)
     mu = max(first, *later, 0.0)

@@ -28,12 +28,12 @@ from dpoco.accounting.batch_fits import (
     grid_of,
     require_published,
     resolved,
-    stated_at,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.sampled_gaussian import sampled_gaussian_multiplier
+from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.truncation import reserve
 from dpoco.privacy.losses.sampled import LARGEST_STEPS
 from dpoco.privacy.mechanisms.batch_fits import SampledGaussian
@@ -207,7 +207,7 @@ def guarantee(
     found = batch_bounds(domain, loss)
     if not p.private:
         return Guarantee.none(1, WHAT, unit="one record")
-    delta = stated_at(budget, p.records)
+    delta = stated_delta(budget, p.records)
     lipschitz = p.derivative_bound * found.feature_l2
     mechanism = mechanism_of(domain, loss, p)
     return batch_guarantee(

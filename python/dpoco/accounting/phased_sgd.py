@@ -29,10 +29,10 @@ from dpoco.accounting.batch_fits import (
     gaussian_target,
     phase_sizes,
     require_published,
-    stated_at,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.truncation import charged_gaussian_delta, truncation_mass
 from dpoco.domains import Box, LpBall
 from dpoco.errors import CalibrationError
@@ -184,7 +184,7 @@ def guarantee(
     found = batch_bounds(domain, loss)
     if not p.private:
         return Guarantee.none(1, WHAT, unit="one record")
-    delta = stated_at(budget, p.records)
+    delta = stated_delta(budget, p.records)
     mechanism = mechanism_of(domain, loss, p)
     d = domain.dimension
     reach = max(each.movement(d) for each in mechanism.phases if isinstance(each, IteratePhase))

@@ -20,16 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import float_array, real_float
-from dpoco.accounting.gaussian import SMALLEST_DELTA, raised
+from dpoco.accounting.gaussian import raised
+from dpoco.privacy.losses.loss import ORDERS, renyi_delta
 
 __all__ = ["DEFAULT_ORDERS", "compose_rdp", "gaussian_rdp", "rdp_delta", "rdp_epsilon"]
 
 FloatArray = NDArray[np.float64]
 
-# Added to log delta: more than its error, whose second part is the rounding of large terms.
-_MARGIN, _TERM = 2.0**-44, 2.0**-50
-
-DEFAULT_ORDERS: tuple[float, ...] = tuple(1.0 + 2.0 ** (0.125 * k) for k in range(-64, 97))
+DEFAULT_ORDERS: tuple[float, ...] = tuple(ORDERS.tolist())
 
 
 def gaussian_rdp(order: ArrayLike, mu: float) -> FloatArray:
@@ -54,11 +52,7 @@ def rdp_delta(orders: ArrayLike, divergences: ArrayLike, epsilon: float) -> floa
     a, divergence = _checked(orders, divergences)
     if not real_float("epsilon", epsilon) >= 0.0:
         raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
-    t = a - 1.0
-    with np.errstate(over="ignore", invalid="ignore"):  # then nothing is proved
-        log_delta = t * (divergence - epsilon) - np.log(t) - a * np.log1p(1.0 / t)
-        log_delta += _MARGIN + _TERM * (t * (divergence + epsilon) + np.abs(np.log(t)))
-    return min(1.0, math.exp(min(0.0, float(log_delta.min()))) + SMALLEST_DELTA)
+    return renyi_delta(divergence, epsilon, a)
 
 
 def rdp_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: float) -> float:

@@ -24,7 +24,7 @@ from dpoco.accounting.frank_wolfe_parameters import (
     WEIGHTS,
     TreeFrankWolfeParameters,
 )
-from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
+from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.generalized_gaussian import expected_norm_bound, paper_order
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import (
@@ -59,6 +59,7 @@ from dpoco.accounting.truncation import (
     truncation_mass,
 )
 from dpoco.errors import CalibrationError
+from dpoco.privacy.losses.gaussian import gaussian_delta
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, smoothness_constant
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours

@@ -21,14 +21,16 @@ from functools import lru_cache
 from dpoco._validation import real_float
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import (
-    gaussian_delta,
     gaussian_epsilon,
     largest_mu,
-    log_gaussian_delta,
     raised,
     smallest_epsilon,
 )
 from dpoco.errors import CalibrationError
+from dpoco.privacy.losses.combined import with_tails
+from dpoco.privacy.losses.gaussian import Gaussian, log_gaussian_delta, turning_point
+from dpoco.privacy.losses.loss import charge
+from dpoco.privacy.mechanisms.gaussian_sum import TAIL
 
 __all__ = [
     "TAIL_MASS_PER_VARIATE",
@@ -42,8 +44,7 @@ __all__ = [
     "truncation_mass",
 ]
 
-TAIL_MASS_PER_VARIATE = 2.0**-64
-_UP = 1.0 + 2.0**-50  # more than the roundings of a charge and of a sum with it
+TAIL_MASS_PER_VARIATE = TAIL
 
 
 def truncation_mass(variates: float) -> float:
@@ -64,7 +65,7 @@ def truncation_charge(variates: float, epsilon: float) -> float:
     epsilon : float
         At least 0; an overflowing charge is infinite.
     """
-    return _charge(epsilon, truncation_mass(variates))
+    return charge(epsilon, truncation_mass(variates))
 
 
 def reserve(budget: Budget, variates: float) -> Budget:
@@ -91,12 +92,7 @@ def charged_gaussian_delta(epsilon: float, mu: float, mass: float) -> float:
     guarantee at epsilon' is one at epsilon. That sum decreases up to the epsilon' with
     Phi(-mu/2 - epsilon'/mu) = mass and increases beyond.
     """
-    if mass == 0.0:
-        return gaussian_delta(epsilon, mu)
-    if not 0.0 < mu < math.inf or mass >= 0.5:
-        return min(1.0, gaussian_delta(epsilon, mu) + _charge(0.0, mass))
-    at = min(epsilon, _turning_point(mu, mass))
-    return min(1.0, gaussian_delta(at, mu) + _charge(at, mass))
+    return with_tails(Gaussian(mu), mass).delta(epsilon)
 
 
 def charged_gaussian_epsilon(mu: float, delta: float, mass: float) -> float:
@@ -112,7 +108,7 @@ def charged_gaussian_epsilon(mu: float, delta: float, mass: float) -> float:
     def holds(epsilon: float) -> bool:
         return charged_gaussian_delta(epsilon, mu, mass) <= delta
 
-    lowest = _turning_point(mu, mass)
+    lowest = turning_point(mu, mass)
     if not holds(lowest):
         return math.inf
     if holds(0.0):
@@ -138,7 +134,7 @@ def charged_gaussian_mu(budget: Budget, mass: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _charged_mu(epsilon: float, delta: float, mass: float) -> float:
-    if _charge(0.0, mass) >= delta:
+    if charge(0.0, mass) >= delta:
         raise CalibrationError(
             f"the truncated tails (total variation {mass:.3g}) cost more than delta = {delta:.3g}"
         )
@@ -146,10 +142,10 @@ def _charged_mu(epsilon: float, delta: float, mass: float) -> float:
     def excess(mu: float) -> float:
         if mass == 0.0:
             return log_gaussian_delta(epsilon, mu) - math.log(delta)
-        at = min(epsilon, _turning_point(mu, mass))
-        ideal, charge = log_gaussian_delta(at, mu), math.log1p(math.exp(at)) + math.log(mass)
-        top = max(ideal, charge)
-        return top + math.log1p(math.exp(min(ideal, charge) - top)) - math.log(delta)
+        at = min(epsilon, turning_point(mu, mass))
+        ideal, tails = log_gaussian_delta(at, mu), math.log1p(math.exp(at)) + math.log(mass)
+        top = max(ideal, tails)
+        return top + math.log1p(math.exp(min(ideal, tails) - top)) - math.log(delta)
 
     return largest_mu(excess, lambda mu: charged_gaussian_delta(epsilon, mu, mass) <= delta)
 
@@ -162,13 +158,13 @@ def charged_delta(curve: Callable[[float], float], epsilon: float, mass: float) 
     value = curve(epsilon)
     if mass == 0.0:
         return value
-    value += _charge(epsilon, mass)
+    value += charge(epsilon, mass)
     # A smaller e can only be better where the charge matters; steps of 1/4 lose little of it.
-    if _charge(epsilon, mass) > 1e-3 * value:
+    if charge(epsilon, mass) > 1e-3 * value:
         at = epsilon
         while at > 1e-3:
             at = max(at - 0.25, 0.5 * at) if at > 0.25 else 0.5 * at
-            value = min(value, curve(at) + _charge(at, mass))
+            value = min(value, curve(at) + charge(at, mass))
     return min(1.0, value)
 
 
@@ -197,7 +193,7 @@ def charged_epsilon(
     # Monotone fixed-point iteration from below: the charge at a lower bound of epsilon is a lower
     # bound of the charge.
     for _ in range(1000):
-        left = delta - _charge(epsilon, mass)
+        left = delta - charge(epsilon, mass)
         if not left > 0.0:
             return math.inf
         following = ideal_epsilon(left)
@@ -210,16 +206,3 @@ def charged_epsilon(
     highest = 1.001 * epsilon + 1e-300
     epsilon = raised(epsilon, lambda e: delta_at(e) <= delta, highest)
     return epsilon if delta_at(epsilon) <= delta else math.inf
-
-
-def _charge(epsilon: float, mass: float) -> float:
-    if mass == 0.0 or epsilon == 0.0:
-        return 2.0 * mass
-    return (1.0 + math.exp(epsilon)) * mass * _UP if epsilon < 700.0 else math.inf
-
-
-def _turning_point(mu: float, mass: float) -> float:
-    """Return the epsilon >= 0 at which the charged curve is lowest."""
-    from scipy.special import ndtri
-
-    return max(0.0, -mu * (float(ndtri(mass)) + 0.5 * mu))

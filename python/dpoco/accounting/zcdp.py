@@ -15,8 +15,9 @@ import math
 from collections.abc import Iterable
 
 from dpoco._validation import real_float
-from dpoco.accounting.gaussian import SMALLEST_DELTA, smallest_epsilon
+from dpoco.accounting.gaussian import smallest_epsilon
 from dpoco.errors import CalibrationError
+from dpoco.privacy.losses.loss import SMALLEST_DELTA
 
 __all__ = ["compose_zcdp", "zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dpoco._validation import positive_int
-from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.audit._exercises import exercise_attack
 from dpoco.audit._scorer import fewest_trials
 from dpoco.audit.black_box import BlackBoxReport, black_box_audit, epsilon_lower_bound, learner_runs
@@ -24,6 +24,7 @@ from dpoco.audit.report import (
     verdict_of,
 )
 from dpoco.audit.standard import StandardCase, standard_case
+from dpoco.privacy.losses.gaussian import gaussian_delta
 
 __all__ = ["audit_learner"]
 

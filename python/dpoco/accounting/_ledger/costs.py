@@ -23,6 +23,7 @@ from dpoco._validation import positive_int, real_float
 from dpoco.accounting import _profiles
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import StateError
+from dpoco.privacy.losses import loss as losses
 
 __all__ = ["Cost", "Part", "cost_of_guarantee", "pure_mu", "pure_renyi"]
 
@@ -146,11 +147,7 @@ def pure_renyi(epsilon: float, order: float) -> float:
     """Return the largest Renyi divergence of `epsilon`-private mechanisms, rounded up."""
     if epsilon == math.inf:
         return math.inf
-    # log(p e^(t eps) + (1 - p) e^(-t eps)) / t with t = order - 1, p = 1 / (1 + e^-eps).
-    t = order - 1.0
-    ratio = np.log1p(np.exp(-(2.0 * order - 1.0) * epsilon)) - np.log1p(np.exp(-epsilon))
-    value = epsilon + float(ratio) / t + 1e-15 / t + 1e-15 * epsilon
-    return min(value, 0.5 * order * epsilon * epsilon * (1.0 + 1e-15), epsilon)
+    return float(losses.pure_renyi(epsilon, np.array([order]))[0])
 
 
 def cost_of_guarantee(guarantee: Guarantee) -> Cost:

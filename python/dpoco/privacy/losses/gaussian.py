@@ -19,7 +19,7 @@ import numpy as np
 
 from dpoco.privacy.losses.loss import SMALLEST_DELTA, Loss, charge
 
-__all__ = ["Gaussian", "gaussian_delta", "log_gaussian_delta"]
+__all__ = ["Gaussian", "gaussian_delta", "log_gaussian_delta", "turning_point"]
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
@@ -53,12 +53,18 @@ class Gaussian(Loss):
         """Return the curve of a law within `mass`, at the best e <= epsilon, which is known."""
         if not 0.0 < self.mu < math.inf or mass >= 0.5:
             return min(1.0, self.delta(epsilon) + charge(0.0, mass))
-        from scipy.special import ndtri
-
-        # The sum decreases up to the e with Phi(-mu/2 - e/mu) = mass and increases beyond.
-        lowest = max(0.0, -self.mu * (float(ndtri(mass)) + 0.5 * self.mu))
-        at = min(epsilon, lowest)
+        at = min(epsilon, turning_point(self.mu, mass))
         return min(1.0, self.delta(at) + charge(at, mass))
+
+
+def turning_point(mu: float, mass: float) -> float:
+    """Return the epsilon >= 0 at which delta(epsilon; mu) + (1 + e^epsilon) mass is lowest.
+
+    The sum decreases up to the epsilon with Phi(-mu/2 - epsilon/mu) = mass and increases beyond.
+    """
+    from scipy.special import ndtri
+
+    return max(0.0, -mu * (float(ndtri(mass)) + 0.5 * mu))
 
 
 def _mills(x: float) -> float:

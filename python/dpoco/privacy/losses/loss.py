@@ -28,6 +28,7 @@ __all__ = [
     "crossing",
     "divergences_of",
     "pure_delta",
+    "pure_renyi",
     "renyi_delta",
     "zcdp_delta",
 ]
@@ -73,7 +74,7 @@ class Loss:
         if self.mu < math.inf:
             bound = np.minimum(bound, 0.5 * orders * (self.mu * self.mu * _UP))
         if self.pure < math.inf:
-            bound = np.minimum(bound, _pure_renyi(self.pure, orders))
+            bound = np.minimum(bound, pure_renyi(self.pure, orders))
         return bound
 
     def delta(self, epsilon: float) -> float:
@@ -267,11 +268,12 @@ def divergences_of(loss: Loss) -> FloatArray:
     return result
 
 
-def _pure_renyi(pure: float, orders: FloatArray) -> FloatArray:
+def pure_renyi(pure: float, orders: FloatArray) -> FloatArray:
     """Return the largest divergences of `pure`-private mechanisms, rounded up."""
     # log(p e^(t eps) + (1 - p) e^(-t eps)) / t with t = order - 1, p = 1 / (1 + e^-eps).
     t = orders - 1.0
     ratio = np.log1p(np.exp(-(2.0 * orders - 1.0) * pure)) - np.log1p(np.exp(-pure))
     value = pure + ratio / t + 1e-15 / t + 1e-15 * pure
-    simple = 0.5 * orders * pure * pure * (1.0 + 1e-15)
+    with np.errstate(over="ignore"):  # the third bound is the least then
+        simple = 0.5 * orders * pure * pure * (1.0 + 1e-15)
     return np.asarray(np.minimum(np.minimum(value, simple), pure))

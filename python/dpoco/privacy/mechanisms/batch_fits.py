@@ -13,13 +13,12 @@ from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss
 from dpoco.privacy.losses.sampled import LARGEST_STEPS, Sampled
 from dpoco.privacy.mechanisms.base import Mechanism, central
+from dpoco.privacy.mechanisms.gaussian_sum import EXACT_TAIL, TAIL
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description, limits
 
-__all__ = ["GaussianPhases", "IteratePhase", "SampledGaussian", "SummedPhase"]
+__all__ = ["GaussianPhases", "IteratePhase", "SampledGaussian", "SummedPhase", "moved"]
 
-# Total variation of one variate in doubles, and of one of exact integers.
-_TRUNCATED, _EXACT = 2.0**-64, 2.0**-100
 # Rounding of the vectors' entries, of norms' conversions and of these functions, relative.
 _ROUNDING = 2.0**-46
 
@@ -61,14 +60,14 @@ class SampledGaussian(Mechanism):
     @property
     def movement(self) -> float:
         """How far apart two records' vectors can be, as they are released, in l2."""
-        return _moved(2.0 * self.bound, self.grid, self.dimension)
+        return moved(2.0 * self.bound, self.grid, self.dimension)
 
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss of all steps together, for one replaced record."""
         _check_replaced(near)
         if self.scale == 0.0:
             return None
-        mass = float(self.steps) * self.dimension * (_EXACT if self.grid > 0.0 else _TRUNCATED)
+        mass = float(self.steps) * self.dimension * (EXACT_TAIL if self.grid > 0.0 else TAIL)
         return with_tails(Sampled(self.records, self.scale / self.movement, self.steps), mass)
 
 
@@ -107,8 +106,8 @@ class SummedPhase(Description):
 
     def mu(self, dimension: int) -> float:
         """Return the Gaussian parameter of all releases of the phase together."""
-        moved = _moved(2.0 * self.bound, self.grid, dimension) / self.records
-        return math.sqrt(self.releases) * moved / self.scale
+        mean = moved(2.0 * self.bound, self.grid, dimension) / self.records
+        return math.sqrt(self.releases) * mean / self.scale
 
 
 @dataclass(frozen=True)
@@ -220,7 +219,7 @@ class GaussianPhases(Mechanism):
         if not all(phase.scale > 0.0 for phase in self.phases):
             return None
         drawn = (
-            float(p.releases) * p.copies * self.dimension * (_EXACT if p.grid > 0.0 else _TRUNCATED)
+            float(p.releases) * p.copies * self.dimension * (EXACT_TAIL if p.grid > 0.0 else TAIL)
             for p in self.phases
         )
         worst = either(*(Gaussian(phase.mu(self.dimension)) for phase in self.phases))
@@ -238,7 +237,7 @@ def _check_grid(grid: float) -> None:
         raise ValueError("a grid is a power of two")
 
 
-def _moved(movement: float, grid: float, dimension: int) -> float:
+def moved(movement: float, grid: float, dimension: int) -> float:
     """Return D + sqrt(d) g, D the movement of the sum: vectors are rounded entry by entry."""
     if grid == 0.0:
         return movement

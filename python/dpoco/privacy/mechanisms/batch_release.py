@@ -22,13 +22,12 @@ from dpoco.privacy.losses.combined import group, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure
 from dpoco.privacy.mechanisms.base import Mechanism, central
+from dpoco.privacy.mechanisms.gaussian_sum import EXACT_TAIL, TAIL
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import limits
 
 __all__ = ["BatchRelease", "movement"]
 
-# Total variation of one variate in doubles, and of one of exact integers.
-_TRUNCATED, _EXACT = 2.0**-64, 2.0**-100
 # The mean that is taken off is rounded along the common shift, orthogonal to the change: a
 # second-order effect.
 _MEAN = 1.0 + 1e-9
@@ -83,7 +82,7 @@ class BatchRelease(Mechanism):
             central(near)
         moved = movement(self.law, self.experts)
         if self.law == "gaussian":
-            mass = min(1.0, self.experts * (_EXACT if self.grid > 0.0 else _TRUNCATED))
+            mass = min(1.0, self.experts * (EXACT_TAIL if self.grid > 0.0 else TAIL))
             return group(with_tails(Gaussian(moved / self.scale), mass), near.rounds)
         return group(Pure(moved / self.scale), near.rounds)
 

@@ -1,0 +1,84 @@
+"""Guarantees of one kind of privacy, made by hand: subjects of tests."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dpoco._validation import LARGEST_HORIZON
+from dpoco.accounting import _profiles
+from dpoco.accounting._experts.statement import regret_rows
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.release import common_conditions
+from dpoco.accounting.truncation import charged_gaussian_epsilon
+from dpoco.privacy.losses.combined import with_tails
+
+
+def statement_of(
+    *,
+    mechanism: str,
+    horizon: int | None,
+    delta: float,
+    calibration: str,
+    reference: str,
+    seeded: bool,
+    pure: float | None = None,
+    mu: float | None = None,
+    profile: dict[str, Any] | None = None,
+    truncation_mass: float = 0.0,
+    sensitivity: float | None = None,
+    sensitivity_norm: str = "",
+    noise_scale: float = 0.0,
+    column_norm: float | None = None,
+    conditions: tuple[str, ...] = (),
+    claimed: tuple[float, float] | None = None,
+    regret_bound: float | None = None,
+    regret_scope: str | None = None,
+    details: dict[str, float | str | None] | None = None,
+    experts: int | None = None,
+    sums: bool = False,
+    numerics: str = "float",
+) -> Guarantee:
+    """Return the guarantee of one kind of privacy, stated at `delta`.
+
+    Exactly one of `pure` (epsilon at delta = 0), `mu` (GDP) and `profile` says what holds for the
+    ideal noise; `sums` says whether it is added to sums, and `numerics` in which arithmetic. With
+    truncation mass, the tails are charged to delta. A pure guarantee without is stated at delta 0
+    whatever `delta` is. Regret is stated by `regret_rows`.
+    """
+    if pure is not None:
+        profile = {"kind": "pure", "epsilon": pure}
+    mass = truncation_mass
+    if pure is not None and mass == 0.0:
+        epsilon, delta = pure, 0.0
+    elif mu is not None:
+        epsilon = charged_gaussian_epsilon(mu, delta, mass)
+    else:
+        assert profile is not None
+        epsilon = with_tails(_profiles.loss_of(profile), mass).epsilon(delta)
+    regret = regret_rows(regret_bound, regret_scope, experts, horizon, details or {})
+    return Guarantee(
+        epsilon=epsilon,
+        delta=delta,
+        change="replace",
+        unit="one round",
+        horizon=LARGEST_HORIZON if horizon is None else horizon,
+        mechanism=mechanism,
+        sensitivity=sensitivity,
+        sensitivity_norm=sensitivity_norm,
+        mu=mu,
+        rho=None if mu is None else 0.5 * mu * mu,
+        noise_scale=noise_scale,
+        noise_multiplier=None if not mu else 1.0 / mu,
+        column_norm=column_norm,
+        calibration=calibration,
+        certified=not seeded and math.isfinite(epsilon),
+        claimed=claimed,
+        paper_epsilon=None,
+        reference=reference,
+        conditions=conditions + common_conditions(mass, seeded, sums=sums, numerics=numerics),
+        truncation_mass=mass,
+        profile=profile,
+        **regret,
+        numerics=numerics,
+    )
