@@ -8,16 +8,12 @@ Proof: ``docs/privacy/noisy_ftrl.md``.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
-from dpoco._validation import choice, positive_float, positive_int, real_float
-from dpoco.accounting._records import plain_float, read_record
 from dpoco.accounting.continual_sum import METHODS, worst_row_norm
+from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.release import check_numerics, check_scale
-from dpoco.errors import StateError
 from dpoco.privacy.neighbours import CHANGES
 
 __all__ = ["CALIBRATIONS", "SCOPES", "STATISTICS", "NoisyFTRLParameters"]
@@ -25,11 +21,10 @@ __all__ = ["CALIBRATIONS", "SCOPES", "STATISTICS", "NoisyFTRLParameters"]
 CALIBRATIONS = ("tight",)
 STATISTICS = ("gradient", "quadratic")
 SCOPES = ("oblivious", "adaptive")
-_KIND, _VERSION = "dpoco.noisy_ftrl_parameters", 2
 
 
-@dataclass(frozen=True)
-class NoisyFTRLParameters:
+@dataclass(frozen=True, kw_only=True)
+class NoisyFTRLParameters(Parameters):
     """Parameters of the noisy leader.
 
     Attributes
@@ -77,54 +72,39 @@ class NoisyFTRLParameters:
         Arithmetic of the sum: doubles, or exact integers.
     """
 
-    statistics: str
-    sum_method: str
-    noise_scale: float
+    kind: ClassVar[str] = "dpoco.noisy_ftrl_parameters"
+    version: ClassVar[int] = 2
+    added: ClassVar[dict[str, str]] = {"numerics": "float"}
+
+    statistics: str = one_of(*STATISTICS)
+    sum_method: str = one_of(*METHODS)
+    noise_scale: float = at_least(0.0)
     step_size: float
     vector_scale: float | None
     batch: int
     pushes: int
     horizon: int
-    relation: str
-    calibration: str
-    dimension: int
+    relation: str = one_of(*CHANGES)
+    calibration: str = one_of(*CALIBRATIONS)
+    dimension: int = at_least(0)
     lipschitz: float
-    radius: float
-    diameter: float
+    radius: float = at_least(0.0)
+    diameter: float = at_least(0.0)
     sensitivity: float
     column_norm: float
-    mu: float
-    regret_bound: float
+    mu: float = at_least(0.0, infinite=True)
+    regret_bound: float = at_least(0.0)
     regret_terms: dict[str, float]
-    regret_scope: str
+    regret_scope: str = one_of(*SCOPES)
     numerics: str = "float"
 
     def __post_init__(self) -> None:
-        """Validate; derived quantities are only checked for form."""
-        choice("statistics", self.statistics, STATISTICS)
-        choice("sum_method", self.sum_method, METHODS)
-        choice("calibration", self.calibration, CALIBRATIONS)
-        choice("relation", self.relation, CHANGES)
-        choice("regret_scope", self.regret_scope, SCOPES)
-        for name in ("step_size", "lipschitz", "sensitivity", "column_norm"):
-            object.__setattr__(self, name, positive_float(name, getattr(self, name)))
+        """Check that the fields fit each other, too."""
+        super().__post_init__()
         if (self.vector_scale is None) != (self.statistics == "gradient"):
             raise ValueError("vector_scale belongs to the quadratic statistics, and to them only")
-        if self.vector_scale is not None:
-            scale = positive_float("vector_scale", self.vector_scale)
-            object.__setattr__(self, "vector_scale", scale)
-        for name in ("batch", "pushes", "horizon"):
-            positive_int(name, getattr(self, name))
         if self.pushes != self.horizon // self.batch:
             raise ValueError("pushes must be horizon // batch")
-        if isinstance(self.dimension, bool) or not isinstance(self.dimension, int):
-            raise TypeError(f"dimension must be an int; got {type(self.dimension).__name__}")
-        for name in ("dimension", "radius", "diameter", "regret_bound"):
-            _at_least_zero(name, getattr(self, name))
-        if not isinstance(self.regret_terms, Mapping):
-            raise TypeError("regret_terms must be a mapping of names to floats")
-        terms = {str(k): _at_least_zero("regret_terms", v) for k, v in self.regret_terms.items()}
-        object.__setattr__(self, "regret_terms", terms)
         check_scale(self.noise_scale, self.mu)
         check_numerics(self.numerics, "gaussian")
 
@@ -161,28 +141,3 @@ class NoisyFTRLParameters:
         centre to that of the best decision; where not, at least 0.15 on the easiest stream.
         """
         return self.private and self.predicted_error > 1.2 * self.lipschitz * self.radius
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
-        body = {k: plain_float(v) if isinstance(v, float) else v for k, v in asdict(self).items()}
-        return {"kind": _KIND, "version": _VERSION, **body}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> NoisyFTRLParameters:
-        """Return the parameters written by `to_dict`; `StateError` if they are not."""
-        names = frozenset(field.name for field in fields(cls))
-        body = read_record(
-            record, kind=_KIND, version=_VERSION, fields=names, added={"numerics": "float"}
-        )
-        try:
-            body["mu"] = math.inf if body["mu"] == "inf" else body["mu"]
-            return cls(**body)
-        except (TypeError, ValueError) as error:
-            raise StateError("malformed noisy FTRL parameters") from error
-
-
-def _at_least_zero(name: str, value: Any) -> float:
-    number = real_float(name, value)
-    if number < 0.0:
-        raise ValueError(f"{name} must be at least 0; got {number!r}")
-    return number
