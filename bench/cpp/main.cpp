@@ -136,10 +136,8 @@ void bench_noise(const std::string& set, std::chrono::milliseconds epoch) {
 
 // The shipped factorisation for a horizon of 1e6.
 std::unique_ptr<NoiseProcess> make_blt(Index d) {
-  const std::array<double, 5> decay = {1.228577e-6, 3.2192478e-5, 6.06912951e-4, 1.1317580458e-2,
-                                       1.92308969831e-1};
   dpoco::mechanisms::BltParameters parameters;
-  for (const double s : decay) parameters.keep.push_back(1.0 - s);
+  parameters.decay = {1.228577e-6, 3.2192478e-5, 6.06912951e-4, 1.1317580458e-2, 1.92308969831e-1};
   parameters.omega = {0.0015732736, 0.0053055006, 0.022858327, 0.097662454, 0.3288874};
   return dpoco::mechanisms::make_blt(d, kLaw, std::move(parameters));
 }

@@ -31,9 +31,8 @@ mechanisms::ContinualSum make_continual_sum(Fields from,
         .lattice = {.grid = own.read<double>("grid"), .limit = own.read<double>("limit")},
         .blt = {}};
     if (settings.factorisation == Factorisation::blt) {
-      settings.blt = {.keep = own.read<std::vector<double>>("keep"),
-                      .omega = own.read<std::vector<double>>("omega"),
-                      .decay = own.read<std::vector<double>>("decay")};
+      settings.blt = {.decay = own.read<std::vector<double>>("decay"),
+                      .omega = own.read<std::vector<double>>("omega")};
     }
     return mechanisms::make_sum(settings, read_source(own), std::move(clipper));
   });

@@ -15,9 +15,11 @@ from functools import cache
 from types import ModuleType
 from typing import Any, ClassVar
 
+from dpoco import _core
 from dpoco._validation import choice, refuse_contradictions
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import BudgetExceeded
+from dpoco.privacy.mechanisms.base import Nothing, Open
 from dpoco.random import Source
 
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
@@ -104,6 +106,21 @@ def options_of(constructed: type) -> dict[str, Option]:
     return found
 
 
+def _check_held(what: str, said: Any, held: Any) -> None:
+    if isinstance(said, Open | Nothing):
+        return
+    if isinstance(held, dict):
+        for name, value in held.items():
+            own = getattr(said, name)
+            # A sum that is never released has an engine, too.
+            _check_held(name, max(own, 1) if name == "pushes" else own, value)
+    elif isinstance(held, tuple) and isinstance(said, tuple) and len(held) == len(said):
+        for one, other in zip(said, held, strict=True):
+            _check_held(what, one, other)
+    elif said != held:
+        raise BudgetExceeded(f"the engine holds another {what} than its description")
+
+
 class Calibrated:
     """Base of what is built from parameters, calibrated or given, that keep to a budget.
 
@@ -138,6 +155,11 @@ class Calibrated:
         """Raise `BudgetExceeded` unless the guarantee is of what the engine is built from."""
         if guarantee.private and guarantee.description not in (None, mechanism):
             raise BudgetExceeded("the guarantee is of another mechanism than the engine's")
+
+    @staticmethod
+    def _check_built(mechanism: Any, engine: Any) -> None:
+        """Raise `BudgetExceeded` unless all that the engine holds is what its description says."""
+        _check_held("mechanism", mechanism, _core.described(engine))
 
     @classmethod
     def _calibrated(cls, arguments: Mapping[str, Any], *problem: Any, **known: Any) -> Any:

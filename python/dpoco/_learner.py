@@ -101,6 +101,7 @@ class OnlineLearner(Calibrated, Delayed):
         self._check_described(self._guarantee, self._mechanism)
         require_memory(self._entries())
         self._engine = self._build_engine(claim)
+        self._check_built(self._mechanism, self._engine)
 
     @abstractmethod
     def _entries(self) -> dict[str, float]:

@@ -41,7 +41,7 @@ constexpr std::uint64_t kRounds = 200;
 std::unique_ptr<FrankWolfe> make(double p, const char* method, std::uint64_t batch = 1) {
   const mechanisms::NoiseLaw law{std::strcmp(method, "generalized") == 0 ? 3.0 : 2.0, 1.5};
   auto process = std::strcmp(method, "blt") == 0
-                     ? mechanisms::make_blt(kDimension, law, {{0.99, 0.8}, {0.03, 0.1}})
+                     ? mechanisms::make_blt(kDimension, law, {{0.01, 0.2}, {0.03, 0.1}})
                      : (std::strcmp(method, "honaker") == 0
                             ? mechanisms::make_honaker(kDimension, kRounds / batch, law)
                             : mechanisms::make_tree(kDimension, kRounds / batch, law));

@@ -130,7 +130,7 @@ std::unique_ptr<mechanisms::NoiseProcess> process(const std::string& method) {
   if (method == "tree") return mechanisms::make_tree(kDimension, kRounds, law);
   if (method == "honaker") return mechanisms::make_honaker(kDimension, kRounds, law);
   if (method == "toeplitz") return mechanisms::make_toeplitz(kDimension, kRounds, law);
-  return mechanisms::make_blt(kDimension, law, {{0.99, 0.8}, {0.03, 0.1}});
+  return mechanisms::make_blt(kDimension, law, {{0.01, 0.2}, {0.03, 0.1}});
 }
 
 std::unique_ptr<Source> source() { return std::make_unique<Source>(Key{1, 2, 3}, 4); }

@@ -39,7 +39,7 @@ std::unique_ptr<HighDimensionalBandit> make(bool tree, std::uint64_t arms, std::
     auto source = std::make_unique<Source>(Key{1, 2}, arm);
     std::unique_ptr<VertexRule> rule;
     if (tree) {
-      auto noise = mechanisms::make_blt(d, {2.0, 0.5}, {{0.99, 0.8}, {0.03, 0.1}});
+      auto noise = mechanisms::make_blt(d, {2.0, 0.5}, {{0.01, 0.2}, {0.03, 0.1}});
       rule = frank_wolfe::make_sum_rule(
           ball,
           mechanisms::ContinualSum(d, model_rounds, std::move(noise), 0.5, std::move(source)));

@@ -26,7 +26,7 @@ constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 std::unique_ptr<LinUcb> make(std::uint64_t arms, std::uint64_t batch, double scale = 0.5,
                              std::uint64_t rounds = kRounds) {
   const auto entries = static_cast<Index>(LinUcb::sum_dimension(arms, kDimension));
-  auto noise = scale > 0.0 ? mechanisms::make_blt(entries, {2.0, scale}, {{0.99, 0.8}, {0.03, 0.1}})
+  auto noise = scale > 0.0 ? mechanisms::make_blt(entries, {2.0, scale}, {{0.01, 0.2}, {0.03, 0.1}})
                            : mechanisms::make_silence(entries);
   return std::make_unique<LinUcb>(
       bandits::BanditSettings{arms, rounds, -1.0, 1.0},

@@ -22,7 +22,7 @@ constexpr std::uint64_t kHorizons[] = {1, 2, 3, 7, 8, 9, 31, 32, 33};
 
 BltParameters blt_parameters() {
   BltParameters p;
-  p.keep = {0.999, 0.99, 0.9, 0.8, 0.4};
+  p.decay = {0.001, 0.01, 0.1, 0.2, 0.6};
   p.omega = {0.03, 0.05, 0.09, 0.17, 0.16};
   return p;
 }
@@ -128,8 +128,9 @@ TEST_CASE("blt: rows times the Toeplitz matrix of its coefficients give the pref
     Eigen::MatrixXd c = Eigen::MatrixXd::Identity(size, size);
     for (Index i = 1; i < size; ++i) {
       double value = 0.0;
-      for (std::size_t b = 0; b < parameters.keep.size(); ++b) {
-        value += parameters.omega[b] * std::pow(parameters.keep[b], static_cast<double>(i - 1));
+      for (std::size_t b = 0; b < parameters.decay.size(); ++b) {
+        value +=
+            parameters.omega[b] * std::pow(1.0 - parameters.decay[b], static_cast<double>(i - 1));
       }
       for (Index j = 0; i + j < size; ++j) c(i + j, j) = value;
     }

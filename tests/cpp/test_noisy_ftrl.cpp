@@ -46,7 +46,7 @@ std::unique_ptr<NoisyFtrl> make(int kind, Statistics statistics, std::uint64_t b
   return std::make_unique<NoisyFtrl>(
       domain_of(kind), losses::GlmLoss{}, losses::RecordClipper(kDimension, 1.0, 2.0), settings,
       ContinualSum(entries, kRounds / batch,
-                   mechanisms::make_blt(entries, law, {{0.99, 0.8}, {0.03, 0.1}}), law.scale,
+                   mechanisms::make_blt(entries, law, {{0.01, 0.2}, {0.03, 0.1}}), law.scale,
                    std::make_unique<Source>(Key{1, 2, 3}, 4)));
 }
 

@@ -49,7 +49,7 @@ std::unique_ptr<PrefixHedge> make(std::uint64_t n, bool transformed = false, dou
                                   std::uint64_t rounds = kRounds) {
   const auto entries = static_cast<Index>(transformed ? n - 1 : n);
   const mechanisms::NoiseLaw law{2.0, scale};
-  auto noise = scale > 0.0 ? mechanisms::make_blt(entries, law, {{0.99, 0.8}, {0.03, 0.1}})
+  auto noise = scale > 0.0 ? mechanisms::make_blt(entries, law, {{0.01, 0.2}, {0.03, 0.1}})
                            : mechanisms::make_silence(entries);
   return std::make_unique<PrefixHedge>(
       experts::ExpertSettings{n, rounds, {-1.0, 3.0}}, 0.3,

@@ -60,7 +60,7 @@ std::unique_ptr<PrefixHedge> hedge(std::uint32_t key) {
   return std::make_unique<PrefixHedge>(
       experts::ExpertSettings{kDimension, kRounds, {0.0, 1.0}}, 0.3,
       ContinualSum(kDimension, kRounds - 1,
-                   mechanisms::make_blt(kDimension, law, {{0.99, 0.8}, {0.03, 0.1}}), law.scale,
+                   mechanisms::make_blt(kDimension, law, {{0.01, 0.2}, {0.03, 0.1}}), law.scale,
                    std::make_unique<Source>(Key{key}, 0)),
       nullptr);
 }

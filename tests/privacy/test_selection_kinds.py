@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from dpoco import Budget
+from dpoco import Budget, BudgetExceeded
 from dpoco.domains import Box, LpBall
 from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, ShiftDetector
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
@@ -278,5 +278,5 @@ def test_the_engine_and_the_certificate_have_one_mechanism(make, monkeypatch):
         return replace(part, **{name: 0.5 * getattr(part, name) for name in names})
 
     monkeypatch.setattr(module, "mechanism_of", lambda *given: halved(original(*given)))
-    with pytest.raises(Exception, match="over the budget"):
+    with pytest.raises(BudgetExceeded):
         make()

@@ -46,6 +46,9 @@ class GridLaplacian final : public NetTransform {
     }
   }
 
+  const char* name() const noexcept override { return "grid_laplacian"; }
+  std::vector<std::size_t> counts() const override { return {rows_, columns_}; }
+  std::vector<double> limits() const override { return {row_limit_, column_limit_}; }
   std::size_t inputs() const noexcept override { return rows_ * columns_; }
   std::size_t outputs() const noexcept override { return rows_ * columns_ - 1; }
 

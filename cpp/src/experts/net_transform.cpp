@@ -17,6 +17,9 @@ class Increments final : public NetTransform {
     check_limit(limit);
   }
 
+  const char* name() const noexcept override { return "increments"; }
+  std::vector<std::size_t> counts() const override { return {points_}; }
+  std::vector<double> limits() const override { return {limit_}; }
   std::size_t inputs() const noexcept override { return points_; }
   std::size_t outputs() const noexcept override { return points_ - 1; }
 
@@ -43,13 +46,14 @@ class Increments final : public NetTransform {
 
 class Parent final : public NetTransform {
  public:
-  Parent(unsigned levels, const std::vector<double>& limits) {
+  Parent(unsigned levels, const std::vector<double>& limits) : axes_(limits) {
     const std::size_t axes = limits.size();
     if (levels > 24 || axes < 1 || axes > 2 || (axes == 2 && levels > 12)) {
       throw std::invalid_argument("the net has one axis and at most 24 levels, or two and 12");
     }
     for (const double limit : limits) check_limit(limit);
     const std::uint32_t side = (std::uint32_t{1} << levels) + 1;
+    side_ = side;
     const std::uint32_t rows = axes == 2 ? side : 1;
     for (std::uint32_t i = 0; i < rows; ++i) {
       for (std::uint32_t j = 0; j < side; ++j) {
@@ -64,6 +68,11 @@ class Parent final : public NetTransform {
     }
   }
 
+  const char* name() const noexcept override { return "parent"; }
+  std::vector<std::size_t> counts() const override {
+    return std::vector<std::size_t>(axes_.size(), side_);
+  }
+  std::vector<double> limits() const override { return axes_; }
   std::size_t inputs() const noexcept override { return parents_.size(); }
   std::size_t outputs() const noexcept override { return parents_.size() - 1; }
 
@@ -85,6 +94,8 @@ class Parent final : public NetTransform {
   }
 
  private:
+  std::vector<double> axes_;  // the limit of a step along each
+  std::size_t side_ = 0;      // points along each
   std::vector<std::uint32_t> parents_;
   std::vector<double> limits_;
 };

@@ -34,6 +34,7 @@ class SumRule final : public VertexRule {
   }
 
   Index dimension() const noexcept override { return sum_.dimension(); }
+  const mechanisms::ContinualSum* sum() const noexcept override { return &sum_; }
   const random::Source& source() const noexcept override { return sum_.source(); }
   std::vector<double> nonprivate_sum() const override { return sum_.nonprivate_sum(); }
 
@@ -88,6 +89,7 @@ class SelectionRule final : public VertexRule {
   }
 
   Index dimension() const noexcept override { return domain_->dimension(); }
+  const SelectionRuleSettings* selection() const noexcept override { return &settings_; }
   const random::Source& source() const noexcept override { return *source_; }
   std::vector<double> nonprivate_sum() const override { return sum_; }
 

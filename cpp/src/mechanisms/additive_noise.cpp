@@ -23,6 +23,20 @@ using random::Variate;
 // cells' probabilities do not depend on where the noise's doubles lie.
 constexpr int kGridBits = 12;
 
+const char* name_of(AdditiveLaw law) noexcept {
+  switch (law) {
+    case AdditiveLaw::cube_exponential:
+      return "knorm";
+    case AdditiveLaw::gaussian:
+      return "gaussian";
+    case AdditiveLaw::laplace:
+      return "laplace";
+    case AdditiveLaw::none:
+      break;
+  }
+  return "none";
+}
+
 class AdditiveNoise final : public VectorRelease {
  public:
   AdditiveNoise(AdditiveLaw law, double scale, Index dimension)
@@ -56,6 +70,7 @@ class AdditiveNoise final : public VectorRelease {
   }
 
   double strength() const noexcept override { return scale_; }
+  const char* law() const noexcept override { return name_of(law_); }
 
  private:
   void draw(Source& source) {
@@ -128,7 +143,13 @@ class LatticeNoise final : public VectorRelease {
            source.position(Variate::gaussian) == entries && source.position(Variate::laplace) == 0;
   }
 
-  double strength() const noexcept override { return scale_; }
+  double strength() const noexcept override {
+    return gaussian_ ? gaussian_->scale() * grid_ : scale_;
+  }
+  const char* law() const noexcept override {
+    return name_of(gaussian_ ? AdditiveLaw::gaussian : AdditiveLaw::laplace);
+  }
+  double grid() const noexcept override { return grid_; }
 
  private:
   // Whatever x is, an integer that conversions and sums hold exactly.

@@ -57,6 +57,7 @@ class CoordinateResponse final : public VectorRelease {
   }
 
   double strength() const noexcept override { return epsilon_; }
+  const char* law() const noexcept override { return "response"; }
 
  private:
   std::size_t dimension_;

@@ -62,6 +62,10 @@ class Draws {
   double unit() const noexcept { return on_lattice() ? 1.0 : 0.0; }
 
   double scale() const noexcept { return scale_; }
+  NoiseLaw law() const noexcept {
+    if (rounded_) return {2.0, rounded_->scale(), 1.0};
+    return {gaussian_ ? 2.0 : sampler_.order(), gaussian_ ? scale_ : sampler_.scale(), 0.0};
+  }
 
   // Writes `rows` vectors; scale() times each is one draw.
   void next(Source& source, std::uint64_t rows, double* out) {
@@ -117,6 +121,7 @@ class Tree final : public NoiseProcess {
       extend_prefix(prefix_, t + r, out, draws_.scale(), d_, out);
     }
   }
+  Correlation correlation() const override { return {Factorisation::tree, draws_.law()}; }
   void write(Archive& archive) const override { prefix_.write(archive); }
   void read(ArchiveReader& archive, std::uint64_t) override {
     prefix_.read(archive, draws_.unit());
@@ -144,6 +149,7 @@ class Honaker final : public NoiseProcess {
   void advance(std::uint64_t t, std::uint64_t rounds, Source& source, double* out) override {
     for (std::uint64_t r = 0; r < rounds; ++r, out += d_) one_round(t + r, source, out);
   }
+  Correlation correlation() const override { return {Factorisation::honaker, draws_.law()}; }
   void write(Archive& archive) const override {
     error_.write(archive);
     prefix_.write(archive);
@@ -221,6 +227,7 @@ class Toeplitz final : public NoiseProcess {
       simd::kernels().axpy(1.0, history_.data() + past * d_, d_, out);
     }
   }
+  Correlation correlation() const override { return {Factorisation::toeplitz, draws_.law()}; }
   void write(Archive& archive) const override {
     archive.word(history_.size() / d_);
     archive.reals(history_.data(), history_.size());
@@ -247,22 +254,21 @@ class Toeplitz final : public NoiseProcess {
   std::vector<double> history_;
 };
 
-// C is Toeplitz with c_0 = 1, c_i = sum_j omega_j (1 - s_j)^(i-1); the buffers solve C w = z.
+// C is Toeplitz with c_0 = 1, c_i = sum_j omega_j (1 - s_j)^(i-1); the buffers solve C w = z. Noise
+// in doubles uses 1 - s_j, rounded, noise on a lattice s_j itself.
 class BufferedToeplitz final : public NoiseProcess {
  public:
   BufferedToeplitz(Index dimension, NoiseLaw law, BltParameters parameters)
       : d_(checked(dimension, 1)),
         draws_(dimension, law),
         parameters_(std::move(parameters)),
-        buffers_(d_ * parameters_.keep.size(), 0.0),
+        buffers_(d_ * parameters_.decay.size(), 0.0),
         total_(d_, 0.0) {
-    if (parameters_.keep.empty() || parameters_.keep.size() != parameters_.omega.size()) {
-      throw std::invalid_argument("keep and omega must be of one positive length");
+    if (parameters_.decay.empty() || parameters_.decay.size() != parameters_.omega.size()) {
+      throw std::invalid_argument("decay and omega must be of one positive length");
     }
+    for (const double s : parameters_.decay) keep_.push_back(1.0 - s);
     if (!law.on_lattice()) return;
-    if (parameters_.decay.size() != parameters_.keep.size()) {
-      throw std::invalid_argument("keep and decay must be of one length");
-    }
     unit_ = grid_below(law.scale, kBufferBits) / law.grid;
   }
 
@@ -274,9 +280,11 @@ class BufferedToeplitz final : public NoiseProcess {
                                   buffers_.data(), total_.data(), out);
       return;
     }
-    simd::kernels().blt(rounds, d_, draws_.scale(), parameters_.keep.size(),
-                        parameters_.keep.data(), parameters_.omega.data(), buffers_.data(),
-                        total_.data(), out);
+    simd::kernels().blt(rounds, d_, draws_.scale(), keep_.size(), keep_.data(),
+                        parameters_.omega.data(), buffers_.data(), total_.data(), out);
+  }
+  Correlation correlation() const override {
+    return {Factorisation::blt, draws_.law(), parameters_};
   }
   void write(Archive& archive) const override {
     archive.reals(buffers_.data(), buffers_.size());
@@ -294,7 +302,8 @@ class BufferedToeplitz final : public NoiseProcess {
   std::size_t d_;
   Draws draws_;
   BltParameters parameters_;
-  double unit_ = 0.0;  // of the buffers on a lattice
+  std::vector<double> keep_;  // 1 - decay
+  double unit_ = 0.0;         // of the buffers on a lattice
   std::vector<double> buffers_;
   std::vector<double> total_;
 };
@@ -306,6 +315,7 @@ class Silence final : public NoiseProcess {
   void advance(std::uint64_t, std::uint64_t rounds, Source&, double* out) override {
     std::fill_n(out, rounds * d_, 0.0);
   }
+  Correlation correlation() const override { return {}; }
   void write(Archive&) const override {}
   void read(ArchiveReader&, std::uint64_t) override {}
   bool matches(std::uint64_t, const Source&) const override { return true; }

@@ -37,6 +37,7 @@ class SharePaths final : public SwitchingPaths {
   }
 
   std::size_t levels() const noexcept override { return 1; }
+  std::optional<double> share_rate() const noexcept override { return share_rate_; }
   PathState draw(random::Source& source) override {
     return {.level = 0, .expert = draw_by_race(source, weights_.data(), experts(), race_.data())};
   }

@@ -26,6 +26,7 @@ from dpoco.mechanisms import continual_sum_settings
 from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.bounds import GlmGradient
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.random import Source
 
 __all__ = ["HighDimensionalBandit", "HighDimensionalBanditParameters"]
@@ -256,6 +257,18 @@ class HighDimensionalBandit(BanditLearner):
         if not isinstance(own, TreeFrankWolfeParameters):
             selection = {"selector": own.selector, "scale": own.scale, "exponent": own.exponent}
             selection |= {**diameters(self.domain, l2=False), **claim}
+            drawn = self._mechanism.parts[0]
+            if isinstance(drawn, Selections) and isinstance(drawn.scores, VertexScores):
+                scores = drawn.scores
+                selection |= {
+                    "selector": drawn.law,
+                    "scale": drawn.scale,
+                    "exponent": drawn.exponent,
+                    "diameter_l1": scores.diameter_l1,
+                    "diameter_l2": scores.diameter_l2,
+                    "diameter_linf": scores.diameter_max,
+                }
+                settings |= {"batch": scores.batch, "leaf_scalar_bound": scores.slope}
             return {**settings, "step_scale": 1.0, "selection": selection}
         total = self._mechanism.parts[0]
         assert isinstance(total, GaussianSum)

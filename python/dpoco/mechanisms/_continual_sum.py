@@ -57,8 +57,7 @@ def continual_sum_settings(total: GaussianSum, claim: dict[str, Any]) -> dict[st
     }
     factor = total.factorisation
     if isinstance(factor, Buffered):
-        keep = [1.0 - s for s in factor.decay]
-        own = {"keep": keep, "omega": list(factor.weights), "decay": list(factor.decay)}
+        own = {"omega": list(factor.weights), "decay": list(factor.decay)}
         return {**settings, "method": "blt", **own}
     tree = "honaker" if isinstance(factor, Tree) and factor.combined else "tree"
     return {**settings, "method": "toeplitz" if isinstance(factor, SquareRoot) else tree}

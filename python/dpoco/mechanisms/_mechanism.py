@@ -54,6 +54,7 @@ class Mechanism(Calibrated, Stateful):
         self._check_described(self._guarantee, self._mechanism)
         require_memory(self._entries())
         self._engine = self._build_engine(claim)
+        self._check_built(self._mechanism, self._engine)
 
     def _entries(self) -> dict[str, float]:
         """Return how many doubles the engine has, at least, by what has them."""

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -76,6 +77,11 @@ class BanditLearner : public Rounds {
                        const std::int64_t* actions, const double* rewards, std::uint64_t events,
                        std::int64_t* chosen);
 
+  const losses::RecordClipper& clipper() const noexcept { return clipper_; }
+  // Bound of a reward's magnitude.
+  double largest_reward() const noexcept {
+    return std::fmax(std::fabs(settings_.reward_low), std::fabs(settings_.reward_high));
+  }
   // Contexts and rewards clipped or not finite so far: depends on raw data, not private.
   std::uint64_t nonprivate_violations() const noexcept { return violations_; }
 

@@ -45,6 +45,7 @@ class LinUcb final : public BanditLearner {
   std::size_t sources() const noexcept override { return 1; }
   random::Source& source(std::size_t) noexcept override { return sum_.source(); }
   const mechanisms::ContinualSum& sum() const noexcept { return sum_; }
+  const LinUcbSettings& settings() const noexcept { return own_; }
 
   // V^-1 u of all arms, arms() rows. A function of what the sum released: it may be published.
   // Throws RoundOrderError while another thread runs the learner.

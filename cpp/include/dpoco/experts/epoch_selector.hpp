@@ -33,6 +33,7 @@ class EpochInstance {
 
   // Forgets everything: the next round has local time 1.
   void restart() noexcept;
+  const mechanisms::NoisyMaxSettings& selection() const noexcept { return selector_.settings(); }
   std::uint64_t rounds() const noexcept { return rounds_; }  // learned since the restart
   // Rounds the expert of the current round was selected from; 0 before the first selection.
   std::uint64_t selected_from() const noexcept;
@@ -63,6 +64,8 @@ class EpochSelector final : public ExpertLearner {
  public:
   EpochSelector(ExpertSettings settings, const EpochSelectorSettings& own,
                 std::unique_ptr<random::Source> source);
+
+  const mechanisms::NoisyMaxSettings& selection() const noexcept { return instance_.selection(); }
 
  protected:
   void learn(const double* losses) override;

@@ -13,7 +13,13 @@ namespace dpoco::experts {
 // times the spacing), so that what it returns moves by at most the sensitivity that
 // accounting/_experts/nets.py declares whatever the values are; a vector with an entry that is
 // not finite counts as zero. Proofs: docs/privacy/lipschitz.md. No allocation after construction.
-class NetTransform : public LinearTransform {};
+class NetTransform : public LinearTransform {
+ public:
+  // What its description is made of: which transform, points and limits of each axis.
+  virtual const char* name() const noexcept = 0;
+  virtual std::vector<std::size_t> counts() const = 0;
+  virtual std::vector<double> limits() const = 0;
+};
 
 // Differences of neighbouring points of an interval; the inverse is a running sum from 0.
 // points >= 2; O(points).

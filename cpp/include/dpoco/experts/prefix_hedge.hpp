@@ -31,7 +31,8 @@ class PrefixHedge final : public ExpertLearner {
   random::Source& source() noexcept override { return sum_.source(); }
   const random::Source& source() const noexcept override { return sum_.source(); }
   const mechanisms::ContinualSum& sum() const noexcept { return sum_; }
-  bool transformed() const noexcept { return transform_ != nullptr; }
+  // null if there is none.
+  const LinearTransform* transform() const noexcept { return transform_.get(); }
 
   // The law that the current decision was drawn from, `experts` entries that add up to 1. A
   // function of what the sum released, so it may be published. Throws RoundOrderError while

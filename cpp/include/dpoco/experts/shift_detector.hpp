@@ -32,6 +32,10 @@ class ShiftDetector final : public ExpertLearner {
   ShiftDetector(ExpertSettings settings, const ShiftDetectorSettings& own,
                 std::unique_ptr<random::Source> source);
 
+  bool detects() const noexcept { return detects_; }
+  const mechanisms::NoisyMaxSettings& selection() const noexcept { return instance_.selection(); }
+  const mechanisms::AboveThresholdSettings& test() const noexcept { return test_.settings(); }
+
   // Rounds (0-based) that ended with an alarm. Throws RoundOrderError while another thread plays.
   std::vector<std::uint64_t> alarms() const;
 

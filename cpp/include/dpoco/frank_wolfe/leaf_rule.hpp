@@ -13,6 +13,8 @@ class LeafRule {
   LeafRule(losses::GlmLoss loss, losses::RecordClipper clipper, double scalar_bound);
 
   Index dimension() const noexcept { return clipper_.dimension(); }
+  const losses::RecordClipper& clipper() const noexcept { return clipper_; }
+  double scalar_bound() const noexcept { return scalar_bound_; }
 
   // Each adds a leaf to `to` and returns the loss at `at`; 0, and nothing added, if the record is
   // not finite. For a linear loss the leaf is the gradient itself, whatever w. `rest` keeps what

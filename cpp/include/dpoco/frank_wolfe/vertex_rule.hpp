@@ -12,6 +12,21 @@
 
 namespace dpoco::frank_wolfe {
 
+// Diameters of a decision set, which the sensitivity of scores rests on; infinite where it does
+// not.
+struct Diameters {
+  double l1 = 0.0;
+  double l2 = 0.0;
+  double linf = 0.0;
+};
+
+struct SelectionRuleSettings {
+  mechanisms::SelectionNoise noise = mechanisms::SelectionNoise::gumbel;
+  double scale = 0.0;  // c: update k has noise of scale b_k = c k^-exponent; 0: none
+  double exponent = 0.0;
+  Diameters diameters;
+};
+
 // Which vertex an update moves towards: the only way from data to decisions. Owns what it draws.
 class VertexRule {
  public:
@@ -22,6 +37,9 @@ class VertexRule {
   virtual void next(std::uint64_t k, double terms, const double* leaves, double* vertex) = 0;
 
   virtual Index dimension() const noexcept = 0;
+  // What draws: a sum, or a selection.
+  virtual const mechanisms::ContinualSum* sum() const noexcept { return nullptr; }
+  virtual const SelectionRuleSettings* selection() const noexcept { return nullptr; }
   virtual const random::Source& source() const noexcept = 0;
   // The sum of the full batches' leaves: raw data, for audits.
   virtual std::vector<double> nonprivate_sum() const = 0;
@@ -38,21 +56,6 @@ class VertexRule {
 // tree_frank_wolfe.md. The sum's horizon is the number of updates.
 std::unique_ptr<VertexRule> make_sum_rule(std::shared_ptr<const domains::Domain> domain,
                                           mechanisms::ContinualSum sum);
-
-// Diameters of a decision set, which the sensitivity of scores rests on; infinite where it does
-// not.
-struct Diameters {
-  double l1 = 0.0;
-  double l2 = 0.0;
-  double linf = 0.0;
-};
-
-struct SelectionRuleSettings {
-  mechanisms::SelectionNoise noise = mechanisms::SelectionNoise::gumbel;
-  double scale = 0.0;  // c: update k has noise of scale b_k = c k^-exponent; 0: none
-  double exponent = 0.0;
-  Diameters diameters;
-};
 
 // A private selection of the vertex for an exact sum: docs/privacy/polyhedral_frank_wolfe.md. O(d),
 // or O(d) per vertex of a list. Throws std::invalid_argument for diameters below the domain's.

@@ -41,6 +41,7 @@ class Answers {
   }
 
   const auto& settings() const noexcept { return law_.settings(); }
+  std::uint64_t horizon() const noexcept { return horizon_; }
   std::uint64_t round() const noexcept { return round_; }
   random::Source& source() noexcept { return *source_; }
   const random::Source& source() const noexcept { return *source_; }

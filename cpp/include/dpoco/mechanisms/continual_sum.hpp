@@ -51,6 +51,10 @@ class ContinualSum {
   std::uint64_t round() const noexcept { return round_; }
   std::uint64_t horizon() const noexcept { return horizon_; }
   double noise_scale() const noexcept { return noise_scale_; }
+  // What its description is made of, read from what is at work.
+  Correlation correlation() const { return process_->correlation(); }
+  const std::optional<losses::RecordClipper>& clipper() const noexcept { return clipper_; }
+  const Lattice& lattice() const noexcept { return lattice_; }
   // The sum without noise: raw data, for audits only.
   std::vector<double> nonprivate_sum() const;
   random::Source& source() noexcept { return *source_; }
@@ -81,8 +85,6 @@ class ContinualSum {
   std::vector<double> rows_;  // private copies of their summands: the caller's memory is read once
   Exclusive exclusive_;
 };
-
-enum class Factorisation { tree, honaker, toeplitz, blt };
 
 // What a private running sum is made of. scale 0: no noise.
 struct SumSettings {

@@ -19,12 +19,19 @@ struct NoiseLaw {
   bool on_lattice() const noexcept { return grid > 0.0; }
 };
 
-// Parameters of the buffered linear Toeplitz factorisation: keep = 1 - decay, one pair a buffer.
-// Noise on a lattice needs decay itself.
+// Parameters of the buffered linear Toeplitz factorisation, one pair a buffer.
 struct BltParameters {
-  std::vector<double> keep;
+  std::vector<double> decay;
   std::vector<double> omega;
-  std::vector<double> decay = {};
+};
+
+enum class Factorisation { tree, honaker, toeplitz, blt };
+
+// What correlates the draws of a process, and their law: on a lattice in multiples of its grid.
+struct Correlation {
+  Factorisation factorisation = Factorisation::blt;
+  NoiseLaw law;
+  BltParameters blt = {};
 };
 
 // The correlated noise of a private prefix sum. A continual sum is a factorisation A = B C of the
@@ -40,6 +47,8 @@ class NoiseProcess {
   // are split into calls.
   virtual void advance(std::uint64_t t, std::uint64_t rounds, random::Source& source,
                        double* out) = 0;
+  // What the process draws from: read back for its description.
+  virtual Correlation correlation() const = 0;
   virtual void write(Archive& archive) const = 0;
   // For a process just built; round is the last t that was advanced to.
   virtual void read(ArchiveReader& archive, std::uint64_t round) = 0;

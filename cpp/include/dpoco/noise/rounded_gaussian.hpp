@@ -50,6 +50,8 @@ class RoundedGaussian {
   // Throws std::invalid_argument unless the scale lies in [kSmallestScale, kLargestScale].
   explicit RoundedGaussian(double scale);
 
+  double scale() const noexcept { return scale_; }
+
   // The next n values, integers as doubles; equal however the draws are split.
   void fill(Source& source, double* out, std::size_t n) const;
 

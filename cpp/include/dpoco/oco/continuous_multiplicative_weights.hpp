@@ -60,6 +60,8 @@ class ContinuousMultiplicativeWeights final : public CoupledLearner {
                                   std::unique_ptr<random::Source> source);
   ~ContinuousMultiplicativeWeights() override;
 
+  const ContinuousMultiplicativeWeightsSettings& settings() const noexcept { return settings_; }
+
   // Private values, for tests and studies: the last round's log acceptance factor and
   // ln(Z_{t+1}/Z_t) (0 where they were not needed); the unrounded point and the anchors' mean in
   // the body's coordinates.

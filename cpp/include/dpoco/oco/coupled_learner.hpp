@@ -20,6 +20,7 @@ class CoupledLearner : public RecordLearner {
  public:
   Index intrinsic_dimension() const noexcept { return sum_->dimension(); }
   std::uint64_t switches() const noexcept { return switches_; }  // any thread may ask
+  const mechanisms::SwitchSettings& bits() const noexcept { return rule_.settings(); }
   const random::Source& source() const noexcept override { return *source_; }
   using RecordLearner::source;
 

@@ -68,6 +68,7 @@ class CoupledRegularizedLeader final : public CoupledLearner {
   // Half the window of the log factors in round t (from 1): clip_high, or the published schedule of
   // noise_growth, whose pair of laws in round t is that of noises t - 1 and t.
   double clip_width(std::uint64_t t) const noexcept;
+  const CoupledRegularizedLeaderSettings& settings() const noexcept { return settings_; }
   double grid() const noexcept { return grid_; }
 
   // Private values, for tests and studies. The last round's ln(mu'/mu) at its point (0 where it was

@@ -44,6 +44,10 @@ class NoisyFtrl final : public RecordLearner {
   static std::size_t sum_dimension(std::size_t dimension, Statistics statistics) noexcept;
 
   const mechanisms::ContinualSum& sum() const noexcept { return sum_; }
+  const losses::RecordClipper& clipper() const noexcept { return clipper_; }
+  const losses::GlmLoss& loss() const noexcept { return loss_; }
+  const NoisyFtrlSettings& settings() const noexcept { return settings_; }
+  std::uint64_t batch() const noexcept { return batch_.batch(); }
   const random::Source& source() const noexcept override { return sum_.source(); }
   using RecordLearner::source;
 

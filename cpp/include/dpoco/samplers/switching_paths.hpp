@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "dpoco/core/archive.hpp"
 #include "dpoco/random/source.hpp"
@@ -30,6 +31,9 @@ class SwitchingPaths {
   std::size_t experts() const noexcept { return experts_; }
   std::uint64_t round() const noexcept { return round_; }  // 1, ..., T
   virtual std::size_t levels() const noexcept = 0;
+  double rate() const noexcept { return rate_; }
+  // Of paths that share weights.
+  virtual std::optional<double> share_rate() const noexcept { return std::nullopt; }
 
   // Ends the round: its losses enter the weights.
   void learn(const double* losses) {
@@ -62,7 +66,6 @@ class SwitchingPaths {
   SwitchingPaths(std::uint64_t experts, double rate);
   SwitchingPaths(const SwitchingPaths&) = default;
 
-  double rate() const noexcept { return rate_; }
   // Whether paths can ever change their expert.
   virtual bool moves() const noexcept = 0;
   virtual void absorb(const double* losses) = 0;

@@ -76,6 +76,11 @@ class BatchRelease(Mechanism):
         if self.grid > 0.0:
             self._check_grid()
 
+    @property
+    def epsilon(self) -> float:
+        """Of a response."""
+        return 1.0 / self.scale
+
     def loss(self, near: Neighbours) -> Loss:
         """Return the loss of one release: all others have the same law on both streams."""
         if self.law != "response":

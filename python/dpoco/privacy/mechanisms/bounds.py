@@ -26,6 +26,7 @@ __all__ = [
 
 # Where means or transforms are taken in double precision: more than what that adds to a distance.
 _ROUNDING = 1.0 + 1e-12
+_NO_LIMIT = 1e140  # more than any difference of finite losses that a learner can use
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,14 @@ class NetDifferences(Summand):
         levels = self._levels
         if self.transform == "parent" and any(n != 2**levels + 1 for n in self.counts):
             raise ValueError("transform 'parent' needs 2^k + 1 points, the same on all axes")
+
+    @property
+    def limits(self) -> tuple[float, ...]:
+        """What differences along each axis are bounded by; nothing that matters for a promise."""
+        if not self.enforced:
+            return (_NO_LIMIT,) * len(self.counts)
+        steps = [side / (count - 1) for side, count in zip(self.sides, self.counts, strict=True)]
+        return tuple(self.lipschitz * h for h in steps)
 
     @property
     def _levels(self) -> int:

@@ -1,0 +1,131 @@
+"""Engines tell what they hold: all of it is what their descriptions say, and nearly all of that."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import fields
+
+import pytest
+
+import dpoco
+from dpoco import _core
+from dpoco._calibrated import Calibrated
+from dpoco.audit._contract import _first, _listed, quiet
+from dpoco.learners import LEARNERS
+from dpoco.mechanisms import ContinualSum
+from dpoco.oco import NoisyFTRL
+from dpoco.privacy.mechanisms.base import Nothing, Open
+from dpoco.privacy.records import Description
+
+from .variants import VARIANTS
+
+BUILT = [each.name for each in LEARNERS if each.plays not in ("batch", "reports", "pairs")]
+SUBJECTS = [*BUILT, *(n for n, (m, _) in VARIANTS.items() if not hasattr(m.func, "fit"))]
+
+# Fields that nothing compiled has, and why.
+NOT_HELD = {
+    "second_moments": {"rounding"},  # a factor of the proof, for products in doubles
+    "net_differences": {"sides", "lipschitz", "enforced"},  # the engine has their product: limits
+    "selections": {"scores", "rounds", "exponent"},  # of sums of losses: constants of the learner
+    "vertex_scores": {"product"},  # the domain's own
+    "threshold_tests": {"sensitivity", "spread"},  # constants of the statistic, or promised
+    "parts": {"how", "lemma"},
+    "tracker_draws": {"horizon", "prior", "share_rate"},  # at most S switches: levels of paths
+    "batch_release": {"scale"},  # of a response: one over the epsilon that is held
+    "smooth_losses": {"rank", "enforced"},  # the sum of losses knows its own
+    "gibbs_draw": {"half_width"},  # the body's own
+    # Of a single expert or point there is nothing to sum; without noise, nothing to correlate.
+    "gaussian_sum": {"summand", "factorisation"},
+}
+
+
+def built(name):
+    with quiet():
+        learner = _listed(name).first if name in BUILT else _first(VARIANTS[name][0])
+    return learner._mechanism, learner._engine
+
+
+def compare(said, held, missing):
+    """Collect the fields that were not held, by kind."""
+    if isinstance(held, dict):
+        if isinstance(said, Open | Nothing):
+            return
+        for name, value in held.items():
+            own = getattr(said, name)
+            compare(max(own, 1) if name == "pushes" else own, value, missing)
+        names = {each.name for each in fields(said) if each.init}
+        missing[said.kind] |= names - held.keys()
+    elif isinstance(held, tuple):
+        for one, other in zip(said, held, strict=True):
+            compare(one, other, missing)
+    else:
+        assert said == held
+        assert not isinstance(held, Description)
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_an_engine_holds_what_its_description_says(name):
+    mechanism, engine = built(name)
+    missing = defaultdict(set)
+    compare(mechanism, _core.described(engine), missing)
+    for kind, names in missing.items():
+        assert names <= NOT_HELD.get(kind, set()), kind
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_another_engine_is_refused(name, monkeypatch):
+    """An engine built with other numbers than the description's, one at a time."""
+    mechanism, engine = built(name)
+    held = _core.described(engine)
+
+    def numbers(value, path=()):
+        if isinstance(value, dict):
+            for key, each in value.items():
+                yield from numbers(each, (*path, key))
+        elif isinstance(value, tuple):
+            for i, each in enumerate(value):
+                yield from numbers(each, (*path, i))
+        elif isinstance(value, (int, float, str)):
+            yield path, value
+
+    def put(value, path, new):
+        if not path:
+            return new
+        if isinstance(value, dict):
+            return {**value, path[0]: put(value[path[0]], path[1:], new)}
+        changed = list(value)
+        changed[path[0]] = put(value[path[0]], path[1:], new)
+        return tuple(changed)
+
+    for path, value in numbers(held):
+        other = value + "?" if isinstance(value, str) else value + 1
+        if other == value:
+            other = 1.0  # of an infinite one
+        wrong = put(held, path, other)
+        monkeypatch.setattr(_core, "described", lambda _, wrong=wrong: wrong)
+        with pytest.raises(dpoco.BudgetExceeded, match="engine holds another"):
+            Calibrated._check_built(mechanism, engine)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0 - 2.0**-52])
+def test_noise_that_is_halved_on_the_way_to_the_engine_is_refused(factor, monkeypatch):
+    from dpoco.mechanisms import _continual_sum
+    from dpoco.oco import _noisy_ftrl
+
+    settings = _continual_sum.continual_sum_settings
+
+    def weaker(total, claim):
+        return {**settings(total, claim), "scale": factor * total.scale}
+
+    for module in (_continual_sum, _noisy_ftrl):
+        monkeypatch.setattr(module, "continual_sum_settings", weaker)
+    budget = dpoco.Budget(1.0, 1e-6)
+    with pytest.raises(dpoco.BudgetExceeded, match="another scale"):
+        ContinualSum(3, horizon=9, budget=budget)
+    with pytest.raises(dpoco.BudgetExceeded, match="another scale"):
+        NoisyFTRL(dpoco.domains.LpBall(2), dpoco.losses.LinearLoss(), horizon=9, budget=budget)
+
+
+def test_only_engines_are_described():
+    with pytest.raises(TypeError):
+        _core.described(object())
