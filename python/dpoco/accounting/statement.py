@@ -140,6 +140,6 @@ def state_sum(mechanism: GaussianSum, near: Neighbours, **text: Any) -> Guarante
         noise_scale=mechanism.scale,
         sensitivity=mechanism.summand.movement(near, order),
         sensitivity_norm="l2" if order == 2.0 else norm_name(mechanism.summand.norm),
-        column_norm=mechanism.factorisation.column(max(mechanism.pushes, 1)),
+        column_norm=mechanism.factorisation.column(max(mechanism.pushes, 1), near, mechanism.batch),
         **text,
     )

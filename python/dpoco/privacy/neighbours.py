@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dpoco.privacy.records import Description
 
-__all__ = ["CHANGES", "VIEWS", "Neighbours"]
+__all__ = ["CHANGES", "ONE", "VIEWS", "Neighbours"]
 
 CHANGES = ("replace", "zero_out")
 VIEWS = ("others", "everyone", "server")  # each sees what those before it see
@@ -45,3 +45,6 @@ class Neighbours(Description):
     def sides(self) -> float:
         """How far apart two records can be, in largest lengths: 2 replaced, 1 emptied."""
         return 2.0 if self.change == "replace" else 1.0
+
+
+ONE = Neighbours()  # one replaced record

@@ -58,7 +58,7 @@ class BatchRelease(Mechanism):
     kind = "batch_release"
     noise = "fresh"
     one_round = True
-    proofs = ("batch_share", "lattice")
+    proofs = ("batch_share", "participation", "lattice")
     experts: int
     law: str
     scale: float
@@ -82,13 +82,20 @@ class BatchRelease(Mechanism):
         return 1.0 / self.scale
 
     def loss(self, near: Neighbours) -> Loss:
-        """Return the loss of one release: all others have the same law on both streams."""
+        """Return the loss of the releases that a person's rounds enter; others have one law.
+
+        So many of her rounds crowd into one sum as her separation lets them, and squares add up.
+        """
         if self.law != "response":
             central(near)
         moved = movement(self.law, self.experts)
         if self.law == "gaussian":
-            mass = min(1.0, self.experts * (EXACT_TAIL if self.grid > 0.0 else TAIL))
-            return group(with_tails(Gaussian(moved / self.scale), mass), near.rounds)
+            tail = EXACT_TAIL if self.grid > 0.0 else TAIL
+            mass = min(1.0, near.rounds * self.experts * tail)
+            crowd = min(near.rounds, -(-self.batch // near.separation))
+            full, rest = divmod(near.rounds, crowd)
+            many = math.sqrt(full * crowd * crowd + rest * rest)
+            return with_tails(Gaussian(moved * many / self.scale), mass)
         return group(Pure(moved / self.scale), near.rounds)
 
     def _check_grid(self) -> None:

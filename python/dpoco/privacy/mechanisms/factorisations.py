@@ -17,6 +17,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco.privacy.mechanisms.participation import (
+    blt_column,
+    coefficients_column,
+    most_rounds,
+    tree_column,
+)
+from dpoco.privacy.neighbours import ONE, Neighbours
 from dpoco.privacy.records import Description
 
 __all__ = ["SHIPPED", "Buffered", "Factorisation", "SquareRoot", "Tree", "square_root_norms"]
@@ -37,8 +44,19 @@ class Factorisation(Description):
 
     longest = 10**18
 
-    def column(self, pushes: int) -> float:
-        """Return the largest l2 norm of a column of C for so many pushes."""
+    def column(self, pushes: int, near: Neighbours = ONE, batch: int = 1) -> float:
+        """Return the largest l2 norm that |C| makes of one person's rounds, `batch` to a push.
+
+        For a single round that of a column.
+        """
+        if most_rounds(near.rounds, near.separation, pushes * batch) == 1:
+            return self._longest_column(pushes)
+        return self._participation(pushes, batch, near.rounds, near.separation)
+
+    def _longest_column(self, pushes: int) -> float:
+        raise NotImplementedError
+
+    def _participation(self, pushes: int, batch: int, rounds: int, separation: int) -> float:
         raise NotImplementedError
 
     def draws(self, pushes: int) -> int:
@@ -64,9 +82,12 @@ class Buffered(Factorisation):
         if len(self.decay) != len(self.weights) or not all(s < 1.0 for s in self.decay):
             raise ValueError("blt needs a rate below 1 for every weight")
 
-    def column(self, pushes: int) -> float:
+    def _longest_column(self, pushes: int) -> float:
         """Return the norm of the first column, of which the others hold a part."""
         return _column(self, pushes)
+
+    def _participation(self, pushes: int, batch: int, rounds: int, separation: int) -> float:
+        return blt_column(self.decay, self.weights, pushes, batch, rounds, separation)
 
     def path(self, pushes: int, grid: float, scale: float) -> float:
         """Return what rounded buffers and sums add, for the `SHIPPED` parameters only."""
@@ -102,9 +123,12 @@ class Tree(Factorisation):
     kind = "tree"
     combined: bool = False
 
-    def column(self, pushes: int) -> float:
+    def _longest_column(self, pushes: int) -> float:
         """Return the root of the number of completed nodes a leaf can lie in, one of each size."""
         return math.sqrt(pushes.bit_length())
+
+    def _participation(self, pushes: int, batch: int, rounds: int, separation: int) -> float:
+        return tree_column(pushes, batch, rounds, separation)
 
     def draws(self, pushes: int) -> int:
         """Return one a push; combined, one more for every right child."""
@@ -122,9 +146,12 @@ class SquareRoot(Factorisation):
     kind = "square_root"
     longest = SQUARE_ROOT_LIMIT
 
-    def column(self, pushes: int) -> float:
+    def _longest_column(self, pushes: int) -> float:
         """Return the norm of the first column."""
         return float(square_root_norms()[pushes - 1])
+
+    def _participation(self, pushes: int, batch: int, rounds: int, separation: int) -> float:
+        return coefficients_column(square_roots()[:pushes], batch, rounds, separation)
 
     def path(self, pushes: int, grid: float, scale: float) -> float:
         """Return what rounded sums of past draws add."""
@@ -132,11 +159,18 @@ class SquareRoot(Factorisation):
 
 
 @lru_cache(maxsize=1)
-def square_root_norms() -> NDArray[np.float64]:
-    """Return sqrt(sum_{k < t} f_k^2) for t = 1..4096, f_k the coefficients of (1 - x)^(-1/2)."""
+def square_roots() -> NDArray[np.float64]:
+    """Return the first 4096 coefficients f_k of (1 - x)^(-1/2)."""
     k = np.arange(1, SQUARE_ROOT_LIMIT)
     coefficients = np.concatenate([[1.0], np.cumprod(1.0 - 0.5 / k)])
-    norms: NDArray[np.float64] = np.sqrt(np.cumsum(coefficients**2))
+    coefficients.setflags(write=False)
+    return coefficients
+
+
+@lru_cache(maxsize=1)
+def square_root_norms() -> NDArray[np.float64]:
+    """Return sqrt(sum_{k < t} f_k^2) for t = 1..4096."""
+    norms: NDArray[np.float64] = np.sqrt(np.cumsum(square_roots() ** 2))
     norms.setflags(write=False)
     return norms
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpoco.privacy.losses.combined import NOTHING, group, with_tails
+from dpoco.privacy.losses.combined import NOTHING, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss
 from dpoco.privacy.mechanisms.base import Mechanism, central
@@ -61,7 +61,7 @@ class GaussianSum(Mechanism):
     kind = "gaussian_sum"
     noise = "fresh"
     one_round = True
-    proofs = ("continual_sum", "generalized_gaussian", "lattice", "noise")
+    proofs = ("continual_sum", "participation", "generalized_gaussian", "lattice", "noise")
     summand: AnySummand
     factorisation: Buffered | Tree | SquareRoot
     pushes: int = limits(zero=True)
@@ -100,28 +100,20 @@ class GaussianSum(Mechanism):
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss of all sums together; None where there is no noise.
 
-        Several rounds of one person are charged as a group, a chain of single changes.
-
-        Raises
-        ------
-        ValueError
-            For several rounds of a person of whom only others must not tell: her later records may
-            react to what only she saw, and no chain covers that.
+        The rounds of one person may react to releases (``docs/privacy/participation.md``); of view
+        "others", also to what only she saw, if the times of her rounds do not.
         """
         central(near)
-        if near.rounds > 1 and near.view == "others":
-            raise ValueError("several rounds of one person: nothing is proved for view 'others'")
         moved = self.summand.inflation(self.order) * self.summand.movement(near, self.order)
         if self.pushes == 0 or moved == 0.0:
             return NOTHING
         if self.scale == 0.0:
             return None
-        mu = self.reach(near) / self.scale
-        return group(with_tails(Gaussian(mu), self.mass), near.rounds)
+        return with_tails(Gaussian(self.reach(near) / self.scale), self.mass)
 
     def reach(self, near: Neighbours) -> float:
-        """Return how far apart all rows of neighbours can be: mu times the scale, of one change."""
-        column = self.factorisation.column(self.pushes)
+        """Return how far apart all rows of neighbours can be: mu times the scale."""
+        column = self.factorisation.column(self.pushes, near, self.batch)
         moved = self.summand.movement(near, self.order)
         if self.grid == 0.0:
             return self.summand.inflation(self.order) * moved * column

@@ -1,0 +1,136 @@
+"""How much the rounds of one person add up to in correlated sums.
+
+A person comes in at most k rounds, any two of them at least b rounds apart, in a pattern that may
+react to releases. S(k, b) is the largest l2 norm that |C| makes of such a pattern. Claim: with
+coefficients that do not increase, no pattern has more than 1, 1 + b, 1 + 2b, ...; in a tree no node
+holds more of her rounds than its length allows. Where a push adds up a batch of rounds, rounds
+become places in batches, of which only a floor is known.
+
+Proof: ``docs/privacy/participation.md``. Source: Choquette-Choo, Dvijotham, Pillutla, Ganesh,
+Steinke and Thakurta (2023) for equally spaced rounds; closed form, trees and batches are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["blt_column", "coefficients_column", "most_rounds", "tree_column"]
+
+FloatArray = NDArray[np.float64]
+
+_UP = 1.0 + 2.0**-40  # more than the rounding of any of these
+_PAIRED = 10**6  # rounds of a person up to which pairs are added lag by lag
+
+
+def most_rounds(rounds: int, separation: int, length: int) -> int:
+    """Return how many of `length` rounds can be hers."""
+    return min(rounds, -(-length // separation))
+
+
+def tree_column(pushes: int, batch: int, rounds: int, separation: int) -> float:
+    """Return a bound of S for dyadic nodes: a sum of squares is largest in crowded nodes."""
+    k = most_rounds(rounds, separation, pushes * batch)
+    total = 0
+    for level in range(pushes.bit_length()):
+        nodes, most = pushes >> level, min(k, -(-(batch << level) // separation))
+        full = min(k // most, nodes)
+        rest = min(k - full * most, most) if full < nodes else 0
+        total += full * most * most + rest * rest
+    return math.sqrt(total)
+
+
+@lru_cache(maxsize=256)
+def blt_column(
+    decay: tuple[float, ...],
+    weights: tuple[float, ...],
+    pushes: int,
+    batch: int,
+    rounds: int,
+    separation: int,
+) -> float:
+    """Return S, or a bound of it, for c_0 = 1 and c_i = sum_j weights_j (1 - decay_j)^(i-1).
+
+    Exact where `batch` divides `separation`. O(log k), else O(k) up to a million rounds.
+    """
+    s, w = np.array(decay), np.array(weights)
+    k = most_rounds(rounds, separation, pushes * batch)
+    if not float(w.sum()) <= 1.0:  # coefficients may increase: all that is left is a triangle
+        return k * _spaced(s, w, pushes, 1, 1) * _UP
+    if separation % batch == 0:
+        return _spaced(s, w, pushes, k, separation // batch) * _UP
+    if k <= _PAIRED:
+        return _paired(s, w, pushes, k, separation, batch) * _UP
+    crowd = min(k, -(-batch // separation))  # of hers in one batch
+    bound = crowd * _spaced(s, w, pushes, -(-k // crowd), max(1, separation // batch))
+    if separation >= batch:
+        bound = min(bound, _spaced(s, w, pushes, k, separation // batch))
+    return bound * _UP
+
+
+def coefficients_column(
+    coefficients: FloatArray, batch: int, rounds: int, separation: int
+) -> float:
+    """Return S, or a bound of it, of coefficients that do not increase, one a push; O(n k)."""
+    n = len(coefficients)
+    k = most_rounds(rounds, separation, n * batch)
+    places = np.arange(k) * separation // batch
+    total, products, before = 0.0, coefficients, -1
+    for lag in range(k):  # of two of her rounds; the later is at least at its place
+        apart = int(places[lag])
+        if apart != before:
+            products = np.cumsum(coefficients[: n - apart] * coefficients[apart:])
+            before = apart
+        pairs = float(products[n - places[lag:] - 1].sum())
+        total += pairs if lag == 0 else 2.0 * pairs
+    return math.sqrt(total) * _UP
+
+
+def _geometric(x: FloatArray, terms: NDArray[Any] | float) -> FloatArray:
+    """Return the sum of (1 - x)^i over i < terms."""
+    return np.asarray(-np.expm1(terms * np.log1p(-x)) / x)
+
+
+def _spaced(s: FloatArray, w: FloatArray, n: int, k: int, b: int) -> float:
+    """Return the norm of |C| on rounds 1, 1 + b, ..., 1 + (k - 1) b of n, without cancellation."""
+    k = most_rounds(k, b, n)
+    log_r = np.log1p(-s)
+    # With T(q) = sum_{l < q} r^(b l), by doubling: sums of T(q) and T(q) T(q)' over 1 <= q < k.
+    t, one, power, step = np.zeros_like(s), np.ones_like(s), np.ones_like(s), np.exp(b * log_r)
+    sums, squares, done = np.zeros_like(s), np.zeros((len(s), len(s))), 0
+    for bit in f"{k - 1:b}":
+        moved = power * sums
+        cross = np.outer(t, moved)
+        squares = (1.0 + np.outer(power, power)) * squares + done * np.outer(t, t)
+        squares = squares + cross + cross.T
+        sums, t, power, done = sums + done * t + moved, t + power * t, power * power, 2 * done
+        if bit == "1":
+            t = one + step * t
+            sums, squares, power, done = sums + t, squares + np.outer(t, t), power * step, done + 1
+    last = one + step * t
+    v, both = w * np.exp((b - 1.0) * log_r), _joint(s)
+    between = _geometric(both, b - 1.0) * squares
+    behind = _geometric(both, n - 1.0 - (k - 1.0) * b) * np.outer(last, last)
+    total = k + 2.0 * float(v @ sums) + float(v @ squares @ v) + float(w @ (between + behind) @ w)
+    return math.sqrt(total)
+
+
+def _paired(s: FloatArray, w: FloatArray, n: int, k: int, b: int, batch: int) -> float:
+    """Return the root of all products of columns, each at least where the floors put it."""
+    places = np.arange(k, dtype=np.int64) * b // batch
+    terms = _geometric(_joint(s)[None, :, :], (n - 1.0 - places)[:, None, None])
+    tails = np.einsum("i,j,kij->kj", w, w, terms)  # of the later one's column, by its place
+    tails = np.cumsum(tails[::-1], axis=0)[::-1]
+    powers = np.exp(places[:, None] * np.log1p(-s)[None, :])
+    first = np.where(places == 0, 1.0, (w / (1.0 - s) * powers).sum(axis=1))  # c at the distance
+    pairs = (k - np.arange(k)) * first + (tails * powers).sum(axis=1)
+    return math.sqrt(2.0 * math.fsum(pairs) - float(pairs[0]))
+
+
+def _joint(s: FloatArray) -> FloatArray:
+    """Return the rates of products of two powers."""
+    return np.asarray(s[:, None] + s[None, :] - np.outer(s, s))
