@@ -105,9 +105,22 @@ class Parts(Mechanism):
             raise ValueError("parts of which a record meets one need a lemma")
 
     def loss(self, near: Neighbours) -> Loss | None:
-        """Return the sum, or the worst, of the parts' losses."""
+        """Return the sum, or the worst, of the parts' losses.
+
+        Several rounds of a person may meet several parts: then they are a group.
+
+        Raises
+        ------
+        ValueError
+            For those of view "others": later records may react to what only she saw.
+        """
         if self.how == "instances":
             return self._of_instances(near)
+        if self.how == "one_of" and near.rounds > 1:
+            if near.view == "others":
+                raise ValueError("several rounds in several parts: nothing is proved for 'others'")
+            one = self.loss(replace(near, rounds=1, separation=1))
+            return None if one is None else group(one, near.rounds)
         losses = [part.loss(near) for part in self.parts]
         known = [each for each in losses if each is not None]
         if len(known) < len(losses):
