@@ -82,42 +82,6 @@ TEST_CASE("what the server computes has the same bits on every instruction set")
   CHECK(found[0] == found[1]);
 }
 
-TEST_CASE("many questions and their reports are the same as one after the other") {
-  const std::vector<double> matrix = rows();
-  constexpr std::size_t kRounds = 11;
-  std::vector<double> coefficients(kRounds * kHypotheses);
-  std::vector<std::uint32_t> members(kHypotheses);
-  for (std::size_t t = 0; t < kRounds; ++t) {
-    const Family family = t % 3 == 0   ? Family::bisection
-                          : t % 3 == 1 ? Family::scheffe
-                                       : Family::mean_test;
-    threshold_question(family, PublicCoins(5, t + 1, 0), kHypotheses, members.data(),
-                       coefficients.data() + t * kHypotheses);
-  }
-  std::fill_n(coefficients.begin() + 4 * kHypotheses, kHypotheses, 0.0);  // asks nothing
-  std::vector<double> means(coefficients.size());
-  threshold_means_many(matrix.data(), coefficients.data(), kHypotheses, kLabels, kRounds,
-                       means.data());
-  Posterior together(kHypotheses, 0.75);
-  Posterior alone(kHypotheses, 0.75);
-  std::vector<std::int64_t> bits(kRounds);
-  for (std::size_t t = 0; t < kRounds; ++t) bits[t] = static_cast<std::int64_t>(t * t % 3 == 1);
-  together.add_rounds(means.data(), 0.5, 1, bits.data(), kRounds);
-  std::vector<double> own(kHypotheses);
-  for (std::size_t t = 0; t < kRounds; ++t) {
-    threshold_means(matrix.data(), coefficients.data() + t * kHypotheses, kHypotheses, kLabels,
-                    nullptr, own.data());
-    CHECK(std::equal(own.begin(), own.end(),
-                     means.begin() + static_cast<std::ptrdiff_t>(t * kHypotheses)));
-    alone.add_bits(own.data(), 0.5, 1, &bits[t], 1);
-  }
-  CHECK(state_of(together) == state_of(alone));
-  bits[7] = 2;
-  CHECK_THROWS_AS(together.add_rounds(means.data(), 0.5, 1, bits.data(), kRounds),
-                  std::invalid_argument);
-  CHECK(state_of(together) == state_of(alone));
-}
-
 TEST_CASE("states of the server are exact, and impossible ones are refused") {
   Posterior posterior(3, 0.75);
   const double means[3] = {0.5, -0.25, 1.0};

@@ -25,7 +25,7 @@ def state(learner):
         learner.round,
         learner.reports,
         {name: value.tobytes() for name, value in learner._rule.state().items()},
-        [len(opened.nonces) for opened in learner._rounds],
+        [len(opened.nonces) for opened in learner._open.values()],
     )
 
 
@@ -150,7 +150,7 @@ def test_nonces_of_many_batches():
             with pytest.raises(ValueError, match="duplicated"):
                 learner.update(spec, batch)
     assert learner.reports == sizes.sum()
-    assert len(learner._rounds.of(spec).nonces._parts) <= 12
+    assert len(learner._open[spec.round].nonces._parts) <= 12
 
 
 def test_horizon():

@@ -15,45 +15,39 @@ from local_cases import FA, bit_spec, fixed
 import dpoco
 from dpoco.local import LocalClient
 from dpoco.local import _ledger as ledger_module
-from dpoco.local._ledger import Ledger
-from dpoco.local._pool import Ledgers
+from dpoco.local._ledger import Ledger, Ledgers
 
-WIDE = {"epsilon_max": 100.0, "delta_max": 0.5, "max_reports": 1000}
+WIDE = {"epsilon_max": 100.0, "max_reports": 1000}
 
 
 def test_sums_are_exact():
     ledger, total = Ledger(), Fraction(0)
     for epsilon in np.random.default_rng(0).uniform(1e-9, 1.0, 100).tolist():
-        ledger.charge(epsilon, 1e-3, **WIDE)
+        ledger.charge(epsilon, **WIDE)
         total += Fraction(epsilon)
     assert ledger.epsilon == total
-    assert ledger.delta == 100 * Fraction(1e-3)
     assert ledger.reports == 100
 
 
 @pytest.mark.parametrize("count", [3, 7, 10, 1000])
 def test_equal_shares_use_up_a_budget_exactly(count):
     ledger, share = Ledger(), 1.0 / count
-    limits = {"epsilon_max": 1.0, "delta_max": 0.0, "max_reports": 10**6}
+    limits = {"epsilon_max": 1.0, "max_reports": 10**6}
     for _ in range(count):
-        ledger.charge(share, 0.0, **limits)
+        ledger.charge(share, **limits)
     with pytest.raises(dpoco.BudgetExceeded):
-        ledger.charge(1e-12, 0.0, **limits)
+        ledger.charge(1e-12, **limits)
 
 
 def test_refusals_change_nothing(tmp_path):
     path = tmp_path / "ledger"
     ledger = Ledger(path)
-    ledger.charge(0.5, 0.0, **WIDE)
+    ledger.charge(0.5, **WIDE)
     before = path.read_bytes()
-    for epsilon, delta, limits in (
-        (100.0, 0.0, WIDE),
-        (0.1, 0.6, WIDE),
-        (0.1, 0.0, {**WIDE, "max_reports": 1}),
-    ):
+    for epsilon, limits in ((100.0, WIDE), (0.1, {**WIDE, "max_reports": 1})):
         with pytest.raises(dpoco.BudgetExceeded):
-            ledger.charge(epsilon, delta, **limits)
-        assert (ledger.epsilon, ledger.delta, ledger.reports) == (Fraction(0.5), 0, 1)
+            ledger.charge(epsilon, **limits)
+        assert (ledger.epsilon, ledger.reports) == (Fraction(0.5), 1)
         assert path.read_bytes() == before
 
 
@@ -102,10 +96,10 @@ def test_a_crash_while_drawing_counts(tmp_path):
     path = tmp_path / "ledger"
     code = f"""
 import os, numpy as np
-from dpoco.local import LocalClient, Hypotheses, RoundSpec, _questions
+from dpoco.local import LocalClient, Hypotheses, RoundSpec, _queries
 
 h = Hypotheses(np.full((3, 4), 0.25))
-spec = RoundSpec(1, "bit", 1.0, 3, 4, queries=(_questions.bisection(1, 1, 0, 3),))
+spec = RoundSpec(1, "bit", 1.0, 3, 4, queries=(_queries.threshold('bisection', 1, 1, 0, 3),))
 client = LocalClient(h, 1.0, ledger={str(path)!r})
 client._source._own = lambda: os._exit(7)
 client.respond(spec, None, 1)
@@ -219,11 +213,11 @@ def test_a_forked_child_spends_nothing(tmp_path, durable):
 def test_many_ledgers_equal_single_ones():
     rng = np.random.default_rng(5)
     many, single = Ledgers(4), [Ledger() for _ in range(4)]
-    limits = {"epsilon_max": 3.0, "delta_max": 0.1, "max_reports": 30}
+    limits = {"epsilon_max": 3.0, "max_reports": 30}
     for _ in range(300):
         member, epsilon = int(rng.integers(4)), float(rng.uniform(0.0001, 0.3))
         try:
-            single[member].charge(epsilon, 1e-4, **limits)
+            single[member].charge(epsilon, **limits)
             refused = False
         except dpoco.BudgetExceeded:
             refused = True
@@ -231,9 +225,9 @@ def test_many_ledgers_equal_single_ones():
         assert fits != refused
         if refused:
             with pytest.raises(dpoco.BudgetExceeded):
-                many.charge(np.array([member]), epsilon, 1e-4, **limits)
+                many.charge(np.array([member]), epsilon, **limits)
         else:
-            many.charge(np.array([member]), epsilon, 1e-4, **limits)
+            many.charge(np.array([member]), epsilon, **limits)
         assert many.spent.tolist() == [float(ledger.epsilon) for ledger in single]
     assert many.reports.tolist() == [ledger.reports for ledger in single]
 
@@ -241,8 +235,8 @@ def test_many_ledgers_equal_single_ones():
 @pytest.mark.parametrize("count", [3, 10, 1000])
 def test_shares_of_many(count):
     many = Ledgers(2)
-    limits = {"epsilon_max": 1.0, "delta_max": 0.0, "max_reports": 10**6}
+    limits = {"epsilon_max": 1.0, "max_reports": 10**6}
     for _ in range(count):
-        many.charge(None, 1.0 / count, 0.0, **limits)
+        many.charge(None, 1.0 / count, **limits)
     with pytest.raises(dpoco.BudgetExceeded, match="2 of 2"):
-        many.charge(None, 1e-12, 0.0, **limits)
+        many.charge(None, 1e-12, **limits)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.local import Hypotheses, LocalClient, RoundSpec, _questions
+from dpoco.local import Hypotheses, LocalClient, RoundSpec, _queries
 from dpoco.local._ledger import Ledger
 
-LIMITS = {"epsilon_max": 100.0, "delta_max": 0.5, "max_reports": 1000}
+LIMITS = {"epsilon_max": 100.0, "max_reports": 1000}
 
 
 @pytest.fixture
@@ -28,14 +28,14 @@ def lock_of(path):
 def charged(path, times):
     ledger = Ledger(path)
     for _ in range(times):
-        ledger.charge(0.1, 0.0, **LIMITS)
+        ledger.charge(0.1, **LIMITS)
     return ledger
 
 
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_lock_that_was_taken_away_spends_nothing(path, replaced):
     hypotheses = Hypotheses(np.full((3, 4), 0.25))
-    spec = RoundSpec(1, "bit", 1.0, 3, 4, queries=(_questions.bisection(1, 1, 0, 3),))
+    spec = RoundSpec(1, "bit", 1.0, 3, 4, queries=(_queries.threshold("bisection", 1, 1, 0, 3),))
     first = LocalClient(hypotheses, 1.0, ledger=path)
     lock_of(path).unlink()
     if replaced:
@@ -65,7 +65,7 @@ def test_a_crash_between_ledger_and_lock_is_no_restoration(path, monkeypatch):
     ledger = charged(path, 1)
     monkeypatch.setattr(ledger, "_count", lambda: (_ for _ in ()).throw(OSError("cut")))
     with pytest.raises(OSError, match="cut"):
-        ledger.charge(0.1, 0.0, **LIMITS)
+        ledger.charge(0.1, **LIMITS)
     ledger.close()
     again = Ledger(path)
     assert again.reports == 2
@@ -84,7 +84,7 @@ def test_second_names_are_refused(path):
     ledger = Ledger(path)
     os.link(lock_of(path), path.with_name("other.lock"))
     with pytest.raises(dpoco.StateError, match="lock was"):
-        ledger.charge(0.1, 0.0, **LIMITS)
+        ledger.charge(0.1, **LIMITS)
     assert ledger.reports == 1
 
 

@@ -10,10 +10,8 @@ from dpoco.local import DistributionLearner, Hypotheses
 MATRIX = np.random.default_rng(0).dirichlet(np.ones(6), size=4)
 POSTERIOR: dict[str, object] = {}
 HEDGE = {"learner": "hedge"}
-VECTOR = {"learner": "hedge", "channel": "vector"}
 
 UNUSED = [
-    (POSTERIOR, {"delta": 1e-6}),
     (POSTERIOR, {"range": "exact"}),
     ({"channel": "bit"}, {"subset_size": 2}),
     ({"channel": "bit"}, {"max_message_bits": 64}),
@@ -22,19 +20,12 @@ UNUSED = [
     ({"channel": "subset"}, {"bits": 2}),
     ({"channel": "subset"}, {"interactive": True}),
     (HEDGE, {"query": "loss"}),
-    (HEDGE, {"delta": 1e-6}),
     (HEDGE, {"subset_size": 2}),
     (HEDGE, {"bits": 2}),
     (HEDGE, {"max_message_bits": 64}),
     (HEDGE, {"track_information": True}),
     ({**HEDGE, "channel": "subset"}, {"range": "worst_case"}),
     ({**HEDGE, "channel": "subset"}, {"interactive": True}),
-    ({**HEDGE, "channel": "subset"}, {"delta": 1e-6}),
-    ({**HEDGE, "channel": "laplace_coordinate"}, {"delta": 1e-6}),
-    ({**HEDGE, "channel": "laplace_coordinate"}, {"range": "worst_case"}),
-    (VECTOR, {"range": "worst_case"}),
-    (VECTOR, {"subset_size": 2}),
-    (VECTOR, {"interactive": True}),
 ]
 
 
@@ -56,18 +47,16 @@ def test_unused_arguments_are_refused(learner, option):
         {"channel": "subset", "subset_size": 2},
         {**HEDGE, "learning_rate": 0.1, "range": "worst_case", "mixing": 0.1},
         {**HEDGE, "interactive": True},
-        {**HEDGE, "delta": 0.0, "learning_rate": 7.5, "bits": 1},
-        {**HEDGE, "channel": "laplace_coordinate", "interactive": True, "range": "exact"},
+        {**HEDGE, "learning_rate": 7.5, "bits": 1},
+        {**HEDGE, "interactive": True, "range": "exact"},
         {**HEDGE, "channel": "subset", "subset_size": 2},
-        {**VECTOR, "delta": 1e-6, "learning_rate": 0.1},
-        {**HEDGE, "channel": "gaussian_vector", "delta": 1e-6},
     ],
 )
 def test_used_arguments_are_taken(given):
     DistributionLearner(Hypotheses(MATRIX), epsilon=1.0, **given)
 
 
-@pytest.mark.parametrize("learner", [POSTERIOR, HEDGE, {**HEDGE, "channel": "laplace_vector"}])
+@pytest.mark.parametrize("learner", [POSTERIOR, HEDGE])
 def test_pure_channels_promise_no_delta(learner):
     server = DistributionLearner(Hypotheses(MATRIX), epsilon=1.0, **learner)
     assert (server.guarantee.epsilon, server.guarantee.delta) == (1.0, 0.0)

@@ -10,9 +10,9 @@ from local_cases import FA, FC
 
 from dpoco.environments import dirichlet_class
 from dpoco.local import BitRandomizer, DistributionLearner, Hypotheses, required_users, simulate
-from dpoco.local import _questions as families
-from dpoco.local._planning import mean_affinity_gap
+from dpoco.local import _queries as families
 from dpoco.local._randomizers import SubsetRandomizer
+from dpoco.local._selector import mean_affinity_gap
 from dpoco.local._settings import selection_settings
 from dpoco.random import Source
 
@@ -24,7 +24,7 @@ SUBSETS = {"channel": "subset", "subset_size": 2}
 def affinity(matrix, seed=0, **more):
     given = {"epsilon": 1.0, "channel": "auto", "query": "auto", "bits": 1, "subset_size": None,
              "max_message_bits": 4096, **more}  # fmt: skip
-    _, settings = selection_settings(matrix, public_seed=seed, **given)
+    _, settings = selection_settings(matrix, {"public_seed": seed, **given})
     return 1.0 - mean_affinity_gap(np.asarray(matrix), settings)
 
 
@@ -75,13 +75,13 @@ def test_enumeration_is_the_mean_over_public_draws():
     contrast = BitRandomizer(1.0).contrast
     total = np.zeros((4, 4))
     for t in range(1, 4001):
-        means = families.bisection(5, t, 0, 4).means(FC)
+        means = families.threshold("bisection", 5, t, 0, 4).means(FC)
         laws = 0.5 * (1 + contrast * np.stack([means, -means], axis=1))
         total += np.sqrt(laws) @ np.sqrt(laws).T
     np.testing.assert_allclose(total / 4000, listed, atol=2e-3)
     for family in ("scheffe", "mean_test", "hadamard"):
-        own = {"scheffe": lambda t: families.scheffe(5, t, 0, 4),
-               "mean_test": lambda t: families.mean_test(5, t, 0, 4),
+        own = {"scheffe": lambda t: families.threshold("scheffe", 5, t, 0, 4),
+               "mean_test": lambda t: families.threshold("mean_test", 5, t, 0, 4),
                "hadamard": lambda t: families.hadamard(5, t, 0, 6)}[family]  # fmt: skip
         total = np.zeros((4, 4))
         for t in range(1, 4001):

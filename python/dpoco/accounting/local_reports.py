@@ -105,14 +105,14 @@ def _conditions(protect: str, reports: int, simulated: bool) -> tuple[str, ...]:
 
 
 def client_guarantee(
-    *, epsilon: float, delta: float, reports: int, protect: str, simulated: bool
+    *, epsilon: float, reports: int, protect: str, simulated: bool
 ) -> Guarantee:
     """Return the guarantee of one device: a total over all its reports.
 
     Parameters
     ----------
-    epsilon, delta : float
-        Budgets of all reports together, which the device's ledger enforces.
+    epsilon : float
+        Budget of all reports together, which the device's ledger enforces.
     reports : int
         How many reports it sends at most.
     protect, simulated
@@ -121,7 +121,6 @@ def client_guarantee(
     count = "one report" if reports == 1 else f"at most {reports} reports"
     return local_guarantee(
         epsilon=epsilon,
-        delta=delta,
         mechanism=f"{count} of one device, within a total that its ledger enforces",
         protect=protect,
         horizon=reports,

@@ -13,17 +13,20 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco.errors import StateError
 from dpoco.local._bounds import (
+    SMALLEST_HALF_RANGE,
     adaptive_hedge_bound,
     endless_hedge_bound,
     hedge_bound,
     hedge_mixing,
+    kept,
+    loss_diameter,
+    loss_ranges,
+    losses,
     mixing_cost,
     rounded,
     worst_case_rate,
 )
-from dpoco.local._losses import SMALLEST_HALF_RANGE, kept, loss_diameter, loss_ranges, losses
-from dpoco.local._queries import LossQuery
-from dpoco.local._questions import PublicCoins
+from dpoco.local._queries import LossQuery, PublicCoins
 from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
 from dpoco.local._settings import Settings
 from dpoco.local._specs import RoundSpec
@@ -109,24 +112,16 @@ class Hedge:
             return settings.round_spec(round, "subset", subset_size=subsets.size)
         mixing = self.mixing(round)
         middle, half_range = self._range(matrix, mixing)
-        index, share = self._draw(round, half_range)
-        self._remember(round, share)
+        coins = PublicCoins(settings.public_seed, round, 0)
+        if settings.interactive and settings.hypotheses > 1:
+            index, share = _drawn_loss(coins, _adaptive_shares(self.weights, half_range))
+        else:
+            index, share = coins.below(settings.hypotheses), 1.0 / settings.hypotheses
+        self._shares[round] = share
+        while len(self._shares) > settings.open_rounds:
+            self._shares.popitem(last=False)
         query = LossQuery(index, float(middle[index]), float(half_range[index]), mixing)
         return settings.round_spec(round, "coordinate", queries=(query,))
-
-    def _draw(self, round: int, half_range: FloatArray) -> tuple[int, float]:
-        """Draw the loss to ask for, from public coins, and return it with its probability."""
-        settings = self._settings
-        count = settings.hypotheses
-        coins = PublicCoins(settings.public_seed, round, 0)
-        if not settings.interactive or count == 1:
-            return coins.below(count), 1.0 / count
-        return _drawn_loss(coins, _adaptive_shares(self.weights, half_range))
-
-    @property
-    def _chances(self) -> set[float]:
-        """What the chance of a loss drawn uniformly may be."""
-        return {1.0 / self._settings.hypotheses}
 
     def accepts(self, spec: RoundSpec, matrix: FloatArray | None) -> bool:
         """Return whether a round read from a file is one that this rule may have asked."""
@@ -139,17 +134,10 @@ class Hedge:
         numbers = (float(middle[query.index]), float(half_range[query.index]), mixing)
         return (query.midpoint, query.half_range, query.mixing) == numbers
 
-    def _remember(self, round: int, share: float) -> None:
-        self._shares[round] = share
-        while len(self._shares) > self._settings.open_rounds:
-            self._shares.popitem(last=False)
-
     def _range(self, matrix: FloatArray | None, mixing: float) -> tuple[FloatArray, FloatArray]:
         """Return mid-points and half ranges."""
-        count = self._settings.hypotheses
         if matrix is None or self._settings.range == "worst_case":
-            half = max(0.5 * loss_diameter(count, mixing), SMALLEST_HALF_RANGE)
-            return np.zeros(count), np.full(count, half)
+            return loss_ranges(self._settings.hypotheses, mixing)
         return kept(matrix, ("ranges", mixing), lambda: loss_ranges(matrix, mixing))
 
     def apply(self, spec: RoundSpec, matrix: FloatArray | None, values: IntArray) -> None:
@@ -216,17 +204,6 @@ class Hedge:
 
     # -- what is known ----------------------------------------------------------------------------
 
-    @property
-    def cumulative_losses(self) -> FloatArray:
-        """Sum of the estimates of each loss, shape (K,)."""
-        sums: FloatArray = self._engine.losses()
-        return sums
-
-    @property
-    def spread(self) -> float:
-        """AdaHedge's D: where it started, plus all mix gaps."""
-        return float(self._engine.spread)
-
     def risk_certificate(self) -> float:
         """Return ``2 D - D_0`` plus the cost of mixing: bounds the KL-risk in expectation.
 
@@ -279,7 +256,7 @@ class Hedge:
         cost = float(arrays["cost"][0])
         if len(rounds) != len(shares) or not all(0.0 < share <= 1.0 for share in shares):
             raise ValueError("state holds impossible chances")
-        if not self._settings.interactive and not set(shares) <= self._chances:
+        if not self._settings.interactive and set(shares) - {1.0 / self._settings.hypotheses}:
             raise ValueError("state holds impossible chances")
         if not 0.0 <= cost < math.inf:
             raise ValueError("state holds an impossible cost")

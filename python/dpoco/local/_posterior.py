@@ -19,8 +19,8 @@ from dpoco.local._information import (
     information_of,
     subset_gap,
 )
-from dpoco.local._questions import questions_of
-from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
+from dpoco.local._queries import Query, questions_of
+from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
 from dpoco.local._specs import RoundSpec
 
@@ -28,8 +28,6 @@ __all__ = ["Posterior"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-
-_QUESTIONS = 128  # their coefficients and means stay in the cache
 
 
 class Posterior:
@@ -47,7 +45,7 @@ class Posterior:
         self._engine = _core.LocalPosterior(settings.hypotheses, self._temperature)
         self._bits = BitRandomizer(settings.epsilon, settings.bits)
         self._choice = ChannelChoice(settings.epsilon, settings.message_bits, settings.subset_size)
-        self._subset: dict[int, float] = {}  # size -> gain
+        self._told: tuple[FloatArray, int, FloatArray] | None = None  # of the last subset
         self._means: tuple[bytes, NDArray[np.float64]] | None = None  # of the last specification
         self._information: FloatArray | None = None
         if settings.track_information:
@@ -94,24 +92,22 @@ class Posterior:
             return settings.mixing
         return 1.0 / (round + 1) if settings.horizon is None else 1.0 / settings.horizon
 
-    def specify(self, round: int, matrix: FloatArray | None) -> RoundSpec:
-        """Return the round's specification: bits of the query family, or a subset."""
+    def specify(
+        self, round: int, matrix: FloatArray | None, queries: tuple[Query, ...] | None = None
+    ) -> RoundSpec:
+        """Return the round's specification: bits of the query family, or a subset.
+
+        `queries` stand for those of the round.
+        """
         assert matrix is not None
         settings = self._settings
         weights = self.weights if settings.interactive else None
         if settings.channel == "subset" and matrix.shape[1] >= 2:
             size = self.subset_size(matrix.shape[1])
             return settings.round_spec(round, "subset", subset_size=size)
-        queries, means = questions_of(
-            settings.query,
-            settings.public_seed,
-            round,
-            self._bits.bits,
-            matrix,
-            weights=weights,
-            mixing=self.mixing(round) or 1.0,
-            exact_range=settings.range == "exact",
-        )
+        if queries is None:
+            queries = questions_of(settings, round, matrix, weights, self.mixing(round) or 1.0)
+        means = [query.means(matrix) for query in queries]
         if settings.channel == "auto":
             size = self._choice.choose(matrix, weights, means, self._bits.contrast)
             if size is not None:
@@ -144,39 +140,27 @@ class Posterior:
         if spec.channel == "bit":
             means = self._means_of(spec, matrix)
             self._engine.add_bits(means, self._bits.contrast, values)
-            if self._information is not None:
-                for own in means:
-                    gap = bit_gap(own, self._bits.contrast, matrix.shape[1])
-                    self._information += values.shape[0] * information_of(gap)
-            return
-        size = spec.subset_size
-        assert size is not None
-        assert spec.labels is not None
-        if size not in self._subset:
-            self._subset[size] = SubsetRandomizer(spec.labels, size, spec.epsilon).gain
-        gain = self._subset[size]
-        self._engine.add_subsets(matrix, gain, values)
+        else:
+            self._engine.add_subsets(matrix, self._gain(spec), values)
         if self._information is not None:
-            told = information_of(subset_gap(matrix, size, gain))
-            self._information += values.shape[0] * told
+            for told in self.told(spec, matrix):
+                self._information += values.shape[0] * told
 
-    def apply_rounds(
-        self, coefficients: FloatArray, places: IntArray, matrix: FloatArray, values: IntArray
-    ) -> None:
-        """Take one report to each of some rounds into account: as `apply`, one after the other.
+    def told(self, spec: RoundSpec, matrix: FloatArray) -> list[FloatArray]:
+        """Return the information between hypotheses of each bit of a report, or of its subset."""
+        if spec.subset_size is None:
+            contrast, labels = self._bits.contrast, matrix.shape[1]
+            means = self._means_of(spec, matrix)
+            return [information_of(bit_gap(own, contrast, labels)) for own in means]
+        last = self._told
+        if last is None or last[0] is not matrix or last[1] != spec.subset_size:
+            gap = subset_gap(matrix, spec.subset_size, self._gain(spec))
+            last = self._told = (matrix, spec.subset_size, information_of(gap))
+        return [last[2]]
 
-        Row i of `values` answers the threshold questions ``coefficients[places[i]]``, shape
-        (bits, K).
-        """
-        contrast = self._bits.contrast
-        for start in range(0, places.size, _QUESTIONS):
-            part = slice(start, start + _QUESTIONS)
-            rows = coefficients[places[part]].reshape(-1, coefficients.shape[-1])
-            means = _core.local_threshold_means_many(matrix, rows)
-            self._engine.add_rounds(means, contrast, values[part])
-            if self._information is not None:
-                for own in means:
-                    self._information += information_of(bit_gap(own, contrast, matrix.shape[1]))
+    def _gain(self, spec: RoundSpec) -> float:
+        assert spec.labels is not None
+        return subset_randomizer(spec.labels, spec.subset_size, spec.epsilon).gain
 
     def _means_of(self, spec: RoundSpec, matrix: FloatArray) -> NDArray[np.float64]:
         if self._means is None or self._means[0] != spec.digest:

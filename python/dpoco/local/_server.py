@@ -42,6 +42,13 @@ class Server:
     """Base of the servers: all that is not asking questions and taking reports.
 
     Methods may be called from several threads, one at a time each.
+
+    Attributes
+    ----------
+    hypotheses : Hypotheses
+        The hypothesis class.
+    settings : Settings
+        The resolved public settings, the public seed among them.
     """
 
     _kind: ClassVar[str]
@@ -53,7 +60,7 @@ class Server:
         arguments: dict[str, Any],
         rule: Posterior | Hedge,
     ) -> None:
-        self._hypotheses, self._settings = hypotheses, settings
+        self.hypotheses, self.settings = hypotheses, settings
         self._arguments = arguments
         self._rule = rule
         self._reports = 0
@@ -61,19 +68,9 @@ class Server:
         self._lock = threading.RLock()
 
     @property
-    def hypotheses(self) -> Hypotheses:
-        """The hypothesis class."""
-        return self._hypotheses
-
-    @property
-    def settings(self) -> Settings:
-        """The resolved public settings, the public seed among them."""
-        return self._settings
-
-    @property
     def public_seed(self) -> int:
         """Seed of the public coins."""
-        return self._settings.public_seed
+        return self.settings.public_seed
 
     @property
     def reports(self) -> int:
@@ -97,10 +94,9 @@ class Server:
         delta : float, optional
             Where to state epsilon; by default where epsilons add up.
         """
-        settings = self._settings
+        settings = self.settings
         return local_guarantee(
             epsilon=settings.epsilon,
-            delta=settings.delta,
             mechanism=self._rule.report_mechanism,
             reports_per_user=reports_per_user,
             stated_delta=delta,
@@ -136,7 +132,7 @@ class Server:
         level = real_float("beta", beta)
         if not 0.0 < level < 1.0:
             raise ValueError(f"beta must be in (0, 1); got {level!r}")
-        return np.flatnonzero(self.posterior() >= level / self._hypotheses.count)
+        return np.flatnonzero(self.posterior() >= level / self.hypotheses.count)
 
     def _bayes(self) -> Posterior:
         if not isinstance(self._rule, Posterior):
@@ -147,7 +143,7 @@ class Server:
 
     def get_params(self) -> dict[str, Any]:
         """Return the constructor's arguments as they were given."""
-        return {"hypotheses": self._hypotheses, **self._arguments}
+        return {"hypotheses": self.hypotheses, **self._arguments}
 
     def clone(self: Self) -> Self:
         """Return a fresh server with the same arguments (and public coins, if they were given)."""
@@ -200,7 +196,7 @@ class Server:
         body, arrays = self._stored()
         body = {
             "arguments": self._arguments,
-            "public_seed": self._settings.public_seed,
+            "public_seed": self.settings.public_seed,
             "simulated": self._simulated,
             **body,
         }
@@ -239,19 +235,19 @@ class Server:
 
     def __reduce__(self) -> tuple[Any, ...]:
         with self._lock:
-            return type(self)._from_bytes, (self._to_bytes(), self._hypotheses)
+            return type(self)._from_bytes, (self._to_bytes(), self.hypotheses)
 
     def __copy__(self: Self) -> Self:
         return self.__deepcopy__({})
 
     def __deepcopy__(self: Self, memo: Any) -> Self:
         with self._lock:
-            return self._from_bytes(self._to_bytes(), self._hypotheses)
+            return self._from_bytes(self._to_bytes(), self.hypotheses)
 
     def __repr__(self) -> str:
         given = self._arguments.items()
         shown = ", ".join(f"{name}={value!r}" for name, value in given if value is not None)
-        return f"{self._kind}({self._hypotheses!r}, {shown})\n  {self.guarantee!r}"
+        return f"{self._kind}({self.hypotheses!r}, {shown})\n  {self.guarantee!r}"
 
 
 def _known(body: Mapping[str, Any], arrays: Arrays, given: Hypotheses | None) -> Hypotheses:

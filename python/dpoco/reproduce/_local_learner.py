@@ -26,6 +26,7 @@ from dpoco._validation import choice, positive_float, positive_int, real_float
 from dpoco.accounting import local_vector
 from dpoco.local import Hypotheses, PublicCoins
 from dpoco.random import Source
+from dpoco.reproduce._vector_noise import label_index, lattice_step
 
 __all__ = ["PublishedChannel", "PublishedDistributionLearner"]
 
@@ -107,8 +108,7 @@ class PublishedChannel:
             "exact": float((owned.max(axis=1) - owned.min(axis=1)).max()),
             "printed": local_vector.printed_width(count, horizon),
         }[choice("sensitivity", sensitivity, SENSITIVITIES)]
-        mantissa, exponent = math.frexp(max(self.width, 1e-12))
-        self.step = math.ldexp(1.0, (exponent if mantissa > 0.5 else exponent - 1) - 20)
+        self.step = lattice_step(max(self.width, 1e-12))
         low, high = (round(edge / self.step) for edge in (lowest, lowest + honest))
         self.table = np.clip(np.rint(values / self.step).astype(np.int64), low, high)
         self.table[:, self.counts == 0] = low
@@ -167,8 +167,7 @@ class PublishedChannel:
         replaced = _below(self.horizon, source) == 0
         place = _below(int(self._edges[-1]), source)
         other = int(np.searchsorted(self._edges, place, side="right"))
-        is_label = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
-        own = int(label) if is_label and 0 <= label < self.counts.size else None
+        own = label_index(label, self.counts.size)
         if own is None or replaced or self.counts[own] == 0:
             own = other
         rows = slice(None) if index is None else slice(index, index + 1)
