@@ -30,6 +30,7 @@ from dpoco.local._queries import LossQuery, PublicCoins
 from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
 from dpoco.local._settings import Settings
 from dpoco.local._specs import RoundSpec
+from dpoco.privacy.mechanisms.local_report import Bits, Subset
 
 __all__ = ["Hedge"]
 
@@ -81,6 +82,15 @@ class Hedge:
         if self._settings.channel == "subset":
             return "a random subset of labels around the own one"
         return "one bit about one loss"
+
+    @property
+    def laws(self) -> tuple[Bits | Subset, ...]:
+        """What a report may be drawn from, in any round."""
+        settings = self._settings
+        if settings.channel == "subset" and (settings.labels or 0) >= 2:
+            assert settings.labels is not None
+            return (SubsetRandomizer(settings.labels, settings.subset_size, settings.epsilon).law,)
+        return (BitRandomizer(settings.epsilon).law,)
 
     @property
     def weights(self) -> FloatArray:

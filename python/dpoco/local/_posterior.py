@@ -23,6 +23,7 @@ from dpoco.local._queries import Query, questions_of
 from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
 from dpoco.local._specs import RoundSpec
+from dpoco.privacy.mechanisms.local_report import Bits, Subset
 
 __all__ = ["Posterior"]
 
@@ -62,6 +63,20 @@ class Posterior:
             "auto": "one bit about a public question, or a random subset of labels around the "
             "own one",
         }[self._settings.channel]
+
+    @property
+    def laws(self) -> tuple[Bits | Subset, ...]:
+        """What a report may be drawn from, in any round."""
+        settings = self._settings
+        size = None if settings.labels is None else self.subset_size(settings.labels)
+        if size is None:
+            return (self._bits.law,)
+        assert settings.labels is not None
+        if settings.channel == "subset":
+            return (subset_randomizer(settings.labels, size, settings.epsilon).law,)
+        sizes = sorted({1, size})
+        subsets = (subset_randomizer(settings.labels, d, settings.epsilon).law for d in sizes)
+        return (self._bits.law, *subsets)
 
     @property
     def weights(self) -> FloatArray:

@@ -21,6 +21,7 @@ from dpoco import _core
 from dpoco._validation import positive_int
 from dpoco.local._hypotheses import Hypotheses, label_index, label_indices
 from dpoco.local._specs import LARGEST_BITS, RoundSpec, checked_epsilon
+from dpoco.privacy.mechanisms.local_report import Bits, Subset
 from dpoco.random import Source
 
 __all__ = [
@@ -97,6 +98,11 @@ class BitRandomizer:
             self.bits = positive_int("bits", bits, maximum=LARGEST_BITS)
         self._law = _core.BitLaw(self.epsilon / self.bits)
         self.low, self.high = self._law.low, self._law.high
+
+    @property
+    def law(self) -> Bits:
+        """What is drawn, as the kernel certifies it."""
+        return Bits(self.low, self.high, self.bits)
 
     @property
     def contrast(self) -> float:
@@ -190,6 +196,11 @@ class SubsetRandomizer:
         self.size = positive_int("size", size, maximum=self.labels - 1)
         self._law = _core.SubsetLaw(self.labels, self.size, self.epsilon)
         self.inside: int | None = self._law.inside or None
+
+    @property
+    def law(self) -> Subset:
+        """What is drawn, as the kernel certifies it."""
+        return Subset(self.labels, self.size, self.inside or 0)
 
     @property
     def gain(self) -> float:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._state import pack, unpack, write_atomically
-from dpoco._validation import real_float
+from dpoco._validation import positive_int, real_float
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.local_reports import local_guarantee
 from dpoco.errors import StateError
@@ -28,6 +28,8 @@ from dpoco.local._hedge import Hedge
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._posterior import Posterior
 from dpoco.local._settings import Settings
+from dpoco.privacy.losses.responses import LARGEST_REPORTS
+from dpoco.privacy.mechanisms.local_report import LocalReport
 
 __all__ = ["Arrays", "Server", "read_arrays"]
 
@@ -95,11 +97,11 @@ class Server:
             Where to state epsilon; by default where epsilons add up.
         """
         settings = self.settings
+        reports = positive_int("reports_per_user", reports_per_user, maximum=LARGEST_REPORTS)
         return local_guarantee(
-            epsilon=settings.epsilon,
-            mechanism=self._rule.report_mechanism,
-            reports_per_user=reports_per_user,
-            stated_delta=delta,
+            LocalReport(settings.epsilon, reports, self._rule.laws),
+            released=self._rule.report_mechanism,
+            delta=0.0 if delta is None else real_float("delta", delta),
             protect=settings.protect,
             horizon=settings.horizon,
             simulated=self._simulated,
