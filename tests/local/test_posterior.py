@@ -180,7 +180,7 @@ def test_one_report_moves_log_odds_by_at_most_epsilon():
             learner = DistributionLearner(Hypotheses(np.eye(4)), epsilon=epsilon, channel="bit")
             spec = learner.round_spec()
             learner.update(spec, report(spec, *values))
-            logs = learner._rule.log_likelihoods
+            logs = learner._rule._engine.log_likelihoods()
             assert np.ptp(logs) == pytest.approx(epsilon, rel=1e-9)
             assert logs.max() == 0.0
 

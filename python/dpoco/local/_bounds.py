@@ -128,8 +128,11 @@ def trivial_bound(hypotheses: int, mixings: Callable[[int], float], rounds: int)
 
     The mixing is the same for all rounds or falls with them: at most 64 are looked at.
     """
-    return _over_rounds(lambda lam: math.log(hypotheses / lam) if lam else math.inf,
-                        mixings, rounds)  # fmt: skip
+
+    def cost(lam: float) -> float:
+        return math.log(hypotheses / lam) if lam else math.inf
+
+    return _over_rounds(cost, mixings, rounds)
 
 
 def _over_rounds(

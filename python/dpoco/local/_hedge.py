@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco.errors import StateError
 from dpoco.local._bounds import (
     SMALLEST_HALF_RANGE,
     adaptive_hedge_bound,
@@ -27,10 +26,9 @@ from dpoco.local._bounds import (
     worst_case_rate,
 )
 from dpoco.local._queries import LossQuery, PublicCoins
-from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
+from dpoco.local._randomizers import BitRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
 from dpoco.local._specs import RoundSpec
-from dpoco.privacy.mechanisms.local_report import Bits, Subset
 
 __all__ = ["Hedge"]
 
@@ -74,24 +72,6 @@ class Hedge:
             return 1.0  # reports say nothing
         return rounded(worst_case_rate(settings.hypotheses, settings.horizon, scale))
 
-    # -- rounds -----------------------------------------------------------------------------------
-
-    @property
-    def report_mechanism(self) -> str:
-        """What a report is, in words."""
-        if self._settings.channel == "subset":
-            return "a random subset of labels around the own one"
-        return "one bit about one loss"
-
-    @property
-    def laws(self) -> tuple[Bits | Subset, ...]:
-        """What a report may be drawn from, in any round."""
-        settings = self._settings
-        if settings.channel == "subset" and (settings.labels or 0) >= 2:
-            assert settings.labels is not None
-            return (SubsetRandomizer(settings.labels, settings.subset_size, settings.epsilon).law,)
-        return (BitRandomizer(settings.epsilon).law,)
-
     @property
     def weights(self) -> FloatArray:
         """Current weights, shape (K,)."""
@@ -117,9 +97,8 @@ class Hedge:
     def specify(self, round: int, matrix: FloatArray | None) -> RoundSpec:
         """Return the round's specification: one loss of one hypothesis, or a subset."""
         settings = self._settings
-        if settings.channel == "subset" and matrix is not None and matrix.shape[1] >= 2:
-            subsets = SubsetRandomizer(matrix.shape[1], settings.subset_size, settings.epsilon)
-            return settings.round_spec(round, "subset", subset_size=subsets.size)
+        if settings.subset_size is not None:
+            return settings.round_spec(round, "subset", subset_size=settings.subset_size)
         mixing = self.mixing(round)
         middle, half_range = self._range(matrix, mixing)
         coins = PublicCoins(settings.public_seed, round, 0)
@@ -135,9 +114,9 @@ class Hedge:
 
     def accepts(self, spec: RoundSpec, matrix: FloatArray | None) -> bool:
         """Return whether a round read from a file is one that this rule may have asked."""
-        if spec.channel == "subset":
-            return self._settings.channel == "subset"
-        if spec.round not in self._shares:
+        if self._settings.subset_size is not None:
+            return spec.subset_size == self._settings.subset_size
+        if spec.channel != "coordinate" or spec.round not in self._shares:
             return False
         query, mixing = spec.query, self.mixing(spec.round)
         middle, half_range = self._range(matrix, mixing)
@@ -186,7 +165,7 @@ class Hedge:
         """Add ``(sum of u over Z - p0 sum of u) / (p1 - p0)``: unbiased for any subset size."""
         labels, size = matrix.shape[1], spec.subset_size
         assert size is not None
-        randomizer = SubsetRandomizer(labels, size, spec.epsilon)
+        randomizer = subset_randomizer(labels, size, spec.epsilon)
         if randomizer.inside is None:
             return  # a uniform subset, whatever the label
         inside = randomizer.inside / 2.0**53
@@ -211,8 +190,6 @@ class Hedge:
         count = self._settings.hypotheses
         log_count = float(_core.local_log(float(count)))
         self._engine.raise_start(count * self._inverse * half_range * log_count)
-
-    # -- what is known ----------------------------------------------------------------------------
 
     def risk_certificate(self) -> float:
         """Return ``2 D - D_0`` plus the cost of mixing: bounds the KL-risk in expectation.
@@ -244,8 +221,6 @@ class Hedge:
             return math.inf
         return adaptive_hedge_bound(settings.hypotheses, rounds, self._inverse, mixing)
 
-    # -- state ------------------------------------------------------------------------------------
-
     def state(self) -> dict[str, NDArray[Any]]:
         """Return cumulative losses, spread, and the chances of the open rounds."""
         return {
@@ -257,20 +232,16 @@ class Hedge:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Continue from `state`."""
-        engine = _core.LocalHedge(self._settings.hypotheses, self._rate)
-        try:
-            engine.restore(np.asarray(arrays["engine"], dtype=np.uint8).tobytes())
-        except StateError as error:
-            raise ValueError(str(error)) from None
+        self._engine.restore(np.asarray(arrays["engine"], dtype=np.uint8).tobytes())
         rounds, shares = arrays["rounds"].tolist(), arrays["shares"].tolist()
         cost = float(arrays["cost"][0])
-        if len(rounds) != len(shares) or not all(0.0 < share <= 1.0 for share in shares):
-            raise ValueError("state holds impossible chances")
-        if not self._settings.interactive and set(shares) - {1.0 / self._settings.hypotheses}:
+        fits = set(shares) <= {1.0 / self._settings.hypotheses}
+        drawn = self._settings.interactive and all(0.0 < share <= 1.0 for share in shares)
+        if not (fits or drawn):
             raise ValueError("state holds impossible chances")
         if not 0.0 <= cost < math.inf:
             raise ValueError("state holds an impossible cost")
-        self._engine, self._cost = engine, cost
+        self._cost = cost
         self._shares = OrderedDict(zip(rounds, shares, strict=True))
 
 

@@ -122,11 +122,9 @@ class Hypotheses:
 
         Raises
         ------
-        ValueError
-            For a context out of range, for likelihoods, and for a callable's answer that is no
-            array of distributions (the message names the row).
-        TypeError
-            For a context of the wrong kind.
+        ValueError, TypeError
+            For a context out of range or of the wrong kind, for likelihoods, and for a callable's
+            answer that is no array of distributions (the message names the row).
         """
         if self.kind == "likelihood":
             raise ValueError("likelihoods have no array: labels form no finite set")
@@ -162,14 +160,9 @@ class Hypotheses:
         return np.ascontiguousarray(matrix[:, index])
 
     def columns(self, x: Any, labels: Any) -> FloatArray:
-        """Return the likelihoods of many labels under one context, shape (n, K).
+        """Return the likelihoods of n labels under one context, shape (n, K).
 
-        Parameters
-        ----------
-        x : object
-            One context.
-        labels : sequence or integer array of shape (n,)
-            Labels outside [0, M) give rows of zeros; so do None and what is no integer.
+        Labels outside [0, M) give rows of zeros; so do None and what is no integer.
         """
         if self.kind == "likelihood":
             return np.array([self.column(x, y) for y in labels]).reshape(-1, self.count)

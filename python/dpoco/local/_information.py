@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._divergences import total_variations
 from dpoco._validation import float_array
-from dpoco.local._randomizers import best_subset_size
 
 __all__ = [
     "ChannelChoice",
@@ -34,8 +33,6 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 
-# Subsets over more labels are not chosen automatically.
-_LARGEST_SUBSET_LABELS = 4096
 # Above it, the law of a subset is replaced by that of one of its labels: less information.
 _LARGEST_LISTED_LAW = 5000
 _ROUNDING = 2.0**-52
@@ -58,25 +55,15 @@ def signal(labels: int, size: int, epsilon: float) -> float:
 class ChannelChoice:
     """Chooses the channel of a round; what depends on the context alone is computed once.
 
-    Reports have `epsilon`, subsets at most `message_bits` on the wire (d log2 M) and the given
-    `size`; None for the most informative one.
+    Reports have `epsilon`, subsets `size` labels; None where there are no subsets to choose.
     """
 
-    def __init__(self, epsilon: float, message_bits: int, size: int | None) -> None:
-        self._epsilon = epsilon
-        self._message_bits = message_bits
-        self._size = size
+    def __init__(self, epsilon: float, size: int | None) -> None:
+        self._epsilon, self._size = epsilon, size
         self._matrix: FloatArray | None = None
         self._entropies: FloatArray = np.empty(0)
         self._squares: FloatArray = np.empty(0)  # only where subsets of several labels count
         self._uniform: tuple[float, float] | None = None
-
-    def size(self, labels: int) -> int | None:
-        """Return d* where subsets are among the choices, else None."""
-        if not 2 <= labels <= _LARGEST_SUBSET_LABELS:
-            return None
-        size = self._size or best_subset_size(labels, self._epsilon)
-        return size if size * math.log2(labels) <= self._message_bits else None
 
     def choose(
         self,
@@ -90,8 +77,7 @@ class ChannelChoice:
         `weights` is what the server may decide with, None for uniform; `means`, each of shape (K,),
         are those of the round's queries, one a bit, and `contrast` is c0 of each bit.
         """
-        count, labels = matrix.shape
-        size = self.size(labels)
+        count, size = matrix.shape[0], self._size
         if size is None or count == 1:
             return None
         used = np.full(count, 1.0 / count) if weights is None else weights
@@ -213,11 +199,6 @@ def median_select(distributions: Any) -> MedianSelection:
     MedianSelection
         The row whose median total variation distance to all rows (the ceil(R/2)-th smallest, its
         own 0 included) is smallest; the first of several.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For what is no matrix, and rows that are no distributions.
 
     Notes
     -----

@@ -132,8 +132,6 @@ class DistributionLearner(Server):
         self._round = 0
         self._open: dict[int, OpenRound] = {}
 
-    # -- rounds -----------------------------------------------------------------------------------
-
     @property
     def round(self) -> int:
         """Number of rounds opened so far."""
@@ -242,10 +240,10 @@ class DistributionLearner(Server):
             opened = self._opened(spec)
             taken, nonces = batches(reports), opened.nonces.copy()
             for batch in taken:
-                spec.check_reports(batch)
+                opened.spec.check_reports(batch)
                 nonces.add(batch.nonces)
             for batch in taken:
-                self._rule.apply(spec, opened.matrix, batch.values)
+                self._rule.apply(opened.spec, opened.matrix, batch.values)
                 self._reports += len(batch)
                 self._simulated = self._simulated or batch.simulated
             opened.nonces = nonces
@@ -263,20 +261,14 @@ class DistributionLearner(Server):
             raise ValueError(f"foreign specification: not that of round {spec.round}")
         return opened
 
-    # -- what is known ----------------------------------------------------------------------------
-
     def information(self) -> FloatArray:
         """Return the matrix of accumulated information between hypotheses, shape (K, K), nats.
 
         Entry (i, j) is the sum over reports of ``-log`` of the Bhattacharyya coefficient of the
         two message laws: where questions do not depend on reports, hypothesis j overtakes a true
         i with probability at most ``exp(-entry)``. Small entries show pairs that the questions
-        cannot tell apart. For subsets that are too many to list, a lower bound.
-
-        Raises
-        ------
-        ValueError
-            Unless constructed with ``track_information=True``.
+        cannot tell apart. For subsets that are too many to list, a lower bound. Only with
+        ``track_information=True``.
         """
         with self._lock:
             return self._bayes().information()
@@ -321,8 +313,6 @@ class DistributionLearner(Server):
                 stacklevel=2,
             )
         return bound
-
-    # -- state ------------------------------------------------------------------------------------
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         rounds, arrays = stored_rounds(self._open.values(), self.hypotheses)

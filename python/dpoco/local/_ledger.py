@@ -62,11 +62,8 @@ class Ledger(NotCopied):
         File that holds the ledger; a lock lies beside it, which counts reports, too: a ledger
         restored from an older copy is refused. None keeps it in memory only.
 
-    Raises
-    ------
-    StateError
-        If the file is corrupt, was removed or is older than its lock, if another client holds it,
-        or if it has another name (a hard link).
+    `StateError` if the file is corrupt, was removed or is older than its lock, if another client
+    holds it, or if it has another name (a hard link).
     """
 
     _copies = "a ledger cannot be copied or pickled: copies would spend one budget twice"
@@ -93,11 +90,8 @@ class Ledger(NotCopied):
     def charge(self, epsilon: float, epsilon_max: float, max_reports: int) -> None:
         """Spend, durably, or raise `BudgetExceeded` and change nothing.
 
-        Raises
-        ------
-        StateError
-            If the lock is not the file any more that is locked: another client may hold its
-            successor. Nothing is spent.
+        `StateError`, too, if the lock is not the file any more that is locked: another client may
+        hold its successor.
         """
         self.check_process()
         self._check_lock()

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco.errors import StateError
 from dpoco.local._bounds import bayes_bound, tempered_bound
 from dpoco.local._information import (
     ChannelChoice,
@@ -20,10 +19,9 @@ from dpoco.local._information import (
     subset_gap,
 )
 from dpoco.local._queries import Query, questions_of
-from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer, subset_randomizer
+from dpoco.local._randomizers import BitRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
 from dpoco.local._specs import RoundSpec
-from dpoco.privacy.mechanisms.local_report import Bits, Subset
 
 __all__ = ["Posterior"]
 
@@ -45,50 +43,18 @@ class Posterior:
         self._temperature = settings.learning_rate
         self._engine = _core.LocalPosterior(settings.hypotheses, self._temperature)
         self._bits = BitRandomizer(settings.epsilon, settings.bits)
-        self._choice = ChannelChoice(settings.epsilon, settings.message_bits, settings.subset_size)
+        self._choice = ChannelChoice(settings.epsilon, settings.subset_size)
         self._told: tuple[FloatArray, int, FloatArray] | None = None  # of the last subset
         self._means: tuple[bytes, NDArray[np.float64]] | None = None  # of the last specification
         self._information: FloatArray | None = None
         if settings.track_information:
             self._information = np.zeros((settings.hypotheses, settings.hypotheses))
 
-    # -- rounds -----------------------------------------------------------------------------------
-
-    @property
-    def report_mechanism(self) -> str:
-        """What a report is, in words."""
-        return {
-            "bit": "bits of randomized response about public questions",
-            "subset": "a random subset of labels around the own one",
-            "auto": "one bit about a public question, or a random subset of labels around the "
-            "own one",
-        }[self._settings.channel]
-
-    @property
-    def laws(self) -> tuple[Bits | Subset, ...]:
-        """What a report may be drawn from, in any round."""
-        settings = self._settings
-        size = None if settings.labels is None else self.subset_size(settings.labels)
-        if size is None:
-            return (self._bits.law,)
-        assert settings.labels is not None
-        if settings.channel == "subset":
-            return (subset_randomizer(settings.labels, size, settings.epsilon).law,)
-        sizes = sorted({1, size})
-        subsets = (subset_randomizer(settings.labels, d, settings.epsilon).law for d in sizes)
-        return (self._bits.law, *subsets)
-
     @property
     def weights(self) -> FloatArray:
         """Tempered weights, shape (K,)."""
         weights: FloatArray = self._engine.weights(self._temperature)
         return weights
-
-    @property
-    def log_likelihoods(self) -> FloatArray:
-        """Log-likelihood of all reports under each hypothesis, the largest being 0."""
-        logs: FloatArray = self._engine.log_likelihoods()
-        return logs
 
     @property
     def reports(self) -> int:
@@ -117,9 +83,8 @@ class Posterior:
         assert matrix is not None
         settings = self._settings
         weights = self.weights if settings.interactive else None
-        if settings.channel == "subset" and matrix.shape[1] >= 2:
-            size = self.subset_size(matrix.shape[1])
-            return settings.round_spec(round, "subset", subset_size=size)
+        if settings.channel == "subset" and settings.subset_size is not None:
+            return settings.round_spec(round, "subset", subset_size=settings.subset_size)
         if queries is None:
             queries = questions_of(settings, round, matrix, weights, self.mixing(round) or 1.0)
         means = [query.means(matrix) for query in queries]
@@ -132,22 +97,14 @@ class Posterior:
         return spec
 
     def accepts(self, spec: RoundSpec, matrix: FloatArray | None) -> bool:
-        """Return whether a round read from a file has the size of one that is asked here."""
+        """Return whether a round read from a file is one that is asked here."""
+        settings = self._settings
+        if not settings.interactive:  # weights do not shape questions: it can be asked again
+            return self.specify(spec.round, matrix).digest == spec.digest
         if spec.channel == "bit":
             return len(spec.queries) == self._bits.bits
-        assert spec.labels is not None
-        largest = self.subset_size(spec.labels)
-        sizes = {largest, 1} if self._settings.channel == "auto" else {largest}
-        return spec.subset_size in sizes
-
-    def subset_size(self, labels: int) -> int | None:
-        """Return the size of the subsets that are asked for; None if there are none."""
-        settings = self._settings
-        if settings.channel == "bit" or labels < 2:
-            return None
-        if settings.channel == "auto":
-            return self._choice.size(labels)
-        return SubsetRandomizer(labels, settings.subset_size, settings.epsilon).size
+        chosen = settings.channel == "auto" and spec.channel == "subset"
+        return chosen and spec.subset_size in (1, settings.subset_size)
 
     def apply(self, spec: RoundSpec, matrix: FloatArray | None, values: IntArray) -> None:
         """Multiply in the likelihoods of reports; the order does not matter up to rounding."""
@@ -183,8 +140,6 @@ class Posterior:
             self._means = (spec.digest, means)
         return self._means[1]
 
-    # -- what is known ----------------------------------------------------------------------------
-
     def risk_bound(self, rounds: int) -> float:
         """Return the a-priori bound where the channel has one; else infinity."""
         settings = self._settings
@@ -214,8 +169,6 @@ class Posterior:
             raise ValueError("information is not tracked; construct with track_information=True")
         return self._information.copy()
 
-    # -- state ------------------------------------------------------------------------------------
-
     def state(self) -> dict[str, NDArray[Any]]:
         """Return log-likelihoods and the number of reports; the information matrix if tracked."""
         arrays: dict[str, NDArray[Any]] = {
@@ -227,11 +180,7 @@ class Posterior:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Continue from `state`."""
-        engine = _core.LocalPosterior(self._settings.hypotheses, self._temperature)
-        try:
-            engine.restore(np.asarray(arrays["engine"], dtype=np.uint8).tobytes())
-        except StateError as error:
-            raise ValueError(str(error)) from None
+        self._engine.restore(np.asarray(arrays["engine"], dtype=np.uint8).tobytes())
         if self._information is not None:
             information = np.array(arrays["information"], dtype=np.float64)
             if (
@@ -240,5 +189,3 @@ class Posterior:
             ):
                 raise ValueError("state holds an impossible information matrix")
             self._information = information
-        self._engine = engine
-        self._means = None

@@ -184,7 +184,7 @@ class HadamardQuery(Query):
             raise ValueError(f"the row of a Hadamard query must be below {hadamard_size(labels)}")
 
     def values_at(self, columns: FloatArray, labels: NDArray[np.int64]) -> FloatArray:
-        """Return the values at n labels, shape (n,); `columns` does not matter."""
+        """Return the values at n labels; `columns` does not matter."""
         common = labels.astype(np.uint64) & np.uint64(self.row)
         for shift in (32, 16, 8, 4, 2, 1):
             common ^= common >> np.uint64(shift)

@@ -104,7 +104,10 @@ def reopened(
                 matrix = Hypotheses(given, hypotheses.count, hypotheses.labels).matrix()
             else:
                 matrix = hypotheses.matrix(context)
-        _check_spec(spec, settings, rule, matrix)
+        asked = (spec.hypotheses, spec.labels, spec.fingerprint, spec.epsilon)
+        own = (settings.hypotheses, settings.labels, settings.fingerprint, settings.epsilon)
+        if asked != own or not rule.accepts(spec, matrix):
+            raise StateError("state is corrupt: a round is not of this learner")
         nonces = arrays[f"nonces.{index}"]
         if nonces.dtype != np.uint64 or nonces.ndim != 1:
             raise StateError("state is corrupt: impossible nonces")
@@ -118,25 +121,3 @@ def reopened(
     if numbers and not (last - settings.open_rounds < numbers[0] and numbers[-1] <= last):
         raise StateError("state is corrupt: impossible counts")
     return {opened.spec.round: opened for opened in found}
-
-
-def _check_spec(
-    spec: RoundSpec,
-    settings: Settings,
-    rule: Posterior | Hedge,
-    matrix: NDArray[np.float64] | None,
-) -> None:
-    """Refuse a round that is not this learner's: its channel decides how reports are read."""
-    # A single label leaves no subsets.
-    allowed = {"auto": ("bit", "subset"), "subset": ("subset", "bit", "coordinate")}.get(
-        settings.channel, (settings.channel,)
-    )
-    asked = (spec.hypotheses, spec.labels, spec.fingerprint, spec.epsilon)
-    own = (settings.hypotheses, settings.labels, settings.fingerprint, settings.epsilon)
-    if spec.channel not in allowed or asked != own or not rule.accepts(spec, matrix):
-        raise StateError("state is corrupt: a round is not of this learner")
-    # Where weights do not shape questions, the round can be asked for again.
-    if settings.interactive or isinstance(rule, Hedge):
-        return
-    if rule.specify(spec.round, matrix).digest != spec.digest:
-        raise StateError("state is corrupt: a round is not of this learner")

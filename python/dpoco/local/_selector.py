@@ -87,8 +87,6 @@ class LocalHypothesisSelector(Server):
         self._weight_sum = np.zeros(known.count)
         self._last: RoundSpec | None = None
 
-    # -- questions and reports --------------------------------------------------------------------
-
     def round_spec(self, number: int) -> RoundSpec:
         """Return question `number` >= 1: the same for everybody with the same arguments."""
         index = positive_int("number", number, maximum=2**63 - 1)
@@ -151,8 +149,6 @@ class LocalHypothesisSelector(Server):
                 batch = pool.respond(self.round_spec(number), None, [label], [user])
                 self.update(batch)
 
-    # -- answers ----------------------------------------------------------------------------------
-
     @property
     def map_index(self) -> int:
         """The most likely hypothesis; the first of several."""
@@ -181,17 +177,9 @@ class LocalHypothesisSelector(Server):
     def expected_tv_bound(self, users: int | None = None) -> float:
         """Return a bound on the expected total variation distance of `prediction` from the truth.
 
-        Parameters
-        ----------
-        users : int, optional
-            Number of reports; by default those so far.
-
-        Returns
-        -------
-        float
-            ``min(1, s sqrt(log K / (2 users)))``, s = C sqrt(M) for bits with ``query="hadamard"``
-            and 1/c for ``channel="subset", subset_size=1``; 1 for other questions, which have no
-            such bound.
+        For a number of reports, by default those so far: ``min(1, s sqrt(log K / (2 users)))``,
+        s = C sqrt(M) for bits with ``query="hadamard"`` and 1/c for subsets of one label; 1 for
+        other questions, which have no such bound.
         """
         number = self._reports if users is None else positive_int("users", users)
         count = self.hypotheses.count
@@ -199,8 +187,6 @@ class LocalHypothesisSelector(Server):
             return 0.0
         strength = self._rule.variation_strength()
         return min(1.0, strength * math.sqrt(math.log(count) / (2.0 * number))) if number else 1.0
-
-    # -- diagnosis --------------------------------------------------------------------------------
 
     def information(self) -> FloatArray:
         """Return what the answered questions tell about pairs of hypotheses, shape (K, K), nats.
@@ -246,8 +232,6 @@ class LocalHypothesisSelector(Server):
         first, second = np.nonzero(apart & short)
         order = np.argsort(known[first, second], kind="stable")
         return np.stack([first[order], second[order]], axis=1)
-
-    # -- state ------------------------------------------------------------------------------------
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         answered = np.array(sorted(self._answered.items()), dtype=np.int64).reshape(-1, 2)
@@ -314,11 +298,6 @@ def required_users(
         questions: the most likely hypothesis after n reports then is within `alpha` of the truth
         with probability at least ``1 - beta``, if the truth is one of them. 0 if all are within
         `alpha`; inf if no question of the channel tells two of the others apart.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For arguments out of range, and for hypotheses with contexts.
 
     Notes
     -----

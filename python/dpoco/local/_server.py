@@ -79,8 +79,6 @@ class Server:
         """Number of reports taken so far."""
         return self._reports
 
-    # -- privacy ----------------------------------------------------------------------------------
-
     @property
     def guarantee(self) -> Guarantee:
         """What is promised about one report."""
@@ -99,24 +97,16 @@ class Server:
         settings = self.settings
         reports = positive_int("reports_per_user", reports_per_user, maximum=LARGEST_REPORTS)
         return local_guarantee(
-            LocalReport(settings.epsilon, reports, self._rule.laws),
-            released=self._rule.report_mechanism,
+            LocalReport(settings.epsilon, reports, settings.laws),
+            released=settings.report_in_words,
             delta=0.0 if delta is None else real_float("delta", delta),
             protect=settings.protect,
             horizon=settings.horizon,
             simulated=self._simulated,
         )
 
-    # -- what is known ----------------------------------------------------------------------------
-
     def posterior(self) -> FloatArray:
-        """Return the posterior of Bayes under a uniform prior, shape (K,).
-
-        Raises
-        ------
-        ValueError
-            For learner "hedge", which has no likelihoods of its reports.
-        """
+        """Return the posterior of Bayes under a uniform prior, shape (K,); not of "hedge"."""
         with self._lock:
             return self._bayes().posterior()
 
@@ -124,12 +114,7 @@ class Server:
         """Return the hypotheses whose posterior is at least ``beta / K``, ascending.
 
         If one hypothesis is right, the sets at all times together contain it with probability at
-        least ``1 - beta``, whatever was asked and whenever one looks.
-
-        Raises
-        ------
-        ValueError
-            For beta outside (0, 1), and as `posterior`.
+        least ``1 - beta``, in (0, 1), whatever was asked and whenever one looks.
         """
         level = real_float("beta", beta)
         if not 0.0 < level < 1.0:
@@ -140,8 +125,6 @@ class Server:
         if not isinstance(self._rule, Posterior):
             raise ValueError("only learner 'posterior' has likelihoods of its reports")
         return self._rule
-
-    # -- state and copies -------------------------------------------------------------------------
 
     def get_params(self) -> dict[str, Any]:
         """Return the constructor's arguments as they were given."""
@@ -165,17 +148,8 @@ class Server:
     ) -> Self:
         """Continue from a file written by `save`.
 
-        Parameters
-        ----------
-        path : path-like
-            The file.
-        hypotheses : Hypotheses, optional
-            Required if they are callables; otherwise, checked against the file.
-
-        Raises
-        ------
-        StateError
-            If the file is corrupt, or was written with other hypotheses.
+        Hypotheses that are callables must be given; others are checked against the file.
+        `StateError` if it is corrupt, or was written with other hypotheses.
         """
         return cls._from_bytes(Path(path).read_bytes(), hypotheses)
 

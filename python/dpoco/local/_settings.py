@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ from typing import Any
 
 from dpoco._validation import choice, positive_int, real_float
 from dpoco.local._hypotheses import Hypotheses
-from dpoco.local._randomizers import BitRandomizer
+from dpoco.local._randomizers import BitRandomizer, best_subset_size, subset_randomizer
 from dpoco.local._specs import RoundSpec, checked_epsilon
+from dpoco.privacy.mechanisms.local_report import Bits, Subset
 
 __all__ = ["LARGEST_INFORMATION", "Settings", "selection_settings", "settings_of"]
 
@@ -22,6 +24,7 @@ _CHANNELS = {
 _QUERIES = ("auto", "bisection", "scheffe", "mean_test", "hadamard", "loss")
 _DEFAULT_POWER = 0.75
 _LARGEST_OPEN = 2**20
+_LARGEST_SUBSET_LABELS = 4096
 # Hypotheses whose pairs are looked at.
 LARGEST_INFORMATION = 512
 
@@ -40,6 +43,8 @@ class Settings:
         What reports are.
     query : str
         Family of the questions behind bits, "adaptive" among them.
+    subset_size : int or None
+        Of the subsets that are asked for; None if none are.
     mixing : float or None
         Fixed mixing of predictions and losses; None for the rule's own choice.
 
@@ -63,7 +68,27 @@ class Settings:
     subset_size: int | None
     open_rounds: int
     track_information: bool
-    message_bits: int
+
+    @property
+    def laws(self) -> tuple[Bits | Subset, ...]:
+        """What a report may be drawn from, in any round."""
+        bits, size = BitRandomizer(self.epsilon, self.bits).law, self.subset_size
+        if size is None or self.labels is None:
+            return (bits,)
+        sizes = {size} if self.channel == "subset" else {1, size}
+        subsets = [subset_randomizer(self.labels, d, self.epsilon).law for d in sorted(sizes)]
+        return tuple(subsets) if self.channel == "subset" else (bits, *subsets)
+
+    @property
+    def report_in_words(self) -> str:
+        """What a report is."""
+        return {
+            "bit": "bits of randomized response about public questions",
+            "coordinate": "one bit about one loss",
+            "subset": "a random subset of labels around the own one",
+            "auto": "one bit about a public question, or a random subset of labels around the "
+            "own one",
+        }[self.channel]
 
     def round_spec(self, round: int, channel: str, **fields: Any) -> RoundSpec:
         """Return the specification of a round, with what its channel has besides."""
@@ -79,10 +104,9 @@ class Settings:
 
 
 def settings_of(hypotheses: Hypotheses, arguments: Mapping[str, Any]) -> Settings:
-    """Return the settings of a server, or raise for arguments that contradict each other.
+    """Return the settings of a `DistributionLearner`, or raise for arguments that contradict.
 
-    Arguments are all those of `DistributionLearner`; a seed that is None comes from the operating
-    system.
+    A seed that is None comes from the operating system.
     """
     given = SimpleNamespace(**arguments)
     bayes = choice("learner", given.learner, ("posterior", "hedge")) == "posterior"
@@ -125,9 +149,6 @@ def settings_of(hypotheses: Hypotheses, arguments: Mapping[str, Any]) -> Setting
         seed = int.from_bytes(os.urandom(8), "little")
     if query == "auto":
         query = "adaptive" if given.interactive else "bisection"
-    if given.subset_size is not None and hypotheses.labels is None:
-        raise ValueError("subsets need a finite number of labels")
-    largest_subset = max(1, (hypotheses.labels or 0) - 1)
     default_range = "exact" if known else "worst_case"
     return Settings(
         hypotheses=hypotheses.count,
@@ -144,12 +165,9 @@ def settings_of(hypotheses: Hypotheses, arguments: Mapping[str, Any]) -> Setting
         protect=given.protect,
         range=choice("range", given.range or default_range, ("exact", "worst_case")),
         mixing=None if given.mixing is None else _share("mixing", given.mixing, zero=bayes),
-        subset_size=None
-        if given.subset_size is None
-        else positive_int("subset_size", given.subset_size, maximum=largest_subset),
+        subset_size=_subset_size(given, hypotheses.labels, epsilon),
         open_rounds=positive_int("open_rounds", given.open_rounds, maximum=_LARGEST_OPEN),
         track_information=bool(given.track_information),
-        message_bits=positive_int("max_message_bits", given.max_message_bits, maximum=2**31),
     )
 
 
@@ -175,6 +193,23 @@ def selection_settings(
         "track_information": False,
     }
     return known, settings_of(known, {**fixed, **arguments})
+
+
+def _subset_size(given: Any, labels: int | None, epsilon: float) -> int | None:
+    """Return the size of the subsets that are asked for; None if there are none."""
+    most = positive_int("max_message_bits", given.max_message_bits, maximum=2**31)
+    size = given.subset_size
+    if size is not None:
+        if labels is None:
+            raise ValueError("subsets need a finite number of labels")
+        size = positive_int("subset_size", size, maximum=max(1, labels - 1))
+    chosen = given.channel == "auto" and given.learner == "posterior"
+    if labels is None or labels < 2 or not (chosen or given.channel == "subset"):
+        return None
+    size = size or best_subset_size(labels, epsilon)
+    # Subsets over more labels, and longer ones, are not chosen automatically.
+    too_many = labels > _LARGEST_SUBSET_LABELS or size * math.log2(labels) > most
+    return None if chosen and too_many else size
 
 
 def _share(name: str, value: Any, *, zero: bool = False) -> float:

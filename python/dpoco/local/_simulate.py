@@ -119,17 +119,10 @@ def simulate(
     progress : callable, optional
         Called as ``progress(done, total)`` between chunks.
 
-    Returns
-    -------
-    LocalTrace
-        Not private.
-
     Raises
     ------
-    HorizonExceeded
-        If fewer rounds are left: nothing is played.
-    ValueError, TypeError
-        For arguments of wrong shape: nothing is played.
+    HorizonExceeded, ValueError, TypeError
+        If fewer rounds are left, and for arguments of wrong shape: nothing is played.
 
     Notes
     -----
@@ -239,8 +232,6 @@ class _Run:
             raise ValueError(f"truth must have shape ({contexts}, {hypotheses.labels})")
         self.truth = rows
 
-    # -- in compiled code -------------------------------------------------------------------------
-
     def compiled(self) -> dict[str, Any] | None:
         """Return the settings with which compiled code plays, or None if it cannot."""
         learner, rule, settings = self.learner, self.learner._rule, self.learner.settings
@@ -267,7 +258,7 @@ class _Run:
         if settings.query == "loss" or settings.track_information:
             return None
         channel = settings.channel if labels > 1 else "bit"
-        size = None if channel == "bit" else rule.subset_size(labels)
+        size = settings.subset_size
         gains = {1: 0.0, size: 0.0}
         if size is not None:
             gains = {d: SubsetRandomizer(labels, d, settings.epsilon).gain for d in {1, size}}
@@ -319,8 +310,6 @@ class _Run:
         learner._open.clear()
         learner._round += count
         learner._reports += count
-
-    # -- round by round ---------------------------------------------------------------------------
 
     def step_by_step(self, part: slice, noise: Source) -> None:
         """Play a slice of rounds as a server and its devices would."""
