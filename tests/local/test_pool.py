@@ -16,6 +16,7 @@ from dpoco.local import (
     Hypotheses,
     LossQuery,
     RoundSpec,
+    SubsetRandomizer,
 )
 from dpoco.local import _queries as families
 from dpoco.local._hypotheses import label_indices as indices
@@ -114,8 +115,6 @@ def test_subsets_equal_single_devices():
     pool = ClientPool(fixed(FC), 50, 1.5, simulation_seed=4)
     batch = pool.respond(spec, None, labels)
     spec.check_reports(batch)
-    from dpoco.local import SubsetRandomizer
-
     randomizer, source = SubsetRandomizer(6, 2, 1.5), Source.seeded(4)
     assert [tuple(row) for row in batch.values.tolist()] == [
         randomizer.respond(int(y), source) for y in labels
@@ -135,8 +134,6 @@ def test_laws(kind):
         pool = ClientPool(fixed(FC), n, 2.0, simulation_seed=seed)
         values = pool.respond(spec, None, np.full(n, label)).values
         if kind == "subset":
-            from dpoco.local import SubsetRandomizer
-
             law = SubsetRandomizer(6, 2, epsilon).pmf(label)
         else:
             phis = [query.phi(FC[:, label].copy(), label, 6) for query in spec.queries]
@@ -182,18 +179,12 @@ def test_order_of_users_is_kept():
     assert empty.values.shape == (0, 1)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ((None, [0, 1]), ValueError),
-        ((None, [0, 1, 2], [0, 1]), ValueError),
-        ((None, [0, 1], [1, 1]), ValueError),
-        ((None, [0], [3]), ValueError),
-        ((None, [0], [-1]), ValueError),
-        ((None, [0], [0.5]), TypeError),
-        ((1, [0, 1, 2]), ValueError),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "error"), [
+    ((None, [0, 1]), ValueError), ((None, [0, 1, 2], [0, 1]), ValueError),
+    ((None, [0, 1], [1, 1]), ValueError), ((None, [0], [3]), ValueError),
+    ((None, [0], [-1]), ValueError), ((None, [0], [0.5]), TypeError),
+    ((1, [0, 1, 2]), ValueError),
+])  # fmt: skip
 def test_refusals_change_nothing(arguments, error):
     pool = ClientPool(fixed(FA), 3, 1.0)
     with pytest.raises(error):
