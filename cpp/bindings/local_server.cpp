@@ -61,19 +61,16 @@ py::tuple loss_ranges(const Array& matrix, double mixing) {
   return py::make_tuple(middle, half_range, sums);
 }
 
-Array mixture(const Array& matrix, const Array& coefficients, double share,
-              const std::optional<Array>& background) {
+Array mixture(const Array& matrix, const Array& coefficients) {
   const Shape shape = shape_of(matrix);
   expect_size(coefficients, shape.rows, "coefficients");
-  if (background) expect_size(*background, shape.columns, "background");
   Array out(matrix.shape(1));
   double* to = out.mutable_data();
   const double* from = data(matrix);
   const double* factors = data(coefficients);
-  const double* rest = background ? data(*background) : nullptr;
   {
     const py::gil_scoped_release nogil;
-    local::mixture(from, factors, shape.rows, shape.columns, share, rest, to);
+    local::mixture(from, factors, shape.rows, shape.columns, to);
   }
   return out;
 }
@@ -265,8 +262,7 @@ void register_hedge(py::module_& m) {
 void register_local_server(py::module_& m) {
   m.def("local_centred_losses", &centred_losses, "matrix"_a.noconvert(), "mixing"_a);
   m.def("local_loss_ranges", &loss_ranges, "matrix"_a.noconvert(), "mixing"_a);
-  m.def("local_mixture", &mixture, "matrix"_a.noconvert(), "coefficients"_a.noconvert(), "share"_a,
-        "background"_a.noconvert());
+  m.def("local_mixture", &mixture, "matrix"_a.noconvert(), "coefficients"_a.noconvert());
   m.def("local_threshold_means", &threshold_means, "matrix"_a.noconvert(),
         "coefficients"_a.noconvert());
   m.def("local_threshold_question", &threshold_question, "family"_a, "seed"_a, "round"_a, "slot"_a,

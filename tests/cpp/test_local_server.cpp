@@ -71,7 +71,7 @@ TEST_CASE("what the server computes has the same bits on every instruction set")
     centred_losses(matrix.data(), kHypotheses, kLabels, kLabels, 0.1, losses.data());
     all.insert(all.end(), losses.begin(), losses.end());
     std::vector<double> mixed(kLabels);
-    mixture(matrix.data(), weights.data(), kHypotheses, kLabels, 0.0, nullptr, mixed.data());
+    mixture(matrix.data(), weights.data(), kHypotheses, kLabels, mixed.data());
     all.insert(all.end(), mixed.begin(), mixed.end());
     Hedge hedge(kHypotheses, 0.0);
     for (int i = 0; i < 50; ++i) hedge.add(losses.data() + i);

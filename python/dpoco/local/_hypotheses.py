@@ -380,7 +380,7 @@ class Prediction:
         return self._mixture(self._matrix)
 
     def _mixture(self, matrix: FloatArray) -> FloatArray:
-        return _core.local_mixture(matrix, self._coefficients, self.mixing, None)
+        return _core.local_mixture(matrix, self._coefficients)
 
     def log_loss(self, y: Any) -> float:
         """Return ``-log prob(y)`` in nats; infinity for a label of probability 0."""
