@@ -16,6 +16,7 @@ from dpoco.local import DistributionLearner, Hypotheses
 from dpoco.random import Source
 from dpoco.reproduce import PublishedChannel, PublishedDistributionLearner, VectorRandomizer
 from dpoco.reproduce._local_learner import cells
+from dpoco.reproduce._vector_noise import printed_scale_factor
 
 FA = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], [0.25] * 4])
 FB = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.6, 0.4]])
@@ -170,7 +171,7 @@ def test_composition_rescues_the_first_algorithm():
     assert delta == 0.0
     assert 2 * each < 1.0
     # Its noise exceeds that of plain Laplace noise up to 132 hypotheses.
-    factors = {k: local_vector.printed_scale_factor(k, 1.0, 1e-6) for k in (132, 133)}
+    factors = {k: printed_scale_factor(k, 1.0, 1e-6) for k in (132, 133)}
     assert factors[132] > 132
     assert factors[133] < 133
 

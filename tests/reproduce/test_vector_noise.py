@@ -42,24 +42,24 @@ def coarse(monkeypatch):
 
 
 def test_deviations_of_one_loss():
-    found = local_vector.unit_deviations(8, 1.0, DELTA)
+    found = _vector_noise.unit_deviations(8, 1.0, DELTA)
     assert {name: round(value, 2) for name, value in found.items()} == {
         "paper": 46.05, "pure": 11.31, "composed": 11.31, "gaussian": 11.95, "coordinate": 3.06,
     }  # fmt: skip
     # One bit about one loss has less noise wherever epsilon coth(epsilon / 2) < 2 sqrt(2 K).
     for k, epsilon in ((2, 3.7), (8, 7.9), (64, 10.0)):
-        table = local_vector.unit_deviations(k, epsilon, DELTA)
+        table = _vector_noise.unit_deviations(k, epsilon, DELTA)
         assert table["coordinate"] == min(table.values())
         assert table["paper"] == max(table.values())
-    assert local_vector.unit_deviations(2, 4.2, DELTA)["coordinate"] > 2**1.5 / 4.2
+    assert _vector_noise.unit_deviations(2, 4.2, DELTA)["coordinate"] > 2**1.5 / 4.2
 
 
-def test_the_published_split_solves_its_equation():
+def test_the_published_scale_is_about_twice_what_its_proof_needs():
     for k, epsilon in ((1, 0.1), (8, 1.0), (64, 9.0)):
-        e = local_vector.printed_split(k, epsilon, DELTA)
-        assert k * e * e / 2 + e * math.sqrt(2 * k * math.log(1 / DELTA)) == pytest.approx(epsilon)
-        # Both published scales are valid; the mechanism's is about twice the proof's.
-        assert local_vector.printed_scale_factor(k, epsilon, DELTA) > 1.0 / e
+        log = math.log(1 / DELTA)
+        e = math.sqrt(2 / k) * (math.sqrt(log + epsilon) - math.sqrt(log))  # of a coordinate
+        assert k * e * e / 2 + e * math.sqrt(2 * k * log) == pytest.approx(epsilon)
+        assert 1.0 / e < _vector_noise.printed_scale_factor(k, epsilon, DELTA) < 2.5 / e
 
 
 def test_composition_agrees_with_a_library():

@@ -23,10 +23,15 @@ from numpy.typing import NDArray
 
 from dpoco import noise
 from dpoco._validation import choice, positive_float, positive_int, real_float
-from dpoco.accounting import local_vector
 from dpoco.local import Hypotheses, PublicCoins
 from dpoco.random import Source
-from dpoco.reproduce._vector_noise import label_index, lattice_step
+from dpoco.reproduce._vector_noise import (
+    label_index,
+    lattice_step,
+    printed_scale_factor,
+    printed_width,
+    worst_case_width,
+)
 
 __all__ = ["PublishedChannel", "PublishedDistributionLearner"]
 
@@ -104,9 +109,9 @@ class PublishedChannel:
         owned = values[:, self.counts > 0]
         self.width = {
             "round": honest,
-            "worst_case": local_vector.worst_case_width(count, labels, horizon),
+            "worst_case": worst_case_width(count, labels, horizon),
             "exact": float((owned.max(axis=1) - owned.min(axis=1)).max()),
-            "printed": local_vector.printed_width(count, horizon),
+            "printed": printed_width(count, horizon),
         }[choice("sensitivity", sensitivity, SENSITIVITIES)]
         self.step = lattice_step(max(self.width, 1e-12))
         low, high = (round(edge / self.step) for edge in (lowest, lowest + honest))
@@ -120,7 +125,7 @@ class PublishedChannel:
             if sensitivity == "worst_case":
                 span = max(span, self.spread)  # ends of the range may round apart
         if delta > 0.0:
-            factor = local_vector.printed_scale_factor(count, epsilon, delta)
+            factor = printed_scale_factor(count, epsilon, delta)
             self.scale = Fraction(factor * span * (1.0 + 2.0**-49))
         else:
             factor = 1.0 / epsilon
@@ -302,11 +307,11 @@ class PublishedDistributionLearner:
             return self._epsilon
         if self._hypotheses.kind == "array":
             return max(self._epsilon, self.channel().true_epsilon)
-        ratio = local_vector.worst_case_width(count, labels, self._horizon)
-        ratio /= local_vector.printed_width(count, self._horizon)
+        ratio = worst_case_width(count, labels, self._horizon)
+        ratio /= printed_width(count, self._horizon)
         if self._delta == 0.0:
             return max(self._epsilon, self._epsilon * ratio)
-        factor = local_vector.printed_scale_factor(count, self._epsilon, self._delta)
+        factor = printed_scale_factor(count, self._epsilon, self._delta)
         return max(self._epsilon, _composed(count, ratio / factor, self._delta))
 
     def risk_bound(self) -> float:
