@@ -46,9 +46,7 @@ def real_float(name: str, value: Any) -> float:
     return number
 
 
-def positive_int(
-    name: str, value: Any, *, minimum: int = 1, maximum: int = LARGEST_HORIZON
-) -> int:
+def positive_int(name: str, value: Any, *, minimum: int = 1, maximum: int = LARGEST_HORIZON) -> int:
     """Return `value` as an int in [minimum, maximum], or raise naming the argument."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an int; got {type(value).__name__}")
