@@ -76,6 +76,13 @@ TEST_CASE("what the server computes has the same bits on every instruction set")
     Hedge hedge(kHypotheses, 0.0);
     for (int i = 0; i < 50; ++i) hedge.add(losses.data() + i);
     all.insert(all.end(), hedge.weights(), hedge.weights() + kHypotheses);
+    Posterior posterior(kHypotheses, 0.75);
+    const std::int64_t bits[3] = {1, 0, 1};
+    posterior.add_bits(means.data(), 0.9, 1, bits, 3);
+    const std::int64_t subsets[4] = {0, 2, 1, 5};
+    posterior.add_subsets(matrix.data(), kLabels, 0.5, 2, subsets, 2);
+    posterior.weights(0.75, weights.data());
+    all.insert(all.end(), weights.begin(), weights.end());
     found.push_back(all);
   }
   dpoco::simd::select("auto");

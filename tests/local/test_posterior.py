@@ -201,30 +201,6 @@ def test_many_reports_at_once_are_the_same_bits():
     np.testing.assert_allclose(other.weights, many.weights, rtol=1e-12)
 
 
-def test_every_instruction_set_gives_the_same_bits():
-    from dpoco import random
-
-    rng = np.random.default_rng(1)
-    matrix = rng.dirichlet(np.ones(301), size=13)
-    bits = rng.integers(0, 2, size=20)
-    found = []
-    before = random.instruction_set()
-    try:
-        for name in ("baseline", "auto"):
-            random.select_instruction_set(name)
-            learner = DistributionLearner(
-                Hypotheses(matrix), epsilon=3.0, public_seed=1, interactive=True
-            )
-            for bit in bits:
-                spec = learner.round_spec()
-                values = (bit,) if spec.channel == "bit" else tuple(range(spec.width))
-                learner.update(spec, report(spec, *values))
-            found.append((learner.weights.tobytes(), learner.predict().all().tobytes()))
-    finally:
-        random.select_instruction_set(before)
-    assert found[0] == found[1]
-
-
 def test_means_outside_their_range_are_clamped():
     engine = _core.LocalPosterior(4, 1.0)
     engine.add_bits(np.array([[5.0, -1e308, np.nan, 0.5]]), 0.5, np.array([[1]]))
