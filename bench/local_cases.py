@@ -10,7 +10,7 @@ from measurement import Row, available_sets, compare, rate
 from numpy.typing import NDArray
 
 from dpoco.local import ClientPool, Hypotheses, LocalClient, RoundSpec, SubsetRandomizer
-from dpoco.local import _questions as families
+from dpoco.local import _queries as families
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -25,7 +25,7 @@ def matrix_of(hypotheses: int, labels: int) -> FloatArray:
 
 
 def bit_round(hypotheses: int, labels: int) -> RoundSpec:
-    query = families.bisection(1, 1, 0, hypotheses)
+    query = families.threshold("bisection", 1, 1, 0, hypotheses)
     return RoundSpec(1, "bit", 1.0, hypotheses, labels, queries=(query,))
 
 

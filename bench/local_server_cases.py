@@ -17,7 +17,6 @@ from dpoco.local import (
     Prediction,
     Report,
     ReportBatch,
-    RoundReports,
     simulate,
 )
 
@@ -94,27 +93,9 @@ def hedge_batch(rounds: int) -> object:
     return play
 
 
-def learner_of(matrix: FloatArray, count: int) -> DistributionLearner:
-    return DistributionLearner(
-        Hypotheses(matrix), epsilon=1.0, channel="bit", open_rounds=count, public_seed=0
-    )
-
-
-def together(matrix: FloatArray, bits: IntArray) -> FloatArray:
-    """The public path of many rounds: round_specs, digests for the devices, update."""
-    learner = learner_of(matrix, len(bits))
-    specs = learner.round_specs(len(bits))
-    rounds = np.arange(1, len(bits) + 1)
-    reports = RoundReports(
-        rounds, specs.digests, "bit", rounds.astype(np.uint64), bits.reshape(-1, 1)
-    )
-    learner.update(specs, reports)
-    return learner.weights
-
-
 def one_by_one(matrix: FloatArray, bits: IntArray) -> FloatArray:
     """The public path of single rounds: round_spec, update."""
-    learner = learner_of(matrix, 1)
+    learner = DistributionLearner(Hypotheses(matrix), epsilon=1.0, channel="bit", public_seed=0)
     for i, bit in enumerate(bits.tolist()):
         spec = learner.round_spec()
         learner.update(
@@ -126,15 +107,14 @@ def one_by_one(matrix: FloatArray, bits: IntArray) -> FloatArray:
 def rows(pairs: int, shrink: int) -> Iterator[Row]:
     check_competitors()
     rng = np.random.default_rng(0)
-    for count, labels, target in ((64, 1000, 4e4), (8, 1000, None)):
+    for count, labels in ((64, 1000), (8, 1000)):
         matrix = classes(count, labels)
         n = max(4000 // shrink, 200)
         questions = rng.normal(size=(n, count))
         bits = rng.integers(0, 2, size=n)
-        for path, play, own in (
-            ("round_specs and update", partial(together, matrix, bits), target),
-            ("round_spec and update", partial(one_by_one, matrix, bits), None),
-            ("the engine alone", partial(posterior_run, matrix, questions, bits), None),
+        for path, play in (
+            ("round_spec and update", partial(one_by_one, matrix, bits)),
+            ("the engine alone", partial(posterior_run, matrix, questions, bits)),
         ):
             yield rate(
                 "Server of locally private reports, per second of CPU time",
@@ -142,7 +122,6 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
                 play,
                 units=n,
                 repetitions=pairs,
-                target=own,
                 unit="reports/s",
             )
         yield compare(
@@ -195,6 +174,5 @@ def check_competitors() -> None:
         posterior_run(matrix, questions, bits),
         rtol=1e-9,
     )
-    np.testing.assert_allclose(together(matrix, bits), one_by_one(matrix, bits), rtol=1e-12)
     losses = rng.normal(size=(100, 7))
     np.testing.assert_allclose(numpy_hedge(losses), hedge_run(losses), rtol=1e-8)

@@ -47,13 +47,6 @@ Array loss_values(std::size_t index, double midpoint, double half_range, double 
   return phi;
 }
 
-py::array_t<std::uint32_t> subset(PublicCoins& coins, std::size_t n, std::size_t size) {
-  if (size > n || n >= (1ULL << 32)) throw std::invalid_argument("size must be at most n");
-  py::array_t<std::uint32_t> members(static_cast<py::ssize_t>(n));
-  coins.shuffle(n, size, members.mutable_data());
-  return members;
-}
-
 py::array_t<std::uint64_t> thresholds(const BitLaw& law, const Array& phi) {
   py::array_t<std::uint64_t> out(phi.size());
   const double* const from = data(phi);
@@ -101,8 +94,7 @@ void register_local_client(py::module_& m) {
             if (n == 0) throw std::invalid_argument("n must be at least 1");
             return self.below(n);
           },
-          "n"_a)
-      .def("shuffled", &subset, "n"_a, "size"_a);
+          "n"_a);
 
   py::class_<BitLaw>(m, "BitLaw")
       .def(py::init<double>(), "epsilon"_a)

@@ -61,19 +61,16 @@ py::tuple loss_ranges(const Array& matrix, double mixing) {
   return py::make_tuple(middle, half_range, sums);
 }
 
-Array mixture(const Array& matrix, const Array& coefficients, double share,
-              const std::optional<Array>& background) {
+Array mixture(const Array& matrix, const Array& coefficients) {
   const Shape shape = shape_of(matrix);
   expect_size(coefficients, shape.rows, "coefficients");
-  if (background) expect_size(*background, shape.columns, "background");
   Array out(matrix.shape(1));
   double* to = out.mutable_data();
   const double* from = data(matrix);
   const double* factors = data(coefficients);
-  const double* rest = background ? data(*background) : nullptr;
   {
     const py::gil_scoped_release nogil;
-    local::mixture(from, factors, shape.rows, shape.columns, share, rest, to);
+    local::mixture(from, factors, shape.rows, shape.columns, to);
   }
   return out;
 }
@@ -94,41 +91,19 @@ py::tuple threshold_means(const Array& matrix, const Array& coefficients) {
   return py::make_tuple(phi, means);
 }
 
-// The coefficients of many rounds' questions, shape (rounds bits, K), and their means.
-Array threshold_questions(const std::string& family, std::uint64_t seed, std::uint64_t first,
-                          std::size_t rounds, std::size_t bits, std::size_t hypotheses,
-                          std::size_t slot) {
+// The coefficients of a question of one bit, shape (K,).
+Array threshold_question(const std::string& family, std::uint64_t seed, std::uint64_t round,
+                         std::size_t slot, std::size_t hypotheses) {
   const local::Family named = local::family_from(family);
   if (named == local::Family::hadamard || named == local::Family::adaptive) {
     throw std::invalid_argument("not a family of fixed threshold questions");
   }
-  if (hypotheses < 1 || bits < 1) throw std::invalid_argument("there is nothing to ask");
-  Array out({static_cast<py::ssize_t>(rounds * bits), static_cast<py::ssize_t>(hypotheses)});
-  double* to = out.mutable_data();
+  if (hypotheses < 1) throw std::invalid_argument("there is nothing to ask");
+  Array out(static_cast<py::ssize_t>(hypotheses));
   std::vector<std::uint32_t> members(hypotheses);
-  const py::gil_scoped_release nogil;
-  for (std::size_t i = 0; i < rounds; ++i) {
-    for (std::size_t bit = 0; bit < bits; ++bit) {
-      local::threshold_question(named, local::PublicCoins(seed, first + i, slot + bit), hypotheses,
-                                members.data(), to + (i * bits + bit) * hypotheses);
-    }
-  }
+  local::threshold_question(named, local::PublicCoins(seed, round, slot), hypotheses,
+                            members.data(), out.mutable_data());
   return out;
-}
-
-Array threshold_means_many(const Array& matrix, const Array& coefficients) {
-  const Shape shape = shape_of(matrix);
-  const Shape asked = shape_of(coefficients);
-  if (asked.columns != shape.rows) throw std::invalid_argument("coefficients have another K");
-  Array means({coefficients.shape(0), coefficients.shape(1)});
-  const double* from = data(matrix);
-  const double* factors = data(coefficients);
-  double* to = means.mutable_data();
-  {
-    const py::gil_scoped_release nogil;
-    local::threshold_means_many(from, factors, shape.rows, shape.columns, asked.rows, to);
-  }
-  return means;
 }
 
 Array query_means(const Array& matrix, const Array& phi) {
@@ -224,16 +199,6 @@ void register_posterior(py::module_& m) {
           },
           "means"_a.noconvert(), "contrast"_a, "values"_a.noconvert())
       .def(
-          "add_rounds",
-          [](Posterior& self, const Array& means, double contrast, const Integers& values) {
-            const std::size_t bits =
-                values.ndim() == 2 ? static_cast<std::size_t>(values.shape(1)) : 0;
-            const std::size_t reports = rows_of(values, bits);
-            expect_size(means, reports * bits * self.hypotheses(), "means");
-            self.add_rounds(data(means), contrast, bits, values.data(), reports);
-          },
-          "means"_a.noconvert(), "contrast"_a, "values"_a.noconvert())
-      .def(
           "add_subsets",
           [](Posterior& self, const Array& matrix, double excess, const Integers& values) {
             const Shape shape = shape_of(matrix);
@@ -297,14 +262,11 @@ void register_hedge(py::module_& m) {
 void register_local_server(py::module_& m) {
   m.def("local_centred_losses", &centred_losses, "matrix"_a.noconvert(), "mixing"_a);
   m.def("local_loss_ranges", &loss_ranges, "matrix"_a.noconvert(), "mixing"_a);
-  m.def("local_mixture", &mixture, "matrix"_a.noconvert(), "coefficients"_a.noconvert(), "share"_a,
-        "background"_a.noconvert());
+  m.def("local_mixture", &mixture, "matrix"_a.noconvert(), "coefficients"_a.noconvert());
   m.def("local_threshold_means", &threshold_means, "matrix"_a.noconvert(),
         "coefficients"_a.noconvert());
-  m.def("local_threshold_questions", &threshold_questions, "family"_a, "seed"_a, "first"_a,
-        "rounds"_a, "bits"_a, "hypotheses"_a, "slot"_a = 0);
-  m.def("local_threshold_means_many", &threshold_means_many, "matrix"_a.noconvert(),
-        "coefficients"_a.noconvert());
+  m.def("local_threshold_question", &threshold_question, "family"_a, "seed"_a, "round"_a, "slot"_a,
+        "hypotheses"_a);
   m.def("local_query_means", &query_means, "matrix"_a.noconvert(), "phi"_a.noconvert());
   m.def("local_bit_information", &bit_information, "weights"_a.noconvert(), "means"_a.noconvert(),
         "contrast"_a);

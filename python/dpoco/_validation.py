@@ -46,13 +46,13 @@ def real_float(name: str, value: Any) -> float:
     return number
 
 
-def positive_int(name: str, value: Any, *, maximum: int = LARGEST_HORIZON) -> int:
-    """Return `value` as an int in [1, maximum], or raise naming the argument."""
+def positive_int(name: str, value: Any, *, minimum: int = 1, maximum: int = LARGEST_HORIZON) -> int:
+    """Return `value` as an int in [minimum, maximum], or raise naming the argument."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an int; got {type(value).__name__}")
     number = int(value)
-    if not 1 <= number <= maximum:
-        raise ValueError(f"{name} must be in [1, {maximum}]; got {number}")
+    if not minimum <= number <= maximum:
+        raise ValueError(f"{name} must be in [{minimum}, {maximum}]; got {number}")
     return number
 
 

@@ -13,6 +13,8 @@ from dpoco.accounting import Budget, Guarantee, sum_release
 from dpoco.accounting import attack_power as power
 from dpoco.accounting.explanation import explain, facts
 from dpoco.accounting.local_reports import local_guarantee
+from dpoco.local import BitRandomizer
+from dpoco.privacy.mechanisms.local_report import LocalReport
 
 from .by_hand import statement_of
 
@@ -24,7 +26,7 @@ PURE = statement_of(
     mechanism="a test", horizon=7, delta=0.0, calibration="tight", reference="a page",
     seeded=False, pure=0.5,
 )  # fmt: skip
-LOCAL = local_guarantee(epsilon=1.0, mechanism="a bit", reports_per_user=2)
+LOCAL = local_guarantee(LocalReport(1.0, 2, (BitRandomizer(1.0).law,)), released="a bit")
 JOINT = dataclasses.replace(SUM, view="others", unit="one user's record", paper_epsilon=36.5)
 
 

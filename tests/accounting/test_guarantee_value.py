@@ -26,7 +26,9 @@ from dpoco.accounting.local_reports import local_guarantee
 from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
 from dpoco.domains import LpBall
 from dpoco.errors import BudgetExceeded, StateError
+from dpoco.local import BitRandomizer
 from dpoco.losses import LogisticLoss
+from dpoco.privacy.mechanisms.local_report import LocalReport
 
 from .by_hand import statement_of
 
@@ -222,7 +224,9 @@ def test_edited_numbers_contradict_the_others(name, factor):
     [
         noisy_max.guarantee(noisy_max.calibrate(4, budget=Budget(0.5, 0.0))),
         CURVED,
-        local_guarantee(epsilon=0.5, mechanism="bits", reports_per_user=9, stated_delta=1e-6),
+        local_guarantee(
+            LocalReport(0.5, 9, (BitRandomizer(0.5).law,)), released="bits", delta=1e-6
+        ),
     ],
 )
 def test_edited_profiles_contradict_epsilon(guarantee):

@@ -18,7 +18,6 @@ VERBS = ("observe", "fit", "push", "select", "test", "respond")
 REPORTS = {
     "BitRandomizer": "exact audit",
     "SubsetRandomizer": "exact audit",
-    "VectorRandomizer": "exact audit",
     "LocalClient": "its randomizers are audited exactly, one report at a time",
     "ClientPool": "clients of many users in one process: the same randomizers",
     "DistributionLearner": "reads reports, which are private when they arrive",
@@ -64,11 +63,9 @@ def test_every_class_of_local_reports_is_audited_or_excused():
 
 
 def test_every_randomizer_is_audited_exactly():
-    matrix = [[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]]
     made = [
         local.BitRandomizer(1.0, 2),
         local.SubsetRandomizer(5, 2, 1.0),
-        local.VectorRandomizer(matrix, 1.0, 0.1),
     ]
     excused = {name for name, reason in REPORTS.items() if reason == "exact audit"}
     assert {type(each).__name__ for each in made} == excused

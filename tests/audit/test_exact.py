@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from dpoco.audit import ExactReport, exact_audit
-from dpoco.local import BitRandomizer, SubsetRandomizer, VectorRandomizer
+from dpoco.local import BitRandomizer, SubsetRandomizer
+from dpoco.reproduce import VectorRandomizer
 
 MATRIX = np.array([[0.30, 0.25, 0.20, 0.15, 0.07, 0.03], [0.05, 0.10, 0.15, 0.20, 0.25, 0.25],
                    [0.02, 0.48, 0.02, 0.02, 0.44, 0.02]])  # fmt: skip

@@ -11,9 +11,13 @@ import pytest
 
 import dpoco
 from dpoco import accounting, experts, mechanisms, oco
+from dpoco.accounting import _profiles
 from dpoco.domains import Box, LpBall
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
+from dpoco.local import BitRandomizer
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
+from dpoco.privacy.losses.responses import Responses
+from dpoco.privacy.mechanisms.local_report import LocalReport
 
 SOURCE = Path(__file__).parents[2] / "check" / "check.py"
 BALL, BOX = LpBall(3, 2.0), Box([-1.0] * 3, [1.0, 2.0, 3.0])
@@ -36,6 +40,18 @@ def record(kind, *problem, **options):
         return json.loads(json.dumps(kind(*problem, **options).guarantee.to_dict()))
 
 
+def local_reports(delta):
+    """Forty reports of 0.3, stated at 1e-6; those of earlier versions may have a delta each."""
+    loss = Responses(0.3, delta, 40)
+    stated = accounting.local_reports.local_guarantee(
+        LocalReport(0.3, 40, (BitRandomizer(0.3).law,)), released="reports", delta=1e-6
+    ).to_dict()
+    if delta > 0.0:
+        del stated["description"]
+        stated |= {"epsilon": loss.epsilon(1e-6), "profile": _profiles.profile_of(loss)}
+    return stated
+
+
 STATED = {
     "gaussian": lambda: record(oco.NoisyFTRL, BALL, LogisticLoss(1.0)),
     "draws and a bit": lambda: record(
@@ -55,9 +71,8 @@ STATED = {
     "pure": lambda: record(experts.ShiftDetector, 10),
     "many of pure privacy": lambda: record(mechanisms.NoisyMax, 5, noise="laplace", horizon=50),
     "tracker": lambda: record(experts.ObliviousTracker, 10, switches=2),
-    "local reports": lambda: accounting.local_reports.local_guarantee(
-        epsilon=0.3, delta=1e-9, mechanism="reports", reports_per_user=40, stated_delta=1e-6
-    ).to_dict(),
+    "local reports": lambda: local_reports(0.0),
+    "local reports with a delta": lambda: local_reports(1e-9),
 }
 
 

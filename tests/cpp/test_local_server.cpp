@@ -71,51 +71,22 @@ TEST_CASE("what the server computes has the same bits on every instruction set")
     centred_losses(matrix.data(), kHypotheses, kLabels, kLabels, 0.1, losses.data());
     all.insert(all.end(), losses.begin(), losses.end());
     std::vector<double> mixed(kLabels);
-    mixture(matrix.data(), weights.data(), kHypotheses, kLabels, 0.0, nullptr, mixed.data());
+    mixture(matrix.data(), weights.data(), kHypotheses, kLabels, mixed.data());
     all.insert(all.end(), mixed.begin(), mixed.end());
     Hedge hedge(kHypotheses, 0.0);
     for (int i = 0; i < 50; ++i) hedge.add(losses.data() + i);
     all.insert(all.end(), hedge.weights(), hedge.weights() + kHypotheses);
+    Posterior posterior(kHypotheses, 0.75);
+    const std::int64_t bits[3] = {1, 0, 1};
+    posterior.add_bits(means.data(), 0.9, 1, bits, 3);
+    const std::int64_t subsets[4] = {0, 2, 1, 5};
+    posterior.add_subsets(matrix.data(), kLabels, 0.5, 2, subsets, 2);
+    posterior.weights(0.75, weights.data());
+    all.insert(all.end(), weights.begin(), weights.end());
     found.push_back(all);
   }
   dpoco::simd::select("auto");
   CHECK(found[0] == found[1]);
-}
-
-TEST_CASE("many questions and their reports are the same as one after the other") {
-  const std::vector<double> matrix = rows();
-  constexpr std::size_t kRounds = 11;
-  std::vector<double> coefficients(kRounds * kHypotheses);
-  std::vector<std::uint32_t> members(kHypotheses);
-  for (std::size_t t = 0; t < kRounds; ++t) {
-    const Family family = t % 3 == 0   ? Family::bisection
-                          : t % 3 == 1 ? Family::scheffe
-                                       : Family::mean_test;
-    threshold_question(family, PublicCoins(5, t + 1, 0), kHypotheses, members.data(),
-                       coefficients.data() + t * kHypotheses);
-  }
-  std::fill_n(coefficients.begin() + 4 * kHypotheses, kHypotheses, 0.0);  // asks nothing
-  std::vector<double> means(coefficients.size());
-  threshold_means_many(matrix.data(), coefficients.data(), kHypotheses, kLabels, kRounds,
-                       means.data());
-  Posterior together(kHypotheses, 0.75);
-  Posterior alone(kHypotheses, 0.75);
-  std::vector<std::int64_t> bits(kRounds);
-  for (std::size_t t = 0; t < kRounds; ++t) bits[t] = static_cast<std::int64_t>(t * t % 3 == 1);
-  together.add_rounds(means.data(), 0.5, 1, bits.data(), kRounds);
-  std::vector<double> own(kHypotheses);
-  for (std::size_t t = 0; t < kRounds; ++t) {
-    threshold_means(matrix.data(), coefficients.data() + t * kHypotheses, kHypotheses, kLabels,
-                    nullptr, own.data());
-    CHECK(std::equal(own.begin(), own.end(),
-                     means.begin() + static_cast<std::ptrdiff_t>(t * kHypotheses)));
-    alone.add_bits(own.data(), 0.5, 1, &bits[t], 1);
-  }
-  CHECK(state_of(together) == state_of(alone));
-  bits[7] = 2;
-  CHECK_THROWS_AS(together.add_rounds(means.data(), 0.5, 1, bits.data(), kRounds),
-                  std::invalid_argument);
-  CHECK(state_of(together) == state_of(alone));
 }
 
 TEST_CASE("states of the server are exact, and impossible ones are refused") {

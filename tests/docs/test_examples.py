@@ -165,6 +165,30 @@ def test_local_model_selection(tmp_path, capsys):
         assert loss["published, epsilon = 4"] > 0.5 * loss["all ignored"]
 
 
+def test_local_client_and_server():
+    """Two processes; over a second."""
+    command = [
+        sys.executable, str(ROOT / "examples" / "local_client_server.py"),
+        "--users", "400", "--rounds", "20",
+    ]  # fmt: skip
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    device = [line for line in lines if line.startswith("device:")]
+    server = [line for line in lines if line.startswith("server:")]
+    assert re.search(r"\b\d\d bytes: taken", device[1])  # small
+    assert "refused: duplicated" in device[2]
+    assert "refused: late" in device[3]
+    assert "after a restart" in device[4]
+    assert "all 1 reports have been sent" in device[4]
+    assert len(device) == 5  # every other report was taken
+    assert "399 reports" in server[0]  # one came too late
+    weights = [float(w) for w in re.findall(r"\d\.\d+", server[0])]
+    assert weights.index(max(weights)) == 3
+    assert "[3]" in server[1]
+    assert "epsilon=4" in server[2]
+
+
 def test_examples_are_short_and_have_a_quick_version():
     for path in sorted((ROOT / "examples").glob("*.py")):
         text = path.read_text()

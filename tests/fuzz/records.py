@@ -114,13 +114,10 @@ def _ledger(rng: random.Random) -> None:
 @functools.cache
 def _specs() -> list[RoundSpec]:
     found = [server(kind).round_spec() for kind in _servers.KINDS]
-    vector = {"learner": "hedge", "channel": "gaussian_vector", "delta": 1e-6}
-    for options in (vector, {"query": "hadamard"}):
-        learner = DistributionLearner(
-            Hypotheses(_servers.FC), epsilon=1.0, public_seed=7, **options
-        )
-        found.append(learner.round_spec())
-    return found
+    learner = DistributionLearner(
+        Hypotheses(_servers.FC), epsilon=1.0, public_seed=7, query="hadamard"
+    )
+    return [*found, learner.round_spec()]
 
 
 def _spec(rng: random.Random) -> None:
@@ -141,9 +138,7 @@ def _spec(rng: random.Random) -> None:
 def _answer(spec: RoundSpec) -> None:
     """Whatever comes from a server that lies: a device answers within its budget, or refuses."""
     for protect in ("label", "label_and_context"):
-        client = LocalClient(
-            Hypotheses(_servers.FC), 2.0, protect=protect, delta_max=0.1, simulation_seed=1
-        )
+        client = LocalClient(Hypotheses(_servers.FC), 2.0, protect=protect, simulation_seed=1)
         try:
             report = client.respond(spec, None, 2)
         except (ValueError, TypeError, dpoco.DpocoError):
@@ -159,7 +154,7 @@ def _sent() -> list[tuple[RoundSpec, bytes, bytes]]:
     found = []
     for spec in _specs():
         client = LocalClient(
-            Hypotheses(_servers.FC), 9.0, 9, delta_max=0.1, simulation_seed=1,
+            Hypotheses(_servers.FC), 9.0, 9, simulation_seed=1,
             protect="label_and_context" if spec.labels is None else "label",
         )  # fmt: skip
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import io
 import json
@@ -16,7 +15,7 @@ import dpoco
 from dpoco import _state
 from dpoco.accounting.ledger import Ledger
 from dpoco.experts import PrefixHedge
-from dpoco.local import DistributionLearner, Hypotheses, LocalClient, LocalHypothesisSelector
+from dpoco.local import DistributionLearner, Hypotheses, LocalHypothesisSelector
 from dpoco.local._server import read_arrays
 from dpoco.losses import LogisticLoss
 from dpoco.oco import ContinuousMultiplicativeWeights
@@ -132,15 +131,3 @@ def test_a_number_of_rows_is_believed_only_if_they_are_there():
     words[at - 1 : at + 2] = 2**58  # rounds, rows, multiplicities
     with pytest.raises(dpoco.StateError):
         ContinuousMultiplicativeWeights._from_bytes(_state.pack(header, words.tobytes()))
-
-
-def test_a_specification_beyond_what_a_channel_can_do_is_a_value_error():
-    hypotheses = Hypotheses(np.array([[0.5, 0.5], [0.9, 0.1]]))
-    server = DistributionLearner(
-        hypotheses, epsilon=1.0, learner="hedge", channel="gaussian_vector", delta=1e-6
-    )
-    spec = dataclasses.replace(server.round_spec(), epsilon=2.2e-308)
-    client = LocalClient(hypotheses, 2.0, delta_max=0.1)
-    with pytest.raises(ValueError, match="coarse"):
-        client.respond(spec, None, 1)
-    assert client.spent == 0.0

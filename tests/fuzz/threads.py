@@ -171,9 +171,6 @@ def local_reports() -> None:
             batch = pool.respond(spec, None, np.arange(50) % 6)
             learner.update(spec, batch)
             taken += len(batch)
-            specs = learner.round_specs(10)
-            learner.update(specs, [_servers.report(specs[3], 1)])
-            taken += 1
             learner.predict(), learner.weights, learner.__reduce__()
         return taken
 

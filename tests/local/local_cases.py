@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpoco.local import DistributionLearner, Hypotheses, Report, RoundSpec
-from dpoco.local import _questions as families
+from dpoco.local import _queries as families
 
 MASK = 2**64 - 1
 GAMMA = 0x9E3779B97F4A7C15
@@ -61,7 +61,7 @@ class ReferenceCoins:
 
 def bit_spec(matrix, *, epsilon=1.0, round=1, seed=2024, bits=1):
     k, m = matrix.shape
-    queries = tuple(families.bisection(seed, round, slot, k) for slot in range(bits))
+    queries = tuple(families.threshold("bisection", seed, round, slot, k) for slot in range(bits))
     return RoundSpec(round, "bit", epsilon, k, m, queries=queries)
 
 
@@ -71,7 +71,7 @@ def subset_spec(matrix, size, *, epsilon=1.0, round=1):
 
 def coordinate_spec(matrix, *, epsilon=1.0, round=1, seed=5, mixing=0.1):
     k, m = matrix.shape
-    query = families.loss(seed, round, 0, k, mixing)
+    query = families.loss(seed, round, 0, mixing, families.loss_ranges(k, mixing))
     return RoundSpec(round, "coordinate", epsilon, k, m, queries=(query,))
 
 
@@ -158,9 +158,9 @@ def _twin(learner: DistributionLearner) -> DistributionLearner:
     # A shallow twin: enumeration visits thousands of histories.
     twin = learner.clone()
     twin._rule.restore(learner._rule.state())
-    twin._rounds.last = learner._rounds.last
-    for opened in learner._rounds:
-        twin._rounds.open(type(opened)(opened.specs, opened.matrix, opened.context))
+    twin._round = learner._round
+    for number, opened in learner._open.items():
+        twin._open[number] = type(opened)(opened.spec, opened.matrix, opened.context)
     return twin
 
 

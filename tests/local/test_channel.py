@@ -21,7 +21,7 @@ bit_information = _core.local_bit_information
 
 
 def informations(weights, matrix, epsilon, size=2):
-    return ChannelChoice(epsilon, 4096, None).informations(matrix, weights, size)
+    return ChannelChoice(epsilon, None).informations(matrix, weights, size)
 
 
 def mutual_information(weights, laws):
@@ -79,7 +79,7 @@ def test_auto_picks_the_larger_information():
                 0: bit_information(UNIFORM, means, contrast),
                 1: informations(UNIFORM, FC, epsilon)[0],
             }
-            size = learner._rule.subset_size(6)
+            size = learner.settings.subset_size
             if size >= 2:
                 values[size] = informations(UNIFORM, FC, epsilon, size)[1]
             best = max(values, key=values.get)
@@ -93,18 +93,22 @@ def test_auto_picks_the_larger_information():
 def test_subsets_that_are_too_long_are_not_chosen():
     rng = np.random.default_rng(0)
     many = rng.dirichlet(np.ones(5000), size=3)
-    choice = ChannelChoice(5.0, 4096, None)
-    assert choice.size(5000) is None
-    assert choice.size(1) is None
-    assert choice.size(4096) == round(4096 / (math.exp(5) + 1))
-    assert ChannelChoice(0.1, 4096, None).size(4096) is None  # 1946 labels of 12 bits each
-    assert ChannelChoice(0.1, 40_000, None).size(4096) is not None
+
+    def size(labels, epsilon, **given):
+        rows = Hypotheses(np.full((2, labels), 1.0 / labels))
+        return DistributionLearner(rows, epsilon=epsilon, **given).settings.subset_size
+
+    assert size(5000, 5.0) is None
+    assert size(1, 5.0) is None
+    assert size(4096, 5.0) == round(4096 / (math.exp(5) + 1))
+    assert size(4096, 0.1) is None  # 1946 labels of 12 bits each
+    assert size(4096, 0.1, max_message_bits=40_000) is not None
     learner = DistributionLearner(Hypotheses(many), epsilon=5.0)
     assert learner.round_spec().channel == "bit"
 
 
 def test_informations_are_kept_for_a_context():
-    choice = ChannelChoice(1.0, 4096, None)
+    choice = ChannelChoice(1.0, 2)
     means = [np.zeros(4)]
     choice.choose(FC, None, means, 0.4)
     kept = choice._entropies

@@ -16,14 +16,13 @@ from local_cases import FA, FC, bit_spec, coordinate_spec, fixed, refused, subse
 import dpoco
 from dpoco.local import (
     ClientPool,
-    DistributionLearner,
     Hypotheses,
     LocalClient,
     LossQuery,
     RoundSpec,
 )
-from dpoco.local import _questions as families
-from dpoco.local._client import bit_randomizer
+from dpoco.local import _queries as families
+from dpoco.local._randomizers import bit_randomizer
 
 LABELS = [0, 1, 3, None, -1, 4, 10**40, 2.0, "cat", float("nan"), [1]]
 HOSTILE = (math.nan, math.inf, -math.inf, 1e308, -1e308, 0.0)
@@ -96,7 +95,7 @@ def tampered(spec, **changes):
 @pytest.mark.parametrize("changes", [
     {"epsilon": math.nan}, {"epsilon": math.inf}, {"epsilon": -1.0}, {"epsilon": 0.0},
     {"epsilon": 31.0}, {"round": 0}, {"channel": "subset"}, {"channel": "other"},
-    {"queries": ()}, {"hypotheses": 4}, {"labels": 5}, {"labels": None}, {"delta": 0.1},
+    {"queries": ()}, {"hypotheses": 4}, {"labels": 5}, {"labels": None}
 ])  # fmt: skip
 def test_tampered_rounds_are_refused(changes):
     refused(LocalClient(fixed(FA), 100.0), tampered(bit_spec(FA), **changes), ValueError,
@@ -119,22 +118,6 @@ def test_rounds_of_other_classes_and_kinds_are_refused():
 
     trojan = Trojan(1, "bit", 1.0, 3, 4, queries=bit_spec(FA).queries)
     refused(client, trojan, TypeError, x=None, y=1)
-
-
-def test_delta_needs_a_budget_of_its_own():
-    learner = DistributionLearner(
-        fixed(FA), epsilon=1.0, learner="hedge", channel="gaussian_vector", delta=1e-6
-    )
-    spec = learner.round_spec()
-    refused(LocalClient(fixed(FA), 5.0), spec, dpoco.BudgetExceeded, x=None, y=1)
-    refused(LocalClient(fixed(FA), 5.0, delta_max=9e-7), spec, dpoco.BudgetExceeded, x=None, y=1)
-    client = LocalClient(fixed(FA), 5.0, 2, delta_max=1e-6)
-    assert len(client.respond(spec.to_bytes(), None, 1).values) == 3
-    refused(client, spec, dpoco.BudgetExceeded, x=None, y=1)
-    assert client.guarantee.delta == 1e-6
-    for mixing, noise in ((math.nan, 2.0), (2.0, 2.0), (0.1, math.nan), (0.1, 0.0)):
-        lying = dataclasses.replace(spec, parameters=(mixing, noise))
-        refused(LocalClient(fixed(FA), 5.0, delta_max=0.1), lying, ValueError, x=None, y=1)
 
 
 def test_public_contexts_fail_before_anything_is_spent():
@@ -177,7 +160,7 @@ def test_no_argument_takes_public_coins_or_a_source():
     import inspect
 
     names = set(inspect.signature(LocalClient).parameters)
-    assert names == {"hypotheses", "epsilon_max", "max_reports", "protect", "ledger", "delta_max",
+    assert names == {"hypotheses", "epsilon_max", "max_reports", "protect", "ledger",
                      "simulation_seed"}  # fmt: skip
 
 
@@ -198,17 +181,14 @@ def test_arguments():
                       (fixed(FA), 1.0, 1, "context")):  # fmt: skip
         with pytest.raises(ValueError):  # noqa: PT011
             LocalClient(*arguments)
-    for bad in (-1e-9, 1.0, math.nan):
-        with pytest.raises(ValueError, match="delta_max"):
-            LocalClient(fixed(FA), 1.0, delta_max=bad)
 
 
 def test_families_serve_the_device():
     """All families, from bytes, in one report."""
     queries = (
-        families.bisection(1, 1, 0, 3), families.scheffe(1, 1, 1, 3),
-        families.mean_test(1, 1, 2, 3), families.hadamard(1, 1, 3, 4),
-        families.loss(1, 1, 4, 3, 0.1),
+        families.threshold("bisection", 1, 1, 0, 3), families.threshold("scheffe", 1, 1, 1, 3),
+        families.threshold("mean_test", 1, 1, 2, 3), families.hadamard(1, 1, 3, 4),
+        families.loss(1, 1, 4, 0.1, families.loss_ranges(3, 0.1)),
     )  # fmt: skip
     spec = dataclasses.replace(bit_spec(FA), queries=queries)
     report = LocalClient(fixed(FA), 1.0).respond(spec.to_bytes(), None, 3)

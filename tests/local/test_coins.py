@@ -11,8 +11,8 @@ from local_cases import ReferenceCoins, mix
 
 import dpoco
 from dpoco import _core
-from dpoco.local import PublicCoins
-from dpoco.local import _questions as families
+from dpoco.local import DistributionLearner, Hypotheses, PublicCoins
+from dpoco.local import _queries as families
 
 
 def test_vectors():
@@ -24,7 +24,9 @@ def test_vectors():
 
 def test_bisection_vectors():
     halves = [
-        tuple(np.flatnonzero(families.bisection(2024, t, 0, 8).coefficients > 0).tolist())
+        tuple(
+            np.flatnonzero(families.threshold("bisection", 2024, t, 0, 8).coefficients > 0).tolist()
+        )
         for t in range(1, 5)
     ]
     assert halves == [(0, 2, 5, 7), (1, 2, 4, 5), (0, 1, 4, 7), (1, 5, 6, 7)]
@@ -33,7 +35,7 @@ def test_bisection_vectors():
 def test_scheffe_vectors():
     pairs = []
     for t in range(1, 6):
-        c = families.scheffe(99, t, 0, 6).coefficients
+        c = families.threshold("scheffe", 99, t, 0, 6).coefficients
         pairs.append((int(np.argmax(c)), int(np.argmin(c))))
         assert np.count_nonzero(c) == 2
     assert pairs == [(1, 4), (3, 2), (1, 0), (4, 5), (3, 0)]
@@ -49,25 +51,28 @@ def test_equal_to_the_definition(seed, round, slot):
         assert [ours.below(n) for _ in range(10)] == [theirs.below(n) for _ in range(10)]
 
 
-def test_subset_is_the_shuffle_as_written():
+def half(seed, round, count):
+    """The hypotheses that a bisection sets against the others."""
+    return np.flatnonzero(families.threshold("bisection", seed, round, 0, count).coefficients > 0)
+
+
+def test_halves_are_the_shuffle_as_written():
     for round in range(1, 30):
         coins, index = ReferenceCoins(3, round), list(range(11))
         for i in range(5):
             j = i + coins.below(11 - i)
             index[i], index[j] = index[j], index[i]
-        assert PublicCoins(3, round).subset(11, 5) == tuple(sorted(index[:5]))
+        assert half(3, round, 11).tolist() == sorted(index[:5])
 
 
-def test_subsets_are_uniform():
+def test_halves_are_uniform():
     counts = dict.fromkeys(itertools.combinations(range(6), 3), 0)
     rounds = 20_000
     for round in range(1, rounds + 1):
-        counts[PublicCoins(11, round).subset(6, 3)] += 1
+        counts[tuple(half(11, round, 6).tolist())] += 1
     expected = rounds / len(counts)
     chi = sum((n - expected) ** 2 / expected for n in counts.values())
     assert chi < 62.0  # chi-square with 19 degrees of freedom: beyond with probability 1e-6
-    assert PublicCoins(1, 1).subset(4, 0) == ()
-    assert PublicCoins(1, 1).subset(4, 4) == (0, 1, 2, 3)
 
 
 def test_streams_of_slots_and_rounds_differ():
@@ -76,20 +81,28 @@ def test_streams_of_slots_and_rounds_differ():
 
 
 def test_families():
-    c = families.bisection(1, 1, 0, 5).coefficients
+    c = families.threshold("bisection", 1, 1, 0, 5).coefficients
     assert sorted(np.unique(c).tolist()) == [-1 / 3, 1 / 2]
-    c = families.bisection(1, 1, 0, 3).coefficients
+    c = families.threshold("bisection", 1, 1, 0, 3).coefficients
     assert np.count_nonzero(c > 0) == 1
-    c = families.mean_test(8, 2, 0, 6).coefficients
+    c = families.threshold("mean_test", 8, 2, 0, 6).coefficients
     assert int(np.argmax(c)) == ReferenceCoins(8, 2).below(6)
     assert math.isclose(c.sum(), 0.0, abs_tol=1e-15)
     assert families.hadamard(8, 2, 0, 100).row == 1 + ReferenceCoins(8, 2).below(127)
-    assert families.loss(8, 2, 0, 6, 0.1).index == ReferenceCoins(8, 2).below(6)
-    for family in (families.bisection, families.scheffe, families.mean_test):
-        assert family(1, 1, 0, 1).coefficients.tolist() == [0.0]
+    query = families.loss(8, 2, 0, 0.1, families.loss_ranges(6, 0.1))
+    assert query.index == ReferenceCoins(8, 2).below(6)
+    for family in families.COIN_FAMILIES:
+        assert families.threshold(family, 1, 1, 0, 1).coefficients.tolist() == [0.0]
 
 
 def test_adaptive_coins_replace_one_query_in_ten():
+    settings = DistributionLearner(
+        Hypotheses(np.full((7, 4), 0.25)),
+        epsilon=1.0,
+        channel="bit",
+        interactive=True,
+        public_seed=5,
+    ).settings
     seen = 0
     for round in range(1, 4001):
         coins = ReferenceCoins(5, round, 1000)
@@ -99,9 +112,7 @@ def test_adaptive_coins_replace_one_query_in_ten():
             expected = (a, b + (b >= a))
             seen += 1
         matrix, weights = np.random.default_rng(round).dirichlet(np.ones(4), 7), np.eye(7)[3]
-        (query,), _ = families.questions_of(
-            "adaptive", 5, round, 1, matrix, weights=weights, mixing=1.0, exact_range=False
-        )
+        (query,) = families.questions_of(settings, round, matrix, weights, 1.0)
         if expected is not None:
             assert query == families.pair_query(7, *expected)
         else:

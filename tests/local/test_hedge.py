@@ -17,9 +17,10 @@ from dpoco.local._bounds import (
     endless_hedge_bound,
     hedge_bound,
     hedge_mixing,
+    loss_diameter,
+    losses,
     worst_case_rate,
 )
-from dpoco.local._losses import loss_diameter, losses
 from dpoco.local._randomizers import BitRandomizer
 
 ESTIMATES = [(3, 0, 0), (0, -3, 0), (0, 0, 3), (3, 0, 0), (0, 3, 0)]
@@ -123,7 +124,7 @@ def test_estimates_are_unbiased(epsilon, range_):
             learner.update(spec, report(spec, bit))
             for y in range(4):
                 chance = float(randomizer.pmf(spec.query.phi(FA[:, y], y, 4))[(bit,)])
-                mean[:, y] += chance / 3 * learner._rule.cumulative_losses
+                mean[:, y] += chance / 3 * learner._rule._engine.losses()
     np.testing.assert_allclose(mean, u, atol=1e-10)
 
 
@@ -139,7 +140,7 @@ def test_estimates_from_subsets_are_unbiased(size):
         spec = learner.round_spec()
         learner.update(spec, report(spec, *values))
         for y in range(4):
-            mean[:, y] += float(law.probability(values, y)) * learner._rule.cumulative_losses
+            mean[:, y] += float(law.probability(values, y)) * learner._rule._engine.losses()
     np.testing.assert_allclose(mean, u, atol=1e-10)
 
 
@@ -179,7 +180,7 @@ def test_start_and_scale_follow_the_range():
     inverse = BitRandomizer(1.0).inverse_contrast
     engine = learner._rule._engine
     assert engine.start == pytest.approx(3 * inverse * half * math.log(3))
-    sums = learner._rule.cumulative_losses
+    sums = learner._rule._engine.losses()
     assert sums[spec.query.index] == pytest.approx(3 * inverse * half)
     assert engine.rate * np.abs(sums).max() <= 1.0
 
@@ -301,7 +302,7 @@ def test_reports_about_losses_that_all_share_are_not_followed(channel):
         values = (bit,) if channel == "coordinate" else tuple(range(spec.width))
         learner.update(spec, report(spec, *values))
         np.testing.assert_array_equal(learner.weights, np.full(3, 1 / 3))
-        assert learner._rule.spread == 0.0
+        assert learner._rule._engine.spread == 0.0
     spec = learner.round_spec(1)
     values = (1,) if channel == "coordinate" else tuple(range(spec.width))
     learner.update(spec, report(spec, *values))
@@ -320,10 +321,10 @@ def test_adaptive_sampling_is_unbiased_and_explores():
         spec = learner.round_spec()
         chance = learner._rule._shares[spec.round]
         assert chance >= 0.1 / 4 * 0.999
-        before = learner._rule.cumulative_losses
+        before = learner._rule._engine.losses()
         query = spec.query
         learner.update(spec, report(spec, int(rng.integers(2))))
-        moved = learner._rule.cumulative_losses - before
+        moved = learner._rule._engine.losses() - before
         scale = BitRandomizer(3.0).inverse_contrast * query.half_range / chance
         assert abs(abs(moved[query.index] - query.midpoint) - scale) < 1e-6
         asked[query.index] += 1

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.accounting.local_vector import composed_laplace_scale
 from dpoco.local import Hypotheses, LocalClient, RoundSpec
 from dpoco.local._queries import HadamardQuery, LossQuery, ThresholdQuery
 
@@ -28,7 +27,7 @@ NUMBERS = [*EPSILONS, 0.0, -1.0, 2.0, 1e300, math.inf, -math.inf, math.nan]
 
 def answer(hypotheses, spec, label=0):
     """What becomes of a round; whatever is not documented goes up."""
-    client = LocalClient(hypotheses, 30.0, delta_max=math.nextafter(1.0, 0.0))
+    client = LocalClient(hypotheses, 30.0)
     try:
         client.respond(spec, None, label)
     except (ValueError, TypeError, dpoco.BudgetExceeded) as error:
@@ -54,26 +53,18 @@ def hostile(rng, channel):
         return LossQuery(index, pick(NUMBERS), pick(NUMBERS), pick(NUMBERS))
 
     hypotheses, epsilon = pick(CLASSES), pick(EPSILONS)
-    one = pick([0, hypotheses.count - 1])
     options = {}
     if channel in ("bit", "coordinate"):
         options["queries"] = [query() for _ in range(pick([1, 3]) if channel == "bit" else 1)]
-    elif channel == "subset":
-        options["subset_size"] = pick([1, 3])
     else:
-        code = int(rng.integers(3))
-        options["parameters"] = (pick([*SHARES, 1.0]), float(code))
-        options["noise"] = "gaussian" if code == 2 else "laplace"
-        options.update({"delta": pick(SHARES)} if code else {"index": pick([None, one])})
-    if "parameters" in options and rng.random() < 0.2:
-        options["parameters"] = tuple(pick(NUMBERS) for _ in range(rng.integers(4)))
+        options["subset_size"] = pick([1, 3])
     labels = hypotheses.labels
     return hypotheses, RoundSpec(1, channel, epsilon, hypotheses.count, labels, **options)
 
 
 @pytest.mark.parametrize(
     ("channel", "rounds"),
-    [("bit", 40), ("subset", 40), ("coordinate", 40), ("vector", 60)],
+    [("bit", 40), ("subset", 40), ("coordinate", 40)],
 )
 def test_numbers_from_the_corners(channel, rounds):
     rng, seen = np.random.default_rng(1), collections.Counter()
@@ -90,40 +81,9 @@ def test_numbers_from_the_corners(channel, rounds):
     assert set(seen) <= {"answered", "ValueError", "BudgetExceeded"}
 
 
-@pytest.mark.parametrize(
-    ("which", "channel", "epsilon", "delta", "parameters"),
-    [
-        (0, "vector", 1e-10, 5e-324, (1e-10, 2.0)),
-        (0, "vector", 5e-324, 1e-6, (0.5, 1.0)),
-    ],
-)
-def test_noise_that_no_number_holds(which, channel, epsilon, delta, parameters):
-    hypotheses = CLASSES[which]
-    noise = "gaussian" if parameters[1] == 2.0 else "laplace"
-    spec = RoundSpec(
-        1, channel, epsilon, hypotheses.count, hypotheses.labels,
-        delta=delta, noise=noise, parameters=parameters,
-    )  # fmt: skip
-    for label in (0, None):
-        assert answer(hypotheses, spec, label) == "ValueError"
-
-
-def test_a_scale_beyond_doubles_is_infinite():
-    """It was searched for without end."""
-    assert composed_laplace_scale(5e-324, 1e-6, (3, 3)) == math.inf
-    assert composed_laplace_scale(1e-300, 1e-6, (3, 3)) < 1e8
-
-
 @pytest.mark.parametrize("huge", [10**400, -(10**400)], ids=["plus", "minus"])
 def test_integers_beyond_doubles(huge):
-    for make in (
-        lambda: RoundSpec(1, "vector", huge, 3, 4),
-        lambda: RoundSpec(1, "vector", 1.0, 3, 4, delta=huge),
-    ):
-        with pytest.raises(ValueError, match="must be finite"):
-            make()
-    spec = RoundSpec(1, "vector", 1.0, 3, 4, noise="laplace", parameters=(huge, 0.0))
-    assert RoundSpec.from_bytes(spec.to_bytes()) == spec
-    assert answer(CLASSES[0], spec) == "ValueError"
+    with pytest.raises(ValueError, match="must be finite"):
+        RoundSpec(1, "subset", huge, 3, 4, subset_size=1)
     query = LossQuery(0, huge, huge, huge)
     assert answer(CLASSES[0], RoundSpec(1, "coordinate", 1.0, 3, 4, queries=[query])) == "answered"

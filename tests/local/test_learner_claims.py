@@ -74,19 +74,15 @@ def test_published_bound_of_the_posterior():
 REFUSED = [
     {"epsilon": 0.0}, {"epsilon": 30.1}, {"epsilon": math.nan}, {"learning_rate": 0.0},
     {"learning_rate": 1.1}, {"learner": "other"}, {"channel": "other"}, {"query": "other"},
-    {"query": "adaptive"}, {"bits": 0}, {"bits": 65}, {"bits": 2, "learner": "hedge"},
+    {"query": "adaptive"}, {"bits": 0}, {"bits": 65},
     {"horizon": 0}, {"mixing": 1.5}, {"mixing": 0.0, "learner": "hedge"},
     {"learning_rate": -1.0, "learner": "hedge"}, {"learning_rate": "no", "learner": "hedge"},
     {"learning_rate": "worst_case", "learner": "hedge"}, {"range": "other"},
     {"subset_size": 6}, {"open_rounds": 0}, {"public_seed": -1}, {"public_seed": 2**64},
-    {"protect": "nothing"}, {"track_information": True, "learner": "hedge"},
+    {"protect": "nothing"},
     {"channel": "coordinate"}, {"channel": "bit", "learner": "hedge"},
     {"learner": "hedge", "protect": "label_and_context", "range": "exact"},
     {"learner": "hedge", "protect": "label_and_context", "channel": "subset"},
-    {"learner": "hedge", "query": "bisection"}, {"delta": 1.0},
-    {"channel": "vector", "learner": "hedge", "delta": 1.0},
-    {"channel": "gaussian_vector", "learner": "hedge"},
-    {"channel": "laplace_vector", "learner": "hedge", "delta": 1e-6},
 ]  # fmt: skip
 
 
@@ -94,6 +90,41 @@ REFUSED = [
 def test_wrong_arguments_are_refused(wrong):
     with pytest.raises(ValueError, match=r"."):
         DistributionLearner(Hypotheses(FC), **{"epsilon": 1.0, **wrong})
+
+
+HEDGE = {"learner": "hedge"}
+SUBSETS = {**HEDGE, "channel": "subset"}
+# Whoever gives an argument that would change nothing expects something else.
+UNUSED = [
+    ({}, {"range": "exact"}), ({"channel": "bit"}, {"subset_size": 2}),
+    ({"channel": "bit"}, {"max_message_bits": 64}),
+    ({"channel": "bit", "query": "scheffe"}, {"interactive": True}),
+    ({"channel": "subset"}, {"query": "scheffe"}), ({"channel": "subset"}, {"bits": 2}),
+    ({"channel": "subset"}, {"interactive": True}), (HEDGE, {"query": "loss"}),
+    (HEDGE, {"subset_size": 2}), (HEDGE, {"bits": 2}), (HEDGE, {"max_message_bits": 64}),
+    (HEDGE, {"track_information": True}), (SUBSETS, {"range": "worst_case"}),
+    (SUBSETS, {"interactive": True}),
+]  # fmt: skip
+USED = [
+    {"query": "loss", "range": "worst_case", "channel": "bit"}, {"interactive": True},
+    {"interactive": True, "query": "scheffe"},  # chooses between bits and subsets
+    {"subset_size": 2, "bits": 2, "max_message_bits": 64},
+    {"channel": "subset", "subset_size": 2}, {**SUBSETS, "subset_size": 2},
+    {**HEDGE, "learning_rate": 0.1, "range": "worst_case", "mixing": 0.1},
+    {**HEDGE, "learning_rate": 7.5, "bits": 1}, {**HEDGE, "interactive": True, "range": "exact"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("learner", "option"), UNUSED)
+def test_unused_arguments_are_refused(learner, option):
+    DistributionLearner(Hypotheses(FC), epsilon=1.0, **learner)
+    with pytest.raises(ValueError, match=f"{next(iter(option))} is not used"):
+        DistributionLearner(Hypotheses(FC), epsilon=1.0, **{**learner, **option})
+
+
+@pytest.mark.parametrize("given", USED)
+def test_used_arguments_are_taken(given):
+    DistributionLearner(Hypotheses(FC), epsilon=1.0, **given)
 
 
 def test_wrong_types_are_refused():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from fractions import Fraction
@@ -15,45 +17,39 @@ from local_cases import FA, bit_spec, fixed
 import dpoco
 from dpoco.local import LocalClient
 from dpoco.local import _ledger as ledger_module
-from dpoco.local._ledger import Ledger
-from dpoco.local._pool import Ledgers
+from dpoco.local._ledger import Ledger, Ledgers
 
-WIDE = {"epsilon_max": 100.0, "delta_max": 0.5, "max_reports": 1000}
+WIDE = {"epsilon_max": 100.0, "max_reports": 1000}
 
 
 def test_sums_are_exact():
     ledger, total = Ledger(), Fraction(0)
     for epsilon in np.random.default_rng(0).uniform(1e-9, 1.0, 100).tolist():
-        ledger.charge(epsilon, 1e-3, **WIDE)
+        ledger.charge(epsilon, **WIDE)
         total += Fraction(epsilon)
     assert ledger.epsilon == total
-    assert ledger.delta == 100 * Fraction(1e-3)
     assert ledger.reports == 100
 
 
 @pytest.mark.parametrize("count", [3, 7, 10, 1000])
 def test_equal_shares_use_up_a_budget_exactly(count):
     ledger, share = Ledger(), 1.0 / count
-    limits = {"epsilon_max": 1.0, "delta_max": 0.0, "max_reports": 10**6}
+    limits = {"epsilon_max": 1.0, "max_reports": 10**6}
     for _ in range(count):
-        ledger.charge(share, 0.0, **limits)
+        ledger.charge(share, **limits)
     with pytest.raises(dpoco.BudgetExceeded):
-        ledger.charge(1e-12, 0.0, **limits)
+        ledger.charge(1e-12, **limits)
 
 
 def test_refusals_change_nothing(tmp_path):
     path = tmp_path / "ledger"
     ledger = Ledger(path)
-    ledger.charge(0.5, 0.0, **WIDE)
+    ledger.charge(0.5, **WIDE)
     before = path.read_bytes()
-    for epsilon, delta, limits in (
-        (100.0, 0.0, WIDE),
-        (0.1, 0.6, WIDE),
-        (0.1, 0.0, {**WIDE, "max_reports": 1}),
-    ):
+    for epsilon, limits in ((100.0, WIDE), (0.1, {**WIDE, "max_reports": 1})):
         with pytest.raises(dpoco.BudgetExceeded):
-            ledger.charge(epsilon, delta, **limits)
-        assert (ledger.epsilon, ledger.delta, ledger.reports) == (Fraction(0.5), 0, 1)
+            ledger.charge(epsilon, **limits)
+        assert (ledger.epsilon, ledger.reports) == (Fraction(0.5), 1)
         assert path.read_bytes() == before
 
 
@@ -102,10 +98,10 @@ def test_a_crash_while_drawing_counts(tmp_path):
     path = tmp_path / "ledger"
     code = f"""
 import os, numpy as np
-from dpoco.local import LocalClient, Hypotheses, RoundSpec, _questions
+from dpoco.local import LocalClient, Hypotheses, RoundSpec, _queries
 
 h = Hypotheses(np.full((3, 4), 0.25))
-spec = RoundSpec(1, "bit", 1.0, 3, 4, queries=(_questions.bisection(1, 1, 0, 3),))
+spec = RoundSpec(1, "bit", 1.0, 3, 4, queries=(_queries.threshold('bisection', 1, 1, 0, 3),))
 client = LocalClient(h, 1.0, ledger={str(path)!r})
 client._source._own = lambda: os._exit(7)
 client.respond(spec, None, 1)
@@ -219,11 +215,11 @@ def test_a_forked_child_spends_nothing(tmp_path, durable):
 def test_many_ledgers_equal_single_ones():
     rng = np.random.default_rng(5)
     many, single = Ledgers(4), [Ledger() for _ in range(4)]
-    limits = {"epsilon_max": 3.0, "delta_max": 0.1, "max_reports": 30}
+    limits = {"epsilon_max": 3.0, "max_reports": 30}
     for _ in range(300):
         member, epsilon = int(rng.integers(4)), float(rng.uniform(0.0001, 0.3))
         try:
-            single[member].charge(epsilon, 1e-4, **limits)
+            single[member].charge(epsilon, **limits)
             refused = False
         except dpoco.BudgetExceeded:
             refused = True
@@ -231,9 +227,9 @@ def test_many_ledgers_equal_single_ones():
         assert fits != refused
         if refused:
             with pytest.raises(dpoco.BudgetExceeded):
-                many.charge(np.array([member]), epsilon, 1e-4, **limits)
+                many.charge(np.array([member]), epsilon, **limits)
         else:
-            many.charge(np.array([member]), epsilon, 1e-4, **limits)
+            many.charge(np.array([member]), epsilon, **limits)
         assert many.spent.tolist() == [float(ledger.epsilon) for ledger in single]
     assert many.reports.tolist() == [ledger.reports for ledger in single]
 
@@ -241,8 +237,111 @@ def test_many_ledgers_equal_single_ones():
 @pytest.mark.parametrize("count", [3, 10, 1000])
 def test_shares_of_many(count):
     many = Ledgers(2)
-    limits = {"epsilon_max": 1.0, "delta_max": 0.0, "max_reports": 10**6}
+    limits = {"epsilon_max": 1.0, "max_reports": 10**6}
     for _ in range(count):
-        many.charge(None, 1.0 / count, 0.0, **limits)
+        many.charge(None, 1.0 / count, **limits)
     with pytest.raises(dpoco.BudgetExceeded, match="2 of 2"):
-        many.charge(None, 1e-12, 0.0, **limits)
+        many.charge(None, 1e-12, **limits)
+
+
+# -- files: a lock that was taken away, older copies, second names, odd contents -----------------
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger"
+
+
+def lock_of(path):
+    return path.with_name("ledger.lock")
+
+
+def charged(path, times):
+    ledger = Ledger(path)
+    for _ in range(times):
+        ledger.charge(0.1, **WIDE)
+    return ledger
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_lock_that_was_taken_away_spends_nothing(path, replaced):
+    hypotheses, spec = fixed(FA), bit_spec(FA)
+    first = LocalClient(hypotheses, 1.0, ledger=path)
+    lock_of(path).unlink()
+    if replaced:
+        second = LocalClient(hypotheses, 1.0, ledger=path)
+    before = path.read_bytes()
+    with pytest.raises(dpoco.StateError, match="lock was"):
+        first.respond(spec, None, 1)
+    assert first.spent == 0.0
+    assert first._source._engine.position(0) == 0
+    assert path.read_bytes() == before
+    if replaced:
+        second.respond(spec, None, 1)
+        second.close()
+        assert LocalClient(hypotheses, 1.0, ledger=path).spent == 1.0
+
+
+def test_an_older_copy_is_refused(path):
+    charged(path, 2).close()
+    copy = shutil.copy(path, path.with_name("copy"))
+    charged(path, 1).close()
+    shutil.copy(copy, path)
+    with pytest.raises(dpoco.StateError, match="older"):
+        Ledger(path)
+
+
+def test_a_crash_between_ledger_and_lock_is_no_restoration(path, monkeypatch):
+    ledger = charged(path, 1)
+    monkeypatch.setattr(ledger, "_count", lambda: (_ for _ in ()).throw(OSError("cut")))
+    with pytest.raises(OSError, match="cut"):
+        ledger.charge(0.1, **WIDE)
+    ledger.close()
+    again = Ledger(path)
+    assert again.reports == 2
+    assert again._counted() == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "link"), reason="hard links")
+def test_second_names_are_refused(path):
+    charged(path, 1).close()
+    os.link(path, path.with_name("other"))
+    for name in ("ledger", "other"):
+        with pytest.raises(dpoco.StateError, match="two names"):
+            Ledger(path.with_name(name))
+    path.with_name("other").unlink()
+    path.with_name("other.lock").unlink()
+    ledger = Ledger(path)
+    os.link(lock_of(path), path.with_name("other.lock"))
+    with pytest.raises(dpoco.StateError, match="lock was"):
+        ledger.charge(0.1, **WIDE)
+    assert ledger.reports == 1
+
+
+@pytest.mark.parametrize("text", [b"reports at least 1\n", b"x" * 37, b"\n", b"\0" * 38])
+def test_a_damaged_lock_is_refused(path, text):
+    charged(path, 1).close()
+    lock_of(path).write_bytes(text)
+    with pytest.raises(dpoco.StateError, match="corrupt"):
+        Ledger(path)
+
+
+def test_odd_json_is_a_state_error(path):
+    charged(path, 1).close()
+    for record in (
+        b"[]", b"{}", b"null", b"3", b'"text"', b"[" * 100_000,
+        b'{"reports":1e400,"epsilon":[1,2],"delta":[0,1]}',
+        b'{"reports":true,"epsilon":[1,2],"delta":[0,1]}',
+        b'{"reports":3,"epsilon":[1,-2],"delta":[0,1]}',
+        b'{"reports":3,"epsilon":["1/2"],"delta":[0,1]}',
+        b'{"reports":3,"epsilon":[Infinity],"delta":[0,1]}',
+        b'{"reports":3,"epsilon":[NaN],"delta":[0,1]}',
+        b'{"reports":3,"epsilon":[0.5],"delta":[0]}',
+        b'{"reports":3,"epsilon":[1,0],"delta":[0,1]}',
+        b'{"reports":3,"epsilon":[1' + b"0" * 2000 + b',1],"delta":[0,1]}',
+        b'{"reports":' + b"9" * 4000 + b',"epsilon":[0,1],"delta":[0,1]}',
+    ):  # fmt: skip
+        body = b"dpoco ledger 1\n" + record + b"\n"
+        path.write_bytes(body + hashlib.sha256(body).hexdigest().encode() + b"\n")
+        with pytest.raises(dpoco.StateError, match="corrupt"):
+            Ledger(path)

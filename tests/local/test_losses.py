@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from local_cases import FA, FB, FC
 
-from dpoco.local._losses import loss_diameter, loss_ranges, losses
+from dpoco.local import _bounds
+from dpoco.local._bounds import loss_diameter, loss_ranges, losses
 
 
 def reference(matrix, mixing):
@@ -79,3 +80,16 @@ def test_full_mixing_leaves_nothing():
 def test_mixing_is_checked(mixing):
     with pytest.raises(ValueError, match="mixing must be in"):
         losses(FA, mixing)
+
+
+def test_the_store_is_bounded_in_bytes(monkeypatch):
+    monkeypatch.setattr(_bounds, "_KEPT_BYTES", 100_000)
+    built = []
+    for i in range(100):
+        matrix = np.full((10, 10), float(i))
+        matrix.flags.writeable = False
+        _bounds.kept(matrix, "test", lambda i=i: (built.append(i),))
+        _bounds.kept(matrix, "test", lambda i=i: (built.append(i),))
+    assert built == list(range(100))
+    assert _bounds._held[0] <= 100_000
+    assert _bounds._held[0] == sum(entry[2] for entry in _bounds._store.values())

@@ -12,16 +12,15 @@ from local_cases import FA, FC, bit_spec, coordinate_spec, fixed, subset_spec
 import dpoco
 from dpoco.local import (
     ClientPool,
-    DistributionLearner,
     HadamardQuery,
     Hypotheses,
     LossQuery,
     RoundSpec,
+    SubsetRandomizer,
 )
-from dpoco.local import _questions as families
-from dpoco.local._client import bit_randomizer
-from dpoco.local._pool import Ledgers
-from dpoco.local._prediction import label_indices as indices
+from dpoco.local import _queries as families
+from dpoco.local._hypotheses import label_indices as indices
+from dpoco.local._randomizers import bit_randomizer
 from dpoco.random import Source
 
 TABLE = np.stack([FA, FA[::-1], np.roll(FA, 1, axis=1)])
@@ -48,8 +47,9 @@ def test_bits_equal_single_devices(users):
     rng = np.random.default_rng(1)
     matrix = rng.dirichlet(np.full(12, 0.3), size=5)
     queries = (
-        families.bisection(1, 1, 0, 5), families.hadamard(1, 1, 1, 12),
-        families.loss(1, 1, 2, 5, 0.1), families.mean_test(1, 1, 3, 5),
+        families.threshold("bisection", 1, 1, 0, 5), families.hadamard(1, 1, 1, 12),
+        families.loss(1, 1, 2, 0.1, families.loss_ranges(5, 0.1)),
+        families.threshold("mean_test", 1, 1, 3, 5),
     )  # fmt: skip
     spec = RoundSpec(1, "bit", 3.0, 5, 12, queries=queries)
     labels = rng.integers(-2, 14, users)
@@ -115,8 +115,6 @@ def test_subsets_equal_single_devices():
     pool = ClientPool(fixed(FC), 50, 1.5, simulation_seed=4)
     batch = pool.respond(spec, None, labels)
     spec.check_reports(batch)
-    from dpoco.local import SubsetRandomizer
-
     randomizer, source = SubsetRandomizer(6, 2, 1.5), Source.seeded(4)
     assert [tuple(row) for row in batch.values.tolist()] == [
         randomizer.respond(int(y), source) for y in labels
@@ -136,8 +134,6 @@ def test_laws(kind):
         pool = ClientPool(fixed(FC), n, 2.0, simulation_seed=seed)
         values = pool.respond(spec, None, np.full(n, label)).values
         if kind == "subset":
-            from dpoco.local import SubsetRandomizer
-
             law = SubsetRandomizer(6, 2, epsilon).pmf(label)
         else:
             phis = [query.phi(FC[:, label].copy(), label, 6) for query in spec.queries]
@@ -183,18 +179,12 @@ def test_order_of_users_is_kept():
     assert empty.values.shape == (0, 1)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ((None, [0, 1]), ValueError),
-        ((None, [0, 1, 2], [0, 1]), ValueError),
-        ((None, [0, 1], [1, 1]), ValueError),
-        ((None, [0], [3]), ValueError),
-        ((None, [0], [-1]), ValueError),
-        ((None, [0], [0.5]), TypeError),
-        ((1, [0, 1, 2]), ValueError),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "error"), [
+    ((None, [0, 1]), ValueError), ((None, [0, 1, 2], [0, 1]), ValueError),
+    ((None, [0, 1], [1, 1]), ValueError), ((None, [0], [3]), ValueError),
+    ((None, [0], [-1]), ValueError), ((None, [0], [0.5]), TypeError),
+    ((1, [0, 1, 2]), ValueError),
+])  # fmt: skip
 def test_refusals_change_nothing(arguments, error):
     pool = ClientPool(fixed(FA), 3, 1.0)
     with pytest.raises(error):
@@ -273,32 +263,3 @@ def test_arrays_that_hold_no_labels_are_refused(labels):
     assert not pool.spent.any()
     assert pool._source._engine.position(0) == 0
     pool.respond(bit_spec(FA, epsilon=1.0), None, np.array([0, None, "x"], dtype=object))
-
-
-def test_deltas_add_up_exactly():
-    ledgers, limits = Ledgers(2), {"epsilon_max": 9.0, "delta_max": 1e-5, "max_reports": 99}
-    for _ in range(10):
-        ledgers.charge(None, 0.1, 1e-6, **limits)
-    before = (ledgers.spent.tolist(), ledgers.reports.tolist())
-    for more in (1e-6, 1e-17, 1e-20):
-        with pytest.raises(dpoco.BudgetExceeded, match="delta"):
-            ledgers.charge(np.array([1]), 0.1, more, **limits)
-    assert (ledgers.spent.tolist(), ledgers.reports.tolist()) == before
-    ledgers.charge(None, 0.1, 0.0, **limits)
-
-
-def test_a_pool_refuses_more_than_its_delta():
-    learner = DistributionLearner(
-        fixed(FA), epsilon=1.0, learner="hedge", channel="gaussian_vector", delta=1e-6, horizon=9
-    )
-    spec = learner.round_spec()
-    for delta_max in (0.0, 0.9e-6):
-        pool = ClientPool(fixed(FA), 3, 9.0, delta_max=delta_max, simulation_seed=3)
-        with pytest.raises(dpoco.BudgetExceeded, match="delta"):
-            pool.respond(spec, None, [0, 1, 2])
-        assert not pool.spent.any()
-    pool = ClientPool(fixed(FA), 3, 9.0, 9, delta_max=2e-6, simulation_seed=3)
-    pool.respond(spec, None, [0, 1, 2])
-    pool.respond(spec, None, [0, 1, 2])
-    with pytest.raises(dpoco.BudgetExceeded, match="delta"):
-        pool.respond(spec, None, [0, 1, 2])

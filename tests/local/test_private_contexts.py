@@ -20,8 +20,8 @@ from dpoco.local import (
     RoundSpec,
     ThresholdQuery,
 )
-from dpoco.local._client import bit_randomizer
-from dpoco.local._losses import loss_diameter
+from dpoco.local._bounds import loss_diameter
+from dpoco.local._randomizers import bit_randomizer
 
 
 def test_only_coordinates_protect_contexts():

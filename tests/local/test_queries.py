@@ -12,8 +12,8 @@ import pytest
 from local_cases import FA, FB, FC
 
 from dpoco.local import HadamardQuery, LossQuery, ThresholdQuery
-from dpoco.local import _questions as families
-from dpoco.local._losses import loss_ranges, losses
+from dpoco.local import _queries as families
+from dpoco.local._bounds import loss_ranges, losses
 from dpoco.local._queries import read_query
 
 HOSTILE = (math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.0)
@@ -30,13 +30,13 @@ def random_class(k, m, seed, alpha=1.0):
 
 
 def queries_for(k, m, seed):
-    yield families.bisection(seed, 3, 0, k)
-    yield families.scheffe(seed, 3, 0, k)
-    yield families.mean_test(seed, 3, 0, k)
+    yield families.threshold("bisection", seed, 3, 0, k)
+    yield families.threshold("scheffe", seed, 3, 0, k)
+    yield families.threshold("mean_test", seed, 3, 0, k)
     yield families.hadamard(seed, 3, 0, m)
-    yield families.loss(seed, 3, 0, k, 0.02)
+    yield families.loss(seed, 3, 0, 0.02, loss_ranges(k, 0.02))
     matrix = random_class(k, m, seed)
-    yield families.loss(seed, 3, 0, k, 0.02, loss_ranges(matrix, 0.02))
+    yield families.loss(seed, 3, 0, 0.02, loss_ranges(matrix, 0.02))
     yield ThresholdQuery(np.random.default_rng(seed).normal(size=k))
 
 
@@ -116,8 +116,10 @@ def test_nothing_to_ask():
     for query in queries_for(3, 1, 2):
         assert query.values(single).tolist() == [0.0]
         assert query.phi(single[:, 0].copy(), 0, 1) == 0.0
-    assert families.bisection(1, 1, 0, 1).values(FA[:1]).tolist() == [0.0] * 4
-    assert families.loss(1, 1, 0, 3, 1.0).values(FA).tolist() == [0.0] * 4  # all mixed
+    assert families.threshold("bisection", 1, 1, 0, 1).values(FA[:1]).tolist() == [0.0] * 4
+    assert (
+        families.loss(1, 1, 0, 1.0, loss_ranges(3, 1.0)).values(FA).tolist() == [0.0] * 4
+    )  # all mixed
 
 
 def test_extreme_losses_reach_the_ends():
@@ -126,7 +128,7 @@ def test_extreme_losses_reach_the_ends():
         column = np.zeros(k)
         column[0] = 1.0
         for j, end in ((0, -1.0), (1, 1.0)):
-            phi = families.loss(0, 1, 0, k, mixing)
+            phi = families.loss(0, 1, 0, mixing, loss_ranges(k, mixing))
             query = LossQuery(j, 0.0, phi.half_range, mixing)
             assert query.phi(column, 0, 2) == pytest.approx(end, abs=1e-13)
 
@@ -187,7 +189,7 @@ def test_bytes_and_values():
 
 
 def test_mu_of_the_fixtures():
-    means = families.bisection(31, 1, 0, 4).means(FC)
-    values = families.bisection(31, 1, 0, 4).values(FC)
+    means = families.threshold("bisection", 31, 1, 0, 4).means(FC)
+    values = families.threshold("bisection", 31, 1, 0, 4).values(FC)
     assert set(values.tolist()) == {1.0, -1.0}
     np.testing.assert_allclose(means, FC @ values, atol=1e-15)

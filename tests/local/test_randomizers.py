@@ -7,15 +7,17 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import product
 
+import mpmath
 import numpy as np
 import pytest
 from local_cases import FA, HOSTILE, LEVELS, UNITS, exceeds
 
 from dpoco import _core
 from dpoco.audit import exact_audit
-from dpoco.local import BitRandomizer, SubsetRandomizer, audit
-from dpoco.local._losses import loss_diameter, losses
-from dpoco.local._randomizers import at_most_exp, best_bits
+from dpoco.audit.exact import at_most_exp
+from dpoco.local import BitRandomizer, SubsetRandomizer
+from dpoco.local._bounds import loss_diameter, losses
+from dpoco.local._randomizers import best_bits, best_subset_size
 from dpoco.random import Source
 
 # -- bits ------------------------------------------------------------------------------------------
@@ -63,11 +65,10 @@ def test_bits_are_private_exactly(epsilon):
     for bit in ((0,), (1,)):
         chances = [law[bit] for law in laws]
         assert not exceeds(max(chances) / min(chances), epsilon)
-    found = audit(randomizer)
-    assert found.holds
-    assert exact_audit(randomizer).passed
-    assert found.log_ratio <= epsilon
-    assert found.log_ratio >= epsilon * (1 - (1e-3 if epsilon > 29 else 1e-6)) - 1e-14
+    found = exact_audit(randomizer)
+    assert found.passed
+    assert found.epsilon <= epsilon
+    assert found.epsilon >= epsilon * (1 - (1e-3 if epsilon > 29 else 1e-6)) - 1e-14
 
 
 def test_bits_are_private_at_twenty_thousand_levels():
@@ -99,10 +100,9 @@ def test_a_missing_margin_or_wrong_threshold_is_found():
         def threshold(self, phi):
             return 0 if math.isnan(phi) else super().threshold(phi)
 
-    assert not audit(NoMargin(1.0)).holds
-    assert not audit(Unclamped(1.0)).holds
-    with pytest.raises(ValueError, match="probability 0"):
-        audit(NotANumber(1.0))
+    assert not at_most_exp(NoMargin(1.0).law.ratio, 1.0)
+    assert not exact_audit(Unclamped(1.0)).passed
+    assert exact_audit(NotANumber(1.0)).epsilon == math.inf
     # One unit too much is already too much where the ideal ratio is met exactly.
     assert at_most_exp(Fraction(1), 0.0) is False  # equality cannot be certified
     assert at_most_exp(Fraction(2718281828459045, 10**15), 1.0)
@@ -122,7 +122,7 @@ def test_the_margin_is_needed():
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 29.9])
 def test_several_bits_share_epsilon(bits, epsilon):
     randomizer = BitRandomizer(epsilon, bits)
-    assert audit(randomizer).holds
+    assert exact_audit(randomizer).passed
     assert randomizer.high == BitRandomizer(epsilon / bits).high
     if bits <= 3:
         laws = [randomizer.pmf(phis) for phis in product((-1.0, 0.3, 1.0), repeat=bits)]
@@ -130,8 +130,8 @@ def test_several_bits_share_epsilon(bits, epsilon):
             chances = [law[outcome] for law in laws]
             assert not exceeds(max(chances) / min(chances), epsilon)
         assert all(sum(law.values()) == 1 for law in laws)
-    for k in range(1, 65):
-        assert audit(BitRandomizer(epsilon, k)).holds
+    for k in (1, 5, 64):
+        assert exact_audit(BitRandomizer(epsilon, k)).passed
 
 
 def test_best_number_of_bits():
@@ -185,15 +185,13 @@ def test_estimates_are_unbiased_exactly(epsilon):
             law = randomizer.pmf(own[j] / half)
             for bit in (0, 1):
                 value = np.zeros(k)
-                value[j] = randomizer.estimate(bit, 0.0, half, chance[j])
+                value[j] = (2 * bit - 1) * randomizer.inverse_contrast * half / chance[j]
                 mean += chance[j] * float(law[(bit,)]) * value
         np.testing.assert_allclose(mean, u[:, y], atol=1e-10)
 
 
-def test_second_moment_is_the_smallest_possible():
-    randomizer = BitRandomizer(1.3)
-    square = randomizer.estimate(1, 0.0, 2.0, 1.0) ** 2
-    assert square == pytest.approx((2.0 / math.tanh(0.65)) ** 2, rel=1e-14)
+def test_contrasts_below_the_digits_say_nothing():
+    assert BitRandomizer(1.3).inverse_contrast == pytest.approx(1.0 / math.tanh(0.65), rel=1e-14)
     assert math.isinf(BitRandomizer(1e-16).inverse_contrast)
 
 
@@ -213,8 +211,31 @@ def test_arguments():
     with pytest.raises(ValueError, match="one a bit"):
         BitRandomizer(1.0, 2).respond([0.1], Source.seeded(1))
     with pytest.raises(TypeError, match="randomizer"):
-        audit(3)
+        exact_audit(3)
     for call in (lambda: SubsetRandomizer(60, 30, 1.0).pmf(0), lambda: BitRandomizer(1.0, 30).pmf(
             [0.0] * 30)):  # fmt: skip
         with pytest.raises(ValueError, match="too many"):
             call()
+
+
+def test_sizes_of_subsets_are_those_of_exact_arithmetic():
+    rng = np.random.default_rng(0)
+    with mpmath.workdps(50):
+        for labels, epsilon in zip(
+            rng.integers(2, 10**6, size=2000), rng.exponential(2.0, size=2000), strict=True
+        ):
+            size = int(mpmath.floor(int(labels) / (mpmath.exp(mpmath.mpf(epsilon)) + 1) + 0.5))
+            assert best_subset_size(int(labels), epsilon) == min(max(size, 1), labels - 1)
+
+
+def test_numbers_of_bits_are_those_of_exact_arithmetic():
+    with mpmath.workdps(50):
+        for epsilon in (*np.linspace(0.5, 30.0, 119), 3.05, 3.06):
+            best = max(
+                range(1, 65), key=lambda k: k * mpmath.tanh(mpmath.mpf(epsilon) / (2 * k)) ** 2
+            )
+            assert best_bits(float(epsilon)) == best
+    for epsilon in (5e-324, 1e-300, 2.3e-16, 1e-15, 1e-6):
+        assert best_bits(epsilon) == 1
+    assert best_bits(4.0) == 2
+    assert math.isfinite(BitRandomizer(30.0, "auto").contrast)

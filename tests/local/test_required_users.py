@@ -9,10 +9,18 @@ import pytest
 from local_cases import FA, FC
 
 from dpoco.environments import dirichlet_class
-from dpoco.local import BitRandomizer, DistributionLearner, Hypotheses, required_users, simulate
-from dpoco.local import _questions as families
-from dpoco.local._planning import mean_affinity_gap
+from dpoco.evaluation import total_variation
+from dpoco.local import (
+    BitRandomizer,
+    DistributionLearner,
+    Hypotheses,
+    median_select,
+    required_users,
+    simulate,
+)
+from dpoco.local import _queries as families
 from dpoco.local._randomizers import SubsetRandomizer
+from dpoco.local._selector import mean_affinity_gap
 from dpoco.local._settings import selection_settings
 from dpoco.random import Source
 
@@ -24,7 +32,7 @@ SUBSETS = {"channel": "subset", "subset_size": 2}
 def affinity(matrix, seed=0, **more):
     given = {"epsilon": 1.0, "channel": "auto", "query": "auto", "bits": 1, "subset_size": None,
              "max_message_bits": 4096, **more}  # fmt: skip
-    _, settings = selection_settings(matrix, public_seed=seed, **given)
+    _, settings = selection_settings(matrix, {"public_seed": seed, **given})
     return 1.0 - mean_affinity_gap(np.asarray(matrix), settings)
 
 
@@ -75,13 +83,13 @@ def test_enumeration_is_the_mean_over_public_draws():
     contrast = BitRandomizer(1.0).contrast
     total = np.zeros((4, 4))
     for t in range(1, 4001):
-        means = families.bisection(5, t, 0, 4).means(FC)
+        means = families.threshold("bisection", 5, t, 0, 4).means(FC)
         laws = 0.5 * (1 + contrast * np.stack([means, -means], axis=1))
         total += np.sqrt(laws) @ np.sqrt(laws).T
     np.testing.assert_allclose(total / 4000, listed, atol=2e-3)
     for family in ("scheffe", "mean_test", "hadamard"):
-        own = {"scheffe": lambda t: families.scheffe(5, t, 0, 4),
-               "mean_test": lambda t: families.mean_test(5, t, 0, 4),
+        own = {"scheffe": lambda t: families.threshold("scheffe", 5, t, 0, 4),
+               "mean_test": lambda t: families.threshold("mean_test", 5, t, 0, 4),
                "hadamard": lambda t: families.hadamard(5, t, 0, 6)}[family]  # fmt: skip
         total = np.zeros((4, 4))
         for t in range(1, 4001):
@@ -159,3 +167,63 @@ def test_bad_arguments(bad):
 def test_contexts_are_refused():
     with pytest.raises(ValueError, match="no contexts"):
         required_users(Hypotheses(np.stack([FA, FA])), epsilon=1.0)
+
+
+# -- the median of several groups' answers, with bad groups that conspire -------------------------
+
+
+def test_the_middle_of_three():
+    rows = np.array([[0.5, 0.5], [0.6, 0.4], [0.0, 1.0]])
+    found = median_select(rows)
+    assert found.index == 0  # the first of two at the same median
+    assert found.radius == pytest.approx(0.1)
+    assert found.failure == pytest.approx(math.exp(-3 / 18))
+    np.testing.assert_array_equal(found.distribution, rows[0])
+
+
+def test_the_lower_median_counts_the_row_itself():
+    rows = np.array([[0.0, 1.0], [0.1, 0.9], [0.5, 0.5], [1.0, 0.0]])
+    # The second smallest of four distances, the own 0 among them.
+    assert median_select(rows).radius == pytest.approx(0.1)
+    assert median_select(rows[:1]).radius == 0.0
+    assert median_select(rows[:2]).radius == 0.0
+
+
+@pytest.mark.parametrize("groups", [1, 2, 5, 8, 31])
+def test_a_majority_of_good_rows_decides(groups):
+    rng = np.random.default_rng(groups)
+    alpha, truth = 0.05, FC[0]
+    good = groups // 2 + 1
+    for _ in range(50):
+        rows = np.tile(FC[1], (groups, 1))  # the bad ones agree with each other
+        for i in range(good):
+            other = rng.dirichlet(np.ones(6))
+            reach = alpha / max(total_variation(truth, other), alpha)
+            rows[i] = (1 - reach) * truth + reach * other
+        order = rng.permutation(groups)
+        found = median_select(rows[order])
+        assert total_variation(found.distribution, truth) <= 3 * alpha + 1e-12
+        if good < groups:
+            # Were the worst median taken for the best, the guarantee would fail.
+            medians = [np.sort(total_variation(row, rows))[(groups + 1) // 2 - 1] for row in rows]
+            worst = rows[int(np.argmax(medians))]
+            assert total_variation(worst, truth) > 3 * alpha
+
+
+def test_failures_become_rare():
+    # Groups are good with probability 2/3; alone a third of them fail.
+    rng = np.random.default_rng(3)
+    groups, runs, failed = 72, 300, 0
+    for _ in range(runs):
+        bad = rng.random(groups) < 1 / 3
+        rows = np.where(bad[:, None], FC[1], FC[0])
+        failed += total_variation(median_select(rows).distribution, FC[0]) > 0
+    assert failed / runs <= math.exp(-groups / 18) + math.sqrt(math.log(1e6) / (2 * runs))
+
+
+@pytest.mark.parametrize(
+    "bad", [[0.5, 0.5], np.empty((0, 3)), [[0.5, 0.6]], [[1.5, -0.5]], [[math.nan, 1.0]]]
+)
+def test_what_is_no_list_of_distributions_is_refused(bad):
+    with pytest.raises((ValueError, TypeError)):
+        median_select(bad)

@@ -62,19 +62,10 @@ def test_confidence_sets_hold_at_all_times(truth):
     assert truth in learner.confidence_set(1e-6)
 
 
-MEASURED = [
-    # K, M, epsilon, hedge, posterior, interactive: geometric scale of section-wide means
-    (2, 4, 1.0, 9.6, 4.3, 6.2),
-    (8, 16, 4.0, 44.0, 3.7, 3.4),
-    (8, 16, 1.0, 375.0, 61.0, 45.0),
-]
-
-
-@pytest.mark.parametrize(("count", "labels", "epsilon", "hedge", "plain", "interactive"), MEASURED)
-def test_measured_risks_of_random_classes(count, labels, epsilon, hedge, plain, interactive):
-    """Means over random classes: the order of the learners, and each within a factor 2.5."""
-    rng = np.random.default_rng(count)
-    rounds, runs = 10_000, 8
+def test_measured_risks_of_random_classes():
+    """Means over eight classes: the order of the learners, and each within a factor 2.5."""
+    rng = np.random.default_rng(8)
+    rounds, runs, count, labels = 10_000, 8, 8, 16
     found = np.zeros((runs, 3))
     for run in range(runs):
         matrix = rng.dirichlet(np.ones(labels), size=count)
@@ -82,12 +73,12 @@ def test_measured_risks_of_random_classes(count, labels, epsilon, hedge, plain, 
         stream = rng.choice(labels, p=matrix[truth], size=rounds)
         for place, build in enumerate(({"learner": "hedge"}, {}, {"interactive": True})):
             learner = DistributionLearner(
-                Hypotheses(matrix), epsilon=epsilon, horizon=rounds, public_seed=run, **build
+                Hypotheses(matrix), epsilon=1.0, horizon=rounds, public_seed=run, **build
             )
             trace = simulate(learner, stream, truth=truth, source=Source.seeded(run))
             found[run, place] = trace.kl_risk
     means = found.mean(axis=0)
-    for mean, expected in zip(means, (hedge, plain, interactive), strict=True):
+    for mean, expected in zip(means, (375.0, 61.0, 45.0), strict=True):
         assert expected / 2.5 < mean < expected * 2.5
     assert means[0] > means[1:].max()
 

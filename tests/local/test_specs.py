@@ -37,9 +37,6 @@ def all_specs():
     yield RoundSpec(
         1, "bit", 1.0, 3, 4, queries=(HadamardQuery(3), ThresholdQuery([1, math.nan, 0]))
     )
-    yield RoundSpec(4, "vector", 1.0, 3, 4, delta=1e-6, noise="gaussian", parameters=(0.1, 2.5, 7))
-    yield RoundSpec(4, "vector", 30.0, 3, 4, index=2, noise="laplace", parameters=(1000.0,))
-    yield RoundSpec(4, "vector", 1e-300, 3, 4, delta=0.5, noise="laplace")
 
 
 @pytest.mark.parametrize("spec", list(all_specs()), ids=lambda spec: spec.channel)
@@ -50,7 +47,6 @@ def test_round_trips(spec):
     assert again.digest == spec.digest == data[-8:]
     assert len(spec.digest) == 8
     assert pickle.loads(pickle.dumps(spec)) == spec
-    assert spec.version == 1
     assert spec.width >= 1
 
 
@@ -65,41 +61,21 @@ def test_digest_stands_for_everything():
         {"queries": (ThresholdQuery([1.0, 0.0, 0.0]),)},
     ):
         digests.add(dataclasses.replace(base, **change).digest)
-    assert len(digests) == 9 + 5
+    assert len(digests) == 6 + 5
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"round": 0},
-        {"round": 2**63},
-        {"channel": "bits"},
-        {"channel": "subset"},
-        {"channel": "coordinate"},
-        {"channel": "vector"},
-        {"epsilon": 0.0},
-        {"epsilon": -1.0},
-        {"epsilon": 30.000001},
-        {"epsilon": math.nan},
-        {"epsilon": math.inf},
-        {"delta": 1e-9},
-        {"delta": math.nan},
-        {"hypotheses": 0},
-        {"hypotheses": 4},
-        {"labels": 0},
-        {"labels": -4},
-        {"labels": 2**31},
-        {"queries": ()},
-        {"queries": (HadamardQuery(4),)},
-        {"queries": (HadamardQuery(1),) * 65},
-        {"queries": (LossQuery(3, 0.0, 1.0, 0.1),)},
-        {"queries": (ThresholdQuery([1.0]),)},
-        {"subset_size": 1},
-        {"index": 0},
-        {"noise": "laplace"},
-        {"parameters": (1.0,)},
-    ],
-)
+IMPOSSIBLE = [
+    {"round": 0}, {"round": 2**63}, {"channel": "bits"}, {"channel": "subset"},
+    {"channel": "coordinate"}, {"epsilon": 0.0}, {"epsilon": -1.0}, {"epsilon": 30.000001},
+    {"epsilon": math.nan}, {"epsilon": math.inf}, {"hypotheses": 0}, {"hypotheses": 4},
+    {"labels": 0}, {"labels": -4}, {"labels": 2**31}, {"queries": ()},
+    {"queries": (HadamardQuery(4),)}, {"queries": (HadamardQuery(1),) * 65},
+    {"queries": (LossQuery(3, 0.0, 1.0, 0.1),)}, {"queries": (ThresholdQuery([1.0]),)},
+    {"subset_size": 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", IMPOSSIBLE, ids=str)
 def test_what_no_device_may_answer_cannot_be_built(change):
     with pytest.raises(ValueError):  # noqa: PT011
         dataclasses.replace(bit_spec(FA), **change)
@@ -109,14 +85,6 @@ def test_what_no_device_may_answer_cannot_be_built(change):
 def test_subset_sizes(size):
     with pytest.raises(ValueError, match="subset_size"):
         dataclasses.replace(subset_spec(FA, 1), subset_size=size)
-
-
-def test_indices_of_vector_channels():
-    for index in (-1, 3):
-        with pytest.raises(ValueError, match="index"):
-            RoundSpec(1, "vector", 1.0, 3, 4, index=index)
-    with pytest.raises(ValueError, match="delta"):
-        RoundSpec(1, "vector", 1.0, 3, 4, delta=1.0)
 
 
 @pytest.mark.parametrize("change", [{"round": 1.0}, {"epsilon": "1"}, {"queries": (3,)},
@@ -159,7 +127,6 @@ def test_fuzzed_specifications_are_refused(spec):
         except ValueError:
             continue
         accepted += 1
-        read.validate()
         assert read.to_bytes() == resigned  # one encoding only
     assert accepted < 300
     for cut in range(len(data)):
@@ -177,7 +144,6 @@ VALUES = {
     "bit": (1, 0, 1),
     "subset": (0, 5, 2**31 - 1),
     "coordinate": (1,),
-    "vector": (-(2**63), 0, 2**63 - 1),
 }
 
 
@@ -204,7 +170,7 @@ def test_reports_round_trip(channel):
 @pytest.mark.parametrize(
     ("channel", "values"),
     [("bit", (2,)), ("bit", (-1,)), ("coordinate", (3,)), ("subset", (-1,)), ("subset", (2**31,)),
-     ("vector", (2**63,)), ("nothing", (0,))],
+     ("nothing", (0,))],
 )  # fmt: skip
 def test_values_out_of_range(channel, values):
     with pytest.raises(ValueError):  # noqa: PT011
@@ -292,7 +258,7 @@ def test_devices_refuse_other_hypotheses_of_the_same_size():
     other = rows[::-1].copy()
     for source, foreign in ((rows, other), (np.stack([rows, other]), np.stack([other, rows]))):
         own, x = Hypotheses(source), None if source.ndim == 2 else 0
-        for given in ({}, {"learner": "hedge"}, {"learner": "hedge", "channel": "vector"},
+        for given in ({}, {"learner": "hedge"},
                       {"channel": "subset"},
                       {"learner": "hedge", "protect": "label_and_context"}):  # fmt: skip
             learner = DistributionLearner(own, epsilon=1.0, **given)
@@ -331,11 +297,8 @@ def test_fingerprints_are_checked_and_constant_in_size():
             dataclasses.replace(base, fingerprint=wrong)
 
 
-@pytest.mark.parametrize("values", [(0.7,), (1.0,), ("1",), (None,), (np.float64(1.0),)])
-def test_reports_hold_integers(values):
-    with pytest.raises(TypeError):
-        Report(1, bytes(8), NONCE, "bit", values)
-
-
-def test_reports_take_numpy_integers():
+def test_reports_hold_integers():
+    for values in ((0.7,), (1.0,), ("1",), (None,), (np.float64(1.0),)):
+        with pytest.raises(TypeError):
+            Report(1, bytes(8), NONCE, "bit", values)
     assert Report(1, bytes(8), NONCE, "bit", tuple(np.array([1, 0], np.uint8))).values == (1, 0)

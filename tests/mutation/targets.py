@@ -81,6 +81,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "privacy.mechanisms.lattice": _tests("tests/privacy/test_gaussian_sum.py", _LATTICE),
     "privacy.mechanisms.batch_release": _tests(_KINDS),
+    "privacy.mechanisms.local_report": _tests("tests/privacy/test_local_reports.py"),
     "privacy.mechanisms.selections": _tests(_KINDS),
     "privacy.mechanisms.thresholds": _tests(_KINDS),
     "privacy.mechanisms.tracker_draws": _tests(_KINDS),

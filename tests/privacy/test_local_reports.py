@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from fractions import Fraction
 
@@ -13,8 +14,13 @@ import pytest
 import dpoco
 from dpoco.accounting import _profiles
 from dpoco.accounting.local_reports import client_guarantee, local_guarantee
+from dpoco.local import BitRandomizer, DistributionLearner, Hypotheses, SubsetRandomizer
 from dpoco.privacy.losses.loss import pure_delta
 from dpoco.privacy.losses.responses import Responses, summed_delta
+from dpoco.privacy.mechanisms import read_mechanism
+from dpoco.privacy.mechanisms.local_report import Bits, LocalReport, Subset
+from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.records import written
 
 
 def brute_force(epsilon, each, each_delta, reports):
@@ -126,8 +132,12 @@ def test_arguments(name):
         _profiles.checked({"kind": "local_reports", "delta": 0.0})
 
 
+def reports_of(epsilon, reports=1):
+    return LocalReport(epsilon, reports, (BitRandomizer(epsilon).law,))
+
+
 def test_guarantee_of_one_report():
-    guarantee = local_guarantee(epsilon=1.5, mechanism="one bit", horizon=100)
+    guarantee = local_guarantee(reports_of(1.5), released="one bit", horizon=100)
     assert (guarantee.epsilon, guarantee.delta) == (1.5, 0.0)
     assert (guarantee.change, guarantee.view) == ("replace", "server")
     assert guarantee.unit == "one report"
@@ -143,57 +153,135 @@ def test_guarantee_of_one_report():
 
 
 def test_guarantee_of_many_reports():
-    pure = local_guarantee(epsilon=0.5, mechanism="bits", reports_per_user=20)
+    pure = local_guarantee(reports_of(0.5, 20), released="bits")
     assert (pure.epsilon, pure.delta, pure.unit) == (10.0, 0.0, "20 reports of one user")
-    composed = local_guarantee(
-        epsilon=0.5, mechanism="bits", reports_per_user=20, stated_delta=1e-6
-    )
+    composed = local_guarantee(reports_of(0.5, 20), released="bits", delta=1e-6)
     assert composed.epsilon == Responses(each=0.5, reports=20).epsilon(1e-6) < 10.0
     assert composed.delta == 1e-6
     assert pure.epsilon_at(1e-6) == composed.epsilon
 
 
-def test_guarantee_with_delta():
-    one = local_guarantee(epsilon=1.0, delta=1e-6, mechanism="a vector")
-    assert (one.epsilon, one.delta) == (1.0, 1e-6)
-    three = local_guarantee(epsilon=1.0, delta=1e-6, mechanism="a vector", reports_per_user=3)
-    assert three.epsilon <= 3.0
-    assert three.delta == 3e-6
-    tight = local_guarantee(
-        epsilon=1.0, delta=1e-6, mechanism="a vector", reports_per_user=3, stated_delta=1e-3
-    )
-    assert tight.epsilon == Responses(each=1.0, each_delta=1e-6, reports=3).epsilon(1e-3)
-    lost = local_guarantee(epsilon=1.0, delta=1e-6, mechanism="v", stated_delta=1e-7)
-    assert math.isinf(lost.epsilon)
-    assert not lost.certified
-    sure = local_guarantee(epsilon=1.0, delta=0.5, mechanism="v", reports_per_user=4)
-    assert (sure.epsilon, sure.delta) == (4.0, 1.0)
-
-
 @pytest.mark.parametrize("protect", ["label", "label_and_context"])
 @pytest.mark.parametrize("simulated", [False, True])
 def test_round_trip(protect, simulated):
+    given = {"protect": protect, "simulated": simulated}
     for guarantee in (
-        local_guarantee(epsilon=0.3, mechanism="m", reports_per_user=7, stated_delta=1e-9,
-                        protect=protect, simulated=simulated, conditions=("c",),
-                        paper_epsilon=0.4, details={"bits": 2.0}),
-        client_guarantee(epsilon=0.3, delta=1e-7, reports=4, protect=protect,
-                         simulated=simulated),
-    ):  # fmt: skip
+        local_guarantee(reports_of(0.3, 7), released="m", delta=1e-9, **given),
+        client_guarantee(epsilon=0.3, reports=4, **given),
+    ):
+        guarantee.verify()
         again = dpoco.Guarantee.from_json(guarantee.to_json())
         assert again == guarantee
-        assert again.profile == guarantee.profile
+        assert again.description == guarantee.description
         assert again.delta_at(0.1) == guarantee.delta_at(0.1)
         assert guarantee.certified != simulated
         assert ("NOT CERTIFIED" in str(guarantee)) == simulated
 
 
 def test_budgets():
-    guarantee = local_guarantee(epsilon=0.5, mechanism="bits", reports_per_user=20)
+    guarantee = local_guarantee(reports_of(0.5, 20), released="bits")
     guarantee.require(dpoco.Budget(10.0, 0.0))
     guarantee.require(dpoco.Budget(9.99, 1e-6))
     with pytest.raises(dpoco.BudgetExceeded):
         guarantee.require(dpoco.Budget(9.99, 0.0))
+
+
+# -- the description -------------------------------------------------------------------------------
+
+
+def chances(law):
+    """All probabilities of each report, over all inputs, in fractions, and by definition."""
+    if isinstance(law, Bits):
+        levels = [Fraction(k, 2**53) for k in (law.low, 2**52, law.high)]
+        for outcome in itertools.product((0, 1), repeat=law.count):
+            yield [
+                math.prod(p if bit else 1 - p for p, bit in zip(chosen, outcome, strict=True))
+                for chosen in itertools.product(levels, repeat=law.count)
+            ]
+        return
+    labels, size = range(law.labels), law.size
+    uniform = Fraction(1, math.comb(law.labels, size))
+    own = Fraction(law.inside, 2**53)
+    for report in itertools.combinations(labels, size):
+        yield [uniform] + [
+            (own / math.comb(law.labels - 1, size - 1) if y in report
+             else (1 - own) / math.comb(law.labels - 1, size)) if law.inside else uniform
+            for y in labels
+        ]  # fmt: skip
+
+
+LAWS = [
+    *(BitRandomizer(epsilon, bits).law for epsilon in (1e-17, 0.1, 4.0) for bits in (1, 3)),
+    *(SubsetRandomizer(5, size, epsilon).law for epsilon in (1e-17, 0.1, 4.0) for size in (1, 4)),
+    Bits(2**50, 2**52, 2), Subset(4, 2, 2**40),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_ratios_by_listing_the_law(law):
+    assert law.ratio == max(max(each) / min(each) for each in chances(law))
+
+
+@pytest.mark.parametrize("epsilon", [1e-15, 0.1, 1.0, 29.9])
+def test_one_unit_too_many_is_refused(epsilon):
+    """In exact arithmetic: the largest law that is taken, and the next one."""
+    with mpmath.workdps(60):
+        high = int(mpmath.floor(2**53 / (1 + mpmath.exp(-mpmath.mpf(epsilon)))))
+    LocalReport(epsilon, 1, (Bits(2**53 - high, high, 1),))
+    with pytest.raises(ValueError, match="exceed epsilon"):
+        LocalReport(epsilon, 1, (Bits(2**53 - high - 1, high + 1, 1),))
+    with pytest.raises(ValueError, match="exceed epsilon"):
+        LocalReport(0.5 * epsilon, 1, (Bits(2**53 - high, high, 1),))
+
+
+def test_what_is_no_description_is_refused():
+    bits = BitRandomizer(1.0).law
+    for wrong in (
+        {"epsilon": 0.0}, {"epsilon": math.inf}, {"reports": 0}, {"laws": ()}, {"laws": (1,)},
+    ):  # fmt: skip
+        with pytest.raises((TypeError, ValueError)):
+            LocalReport(**{"epsilon": 1.0, "reports": 2, "laws": (bits,), **wrong})
+    for make in (
+        lambda: Bits(0, 5, 1), lambda: Bits(6, 5, 1), lambda: Bits(1, 2**53, 1),
+        lambda: Subset(3, 3, 1), lambda: Subset(3, 1, 2**53),
+    ):  # fmt: skip
+        with pytest.raises(ValueError):  # noqa: PT011
+            make()
+
+
+def test_every_field_moves_the_loss_or_is_checked():
+    near = Neighbours(view="server")
+    one = reports_of(1.0, 2)
+    assert one.loss(near) == Responses(1.0, 0.0, 2)
+    assert one.loss(Neighbours(view="server", rounds=3)) == Responses(1.0, 0.0, 6)
+    assert LocalReport(2.0, 2, one.laws).loss(near) == Responses(2.0, 0.0, 2)
+    assert LocalReport(1.0, 5, one.laws).loss(near) == Responses(1.0, 0.0, 5)
+    assert read_mechanism(json.loads(json.dumps(written(one)))) == one
+
+
+@pytest.mark.parametrize(
+    ("given", "kinds"),
+    [
+        ({}, ["bits", "subset", "subset"]),
+        ({"channel": "bit", "bits": 3}, ["bits"]),
+        ({"channel": "subset", "subset_size": 2}, ["subset"]),
+        ({"learner": "hedge"}, ["bits"]),
+        ({"learner": "hedge", "channel": "subset"}, ["subset"]),
+    ],
+)
+def test_servers_name_the_laws_that_devices_draw(given, kinds):
+    rows = np.random.default_rng(0).dirichlet(np.ones(6), size=4)
+    server = DistributionLearner(Hypotheses(rows), epsilon=1.0, **given)
+    described = server.guarantee.description
+    assert [law.kind for law in described.laws] == kinds
+    for _ in range(20):
+        spec = server.round_spec()
+        if spec.channel == "subset":
+            own = SubsetRandomizer(spec.labels, spec.subset_size, spec.epsilon)
+        else:
+            own = BitRandomizer(spec.epsilon, spec.width)
+        assert own.law in described.laws
+    assert server.guarantee_for(7).description.reports == 7
 
 
 def exact_delta(epsilon, each, each_delta, reports):

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpoco import _core
 from dpoco.accounting import local_vector
-from dpoco.local import DistributionLearner, Hypotheses, VectorRandomizer
+from dpoco.local import DistributionLearner, Hypotheses
 from dpoco.random import Source
-from dpoco.reproduce import PublishedChannel, PublishedDistributionLearner
+from dpoco.reproduce import PublishedChannel, PublishedDistributionLearner, VectorRandomizer
 from dpoco.reproduce._local_learner import cells
+from dpoco.reproduce._vector_noise import printed_scale_factor
 
 FA = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], [0.25] * 4])
 FB = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.6, 0.4]])
@@ -169,7 +171,7 @@ def test_composition_rescues_the_first_algorithm():
     assert delta == 0.0
     assert 2 * each < 1.0
     # Its noise exceeds that of plain Laplace noise up to 132 hypotheses.
-    factors = {k: local_vector.printed_scale_factor(k, 1.0, 1e-6) for k in (132, 133)}
+    factors = {k: printed_scale_factor(k, 1.0, 1e-6) for k in (132, 133)}
     assert factors[132] > 132
     assert factors[133] < 133
 
@@ -326,18 +328,18 @@ def test_they_are_no_better_than_ignoring_all_reports():
             reached += float(matrix[0] @ np.log(matrix[0] / it.predict()))
             it.observe(int(label), source)
         assert reached > share * ignored
-    # The same messages through hedge on centred losses learn much more.
-    hedge = DistributionLearner(
-        Hypotheses(matrix), epsilon=1.0, horizon=rounds, learner="hedge", channel="vector",
-        public_seed=5,
-    )  # fmt: skip
-    randomizer = VectorRandomizer(matrix, 1.0, hedge.mixing)
+    # The same messages through AdaHedge on centred losses learn much more.
+    mixing = DistributionLearner(
+        Hypotheses(matrix), epsilon=1.0, horizon=rounds, learner="hedge"
+    ).mixing
+    randomizer, engine = VectorRandomizer(matrix, 1.0, mixing), _core.LocalHedge(8, 0.0)
+    engine.raise_start((randomizer.reach + 4.0 * randomizer.standard_deviation) * math.log(8.0))
     source, reached = Source.seeded(8), 0.0
-    for t, label in enumerate(labels, 1):
-        spec = hedge._rule.specify(t, hedge.hypotheses.matrix())
-        reached += float(matrix[0] @ np.log(matrix[0] / hedge.predict().all()))
-        values = np.array([randomizer.respond(int(label), source)], dtype=np.int64)
-        hedge._rule.apply(spec, hedge.hypotheses.matrix(), values)
+    for label in labels:
+        prediction = (1.0 - mixing) * engine.weights() @ matrix + mixing * mean
+        reached += float(matrix[0] @ np.log(matrix[0] / prediction))
+        values = np.array([randomizer.respond(int(label), source)], dtype=np.float64)
+        engine.add(values * randomizer.step)
     assert reached < 0.75 * ignored
 
 

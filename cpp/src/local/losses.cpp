@@ -90,7 +90,7 @@ void loss_ranges(const double* matrix, std::size_t hypotheses, std::size_t label
 }
 
 void mixture(const double* matrix, const double* coefficients, std::size_t hypotheses,
-             std::size_t labels, double share, const double* background, double* out) noexcept {
+             std::size_t labels, double* out) noexcept {
   constexpr std::size_t kPiece = 2048;  // of the output: stays in the first cache
   const simd::Kernels& k = simd::kernels();
   for (std::size_t first = 0; first < labels; first += kPiece) {
@@ -99,7 +99,6 @@ void mixture(const double* matrix, const double* coefficients, std::size_t hypot
     for (std::size_t j = 0; j < hypotheses; ++j) {
       k.axpy(coefficients[j], matrix + j * labels + first, count, out + first);
     }
-    if (background != nullptr) k.axpy(share, background + first, count, out + first);
   }
 }
 

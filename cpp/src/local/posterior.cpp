@@ -23,35 +23,6 @@ bool idle(const double* coefficients, std::size_t hypotheses, std::size_t labels
 
 }  // namespace
 
-void threshold_means_many(const double* matrix, const double* coefficients, std::size_t hypotheses,
-                          std::size_t labels, std::size_t questions, double* means) noexcept {
-  // One block of labels for many questions: it stays in the cache, however many labels there are.
-  const simd::Kernels& k = simd::kernels();
-  double score[kBlock];
-  std::fill(means, means + questions * hypotheses, 0.0);
-  for (std::size_t first = 0; first < labels; first += kBlock) {
-    const std::size_t count = std::min(kBlock, labels - first);
-    for (std::size_t q = 0; q < questions; ++q) {
-      const double* own = coefficients + q * hypotheses;
-      if (idle(own, hypotheses, labels)) continue;
-      std::fill(score, score + count, 0.0);
-      for (std::size_t j = 0; j < hypotheses; ++j) {
-        k.axpy(own[j], matrix + j * labels + first, count, score);
-      }
-      for (std::size_t y = 0; y < count; ++y) {
-        const double sign = score[y] > 0.0 ? 1.0 : -1.0;
-        score[y] = score[y] - score[y] == 0.0 ? sign : 0.0;
-      }
-      for (std::size_t j = 0; j < hypotheses; ++j) {
-        means[q * hypotheses + j] += k.dot(matrix + j * labels + first, score, count);
-      }
-    }
-  }
-  for (std::size_t i = 0; i < questions * hypotheses; ++i) {
-    means[i] = std::clamp(means[i], -1.0, 1.0);
-  }
-}
-
 void threshold_means(const double* matrix, const double* coefficients, std::size_t hypotheses,
                      std::size_t labels, double* phi, double* means) noexcept {
   const simd::Kernels& k = simd::kernels();
@@ -135,17 +106,6 @@ void Posterior::add_bits(const double* means, double contrast, std::size_t bits,
     }
   }
   reports_ += reports;
-}
-
-void Posterior::add_rounds(const double* means, double contrast, std::size_t bits,
-                           const std::int64_t* values, std::size_t reports) {
-  for (std::size_t i = 0; i < reports * bits; ++i) {
-    if (values[i] != 0 && values[i] != 1) throw std::invalid_argument("a bit must be 0 or 1");
-  }
-  const std::size_t size = bits * logs_.size();
-  for (std::size_t i = 0; i < reports; ++i) {
-    add_bits(means + i * size, contrast, bits, values + i * bits, 1);
-  }
 }
 
 void Posterior::add_subsets(const double* matrix, std::size_t labels, double excess,

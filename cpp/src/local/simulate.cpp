@@ -42,7 +42,7 @@ class Meter {
     for (std::size_t j = 0; j < play_.hypotheses; ++j) {
       coefficients_[j] = (1.0 - mixing) * weights[j] + share;
     }
-    mixture(matrix_of(play_, i), coefficients_.data(), play_.hypotheses, play_.labels, 0.0, nullptr,
+    mixture(matrix_of(play_, i), coefficients_.data(), play_.hypotheses, play_.labels,
             prediction_.data());
     const std::size_t at = context_of(play_, i);
     const double* truth = play_.truth + at * play_.labels;

@@ -1,4 +1,4 @@
-"""All losses of a report with additive integer noise: scales, privacy curves, and published ones.
+"""All losses of a report with additive integer noise: scales and privacy curves.
 
 A device sends v + n, v one of M + 1 integer vectors (the last is that of "no label") and n
 independent discrete noise. Claims, for two labels whose vectors differ by d:
@@ -8,10 +8,8 @@ independent discrete noise. Claims, for two labels whose vectors differ by d:
 - discrete Gaussian of scale s: delta at most that of the Gaussian mechanism with
   mu = ||d||_2 / s at ``epsilon - 2 ||d||_1 / s^2``.
 
-Proofs: ``docs/privacy/local_vector_channels.md``. Sources: Canonne, Kamath and Steinke, "The
-discrete Gaussian for differential privacy" (2020); Sima, Wu, Milenkovic and Szpankowski, "Online
-distribution learning with local private constraints" (2024), whose constants are the ones named
-published here.
+Proofs: ``docs/privacy/local_vector_channels.md``. Source: Canonne, Kamath and Steinke, "The
+discrete Gaussian for differential privacy" (2020).
 """
 
 from __future__ import annotations
@@ -32,11 +30,6 @@ __all__ = [
     "discrete_gaussian_delta",
     "discrete_gaussian_scale",
     "gaussian_vector_delta",
-    "printed_scale_factor",
-    "printed_split",
-    "printed_width",
-    "unit_deviations",
-    "worst_case_width",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -177,63 +170,3 @@ def discrete_gaussian_scale(epsilon: float, delta: float, l2: float, l1: float) 
         # More noise needs less of epsilon for the lattice: the next scale will do.
         mu = 0.5 * mu if rest <= 0.0 else gaussian_mu(rest, delta)
     raise ValueError("the lattice is too coarse for this delta")
-
-
-# -- published constants --------------------------------------------------------------------------
-
-
-def printed_split(hypotheses: int, epsilon: float, delta: float) -> float:
-    """Return the epsilon a coordinate that composes to (epsilon, delta) over K of them.
-
-    The root of ``K e^2 / 2 + e sqrt(2 K log(1/delta)) = epsilon``.
-    """
-    log_inverse = -math.log(delta)
-    gap = epsilon / (math.sqrt(log_inverse + epsilon) + math.sqrt(log_inverse))
-    return math.sqrt(2.0 / hypotheses) * gap
-
-
-def printed_scale_factor(hypotheses: int, epsilon: float, delta: float) -> float:
-    """Return the published Laplace scale of all K losses, for width 1 of each.
-
-    ``(2 sqrt(2 K log(1/delta)) + sqrt(K epsilon)) / epsilon``: more than composition needs.
-    """
-    root = math.sqrt(-2.0 * hypotheses * math.log(delta))
-    return (2.0 * root + math.sqrt(hypotheses * epsilon)) / epsilon
-
-
-def printed_width(hypotheses: int, horizon: int) -> float:
-    """Return log(K T), the published width of clipped log-likelihoods: not an upper bound."""
-    return math.log(hypotheses * horizon)
-
-
-def worst_case_width(hypotheses: int, labels: int, horizon: int) -> float:
-    """Return ``log(1 + (T - 1)(min(K, M) + 1))``: no class has a larger width."""
-    return math.log1p((horizon - 1) * (min(hypotheses, labels) + 1))
-
-
-def unit_deviations(hypotheses: int, epsilon: float, delta: float) -> dict[str, float]:
-    """Return standard deviations of the estimate of one loss, for losses of width 1 each.
-
-    Parameters
-    ----------
-    hypotheses, epsilon, delta : int, float, float
-        K, and the budget of one report; delta > 0.
-
-    Returns
-    -------
-    dict
-        "paper": the published scale; "pure": Laplace, sum of the widths; "composed": Laplace
-        under composition; "gaussian"; and "coordinate": one bit about one loss at random.
-    """
-    width = 2**20
-    ranges = (width,) * hypotheses
-    norm = math.sqrt(hypotheses)
-    root2 = math.sqrt(2.0)
-    gaussian = discrete_gaussian_scale(epsilon, delta, norm * width, float(hypotheses * width))
-    return {
-        "paper": root2 * printed_scale_factor(hypotheses, epsilon, delta),
-        "pure": root2 * hypotheses / epsilon,
-        "composed": root2 * composed_laplace_scale(epsilon, delta, ranges) / width,
-        "gaussian": gaussian / width,
-        "coordinate": 0.5 * norm / math.tanh(0.5 * epsilon),
-    }

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpoco.local import BitRandomizer, SubsetRandomizer, VectorRandomizer
-from dpoco.local import audit as structural_audit
+from dpoco.local import BitRandomizer, SubsetRandomizer
 from dpoco.random import Source
 
 __all__ = ["ExactReport", "exact_audit"]
@@ -96,7 +95,7 @@ def exact_audit(randomizer: Any) -> ExactReport:
 
     Parameters
     ----------
-    randomizer : BitRandomizer, SubsetRandomizer or VectorRandomizer
+    randomizer : BitRandomizer, SubsetRandomizer or dpoco.reproduce.VectorRandomizer
         Or any object with an attribute ``epsilon`` and a method ``largest_ratio() -> Fraction`` or
         ``largest_log_ratio() -> Fraction``, exact both, which is believed.
 
@@ -118,17 +117,18 @@ def exact_audit(randomizer: Any) -> ExactReport:
     have on 129 points of [-1, 1], and hostile ones. O(inputs times reports) fractions, at most
     200 000; beyond that the largest ratio of a law's structure.
     """
-    try:
-        found = structural_audit(randomizer)
-    except ValueError as error:
-        if "probability 0" not in str(error):
-            raise
+    claimed = float(getattr(randomizer, "epsilon", math.nan))
+    if getattr(randomizer, "delta", 0.0) > 0.0:
+        raise ValueError("a randomizer with a positive delta promises no largest ratio")
+    exact, is_power = _largest(randomizer)
+    if exact == math.inf:
         return _impossible(randomizer)
-    exact = Fraction(randomizer.largest_log_ratio()) if found.ratio is None else found.ratio
+    assert isinstance(exact, Fraction)
+    holds = exact <= Fraction(claimed) if is_power else at_most_exp(exact, claimed)
     laws, power = list(_laws(randomizer)), getattr(randomizer, "bits", 1)
     findings: list[str] = []
     # Where no ratio is above e^claimed, neither is any excess.
-    delta, reports = (0.0 if found.holds else math.nan), 0
+    delta, reports = (0.0 if holds else math.nan), 0
     if laws:
         reports = len(laws[0])
         if any(sum(law.values()) != 1 for law in laws):
@@ -137,19 +137,19 @@ def exact_audit(randomizer: Any) -> ExactReport:
         listed = max(high / low for low, high in zip(least, most, strict=True)) ** power
         if listed != exact:
             findings.append("the listed law has another largest ratio than its structure")
-        if power == 1 and not found.holds:
-            delta = _excess(laws, found.epsilon)
-    elif isinstance(randomizer, VectorRandomizer) and _spread(randomizer) not in (None, exact):
+        if power == 1 and not holds:
+            delta = _excess(laws, claimed)
+    elif hasattr(randomizer, "table") and _spread(randomizer) not in (None, exact):
         findings.append("the table of what is sent has another diameter than its structure")
     if isinstance(randomizer, BitRandomizer) and not _drawn_as_tabled(randomizer):
         findings.append("reports are not drawn with the tabled probabilities")
-    if not found.holds:
-        findings.append(f"the largest ratio is above e^{found.epsilon:.6g}")
+    if not holds:
+        findings.append(f"the largest ratio is above e^{claimed:.6g}")
     return ExactReport(
         randomizer=repr(randomizer),
-        claimed=found.epsilon,
-        epsilon=_upwards(exact, is_power=found.ratio is None),
-        ratio=found.ratio,
+        claimed=claimed,
+        epsilon=_upwards(exact, is_power=is_power),
+        ratio=None if is_power else exact,
         delta=delta,
         inputs=len(laws),
         reports=reports,
@@ -158,6 +158,37 @@ def exact_audit(randomizer: Any) -> ExactReport:
 
 
 Law = dict[tuple[int, ...], Fraction]
+
+
+def _largest(randomizer: Any) -> tuple[Fraction | float, bool]:
+    """Return the largest ratio by the structure of the law, or the power of e that it is."""
+    if isinstance(randomizer, BitRandomizer):  # bits are independent
+        reached = [randomizer.threshold(phi) for phi in BitRandomizer.PROBES]
+        least, most = min(*reached, randomizer.low), max(*reached, randomizer.high)
+        if least <= 0 or most >= _UNITS:
+            return math.inf, False
+        ones, zeros = Fraction(most, least), Fraction(_UNITS - least, _UNITS - most)
+        return max(ones, zeros) ** randomizer.bits, False
+    if isinstance(randomizer, SubsetRandomizer):  # own labels in the report, off it, and none
+        report = tuple(range(randomizer.size))
+        chances = [randomizer.probability(report, label) for label in (0, randomizer.size, None)]
+        return max(chances) / min(chances), False
+    if hasattr(randomizer, "largest_ratio"):
+        return Fraction(randomizer.largest_ratio()), False
+    if hasattr(randomizer, "largest_log_ratio"):
+        return Fraction(randomizer.largest_log_ratio()), True
+    raise TypeError(f"{type(randomizer).__name__} is no randomizer with a finite law")
+
+
+def at_most_exp(ratio: Fraction, epsilon: float) -> bool:
+    """Return whether ``ratio <= e^epsilon``: decided with 120 digits, and never in favour."""
+    return ratio <= _power(epsilon)
+
+
+def _power(epsilon: float) -> Fraction:
+    """Return e^epsilon, rounded down by more than half a unit of the last digit."""
+    power = Fraction(Context(prec=_DIGITS).exp(Decimal(epsilon)))
+    return power * (1 - Fraction(1, 10 ** (_DIGITS - 2)))
 
 
 def _laws(randomizer: Any) -> Iterator[Law]:
@@ -181,8 +212,7 @@ def _extremes(laws: list[Law]) -> tuple[list[Fraction], list[Fraction]]:
 
 def _excess(laws: list[Law], epsilon: float) -> float:
     """Return the largest hockey-stick divergence of two laws at epsilon, rounded upwards."""
-    factor = Fraction(Context(prec=_DIGITS).exp(Decimal(epsilon)))
-    factor *= 1 - Fraction(1, 10 ** (_DIGITS - 2))
+    factor = _power(epsilon)
     distinct = [dict(pairs) for pairs in {tuple(law.items()) for law in laws}]
     if len(distinct) ** 2 * len(laws[0]) > _CELLS * 10:
         return math.nan
@@ -195,7 +225,7 @@ def _excess(laws: list[Law], epsilon: float) -> float:
     return value if Fraction(value) >= excess else math.nextafter(value, math.inf)
 
 
-def _spread(randomizer: VectorRandomizer) -> Fraction | None:
+def _spread(randomizer: Any) -> Fraction | None:
     """Return the largest l1 distance of two columns, over the scale; None for too many."""
     table = np.asarray(randomizer.table, dtype=np.int64)
     if table.shape[1] > _COLUMNS:

@@ -13,35 +13,20 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_MODULES = {
-    "BitRandomizer": "_randomizers",
-    "ClientPool": "_pool",
-    "DevicePredictor": "_client",
-    "DistributionLearner": "_learner",
-    "HadamardQuery": "_queries",
-    "Hypotheses": "_hypotheses",
-    "LocalClient": "_client",
-    "LocalHypothesisSelector": "_selector",
-    "LocalTrace": "_simulate",
-    "LossQuery": "_queries",
-    "MedianSelection": "_planning",
-    "Prediction": "_prediction",
-    "PublicCoins": "_questions",
-    "Report": "_reports",
-    "ReportBatch": "_reports",
-    "RoundReports": "_reports",
-    "RoundSpec": "_specs",
-    "RoundSpecs": "_rounds",
-    "SubsetRandomizer": "_randomizers",
-    "ThresholdQuery": "_queries",
-    "VectorRandomizer": "_vector",
-    "audit": "_randomizers",
-    "kl_divergence": "._divergences",
-    "median_select": "_planning",
-    "required_users": "_planning",
-    "simulate": "_simulate",
-    "total_variation": "._divergences",
+_NAMES = {
+    "_client": ("ClientPool", "DevicePredictor", "LocalClient"),
+    "_hypotheses": ("Hypotheses", "Prediction"),
+    "_information": ("MedianSelection", "median_select"),
+    "_learner": ("DistributionLearner",),
+    "_queries": ("HadamardQuery", "LossQuery", "PublicCoins", "ThresholdQuery"),
+    "_randomizers": ("BitRandomizer", "SubsetRandomizer"),
+    "_reports": ("Report", "ReportBatch"),
+    "_selector": ("LocalHypothesisSelector", "required_users"),
+    "_simulate": ("LocalTrace", "simulate"),
+    "_specs": ("RoundSpec",),
+    "._divergences": ("kl_divergence", "total_variation"),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = sorted(_MODULES)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from functools import lru_cache, partial
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,31 +14,20 @@ from numpy.typing import NDArray
 from dpoco._validation import choice, float_array, positive_float, positive_int, real_float
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.local_reports import client_guarantee
-from dpoco.errors import CalibrationError
-from dpoco.local._hypotheses import Hypotheses
-from dpoco.local._ledger import Ledger, NotCopied
-from dpoco.local._prediction import Prediction, label_indices
-from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
-from dpoco.local._reports import Report
+from dpoco.local._hypotheses import Hypotheses, Prediction
+from dpoco.local._ledger import Ledger, Ledgers, NotCopied
+from dpoco.local._randomizers import draws
+from dpoco.local._reports import Report, ReportBatch
 from dpoco.local._specs import RoundSpec
 from dpoco.random import Source
 
-__all__ = [
-    "DevicePredictor",
-    "Devices",
-    "LocalClient",
-    "draws",
-]
+__all__ = ["ClientPool", "DevicePredictor", "LocalClient"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 # Weights in double precision sum to 1 up to far less; those sent as float32 do up to this.
 _TOLERANCE = 1e-6
-
-# Built once for the few settings a device ever sees.
-bit_randomizer = lru_cache(maxsize=64)(BitRandomizer)
-subset_randomizer = lru_cache(maxsize=64)(SubsetRandomizer)
 
 
 class Devices(NotCopied):
@@ -50,15 +39,11 @@ class Devices(NotCopied):
         epsilon_max: float,
         max_reports: int,
         protect: str,
-        delta_max: float,
         simulation_seed: int | None,
     ) -> None:
         self._hypotheses = _checked_hypotheses(hypotheses)
         self._protect = choice("protect", protect, ("label", "label_and_context"))
         self._epsilon_max = positive_float("epsilon_max", epsilon_max)
-        self._delta_max = real_float("delta_max", delta_max)
-        if not 0.0 <= self._delta_max < 1.0:
-            raise ValueError(f"delta_max must be in [0, 1); got {self._delta_max!r}")
         self._max_reports = positive_int("max_reports", max_reports)
         # Sources of noise and of nonces: unrelated, and never those of public coins.
         if simulation_seed is None:
@@ -73,22 +58,21 @@ class Devices(NotCopied):
         """What is promised about all reports of one user together, spent or not."""
         return client_guarantee(
             epsilon=self._epsilon_max,
-            delta=self._delta_max,
             reports=self._max_reports,
             protect=self._protect,
             simulated=self._source.is_seeded,
         )
 
-    def _checked(self, spec: Any) -> RoundSpec:
+    def _checked(self, given: Any) -> RoundSpec:
         """Return the specification if these devices may answer it; ``ValueError`` otherwise.
 
         Bytes are read. Nothing is taken on trust: a tampered object is checked again.
         """
-        if isinstance(spec, (bytes, bytearray, memoryview)):
-            spec = RoundSpec.from_bytes(bytes(spec))
-        if type(spec) is not RoundSpec:
-            raise TypeError(f"spec must be a RoundSpec; got {type(spec).__name__}")
-        spec.validate()
+        if isinstance(given, (bytes, bytearray, memoryview)):
+            given = RoundSpec.from_bytes(bytes(given))
+        if type(given) is not RoundSpec:
+            raise TypeError(f"spec must be a RoundSpec; got {type(given).__name__}")
+        spec: RoundSpec = replace(given)
         hypotheses = self._hypotheses
         if (spec.hypotheses, spec.labels) != (hypotheses.count, hypotheses.labels):
             raise ValueError("the round is about another class of hypotheses")
@@ -119,8 +103,6 @@ class LocalClient(Devices):
     ledger : path-like, optional
         File that holds what was spent: it survives crashes and restarts, and one client at a time
         may hold it. By default the budget is that of this object.
-    delta_max : float, default 0
-        Budget of delta: above 0 only if the channels with Gaussian-like noise are to be answered.
     simulation_seed : int, optional
         Reproducible noise, for simulations: the reports say so and the guarantee is void.
 
@@ -147,10 +129,9 @@ class LocalClient(Devices):
         protect: str = "label",
         ledger: str | os.PathLike[str] | None = None,
         *,
-        delta_max: float = 0.0,
         simulation_seed: int | None = None,
     ) -> None:
-        super().__init__(hypotheses, epsilon_max, max_reports, protect, delta_max, simulation_seed)
+        super().__init__(hypotheses, epsilon_max, max_reports, protect, simulation_seed)
         self._ledger = Ledger(ledger)
 
     def respond(self, spec: RoundSpec | bytes, x: Any = None, y: Any = None) -> Report:
@@ -188,13 +169,7 @@ class LocalClient(Devices):
             spec = self._checked(spec)
             private = self._protect == "label_and_context" and x is not None
             draw = draws(spec, self._hypotheses, [x] if private else x, [y], self._protect)
-            self._ledger.charge(
-                spec.epsilon,
-                spec.delta,
-                epsilon_max=self._epsilon_max,
-                delta_max=self._delta_max,
-                max_reports=self._max_reports,
-            )
+            self._ledger.charge(spec.epsilon, self._epsilon_max, self._max_reports)
             values = tuple(draw(self._source)[0].tolist())
             nonce = self._nonces.words(1).tobytes()
         return Report(spec.round, spec.digest, nonce, spec.channel, values, self._source.is_seeded)
@@ -232,6 +207,139 @@ class LocalClient(Devices):
             f"<LocalClient: epsilon {self.spent:g} of {self._epsilon_max:g} spent, "
             f"{self.reports_left} reports left, protects {self._protect}{simulated}>"
         )
+
+
+class ClientPool(Devices):
+    """The devices of many users, each with a budget of its own.
+
+    For simulations, and for gateways that users trust with their labels: a pool sees them all.
+
+    Parameters
+    ----------
+    hypotheses : Hypotheses
+        The class the server learns over.
+    users : int
+        Number of users, 0 ... users - 1.
+    epsilon_max, max_reports, protect, simulation_seed
+        Of each user, as for `LocalClient`.
+
+    Notes
+    -----
+    Budgets are kept in memory, 24 bytes a user: they end with the pool.
+    """
+
+    _copies = "a pool cannot be copied or pickled: copies would spend budgets twice"
+
+    def __init__(
+        self,
+        hypotheses: Hypotheses,
+        users: int,
+        epsilon_max: float,
+        max_reports: int = 1,
+        protect: str = "label",
+        *,
+        simulation_seed: int | None = None,
+    ) -> None:
+        super().__init__(hypotheses, epsilon_max, max_reports, protect, simulation_seed)
+        self._users = positive_int("users", users, maximum=2**31)
+        self._ledgers = Ledgers(self._users)
+
+    def respond(
+        self, spec: RoundSpec | bytes, x: Any, labels: Any, users: Any = None
+    ) -> ReportBatch:
+        """Return one private report of each user named, and charge their ledgers.
+
+        Parameters
+        ----------
+        spec : RoundSpec or bytes
+            The round to answer.
+        x : object
+            The context all share; with ``protect="label_and_context"`` a sequence of one context a
+            user (or None for hypotheses without contexts).
+        labels : sequence or integer array of shape (n,)
+            One label a user; None, -1 or anything that is no label is "no event". Arrays must be
+            of integers or objects.
+        users : integer array of shape (n,), optional
+            Who reports, each at most once; by default all users, in order.
+
+        Returns
+        -------
+        ReportBatch
+            Row i is the report of ``users[i]``.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `LocalClient.respond`, and for users unknown or named twice. Nothing changed.
+        BudgetExceeded
+            If one of the users has not enough budget left: nobody has reported.
+        """
+        with self._lock:
+            self._ledgers.check_process()
+            spec = self._checked(spec)
+            members = self._members(users)
+            count = self._users if members is None else members.size
+            _check_labels(labels, spec.labels)
+            if len(labels) != count:
+                raise ValueError(f"there must be one label for each of {count} users")
+            if self._protect == "label_and_context" and x is not None and len(x) != count:
+                raise ValueError(f"there must be one context for each of {count} users")
+            draw = draws(spec, self._hypotheses, x, labels, self._protect)
+            self._ledgers.charge(members, spec.epsilon, self._epsilon_max, self._max_reports)
+            values = draw(self._source)
+            nonces = self._nonces.words(count) if count else np.zeros(0, dtype=np.uint64)
+        return ReportBatch(
+            spec.round, spec.digest, spec.channel, nonces, values, self._source.is_seeded
+        )
+
+    @property
+    def users(self) -> int:
+        """Number of users."""
+        return self._users
+
+    @property
+    def spent(self) -> FloatArray:
+        """Epsilon of all reports so far, of each user, shape (users,)."""
+        return self._ledgers.spent
+
+    @property
+    def reports(self) -> IntArray:
+        """Number of reports so far, of each user, shape (users,)."""
+        return self._ledgers.reports.copy()
+
+    def can_answer(self, epsilon: float) -> NDArray[np.bool_]:
+        """Return which users have budget for a report with `epsilon`, shape (users,)."""
+        return self._ledgers.affordable(None, epsilon, self._epsilon_max, self._max_reports)
+
+    def _members(self, users: Any) -> IntArray | None:
+        if users is None:
+            return None
+        try:
+            members = np.asarray(users)
+        except (TypeError, ValueError):  # the cause's text may quote the argument
+            raise TypeError("users must be a sequence of ints") from None
+        if members.ndim != 1 or (members.dtype.kind not in "iu" and members.size):
+            raise TypeError("users must be a sequence of ints")
+        members = members.astype(np.int64)
+        if members.size and not 0 <= int(members.min()) <= int(members.max()) < self._users:
+            raise ValueError(f"users must be in [0, {self._users})")
+        if np.unique(members).size != members.size:
+            raise ValueError("a user is named twice")
+        return members
+
+    def __repr__(self) -> str:
+        simulated = ", simulated" if self._source.is_seeded else ""
+        return f"<ClientPool: {self._users} users, protects {self._protect}{simulated}>"
+
+
+def _check_labels(labels: Any, count: int | None) -> None:
+    """Raise for an array that can hold no labels of a finite set: type and shape are public."""
+    if count is None or not isinstance(labels, np.ndarray):
+        return
+    if labels.dtype.kind not in "iuO":
+        raise TypeError(f"labels must be integers; got an array of {labels.dtype.name}")
+    if labels.ndim != 1:
+        raise ValueError(f"labels must have one dimension; got {labels.ndim}")
 
 
 class DevicePredictor:
@@ -283,84 +391,3 @@ def _checked_hypotheses(value: Any) -> Hypotheses:
     if not isinstance(value, Hypotheses):
         raise TypeError(f"hypotheses must be dpoco.local.Hypotheses; got {type(value).__name__}")
     return value
-
-
-def draws(
-    spec: RoundSpec, hypotheses: Hypotheses, x: Any, labels: Any, protect: str
-) -> Callable[[Source], IntArray]:
-    """Return what draws the reports on some labels, shape (n, width), once they are paid for.
-
-    `x` is the context that all share; with ``protect="label_and_context"`` one context a label, or
-    None for none. All that can fail fails here, for public reasons: no randomness is drawn and
-    nothing spent.
-    """
-    if spec.channel == "vector":
-        from dpoco.local._vector import vector_randomizer  # accounting, which few devices need
-
-        try:
-            vectors = vector_randomizer(spec, hypotheses.matrix(x))
-        except (ArithmeticError, CalibrationError):
-            raise ValueError("no noise fits the numbers of the round") from None
-        shape = (len(labels), spec.width)
-        return lambda source: np.array(
-            [vectors.respond(y, source) for y in labels], dtype=np.int64
-        ).reshape(shape)
-    if spec.channel == "subset":
-        assert spec.labels is not None
-        if hypotheses.kind != "array":
-            hypotheses.matrix(x)  # an unknown context is refused, as on other channels
-        subsets = subset_randomizer(spec.labels, spec.subset_size, spec.epsilon)
-        own = label_indices(labels, spec.labels)
-        return lambda source: subsets.respond_many(own, source)
-    randomizer = bit_randomizer(spec.epsilon, len(spec.queries))
-    tables = _values(spec, hypotheses, x, labels, protect)
-
-    def draw(source: Source) -> IntArray:
-        bits = [
-            randomizer.respond_many(randomizer.thresholds(phi), places, source)
-            for phi, places in tables
-        ]
-        return np.stack(bits, axis=1)
-
-    return draw
-
-
-def _values(
-    spec: RoundSpec, hypotheses: Hypotheses, x: Any, labels: Any, protect: str
-) -> list[tuple[FloatArray, IntArray]]:
-    """Return, for each query, a list of values and which of them each label has."""
-    count = len(labels)
-    if spec.labels is None:
-        indices = np.array([-1 if y is None else 0 for y in labels], dtype=np.int64)
-    else:
-        indices = label_indices(labels, spec.labels)
-    each_own = protect == "label_and_context" and x is not None
-    private = each_own or (protect == "label_and_context" and hypotheses.kind != "array")
-    if private or spec.labels is None:
-        rows = np.zeros((hypotheses.count, count))
-        for i, (own, y) in enumerate(zip(x if each_own else [x] * count, labels, strict=True)):
-            rows[:, i] = _private_likelihoods(hypotheses, own, y)
-    elif count < spec.labels:  # fewer labels than a table would have
-        rows = np.ascontiguousarray(hypotheses.columns(x, labels).T)
-    else:
-        matrix = hypotheses.matrix(x)
-        # The last entry is the value of no label.
-        places = np.where(indices < 0, spec.labels, indices)
-        return [(np.append(query.values(matrix), 0.0), places) for query in spec.queries]
-    each = np.arange(count)
-    if spec.labels == 1 or count == 0:
-        return [(np.zeros(count), each) for _ in spec.queries]
-    return [
-        (np.where(indices < 0, 0.0, query.values_at(rows, indices)), each) for query in spec.queries
-    ]
-
-
-def _private_likelihoods(hypotheses: Hypotheses, x: Any, y: Any) -> FloatArray:
-    """Return the K likelihoods of a label; zeros where the user's function fails on private data.
-
-    A device that fell silent whenever its data are unusual would tell just that.
-    """
-    try:
-        return hypotheses.column(x, y)
-    except Exception:
-        return np.zeros(hypotheses.count)

@@ -11,20 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco.errors import StateError
 from dpoco.local._bounds import (
+    SMALLEST_HALF_RANGE,
     adaptive_hedge_bound,
     endless_hedge_bound,
     hedge_bound,
     hedge_mixing,
+    kept,
+    loss_diameter,
+    loss_ranges,
+    losses,
     mixing_cost,
     rounded,
     worst_case_rate,
 )
-from dpoco.local._losses import SMALLEST_HALF_RANGE, kept, loss_diameter, loss_ranges, losses
-from dpoco.local._queries import LossQuery
-from dpoco.local._questions import PublicCoins
-from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
+from dpoco.local._queries import LossQuery, PublicCoins
+from dpoco.local._randomizers import BitRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
 from dpoco.local._specs import RoundSpec
 
@@ -70,15 +72,6 @@ class Hedge:
             return 1.0  # reports say nothing
         return rounded(worst_case_rate(settings.hypotheses, settings.horizon, scale))
 
-    # -- rounds -----------------------------------------------------------------------------------
-
-    @property
-    def report_mechanism(self) -> str:
-        """What a report is, in words."""
-        if self._settings.channel == "subset":
-            return "a random subset of labels around the own one"
-        return "one bit about one loss"
-
     @property
     def weights(self) -> FloatArray:
         """Current weights, shape (K,)."""
@@ -104,52 +97,36 @@ class Hedge:
     def specify(self, round: int, matrix: FloatArray | None) -> RoundSpec:
         """Return the round's specification: one loss of one hypothesis, or a subset."""
         settings = self._settings
-        if settings.channel == "subset" and matrix is not None and matrix.shape[1] >= 2:
-            subsets = SubsetRandomizer(matrix.shape[1], settings.subset_size, settings.epsilon)
-            return settings.round_spec(round, "subset", subset_size=subsets.size)
+        if settings.subset_size is not None:
+            return settings.round_spec(round, "subset", subset_size=settings.subset_size)
         mixing = self.mixing(round)
         middle, half_range = self._range(matrix, mixing)
-        index, share = self._draw(round, half_range)
-        self._remember(round, share)
+        coins = PublicCoins(settings.public_seed, round, 0)
+        if settings.interactive and settings.hypotheses > 1:
+            index, share = _drawn_loss(coins, _adaptive_shares(self.weights, half_range))
+        else:
+            index, share = coins.below(settings.hypotheses), 1.0 / settings.hypotheses
+        self._shares[round] = share
+        while len(self._shares) > settings.open_rounds:
+            self._shares.popitem(last=False)
         query = LossQuery(index, float(middle[index]), float(half_range[index]), mixing)
         return settings.round_spec(round, "coordinate", queries=(query,))
 
-    def _draw(self, round: int, half_range: FloatArray) -> tuple[int, float]:
-        """Draw the loss to ask for, from public coins, and return it with its probability."""
-        settings = self._settings
-        count = settings.hypotheses
-        coins = PublicCoins(settings.public_seed, round, 0)
-        if not settings.interactive or count == 1:
-            return coins.below(count), 1.0 / count
-        return _drawn_loss(coins, _adaptive_shares(self.weights, half_range))
-
-    @property
-    def _chances(self) -> set[float]:
-        """What the chance of a loss drawn uniformly may be."""
-        return {1.0 / self._settings.hypotheses}
-
     def accepts(self, spec: RoundSpec, matrix: FloatArray | None) -> bool:
         """Return whether a round read from a file is one that this rule may have asked."""
-        if spec.channel == "subset":
-            return self._settings.channel == "subset"
-        if spec.round not in self._shares:
+        if self._settings.subset_size is not None:
+            return spec.subset_size == self._settings.subset_size
+        if spec.channel != "coordinate" or spec.round not in self._shares:
             return False
         query, mixing = spec.query, self.mixing(spec.round)
         middle, half_range = self._range(matrix, mixing)
         numbers = (float(middle[query.index]), float(half_range[query.index]), mixing)
         return (query.midpoint, query.half_range, query.mixing) == numbers
 
-    def _remember(self, round: int, share: float) -> None:
-        self._shares[round] = share
-        while len(self._shares) > self._settings.open_rounds:
-            self._shares.popitem(last=False)
-
     def _range(self, matrix: FloatArray | None, mixing: float) -> tuple[FloatArray, FloatArray]:
         """Return mid-points and half ranges."""
-        count = self._settings.hypotheses
         if matrix is None or self._settings.range == "worst_case":
-            half = max(0.5 * loss_diameter(count, mixing), SMALLEST_HALF_RANGE)
-            return np.zeros(count), np.full(count, half)
+            return loss_ranges(self._settings.hypotheses, mixing)
         return kept(matrix, ("ranges", mixing), lambda: loss_ranges(matrix, mixing))
 
     def apply(self, spec: RoundSpec, matrix: FloatArray | None, values: IntArray) -> None:
@@ -188,7 +165,7 @@ class Hedge:
         """Add ``(sum of u over Z - p0 sum of u) / (p1 - p0)``: unbiased for any subset size."""
         labels, size = matrix.shape[1], spec.subset_size
         assert size is not None
-        randomizer = SubsetRandomizer(labels, size, spec.epsilon)
+        randomizer = subset_randomizer(labels, size, spec.epsilon)
         if randomizer.inside is None:
             return  # a uniform subset, whatever the label
         inside = randomizer.inside / 2.0**53
@@ -213,19 +190,6 @@ class Hedge:
         count = self._settings.hypotheses
         log_count = float(_core.local_log(float(count)))
         self._engine.raise_start(count * self._inverse * half_range * log_count)
-
-    # -- what is known ----------------------------------------------------------------------------
-
-    @property
-    def cumulative_losses(self) -> FloatArray:
-        """Sum of the estimates of each loss, shape (K,)."""
-        sums: FloatArray = self._engine.losses()
-        return sums
-
-    @property
-    def spread(self) -> float:
-        """AdaHedge's D: where it started, plus all mix gaps."""
-        return float(self._engine.spread)
 
     def risk_certificate(self) -> float:
         """Return ``2 D - D_0`` plus the cost of mixing: bounds the KL-risk in expectation.
@@ -257,8 +221,6 @@ class Hedge:
             return math.inf
         return adaptive_hedge_bound(settings.hypotheses, rounds, self._inverse, mixing)
 
-    # -- state ------------------------------------------------------------------------------------
-
     def state(self) -> dict[str, NDArray[Any]]:
         """Return cumulative losses, spread, and the chances of the open rounds."""
         return {
@@ -270,20 +232,16 @@ class Hedge:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Continue from `state`."""
-        engine = _core.LocalHedge(self._settings.hypotheses, self._rate)
-        try:
-            engine.restore(np.asarray(arrays["engine"], dtype=np.uint8).tobytes())
-        except StateError as error:
-            raise ValueError(str(error)) from None
+        self._engine.restore(np.asarray(arrays["engine"], dtype=np.uint8).tobytes())
         rounds, shares = arrays["rounds"].tolist(), arrays["shares"].tolist()
         cost = float(arrays["cost"][0])
-        if len(rounds) != len(shares) or not all(0.0 < share <= 1.0 for share in shares):
-            raise ValueError("state holds impossible chances")
-        if not self._settings.interactive and not set(shares) <= self._chances:
+        fits = set(shares) <= {1.0 / self._settings.hypotheses}
+        drawn = self._settings.interactive and all(0.0 < share <= 1.0 for share in shares)
+        if not (fits or drawn):
             raise ValueError("state holds impossible chances")
         if not 0.0 <= cost < math.inf:
             raise ValueError("state holds an impossible cost")
-        self._engine, self._cost = engine, cost
+        self._cost = cost
         self._shares = OrderedDict(zip(rounds, shares, strict=True))
 
 

@@ -1,19 +1,20 @@
-"""The public hypothesis class: known maps from a context to a distribution over labels."""
+"""The public hypotheses, maps from a context to a distribution over labels, and their mixtures."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco import _core
 from dpoco._validation import positive_int
-from dpoco.local._prediction import label_index, label_indices
 
-__all__ = ["Hypotheses"]
+__all__ = ["Hypotheses", "Prediction", "label_index", "label_indices"]
 
 FloatArray = NDArray[np.float64]
 
@@ -41,6 +42,19 @@ class Hypotheses:
     labels : int, optional
         M; required for the callable ``x -> (K, M)``, checked for arrays.
 
+    Attributes
+    ----------
+    kind : {"array", "table", "callable", "likelihood"}
+        What `source` is.
+    count : int
+        K.
+    labels : int or None
+        M; None for likelihoods.
+    contexts : int or None
+        C of a table, 1 of an array, None for callables.
+    array : array of shape (K, M) or (C, K, M), or None
+        The array behind, read-only; None for callables.
+
     Raises
     ------
     ValueError
@@ -59,68 +73,39 @@ class Hypotheses:
     def __init__(
         self, source: Any, hypotheses: int | None = None, labels: int | None = None
     ) -> None:
-        count = _optional("hypotheses", hypotheses)
-        width = _optional("labels", labels)
-        self._table: FloatArray | None = None
+        given = {"hypotheses": hypotheses, "labels": labels}
+        for name, value in given.items():
+            if value is not None:
+                given[name] = positive_int(name, value, maximum=_LARGEST_COUNT)
+        self.array: FloatArray | None = None
+        self.contexts: int | None = None
         self._function: Callable[..., Any] | None = None
-        self._views: list[FloatArray] = []
         self._last: tuple[Any, FloatArray] | None = None
         if isinstance(source, Hypotheses):
             raise TypeError("source must be an array or a callable; got Hypotheses")
         if callable(source):
-            if count is None:
+            if given["hypotheses"] is None:
                 raise ValueError("hypotheses must be given with a callable")
             self._function = source
-            self._kind = "likelihood" if width is None else "callable"
-            self._count, self._labels = count, width
+            self.kind = "likelihood" if labels is None else "callable"
+            self.count, self.labels = given["hypotheses"], given["labels"]
             return
-        table = _owned_array(source)
-        if table.ndim not in (2, 3) or 0 in table.shape:
+        array = _owned_array(source)
+        if array.ndim not in (2, 3) or 0 in array.shape:
             raise ValueError(
                 f"hypotheses must have shape (K, M) or (contexts, K, M), none zero; "
-                f"got {table.shape}"
+                f"got {array.shape}"
             )
-        for name, given, have in (
-            ("hypotheses", count, table.shape[-2]),
-            ("labels", width, table.shape[-1]),
-        ):
-            if given is not None and given != have:
-                raise ValueError(f"{name}={given} contradicts the array, which has {have}")
-        for context in range(table.shape[0]) if table.ndim == 3 else (None,):
-            _check_rows(table if context is None else table[context], context)
-        self._kind = "array" if table.ndim == 2 else "table"
-        self._count, self._labels = int(table.shape[-2]), int(table.shape[-1])
-        self._table = table
+        self.kind = "array" if array.ndim == 2 else "table"
+        self.count, self.labels = array.shape[-2:]
+        for (name, value), have in zip(given.items(), array.shape[-2:], strict=True):
+            if value not in (None, have):
+                raise ValueError(f"{name}={value} contradicts the array, which has {have}")
         # The same object for the same context: what is computed from it can be kept.
-        if table.ndim == 3:
-            self._views = list(table)
-
-    @property
-    def count(self) -> int:
-        """Number of hypotheses K."""
-        return self._count
-
-    @property
-    def labels(self) -> int | None:
-        """Number of labels M; None for likelihoods."""
-        return self._labels
-
-    @property
-    def kind(self) -> str:
-        """``"array"``, ``"table"``, ``"callable"`` or ``"likelihood"``."""
-        return self._kind
-
-    @property
-    def contexts(self) -> int | None:
-        """Number of contexts of a table; 1 for an array; None for callables."""
-        if self._table is None:
-            return None
-        return 1 if self._kind == "array" else int(self._table.shape[0])
-
-    @property
-    def array(self) -> FloatArray | None:
-        """The array behind, shape (K, M) or (C, K, M), read-only; None for callables."""
-        return self._table
+        self._views = [array] if array.ndim == 2 else list(array)
+        for context, view in enumerate(self._views):
+            _check_rows(view, "" if array.ndim == 2 else f" of context {context}")
+        self.array, self.contexts = array, len(self._views)
 
     def matrix(self, x: Any = None) -> FloatArray:
         """Return the distributions for context `x`.
@@ -137,22 +122,19 @@ class Hypotheses:
 
         Raises
         ------
-        ValueError
-            For a context out of range, for likelihoods, and for a callable's answer that is no
-            array of distributions (the message names the row).
-        TypeError
-            For a context of the wrong kind.
+        ValueError, TypeError
+            For a context out of range or of the wrong kind, for likelihoods, and for a callable's
+            answer that is no array of distributions (the message names the row).
         """
-        if self._kind == "array":
-            if x is not None:
-                raise ValueError("these hypotheses have no context; x must be None")
-            assert self._table is not None
-            return self._table
-        if self._kind == "table":
-            return self._views[self._context(x)]
-        if self._kind == "likelihood":
+        if self.kind == "likelihood":
             raise ValueError("likelihoods have no array: labels form no finite set")
-        return self._answer(x)
+        if self.kind == "callable":
+            return self._answer(x)
+        if self.kind == "table":
+            return self._views[self._context(x)]
+        if x is not None:
+            raise ValueError("these hypotheses have no context; x must be None")
+        return self._views[0]
 
     def column(self, x: Any, y: Any) -> FloatArray:
         """Return the K likelihoods of one label, shape (K,), as a device needs them.
@@ -161,29 +143,29 @@ class Hypotheses:
         not finite counts as zero: what a device sends must not depend on such a failure. O(K) for
         arrays.
         """
-        if self._kind == "likelihood":
+        if self.kind == "likelihood":
             if y is None:
-                return np.zeros(self._count)
+                return np.zeros(self.count)
             assert self._function is not None
-            return self._likelihoods(self._function(x, y))
+            values = np.asarray(self._function(x, y), dtype=np.float64)
+            if values.shape != (self.count,):
+                raise ValueError(
+                    f"the callable must return shape ({self.count},); got {values.shape}"
+                )
+            return np.where(np.isfinite(values) & (values > 0.0), values, 0.0)
         matrix = self.matrix(x)
         index = label_index(y, matrix.shape[1])
         if index is None:
-            return np.zeros(self._count)
+            return np.zeros(self.count)
         return np.ascontiguousarray(matrix[:, index])
 
     def columns(self, x: Any, labels: Any) -> FloatArray:
-        """Return the likelihoods of many labels under one context, shape (n, K).
+        """Return the likelihoods of n labels under one context, shape (n, K).
 
-        Parameters
-        ----------
-        x : object
-            One context.
-        labels : sequence or integer array of shape (n,)
-            Labels outside [0, M) give rows of zeros; so do None and what is no integer.
+        Labels outside [0, M) give rows of zeros; so do None and what is no integer.
         """
-        if self._kind == "likelihood":
-            return np.array([self.column(x, y) for y in labels]).reshape(-1, self._count)
+        if self.kind == "likelihood":
+            return np.array([self.column(x, y) for y in labels]).reshape(-1, self.count)
         matrix = self.matrix(x)
         indices = label_indices(labels, matrix.shape[1])
         taken = np.ascontiguousarray(matrix[:, np.maximum(indices, 0)].T)
@@ -197,38 +179,38 @@ class Hypotheses:
         Kind, K, M and, for arrays, every number; a callable's inside cannot be seen.
         """
         digest = hashlib.blake2b(digest_size=16, person=b"dpoco.hypotheses"[:16])
-        shape = (self._count, -1 if self._labels is None else self._labels, self.contexts or 0)
-        digest.update(repr((self._kind, *shape)).encode())
-        if self._table is not None:
-            digest.update(np.ascontiguousarray(self._table, dtype="<f8").data)
+        shape = (self.count, -1 if self.labels is None else self.labels, self.contexts or 0)
+        digest.update(repr((self.kind, *shape)).encode())
+        if self.array is not None:
+            digest.update(np.ascontiguousarray(self.array, dtype="<f8").data)
         return digest.digest()
 
     @property
     def public_fingerprint(self) -> bytes:
         """`fingerprint` for arrays and tables; 16 zeros for callables, whose inside is not seen."""
-        return bytes(16) if self._table is None else self.fingerprint
+        return bytes(16) if self.array is None else self.fingerprint
 
     def to_dict(self) -> dict[str, Any]:
         """Return what can be said about the class without its numbers."""
         return {
-            "kind": self._kind,
-            "hypotheses": self._count,
-            "labels": self._labels,
+            "kind": self.kind,
+            "hypotheses": self.count,
+            "labels": self.labels,
             "contexts": self.contexts,
             "fingerprint": self.fingerprint.hex(),
         }
 
     def __repr__(self) -> str:
-        labels = "" if self._labels is None else f", labels={self._labels}"
-        contexts = f", contexts={self.contexts}" if self._kind == "table" else ""
-        return f"Hypotheses({self._kind}, hypotheses={self._count}{labels}{contexts})"
+        labels = "" if self.labels is None else f", labels={self.labels}"
+        contexts = f", contexts={self.contexts}" if self.kind == "table" else ""
+        return f"Hypotheses({self.kind}, hypotheses={self.count}{labels}{contexts})"
 
     def _context(self, x: Any) -> int:
-        assert self._table is not None
+        assert self.contexts is not None
         if isinstance(x, (bool, np.bool_)) or not isinstance(x, (int, np.integer)):
             raise TypeError(f"context must be an int; got {type(x).__name__}")
-        if not 0 <= x < self._table.shape[0]:
-            raise ValueError(f"context must be in [0, {self._table.shape[0]})")
+        if not 0 <= x < self.contexts:
+            raise ValueError(f"context must be in [0, {self.contexts})")
         return int(x)
 
     def _answer(self, x: Any) -> FloatArray:
@@ -238,31 +220,19 @@ class Hypotheses:
             return last[1]
         assert self._function is not None
         answer = _owned_array(self._function(x))
-        if answer.shape != (self._count, self._labels):
+        if answer.shape != (self.count, self.labels):
             raise ValueError(
-                f"the callable must return shape ({self._count}, {self._labels}); "
-                f"got {answer.shape}"
+                f"the callable must return shape ({self.count}, {self.labels}); got {answer.shape}"
             )
-        _check_rows(answer, None)
+        _check_rows(answer)
         if key is not None:
             self._last = (key, answer)
         return answer
-
-    def _likelihoods(self, answer: Any) -> FloatArray:
-        values = np.asarray(answer, dtype=np.float64)
-        if values.shape != (self._count,):
-            raise ValueError(f"the callable must return shape ({self._count},); got {values.shape}")
-        usable = np.isfinite(values) & (values > 0.0)
-        return np.where(usable, values, 0.0)
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         state["_last"] = None  # may hold a private context
         return state
-
-
-def _optional(name: str, value: Any) -> int | None:
-    return None if value is None else positive_int(name, value, maximum=_LARGEST_COUNT)
 
 
 def _owned_array(source: Any) -> FloatArray:
@@ -291,9 +261,8 @@ def _owned_array(source: Any) -> FloatArray:
     return owned
 
 
-def _check_rows(matrix: FloatArray, context: int | None) -> None:
+def _check_rows(matrix: FloatArray, where: str = "") -> None:
     """Raise unless every row is a distribution; name the row, never what is in it."""
-    where = "" if context is None else f" of context {context}"
     with np.errstate(all="ignore"):
         sums = matrix.sum(axis=1)
         smallest = matrix.min(axis=1)
@@ -319,3 +288,105 @@ def _context_key(x: Any) -> Any:
     if isinstance(x, _ATOMS):
         return (type(x).__name__, x)
     return None
+
+
+def label_index(y: Any, labels: int) -> int | None:
+    """Return `y` as an index below `labels`, or None for anything that is no such label."""
+    if isinstance(y, (bool, np.bool_)) or not isinstance(y, (int, np.integer)):
+        return None
+    index = int(y)
+    return index if 0 <= index < labels else None
+
+
+def label_indices(labels: Sequence[Any] | NDArray[Any], count: int) -> NDArray[np.int64]:
+    """Return labels as integers in [0, count), -1 for whatever is none."""
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.ndim == 1:
+        inside = (labels >= 0) & (labels < count)
+        # Of 64 signed bits first: -1 has no place among narrow or unsigned integers.
+        out = np.full(labels.shape, -1, dtype=np.int64)
+        out[inside] = labels[inside]
+        return out
+    found = (label_index(y, count) for y in labels)
+    return np.array([-1 if index is None else index for index in found], dtype=np.int64)
+
+
+class Prediction:
+    """The distribution ``(1 - mixing) sum_j w_j f_j + mixing * mean of the f_j``.
+
+    Parameters
+    ----------
+    weights : array of shape (K,)
+        Weights of the hypotheses, summing to 1.
+    mixing : float
+        Share of the uniform mixture, in [0, 1].
+    matrix : array of shape (K, M), optional
+        The hypotheses for the round's context; not copied.
+    column : callable, optional
+        Instead of `matrix`: label -> likelihoods of shape (K,), for labels without a finite set.
+
+    Notes
+    -----
+    Nothing of size M is computed before `all`; `prob` costs O(K).
+    """
+
+    def __init__(
+        self,
+        weights: FloatArray,
+        mixing: float,
+        *,
+        matrix: FloatArray | None = None,
+        column: Callable[[Any], FloatArray] | None = None,
+    ) -> None:
+        if (matrix is None) == (column is None):
+            raise ValueError("exactly one of matrix and column must be given")
+        if not 0.0 <= mixing <= 1.0:
+            raise ValueError(f"mixing must be in [0, 1]; got {mixing!r}")
+        held = np.array(weights, dtype=np.float64)
+        if held.ndim != 1 or (matrix is not None and matrix.shape[0] != held.size):
+            raise ValueError("weights must have one entry a hypothesis")
+        held.flags.writeable = False
+        self.weights = held
+        self.mixing = float(mixing)
+        self._matrix, self._column = matrix, column
+        if matrix is not None:
+            self._matrix = np.require(matrix, dtype=np.float64, requirements=["C", "A"])
+        self._coefficients = (1.0 - self.mixing) * held + self.mixing / held.size
+
+    @property
+    def labels(self) -> int | None:
+        """Number of labels M; None where labels form no finite set."""
+        return None if self._matrix is None else int(self._matrix.shape[1])
+
+    def prob(self, y: Any) -> float:
+        """Return the probability (or density) of label `y`; 0 for no label. O(K)."""
+        if self._matrix is None:
+            assert self._column is not None
+            likelihoods = self._column(y)
+        else:
+            index = label_index(y, self._matrix.shape[1])
+            if index is None:
+                return 0.0
+            likelihoods = self._matrix[:, index]
+        # The loop of `all`, on one label: the same bits.
+        return float(self._mixture(np.array(likelihoods, dtype=np.float64)[:, None])[0])
+
+    def all(self) -> FloatArray:
+        """Return the probabilities of all labels, shape (M,), O(K M).
+
+        ``ValueError`` where labels form no finite set.
+        """
+        if self._matrix is None:
+            raise ValueError("labels form no finite set; ask for prob(y)")
+        return self._mixture(self._matrix)
+
+    def _mixture(self, matrix: FloatArray) -> FloatArray:
+        return _core.local_mixture(matrix, self._coefficients)
+
+    def log_loss(self, y: Any) -> float:
+        """Return ``-log prob(y)`` in nats; infinity for a label of probability 0."""
+        probability = self.prob(y)
+        return math.inf if probability <= 0.0 else -math.log(probability)
+
+    def __repr__(self) -> str:
+        labels = "no finite set" if self.labels is None else str(self.labels)
+        return f"Prediction(hypotheses={self.weights.size}, labels={labels})"

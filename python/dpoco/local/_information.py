@@ -1,4 +1,4 @@
-"""How much reports tell: which channel tells more, and which hypotheses questions tell apart.
+"""How much reports tell: which channel tells more, and how many tell hypotheses apart.
 
 Mutual information decides over the channel. How well a report tells two hypotheses apart is the
 Bhattacharyya coefficient BC of its laws; gaps ``1 - BC`` are computed from differences of the laws,
@@ -8,35 +8,33 @@ so that those near 0 are relatively exact; gaps that rounding alone may explain 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer, best_subset_size
-from dpoco.local._specs import RoundSpec
+from dpoco._divergences import total_variations
+from dpoco._validation import float_array
 
 __all__ = [
-    "LARGEST_INFORMATION",
     "ChannelChoice",
+    "MedianSelection",
     "bit_gap",
     "contraction",
     "information_of",
+    "median_select",
     "signal",
     "subset_gap",
-    "total_information",
 ]
 
 FloatArray = NDArray[np.float64]
 
-# Subsets over more labels are not chosen automatically.
-_LARGEST_SUBSET_LABELS = 4096
 # Above it, the law of a subset is replaced by that of one of its labels: less information.
 _LARGEST_LISTED_LAW = 5000
-# Hypotheses whose pairs are looked at.
-LARGEST_INFORMATION = 512
 _ROUNDING = 2.0**-52
 
 
@@ -57,25 +55,15 @@ def signal(labels: int, size: int, epsilon: float) -> float:
 class ChannelChoice:
     """Chooses the channel of a round; what depends on the context alone is computed once.
 
-    Reports have `epsilon`, subsets at most `message_bits` on the wire (d log2 M) and the given
-    `size`; None for the most informative one.
+    Reports have `epsilon`, subsets `size` labels; None where there are no subsets to choose.
     """
 
-    def __init__(self, epsilon: float, message_bits: int, size: int | None) -> None:
-        self._epsilon = epsilon
-        self._message_bits = message_bits
-        self._size = size
+    def __init__(self, epsilon: float, size: int | None) -> None:
+        self._epsilon, self._size = epsilon, size
         self._matrix: FloatArray | None = None
         self._entropies: FloatArray = np.empty(0)
         self._squares: FloatArray = np.empty(0)  # only where subsets of several labels count
         self._uniform: tuple[float, float] | None = None
-
-    def size(self, labels: int) -> int | None:
-        """Return d* where subsets are among the choices, else None."""
-        if not 2 <= labels <= _LARGEST_SUBSET_LABELS:
-            return None
-        size = self._size or best_subset_size(labels, self._epsilon)
-        return size if size * math.log2(labels) <= self._message_bits else None
 
     def choose(
         self,
@@ -89,8 +77,7 @@ class ChannelChoice:
         `weights` is what the server may decide with, None for uniform; `means`, each of shape (K,),
         are those of the round's queries, one a bit, and `contrast` is c0 of each bit.
         """
-        count, labels = matrix.shape
-        size = self.size(labels)
+        count, size = matrix.shape[0], self._size
         if size is None or count == 1:
             return None
         used = np.full(count, 1.0 / count) if weights is None else weights
@@ -176,23 +163,58 @@ def _without_rounding(differences: FloatArray, labels: int) -> FloatArray:
     return differences
 
 
-def total_information(asked: Iterable[tuple[RoundSpec, int]], matrix: FloatArray) -> FloatArray:
-    """Return the sum of ``-log BC`` of questions, each answered so many times, shape (K, K)."""
-    count, labels = matrix.shape
-    if count > LARGEST_INFORMATION:
-        raise ValueError(f"information() takes at most {LARGEST_INFORMATION} hypotheses")
-    total = np.zeros((count, count))
-    subsets: dict[int, FloatArray] = {}
-    for spec, times in asked:
-        size = spec.subset_size
-        if size is None:
-            contrast = BitRandomizer(spec.epsilon, spec.width).contrast
-            for query in spec.queries:
-                gap = bit_gap(query.means(matrix), contrast, labels)
-                total += times * information_of(gap)
-            continue
-        if size not in subsets:
-            gain = SubsetRandomizer(labels, size, spec.epsilon).gain
-            subsets[size] = information_of(subset_gap(matrix, size, gain))
-        total += times * subsets[size]
-    return total
+@dataclass(frozen=True, eq=False)
+class MedianSelection:
+    """The row chosen among independent answers.
+
+    Attributes
+    ----------
+    index : int
+        Which row.
+    distribution : array of shape (M,)
+        The row itself.
+    radius : float
+        Its median total variation distance to all rows, itself included.
+    failure : float
+        ``exp(-R / 18)``: probability, at most, with which the row is further than 3 alpha from the
+        truth, where each row is within alpha with probability at least 2/3.
+    """
+
+    index: int
+    distribution: FloatArray
+    radius: float
+    failure: float
+
+
+def median_select(distributions: Any) -> MedianSelection:
+    """Choose among the answers of disjoint groups of users: failures become exponentially rare.
+
+    Parameters
+    ----------
+    distributions : array of shape (R, M)
+        One distribution a group, e.g. ``selector.prediction().all()`` of each.
+
+    Returns
+    -------
+    MedianSelection
+        The row whose median total variation distance to all rows (the ceil(R/2)-th smallest, its
+        own 0 included) is smallest; the first of several.
+
+    Notes
+    -----
+    O(R^2 M). If each row is within alpha of the truth with probability at least 2/3, independently,
+    the chosen one is within 3 alpha with probability at least ``1 - exp(-R / 18)``: more than half
+    of the rows are good but with that probability (Hoeffding); these are within 2 alpha of one
+    another, so the chosen median is at most 2 alpha; and one of the ceil(R/2) rows within it is
+    good. A group whose expected distance is at most r has alpha = 3 r, by Markov's inequality.
+    """
+    rows = float_array("distributions", distributions, (None, None))
+    if rows.size == 0:
+        raise ValueError("distributions must have at least one row and one label")
+    if not ((rows >= 0.0).all() and (np.abs(rows.sum(axis=1) - 1.0) <= 1e-6).all()):
+        raise ValueError("rows must be distributions: not negative, of sum 1")
+    distances = np.sort(total_variations(rows), axis=1)
+    medians = distances[:, (rows.shape[0] + 1) // 2 - 1]
+    index = int(np.argmin(medians))
+    chosen = rows[index].copy()
+    return MedianSelection(index, chosen, float(medians[index]), math.exp(-rows.shape[0] / 18.0))

@@ -11,26 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import positive_int
-from dpoco.errors import HorizonExceeded, NoiseDominatesWarning, StateError
+from dpoco.errors import HorizonExceeded, NoiseDominatesWarning, RoundOrderError, StateError
 from dpoco.local._bounds import trivial_bound
 from dpoco.local._hedge import Hedge
-from dpoco.local._hypotheses import Hypotheses
+from dpoco.local._hypotheses import Hypotheses, Prediction
 from dpoco.local._posterior import Posterior
-from dpoco.local._prediction import Prediction
-from dpoco.local._questions import COIN_FAMILIES
-from dpoco.local._reports import Report, ReportBatch, RoundReports, as_columns
-from dpoco.local._rounds import (
-    OpenRounds,
-    Rounds,
-    RoundSpecs,
-    coins_alone,
-    reopen,
-    stored_rounds,
-)
+from dpoco.local._reports import Report, ReportBatch, batches
+from dpoco.local._rounds import OpenRound, reopened, stored_rounds
 from dpoco.local._server import Arrays, Server
-from dpoco.local._settings import Settings, settings_of
+from dpoco.local._settings import settings_of
 from dpoco.local._specs import RoundSpec
-from dpoco.local._vector_hedge import VectorHedge
 
 __all__ = ["DistributionLearner"]
 
@@ -57,12 +47,10 @@ class DistributionLearner(Server):
     learning_rate : float or "worst_case", optional
         Of the posterior: power of the likelihood, in (0, 1]; by default 0.75. Of hedge: a fixed
         rate, "worst_case" for the one of the bound; by default AdaHedge.
-    channel : str
+    channel : {"auto", "bit", "subset", "coordinate"}
         What a report is. ``auto``: the posterior picks one bit or a subset of labels by mutual
-        information, from public data; hedge asks for one coordinate. For the posterior also "bit"
-        and "subset". For hedge also "coordinate" (one bit about one loss) and "subset", and for
-        comparison "laplace_coordinate" (one loss with noise), "vector" (all losses, with the
-        noise that is smallest), "laplace_vector", "composed_vector" and "gaussian_vector".
+        information, from public data; hedge asks for one coordinate. Else "bit" or "subset" for the
+        posterior, "coordinate" (one bit about one loss) or "subset" for hedge.
     query : {"auto", "bisection", "scheffe", "mean_test", "hadamard", "loss"}
         Family of the questions behind bits. ``auto`` is bisection, or if `interactive` a question
         that splits the present weights.
@@ -79,8 +67,6 @@ class DistributionLearner(Server):
         Range of loss queries; by default exact for arrays under scope ``label``.
     subset_size : int, optional
         Size of subsets; 1 is randomized response. By default the most informative.
-    delta : float, optional
-        For the vector channels only.
     public_seed : int, optional
         Seed of the public coins in [0, 2^64); by default from the operating system. Public.
     open_rounds : int, default 1
@@ -115,7 +101,6 @@ class DistributionLearner(Server):
         mixing: float | None = None,
         range: str | None = None,
         subset_size: int | None = None,
-        delta: float | None = None,
         public_seed: int | None = None,
         open_rounds: int = 1,
         track_information: bool = False,
@@ -136,22 +121,21 @@ class DistributionLearner(Server):
             "mixing": mixing,
             "range": range,
             "subset_size": subset_size,
-            "delta": delta,
             "public_seed": public_seed,
             "open_rounds": open_rounds,
             "track_information": track_information,
             "max_message_bits": max_message_bits,
         }
-        settings = settings_of(hypotheses, **arguments)
-        super().__init__(hypotheses, settings, arguments, _rule_of(learner, settings))
-        self._rounds = OpenRounds(settings.open_rounds)
-
-    # -- rounds -----------------------------------------------------------------------------------
+        settings = settings_of(hypotheses, arguments)
+        rule = Posterior(settings) if learner == "posterior" else Hedge(settings)
+        super().__init__(hypotheses, settings, arguments, rule)
+        self._round = 0
+        self._open: dict[int, OpenRound] = {}
 
     @property
     def round(self) -> int:
         """Number of rounds opened so far."""
-        return self._rounds.last
+        return self._round
 
     @property
     def weights(self) -> FloatArray:
@@ -182,59 +166,28 @@ class DistributionLearner(Server):
             For a context the hypotheses do not know: no round is opened.
         """
         with self._lock:
-            number = self._next(1)
-            if self._settings.protect == "label":
-                matrix = self._hypotheses.matrix(x)
+            self._check_left(1)
+            number = self._round + 1
+            if self.settings.protect == "label":
+                matrix = self.hypotheses.matrix(x)
             elif x is None:
                 matrix = None
             else:
                 raise ValueError("contexts are private: round_spec() takes none")
             spec = self._rule.specify(number, matrix)
-            context = int(x) if self._hypotheses.kind == "table" and matrix is not None else None
-            self._rounds.open(Rounds([spec], matrix, context))
+            context = int(x) if self.hypotheses.kind == "table" and matrix is not None else None
+            self._open[number] = OpenRound(spec, matrix, context)
+            self._open.pop(number - self.settings.open_rounds, None)
+            self._round = number
         return spec
 
-    def round_specs(self, count: int) -> RoundSpecs:
-        """Open the next `count` rounds at once, and return their public specifications.
-
-        The same rounds as from `round_spec`, and much faster; `update` takes their reports
-        together, or one by one.
-
-        Parameters
-        ----------
-        count : int
-            At most `open_rounds`.
-
-        Raises
-        ------
-        HorizonExceeded
-            If fewer rounds are left: none is opened.
-        ValueError
-            Unless questions depend on public coins alone: ``learner="posterior"``,
-            ``channel="bit"``, query bisection, scheffe or mean_test, not `interactive`, and one
-            array of hypotheses. If the rounds would not stay open together.
-        """
-        number = positive_int("count", count)
-        if not coins_alone(self._settings, self._hypotheses):
-            raise ValueError(
-                "round_specs needs learner 'posterior', channel 'bit', one array of hypotheses "
-                f"and a query of {COIN_FAMILIES}"
-            )
-        with self._lock:
-            if number > self._rounds.limit:
-                raise ValueError(f"open_rounds={self._rounds.limit} keeps fewer rounds open")
-            specs = RoundSpecs(self._settings, self._next(number), number)
-            self._rounds.open(Rounds(specs))
-        return specs
-
-    def _next(self, count: int) -> int:
-        """Return the number of the next round, or raise if fewer than `count` are left."""
-        first, horizon = self._rounds.last + 1, self._settings.horizon
-        if horizon is not None and first + count - 1 > horizon:
+    def _check_left(self, count: int) -> None:
+        """Raise if fewer than `count` rounds are left."""
+        horizon = self.settings.horizon
+        if horizon is not None and self._round + count > horizon:
             raise HorizonExceeded(
-                f"{count} rounds asked for, {horizon - first + 1} left of the horizon of {horizon}"
+                f"{count} rounds asked for, {horizon - self._round} left of {horizon}"
             )
-        return first
 
     def predict(self, x: Any = None) -> Prediction:
         """Return the prediction for context `x` from the current weights.
@@ -247,10 +200,10 @@ class DistributionLearner(Server):
         ValueError
             Under private contexts: devices predict, with `DevicePredictor`.
         """
-        if self._settings.protect != "label":
+        if self.settings.protect != "label":
             raise ValueError("contexts are private: use DevicePredictor on the device")
         with self._lock:
-            matrix = self._hypotheses.matrix(x)
+            matrix = self.hypotheses.matrix(x)
             return Prediction(self._rule.weights, self._rule.mixing(self._turn()), matrix=matrix)
 
     @property
@@ -260,53 +213,53 @@ class DistributionLearner(Server):
             return self._rule.mixing(self._turn())
 
     def _turn(self) -> int:
-        turn = self._rounds.last + self._rounds.latest_answered()
-        horizon = self._settings.horizon
+        latest = self._open.get(self._round)
+        turn = self._round + (latest is None or len(latest.nonces) > 0)
+        horizon = self.settings.horizon
         return turn if horizon is None else min(turn, horizon)
 
-    def update(
-        self,
-        specs: RoundSpec | RoundSpecs,
-        reports: Report | ReportBatch | RoundReports | Iterable[Report],
-    ) -> None:
-        """Learn from reports to one specification, or to those of `round_specs`.
+    def update(self, spec: RoundSpec, reports: Report | ReportBatch | Iterable[Report]) -> None:
+        """Learn from reports to one specification.
 
         Parameters
         ----------
-        specs : RoundSpec or RoundSpecs
-            Of an open round, or of rounds that were opened together.
-        reports : Report, ReportBatch, RoundReports or iterable of Report
-            Any number to each round, none is fine; `hedge` processes them in this order.
+        spec : RoundSpec
+            Of an open round.
+        reports : Report, ReportBatch or iterable of Report
+            Any number, none is fine; `hedge` processes them in this order.
 
         Raises
         ------
         RoundOrderError
-            If a round is closed (late reports) or was never opened. Nothing changes.
+            If the round is closed (late reports) or was never opened. Nothing changes.
         ValueError
             For reports that are malformed, answer another specification (foreign) or have been
             taken before (duplicated). Nothing changes, whatever else came along.
         """
         with self._lock:
-            opened = self._rounds.of(specs)
-            columns = as_columns(reports)
-            if columns is None:
-                return
-            if isinstance(specs, RoundSpec) and (columns.rounds != specs.round).any():
-                raise ValueError("foreign report: it answers another specification")
-            places = opened.admit(columns, self._rounds.oldest)
-            fresh = opened.nonces.fresh(columns.nonces, places)
-            if isinstance(opened.specs, RoundSpecs):
-                assert isinstance(self._rule, Posterior)
-                assert places is not None
-                matrix, asked = self._hypotheses.matrix(), opened.specs.coefficients
-                self._rule.apply_rounds(asked, places, matrix, columns.values)
-            else:
-                self._rule.apply(opened.spec, opened.matrix, columns.values)
-            opened.record(fresh, places)
-            self._reports += len(columns)
-            self._simulated = self._simulated or columns.simulated
+            opened = self._opened(spec)
+            taken, nonces = batches(reports), opened.nonces.copy()
+            for batch in taken:
+                opened.spec.check_reports(batch)
+                nonces.add(batch.nonces)
+            for batch in taken:
+                self._rule.apply(opened.spec, opened.matrix, batch.values)
+                self._reports += len(batch)
+                self._simulated = self._simulated or batch.simulated
+            opened.nonces = nonces
 
-    # -- what is known ----------------------------------------------------------------------------
+    def _opened(self, spec: RoundSpec) -> OpenRound:
+        """Return the open round of a specification, or raise."""
+        if not isinstance(spec, RoundSpec):
+            raise TypeError(f"spec must be a RoundSpec; got {type(spec).__name__}")
+        if spec.round > self._round:
+            raise RoundOrderError(f"round {spec.round} has not been opened")
+        if spec.round not in self._open:
+            raise RoundOrderError(f"late: round {spec.round} is closed")
+        opened = self._open[spec.round]
+        if opened.spec.digest != spec.digest:
+            raise ValueError(f"foreign specification: not that of round {spec.round}")
+        return opened
 
     def information(self) -> FloatArray:
         """Return the matrix of accumulated information between hypotheses, shape (K, K), nats.
@@ -314,12 +267,8 @@ class DistributionLearner(Server):
         Entry (i, j) is the sum over reports of ``-log`` of the Bhattacharyya coefficient of the
         two message laws: where questions do not depend on reports, hypothesis j overtakes a true
         i with probability at most ``exp(-entry)``. Small entries show pairs that the questions
-        cannot tell apart. For subsets that are too many to list, a lower bound.
-
-        Raises
-        ------
-        ValueError
-            Unless constructed with ``track_information=True``.
+        cannot tell apart. For subsets that are too many to list, a lower bound. Only with
+        ``track_information=True``.
         """
         with self._lock:
             return self._bayes().information()
@@ -351,10 +300,10 @@ class DistributionLearner(Server):
         NoiseDominatesWarning
             If it exceeds T log K, which ignoring all reports would have.
         """
-        number = self._settings.horizon if rounds is None else positive_int("rounds", rounds)
+        number = self.settings.horizon if rounds is None else positive_int("rounds", rounds)
         if number is None:
             raise ValueError("rounds must be given: the learner has no horizon")
-        count = self._hypotheses.count
+        count = self.hypotheses.count
         bound = min(trivial_bound(count, self._rule.mixing, number), self._rule.risk_bound(number))
         ignored = number * math.log(count)
         if bound > ignored:
@@ -365,17 +314,15 @@ class DistributionLearner(Server):
             )
         return bound
 
-    # -- state ------------------------------------------------------------------------------------
-
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        records, arrays = stored_rounds(self._rounds, self._hypotheses)
-        if self._hypotheses.array is not None:
-            arrays["hypotheses"] = self._hypotheses.array
+        rounds, arrays = stored_rounds(self._open.values(), self.hypotheses)
+        if self.hypotheses.array is not None:
+            arrays["hypotheses"] = self.hypotheses.array
         body = {
-            "hypotheses": self._hypotheses.to_dict(),
-            "round": self._rounds.last,
+            "hypotheses": self.hypotheses.to_dict(),
+            "round": self._round,
             "reports": self._reports,
-            **records,
+            "rounds": rounds,
         }
         return body, arrays
 
@@ -383,16 +330,14 @@ class DistributionLearner(Server):
     def _present(cls, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return a state's arguments under their present names: earlier states have more."""
         given = dict(arguments)
+        if given.pop("delta", None) or given.pop("noise", None):
+            raise StateError("the state is of a channel with additive noise: no longer supported")
         if "learning_rate" in given:
             return given
         power, rate = given.pop("temperature"), given.pop("eta")
         given["learning_rate"] = power if given["learner"] == "posterior" else rate
-        noise, channel = given.pop("noise"), given["channel"]
-        if given["learner"] == "hedge" and channel == "bit":
-            channel = "auto"
-        if noise not in (None, "auto"):
-            channel = f"{noise}_{'vector' if channel == 'vector' else 'coordinate'}"
-        given["channel"] = channel
+        if given["learner"] == "hedge" and given["channel"] == "bit":
+            given["channel"] = "auto"
         if given["learner"] == "hedge" or given["query"] == "adaptive":
             given["query"] = "auto"
         for name in ("sampling", "sensitivity"):
@@ -401,21 +346,14 @@ class DistributionLearner(Server):
 
     def _continue(self, body: dict[str, Any], arrays: Arrays) -> None:
         last, reports = body["round"], body["reports"]
-        horizon = self._settings.horizon
+        horizon = self.settings.horizon
         if (
             any(type(count) is not int or count < 0 for count in (last, reports))
             or last > (2**63 - 1 if horizon is None else horizon)
             or (isinstance(self._rule, Posterior) and self._rule.reports != reports)
         ):
             raise StateError("state is corrupt: impossible counts")
-        self._rounds.last = last
-        taken = reopen(self._rounds, body, arrays, self._hypotheses, self._settings, self._rule)
-        if taken > reports:
+        self._open = reopened(body, arrays, self.hypotheses, self.settings, self._rule)
+        if sum(len(opened.nonces) for opened in self._open.values()) > reports:
             raise StateError("state is corrupt: impossible counts")
-        self._reports = reports
-
-
-def _rule_of(learner: str, settings: Settings) -> Posterior | Hedge:
-    if learner == "posterior":
-        return Posterior(settings)
-    return Hedge(settings) if settings.noise is None else VectorHedge(settings)
+        self._round, self._reports = last, reports

@@ -14,6 +14,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpoco._state import write_atomically
 from dpoco.errors import BudgetExceeded, StateError
 
@@ -22,14 +25,17 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = ["ROUNDING", "Ledger", "NotCopied"]
+__all__ = ["Ledger", "Ledgers", "NotCopied"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 _FIRST_LINE = b"dpoco ledger 1"
 # What the lock file says: of constant length, so that it is overwritten in place.
 _LOCK_LINE = b"reports at least %020d\n"
 _LOCK_SIZE = len(_LOCK_LINE % 0)
 # Sums of numbers like 0.1 miss the sum of their doubles by less than this, relatively.
-ROUNDING = Fraction(1, 2**52)
+_ROUNDING = Fraction(1, 2**52)
 
 
 class NotCopied:
@@ -56,11 +62,8 @@ class Ledger(NotCopied):
         File that holds the ledger; a lock lies beside it, which counts reports, too: a ledger
         restored from an older copy is refused. None keeps it in memory only.
 
-    Raises
-    ------
-    StateError
-        If the file is corrupt, was removed or is older than its lock, if another client holds it,
-        or if it has another name (a hard link).
+    `StateError` if the file is corrupt, was removed or is older than its lock, if another client
+    holds it, or if it has another name (a hard link).
     """
 
     _copies = "a ledger cannot be copied or pickled: copies would spend one budget twice"
@@ -68,7 +71,6 @@ class Ledger(NotCopied):
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self.reports = 0
         self.epsilon = Fraction(0)
-        self.delta = Fraction(0)
         self._owner = os.getpid()
         self._path: Path | None = None
         self._lock: int | None = None
@@ -85,42 +87,25 @@ class Ledger(NotCopied):
             self.close()
             raise
 
-    def charge(
-        self,
-        epsilon: float,
-        delta: float,
-        *,
-        epsilon_max: float,
-        delta_max: float,
-        max_reports: int,
-    ) -> None:
+    def charge(self, epsilon: float, epsilon_max: float, max_reports: int) -> None:
         """Spend, durably, or raise `BudgetExceeded` and change nothing.
 
-        Raises
-        ------
-        StateError
-            If the lock is not the file any more that is locked: another client may hold its
-            successor. Nothing is spent.
+        `StateError`, too, if the lock is not the file any more that is locked: another client may
+        hold its successor.
         """
         self.check_process()
         self._check_lock()
         epsilon_after = self.epsilon + Fraction(epsilon)
-        delta_after = self.delta + Fraction(delta)
         if self.reports >= max_reports:
             raise BudgetExceeded(f"all {max_reports} reports have been sent")
-        if epsilon_after > Fraction(epsilon_max) * (1 + ROUNDING):
+        if epsilon_after > Fraction(epsilon_max) * (1 + _ROUNDING):
             raise BudgetExceeded(
                 f"the report asks for epsilon = {epsilon:g}; "
                 f"{max(0.0, epsilon_max - float(self.epsilon)):g} remains"
             )
-        if delta_after > Fraction(delta_max) * (1 + ROUNDING):
-            raise BudgetExceeded(
-                f"the report asks for delta = {delta:g}; "
-                f"{max(0.0, delta_max - float(self.delta)):g} remains"
-            )
         # In memory first: should the disk fail, what may have been written counts.
         self.reports += 1
-        self.epsilon, self.delta = epsilon_after, delta_after
+        self.epsilon = epsilon_after
         if self._path is not None:
             self._write()
             self._count()
@@ -199,7 +184,7 @@ class Ledger(NotCopied):
         record = {
             "reports": self.reports,
             "epsilon": [self.epsilon.numerator, self.epsilon.denominator],
-            "delta": [self.delta.numerator, self.delta.denominator],
+            "delta": [0, 1],  # reports with a delta are not made any more
         }
         body = _FIRST_LINE + b"\n" + json.dumps(record).encode() + b"\n"
         digest = hashlib.sha256(body).hexdigest().encode()
@@ -214,19 +199,75 @@ class Ledger(NotCopied):
             first, text = body.splitlines()
             record: dict[str, Any] = json.loads(text)
             reports = record["reports"]
-            epsilon, delta = (_fraction(*record[name]) for name in ("epsilon", "delta"))
+            epsilon = _fraction(*record["epsilon"])
         except Exception:  # whatever odd JSON makes of it: too deep, infinite, no dictionary
             raise StateError("the ledger is corrupt") from None
         if first != _FIRST_LINE:
             raise StateError("the ledger is of another version")
-        if type(reports) is not int or not 0 <= reports < 2**63 or min(epsilon, delta) < 0:
+        if type(reports) is not int or not 0 <= reports < 2**63 or epsilon < 0:
             raise StateError("the ledger is corrupt")
-        self.reports, self.epsilon, self.delta = reports, epsilon, delta
+        self.reports, self.epsilon = reports, epsilon
 
     def __del__(self) -> None:
         lock = getattr(self, "_lock", None)
         if lock is not None:
             self.close()
+
+
+class Ledgers:
+    """Privacy spent and number of reports of every user.
+
+    Sums are kept as two doubles, large and small part: any number of reports adds up exactly to
+    within 1e-30, so that a budget for ten reports of 0.1 has room for ten.
+    """
+
+    def __init__(self, users: int) -> None:
+        self.reports: IntArray = np.zeros(users, dtype=np.int64)
+        self._epsilon = np.zeros(users)
+        self._epsilon_rest = np.zeros(users)
+        self._owner = os.getpid()
+
+    @property
+    def spent(self) -> FloatArray:
+        """Epsilon of each user, shape (users,)."""
+        return self._epsilon + self._epsilon_rest
+
+    def check_process(self) -> None:
+        """Raise in a forked child: two processes would spend budgets twice."""
+        if os.getpid() != self._owner:
+            raise StateError("this pool was inherited through fork: budgets would be spent twice")
+
+    def affordable(
+        self, members: IntArray | None, epsilon: float, epsilon_max: float, max_reports: int
+    ) -> NDArray[np.bool_]:
+        """Return who has room for one more report."""
+        pick = slice(None) if members is None else members
+        total, rest = _add(self._epsilon[pick], self._epsilon_rest[pick], epsilon)
+        room = (epsilon_max - total) - rest >= -float(_ROUNDING) * epsilon_max
+        fits: NDArray[np.bool_] = room & (self.reports[pick] < max_reports)
+        return fits
+
+    def charge(
+        self, members: IntArray | None, epsilon: float, epsilon_max: float, max_reports: int
+    ) -> None:
+        """Spend for each member (None: all), or raise `BudgetExceeded` and change nothing."""
+        pick = slice(None) if members is None else members
+        fits = self.affordable(members, epsilon, epsilon_max, max_reports)
+        if not fits.all():
+            raise BudgetExceeded(f"{int((~fits).sum())} of {fits.size} users have no budget left")
+        self.reports[pick] += 1
+        self._epsilon[pick], self._epsilon_rest[pick] = _add(
+            self._epsilon[pick], self._epsilon_rest[pick], epsilon
+        )
+
+
+def _add(total: FloatArray, rest: FloatArray, value: float) -> tuple[FloatArray, FloatArray]:
+    """Return the sum of a double-double and a double (Knuth's two-sum, renormalised)."""
+    high = total + value
+    other = high - total
+    low = (total - (high - other)) + (value - other) + rest
+    final = high + low
+    return final, low - (final - high)
 
 
 def _fraction(numerator: Any, denominator: Any) -> Fraction:

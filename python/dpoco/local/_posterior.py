@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco.errors import StateError
 from dpoco.local._bounds import bayes_bound, tempered_bound
 from dpoco.local._information import (
     ChannelChoice,
@@ -19,8 +18,8 @@ from dpoco.local._information import (
     information_of,
     subset_gap,
 )
-from dpoco.local._questions import questions_of
-from dpoco.local._randomizers import BitRandomizer, SubsetRandomizer
+from dpoco.local._queries import Query, questions_of
+from dpoco.local._randomizers import BitRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
 from dpoco.local._specs import RoundSpec
 
@@ -28,8 +27,6 @@ __all__ = ["Posterior"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-
-_QUESTIONS = 128  # their coefficients and means stay in the cache
 
 
 class Posterior:
@@ -46,36 +43,18 @@ class Posterior:
         self._temperature = settings.learning_rate
         self._engine = _core.LocalPosterior(settings.hypotheses, self._temperature)
         self._bits = BitRandomizer(settings.epsilon, settings.bits)
-        self._choice = ChannelChoice(settings.epsilon, settings.message_bits, settings.subset_size)
-        self._subset: dict[int, float] = {}  # size -> gain
+        self._choice = ChannelChoice(settings.epsilon, settings.subset_size)
+        self._told: tuple[FloatArray, int, FloatArray] | None = None  # of the last subset
         self._means: tuple[bytes, NDArray[np.float64]] | None = None  # of the last specification
         self._information: FloatArray | None = None
         if settings.track_information:
             self._information = np.zeros((settings.hypotheses, settings.hypotheses))
-
-    # -- rounds -----------------------------------------------------------------------------------
-
-    @property
-    def report_mechanism(self) -> str:
-        """What a report is, in words."""
-        return {
-            "bit": "bits of randomized response about public questions",
-            "subset": "a random subset of labels around the own one",
-            "auto": "one bit about a public question, or a random subset of labels around the "
-            "own one",
-        }[self._settings.channel]
 
     @property
     def weights(self) -> FloatArray:
         """Tempered weights, shape (K,)."""
         weights: FloatArray = self._engine.weights(self._temperature)
         return weights
-
-    @property
-    def log_likelihoods(self) -> FloatArray:
-        """Log-likelihood of all reports under each hypothesis, the largest being 0."""
-        logs: FloatArray = self._engine.log_likelihoods()
-        return logs
 
     @property
     def reports(self) -> int:
@@ -94,24 +73,21 @@ class Posterior:
             return settings.mixing
         return 1.0 / (round + 1) if settings.horizon is None else 1.0 / settings.horizon
 
-    def specify(self, round: int, matrix: FloatArray | None) -> RoundSpec:
-        """Return the round's specification: bits of the query family, or a subset."""
+    def specify(
+        self, round: int, matrix: FloatArray | None, queries: tuple[Query, ...] | None = None
+    ) -> RoundSpec:
+        """Return the round's specification: bits of the query family, or a subset.
+
+        `queries` stand for those of the round.
+        """
         assert matrix is not None
         settings = self._settings
         weights = self.weights if settings.interactive else None
-        if settings.channel == "subset" and matrix.shape[1] >= 2:
-            size = self.subset_size(matrix.shape[1])
-            return settings.round_spec(round, "subset", subset_size=size)
-        queries, means = questions_of(
-            settings.query,
-            settings.public_seed,
-            round,
-            self._bits.bits,
-            matrix,
-            weights=weights,
-            mixing=self.mixing(round) or 1.0,
-            exact_range=settings.range == "exact",
-        )
+        if settings.channel == "subset" and settings.subset_size is not None:
+            return settings.round_spec(round, "subset", subset_size=settings.subset_size)
+        if queries is None:
+            queries = questions_of(settings, round, matrix, weights, self.mixing(round) or 1.0)
+        means = [query.means(matrix) for query in queries]
         if settings.channel == "auto":
             size = self._choice.choose(matrix, weights, means, self._bits.contrast)
             if size is not None:
@@ -121,22 +97,14 @@ class Posterior:
         return spec
 
     def accepts(self, spec: RoundSpec, matrix: FloatArray | None) -> bool:
-        """Return whether a round read from a file has the size of one that is asked here."""
+        """Return whether a round read from a file is one that is asked here."""
+        settings = self._settings
+        if not settings.interactive:  # weights do not shape questions: it can be asked again
+            return self.specify(spec.round, matrix).digest == spec.digest
         if spec.channel == "bit":
             return len(spec.queries) == self._bits.bits
-        assert spec.labels is not None
-        largest = self.subset_size(spec.labels)
-        sizes = {largest, 1} if self._settings.channel == "auto" else {largest}
-        return spec.subset_size in sizes
-
-    def subset_size(self, labels: int) -> int | None:
-        """Return the size of the subsets that are asked for; None if there are none."""
-        settings = self._settings
-        if settings.channel == "bit" or labels < 2:
-            return None
-        if settings.channel == "auto":
-            return self._choice.size(labels)
-        return SubsetRandomizer(labels, settings.subset_size, settings.epsilon).size
+        chosen = settings.channel == "auto" and spec.channel == "subset"
+        return chosen and spec.subset_size in (1, settings.subset_size)
 
     def apply(self, spec: RoundSpec, matrix: FloatArray | None, values: IntArray) -> None:
         """Multiply in the likelihoods of reports; the order does not matter up to rounding."""
@@ -144,47 +112,33 @@ class Posterior:
         if spec.channel == "bit":
             means = self._means_of(spec, matrix)
             self._engine.add_bits(means, self._bits.contrast, values)
-            if self._information is not None:
-                for own in means:
-                    gap = bit_gap(own, self._bits.contrast, matrix.shape[1])
-                    self._information += values.shape[0] * information_of(gap)
-            return
-        size = spec.subset_size
-        assert size is not None
-        assert spec.labels is not None
-        if size not in self._subset:
-            self._subset[size] = SubsetRandomizer(spec.labels, size, spec.epsilon).gain
-        gain = self._subset[size]
-        self._engine.add_subsets(matrix, gain, values)
+        else:
+            self._engine.add_subsets(matrix, self._gain(spec), values)
         if self._information is not None:
-            told = information_of(subset_gap(matrix, size, gain))
-            self._information += values.shape[0] * told
+            for told in self.told(spec, matrix):
+                self._information += values.shape[0] * told
 
-    def apply_rounds(
-        self, coefficients: FloatArray, places: IntArray, matrix: FloatArray, values: IntArray
-    ) -> None:
-        """Take one report to each of some rounds into account: as `apply`, one after the other.
+    def told(self, spec: RoundSpec, matrix: FloatArray) -> list[FloatArray]:
+        """Return the information between hypotheses of each bit of a report, or of its subset."""
+        if spec.subset_size is None:
+            contrast, labels = self._bits.contrast, matrix.shape[1]
+            means = self._means_of(spec, matrix)
+            return [information_of(bit_gap(own, contrast, labels)) for own in means]
+        last = self._told
+        if last is None or last[0] is not matrix or last[1] != spec.subset_size:
+            gap = subset_gap(matrix, spec.subset_size, self._gain(spec))
+            last = self._told = (matrix, spec.subset_size, information_of(gap))
+        return [last[2]]
 
-        Row i of `values` answers the threshold questions ``coefficients[places[i]]``, shape
-        (bits, K).
-        """
-        contrast = self._bits.contrast
-        for start in range(0, places.size, _QUESTIONS):
-            part = slice(start, start + _QUESTIONS)
-            rows = coefficients[places[part]].reshape(-1, coefficients.shape[-1])
-            means = _core.local_threshold_means_many(matrix, rows)
-            self._engine.add_rounds(means, contrast, values[part])
-            if self._information is not None:
-                for own in means:
-                    self._information += information_of(bit_gap(own, contrast, matrix.shape[1]))
+    def _gain(self, spec: RoundSpec) -> float:
+        assert spec.labels is not None
+        return subset_randomizer(spec.labels, spec.subset_size, spec.epsilon).gain
 
     def _means_of(self, spec: RoundSpec, matrix: FloatArray) -> NDArray[np.float64]:
         if self._means is None or self._means[0] != spec.digest:
             means = np.array([query.means(matrix) for query in spec.queries])
             self._means = (spec.digest, means)
         return self._means[1]
-
-    # -- what is known ----------------------------------------------------------------------------
 
     def risk_bound(self, rounds: int) -> float:
         """Return the a-priori bound where the channel has one; else infinity."""
@@ -215,8 +169,6 @@ class Posterior:
             raise ValueError("information is not tracked; construct with track_information=True")
         return self._information.copy()
 
-    # -- state ------------------------------------------------------------------------------------
-
     def state(self) -> dict[str, NDArray[Any]]:
         """Return log-likelihoods and the number of reports; the information matrix if tracked."""
         arrays: dict[str, NDArray[Any]] = {
@@ -228,11 +180,7 @@ class Posterior:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Continue from `state`."""
-        engine = _core.LocalPosterior(self._settings.hypotheses, self._temperature)
-        try:
-            engine.restore(np.asarray(arrays["engine"], dtype=np.uint8).tobytes())
-        except StateError as error:
-            raise ValueError(str(error)) from None
+        self._engine.restore(np.asarray(arrays["engine"], dtype=np.uint8).tobytes())
         if self._information is not None:
             information = np.array(arrays["information"], dtype=np.float64)
             if (
@@ -241,5 +189,3 @@ class Posterior:
             ):
                 raise ValueError("state holds an impossible information matrix")
             self._information = information
-        self._engine = engine
-        self._means = None

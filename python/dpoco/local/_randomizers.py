@@ -2,51 +2,42 @@
 
 Every probability is an integer over 2^53 (times binomial coefficients for subsets), so that "the
 ratio of two probabilities is at most e^epsilon" is a statement about integers, proved in
-``docs/privacy/local_randomizers.md`` and checked by `audit`.
+``docs/privacy/local_randomizers.md`` and checked by `dpoco.audit.exact_audit`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from decimal import Context, Decimal
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from itertools import combinations, product
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import positive_int, real_float
-from dpoco.local._prediction import label_index
-from dpoco.local._specs import LARGEST_BITS, LARGEST_EPSILON
+from dpoco._validation import positive_int
+from dpoco.local._hypotheses import Hypotheses, label_index, label_indices
+from dpoco.local._specs import LARGEST_BITS, RoundSpec, checked_epsilon
+from dpoco.privacy.mechanisms.local_report import Bits, Subset
 from dpoco.random import Source
 
 __all__ = [
-    "Audit",
     "BitRandomizer",
     "SubsetRandomizer",
-    "at_most_exp",
-    "audit",
     "best_bits",
     "best_subset_size",
+    "draws",
 ]
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 Law = dict[tuple[int, ...], Fraction]
 
 _UNITS = 2**53
 _LARGEST_LAW = 10**6
-_DIGITS = 120
-
-
-def checked_epsilon(value: Any) -> float:
-    """Return `value` as a float in (0, 30], or raise."""
-    epsilon = real_float("epsilon", value)
-    if not 0.0 < epsilon <= LARGEST_EPSILON:
-        raise ValueError(f"epsilon must be in (0, {LARGEST_EPSILON:g}]; got {epsilon!r}")
-    return epsilon
 
 
 def best_bits(epsilon: float) -> int:
@@ -109,6 +100,11 @@ class BitRandomizer:
         self.low, self.high = self._law.low, self._law.high
 
     @property
+    def law(self) -> Bits:
+        """What is drawn, as the kernel certifies it."""
+        return Bits(self.low, self.high, self.bits)
+
+    @property
     def contrast(self) -> float:
         """c0 as sampled: (2 high - 2^53) / 2^53."""
         return self._law.contrast
@@ -156,27 +152,6 @@ class BitRandomizer:
             law[bits] = math.prod(chances, start=Fraction(1))
         return law
 
-    def estimate(self, bit: int, midpoint: float, half_range: float, chance: float) -> float:
-        """Return what the bit adds to the mid-point of the loss that was asked for.
-
-        Parameters
-        ----------
-        bit : int
-            0 or 1.
-        midpoint, half_range : float
-            Of the query.
-        chance : float
-            Probability with which this loss was asked for, in (0, 1].
-
-        Returns
-        -------
-        float
-            ``midpoint + (2 bit - 1) C half_range / chance``; the estimates of the other losses are
-            their mid-points.
-        """
-        sign = 1.0 if bit else -1.0
-        return midpoint + sign * self.inverse_contrast * half_range / chance
-
     def _phis(self, phis: float | Sequence[float]) -> list[float]:
         values = [float(phis)] if np.ndim(phis) == 0 else [float(v) for v in phis]  # type: ignore
         if len(values) != self.bits:
@@ -223,6 +198,11 @@ class SubsetRandomizer:
         self.inside: int | None = self._law.inside or None
 
     @property
+    def law(self) -> Subset:
+        """What is drawn, as the kernel certifies it."""
+        return Subset(self.labels, self.size, self.inside or 0)
+
+    @property
     def gain(self) -> float:
         """``P(Z | y in Z) / P(Z | y not in Z) - 1`` as sampled: at most e^epsilon - 1."""
         if self.inside is None:
@@ -265,88 +245,76 @@ class SubsetRandomizer:
         return f"SubsetRandomizer(labels={self.labels}, size={self.size}, epsilon={self.epsilon:g})"
 
 
-class Audit(NamedTuple):
-    """What an audit found.
+# Built once for the few settings a device ever sees.
+bit_randomizer = lru_cache(maxsize=64)(BitRandomizer)
+subset_randomizer = lru_cache(maxsize=64)(SubsetRandomizer)
 
-    Attributes
-    ----------
-    epsilon : float
-        What the randomizer promises.
-    ratio : Fraction or None
-        The largest ratio of two probabilities of one report, exactly; None where it is no rational
-        number, e to the power of one.
-    log_ratio : float
-        Its logarithm, rounded.
-    holds : bool
-        Whether ``ratio <= e^epsilon``, decided in exact arithmetic.
+
+def draws(
+    spec: RoundSpec, hypotheses: Hypotheses, x: Any, labels: Any, protect: str
+) -> Callable[[Source], IntArray]:
+    """Return what draws the reports on some labels, shape (n, width), once they are paid for.
+
+    `x` is the context that all share; with ``protect="label_and_context"`` one context a label, or
+    None for none. All that can fail fails here, for public reasons: no randomness is drawn and
+    nothing spent.
     """
+    if spec.channel == "subset":
+        assert spec.labels is not None
+        if hypotheses.kind != "array":
+            hypotheses.matrix(x)  # an unknown context is refused, as on other channels
+        subsets = subset_randomizer(spec.labels, spec.subset_size, spec.epsilon)
+        own = label_indices(labels, spec.labels)
+        return lambda source: subsets.respond_many(own, source)
+    randomizer = bit_randomizer(spec.epsilon, len(spec.queries))
+    tables = _values(spec, hypotheses, x, labels, protect)
 
-    epsilon: float
-    ratio: Fraction | None
-    log_ratio: float
-    holds: bool
+    def draw(source: Source) -> IntArray:
+        bits = [
+            randomizer.respond_many(randomizer.thresholds(phi), places, source)
+            for phi, places in tables
+        ]
+        return np.stack(bits, axis=1)
+
+    return draw
 
 
-def audit(randomizer: Any) -> Audit:
-    """Return the largest likelihood ratio of a randomizer over all pairs of labels.
-
-    Parameters
-    ----------
-    randomizer : BitRandomizer, SubsetRandomizer or VectorRandomizer
-        Or any object with an attribute ``epsilon`` and a method ``largest_ratio() -> Fraction`` or
-        ``largest_log_ratio() -> Fraction``, exact both.
-
-    Returns
-    -------
-    Audit
-        ``holds`` says whether the promise is kept.
-
-    Raises
-    ------
-    ValueError
-        For randomizers that promise a positive delta (of a vector: all noise but pure Laplace): no
-        largest ratio is promised.
-    TypeError
-        For anything else.
-    """
-    promised = float(getattr(randomizer, "epsilon", math.nan))
-    if getattr(randomizer, "delta", 0.0) > 0.0:
-        raise ValueError("a randomizer with a positive delta promises no largest ratio")
-    if isinstance(randomizer, BitRandomizer):
-        ratio = _bit_ratio(randomizer)
-    elif isinstance(randomizer, SubsetRandomizer):
-        ratio = _subset_ratio(randomizer)
-    elif hasattr(randomizer, "largest_ratio"):
-        ratio = Fraction(randomizer.largest_ratio())
-    elif hasattr(randomizer, "largest_log_ratio"):
-        power = Fraction(randomizer.largest_log_ratio())
-        return Audit(promised, None, float(power), power <= Fraction(promised))
+def _values(
+    spec: RoundSpec, hypotheses: Hypotheses, x: Any, labels: Any, protect: str
+) -> list[tuple[FloatArray, IntArray]]:
+    """Return, for each query, a list of values and which of them each label has."""
+    count = len(labels)
+    if spec.labels is None:
+        indices = np.array([-1 if y is None else 0 for y in labels], dtype=np.int64)
     else:
-        raise TypeError(f"{type(randomizer).__name__} is no randomizer with a finite law")
-    context = Context(prec=_DIGITS)
-    logarithm = context.ln(context.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
-    return Audit(promised, ratio, float(logarithm), at_most_exp(ratio, promised))
+        indices = label_indices(labels, spec.labels)
+    each_own = protect == "label_and_context" and x is not None
+    private = each_own or (protect == "label_and_context" and hypotheses.kind != "array")
+    if private or spec.labels is None:
+        rows = np.zeros((hypotheses.count, count))
+        for i, (own, y) in enumerate(zip(x if each_own else [x] * count, labels, strict=True)):
+            rows[:, i] = _private_likelihoods(hypotheses, own, y)
+    elif count < spec.labels:  # fewer labels than a table would have
+        rows = np.ascontiguousarray(hypotheses.columns(x, labels).T)
+    else:
+        matrix = hypotheses.matrix(x)
+        # The last entry is the value of no label.
+        places = np.where(indices < 0, spec.labels, indices)
+        return [(np.append(query.values(matrix), 0.0), places) for query in spec.queries]
+    each = np.arange(count)
+    if spec.labels == 1 or count == 0:
+        return [(np.zeros(count), each) for _ in spec.queries]
+    return [
+        (np.where(indices < 0, 0.0, query.values_at(rows, indices)), each) for query in spec.queries
+    ]
 
 
-def at_most_exp(ratio: Fraction, epsilon: float) -> bool:
-    """Return whether ``ratio <= e^epsilon``: decided with 120 digits, and never in favour."""
-    power = Context(prec=_DIGITS).exp(Decimal(epsilon))  # within half a unit of the last digit
-    return ratio <= Fraction(power) * (1 - Fraction(1, 10 ** (_DIGITS - 2)))
+def _private_likelihoods(hypotheses: Hypotheses, x: Any, y: Any) -> FloatArray:
+    """Return the K likelihoods of a label; zeros where the user's function fails on private data.
 
-
-def _bit_ratio(randomizer: BitRandomizer) -> Fraction:
-    """Return the ratio over all values of all queries: the bits are independent."""
-    reached = [randomizer.threshold(phi) for phi in BitRandomizer.PROBES]
-    least = min(*reached, randomizer.low)
-    most = max(*reached, randomizer.high)
-    if least <= 0 or most >= _UNITS:
-        raise ValueError("an outcome of this randomizer has probability 0: no ratio is finite")
-    ones, zeros = Fraction(most, least), Fraction(_UNITS - least, _UNITS - most)
-    return max(ones, zeros) ** randomizer.bits
-
-
-def _subset_ratio(randomizer: SubsetRandomizer) -> Fraction:
-    """Return the ratio over own labels in the report, off it, and none: one report tells all."""
-    report = tuple(range(randomizer.size))
-    chances = [randomizer.probability(report, label) for label in (0, randomizer.size, None)]
-    return max(chances) / min(chances)
+    A device that fell silent whenever its data are unusual would tell just that.
+    """
+    try:
+        return hypotheses.column(x, y)
+    except Exception:
+        return np.zeros(hypotheses.count)

@@ -5,25 +5,26 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CHANNELS", "Report", "ReportBatch", "RoundReports", "as_columns"]
+__all__ = ["CHANNELS", "Report", "ReportBatch", "batches"]
 
 IntArray = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
-CHANNELS = ("bit", "subset", "coordinate", "vector")
+CHANNELS = ("bit", "subset", "coordinate")
 
 _VERSION = 1
 _HEAD = struct.Struct("<3sBBBQ8s")  # magic, version, channel, simulated, round, digest
 _ONE = struct.Struct("<8sI")  # nonce, width
 _MANY = struct.Struct("<IQ")  # width, number of reports
 # Bytes of one integer on the wire: fixed for a channel, so that length tells nothing.
-_FORMATS = {"bit": "<u1", "subset": "<u4", "coordinate": "<u1", "vector": "<i8"}
+_FORMATS = {"bit": "<u1", "subset": "<u4", "coordinate": "<u1"}
 _RANGES = {"bit": (0, 1), "coordinate": (0, 1), "subset": (0, 2**31 - 1)}
 
 
@@ -42,7 +43,7 @@ class Report:
     channel : str
         Channel of that specification.
     values : tuple of int
-        Bits; a sorted subset; or lattice integers.
+        Bits, or a sorted subset.
     simulated : bool
         Whether the noise was reproducible: then nothing is promised.
     """
@@ -103,7 +104,15 @@ class ReportBatch:
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for fields that cannot be sent."""
         _check_head(self.round, self.digest, self.channel)
-        _own_columns(self)
+        values, nonces = np.ascontiguousarray(self.values), np.ascontiguousarray(self.nonces)
+        if values.dtype.kind not in "iub" or values.ndim != 2:
+            raise ValueError("values must be a matrix of integers")
+        if nonces.dtype.kind not in "iu" or nonces.shape != values.shape[:1]:
+            raise ValueError("there must be one nonce a report")
+        if values.size:
+            _check_range(self.channel, int(values.min()), int(values.max()))
+        object.__setattr__(self, "values", values.astype(np.int64, copy=False))
+        object.__setattr__(self, "nonces", nonces.astype(np.uint64, copy=False))
 
     def __len__(self) -> int:
         """Return the number of reports."""
@@ -127,17 +136,21 @@ class ReportBatch:
     def from_reports(cls, reports: Iterable[Report]) -> ReportBatch:
         """Return a batch of reports to one specification; ``ValueError`` if they differ in it."""
         given = list(reports)
-        columns = RoundReports.from_reports(given)
-        if len({(report.round, report.digest) for report in given}) != 1:
+        if not given:
+            raise ValueError("a batch needs a report")
+        if not all(isinstance(report, Report) for report in given):
+            raise TypeError("a batch needs reports")
+        if len({_specification(report) for report in given}) != 1:
             raise ValueError("the reports answer different specifications")
-        first = given[0]
+        first, nonces = given[0], b"".join(report.nonce for report in given)
+        values = np.array([report.values for report in given], dtype=np.int64)
         return cls(
             first.round,
             first.digest,
             first.channel,
-            columns.nonces,
-            columns.values,
-            columns.simulated,
+            np.frombuffer(nonces, dtype="<u8"),
+            values.reshape(len(given), -1),
+            any(report.simulated for report in given),
         )
 
     def to_bytes(self) -> bytes:
@@ -164,106 +177,29 @@ class ReportBatch:
     __hash__ = None  # type: ignore[assignment]
 
 
-@dataclass(frozen=True, eq=False)
-class RoundReports:
-    """Reports to different rounds, in an order that stands.
-
-    Attributes
-    ----------
-    rounds : int array of shape (n,)
-        Number of each report's round.
-    digests : uint64 array of shape (n,)
-        Digest of its specification, as a little-endian word.
-    channel : str
-        Channel of all of them.
-    nonces : uint64 array of shape (n,)
-        As of `ReportBatch`.
-    values : int array of shape (n, width)
-        A report a row.
-    simulated : bool
-        Whether any noise was reproducible.
-    """
-
-    rounds: IntArray
-    digests: Words
-    channel: str
-    nonces: Words
-    values: IntArray
-    simulated: bool = False
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for arrays that do not fit."""
-        if self.channel not in CHANNELS:
-            raise ValueError("reports need a known channel")
-        _own_columns(self)
-        for name, dtype in (("rounds", np.int64), ("digests", np.uint64)):
-            array = np.asarray(getattr(self, name))
-            if array.shape != (len(self),) or (array.dtype.kind not in "iu" and array.size):
-                raise ValueError("there must be one round and one digest a report")
-            object.__setattr__(self, name, array.astype(dtype, copy=False))
-
-    def __len__(self) -> int:
-        """Return the number of reports."""
-        return len(self.nonces)
-
-    @classmethod
-    def from_reports(cls, reports: Iterable[Report]) -> RoundReports:
-        """Return single reports as columns; ``ValueError`` if their channels or widths differ."""
-        given = list(reports)
-        if not given:
-            raise ValueError("a batch needs a report")
-        if not all(isinstance(report, Report) for report in given):
-            raise TypeError("a batch needs reports")
-        channel, width = given[0].channel, len(given[0].values)
-        if any((report.channel, len(report.values)) != (channel, width) for report in given):
-            raise ValueError("the reports answer different specifications")
-        values = np.array([report.values for report in given], dtype=np.int64)
-        return cls._of(
-            np.array([report.round for report in given], dtype=np.int64),
-            _words(report.digest for report in given),
-            channel,
-            _words(report.nonce for report in given),
-            values.reshape(len(given), width),
-            any(report.simulated for report in given),
-        )
-
-    @classmethod
-    def _of(cls, *fields: Any) -> RoundReports:
-        """Return columns of reports that were checked one by one."""
-        columns = object.__new__(cls)
-        columns.__dict__.update(zip(cls.__dataclass_fields__, fields, strict=True))
-        return columns
-
-
-def _words(parts: Iterable[bytes]) -> Words:
-    return np.frombuffer(b"".join(parts), dtype="<u8").astype(np.uint64, copy=False)
-
-
-def as_columns(reports: Any) -> RoundReports | None:
-    """Return reports of any form as columns; None for none."""
-    if isinstance(reports, Report):
+def batches(reports: Any) -> list[ReportBatch]:
+    """Return reports of any form, in order, as batches that answer one specification each."""
+    if isinstance(reports, (Report, ReportBatch)):
         reports = [reports]
-    elif isinstance(reports, RoundReports):
-        return reports if len(reports) else None
-    elif isinstance(reports, ReportBatch):
-        count = len(reports)
-        digest = int.from_bytes(reports.digest, "little")
-        return (
-            None
-            if count == 0
-            else RoundReports._of(
-                np.full(count, reports.round, dtype=np.int64),
-                np.full(count, digest, dtype=np.uint64),
-                reports.channel,
-                reports.nonces,
-                reports.values,
-                reports.simulated,
-            )
-        )
     if isinstance(reports, (str, bytes)) or not isinstance(reports, Iterable):
         raise TypeError(f"reports must be reports; got {type(reports).__name__}")
-    given = list(reports)
-    return RoundReports.from_reports(given) if given else None
+    found = []
+    for _, group in groupby(reports, _specification):
+        first, *others = group
+        batch = first
+        if isinstance(first, Report):
+            batch = ReportBatch.from_reports([first, *others])
+        found.append(batch)
+    return [batch for batch in found if len(batch)]
+
+
+def _specification(report: Any) -> Any:
+    """Return what neighbours in a batch agree in; a batch has no neighbours."""
+    if isinstance(report, ReportBatch):
+        return id(report)
+    if not isinstance(report, Report):
+        raise TypeError("a batch needs reports")
+    return report.round, report.digest, report.channel, len(report.values)
 
 
 def _head(magic: bytes, reports: Report | ReportBatch) -> bytes:
@@ -292,20 +228,6 @@ def _parts(
     return head, sizes, data[_HEAD.size + layout.size :]
 
 
-def _own_columns(reports: ReportBatch | RoundReports) -> None:
-    """Check nonces and values, and keep them as contiguous arrays of 64-bit integers."""
-    values = np.ascontiguousarray(reports.values)
-    if values.dtype.kind not in "iub" or values.ndim != 2:
-        raise ValueError("values must be a matrix of integers")
-    nonces = np.ascontiguousarray(reports.nonces)
-    if nonces.dtype.kind not in "iu" or nonces.shape != values.shape[:1]:
-        raise ValueError("there must be one nonce a report")
-    if values.size:
-        _check_range(reports.channel, int(values.min()), int(values.max()))
-    object.__setattr__(reports, "values", values.astype(np.int64, copy=False))
-    object.__setattr__(reports, "nonces", nonces.astype(np.uint64, copy=False))
-
-
 def _check_head(number: Any, digest: Any, channel: Any) -> None:
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number < 2**63:
         raise ValueError("round must be an int in [1, 2**63)")
@@ -317,6 +239,6 @@ def _check_head(number: Any, digest: Any, channel: Any) -> None:
 
 def _check_range(channel: str, smallest: int, largest: int) -> None:
     """Raise unless the integers are ones that the channel can carry."""
-    low, high = _RANGES.get(channel, (-(2**63), 2**63 - 1))
+    low, high = _RANGES[channel]
     if smallest < low or largest > high:
         raise ValueError("the values of a report are out of range")

@@ -12,21 +12,22 @@ from numpy.typing import NDArray
 from dpoco._divergences import total_variations
 from dpoco._validation import positive_int, real_float
 from dpoco.errors import StateError
-from dpoco.local._hypotheses import Hypotheses
-from dpoco.local._information import total_information
-from dpoco.local._pool import ClientPool
+from dpoco.local._client import ClientPool
+from dpoco.local._hypotheses import Hypotheses, Prediction
 from dpoco.local._posterior import Posterior
-from dpoco.local._prediction import Prediction
-from dpoco.local._reports import Report, ReportBatch, RoundReports, as_columns
-from dpoco.local._rounds import Nonces, Rounds
+from dpoco.local._queries import all_questions
+from dpoco.local._reports import Report, ReportBatch, batches
+from dpoco.local._rounds import Nonces
 from dpoco.local._server import Arrays, Server
-from dpoco.local._settings import selection_settings
+from dpoco.local._settings import LARGEST_INFORMATION, Settings, selection_settings
 from dpoco.local._specs import RoundSpec
 
-__all__ = ["LocalHypothesisSelector"]
+__all__ = ["LocalHypothesisSelector", "mean_affinity_gap", "required_users"]
 
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
+
+_DRAWS = 2000
 
 
 class LocalHypothesisSelector(Server):
@@ -79,14 +80,12 @@ class LocalHypothesisSelector(Server):
             "max_message_bits": max_message_bits,
             "public_seed": public_seed,
         }
-        known, settings = selection_settings(hypotheses, **arguments)
+        known, settings = selection_settings(hypotheses, arguments)
         super().__init__(known, settings, arguments, Posterior(settings))
         self._nonces = Nonces()
         self._answered: dict[int, int] = {}  # question -> number of reports
         self._weight_sum = np.zeros(known.count)
         self._last: RoundSpec | None = None
-
-    # -- questions and reports --------------------------------------------------------------------
 
     def round_spec(self, number: int) -> RoundSpec:
         """Return question `number` >= 1: the same for everybody with the same arguments."""
@@ -94,7 +93,7 @@ class LocalHypothesisSelector(Server):
         with self._lock:
             last = self._last
             if last is None or last.round != index:
-                last = self._last = self._rule.specify(index, self._hypotheses.matrix())
+                last = self._last = self._rule.specify(index, self.hypotheses.matrix())
             return last
 
     def update(self, reports: Report | ReportBatch | Iterable[Report]) -> None:
@@ -107,25 +106,21 @@ class LocalHypothesisSelector(Server):
             been taken before (duplicated). Nothing changes, whatever else came along.
         """
         with self._lock:
-            nonces = self._nonces.copy()
-            checked: list[tuple[RoundSpec, RoundReports]] = []
-            for batch in _batches(reports):
-                opened = Rounds([self.round_spec(int(batch.rounds[0]))])
-                opened.admit(batch, opened.first)
-                nonces.add(nonces.fresh(batch.nonces))
-                checked.append((opened.spec, batch))
-            for spec, batch in checked:
-                self._apply(spec, batch)
+            nonces, taken = self._nonces.copy(), []
+            for batch in batches(reports):
+                spec = self.round_spec(batch.round)
+                spec.check_reports(batch)
+                nonces.add(batch.nonces)
+                taken.append((spec, batch))
+            matrix = self.hypotheses.matrix()
+            for spec, batch in taken:
+                for values in batch.values:
+                    self._weight_sum += self._rule.weights
+                    self._rule.apply(spec, matrix, values[None, :])
+                self._answered[spec.round] = self._answered.get(spec.round, 0) + len(batch)
+                self._reports += len(batch)
+                self._simulated = self._simulated or batch.simulated
             self._nonces = nonces
-
-    def _apply(self, spec: RoundSpec, batch: RoundReports) -> None:
-        matrix = self._hypotheses.matrix()
-        for values in batch.values:
-            self._weight_sum += self._rule.weights
-            self._rule.apply(spec, matrix, values[None, :])
-        self._answered[spec.round] = self._answered.get(spec.round, 0) + len(batch)
-        self._reports += len(batch)
-        self._simulated = self._simulated or batch.simulated
 
     def collect(self, pool: ClientPool, labels: Any, users: Any = None) -> None:
         """Ask the users of a pool, each a question that nobody has answered, and learn.
@@ -154,8 +149,6 @@ class LocalHypothesisSelector(Server):
                 batch = pool.respond(self.round_spec(number), None, [label], [user])
                 self.update(batch)
 
-    # -- answers ----------------------------------------------------------------------------------
-
     @property
     def map_index(self) -> int:
         """The most likely hypothesis; the first of several."""
@@ -167,9 +160,9 @@ class LocalHypothesisSelector(Server):
         Before the first report, the uniform mixture.
         """
         with self._lock:
-            count = self._hypotheses.count
+            count = self.hypotheses.count
             mean = self._weight_sum / self._reports if self._reports else np.full(count, 1 / count)
-        return Prediction(mean, 0.0, matrix=self._hypotheses.matrix())
+        return Prediction(mean, 0.0, matrix=self.hypotheses.matrix())
 
     def decided(self, alpha: float, beta: float) -> bool:
         """Return whether all of ``confidence_set(beta)`` are within `alpha` of each other.
@@ -178,32 +171,22 @@ class LocalHypothesisSelector(Server):
         (`map_index` is one) is within total variation `alpha` of the truth. O(K^2 M).
         """
         near = real_float("alpha", alpha)
-        members = self._hypotheses.matrix()[self.confidence_set(beta)]
+        members = self.hypotheses.matrix()[self.confidence_set(beta)]
         return bool(total_variations(members).max() <= near)
 
     def expected_tv_bound(self, users: int | None = None) -> float:
         """Return a bound on the expected total variation distance of `prediction` from the truth.
 
-        Parameters
-        ----------
-        users : int, optional
-            Number of reports; by default those so far.
-
-        Returns
-        -------
-        float
-            ``min(1, s sqrt(log K / (2 users)))``, s = C sqrt(M) for bits with ``query="hadamard"``
-            and 1/c for ``channel="subset", subset_size=1``; 1 for other questions, which have no
-            such bound.
+        For a number of reports, by default those so far: ``min(1, s sqrt(log K / (2 users)))``,
+        s = C sqrt(M) for bits with ``query="hadamard"`` and 1/c for subsets of one label; 1 for
+        other questions, which have no such bound.
         """
         number = self._reports if users is None else positive_int("users", users)
-        count = self._hypotheses.count
-        if count == 1 or self._hypotheses.labels == 1:
+        count = self.hypotheses.count
+        if count == 1 or self.hypotheses.labels == 1:
             return 0.0
         strength = self._rule.variation_strength()
         return min(1.0, strength * math.sqrt(math.log(count) / (2.0 * number))) if number else 1.0
-
-    # -- diagnosis --------------------------------------------------------------------------------
 
     def information(self) -> FloatArray:
         """Return what the answered questions tell about pairs of hypotheses, shape (K, K), nats.
@@ -213,10 +196,15 @@ class LocalHypothesisSelector(Server):
         O(K^2 + K M) a question answered; K <= 512. Where subsets are too many to list, a lower
         bound. It depends on questions, and on no answer.
         """
+        if self.hypotheses.count > LARGEST_INFORMATION:
+            raise ValueError(f"information() takes at most {LARGEST_INFORMATION} hypotheses")
         with self._lock:
-            answered = sorted(self._answered.items())
-        asked = ((self.round_spec(number), times) for number, times in answered)
-        return total_information(asked, self._hypotheses.matrix())
+            matrix = self.hypotheses.matrix()
+            total = np.zeros((len(matrix), len(matrix)))
+            for number, times in sorted(self._answered.items()):
+                for told in self._rule.told(self.round_spec(number), matrix):
+                    total += times * told
+        return total
 
     def error_bound(self, alpha: float = 0.0) -> float:
         """Return a bound on the probability that `map_index` is not within `alpha` of the truth.
@@ -224,7 +212,7 @@ class LocalHypothesisSelector(Server):
         ``max_i sum_{j: TV(i, j) > alpha} exp(-information_ij)``, at most 1: for this many reports
         to these questions, fixed beforehand, not for a number chosen by looking.
         """
-        apart = total_variations(self._hypotheses.matrix()) > real_float("alpha", alpha)
+        apart = total_variations(self.hypotheses.matrix()) > real_float("alpha", alpha)
         confused = np.where(apart, np.exp(-self.information()), 0.0)
         return min(1.0, float(confused.sum(axis=1).max()))
 
@@ -239,21 +227,19 @@ class LocalHypothesisSelector(Server):
         if not 0.0 < level < 1.0:
             raise ValueError(f"beta must be in (0, 1); got {level!r}")
         known = self.information()
-        apart = np.triu(total_variations(self._hypotheses.matrix()) > near, 1)
+        apart = np.triu(total_variations(self.hypotheses.matrix()) > near, 1)
         short = known < math.log(max(known.shape[0] - 1, 1) / level)
         first, second = np.nonzero(apart & short)
         order = np.argsort(known[first, second], kind="stable")
         return np.stack([first[order], second[order]], axis=1)
 
-    # -- state ------------------------------------------------------------------------------------
-
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         answered = np.array(sorted(self._answered.items()), dtype=np.int64).reshape(-1, 2)
         return {}, {
-            "hypotheses": self._hypotheses.matrix(),
+            "hypotheses": self.hypotheses.matrix(),
             "weight_sum": self._weight_sum,
             "answered": answered,
-            "nonces": self._nonces.all()[0],
+            "nonces": self._nonces.all(),
         }
 
     def _continue(self, body: dict[str, Any], arrays: Arrays) -> None:
@@ -264,21 +250,120 @@ class LocalHypothesisSelector(Server):
         if (
             (answered.size and answered.min() < 1)
             or nonces.size != count
-            or total.shape != (self._hypotheses.count,)
+            or total.shape != (self.hypotheses.count,)
             or not np.isclose(total.sum(), count)
         ):
             raise StateError("state is corrupt: impossible counts")
         self._answered = {number: times for number, times in answered.tolist()}
         self._reports, self._weight_sum = count, total
         if count:
-            self._nonces.add(self._nonces.fresh(nonces))
+            self._nonces.add(nonces)
 
 
-def _batches(reports: Any) -> list[RoundReports]:
-    """Return reports as batches that answer one question each, in order."""
-    if isinstance(reports, (Report, ReportBatch)):
-        reports = [reports]
-    elif isinstance(reports, (str, bytes)) or not isinstance(reports, Iterable):
-        raise TypeError(f"reports must be reports; got {type(reports).__name__}")
-    found = [as_columns(report) for report in reports]
-    return [batch for batch in found if batch is not None]
+def required_users(
+    hypotheses: Hypotheses | Any,
+    *,
+    epsilon: float,
+    alpha: float = 0.0,
+    beta: float = 0.05,
+    channel: str = "auto",
+    query: str = "auto",
+    bits: int | str = 1,
+    subset_size: int | None = None,
+    max_message_bits: int = 4096,
+    seed: int = 0,
+) -> float:
+    """Return how many reports suffice to select a hypothesis within `alpha` of the true one.
+
+    Parameters
+    ----------
+    hypotheses : Hypotheses or array of shape (K, M)
+        Without contexts; K at most 512.
+    epsilon : float
+        Of one report, in (0, 30].
+    alpha : float, default 0
+        Total variation distance that does no harm, in [0, 1).
+    beta : float, default 0.05
+        Probability of failure, in (0, 1).
+    channel, query, bits, subset_size, max_message_bits
+        As for `LocalHypothesisSelector`; every report answers a question of its own.
+    seed : int, default 0
+        Names the public coins where questions are too many to list.
+
+    Returns
+    -------
+    int or inf
+        The smallest n with ``max_i sum_{j: TV(i, j) > alpha} BC_ij^n <= beta``, ``BC_ij`` the
+        Bhattacharyya coefficient of a report's laws under hypotheses i and j, averaged over
+        questions: the most likely hypothesis after n reports then is within `alpha` of the truth
+        with probability at least ``1 - beta``, if the truth is one of them. 0 if all are within
+        `alpha`; inf if no question of the channel tells two of the others apart.
+
+    Notes
+    -----
+    Exact where there are at most 5000 questions; 2000 public draws otherwise. Where subsets are too
+    many to list, they count as little as one label drawn from them: n is then an upper bound.
+    O(K^2) a question, besides O(K M) for its means. `docs/privacy/local_learning.md`, B5.
+    """
+    near, failure = real_float("alpha", alpha), real_float("beta", beta)
+    if not 0.0 <= near < 1.0:
+        raise ValueError(f"alpha must be in [0, 1); got {near!r}")
+    if not 0.0 < failure < 1.0:
+        raise ValueError(f"beta must be in (0, 1); got {failure!r}")
+    known, settings = selection_settings(
+        hypotheses,
+        {
+            "epsilon": epsilon,
+            "channel": channel,
+            "query": query,
+            "bits": bits,
+            "subset_size": subset_size,
+            "max_message_bits": max_message_bits,
+            "public_seed": seed,
+        },
+    )
+    if known.count > LARGEST_INFORMATION:
+        raise ValueError(f"required_users takes at most {LARGEST_INFORMATION} hypotheses")
+    matrix = known.matrix()
+    apart = total_variations(matrix) > near
+    if not apart.any():
+        return 0
+    gaps = mean_affinity_gap(matrix, settings)
+    if (gaps[apart] <= 0.0).any():
+        return math.inf
+    # BC_ij as 1 - gap: what is left of tiny gaps stays exact.
+    logs = np.where(apart, np.log1p(-np.minimum(gaps, 1.0 - 1e-16)), -np.inf)
+
+    def failing(n: int) -> bool:
+        with np.errstate(under="ignore", invalid="ignore"):
+            return bool(np.exp(n * logs).sum(axis=1).max() > failure)
+
+    low, high = 0, 1
+    while failing(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if failing(middle) else (low, middle)
+    return high
+
+
+def mean_affinity_gap(matrix: FloatArray, settings: Settings) -> FloatArray:
+    """Return one minus the mean Bhattacharyya coefficient of a report, shape (K, K).
+
+    Means are over the questions of the settings' channel. Relatively exact for gaps near 0; gaps
+    that rounding alone may explain are 0.
+    """
+    count, labels = matrix.shape
+    total, asked = np.zeros((count, count)), 0
+    if labels == 1 or count == 1:
+        return total
+    rule = Posterior(settings)
+    numbers: Iterable[int] = range(1, 2 if settings.channel == "subset" else _DRAWS + 1)
+    specs = (rule.specify(number, matrix) for number in numbers)
+    every = None if settings.bits > 1 else all_questions(settings.query, count, labels)
+    if every is not None and settings.channel != "subset":
+        specs = (rule.specify(1, matrix, (question,)) for question in every)
+    for spec in specs:
+        total -= np.expm1(-np.sum(rule.told(spec, matrix), axis=0))
+        asked += 1
+    return total / asked

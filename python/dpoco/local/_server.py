@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._state import pack, unpack, write_atomically
-from dpoco._validation import real_float
+from dpoco._validation import positive_int, real_float
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.local_reports import local_guarantee
 from dpoco.errors import StateError
@@ -28,6 +28,8 @@ from dpoco.local._hedge import Hedge
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._posterior import Posterior
 from dpoco.local._settings import Settings
+from dpoco.privacy.losses.responses import LARGEST_REPORTS
+from dpoco.privacy.mechanisms.local_report import LocalReport
 
 __all__ = ["Arrays", "Server", "read_arrays"]
 
@@ -42,6 +44,13 @@ class Server:
     """Base of the servers: all that is not asking questions and taking reports.
 
     Methods may be called from several threads, one at a time each.
+
+    Attributes
+    ----------
+    hypotheses : Hypotheses
+        The hypothesis class.
+    settings : Settings
+        The resolved public settings, the public seed among them.
     """
 
     _kind: ClassVar[str]
@@ -53,7 +62,7 @@ class Server:
         arguments: dict[str, Any],
         rule: Posterior | Hedge,
     ) -> None:
-        self._hypotheses, self._settings = hypotheses, settings
+        self.hypotheses, self.settings = hypotheses, settings
         self._arguments = arguments
         self._rule = rule
         self._reports = 0
@@ -61,26 +70,14 @@ class Server:
         self._lock = threading.RLock()
 
     @property
-    def hypotheses(self) -> Hypotheses:
-        """The hypothesis class."""
-        return self._hypotheses
-
-    @property
-    def settings(self) -> Settings:
-        """The resolved public settings, the public seed among them."""
-        return self._settings
-
-    @property
     def public_seed(self) -> int:
         """Seed of the public coins."""
-        return self._settings.public_seed
+        return self.settings.public_seed
 
     @property
     def reports(self) -> int:
         """Number of reports taken so far."""
         return self._reports
-
-    # -- privacy ----------------------------------------------------------------------------------
 
     @property
     def guarantee(self) -> Guarantee:
@@ -97,28 +94,19 @@ class Server:
         delta : float, optional
             Where to state epsilon; by default where epsilons add up.
         """
-        settings = self._settings
+        settings = self.settings
+        reports = positive_int("reports_per_user", reports_per_user, maximum=LARGEST_REPORTS)
         return local_guarantee(
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            mechanism=self._rule.report_mechanism,
-            reports_per_user=reports_per_user,
-            stated_delta=delta,
+            LocalReport(settings.epsilon, reports, settings.laws),
+            released=settings.report_in_words,
+            delta=0.0 if delta is None else real_float("delta", delta),
             protect=settings.protect,
             horizon=settings.horizon,
             simulated=self._simulated,
         )
 
-    # -- what is known ----------------------------------------------------------------------------
-
     def posterior(self) -> FloatArray:
-        """Return the posterior of Bayes under a uniform prior, shape (K,).
-
-        Raises
-        ------
-        ValueError
-            For learner "hedge", which has no likelihoods of its reports.
-        """
+        """Return the posterior of Bayes under a uniform prior, shape (K,); not of "hedge"."""
         with self._lock:
             return self._bayes().posterior()
 
@@ -126,28 +114,21 @@ class Server:
         """Return the hypotheses whose posterior is at least ``beta / K``, ascending.
 
         If one hypothesis is right, the sets at all times together contain it with probability at
-        least ``1 - beta``, whatever was asked and whenever one looks.
-
-        Raises
-        ------
-        ValueError
-            For beta outside (0, 1), and as `posterior`.
+        least ``1 - beta``, in (0, 1), whatever was asked and whenever one looks.
         """
         level = real_float("beta", beta)
         if not 0.0 < level < 1.0:
             raise ValueError(f"beta must be in (0, 1); got {level!r}")
-        return np.flatnonzero(self.posterior() >= level / self._hypotheses.count)
+        return np.flatnonzero(self.posterior() >= level / self.hypotheses.count)
 
     def _bayes(self) -> Posterior:
         if not isinstance(self._rule, Posterior):
             raise ValueError("only learner 'posterior' has likelihoods of its reports")
         return self._rule
 
-    # -- state and copies -------------------------------------------------------------------------
-
     def get_params(self) -> dict[str, Any]:
         """Return the constructor's arguments as they were given."""
-        return {"hypotheses": self._hypotheses, **self._arguments}
+        return {"hypotheses": self.hypotheses, **self._arguments}
 
     def clone(self: Self) -> Self:
         """Return a fresh server with the same arguments (and public coins, if they were given)."""
@@ -167,17 +148,8 @@ class Server:
     ) -> Self:
         """Continue from a file written by `save`.
 
-        Parameters
-        ----------
-        path : path-like
-            The file.
-        hypotheses : Hypotheses, optional
-            Required if they are callables; otherwise, checked against the file.
-
-        Raises
-        ------
-        StateError
-            If the file is corrupt, or was written with other hypotheses.
+        Hypotheses that are callables must be given; others are checked against the file.
+        `StateError` if it is corrupt, or was written with other hypotheses.
         """
         return cls._from_bytes(Path(path).read_bytes(), hypotheses)
 
@@ -200,7 +172,7 @@ class Server:
         body, arrays = self._stored()
         body = {
             "arguments": self._arguments,
-            "public_seed": self._settings.public_seed,
+            "public_seed": self.settings.public_seed,
             "simulated": self._simulated,
             **body,
         }
@@ -239,19 +211,19 @@ class Server:
 
     def __reduce__(self) -> tuple[Any, ...]:
         with self._lock:
-            return type(self)._from_bytes, (self._to_bytes(), self._hypotheses)
+            return type(self)._from_bytes, (self._to_bytes(), self.hypotheses)
 
     def __copy__(self: Self) -> Self:
         return self.__deepcopy__({})
 
     def __deepcopy__(self: Self, memo: Any) -> Self:
         with self._lock:
-            return self._from_bytes(self._to_bytes(), self._hypotheses)
+            return self._from_bytes(self._to_bytes(), self.hypotheses)
 
     def __repr__(self) -> str:
         given = self._arguments.items()
         shown = ", ".join(f"{name}={value!r}" for name, value in given if value is not None)
-        return f"{self._kind}({self._hypotheses!r}, {shown})\n  {self.guarantee!r}"
+        return f"{self._kind}({self.hypotheses!r}, {shown})\n  {self.guarantee!r}"
 
 
 def _known(body: Mapping[str, Any], arrays: Arrays, given: Hypotheses | None) -> Hypotheses:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +14,13 @@ from dpoco import _core
 from dpoco._divergences import kl_divergence, total_variation
 from dpoco._learner import Progress
 from dpoco._validation import positive_int, real_float
-from dpoco.local._client import draws
+from dpoco.local._bounds import loss_ranges
 from dpoco.local._hedge import Hedge
+from dpoco.local._hypotheses import Prediction
 from dpoco.local._information import contraction, signal
 from dpoco.local._learner import DistributionLearner
-from dpoco.local._losses import SMALLEST_HALF_RANGE, loss_diameter
 from dpoco.local._posterior import Posterior
-from dpoco.local._prediction import Prediction
-from dpoco.local._randomizers import SubsetRandomizer
+from dpoco.local._randomizers import SubsetRandomizer, draws
 from dpoco.local._reports import Report
 from dpoco.random import Source
 
@@ -120,17 +119,10 @@ def simulate(
     progress : callable, optional
         Called as ``progress(done, total)`` between chunks.
 
-    Returns
-    -------
-    LocalTrace
-        Not private.
-
     Raises
     ------
-    HorizonExceeded
-        If fewer rounds are left: nothing is played.
-    ValueError, TypeError
-        For arguments of wrong shape: nothing is played.
+    HorizonExceeded, ValueError, TypeError
+        If fewer rounds are left, and for arguments of wrong shape: nothing is played.
 
     Notes
     -----
@@ -152,15 +144,18 @@ def simulate(
         raise TypeError(f"source must be a dpoco.random.Source; got {type(origin).__name__}")
     noise = origin.spawn()
     with learner._lock:
-        learner._next(own.size)
+        learner._check_left(own.size)
         # One process has seen all labels, whatever the noise.
         learner._simulated = learner._simulated or own.size > 0
-        play = run.compiled(noise) or run.step_by_step(noise)
+        settings = run.compiled()
         entries = learner.hypotheses.count * (learner.hypotheses.labels or 1)
         chunk = max(1, min(_CHUNK, _CHUNK_ENTRIES // entries))
         for start in range(0, own.size, chunk):
             part = slice(start, min(start + chunk, own.size))
-            play(part)
+            if settings is None:
+                run.step_by_step(part, noise)
+            else:
+                run.play(part, noise, settings)
             if progress is not None:
                 progress(part.stop, own.size)
     return run.trace()
@@ -237,72 +232,41 @@ class _Run:
             raise ValueError(f"truth must have shape ({contexts}, {hypotheses.labels})")
         self.truth = rows
 
-    # -- in compiled code -------------------------------------------------------------------------
-
-    def compiled(self, noise: Source) -> Callable[[slice], None] | None:
-        """Return what plays a slice of rounds in compiled code, or None if that cannot."""
-        learner, rule = self.learner, self.learner._rule
-        table = learner.hypotheses.array
-        posterior = isinstance(rule, Posterior)
-        settings = self._posterior(rule) if isinstance(rule, Posterior) else self._hedge(rule)
-        if settings is None or table is None:
+    def compiled(self) -> dict[str, Any] | None:
+        """Return the settings with which compiled code plays, or None if it cannot."""
+        learner, rule, settings = self.learner, self.learner._rule, self.learner.settings
+        labels = settings.labels
+        if learner.hypotheses.array is None or labels is None:
             return None
-        function: Any = _core.local_simulate_posterior if posterior else _core.local_simulate_hedge
-        tables = table[None] if table.ndim == 2 else table
-        truth = np.empty((0, 0)) if self.truth is None else self.truth
-        empty = np.empty(0, dtype=np.int64)
-
-        def play(part: slice) -> None:
-            first, count = learner.round + 1, part.stop - part.start
-            inside = (self.marks >= first) & (self.marks < first + count)
-            weights = np.zeros((int(inside.sum()), learner.hypotheses.count))
-            found = function(
-                rule._engine,
-                noise._engine,
-                tables,
-                empty if self.contexts is None else self.contexts[part],
-                self.labels[part],
-                truth,
-                {**settings, "first": first, "checkpoints": self.marks[inside].tolist()},
-                np.empty(0) if self.kl is None else self.kl[part],
-                np.empty(0) if self.tv is None else self.tv[part],
-                weights,
-            )
-            self.weights[inside] = weights
-            self.first_miss = self.first_miss or found["first_miss"]
-            self.misses += found["misses"]
-            self.subsets += found["subsets"]
-            if isinstance(rule, Hedge):
-                rule.charge(first, count)
-            learner._rounds.close()
-            learner._rounds.last += count
-            learner._reports += count
-
-        return play
-
-    def _common(self) -> dict[str, Any]:
-        settings = self.learner.settings
-        return {
+        common = {
             "seed": settings.public_seed,
             "epsilon": settings.epsilon,
-            "named": self.named,
             "confidence": self.beta,
         }
-
-    def _posterior(self, rule: Posterior) -> dict[str, Any] | None:
-        settings = self.learner.settings
-        labels = settings.labels
-        if settings.query == "loss" or settings.track_information or labels is None:
+        if isinstance(rule, Hedge):
+            mixing = rule.fixed_mixing
+            if mixing is None or settings.channel != "coordinate" or settings.interactive:
+                return None
+            return {
+                **common,
+                "mixing": mixing,
+                "named": -1,
+                "exact_range": settings.range == "exact",
+                "half_range": float(loss_ranges(settings.hypotheses, mixing)[1][0]),
+                "adaptive_rate": rule.is_adaptive,
+            }
+        if settings.query == "loss" or settings.track_information:
             return None
         channel = settings.channel if labels > 1 else "bit"
-        size = None if channel == "bit" else rule.subset_size(labels)
+        size = settings.subset_size
         gains = {1: 0.0, size: 0.0}
         if size is not None:
             gains = {d: SubsetRandomizer(labels, d, settings.epsilon).gain for d in {1, size}}
         fixed = settings.mixing is not None or settings.horizon is not None
         return {
-            **self._common(),
+            **common,
             "mixing": rule.mixing(1) if fixed else -1.0,
+            "named": self.named,
             "family": settings.query,
             "channel": channel,
             "interactive": settings.interactive,
@@ -314,63 +278,67 @@ class _Run:
             "signal": signal(labels, size, settings.epsilon) if size else 0.0,
         }
 
-    def _hedge(self, rule: Hedge) -> dict[str, Any] | None:
-        settings = self.learner.settings
-        mixing = rule.fixed_mixing
-        one_bit = settings.channel == "coordinate" and settings.noise is None
-        if mixing is None or not one_bit or settings.interactive:
-            return None
-        half_range = max(0.5 * loss_diameter(settings.hypotheses, mixing), SMALLEST_HALF_RANGE)
-        return {
-            **self._common(),
-            "mixing": mixing,
-            "named": -1,
-            "exact_range": settings.range == "exact",
-            "half_range": half_range,
-            "adaptive_rate": rule.is_adaptive,
-        }
+    def play(self, part: slice, noise: Source, settings: dict[str, Any]) -> None:
+        """Play a slice of rounds in compiled code."""
+        learner, rule = self.learner, self.learner._rule
+        table = learner.hypotheses.array
+        assert table is not None
+        function: Any = _core.local_simulate_hedge
+        if isinstance(rule, Posterior):
+            function = _core.local_simulate_posterior
+        first, count = learner.round + 1, part.stop - part.start
+        inside = (self.marks >= first) & (self.marks < first + count)
+        weights = np.zeros((int(inside.sum()), learner.hypotheses.count))
+        found = function(
+            rule._engine,
+            noise._engine,
+            table[None] if table.ndim == 2 else table,
+            np.empty(0, dtype=np.int64) if self.contexts is None else self.contexts[part],
+            self.labels[part],
+            np.empty((0, 0)) if self.truth is None else self.truth,
+            {**settings, "first": first, "checkpoints": self.marks[inside].tolist()},
+            np.empty(0) if self.kl is None else self.kl[part],
+            np.empty(0) if self.tv is None else self.tv[part],
+            weights,
+        )
+        self.weights[inside] = weights
+        self.first_miss = self.first_miss or found["first_miss"]
+        self.misses += found["misses"]
+        self.subsets += found["subsets"]
+        if isinstance(rule, Hedge):
+            rule.charge(first, count)
+        learner._open.clear()
+        learner._round += count
+        learner._reports += count
 
-    # -- round by round ---------------------------------------------------------------------------
-
-    def step_by_step(self, noise: Source) -> Callable[[slice], None]:
-        """Return what plays a slice of rounds as a server and its devices would."""
-        learner = self.learner
+    def step_by_step(self, part: slice, noise: Source) -> None:
+        """Play a slice of rounds as a server and its devices would."""
+        learner, hypotheses = self.learner, self.learner.hypotheses
         protect = learner.settings.protect
-
-        def play(part: slice) -> None:
-            for i in range(part.start, part.stop):
-                x = None if self.contexts is None else self.contexts[i]
-                spec = learner.round_spec(x if protect == "label" else None)
-                self._compare(i, x)
-                given = [x] if protect != "label" and x is not None else x
-                draw = draws(spec, learner.hypotheses, given, self.labels[i : i + 1], protect)
-                values, nonce = tuple(draw(noise)[0].tolist()), secrets.token_bytes(8)
-                report = Report(
-                    spec.round, spec.digest, nonce, spec.channel, values, noise.is_seeded
-                )
-                learner.update(spec, report)
-                self.subsets += spec.channel == "subset"
-                self.weights[self.marks == spec.round] = learner.weights
-                if self._watched:
-                    own = learner.posterior()[self.named]
-                    if own < self.beta / learner.hypotheses.count:
-                        self.first_miss = self.first_miss or spec.round
-                        self.misses += 1
-
-        return play
-
-    def _compare(self, i: int, context: Any) -> None:
-        if self.kl is None or self.tv is None:
-            return
-        matrix = self.learner.hypotheses.matrix(context)
-        rule, mixing = self.learner._rule, self.learner._rule.mixing(self.learner.round)
-        prediction = Prediction(rule.weights, mixing, matrix=matrix).all()
-        if self.truth is None:
-            truth = matrix[self.named]
-        else:
-            truth = self.truth[0 if self.contexts is None else context]
-        self.kl[i] = kl_divergence(truth, prediction)
-        self.tv[i] = total_variation(truth, prediction)
+        for i in range(part.start, part.stop):
+            x = None if self.contexts is None else self.contexts[i]
+            spec = learner.round_spec(x if protect == "label" else None)
+            if self.kl is not None and self.tv is not None:
+                matrix = hypotheses.matrix(x)
+                rule = learner._rule
+                prediction = Prediction(rule.weights, rule.mixing(spec.round), matrix=matrix).all()
+                truth = matrix[self.named]
+                if self.truth is not None:
+                    truth = self.truth[0 if self.contexts is None else x]
+                self.kl[i] = kl_divergence(truth, prediction)
+                self.tv[i] = total_variation(truth, prediction)
+            given = [x] if protect != "label" and x is not None else x
+            draw = draws(spec, hypotheses, given, self.labels[i : i + 1], protect)
+            values, nonce = tuple(draw(noise)[0].tolist()), secrets.token_bytes(8)
+            learner.update(
+                spec,
+                Report(spec.round, spec.digest, nonce, spec.channel, values, noise.is_seeded),
+            )
+            self.subsets += spec.channel == "subset"
+            self.weights[self.marks == spec.round] = learner.weights
+            if self._watched and learner.posterior()[self.named] < self.beta / hypotheses.count:
+                self.first_miss = self.first_miss or spec.round
+                self.misses += 1
 
     @property
     def _watched(self) -> bool:

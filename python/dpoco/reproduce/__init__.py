@@ -3,7 +3,8 @@
 `table_5_1` is the comparison in l_p geometry of Han et al., "On Private Online Convex Optimization:
 Optimal Algorithms in l_p-Geometry and High Dimensional Contextual Bandits"; `figure_5_1` is its
 comparison of private bandits. Findings: ``docs/reproduce.md``. `PublishedDistributionLearner` has
-the published algorithms for learning from locally private reports.
+the published algorithms for learning from locally private reports,
+`VectorRandomizer` reports with the noise that they would need.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dpoco.reproduce._local_learner import PublishedChannel, PublishedDistributi
 from dpoco.reproduce._printed import PrintedCell, printed_table_5_1
 from dpoco.reproduce._result import Table51, TableRow, format_markdown
 from dpoco.reproduce._table import table_5_1
+from dpoco.reproduce._vector_noise import VectorRandomizer
 from dpoco.reproduce._verdict import Verdict
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "RegretCurve",
     "Table51",
     "TableRow",
+    "VectorRandomizer",
     "Verdict",
     "figure_5_1",
     "format_markdown",

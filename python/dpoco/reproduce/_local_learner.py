@@ -23,9 +23,15 @@ from numpy.typing import NDArray
 
 from dpoco import noise
 from dpoco._validation import choice, positive_float, positive_int, real_float
-from dpoco.accounting import local_vector
 from dpoco.local import Hypotheses, PublicCoins
 from dpoco.random import Source
+from dpoco.reproduce._vector_noise import (
+    label_index,
+    lattice_step,
+    printed_scale_factor,
+    printed_width,
+    worst_case_width,
+)
 
 __all__ = ["PublishedChannel", "PublishedDistributionLearner"]
 
@@ -103,12 +109,11 @@ class PublishedChannel:
         owned = values[:, self.counts > 0]
         self.width = {
             "round": honest,
-            "worst_case": local_vector.worst_case_width(count, labels, horizon),
+            "worst_case": worst_case_width(count, labels, horizon),
             "exact": float((owned.max(axis=1) - owned.min(axis=1)).max()),
-            "printed": local_vector.printed_width(count, horizon),
+            "printed": printed_width(count, horizon),
         }[choice("sensitivity", sensitivity, SENSITIVITIES)]
-        mantissa, exponent = math.frexp(max(self.width, 1e-12))
-        self.step = math.ldexp(1.0, (exponent if mantissa > 0.5 else exponent - 1) - 20)
+        self.step = lattice_step(max(self.width, 1e-12))
         low, high = (round(edge / self.step) for edge in (lowest, lowest + honest))
         self.table = np.clip(np.rint(values / self.step).astype(np.int64), low, high)
         self.table[:, self.counts == 0] = low
@@ -120,7 +125,7 @@ class PublishedChannel:
             if sensitivity == "worst_case":
                 span = max(span, self.spread)  # ends of the range may round apart
         if delta > 0.0:
-            factor = local_vector.printed_scale_factor(count, epsilon, delta)
+            factor = printed_scale_factor(count, epsilon, delta)
             self.scale = Fraction(factor * span * (1.0 + 2.0**-49))
         else:
             factor = 1.0 / epsilon
@@ -167,8 +172,7 @@ class PublishedChannel:
         replaced = _below(self.horizon, source) == 0
         place = _below(int(self._edges[-1]), source)
         other = int(np.searchsorted(self._edges, place, side="right"))
-        is_label = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
-        own = int(label) if is_label and 0 <= label < self.counts.size else None
+        own = label_index(label, self.counts.size)
         if own is None or replaced or self.counts[own] == 0:
             own = other
         rows = slice(None) if index is None else slice(index, index + 1)
@@ -303,11 +307,11 @@ class PublishedDistributionLearner:
             return self._epsilon
         if self._hypotheses.kind == "array":
             return max(self._epsilon, self.channel().true_epsilon)
-        ratio = local_vector.worst_case_width(count, labels, self._horizon)
-        ratio /= local_vector.printed_width(count, self._horizon)
+        ratio = worst_case_width(count, labels, self._horizon)
+        ratio /= printed_width(count, self._horizon)
         if self._delta == 0.0:
             return max(self._epsilon, self._epsilon * ratio)
-        factor = local_vector.printed_scale_factor(count, self._epsilon, self._delta)
+        factor = printed_scale_factor(count, self._epsilon, self._delta)
         return max(self._epsilon, _composed(count, ratio / factor, self._delta))
 
     def risk_bound(self) -> float:

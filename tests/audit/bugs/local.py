@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 import dpoco
+from dpoco.audit import exact_audit
 from dpoco.local import (
     BitRandomizer,
     LocalClient,
     SubsetRandomizer,
-    VectorRandomizer,
-    audit,
 )
 from dpoco.random import Source
+from dpoco.reproduce import VectorRandomizer
 
 from .checks import black_box
 from .kit import Bug, from_tests, other
@@ -28,8 +28,8 @@ UNITS = 2**53
 
 
 def exact_ratio(subject: Any) -> bool:
-    """`dpoco.local.audit`: the largest likelihood ratio, in exact arithmetic."""
-    return not audit(subject.randomizer()).holds
+    """`dpoco.audit.exact_audit`: the largest likelihood ratio, in exact arithmetic."""
+    return not exact_audit(subject.randomizer()).passed
 
 
 @functools.cache

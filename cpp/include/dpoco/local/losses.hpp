@@ -23,9 +23,8 @@ void centred_losses(const double* matrix, std::size_t hypotheses, std::size_t la
 void loss_ranges(const double* matrix, std::size_t hypotheses, std::size_t labels, double mixing,
                  double* middle, double* half_range, double* sums);
 
-// out_y = sum_j coefficients_j matrix[j, y], added in the order of j, plus share * background_y
-// (background may be null).
+// out_y = sum_j coefficients_j matrix[j, y], added in the order of j.
 void mixture(const double* matrix, const double* coefficients, std::size_t hypotheses,
-             std::size_t labels, double share, const double* background, double* out) noexcept;
+             std::size_t labels, double* out) noexcept;
 
 }  // namespace dpoco::local

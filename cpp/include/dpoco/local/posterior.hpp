@@ -14,10 +14,6 @@ namespace dpoco::local {
 void threshold_means(const double* matrix, const double* coefficients, std::size_t hypotheses,
                      std::size_t labels, double* phi, double* means) noexcept;
 
-// The means of many questions, rows of `coefficients`: the same bits as one after the other.
-void threshold_means_many(const double* matrix, const double* coefficients, std::size_t hypotheses,
-                          std::size_t labels, std::size_t questions, double* means) noexcept;
-
 // means_j = sum_y F[j, y] phi_y, clamped to [-1, 1].
 void query_means(const double* matrix, const double* phi, std::size_t hypotheses,
                  std::size_t labels, double* means) noexcept;
@@ -38,9 +34,6 @@ class Posterior {
   // O(bits K) once and O(bits K) a report.
   void add_bits(const double* means, double contrast, std::size_t bits, const std::int64_t* values,
                 std::size_t reports);
-  // The same for reports to one specification each: means has `bits` rows a report.
-  void add_rounds(const double* means, double contrast, std::size_t bits,
-                  const std::int64_t* values, std::size_t reports);
   // Reports of subsets of `size` labels each: Pr[Z | y] is 1 + excess times larger if y is in Z.
   // matrix is (K, labels). Throws std::invalid_argument for a label out of range, before any
   // change. O(size K) a report.

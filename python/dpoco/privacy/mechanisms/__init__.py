@@ -21,6 +21,7 @@ def kinds() -> tuple[type[Mechanism], ...]:
     from dpoco.privacy.mechanisms.batch_release import BatchRelease
     from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
     from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+    from dpoco.privacy.mechanisms.local_report import LocalReport
     from dpoco.privacy.mechanisms.selections import Selections
     from dpoco.privacy.mechanisms.thresholds import ThresholdTests
     from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
@@ -33,6 +34,7 @@ def kinds() -> tuple[type[Mechanism], ...]:
         BatchRelease,
         Selections,
         ThresholdTests,
+        LocalReport,
         TrackerDraws,
         CoupledDraws,
         GaussianSum,

@@ -1,4 +1,4 @@
-"""All losses at once with additive noise on a lattice: for comparison with one bit about one loss.
+"""All losses of a label with additive noise on a lattice, or one: for comparison with one bit.
 
 Below about ``epsilon coth(epsilon / 2) = 2 sqrt(2 K)`` one bit about one loss drawn at random has
 less noise than any of these channels, and it is pure. Proofs and figures:
@@ -14,29 +14,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco import _core
 from dpoco import noise as additive
 from dpoco._discrete_noise import LARGEST, SMALLEST
 from dpoco._validation import choice, float_array, real_float
 from dpoco.accounting import local_vector
-from dpoco.local._losses import kept, loss_diameter, losses
-from dpoco.local._prediction import label_index
-from dpoco.local._randomizers import checked_epsilon
-from dpoco.local._specs import RoundSpec
 from dpoco.random import Source
 
-__all__ = ["NOISES", "VectorRandomizer", "clamped", "diameters", "vector_randomizer"]
+__all__ = [
+    "VectorRandomizer",
+    "diameters",
+    "label_index",
+    "lattice_step",
+    "printed_scale_factor",
+    "printed_width",
+    "unit_deviations",
+    "worst_case_width",
+]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-NOISES = ("laplace", "composed", "gaussian")  # their numbers are on the wire
+NOISES = ("laplace", "composed", "gaussian")
 _LARGE_SCALE = 6.0
 _DIGITS = 20
 # Beyond these the diameters are bounded by sums of ranges instead of found over all pairs.
 _MOST_PAIRED_LABELS = 4096
 _MOST_WORK = 2**30
-# An honest report is beyond so many scales of noise with probability below e^-64 a coordinate.
-_REACH = 64
 
 
 class VectorRandomizer:
@@ -92,7 +96,12 @@ class VectorRandomizer:
         index: int | None = None,
     ) -> None:
         values = float_array("matrix", matrix, (None, None))
-        self.epsilon = checked_epsilon(epsilon)
+        self.epsilon = real_float("epsilon", epsilon)
+        if not 0.0 < self.epsilon <= 30.0:
+            raise ValueError(f"epsilon must be in (0, 30]; got {self.epsilon!r}")
+        lam = real_float("mixing", mixing)
+        if not 0.0 < lam <= 1.0:
+            raise ValueError(f"mixing must be in (0, 1]; got {lam!r}")
         given = real_float("delta", delta)
         if not 0.0 <= given < 1.0:
             raise ValueError(f"delta must be in [0, 1); got {given!r}")
@@ -101,9 +110,10 @@ class VectorRandomizer:
             raise ValueError(f"noise={noise!r} needs a positive delta")
         if index is not None and (noise not in ("auto", "laplace") or given > 0.0):
             raise ValueError("a single loss takes pure Laplace noise")
-        reach = max(loss_diameter(values.shape[0], mixing), 1e-12)
+        widest = _core.local_log(1.0 + (1.0 - lam) * values.shape[0] / lam)
+        reach = max(float(widest), 1e-12)
         self.step = lattice_step(0.5 * reach)
-        plain = losses(values, mixing)
+        plain = _core.local_centred_losses(values, lam)
         if index is not None:
             if not 0 <= index < values.shape[0]:
                 raise ValueError(f"index must be in [0, {values.shape[0]})")
@@ -131,7 +141,12 @@ class VectorRandomizer:
 
     def respond(self, label: Any, source: Source) -> tuple[int, ...]:
         """Return the report on `label`, in lattice steps."""
-        return noisy(self.vector(label), self.law, self.scale, source)
+        sent = self.vector(label)
+        if self.scale:
+            gaussian = self.law == "gaussian"
+            draw = additive.discrete_gaussian if gaussian else additive.discrete_laplace
+            sent = sent + draw(source, sent.size, scale=self.scale)
+        return tuple(sent.tolist())
 
     def log_probability(self, report: Any, label: Any) -> float:
         """Return the logarithm of the probability of a report, in double precision."""
@@ -218,37 +233,11 @@ def within(epsilon: float) -> float:
     return epsilon * (1.0 - 2.0**-50)
 
 
-def noisy(centre: IntArray, law: str, scale: Fraction, source: Source) -> tuple[int, ...]:
-    """Return ``centre`` plus noise of the law; clipped to 64 bits, which noise never reaches."""
-    if scale == 0:
-        return tuple(centre.tolist())
-    draw = additive.discrete_gaussian if law == "gaussian" else additive.discrete_laplace
-    return tuple((centre + draw(source, centre.size, scale=scale)).tolist())
-
-
-def vector_randomizer(spec: RoundSpec, matrix: FloatArray) -> VectorRandomizer:
-    """Return the randomizer of a "vector" round: scale and sensitivity are computed, not told.
-
-    ``spec.parameters`` are the mixing of the losses and the index of the noise in `NOISES`.
-    """
-    if len(spec.parameters) != 2:
-        raise ValueError("channel 'vector' takes two parameters")
-    mixing, code = spec.parameters
-    if code not in range(len(NOISES)) or not 0.0 < mixing <= 1.0:
-        raise ValueError("channel 'vector' takes a mixing in (0, 1] and a known noise")
-    name = NOISES[int(code)]
-    if spec.noise != ("gaussian" if name == "gaussian" else "laplace"):
-        raise ValueError("the noise of the round contradicts its parameters")
-    if (name == "laplace") != (spec.delta == 0.0):
-        raise ValueError("pure noise has delta = 0, other noise a positive one")
-    settings = ("vector", spec.epsilon, spec.delta, mixing, name, spec.index)
-    return kept(
-        matrix,
-        settings,
-        lambda: VectorRandomizer(
-            matrix, spec.epsilon, mixing, delta=spec.delta, noise=name, index=spec.index
-        ),
-    )
+def label_index(label: Any, labels: int) -> int | None:
+    """Return a label as an index below `labels`, or None for anything that is no such label."""
+    if isinstance(label, (bool, np.bool_)) or not isinstance(label, (int, np.integer)):
+        return None
+    return int(label) if 0 <= label < labels else None
 
 
 def lattice_step(reach: float) -> float:
@@ -260,21 +249,6 @@ def lattice_step(reach: float) -> float:
 def on_lattice(values: FloatArray, step: float) -> IntArray:
     """Return ``values / step`` rounded half to even; `step` is a power of two."""
     return np.rint(values / step).astype(np.int64)
-
-
-def clamped(values: IntArray, table: IntArray, scale: Fraction) -> IntArray:
-    """Return reports clamped to what honest devices send: 64 scales around the table's rows.
-
-    `values`, shape (n, rows), may be any 64-bit integers; `table`, shape (rows, M), is what is sent
-    about each label before noise of `scale` lattice steps; 0 for no label. One device that lies is
-    then no stronger than an honest one with very bad luck; an honest report is changed with
-    probability below ``rows * e^-64``, less than 1e-27 for one loss.
-    """
-    reach = math.ceil(_REACH * scale)
-    high = np.maximum(table.max(axis=1), 0) + reach
-    low = np.minimum(table.min(axis=1), 0) - reach
-    inside: IntArray = np.clip(values, low, high)
-    return inside
 
 
 def diameters(table: IntArray) -> tuple[int, float, IntArray]:
@@ -305,3 +279,52 @@ def diameters(table: IntArray) -> tuple[int, float, IntArray]:
 def _root(square: int) -> float:
     """Return the square root of an integer, rounded up."""
     return math.nextafter(math.sqrt(square), math.inf) if square else 0.0
+
+
+def printed_scale_factor(hypotheses: int, epsilon: float, delta: float) -> float:
+    """Return the published Laplace scale of all K losses, for width 1 of each.
+
+    ``(2 sqrt(2 K log(1/delta)) + sqrt(K epsilon)) / epsilon``: more than composition needs.
+    """
+    root = math.sqrt(-2.0 * hypotheses * math.log(delta))
+    return (2.0 * root + math.sqrt(hypotheses * epsilon)) / epsilon
+
+
+def printed_width(hypotheses: int, horizon: int) -> float:
+    """Return log(K T), the published width of clipped log-likelihoods: not an upper bound."""
+    return math.log(hypotheses * horizon)
+
+
+def worst_case_width(hypotheses: int, labels: int, horizon: int) -> float:
+    """Return ``log(1 + (T - 1)(min(K, M) + 1))``: no class has a larger width."""
+    return math.log1p((horizon - 1) * (min(hypotheses, labels) + 1))
+
+
+def unit_deviations(hypotheses: int, epsilon: float, delta: float) -> dict[str, float]:
+    """Return standard deviations of the estimate of one loss, for losses of width 1 each.
+
+    Parameters
+    ----------
+    hypotheses, epsilon, delta : int, float, float
+        K, and the budget of one report; delta > 0.
+
+    Returns
+    -------
+    dict
+        "paper": the published scale; "pure": Laplace, sum of the widths; "composed": Laplace
+        under composition; "gaussian"; and "coordinate": one bit about one loss at random.
+    """
+    width = 2**20
+    ranges = (width,) * hypotheses
+    norm = math.sqrt(hypotheses)
+    root2 = math.sqrt(2.0)
+    gaussian = local_vector.discrete_gaussian_scale(
+        epsilon, delta, norm * width, float(hypotheses * width)
+    )
+    return {
+        "paper": root2 * printed_scale_factor(hypotheses, epsilon, delta),
+        "pure": root2 * hypotheses / epsilon,
+        "composed": root2 * local_vector.composed_laplace_scale(epsilon, delta, ranges) / width,
+        "gaussian": gaussian / width,
+        "coordinate": 0.5 * norm / math.tanh(0.5 * epsilon),
+    }

@@ -1,35 +1,33 @@
-"""Vector channels: scales, exact laws, privacy of every label and of none, unbiased estimates."""
+"""Losses with additive noise: scales, exact laws, privacy of every label and of none."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+import tracemalloc
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 
 import mpmath
 import numpy as np
 import pytest
-from local_cases import FB, FC
 from scipy import stats
 
-import dpoco
+from dpoco import _core
 from dpoco.accounting import local_vector
 from dpoco.accounting.gaussian import gaussian_delta
-from dpoco.local import (
-    ClientPool,
-    DistributionLearner,
-    Hypotheses,
-    LocalClient,
-    RoundSpec,
-    VectorRandomizer,
-    _vector,
-    simulate,
-)
-from dpoco.local._losses import losses
-from dpoco.local._vector import within
 from dpoco.random import Source
+from dpoco.reproduce import VectorRandomizer, _vector_noise
+from dpoco.reproduce._vector_noise import within
 
+FB = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.6, 0.4]])
+FC = np.array(
+    [
+        [0.30, 0.25, 0.20, 0.15, 0.07, 0.03],
+        [0.05, 0.10, 0.15, 0.20, 0.25, 0.25],
+        [0.02, 0.48, 0.02, 0.02, 0.44, 0.02],
+        [1 / 6] * 6,
+    ]
+)
 FZ = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.9, 0.0, 0.1]])  # label 2 never happens
 DELTA = 1e-6
 
@@ -37,31 +35,31 @@ DELTA = 1e-6
 @pytest.fixture
 def coarse(monkeypatch):
     """Lattices of a few steps, whose laws can be listed."""
-    monkeypatch.setattr(_vector, "_DIGITS", 2)
+    monkeypatch.setattr(_vector_noise, "_DIGITS", 2)
 
 
 # -- scales and accounting ------------------------------------------------------------------------
 
 
 def test_deviations_of_one_loss():
-    found = local_vector.unit_deviations(8, 1.0, DELTA)
+    found = _vector_noise.unit_deviations(8, 1.0, DELTA)
     assert {name: round(value, 2) for name, value in found.items()} == {
         "paper": 46.05, "pure": 11.31, "composed": 11.31, "gaussian": 11.95, "coordinate": 3.06,
     }  # fmt: skip
     # One bit about one loss has less noise wherever epsilon coth(epsilon / 2) < 2 sqrt(2 K).
     for k, epsilon in ((2, 3.7), (8, 7.9), (64, 10.0)):
-        table = local_vector.unit_deviations(k, epsilon, DELTA)
+        table = _vector_noise.unit_deviations(k, epsilon, DELTA)
         assert table["coordinate"] == min(table.values())
         assert table["paper"] == max(table.values())
-    assert local_vector.unit_deviations(2, 4.2, DELTA)["coordinate"] > 2**1.5 / 4.2
+    assert _vector_noise.unit_deviations(2, 4.2, DELTA)["coordinate"] > 2**1.5 / 4.2
 
 
-def test_the_published_split_solves_its_equation():
+def test_the_published_scale_is_about_twice_what_its_proof_needs():
     for k, epsilon in ((1, 0.1), (8, 1.0), (64, 9.0)):
-        e = local_vector.printed_split(k, epsilon, DELTA)
-        assert k * e * e / 2 + e * math.sqrt(2 * k * math.log(1 / DELTA)) == pytest.approx(epsilon)
-        # Both published scales are valid; the mechanism's is about twice the proof's.
-        assert local_vector.printed_scale_factor(k, epsilon, DELTA) > 1.0 / e
+        log = math.log(1 / DELTA)
+        e = math.sqrt(2 / k) * (math.sqrt(log + epsilon) - math.sqrt(log))  # of a coordinate
+        assert k * e * e / 2 + e * math.sqrt(2 * k * log) == pytest.approx(epsilon)
+        assert 1.0 / e < _vector_noise.printed_scale_factor(k, epsilon, DELTA) < 2.5 / e
 
 
 def test_composition_agrees_with_a_library():
@@ -116,23 +114,9 @@ def test_deltas_of_discrete_gaussians():
     assert local_vector.gaussian_vector_delta(1.0, 2.0**20, 2.0**21, 0.999 * scale) > DELTA
 
 
-def test_diameters():
-    generator = np.random.default_rng(0)
-    for _ in range(20):
-        table = generator.integers(-50, 50, (3, 7))
-        columns = [*table.T, np.zeros(3, dtype=np.int64)]
-        gaps = [a - b for a, b in product(columns, columns)]
-        l1, l2, ranges = _vector.diameters(table)
-        assert l1 == max(np.abs(g).sum() for g in gaps)
-        exact = max(int((g * g).sum()) for g in gaps)
-        assert exact <= l2**2 <= exact * (1 + 1e-14)
-        assert ranges.tolist() == np.max(gaps, axis=0).tolist()
-    wide = np.tile(table, 700)
-    bound = _vector.diameters(wide)
-    assert bound[0] == ranges.sum() >= l1
-    assert bound[1] >= l2
+def test_lattice_steps():
     for reach, step in ((1.0, 2.0**-20), (1.01, 2.0**-19), (0.5, 2.0**-21), (3.0, 2.0**-18)):
-        assert _vector.lattice_step(reach) == step
+        assert _vector_noise.lattice_step(reach) == step
 
 
 # -- laws -----------------------------------------------------------------------------------------
@@ -178,7 +162,7 @@ def test_fine_lattices_keep_epsilon_for_all_pairs(matrix):
         vectors = [it.vector(y) for y in (None, -1, *range(matrix.shape[1]))]
         largest = max(int(np.abs(a - b).sum()) for a, b in product(vectors, vectors))
         assert largest / it.scale == it.largest_log_ratio() == Fraction(within(epsilon))
-        exact = losses(matrix, 1e-3)
+        exact = _core.local_centred_losses(matrix, 1e-3)
         assert np.abs(it.table * it.step - exact).max() <= 0.5 * it.step
         assert np.abs(exact).max() / it.step > 2**17
     assert not VectorRandomizer(FZ, 1.0, 0.1).vector(2).any()  # an impossible label
@@ -245,119 +229,6 @@ def test_reports_follow_the_law(seed, noise):
     assert abs(np.corrcoef(gaps.T)[0, 1]) < 5.5 / math.sqrt(n)
 
 
-# -- through devices and learners -----------------------------------------------------------------
-
-
-def learner(matrix=FC, **options):
-    arguments = {"epsilon": 1.0, "learner": "hedge", "channel": "vector", "public_seed": 4}
-    return DistributionLearner(Hypotheses(matrix), **(arguments | options))
-
-
-OPTIONS = [
-    {},
-    {"delta": DELTA},
-    {"delta": DELTA, "channel": "gaussian_vector"},
-    {"delta": DELTA, "channel": "composed_vector"},
-    {"channel": "laplace_coordinate"},
-]
-
-
-@pytest.mark.parametrize("options", OPTIONS)
-def test_rounds_from_end_to_end(options, tmp_path):
-    it = learner(**options)
-    single = options.get("channel") == "laplace_coordinate"
-    sizes = set()
-    for label in (0, 5, None, -1, 6, "none"):
-        spec = it.round_spec()
-        assert RoundSpec.from_bytes(spec.to_bytes()) == spec
-        client = LocalClient(Hypotheses(FC), 1.0, delta_max=DELTA)
-        report = client.respond(spec.to_bytes(), None, label)
-        assert len(report.values) == (1 if single else 4)
-        assert client.remaining == 0.0
-        sizes.add(len(report.to_bytes()))
-        it.update(spec, type(report).from_bytes(report.to_bytes()))
-    assert len(sizes) == 1
-    assert it.guarantee.epsilon == 1.0
-    assert "discrete" in str(it.guarantee.mechanism)
-    it.save(tmp_path / "state")
-    again = dpoco.load(tmp_path / "state")
-    assert np.array_equal(again.weights, it.weights)
-    assert again.round_spec() == it.round_spec()
-    if spec.delta > 0.0:
-        with pytest.raises(dpoco.BudgetExceeded):
-            LocalClient(Hypotheses(FC), 1.0).respond(spec, None, 0)
-
-
-@pytest.mark.parametrize("options", OPTIONS)
-def test_estimates_are_unbiased(options):
-    it = learner(epsilon=8.0, mixing=0.1, learning_rate=1e-3, **options)
-    hypotheses, n = Hypotheses(FC), 3000
-    pool = ClientPool(hypotheses, n, 8.0, delta_max=DELTA, simulation_seed=6)
-    u = losses(FC, 0.1)[:, 1]
-    single = options.get("channel") == "laplace_coordinate"
-    counts = np.zeros(4)
-    before = np.zeros(4)
-    rounds = 60 if single else 1
-    for k in range(rounds):
-        spec = it.round_spec()
-        users = np.arange(k * n // rounds, (k + 1) * n // rounds)
-        it.update(spec, pool.respond(spec, None, [1] * users.size, users=users))
-        counts += users.size if spec.index is None else users.size * (np.arange(4) == spec.index)
-    total = it._rule.cumulative_losses - before
-    randomizer = VectorRandomizer(
-        FC, 8.0, 0.1, delta=options.get("delta", 0.0), index=0 if single else None,
-        noise=it.settings.noise,
-    )  # fmt: skip
-    mean = total / counts / (4.0 if single else 1.0)
-    expected = u - u.mean() if randomizer.noise == "gaussian" else u
-    deviation = 4.0 if single else 1.0  # other losses of the class may be wider than the first
-    error = 5.5 * deviation * randomizer.standard_deviation / np.sqrt(counts.min())
-    assert np.abs(mean - expected).max() < error
-    assert np.abs(mean + expected).max() > error
-
-
-def test_simulations_play_the_channel_that_was_asked_for():
-    labels = np.random.default_rng(1).choice(6, size=400, p=FC[1])
-    risks = []
-    for options in ({}, {"channel": "laplace_coordinate"}, {"channel": "coordinate"}):
-        it = learner(horizon=400, epsilon=4.0, **options)
-        risks.append(simulate(it, labels, truth=1, source=Source.seeded(3)).kl_risk)
-        assert it.reports == 400
-    assert len(set(risks)) == 3
-
-
-def test_devices_refuse_what_contradicts_itself():
-    spec = learner().round_spec()
-    mixing, code = spec.parameters
-    changes = [
-        {"parameters": ()},
-        {"parameters": (0.0, code)},
-        {"parameters": (math.nan, code)},
-        {"parameters": (mixing, 3.0)},
-        {"parameters": (mixing, -1.0)},
-        {"parameters": (mixing, 0.5)},
-        {"parameters": (mixing, 2.0)},
-        {"delta": 0.1},
-        {"noise": "gaussian"},
-        {"noise": None},
-        {"parameters": (mixing, 1.0), "delta": 0.1, "index": 1},
-    ]
-    for change in changes:
-        client = LocalClient(Hypotheses(FC), 1.0, delta_max=0.5)
-        with pytest.raises(ValueError, match=r"vector|noise|delta|single"):
-            client.respond(replace(spec, **change), None, 0)
-        assert client.spent == 0.0
-    # Scale and sensitivity are the device's own: nothing in the round can lower them.
-    with pytest.raises(ValueError, match="positive delta"):
-        learner(channel="gaussian_vector")
-    with pytest.raises(ValueError, match="channel"):
-        learner(channel="uniform_vector")
-    with pytest.raises(ValueError, match="pure"):
-        learner(channel="laplace_vector", delta=DELTA)
-    with pytest.raises(ValueError, match="need contexts"):
-        learner(channel="laplace_coordinate", protect="label_and_context")
-
-
 def test_arguments_of_the_randomizer():
     for options in ({"epsilon": 0.0}, {"epsilon": 31.0}, {"mixing": 0.0}, {"delta": 1.0},
                     {"noise": "gaussian"}, {"noise": "other"}, {"index": 4}, {"index": -1},
@@ -372,7 +243,85 @@ def test_classes_with_nothing_to_tell():
         it = VectorRandomizer(matrix, 1.0, 0.1)
         assert it.scale == 0
         assert it.respond(0, Source()) == (0,) * matrix.shape[0]
-        server = learner(matrix)
-        spec = server.round_spec()
-        server.update(spec, LocalClient(Hypotheses(matrix), 1.0).respond(spec, None, 0))
-        assert np.allclose(server.weights, 1.0 / matrix.shape[0])
+
+
+# -- diameters count the zero column of no label
+
+ONE_HOT = np.eye(4)[[0, 0, 1, 1, 2, 2, 3]]  # 7 hypotheses, 4 labels
+
+
+def by_pairs(table):
+    columns = [*table.T.astype(object), np.zeros(table.shape[0], dtype=object)]
+    gaps = [np.abs(a - b) for a, b in product(columns, columns)]
+    return (
+        max(int(gap.sum()) for gap in gaps),
+        max(int((gap * gap).sum()) for gap in gaps) ** 0.5,
+        [max(int(gap[j]) for gap in gaps) for j in range(table.shape[0])],
+    )
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        [[5, 5], [4, 4]],  # all labels alike: none is not
+        [[-9, -8], [-7, -9]],
+        [[1, 100], [100, 1]],
+        [[-3, -5]],
+        [[7, 7, 9]],
+        np.random.default_rng(0).integers(-9, 9, (4, 5)),
+        np.random.default_rng(1).integers(3, 9, (4, 5)),
+    ],
+)
+def test_diameters_count_no_label(table, monkeypatch):
+    table = np.array(table)
+    l1, l2, ranges = by_pairs(table)
+    found = _vector_noise.diameters(table)
+    assert found[0] == l1
+    assert l2 <= found[1] <= l2 * (1 + 1e-15)
+    assert found[2].tolist() == ranges
+    monkeypatch.setattr(_vector_noise, "_MOST_PAIRED_LABELS", 1)
+    if table.shape[1] > 1:  # from the ranges: upper bounds
+        bound = _vector_noise.diameters(table)
+        assert bound[0] == sum(ranges) >= l1
+        assert bound[1] >= l2
+
+
+def test_no_label_may_be_farthest_of_all():
+    """Seven one-hot hypotheses: the losses of a label are farther from 0 than from another's."""
+    cases = [ONE_HOT, *(np.eye(4)[list(rows)] for rows in np.random.default_rng(0).integers(
+        0, 4, size=(60, 7)))]  # fmt: skip
+    seen = 0
+    for matrix in cases:
+        it = VectorRandomizer(matrix, 1.0, 0.1)
+        columns = it.table.T
+        between = max(int(np.abs(a - b).sum()) for a, b in combinations(columns, 2))
+        from_none = int(np.abs(columns).sum(axis=1).max())
+        seen += from_none > between
+        assert it.l1 >= max(between, from_none)
+        # The report on a label, and on none, differ in law by e^epsilon at most.
+        for y in range(4):
+            for report in (it.table[:, y], it.table[:, y] * 3, -it.table[:, y] * 3):
+                gap = it.log_probability(report, y) - it.log_probability(report, None)
+                assert abs(gap) <= 1.0 + 1e-12
+    assert seen > 0
+
+
+def test_one_row_is_quick_and_right():
+    row = np.random.default_rng(0).integers(-100, 100, (1, 10**5))
+    assert _vector_noise.diameters(row)[0] == max(row.max(), 0) - min(row.min(), 0)
+
+
+def test_log_probabilities_need_no_long_sums():
+    """At any scale in constant memory, and equal to the sum where that is short."""
+    for scale in (0.1, 1.0, 5.99, 6.0, 6.01, 50.0):
+        n = np.arange(1.0, 45 * max(scale, 1.0) + 5.0)
+        exact = 1.0 + 2.0 * float(np.exp(-0.5 * (n / scale) ** 2).sum())
+        assert abs(_vector_noise._gaussian_total(scale) / exact - 1.0) < 1e-14
+    matrix = np.random.default_rng(0).dirichlet(np.ones(5), size=8)
+    it = VectorRandomizer(matrix, 1.0, 0.1, delta=1e-6, noise="gaussian")
+    assert it.scale > 10**6
+    tracemalloc.start()
+    assert it.log_probability(it.respond(0, Source.seeded(1)), 0) < 0.0
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10**6
