@@ -12,12 +12,7 @@ import pytest
 
 import dpoco
 from dpoco.accounting import continual_sum, prefix_hedge
-from dpoco.accounting._experts.hedge_regret import (
-    Schedule,
-    best_learning_rate,
-    expected_maximum,
-    regret_of,
-)
+from dpoco.accounting._hedge_regret import HedgeRun, expected_maximum
 from dpoco.accounting.gaussian import gaussian_sigma
 from dpoco.accounting.prefix_hedge import PrefixHedgeParameters, guarantee
 from dpoco.privacy.mechanisms.bounds import CentredLosses
@@ -143,16 +138,16 @@ def test_expected_maximum():
 def test_the_learning_rate_is_the_best_one(method, experts, rounds):
     for budget in (BUDGET, dpoco.Budget(20.0, 1e-6), None):
         p = calibrate(experts, horizon=rounds, budget=budget, sum_method=method)
-        run = Schedule(experts, rounds, method, p.noise_scale)
-        assert p.learning_rate == best_learning_rate(run)
+        run = HedgeRun(experts, rounds, method, p.noise_scale)
+        assert p.learning_rate == run.best_learning_rate()
         for factor in (0.5, 0.98, 1.02, 2.0):
-            assert regret_of(run, factor * p.learning_rate).total >= p.regret_bound * (1 - 1e-9)
+            assert run.regret(factor * p.learning_rate).total >= p.regret_bound * (1 - 1e-9)
         own = calibrate(
             experts, horizon=rounds, budget=budget, sum_method=method, learning_rate=0.01
         )
         assert own.learning_rate == 0.01
         assert own.noise_scale == p.noise_scale
-        assert own.regret_bound == regret_of(run, 0.01).total
+        assert own.regret_bound == run.regret(0.01).total
 
 
 def test_without_a_budget_it_is_hedge():

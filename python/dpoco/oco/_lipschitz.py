@@ -16,8 +16,8 @@ from dpoco._tickets import Ticket
 from dpoco._validation import float_array, positive_float
 from dpoco.accounting import Budget
 from dpoco.accounting import lipschitz as accountant
-from dpoco.accounting._experts.nets import checked_counts, shape_of
 from dpoco.accounting.lipschitz import LipschitzParameters
+from dpoco.accounting.nets import checked_counts, shape_of
 from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.oco._net_losses import NetLosses
 from dpoco.oco._nets import net_of, net_transform

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco.accounting._experts.nets import bounding_box, levels_of
+from dpoco.accounting.nets import bounding_box, levels_of
 from dpoco.domains import Box, Domain, Simplex
 from dpoco.privacy.mechanisms.bounds import NetDifferences
 
