@@ -10,7 +10,7 @@ import pytest
 
 import dpoco
 from dpoco.accounting import shift_detector as accountant
-from dpoco.accounting._experts.detector import _long_windows, false_alarm_probability
+from dpoco.accounting._shift_regret import _long_windows, false_alarm_probability
 from dpoco.experts import ShiftDetector, ShiftDetectorParameters
 from dpoco.random import Source
 

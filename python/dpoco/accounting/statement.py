@@ -166,7 +166,7 @@ def state_experts(
     parameters: Any,
     *,
     regret_bound: float | None,
-    regret_scope: str,
+    regret_scope: str | None,
     details: dict[str, float | str | None],
     budget: Budget | float | None,
     **text: Any,
@@ -180,15 +180,17 @@ def state_experts(
     regret_bound : float or None
         What is proved of the learner; None if nothing is. Uniform draws have regret at most
         T (1 - 1/N), and nothing has more than T.
-    regret_scope : str
-        The losses it holds for, of `REGRET_SCOPES`.
+    regret_scope : str or None
+        The losses it holds for, of `REGRET_SCOPES`; None says nothing.
     details
         More numbers, which follow.
     budget
         The delta to state epsilon at, as for `stated_delta`.
     """
     p = parameters
-    rows: dict[str, float | str | None] = {"regret bound holds for": REGRET_SCOPES[regret_scope]}
+    rows: dict[str, float | str | None] = {}
+    if regret_scope is not None:
+        rows["regret bound holds for"] = REGRET_SCOPES[regret_scope]
     if regret_bound is not None and p.horizon is not None and p.private:
         still = p.horizon * (1.0 - 1.0 / p.experts)
         stated = stated_regret(regret_bound, still, float(p.horizon))
