@@ -10,7 +10,7 @@ import re
 import pytest
 
 from dpoco.accounting import Budget
-from dpoco.accounting._experts.tracker_parameters import Comparison
+from dpoco.accounting._tracker_search import Comparison
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.oblivious_tracker import (
     ObliviousTrackerParameters,

@@ -34,8 +34,8 @@ from dpoco.accounting._experts.batch_share_planner import (
     stored,
 )
 from dpoco.accounting._experts.parameters import count_of, in_unit_interval
-from dpoco.accounting._experts.share_regret import Plan, plan
 from dpoco.accounting._experts.statement import regret_rows
+from dpoco.accounting._share_regret import Plan, plan
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.release import DEFAULT_NUMERICS

@@ -21,7 +21,7 @@ from dpoco.accounting._experts.parameters import (
     in_unit_interval,
     uniform_is_as_good,
 )
-from dpoco.accounting._experts.share_regret import Plan, ShareRegret, regret_of, variance
+from dpoco.accounting._share_regret import Plan, ShareRegret, regret_of, variance
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.lattice import LATTICE_NOISES, NUMERICS, batch_grid
 from dpoco.accounting.truncation import charged_gaussian_mu, truncation_mass
