@@ -15,8 +15,8 @@ from scipy import integrate, optimize, stats
 import dpoco
 from dpoco import Budget
 from dpoco.accounting import Guarantee, batch_share
-from dpoco.accounting._experts import share_regret as bounds
-from dpoco.accounting._experts.share_regret import best_share_rate, share_log_prior
+from dpoco.accounting import _share_regret as bounds
+from dpoco.accounting._share_regret import best_share_rate, share_log_prior
 from dpoco.accounting.batch_share import BatchShareParameters, calibrate, guarantee
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.privacy.mechanisms.batch_release import movement

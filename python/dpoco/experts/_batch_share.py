@@ -132,25 +132,7 @@ class BatchShare(ExpertLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            BatchShare,
-            experts=experts,
-            horizon=horizon,
-            budget=budget,
-            parameters=parameters,
-            calibration=calibration,
-            switches=switches,
-            noise=noise,
-            adversary=adversary,
-            learning_rate=learning_rate,
-            batch=batch,
-            share_rate=share_rate,
-            nominal_horizon=nominal_horizon,
-            numerics=numerics,
-            loss_range=loss_range,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(BatchShare, **locals())
 
     @classmethod
     def _check_restated(
@@ -167,18 +149,17 @@ class BatchShare(ExpertLearner):
     def _build_engine(self, claim: dict[str, Any]) -> _core.BatchShare:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         p, drawn = self._parameters, self._mechanism.part(BatchRelease)
-        noise = {
-            "batch": drawn.batch if drawn else p.batch,
-            "noise": "coordinate_rr" if drawn and drawn.law == "response" else p.noise,
-            "noise_scale": drawn.scale if drawn else p.noise_scale,
-            "grid": drawn.grid if drawn else p.grid,
-        }
-        if drawn is not None and drawn.law != "response":
-            noise["noise"] = drawn.law
+        # Without noise, or without a release, no claim rests on what is drawn.
+        said = p if drawn is None else drawn
+        law = p.noise if drawn is None else drawn.law
         return _core.BatchShare(
             {
                 **self._shared_settings(claim),
-                **noise,
+                "experts": said.experts,
+                "batch": said.batch,
+                "noise": "coordinate_rr" if law == "response" else law,
+                "noise_scale": p.noise_scale if drawn is None else drawn.scale,
+                "grid": said.grid,
                 "learning_rate": p.learning_rate,
                 "share_rate": p.share_rate,
                 "floor": p.floor,

@@ -98,19 +98,7 @@ class EpochSelector(ExpertLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            EpochSelector,
-            experts=experts,
-            horizon=horizon,
-            budget=budget,
-            parameters=parameters,
-            calibration=calibration,
-            selection=selection,
-            first=first,
-            loss_range=loss_range,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(EpochSelector, **locals())
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.EpochSelector:
         p = self._parameters

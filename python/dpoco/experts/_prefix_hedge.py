@@ -116,20 +116,7 @@ class PrefixHedge(ExpertLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            PrefixHedge,
-            experts=experts,
-            horizon=horizon,
-            budget=budget,
-            parameters=parameters,
-            calibration=calibration,
-            sum_method=sum_method,
-            learning_rate=learning_rate,
-            numerics=numerics,
-            loss_range=loss_range,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(PrefixHedge, **locals())
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)

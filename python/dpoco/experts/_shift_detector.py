@@ -14,6 +14,7 @@ from dpoco.accounting import shift_detector as accountant
 from dpoco.accounting.shift_detector import ShiftDetectorParameters
 from dpoco.experts._epoch_selector import selection_settings
 from dpoco.experts._expert_learner import ExpertLearner
+from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.thresholds import ThresholdTests
 from dpoco.random import Source
 
@@ -122,40 +123,13 @@ class ShiftDetector(ExpertLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            ShiftDetector,
-            experts=experts,
-            horizon=horizon,
-            budget=budget,
-            parameters=parameters,
-            calibration=calibration,
-            false_alarm=false_alarm,
-            select_share=select_share,
-            windows=windows,
-            expected_shifts=expected_shifts,
-            threshold_scale=threshold_scale,
-            nominal_horizon=nominal_horizon,
-            first=first,
-            loss_range=loss_range,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(ShiftDetector, **locals())
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ShiftDetector:
         p = self._parameters
-        level = p.log_selection
-        bias = {
-            "log_union": 0.0 if level is None else level,
-            "noise": 0.0 if level is None else p.bias_noise(),
-            "unselected": 0.0 if level is None else 1.0,
-        }
         drawn = self._mechanism.part(ThresholdTests)
-        test = {
-            "threshold_scale": drawn.threshold_scale if drawn else p.threshold_noise_scale,
-            "query_scale": drawn.query_scale if drawn else p.query_noise_scale,
-            "noise": drawn.law if drawn else p.noise,
-            "alarms": drawn.alarms if drawn else 1,
-        }
+        # Without noise, or with nothing to learn from, no claim rests on what is drawn.
+        detects = drawn is not None if isinstance(self._mechanism, Parts) else p.detects
         return _core.ShiftDetector(
             {
                 **self._shared_settings(claim),
@@ -163,9 +137,18 @@ class ShiftDetector(ExpertLearner):
                     p.experts, self._mechanism, p.selection, p.selection_scale
                 ),
                 "first": p.first,
-                "bias": bias,
-                "detects": p.detects,
-                "test": test,
+                "bias": {
+                    "log_union": p.log_selection or 0.0,
+                    "noise": 0.0 if p.log_selection is None else p.bias_noise(),
+                    "unselected": p.bias(0),
+                },
+                "detects": detects,
+                "test": {
+                    "threshold_scale": drawn.threshold_scale if drawn else p.threshold_noise_scale,
+                    "query_scale": drawn.query_scale if drawn else p.query_noise_scale,
+                    "noise": drawn.law if drawn else p.noise,
+                    "alarms": drawn.alarms if drawn else 1,
+                },
                 "threshold": p.threshold * p.threshold_scale,
                 "statistic": statistic_settings(p),
             }

@@ -143,22 +143,7 @@ class LipschitzLearner(OnlineLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            LipschitzLearner,
-            domain=domain,
-            lipschitz=lipschitz,
-            horizon=horizon,
-            budget=budget,
-            parameters=parameters,
-            calibration=calibration,
-            resolution=resolution,
-            transform=transform,
-            sum_method=sum_method,
-            learning_rate=learning_rate,
-            enforce=enforce,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(LipschitzLearner, **locals())
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
