@@ -23,6 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpoco.accounting._search import least
+
 __all__ = [
     "Plan",
     "ShareRegret",
@@ -95,9 +97,6 @@ def log_class_size(experts: int, rounds: int, switches: int) -> float:
     )
     top = float(np.max(terms))
     return math.log(experts) + top + math.log(float(np.sum(np.exp(terms - top))))
-
-
-_GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +179,6 @@ def regret_of(
     experts: int,
     rounds: int,
     switches: int,
-    *,
     noise: str,
     scale: float,
     batch: int,
@@ -225,7 +223,6 @@ def plan(
     experts: int,
     rounds: int,
     switches: int,
-    *,
     noise: str,
     scale: float,
     adversary: str,
@@ -252,16 +249,7 @@ def plan(
                 0.25 * size * size + variance(noise, scale, experts),
                 lambda rate: rate * learning_cost(noise, scale, experts, size, rate),
             )
-        regret = regret_of(
-            experts,
-            rounds,
-            switches,
-            noise=noise,
-            scale=scale,
-            batch=size,
-            learning_rate=eta,
-            share_rate=sigma,
-        )
+        regret = regret_of(experts, rounds, switches, noise, scale, size, eta, sigma)
         return Plan(size, eta, sigma, regret)
 
     def bound(candidate: Plan) -> float:
@@ -312,18 +300,7 @@ def _best_rate(
         rate = math.exp(log_rate)
         return (start + cost(rate)) / rate
 
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = value(left), value(right)
-    for _ in range(52):
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = value(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = value(right)
-    return math.exp(left if at_left <= at_right else right)
+    return math.exp(least(value, low, high))
 
 
 def _response_moment(scale: float, experts: int, rate: float) -> float:
