@@ -49,6 +49,52 @@ def test_losses_in_other_units_lead_to_the_same_decisions(name):
     assert np.array_equal(other.losses, 2.0 * unit.losses - 1.0)
 
 
+@pytest.mark.parametrize("name", LEARNERS)
+def test_losses_are_clipped_and_what_is_not_finite_counts_as_the_lowest(name):
+    wild = np.random.default_rng(0).random((40, 4))
+    wild[3], wild[5, :2] = [np.nan, np.inf, -np.inf, 7.0], [-3.0, 1e300]
+    tame = wild.copy()
+    tame[3], tame[5, :2] = [0.0, 0.0, 0.0, 1.0], [0.0, 1.0]
+    one, other = make(name, horizon=40), make(name, horizon=40)
+    assert np.array_equal(one.run(wild).decisions, other.run(tame).decisions)
+    assert one._engine.variates_drawn() == other._engine.variates_drawn()
+    assert (one.nonprivate_violations, other.nonprivate_violations) == (6, 0)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize(("n", "rounds"), [(1, 9), (4, 1)])
+def test_with_one_expert_or_one_round_nothing_depends_on_the_losses(name, n, rounds):
+    losses = np.random.default_rng(0).random((rounds, n))
+    still = dict.fromkeys(LEARNERS[name], 0)  # no shifts, no switches
+    learner, other = (make(name, n, horizon=rounds, **still) for _ in range(2))
+    assert learner.guarantee.epsilon == learner.guarantee.delta == 0.0
+    before = learner._engine.variates_drawn()
+    played = learner.run(losses).decisions
+    assert np.array_equal(played, other.run(1.0 - losses).decisions)
+    after = learner._engine.variates_drawn()
+    if n == 1:
+        assert learner.guarantee.regret_bound == 0.0
+        assert not any(after)
+    assert before[2:] == after[2:]  # no noise; a decision takes a uniform variate
+    again = type(learner)._from_bytes(learner._to_bytes())
+    assert again._engine.state() == learner._engine.state()
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_instruction_set_gives_the_same_bits(name):
+    losses = np.random.default_rng(3).random((300, 37))
+    before, states = dpoco.random.instruction_set(), []
+    try:
+        for chosen in ("baseline", "auto"):
+            dpoco.random.select_instruction_set(chosen)
+            learner = make(name, 37, horizon=300)
+            learner.run(losses)
+            states.append(learner._engine.state())
+    finally:
+        dpoco.random.select_instruction_set(before)
+    assert states[0] == states[1]
+
+
 @pytest.mark.parametrize("name", ["PrefixHedge", "BatchShare"])
 def test_weights_of_a_suspended_copy_are_not_read(name):
     import pickle

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +12,7 @@ from dpoco import _core
 from dpoco.accounting import shift_detector
 from dpoco.experts._shift_detector import statistic_settings
 
-spec = importlib.util.spec_from_file_location(
-    "detector_reference", Path(__file__).with_name("detector_reference.py")
-)
-reference = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(reference)
+from . import detector_reference as reference
 
 PURE = dpoco.Budget(1.0, 0.0)
 

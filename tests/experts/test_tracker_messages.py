@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-_spec = importlib.util.spec_from_file_location(
-    "tracker_reference", Path(__file__).with_name("tracker_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-sys.modules["tracker_reference"] = reference  # dataclasses look their module up
-_spec.loader.exec_module(reference)
+from . import tracker_reference as reference
+
 Setting = reference.Setting
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
 from dataclasses import fields
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,12 +14,8 @@ from dpoco.experts import ObliviousTracker
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.random import Source
 
-_spec = importlib.util.spec_from_file_location(
-    "tracker_reference", Path(__file__).with_name("tracker_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-sys.modules["tracker_reference"] = reference  # dataclasses look their module up
-_spec.loader.exec_module(reference)
+from . import tracker_reference as reference
+
 Setting = reference.Setting
 
 ORDERS = np.array([1.05, 2.0, 8.0, 64.0])
