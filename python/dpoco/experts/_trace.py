@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpoco._clipping import admitted_losses
 from dpoco.trace import Flags, Trace
 
-__all__ = ["ExpertTrace", "admitted_losses"]
+__all__ = ["ExpertTrace"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
@@ -19,8 +20,7 @@ from dpoco.accounting import lipschitz as accountant
 from dpoco.accounting.lipschitz import LipschitzParameters
 from dpoco.accounting.nets import checked_counts, shape_of
 from dpoco.mechanisms import continual_sum_settings, sum_entries
-from dpoco.oco._net_losses import NetLosses
-from dpoco.oco._nets import net_of, net_transform
+from dpoco.oco._nets import NetLosses, net_of, net_transform
 from dpoco.privacy.mechanisms.bounds import NetDifferences
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
@@ -204,10 +204,7 @@ class LipschitzLearner(OnlineLearner):
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
-        size = 1
-        for count in header["parameters"]["resolution"]:
-            size *= int(count)
-        return size
+        return math.prod(int(count) for count in header["parameters"]["resolution"])
 
     @property
     def domain(self) -> domains.Domain:
