@@ -25,14 +25,47 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from dpoco.accounting import continual_sum
 from dpoco.accounting.nets import NoiseField
+from dpoco.accounting.parameters import Parameters
+from dpoco.accounting.release import check_scale
 
-__all__ = ["GROWING", "HedgeRun", "Regret", "expected_maximum"]
+__all__ = ["GROWING", "HedgeParameters", "HedgeRun", "Regret", "expected_maximum"]
 
 # Methods whose noise grows with every round, exactly: rows of a Toeplitz factor.
 GROWING = ("blt", "toeplitz")
+
+
+class HedgeParameters(Parameters):
+    """What parameters of Hedge on noisy sums share: their scale and mu, and what they depend on."""
+
+    experts: Any
+    horizon: int
+    noise_scale: float
+    mu: float
+
+    def __post_init__(self) -> None:
+        """Check that the fields fit each other, too."""
+        super().__post_init__()
+        if self.depends_on_data or self.noise_scale > 0.0:
+            check_scale(self.noise_scale, self.mu)
+
+    @property
+    def pushes(self) -> int:
+        """Rounds that enter the sum: all but the last; at least 1."""
+        return max(self.horizon - 1, 1)
+
+    @property
+    def depends_on_data(self) -> bool:
+        """Whether decisions can depend on data at all: two points and two rounds."""
+        return self.experts > 1 and self.horizon > 1
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is promised: there is noise, or nothing depends on the data."""
+        return self.noise_scale > 0.0 or not self.depends_on_data
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ Proof: ``docs/privacy/batch_share.md``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, choice
 from dpoco.accounting._search import raised_until
-from dpoco.accounting._share_regret import ShareRegret, regret_of
+from dpoco.accounting._share_regret import Noise, Schedule, ShareRegret, regret_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.lattice import LATTICE_NOISES, NUMERICS, batch_grid
 from dpoco.accounting.parameters import Parameters, at_least, one_of
@@ -91,8 +91,8 @@ class BatchShareParameters(Parameters):
     batch: int
     share_rate: float = at_least(0.0, 1.0)
     floor: float = at_least(0.0, 1.0)
-    regret_bound: float | None = at_least(0.0, infinite=True)
-    regret_terms: dict[str, float]
+    regret_bound: float | None = at_least(0.0, infinite=True, default=None)
+    regret_terms: dict[str, float] = field(default_factory=dict)
     regret_scope: str = one_of(*ADVERSARIES)
     numerics: str = one_of(*NUMERICS, default="float")
 
@@ -178,5 +178,5 @@ def regret(experts: int, parameters: BatchShareParameters, rounds: int) -> Share
     p = parameters
     if p.calibration == "paper":
         return None
-    schedule = (p.batch, p.learning_rate, p.share_rate)
-    return regret_of(experts, rounds, p.switches, p.noise, p.noise_scale, *schedule)
+    schedule = Schedule(p.batch, p.learning_rate, p.share_rate)
+    return regret_of(Noise(p.noise, p.noise_scale, experts), rounds, p.switches, schedule)

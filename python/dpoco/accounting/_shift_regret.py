@@ -22,7 +22,7 @@ Proof: ``docs/privacy/shift_detector.md``, section "Regret".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from dpoco.accounting.above_threshold import probability
@@ -116,8 +116,8 @@ class ShiftDetectorParameters(Parameters):
     false_alarm: float
     expected_shifts: int | None = at_least(0)
     first: int | None = at_least(0)
-    regret_bound: float = at_least(0.0, infinite=True)
-    regret_terms: dict[str, float]
+    regret_bound: float = at_least(0.0, infinite=True, default=math.inf)
+    regret_terms: dict[str, float] = field(default_factory=dict)
     regret_scope: str = one_of("shifting", "stationary")
 
     def __post_init__(self) -> None:

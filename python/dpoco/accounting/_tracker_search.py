@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -265,15 +265,12 @@ class Search:
         self._consider(*at)
         for _ in range(4):
             before = self.best
-            for b in batches:
-                self._consider(b, at[1], at[2])
-            at = self._point() or at
-            for p in forced:
-                self._consider(at[0], p, at[2])
-            at = self._point() or at
-            for rate in rates:
-                self._consider(at[0], at[1], rate)
-            at = self._point() or at
+            for place, values in enumerate(self.grid):
+                for value in values:
+                    near: list[Any] = list(at)
+                    near[place] = value
+                    self._consider(*near)
+                at = self._point() or at
             if self.best is before:
                 break
 

@@ -29,7 +29,7 @@ from dpoco.accounting._share_parameters import (
     noise_scale,
     regret,
 )
-from dpoco.accounting._share_regret import Plan, ShareRegret, plan, variance
+from dpoco.accounting._share_regret import Noise, plan
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import LATTICE_NOISES, NUMERICS, batch_grid
@@ -129,8 +129,6 @@ def calibrate(
         batch=1 if batch is None else batch,
         share_rate=0.0 if share_rate is None else share_rate,
         floor=0.0,
-        regret_bound=None,
-        regret_terms={},
         regret_scope=adversary,
     )
     if published:
@@ -138,27 +136,22 @@ def calibrate(
     rounds = given.horizon
     if nominal_horizon is not None:
         rounds = positive_int("nominal_horizon", nominal_horizon)
-    free = (batch, learning_rate, share_rate)
-    plans: list[tuple[str, float, Plan]] = []
-    for law, scale in _candidates(n, noise, budget, known=rounds is not None):
-        if rounds is None:
-            found = _given_plan(given, law, free)
-        else:
-            found = plan(n, rounds, given.switches, law, scale, adversary, *free)
-        plans.append((law, scale, found))
-    # The first one is purely private: another must be strictly better.
-    law, scale, found = min(plans, key=lambda one: one[2].regret.bound(adversary))
-    return _finished(
-        replace(
-            given,
-            noise=law,
-            noise_scale=scale,
-            learning_rate=found.learning_rate,
-            batch=found.batch,
-            share_rate=found.share_rate,
-        ),
-        numerics,
-    )
+    laws = _candidates(n, noise, budget, known=rounds is not None)
+    if rounds is not None:
+        free = (batch, learning_rate, share_rate)
+        plans = [(plan(law, rounds, given.switches, adversary, *free), law) for law in laws]
+        # The first law is purely private: another must be strictly better.
+        (_, best), law = min(plans, key=lambda found: found[0][0])
+        given = replace(given, **best._asdict())
+    else:
+        law = laws[0]
+        moves = share_rate is None and given.switches and n > 1
+        if (batch is None and law.law != "coordinate_rr") or learning_rate is None or moves:
+            raise ValueError(
+                "an endless stream (horizon=None) needs batch, learning_rate and, with switches, "
+                "share_rate, or a nominal_horizon to choose them for"
+            )
+    return _finished(replace(given, noise=law.law, noise_scale=law.scale), numerics)
 
 
 def mechanism_of(experts: int, parameters: BatchShareParameters) -> Mechanism:
@@ -252,40 +245,22 @@ def guarantee(
     )
 
 
-def _candidates(
-    experts: int, noise: str, budget: Budget | None, *, known: bool
-) -> list[tuple[str, float]]:
-    """Return the laws to compare with their scales; the purely private one first."""
-    if budget is None:
-        return [("none", 0.0)]
-    if noise != "auto":
-        return [(noise, noise_scale(experts, noise, budget))]
-    laws = [("knorm", noise_scale(experts, "knorm", budget))]
+def _candidates(experts: int, noise: str, budget: Budget | None, *, known: bool) -> list[Noise]:
+    """Return the laws to compare; the purely private one first."""
+
+    def law(name: str) -> Noise:
+        return Noise(name, noise_scale(experts, name, budget) if budget else 0.0, experts)
+
+    if budget is None or noise != "auto":
+        return [law("none" if budget is None else noise)]
+    laws = [law("knorm")]
     if budget.delta > 0.0 and experts > 1:
         try:
-            laws.append(("gaussian", noise_scale(experts, "gaussian", budget)))
+            laws.append(law("gaussian"))
         except CalibrationError:  # delta does not pay for its tails
             return laws
     # Without a horizon there is no bound to compare by: the smaller variance.
-    return laws if known else [min(laws, key=lambda law: variance(law[0], law[1], experts))]
-
-
-def _given_plan(
-    given: BatchShareParameters, law: str, free: tuple[int | None, float | None, float | None]
-) -> Plan:
-    """Return the schedule of an endless stream, which nothing is planned for."""
-    batch, rate, share = free
-    if (
-        (batch is None and law != "coordinate_rr")
-        or rate is None
-        or (share is None and given.switches and given.experts > 1)
-    ):
-        raise ValueError(
-            "an endless stream (horizon=None) needs batch, learning_rate and, with switches, "
-            "share_rate, or a nominal_horizon to choose them for"
-        )
-    unknown = ShareRegret({}, math.inf, math.inf)
-    return Plan(given.batch, given.learning_rate, given.share_rate, unknown)
+    return laws if known else [min(laws, key=lambda each: each.variance)]
 
 
 def _published(

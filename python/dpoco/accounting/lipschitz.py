@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
-from dpoco.accounting._hedge_regret import GROWING, HedgeRun
+from dpoco.accounting._hedge_regret import GROWING, HedgeParameters, HedgeRun
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.nets import (
@@ -34,9 +34,9 @@ from dpoco.accounting.nets import (
     published_sensitivity,
     shape_of,
 )
-from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import calibrate_noise, check_scale, sum_of
+from dpoco.accounting.release import calibrate_noise, sum_of
 from dpoco.accounting.statement import REGRET_SCOPES, state_sum, stated_delta
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
@@ -56,7 +56,7 @@ NEAR = Neighbours()
 
 
 @dataclass(frozen=True, kw_only=True)
-class LipschitzParameters(Parameters):
+class LipschitzParameters(HedgeParameters):
     """Parameters of Hedge on a net of decisions.
 
     The value carries no claim of its own: `guarantee` recomputes every privacy and regret quantity
@@ -115,31 +115,10 @@ class LipschitzParameters(Parameters):
     regret_terms: dict[str, float]
     regret_scope: str = one_of("oblivious", "adaptive")
 
-    def __post_init__(self) -> None:
-        """Check that the fields fit each other, too."""
-        super().__post_init__()
-        if self.depends_on_data or self.noise_scale > 0.0:
-            check_scale(self.noise_scale, self.mu)
-
     @property
     def experts(self) -> int:
         """Number of net points N."""
         return math.prod(self.resolution)
-
-    @property
-    def pushes(self) -> int:
-        """Rounds that enter the sum: all but the last; at least 1."""
-        return max(self.horizon - 1, 1)
-
-    @property
-    def private(self) -> bool:
-        """Whether anything is promised: there is noise, or nothing depends on the data."""
-        return self.noise_scale > 0.0 or not self.depends_on_data
-
-    @property
-    def depends_on_data(self) -> bool:
-        """Whether decisions can depend on data at all: two points and two rounds."""
-        return self.experts > 1 and self.horizon > 1
 
     @property
     def noise_dominates(self) -> bool:
@@ -270,7 +249,17 @@ def calibrate(
     published = choice("calibration", calibration, CALIBRATIONS) == "paper"
     if learning_rate is not None:
         learning_rate = positive_float("learning_rate", learning_rate)
-    transform = _resolved_transform(transform, shape, published)
+    choice("transform", transform, ("auto", *TRANSFORMS))
+    fixed = sum_method not in (None, "auto")
+    methods = GROWING if budget is not None else GROWING[:1]
+    if fixed:
+        methods = (choice("sum_method", sum_method, continual_sum.METHODS),)
+    if published:
+        if transform not in ("auto", "parent") or (fixed and sum_method != "tree"):
+            raise ValueError("calibration 'paper' has transform 'parent' and sum_method 'tree'")
+        transform, methods = "parent", ("tree",)
+    if transform == "auto":
+        transform = "grid_laplacian" if len(shape.sides) == 2 else "increments"
     setting = _Setting(shape, slope, rounds, transform, enforce, calibration, budget, learning_rate)
     if resolution is None:
         nets = candidate_nets(shape, transform)
@@ -278,7 +267,7 @@ def calibrate(
         nets = [checked_counts(shape, resolution)]
     if budget is not None and not setting.trivial(nets[0]):
         budget.require_delta()
-    first, *others = _methods(sum_method, published, budget)
+    first, *others = methods
     plans = []
     for net in nets:
         try:
@@ -390,25 +379,3 @@ def _setting_of(domain: Domain, p: LipschitzParameters) -> _Setting:
     checked_counts(shape, p.resolution)
     slope = checked_slope(shape, p.lipschitz)
     return _Setting(shape, slope, p.horizon, p.transform, p.enforce, p.calibration)
-
-
-def _resolved_transform(transform: str, shape: NetShape, published: bool) -> str:
-    choice("transform", transform, ("auto", *TRANSFORMS))
-    if published and transform not in ("auto", "parent"):
-        raise ValueError("calibration 'paper' has transform 'parent'")
-    if transform != "auto":
-        return transform
-    if published:
-        return "parent"
-    return "grid_laplacian" if len(shape.sides) == 2 else "increments"
-
-
-def _methods(sum_method: str | None, published: bool, budget: Budget | None) -> tuple[str, ...]:
-    if sum_method not in (None, "auto"):
-        method = choice("sum_method", sum_method, continual_sum.METHODS)
-        if published and method != "tree":
-            raise ValueError("calibration 'paper' has sum_method 'tree'")
-        return (method,)
-    if published:
-        return ("tree",)
-    return ("blt",) if budget is None else ("blt", *(m for m in GROWING if m != "blt"))

@@ -14,7 +14,7 @@ number of experts; coin and accounting are ours.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, positive_int
@@ -94,8 +94,8 @@ class ObliviousTrackerParameters(Parameters):
     max_resamples: int | None = at_least(0, LARGEST_HORIZON)
     calibration: str = one_of(*CALIBRATIONS)
     private: bool
-    regret_bound: float | None = at_least(0.0)
-    regret_terms: dict[str, float]
+    regret_bound: float | None = at_least(0.0, default=None)
+    regret_terms: dict[str, float] = field(default_factory=dict)
     regret_scope: str = one_of("oblivious", default="oblivious")
 
     def __post_init__(self) -> None:
@@ -205,8 +205,6 @@ def calibrate(
         max_resamples=max_resamples,
         calibration=calibration,
         private=private,
-        regret_bound=None,
-        regret_terms={},
     )
     comparison = _comparison(p)
     if budget is None or p.experts == 1 or p.horizon == 1 or p.max_resamples == 0:
@@ -321,16 +319,8 @@ def guarantee(
 
 def _draws(p: ObliviousTrackerParameters) -> FlaggedDraws:
     """Return what the parameters draw, private or not."""
-    return FlaggedDraws(
-        p.learning_rate,
-        p.forced_switch,
-        p.batch,
-        p.horizon,
-        p.share_rate,
-        p.experts,
-        p.prior,
-        p.max_resamples,
-    )
+    names = [each.name for each in fields(FlaggedDraws) if each.init]
+    return FlaggedDraws(**{name: getattr(p, name) for name in names})
 
 
 def _comparison(p: ObliviousTrackerParameters) -> Comparison:

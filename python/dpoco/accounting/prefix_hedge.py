@@ -19,16 +19,15 @@ from typing import ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
-from dpoco.accounting._hedge_regret import HedgeRun
+from dpoco.accounting._hedge_regret import HedgeParameters, HedgeRun
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.regret_bounds import uniform_is_as_good
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
     calibrate_noise,
     check_numerics,
-    check_scale,
     numerics_of,
     plain_numerics,
     sum_of,
@@ -45,7 +44,7 @@ CALIBRATIONS = ("tight",)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrefixHedgeParameters(Parameters):
+class PrefixHedgeParameters(HedgeParameters):
     """Parameters of Hedge on noisy sums.
 
     The value carries no claim of its own: `guarantee` recomputes every privacy and regret quantity
@@ -104,27 +103,11 @@ class PrefixHedgeParameters(Parameters):
         """Check that the fields fit each other, too."""
         super().__post_init__()
         check_numerics(self.numerics, "gaussian")
-        if self._depends_on_data or self.noise_scale > 0.0:
-            check_scale(self.noise_scale, self.mu)
-
-    @property
-    def pushes(self) -> int:
-        """Rounds that enter the sum: all but the last; at least 1."""
-        return max(self.horizon - 1, 1)
-
-    @property
-    def private(self) -> bool:
-        """Whether anything is promised: there is noise, or nothing depends on the data."""
-        return self.noise_scale > 0.0 or not self._depends_on_data
 
     @property
     def noise_dominates(self) -> bool:
         """Whether noise makes the regret bound no better than that of uniform draws."""
         return self.private and uniform_is_as_good(self.experts, self.horizon, self.regret_bound)
-
-    @property
-    def _depends_on_data(self) -> bool:
-        return self.experts > 1 and self.horizon > 1
 
 
 def calibrate(
@@ -172,8 +155,15 @@ def calibrate(
     if budget is not None and not trivial:
         budget.require_delta()
     pushes = max(rounds - 1, 1)
+    if sum_method not in (None, "auto"):
+        methods: tuple[str, ...] = (choice("sum_method", sum_method, continual_sum.METHODS),)
+    elif budget is None:
+        methods = ("blt",)
+    else:
+        long = pushes > continual_sum.TOEPLITZ_LIMIT
+        methods = ("blt", "honaker", "tree", *(() if long else ("toeplitz",)))
     best: PrefixHedgeParameters | None = None
-    for method in _candidates(sum_method, pushes, budget):
+    for method in methods:
         found = sum_of(CentredLosses(n), method, pushes, NEAR)
         arithmetic, mu = plain_numerics(numerics, "gaussian"), 0.0 if trivial else math.inf
         if budget is not None and not trivial:
@@ -266,12 +256,3 @@ def mechanism_of(experts: int, parameters: PrefixHedgeParameters) -> GaussianSum
         scale=p.noise_scale,
         numerics=p.numerics,
     )
-
-
-def _candidates(sum_method: str | None, pushes: int, budget: Budget | None) -> tuple[str, ...]:
-    if sum_method not in (None, "auto"):
-        return (choice("sum_method", sum_method, continual_sum.METHODS),)
-    if budget is None:
-        return ("blt",)
-    rest = ("honaker", "tree", "toeplitz")
-    return ("blt", *(m for m in rest if m != "toeplitz" or pushes <= continual_sum.TOEPLITZ_LIMIT))

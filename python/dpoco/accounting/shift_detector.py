@@ -138,8 +138,6 @@ def calibrate(
         false_alarm=false_alarm,
         expected_shifts=expected_shifts,
         first=first,
-        regret_bound=math.inf,
-        regret_terms={},
         regret_scope="stationary" if expected_shifts is None else "shifting",
     )
     shifts = _planned_shifts(bare)
