@@ -179,10 +179,7 @@ class ShiftDetectorParameters(Parameters):
 
 def tangents(horizon: int) -> int:
     """Return K = ceil(log_4 T) + 1, the number of tangents to the square root."""
-    k = 0
-    while 4**k < horizon:
-        k += 1
-    return k + 1
+    return ((horizon - 1).bit_length() + 1) // 2 + 1
 
 
 def false_alarm_probability(p: ShiftDetectorParameters, rounds: int) -> float:

@@ -111,6 +111,7 @@ class Search:
         self.asked, self.max_resamples = asked, max_resamples
         self.best: FlaggedDraws | None = None
         self.bound = math.inf
+        self.at: Point | None = None
         horizon, (batch, forced, rate) = comparison.horizon, asked
         # With a single batch nothing would be learned.
         self.longest = _LONGEST_BATCH if horizon is None else horizon - 1
@@ -252,11 +253,8 @@ class Search:
             rough = self._rough(draws)
             if rough > budget and (rough > 2.0 * budget or self._epsilon(draws) > budget):
                 return
-        self.best, self.bound = draws, cost / eta + 0.125 * eta * squares
-
-    def _point(self) -> Point | None:
-        best = self.best
-        return None if best is None else (best.batch, best.forced_switch, best.share_rate)
+        self.best, self.at = draws, (batch, forced, rate)
+        self.bound = cost / eta + 0.125 * eta * squares
 
     def _descend(self) -> None:
         """Improve one coordinate at a time: a good point makes the sweep of all others fast."""
@@ -270,7 +268,7 @@ class Search:
                     near: list[Any] = list(at)
                     near[place] = value
                     self._consider(*near)
-                at = self._point() or at
+                at = self.at or at
             if self.best is before:
                 break
 
@@ -279,9 +277,9 @@ class Search:
         free = [value is None for value in self.asked]
         for factor in (1.6, 1.25, 1.12, 1.04):
             for _ in range(4):
-                before, at = self.best, self._point()
-                assert at is not None
-                b, p, rate = at
+                before = self.best
+                assert self.at is not None
+                b, p, rate = self.at
                 for step in (factor, 1.0 / factor):
                     if free[0]:
                         self._consider(min(max(1, round(b * step)), self.longest), p, rate)

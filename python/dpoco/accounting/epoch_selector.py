@@ -31,16 +31,12 @@ from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.selections import LossSums, Selections
 
 __all__ = [
-    "CALIBRATIONS",
-    "LOSS_SUMS",
-    "SELECTIONS",
     "EpochSelectorParameters",
     "calibrate",
     "guarantee",
     "mechanism_of",
     "regret_bound",
     "regret_terms",
-    "selection_of",
 ]
 
 CALIBRATIONS = ("tight", "corrected", "paper")
@@ -108,16 +104,6 @@ def check_first(first: int | None, experts: int) -> None:
         raise ValueError(f"first must be below the number of experts, {experts}; got {first}")
 
 
-def selection_of(calibration: str, selection: str | None) -> str:
-    """Return the law of the noise; the published calibrations have Laplace noise."""
-    published = choice("calibration", calibration, CALIBRATIONS) != "tight"
-    if selection is None:
-        return "laplace" if published else "exponential"
-    if published and selection != "laplace":
-        raise ValueError(f"calibration={calibration!r} has Laplace noise")
-    return choice("selection", selection, SELECTIONS)
-
-
 def calibrate(
     experts: int,
     *,
@@ -150,7 +136,11 @@ def calibrate(
         For bad or contradictory arguments.
     """
     n = positive_int("experts", experts, maximum=LARGEST_EXPERTS)
-    law = selection_of(calibration, selection)
+    published = choice("calibration", calibration, CALIBRATIONS) != "tight"
+    law = selection or ("laplace" if published else "exponential")
+    if published and law != "laplace":
+        raise ValueError(f"calibration={calibration!r} has Laplace noise")
+    choice("selection", law, SELECTIONS)
     scale = 0.0
     if budget is not None:
         scale = scale_for(LOSS_SUMS.range, selection_budget(budget, law))

@@ -25,7 +25,6 @@ from dpoco.accounting._search import raised_until, scale_for
 from dpoco.accounting._shift_regret import (
     CALIBRATIONS,
     SHORTEST_HORIZON,
-    WINDOWS,
     ShiftDetectorParameters,
     false_alarm_probability,
     regret_of,
@@ -40,18 +39,7 @@ from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.selections import Selections
 from dpoco.privacy.mechanisms.thresholds import ThresholdTests
 
-__all__ = [
-    "CALIBRATIONS",
-    "NOMINAL_HORIZON",
-    "QUERY_SENSITIVITY",
-    "QUERY_SPREAD",
-    "WINDOWS",
-    "ShiftDetectorParameters",
-    "calibrate",
-    "guarantee",
-    "mechanism_of",
-    "regret_bound",
-]
+__all__ = ["ShiftDetectorParameters", "calibrate", "guarantee", "mechanism_of", "regret_bound"]
 
 # Largest change of a test statistic, and its largest rise plus largest fall.
 QUERY_SENSITIVITY = QUERY_SPREAD = 2.0
