@@ -32,8 +32,6 @@ from dpoco.accounting.nets import NoiseField
 from dpoco.accounting.parameters import Parameters
 from dpoco.accounting.release import check_scale
 
-__all__ = ["GROWING", "HedgeParameters", "HedgeRun", "Regret", "expected_maximum"]
-
 # Methods whose noise grows with every round, exactly: rows of a Toeplitz factor.
 GROWING = ("blt", "toeplitz")
 

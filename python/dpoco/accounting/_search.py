@@ -11,8 +11,6 @@ from collections.abc import Callable
 
 from dpoco.errors import CalibrationError
 
-__all__ = ["last_below", "least", "raised_until", "scale_for"]
-
 # Scales beyond would overflow in sums and products.
 LARGEST_NOISE = 1e200
 _GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)

@@ -22,8 +22,6 @@ from dpoco.accounting.truncation import charged_gaussian_mu, truncation_mass
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.batch_release import movement
 
-__all__ = ["ADVERSARIES", "CALIBRATIONS", "LAWS", "BatchShareParameters", "noise_scale", "regret"]
-
 CALIBRATIONS = ("tight", "paper")
 ADVERSARIES = ("oblivious", "adaptive")
 # In words, and the norm that a sum moves in.
@@ -85,12 +83,12 @@ class BatchShareParameters(Parameters):
     horizon: int | None
     switches: int = at_least(0, LARGEST_HORIZON)
     calibration: str = one_of(*CALIBRATIONS)
-    noise: str = one_of(*LAWS)
-    noise_scale: float = at_least(0.0)
+    noise: str = one_of(*LAWS, default="none")
+    noise_scale: float = at_least(0.0, default=0.0)
     learning_rate: float
     batch: int
     share_rate: float = at_least(0.0, 1.0)
-    floor: float = at_least(0.0, 1.0)
+    floor: float = at_least(0.0, 1.0, default=0.0)
     regret_bound: float | None = at_least(0.0, infinite=True, default=None)
     regret_terms: dict[str, float] = field(default_factory=dict)
     regret_scope: str = one_of(*ADVERSARIES)

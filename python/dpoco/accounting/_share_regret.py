@@ -26,17 +26,6 @@ import numpy as np
 
 from dpoco.accounting._search import least
 
-__all__ = [
-    "Noise",
-    "Schedule",
-    "ShareRegret",
-    "best_share_rate",
-    "log_class_size",
-    "plan",
-    "regret_of",
-    "share_log_prior",
-]
-
 
 def share_log_prior(experts: int, rounds: int, switches: int, share_rate: float) -> float:
     """Return -log of the prior mass of any sequence of `rounds` experts with S switches.

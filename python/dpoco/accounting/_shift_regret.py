@@ -29,8 +29,6 @@ from dpoco.accounting.above_threshold import probability
 from dpoco.accounting.epoch_selector import LARGEST_EXPERTS, check_first, regret_terms
 from dpoco.accounting.parameters import Parameters, at_least, one_of
 
-__all__ = ["CALIBRATIONS", "NAIVE_LIMIT", "SHORTEST_HORIZON", "WINDOWS", "ShiftDetectorParameters"]
-
 CALIBRATIONS = ("tight", "corrected", "paper")
 WINDOWS = ("tangent", "dyadic", "naive")
 # The naive windows keep all rounds: O(N T) memory, O(N T) time a round. For tests.
@@ -101,15 +99,15 @@ class ShiftDetectorParameters(Parameters):
     horizon: int | None
     calibration: str = one_of(*CALIBRATIONS)
     selection: str = one_of("exponential", "laplace")
-    selection_scale: float = at_least(0.0)
+    selection_scale: float = at_least(0.0, default=0.0)
     detects: bool
     noise: str = one_of("exponential", "laplace")
-    threshold_noise_scale: float = at_least(0.0)
-    query_noise_scale: float = at_least(0.0)
-    threshold: float = at_least(-math.inf)
+    threshold_noise_scale: float = at_least(0.0, default=0.0)
+    query_noise_scale: float = at_least(0.0, default=0.0)
+    threshold: float = at_least(-math.inf, default=0.0)
     windows: str = one_of(*WINDOWS)
-    log_windows: float = at_least(0.0)
-    log_selection: float | None = at_least(0.0)
+    log_windows: float = at_least(0.0, default=0.0)
+    log_selection: float | None = at_least(0.0, default=None)
     threshold_scale: float = at_least(0.0, 1.0)
     nominal_horizon: int
     select_share: float = at_least(0.0, 1.0)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import Any, NamedTuple
@@ -37,8 +37,6 @@ from dpoco.privacy.losses.flagged_draws import ORDERS, FlaggedDraws, rounded_up
 from dpoco.privacy.losses.loss import ORDERS as COMMON_ORDERS
 from dpoco.privacy.losses.loss import pure_delta
 from dpoco.privacy.mechanisms.tracker_draws import SMALLEST_FORCED
-
-__all__ = ["Comparison", "Search", "largest_share_rate", "unforced_moments"]
 
 FloatArray = NDArray[np.float64]
 Point = tuple[int, float, float | None]  # B, p, sigma
@@ -96,23 +94,21 @@ class Comparison(NamedTuple):
         return math.sqrt(8.0 * cost / self.squares(batch)) if 0.0 < cost < math.inf else 1.0
 
 
+@dataclass
 class Search:
     """The best point so far, and how to improve it; `asked` are B, p and sigma, None where free."""
 
-    def __init__(
-        self,
-        comparison: Comparison,
-        budget: Budget,
-        learning_rate: float | None,
-        asked: tuple[int | None, float | None, float | None],
-        max_resamples: int | None,
-    ) -> None:
-        self.comparison, self.budget, self.learning_rate = comparison, budget, learning_rate
-        self.asked, self.max_resamples = asked, max_resamples
-        self.best: FlaggedDraws | None = None
-        self.bound = math.inf
-        self.at: Point | None = None
-        horizon, (batch, forced, rate) = comparison.horizon, asked
+    comparison: Comparison
+    budget: Budget
+    learning_rate: float | None
+    asked: tuple[int | None, float | None, float | None]
+    max_resamples: int | None
+    best: FlaggedDraws | None = None
+    at: Point | None = None
+    bound: float = math.inf
+
+    def __post_init__(self) -> None:
+        horizon, (batch, forced, rate) = self.comparison.horizon, self.asked
         # With a single batch nothing would be learned.
         self.longest = _LONGEST_BATCH if horizon is None else horizon - 1
         self.grid = (
@@ -122,7 +118,7 @@ class Search:
         )
         self._floors: dict[tuple[float, int, float | None], float] = {}
         # Orders far above the best one for this budget are no help.
-        reach = 16.0 * math.log(1.0 / (budget.delta or 0.5)) / budget.epsilon
+        reach = 16.0 * math.log(1.0 / (self.budget.delta or 0.5)) / self.budget.epsilon
         self._orders = _SOME_ORDERS[max(reach, COMMON_ORDERS[-1]) >= _SOME_ORDERS]
 
     def plan(self) -> FlaggedDraws:

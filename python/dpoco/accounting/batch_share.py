@@ -123,12 +123,9 @@ def calibrate(
         horizon=horizon,
         switches=switches,
         calibration="tight",
-        noise="none",
-        noise_scale=0.0,
         learning_rate=1.0 if learning_rate is None else learning_rate,
         batch=1 if batch is None else batch,
         share_rate=0.0 if share_rate is None else share_rate,
-        floor=0.0,
         regret_scope=adversary,
     )
     if published:

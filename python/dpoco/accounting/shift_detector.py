@@ -30,9 +30,9 @@ from dpoco.accounting._shift_regret import (
     regret_of,
     tangents,
 )
-from dpoco.accounting.above_threshold import probability, split_scales
+from dpoco.accounting.above_threshold import split_scales
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.epoch_selector import LARGEST_EXPERTS, LOSS_SUMS
+from dpoco.accounting.epoch_selector import LOSS_SUMS
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.statement import check_experts, state_experts
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
@@ -97,41 +97,31 @@ def calibrate(
     ValueError, TypeError
         For bad or contradictory arguments.
     """
-    n = positive_int("experts", experts, maximum=LARGEST_EXPERTS)
-    rounds = None if horizon is None else positive_int("horizon", horizon)
-    nominal = rounds or NOMINAL_HORIZON
-    if nominal_horizon is not None:
-        nominal = positive_int("nominal_horizon", nominal_horizon)
     published = choice("calibration", calibration, CALIBRATIONS) != "tight"
-    b = 0.25 * probability("false_alarm", false_alarm)
     law = "laplace" if published else "exponential"
-    detects = select_share < 1.0 and (rounds is None or rounds >= SHORTEST_HORIZON)
+    length = horizon or NOMINAL_HORIZON
     bare = ShiftDetectorParameters(
-        experts=n,
-        horizon=rounds,
+        experts=experts,
+        horizon=horizon,
         calibration=calibration,
         selection=law,
-        selection_scale=0.0,
-        detects=detects,
+        detects=select_share < 1.0 and length >= SHORTEST_HORIZON,
         noise=law,
-        threshold_noise_scale=0.0,
-        query_noise_scale=0.0,
-        threshold=0.0,
         windows=windows,
-        log_windows=0.0,
-        log_selection=None,
         threshold_scale=threshold_scale,
-        nominal_horizon=nominal,
+        nominal_horizon=length if nominal_horizon is None else nominal_horizon,
         select_share=select_share,
         false_alarm=false_alarm,
         expected_shifts=expected_shifts,
         first=first,
         regret_scope="stationary" if expected_shifts is None else "shifting",
     )
+    n, nominal, detects = bare.experts, bare.nominal_horizon, bare.detects
+    b = 0.25 * bare.false_alarm
     shifts = _planned_shifts(bare)
     if expected_shifts is not None and shifts < expected_shifts:
         warnings.warn(
-            f"expected_shifts={expected_shifts} is taken as {shifts}: a law of {rounds} rounds "
+            f"expected_shifts={expected_shifts} is taken as {shifts}: a law of {horizon} rounds "
             "does not change more often",
             UserWarning,
             stacklevel=2,
