@@ -10,7 +10,7 @@ import pytest
 import dpoco
 from dpoco import _core
 from dpoco.accounting import shift_detector
-from dpoco.experts._shift_detector import statistic_settings
+from dpoco.experts._selectors import statistic_settings
 
 from . import detector_reference as reference
 

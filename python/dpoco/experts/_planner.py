@@ -8,12 +8,10 @@ from typing import Any
 from dpoco._validation import choice, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import CalibrationError
-from dpoco.experts._batch_share import BatchShare
-from dpoco.experts._epoch_selector import EpochSelector
 from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.experts._oblivious_tracker import ObliviousTracker
-from dpoco.experts._prefix_hedge import PrefixHedge
-from dpoco.experts._shift_detector import ShiftDetector
+from dpoco.experts._selectors import EpochSelector, ShiftDetector
+from dpoco.experts._weights import BatchShare, PrefixHedge
 
 __all__ = ["ADVERSARIES", "ExpertPlan", "plan_experts"]
 
