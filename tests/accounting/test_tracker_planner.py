@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
 
@@ -11,13 +10,11 @@ import pytest
 
 from dpoco.accounting import Budget
 from dpoco.accounting._tracker_search import Comparison
-from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.oblivious_tracker import (
-    ObliviousTrackerParameters,
     calibrate,
     guarantee,
 )
-from dpoco.errors import BudgetExceeded, CalibrationError, StateError
+from dpoco.errors import BudgetExceeded, CalibrationError
 
 DELTA = 1e-6
 MOST_WORK = 4_000_000  # 2.7 million
@@ -231,24 +228,6 @@ def test_switches_beyond_the_stream_mean_all_rounds():
     many = calibrate(3, horizon=20, budget=Budget(1.0, DELTA), switches=10**6)
     assert many.switches == 10**6
     assert many.regret_bound == few.regret_bound
-
-
-def test_parameters_and_guarantees_survive_json():
-    for arguments in (
-        {"budget": Budget(1.0, DELTA), "horizon": 1000, "switches": 2},
-        {"budget": Budget(1.0, 0.0), "horizon": 1000, "prior": "at_most"},
-        {"budget": Budget(1.0, DELTA), "horizon": None, "share_rate": 0.1},
-        {"budget": Budget(1.0, DELTA), "horizon": 1000, "max_resamples": 9},
-        {"budget": None, "horizon": 1000},
-    ):
-        p = calibrate(4, **arguments)
-        record = json.loads(json.dumps(p.to_dict(), allow_nan=False))
-        assert ObliviousTrackerParameters.from_dict(record) == p
-        result = guarantee(4, p, budget=arguments["budget"])
-        assert Guarantee.from_json(result.to_json()) == result
-        assert str(result)
-    with pytest.raises(StateError):
-        ObliviousTrackerParameters.from_dict({**record, "batch": 0})
 
 
 def test_guarantee_trusts_no_derived_field():

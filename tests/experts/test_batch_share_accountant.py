@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
 
 import mpmath
@@ -175,7 +174,6 @@ def test_schedules_are_optimal():
     wild = calibrate(4, horizon=300, budget=Budget(1.0, 0.0), learning_rate=2.0)
     assert wild.regret_bound == math.inf  # past the moments of the noise
     assert wild.regret_terms == {}
-    assert BatchShareParameters.from_dict(json.loads(json.dumps(wild.to_dict()))) == wild
 
 
 def test_pure_guarantees():
@@ -254,7 +252,6 @@ def test_without_noise_nothing_is_promised():
 
 def test_parameters_are_checked():
     p = calibrate(10, horizon=1000, budget=MIXED, switches=2)
-    assert BatchShareParameters.from_dict(p.to_dict()) == p
     for changes in (
         {"noise": "none"},
         {"noise_scale": 0.0},

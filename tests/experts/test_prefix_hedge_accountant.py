@@ -191,18 +191,6 @@ def test_one_expert_or_one_round_is_perfectly_private(experts, rounds, budget):
     assert PrefixHedgeParameters.from_dict(p.to_dict()) == p
 
 
-def test_records_are_exact():
-    for budget, method in ((BUDGET, "tree"), (None, None), (dpoco.Budget(0.01, 1e-9), None)):
-        p = calibrate(6, horizon=50, budget=budget, sum_method=method)
-        assert PrefixHedgeParameters.from_dict(p.to_dict()) == p
-        g = guarantee(6, p)
-        assert dpoco.Guarantee.from_json(g.to_json()) == g
-    with pytest.raises(dpoco.StateError):
-        PrefixHedgeParameters.from_dict({**p.to_dict(), "noise_scale": -1.0})
-    with pytest.raises(dpoco.StateError):
-        PrefixHedgeParameters.from_dict({**p.to_dict(), "mu": "inf"})
-
-
 def test_bad_arguments():
     for wrong in (
         dict(horizon=None),

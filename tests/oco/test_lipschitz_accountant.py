@@ -12,7 +12,7 @@ import dpoco
 from dpoco.accounting import continual_sum
 from dpoco.accounting._hedge_regret import HedgeRun
 from dpoco.accounting.gaussian import gaussian_sigma
-from dpoco.accounting.lipschitz import LipschitzParameters, calibrate, guarantee
+from dpoco.accounting.lipschitz import calibrate, guarantee
 from dpoco.accounting.nets import (
     NetShape,
     _path,
@@ -293,18 +293,6 @@ def test_without_enforcement_nothing_is_certified():
     assert not g.certified
     assert any("ASSUMED" in text for text in g.conditions)
     assert p.noise_scale == plan().noise_scale
-
-
-@pytest.mark.parametrize("domain", [LINE, SQUARE, Box([1.0], [1.0])])
-@pytest.mark.parametrize("budget", [BUDGET, None])
-def test_parameters_survive_json(domain, budget):
-    import json
-
-    p = plan(domain, budget=budget)
-    back = LipschitzParameters.from_dict(json.loads(json.dumps(p.to_dict())))
-    assert back == p
-    with pytest.raises(dpoco.StateError):
-        LipschitzParameters.from_dict({**p.to_dict(), "resolution": [1]})
 
 
 def test_shapes_of_domains():
