@@ -12,14 +12,8 @@ from . import tracker_reference as reference
 Setting = reference.Setting
 
 
-def name_of(setting):
-    kind = f"{setting.prior}{setting.switches}" if setting.prior == "at_most" else "share"
-    rest = f"N{setting.experts}T{setting.rounds}B{setting.batch}p{setting.forced}"
-    return f"{kind}-{setting.share_rate}-{rest}-eta{setting.rate}-cap{setting.cap}"
-
-
 def by_name(settings):
-    return pytest.mark.parametrize("setting", settings, ids=name_of)
+    return pytest.mark.parametrize("setting", settings, ids=str)
 
 
 LONG = [

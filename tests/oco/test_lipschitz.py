@@ -73,9 +73,6 @@ def test_run_equals_round_by_round(case):
         assert trace.losses[t] == (rows[t, own] if np.isfinite(rows[t, own]) else 0.0)
     assert single._engine.state() == whole._engine.state() == functions._engine.state()
     assert np.array_equal(single.weights, whole.weights)
-    pieces = make(case)
-    parts = [pieces.run(rows[a:b]).decisions for a, b in ((0, 1), (1, 8), (8, 8), (8, 20))]
-    assert np.array_equal(np.concatenate(parts), trace.decisions)
     assert np.array_equal(
         trace.switches, np.flatnonzero(np.any(np.diff(trace.decisions, axis=0) != 0.0, axis=1))
     )
