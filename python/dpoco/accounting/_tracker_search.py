@@ -24,8 +24,8 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpoco._validation import FloatArray
 from dpoco.accounting._search import last_below
 from dpoco.accounting._share_regret import log_class_size, share_log_prior
 from dpoco.accounting.budget import Budget
@@ -38,7 +38,6 @@ from dpoco.privacy.losses.loss import ORDERS as COMMON_ORDERS
 from dpoco.privacy.losses.loss import pure_delta
 from dpoco.privacy.mechanisms.tracker_draws import SMALLEST_FORCED
 
-FloatArray = NDArray[np.float64]
 Point = tuple[int, float, float | None]  # B, p, sigma
 
 # Batches on an endless stream.
