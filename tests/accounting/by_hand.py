@@ -7,7 +7,6 @@ from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON
 from dpoco.accounting import _profiles
-from dpoco.accounting._experts.statement import regret_rows
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.release import common_conditions
 from dpoco.accounting.truncation import charged_gaussian_epsilon
@@ -32,10 +31,6 @@ def statement_of(
     column_norm: float | None = None,
     conditions: tuple[str, ...] = (),
     claimed: tuple[float, float] | None = None,
-    regret_bound: float | None = None,
-    regret_scope: str | None = None,
-    details: dict[str, float | str | None] | None = None,
-    experts: int | None = None,
     sums: bool = False,
     numerics: str = "float",
 ) -> Guarantee:
@@ -44,7 +39,7 @@ def statement_of(
     Exactly one of `pure` (epsilon at delta = 0), `mu` (GDP) and `profile` says what holds for the
     ideal noise; `sums` says whether it is added to sums, and `numerics` in which arithmetic. With
     truncation mass, the tails are charged to delta. A pure guarantee without is stated at delta 0
-    whatever `delta` is. Regret is stated by `regret_rows`.
+    whatever `delta` is.
     """
     if pure is not None:
         profile = {"kind": "pure", "epsilon": pure}
@@ -56,7 +51,6 @@ def statement_of(
     else:
         assert profile is not None
         epsilon = with_tails(_profiles.loss_of(profile), mass).epsilon(delta)
-    regret = regret_rows(regret_bound, regret_scope, experts, horizon, details or {})
     return Guarantee(
         epsilon=epsilon,
         delta=delta,
@@ -79,6 +73,5 @@ def statement_of(
         conditions=conditions + common_conditions(mass, seeded, sums=sums, numerics=numerics),
         truncation_mass=mass,
         profile=profile,
-        **regret,
         numerics=numerics,
     )

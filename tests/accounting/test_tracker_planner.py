@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
 
 import pytest
 
 from dpoco.accounting import Budget
-from dpoco.accounting._experts.tracker_parameters import Comparison
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting._tracker_search import Comparison
 from dpoco.accounting.oblivious_tracker import (
-    ObliviousTrackerParameters,
     calibrate,
     guarantee,
 )
-from dpoco.errors import BudgetExceeded, CalibrationError, StateError
+from dpoco.errors import BudgetExceeded, CalibrationError
 
 DELTA = 1e-6
 MOST_WORK = 4_000_000  # 2.7 million
@@ -233,24 +230,6 @@ def test_switches_beyond_the_stream_mean_all_rounds():
     assert many.regret_bound == few.regret_bound
 
 
-def test_parameters_and_guarantees_survive_json():
-    for arguments in (
-        {"budget": Budget(1.0, DELTA), "horizon": 1000, "switches": 2},
-        {"budget": Budget(1.0, 0.0), "horizon": 1000, "prior": "at_most"},
-        {"budget": Budget(1.0, DELTA), "horizon": None, "share_rate": 0.1},
-        {"budget": Budget(1.0, DELTA), "horizon": 1000, "max_resamples": 9},
-        {"budget": None, "horizon": 1000},
-    ):
-        p = calibrate(4, **arguments)
-        record = json.loads(json.dumps(p.to_dict(), allow_nan=False))
-        assert ObliviousTrackerParameters.from_dict(record) == p
-        result = guarantee(4, p, budget=arguments["budget"])
-        assert Guarantee.from_json(result.to_json()) == result
-        assert str(result)
-    with pytest.raises(StateError):
-        ObliviousTrackerParameters.from_dict({**record, "batch": 0})
-
-
 def test_guarantee_trusts_no_derived_field():
     budget = Budget(1.0, DELTA)
     p = calibrate(10, horizon=1000, budget=budget, switches=2)
@@ -266,26 +245,15 @@ def test_guarantee_trusts_no_derived_field():
 @pytest.mark.parametrize(
     "change",
     [
-        {"experts": 0},
-        {"horizon": 0},
-        {"horizon": 2.5},
         {"budget": 1.0},
-        {"calibration": "paper"},
-        {"switches": -1},
-        {"prior": "uniform"},
-        {"learning_rate": 0.0},
-        {"forced_switch": 1.5},
         {"forced_switch": 0.0},
-        {"batch": 0},
         {"share_rate": 0.95},
-        {"share_rate": -0.1},
         {"share_rate": 1e-101},
         {"share_rate": 0.1, "prior": "at_most"},
         {"share_rate": 0.0, "switches": 1},
-        {"max_resamples": -1},
     ],
 )
-def test_bad_arguments(change):
-    arguments = {"experts": 10, "horizon": 100, "budget": Budget(1.0, DELTA), **change}
+def test_arguments_that_no_proof_is_about(change):
+    arguments = {"horizon": 100, "budget": Budget(1.0, DELTA), **change}
     with pytest.raises((ValueError, TypeError), match=r"must|belongs|never"):
-        calibrate(arguments.pop("experts"), **arguments)
+        calibrate(10, **arguments)

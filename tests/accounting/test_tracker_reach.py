@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpoco.accounting import Budget
-from dpoco.accounting._experts.tracker_parameters import checked_request
-from dpoco.accounting._experts.tracker_search import Search
+from dpoco.accounting._tracker_search import Comparison, Search
 from dpoco.accounting.oblivious_tracker import calibrate, guarantee
 from dpoco.errors import CalibrationError
 
@@ -75,14 +74,12 @@ def test_hard_requests_take_little_work(work, experts, epsilon, delta, arguments
 
 def test_the_smallest_epsilon_is_that_of_the_whole_grid():
     """The points left out by their rough account would not have been smaller."""
-    request = checked_request(
-        experts=3, horizon=100, private=True, switches=2, prior="share", learning_rate=0.5,
-        forced_switch=None, batch=None, share_rate=None, max_resamples=None,
-    )  # fmt: skip
-    search = Search(request, Budget(0.1, DELTA))
-    batches, forced, rates = [1, 4, 16], [1.0, 0.1, 1e-3], [0.02, 0.08, 0.32]
+    search = Search(
+        Comparison(3, 100, 2, "share"), Budget(0.1, DELTA), 0.5, (None, None, None), None
+    )
+    batches, forced, rates = search.grid = [1, 4, 16], [1.0, 0.1, 1e-3], [0.02, 0.08, 0.32]
     everything = min(
-        search.tracker(0.5, b, p, rate).epsilon(DELTA)
+        search.draws(0.5, b, p, rate).epsilon(DELTA)
         for b in batches for p in forced for rate in rates
     )  # fmt: skip
-    assert search.smallest_epsilon(batches, forced, rates) == pytest.approx(everything, rel=1e-13)
+    assert search.smallest_epsilon() == pytest.approx(everything, rel=1e-13)

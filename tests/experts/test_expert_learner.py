@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+
 import numpy as np
 import pytest
 
 import dpoco
-from dpoco import experts
+from dpoco import _core, experts
+from dpoco.privacy.mechanisms.selections import Selections
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -49,6 +53,52 @@ def test_losses_in_other_units_lead_to_the_same_decisions(name):
     assert np.array_equal(other.losses, 2.0 * unit.losses - 1.0)
 
 
+@pytest.mark.parametrize("name", LEARNERS)
+def test_losses_are_clipped_and_what_is_not_finite_counts_as_the_lowest(name):
+    wild = np.random.default_rng(0).random((40, 4))
+    wild[3], wild[5, :2] = [np.nan, np.inf, -np.inf, 7.0], [-3.0, 1e300]
+    tame = wild.copy()
+    tame[3], tame[5, :2] = [0.0, 0.0, 0.0, 1.0], [0.0, 1.0]
+    one, other = make(name, horizon=40), make(name, horizon=40)
+    assert np.array_equal(one.run(wild).decisions, other.run(tame).decisions)
+    assert one._engine.variates_drawn() == other._engine.variates_drawn()
+    assert (one.nonprivate_violations, other.nonprivate_violations) == (6, 0)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize(("n", "rounds"), [(1, 9), (4, 1)])
+def test_with_one_expert_or_one_round_nothing_depends_on_the_losses(name, n, rounds):
+    losses = np.random.default_rng(0).random((rounds, n))
+    still = dict.fromkeys(LEARNERS[name], 0)  # no shifts, no switches
+    learner, other = (make(name, n, horizon=rounds, **still) for _ in range(2))
+    assert learner.guarantee.epsilon == learner.guarantee.delta == 0.0
+    before = learner._engine.variates_drawn()
+    played = learner.run(losses).decisions
+    assert np.array_equal(played, other.run(1.0 - losses).decisions)
+    after = learner._engine.variates_drawn()
+    if n == 1:
+        assert learner.guarantee.regret_bound == 0.0
+        assert not any(after)
+    assert before[2:] == after[2:]  # no noise; a decision takes a uniform variate
+    again = type(learner)._from_bytes(learner._to_bytes())
+    assert again._engine.state() == learner._engine.state()
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_instruction_set_gives_the_same_bits(name):
+    losses = np.random.default_rng(3).random((300, 37))
+    before, states = dpoco.random.instruction_set(), []
+    try:
+        for chosen in ("baseline", "auto"):
+            dpoco.random.select_instruction_set(chosen)
+            learner = make(name, 37, horizon=300)
+            learner.run(losses)
+            states.append(learner._engine.state())
+    finally:
+        dpoco.random.select_instruction_set(before)
+    assert states[0] == states[1]
+
+
 @pytest.mark.parametrize("name", ["PrefixHedge", "BatchShare"])
 def test_weights_of_a_suspended_copy_are_not_read(name):
     import pickle
@@ -79,6 +129,71 @@ def test_traces_compare_with_experts_and_sequences(name):
         with pytest.raises(error):
             trace.regret(bad)
     assert "not private" in repr(trace)
+
+
+def without_tests(mechanism):
+    """The detector's instances without their threshold tests."""
+    return dataclasses.replace(mechanism, parts=(mechanism.part(Selections),))
+
+
+def with_scale(mechanism):
+    (each,) = mechanism.parts
+    return dataclasses.replace(mechanism, parts=(dataclasses.replace(each, scale=9.0),))
+
+
+TRACKER = {"forced": 0.5, "batch": 7, "cap": 3, "learning_rate": 0.25, "share_rate": 0.125}
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "said"),
+    [
+        ("ObliviousTracker", lambda m: dataclasses.replace(m, **TRACKER, horizon=30, experts=3),
+         {"forced_switch": 0.5, "block": 7, "max_resamples": 3, "learning_rate": 0.25,
+          "share_rate": 0.125, "rounds": 30, "experts": 3}),
+        ("BatchShare", lambda m: dataclasses.replace(m, scale=77.0, batch=9, grid=0.0, experts=3),
+         {"noise_scale": 77.0, "batch": 9, "grid": 0.0, "experts": 3}),
+        ("EpochSelector", with_scale,
+         {"selection": {"candidates": 4, "noise": "exponential", "scale": 9.0, "largest": False}}),
+        ("ShiftDetector", without_tests, {"detects": False}),
+    ],
+)  # fmt: skip
+def test_engines_are_built_from_what_is_described(monkeypatch, name, other, said):
+    learner, seen = make(name, horizon=40), []
+    learner._mechanism = other(learner._mechanism)
+    monkeypatch.setattr(_core, name, seen.append)
+    learner._build_engine(Source.seeded(1)._claim())
+    assert {key: seen[0][key] for key in said} == said
+
+
+PURE, ENDLESS = dpoco.Budget(1.0, 0.0), {"horizon": None, "share_rate": 0.1}
+RECORDS = [
+    ("prefix_hedge", 6, {"sum_method": "tree"}, {"noise_scale": -1.0}),
+    ("prefix_hedge", 6, {"budget": None}, {"mu": -1.0}),
+    ("epoch_selector", 6, {}, {"first": 6}),
+    ("shift_detector", 6, {"horizon": None, "calibration": "paper"}, {"detects": 1}),
+    ("oblivious_tracker", 6, {"switches": 2}, {"batch": 0}),
+    ("oblivious_tracker", 6, {"budget": PURE, "prior": "at_most"}, {"share_rate": 0.1}),
+    ("oblivious_tracker", 6, ENDLESS, {"share_rate": 0.0}),
+    ("oblivious_tracker", 6, {"max_resamples": 9}, {"max_resamples": -1}),
+    ("oblivious_tracker", 6, {"budget": None}, {"horizon": 0}),
+    ("batch_share", 6, {"switches": 2}, {"floor": 0.01}),
+    ("batch_share", 6, {"learning_rate": 9.0, "budget": PURE}, {"switches": -1}),  # infinite bound
+    ("lipschitz", dpoco.domains.Box([0.0], [1.0]), {"lipschitz": 1.0}, {"resolution": [1]}),
+    ("lipschitz", dpoco.domains.Box([1.0], [1.0]), {"lipschitz": 1.0}, {"resolution": [1]}),
+]
+
+
+@pytest.mark.parametrize(("name", "problem", "options", "wrong"), RECORDS)
+def test_parameters_and_guarantees_survive_json(name, problem, options, wrong):
+    accountant = getattr(dpoco.accounting, name)
+    options = {"horizon": 200, "budget": BUDGET} | options
+    p = accountant.calibrate(problem, **options)
+    record = json.loads(json.dumps(p.to_dict(), allow_nan=False))
+    assert type(p).from_dict(record) == p
+    found = accountant.guarantee(problem, p, budget=options["budget"])
+    assert dpoco.Guarantee.from_json(found.to_json()) == found
+    with pytest.raises(dpoco.StateError):
+        type(p).from_dict(record | wrong)
 
 
 def test_switches_beyond_the_horizon_are_planned_for_silently():

@@ -53,28 +53,6 @@ def test_every_plan_keeps_to_the_budget_and_plays():
                 assert set(trace.decisions.tolist()) <= {0, 1, 2, 3}
 
 
-# (experts, horizon, switches, epsilon): bounds of the tracker and of BatchShare against losses
-# fixed in advance, at delta = 1e-6.
-BOUNDS = [
-    (10, 10**4, 2, 1.0, 1550, None),
-    (10, 10**5, 5, 1.0, 6771, 8573),
-    (2, 10**5, 5, 1.0, 3436, 4405),
-    (100, 10**5, 5, 1.0, 12713, 22684),
-    (10, 10**5, 0, 1.0, 549, 1763),
-]
-
-
-@pytest.mark.parametrize(("n", "t", "s", "epsilon", "tracker", "share"), BOUNDS)
-def test_bounds(n, t, s, epsilon, tracker, share):
-    plans = plan_experts(n, horizon=t, budget=dpoco.Budget(epsilon, 1e-6), switches=s)
-    best = {}
-    for plan in reversed(plans):
-        best[plan.learner] = plan.regret_bound
-    assert 0.9 * tracker <= best["ObliviousTracker"] <= 1.005 * tracker
-    if share is not None:
-        assert 0.9 * share <= best["BatchShare"] <= 1.005 * share
-
-
 def test_static_experts_are_for_hedge():
     plans = plan_experts(10, horizon=10**5, budget=BUDGET)
     assert plans[0].learner == "PrefixHedge"

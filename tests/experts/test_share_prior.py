@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpoco.accounting._experts.share_regret import (
+from dpoco.accounting._share_regret import (
     best_share_rate,
     log_class_size,
     share_log_prior,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import math
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,11 +15,7 @@ from dpoco.accounting import shift_detector as accountant
 from dpoco.experts import EpochSelector, ShiftDetector
 from dpoco.random import Source
 
-spec = importlib.util.spec_from_file_location(
-    "detector_reference", Path(__file__).with_name("detector_reference.py")
-)
-reference = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(reference)
+from . import detector_reference as reference
 
 PURE = dpoco.Budget(1.0, 0.0)
 # Without allowances and with a low threshold alarms are common: the hardest case.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,13 +10,9 @@ import pytest
 import dpoco
 from dpoco import _core
 from dpoco.accounting import shift_detector
-from dpoco.experts._shift_detector import statistic_settings
+from dpoco.experts._selectors import statistic_settings
 
-spec = importlib.util.spec_from_file_location(
-    "detector_reference", Path(__file__).with_name("detector_reference.py")
-)
-reference = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(reference)
+from . import detector_reference as reference
 
 PURE = dpoco.Budget(1.0, 0.0)
 
@@ -154,8 +148,11 @@ def test_bad_settings_are_refused():
         {"offsets": [np.nan, 1.0, 1.0, 1.0]},
         {"experts": 0},
         {"windows": "dyadic"},
+        {"reach": 0},
+        {"reach": 3},
+        {"reach": 2**51},
     ):
-        with pytest.raises(ValueError, match=r"windows|allowance|experts"):
+        with pytest.raises(ValueError, match=r"windows|allowance|experts|reach"):
             _core.ShiftStatistic({**good, **wrong})
     engine = _core.ShiftStatistic(good)
     with pytest.raises(ValueError, match="own"):
@@ -221,10 +218,3 @@ def test_values_are_multiples_of_the_grid():
         assert np.array_equal(scaled, np.round(scaled))
         assert p.reach() >= min(horizon or 2**26, 2**26)
     assert parameters(3, 10**12).rounding() == 2.0**-11
-
-
-def test_a_reach_is_a_power_of_two():
-    good = statistic_settings(parameters(3, 40))
-    for wrong in (0, 3, 2**51):
-        with pytest.raises(ValueError, match="reach"):
-            _core.ShiftStatistic({**good, "reach": wrong})

@@ -1,99 +1,26 @@
-"""The oblivious tracker's order of calls, bad input and edges."""
+"""The oblivious tracker's edges, and what a common shift changes."""
 
 from __future__ import annotations
 
-import dataclasses
-import importlib.util
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dpoco
 from dpoco import _core
-from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
 from dpoco.experts import ObliviousTracker
+
+from . import tracker_cases as cases
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
-_spec = importlib.util.spec_from_file_location(
-    "tracker_cases", Path(__file__).with_name("tracker_cases.py")
-)
-cases = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(cases)
 T, N, LOSSES, CONFIGURATIONS = cases.T, cases.N, cases.LOSSES, cases.CONFIGURATIONS
 make = cases.make
 
 
 def configured(test):
     return pytest.mark.parametrize("name", CONFIGURATIONS)(test)
-
-
-# ---- order of calls -----------------------------------------------------------------------------
-
-
-@configured
-@pytest.mark.parametrize("horizon", [1, 2, 3, 7])
-def test_the_horizon_is_a_wall(name, horizon):
-    learner = make(name, horizon=horizon)
-    with pytest.raises(dpoco.HorizonExceeded):
-        learner.run(LOSSES[: horizon + 1])
-    assert learner.round == 0
-    learner.run(LOSSES[:horizon])
-    state = learner._engine.state()
-    own, played = np.empty(1), np.empty(1, dtype=np.int64)
-    for breach in (
-        learner.decide,
-        lambda: learner.observe(LOSSES[0]),
-        lambda: learner.run(LOSSES[:1]),
-        lambda: learner._engine.observe(horizon, LOSSES[0]),
-        lambda: learner._engine.run(LOSSES[:1].copy(), own, played),
-    ):
-        with pytest.raises(dpoco.HorizonExceeded):
-            breach()
-        assert learner._engine.state() == state
-
-
-def test_every_instruction_set_gives_the_same_decisions():
-    losses = np.random.default_rng(3).random((60, 37))
-    before = dpoco.random.instruction_set()
-    for name in CONFIGURATIONS:
-        states = []
-        try:
-            for chosen in ("baseline", "auto"):
-                dpoco.random.select_instruction_set(chosen)
-                learner = make(name, experts=37, horizon=60)
-                learner.run(losses)
-                states.append(learner._engine.state())
-        finally:
-            dpoco.random.select_instruction_set(before)
-        assert states[0] == states[1]
-
-
-# ---- edges of the parameters --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("prior", ["share", "at_most"])
-def test_one_expert(prior):
-    learner = make(None, experts=1, budget=dpoco.Budget(1.0, 1e-6), switches=3, prior=prior)
-    assert learner.guarantee.epsilon == 0.0
-    trace = learner.run(np.random.default_rng(0).random((T, 1)))
-    assert not trace.decisions.any()
-    assert learner.resamples == 0
-    assert not any(learner._engine.variates_drawn())
-
-
-@configured
-def test_one_round(name):
-    learner = make(name, horizon=1)
-    assert 0 <= learner.decide() < N
-    learner.observe(LOSSES[0])
-    assert learner.resamples == 0
-    with pytest.raises(dpoco.HorizonExceeded):
-        learner.decide()
-    private = make(None, horizon=1, budget=dpoco.Budget(1.0, 1e-6))
-    assert private.guarantee.epsilon == 0.0
 
 
 @pytest.mark.parametrize("options", [{"batch": T}, {"batch": 10 * T}, {"max_resamples": 0}])
@@ -168,35 +95,6 @@ def test_fresh_draws_can_be_counted_from_another_thread():
     assert ObliviousTracker._from_bytes(learner._to_bytes()).resamples == len(losses)
 
 
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
-        ({"experts": 0}, "experts"),
-        ({"experts": 2.0}, "experts"),
-        ({"horizon": 0}, "horizon"),
-        ({"switches": -1}, "switches"),
-        ({"prior": "uniform"}, "prior"),
-        ({"learning_rate": 0.0}, "learning_rate"),
-        ({"forced_switch": 1.5}, "forced_switch"),
-        ({"batch": 0}, "batch"),
-        ({"share_rate": 0.81}, "share_rate"),
-        ({"share_rate": 1e-200}, "share_rate"),
-        ({"share_rate": 0.1, "prior": "at_most"}, "share_rate"),
-        ({"max_resamples": -1}, "max_resamples"),
-        ({"loss_range": (1.0, 1.0)}, "loss_range"),
-        ({"on_violation": "warn"}, "on_violation"),
-        ({"calibration": "paper"}, "calibration"),
-        ({"budget": 1.0}, "budget"),
-        ({"source": 3}, "source"),
-        ({"experts": 2**32, "switches": 10, "prior": "at_most"}, "experts"),
-    ],
-)
-def test_bad_arguments(options, word):
-    # The largest number of experts may be more than the machine has memory for.
-    with pytest.raises((TypeError, ValueError, MemoryError), match=word):
-        ObliviousTracker(**{"experts": N, "horizon": T, "budget": None, **options})
-
-
 def test_the_engine_refuses_what_it_cannot_do():
     good = {**_settings(make()), "key": bytes(32), "stream": 0}
     _core.ObliviousTracker(good)
@@ -218,53 +116,6 @@ def _settings(learner):
     shared = learner._shared_settings({})
     own = ("prior", "switches", "share_rate", "learning_rate", "forced_switch", "max_resamples")
     return {**shared, **{name: getattr(p, name) for name in own}, "block": p.batch}
-
-
-def test_parameters_override_calibration_but_not_the_budget():
-    mild = make(None, horizon=4000, budget=dpoco.Budget(0.5, 1e-6), switches=2).parameters
-    learner = make(None, horizon=4000, budget=dpoco.Budget(0.5, 1e-6), parameters=mild)
-    assert learner.parameters == mild
-    assert learner.guarantee.epsilon <= 0.5
-    wild = dataclasses.replace(mild, learning_rate=2.0)
-    with pytest.raises(dpoco.BudgetExceeded):
-        make(None, horizon=4000, budget=dpoco.Budget(0.5, 1e-6), parameters=wild)
-    with pytest.raises(ValueError, match="contradicts"):
-        make(None, horizon=4000, parameters=mild, batch=mild.batch + 1)
-    with pytest.raises(TypeError, match="ObliviousTrackerParameters"):
-        make(None, parameters={"batch": 1})
-    assert ObliviousTrackerParameters.from_dict(mild.to_dict()) == mild
-
-
-# ---- losses -------------------------------------------------------------------------------------
-
-
-@configured
-def test_losses_are_clipped_and_what_is_not_finite_counts_as_zero(name):
-    wild = LOSSES.copy()
-    wild[3] = [np.nan, np.inf, -np.inf, 7.0, -3.0]
-    tame = LOSSES.copy()
-    tame[3] = [0.0, 0.0, 0.0, 1.0, 0.0]
-    got, want = make(name), make(name)
-    assert np.array_equal(got.run(wild).decisions, want.run(tame).decisions)
-    assert got._engine.variates_drawn() == want._engine.variates_drawn()
-    assert got.nonprivate_violations == 5
-    strict = make(name, on_violation="raise")
-    strict.run(tame)
-    strict = make(name, on_violation="raise")
-    strict.decide()
-    with pytest.raises(ValueError, match="outside"):
-        strict.observe(wild[3])
-    assert strict.round == 0
-
-
-def test_another_range_is_an_affine_map():
-    """Powers of two, so that the map is exact."""
-    plain, mapped = make("at most"), make("at most", loss_range=(-2.0, 6.0))
-    losses = np.round(LOSSES * 1024.0) / 1024.0
-    assert np.array_equal(plain.run(losses).decisions, mapped.run(8.0 * losses - 2.0).decisions)
-    bound = plain.parameters.regret_bound
-    assert mapped.guarantee.regret_bound == pytest.approx(8.0 * bound)
-    assert mapped.parameters.regret_bound == bound
 
 
 @pytest.mark.parametrize("name", ["share", "static", "at most"])

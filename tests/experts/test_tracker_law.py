@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-_spec = importlib.util.spec_from_file_location(
-    "tracker_reference", Path(__file__).with_name("tracker_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-sys.modules["tracker_reference"] = reference  # dataclasses look their module up
-_spec.loader.exec_module(reference)
+from . import tracker_reference as reference
+
 Setting, STREAM = reference.Setting, reference.STREAM
 
 AT_MOST = Setting(3, 6, prior="at_most", switches=2)
@@ -53,14 +45,8 @@ def compiled_law(setting, losses):
     return reference.path_law(setting, paths, chances)
 
 
-def name_of(setting):
-    kind = f"{setting.prior}{setting.switches}" if setting.prior == "at_most" else "share"
-    rest = f"N{setting.experts}T{setting.rounds}B{setting.batch}p{setting.forced}"
-    return f"{kind}-{setting.share_rate}-{rest}-eta{setting.rate}-cap{setting.cap}"
-
-
 def by_name(settings):
-    return pytest.mark.parametrize("setting", settings, ids=name_of)
+    return pytest.mark.parametrize("setting", settings, ids=str)
 
 
 # ---- all transcripts ----------------------------------------------------------------------------

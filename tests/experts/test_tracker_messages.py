@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-_spec = importlib.util.spec_from_file_location(
-    "tracker_reference", Path(__file__).with_name("tracker_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-sys.modules["tracker_reference"] = reference  # dataclasses look their module up
-_spec.loader.exec_module(reference)
+from . import tracker_reference as reference
+
 Setting = reference.Setting
 
 
-def name_of(setting):
-    kind = f"{setting.prior}{setting.switches}" if setting.prior == "at_most" else "share"
-    rest = f"N{setting.experts}T{setting.rounds}B{setting.batch}p{setting.forced}"
-    return f"{kind}-{setting.share_rate}-{rest}-eta{setting.rate}-cap{setting.cap}"
-
-
 def by_name(settings):
-    return pytest.mark.parametrize("setting", settings, ids=name_of)
+    return pytest.mark.parametrize("setting", settings, ids=str)
 
 
 LONG = [

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from dpoco import _core
 
-_spec = importlib.util.spec_from_file_location(
-    "tracker_reference", Path(__file__).with_name("tracker_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-sys.modules["tracker_reference"] = reference  # dataclasses look their module up
-_spec.loader.exec_module(reference)
+from . import tracker_reference as reference
+
 Setting, STREAM = reference.Setting, reference.STREAM
 AT_MOST = Setting(3, 6, prior="at_most", switches=2)
 SHARE = Setting(3, 6, share_rate=0.2)

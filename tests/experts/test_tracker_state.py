@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,13 +9,10 @@ import dpoco
 from dpoco import _state
 from dpoco.experts import ObliviousTracker
 
+from . import tracker_cases as cases
+
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
-_spec = importlib.util.spec_from_file_location(
-    "tracker_cases", Path(__file__).with_name("tracker_cases.py")
-)
-cases = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(cases)
 T, N, LOSSES, CONFIGURATIONS = cases.T, cases.N, cases.LOSSES, cases.CONFIGURATIONS
 make = cases.make
 

@@ -67,19 +67,3 @@ def test_any_coin_has_the_same_expected_losses():
     for mean, error in means[1:]:
         assert abs(mean - means[0][0]) < 6.0 * (error + means[0][1])
     assert draws[0] < draws[1] < draws[2] == 399
-
-
-def test_random_losses_stay_within_the_bound():
-    rng = np.random.default_rng(1)
-    losses = rng.random((2000, 6))
-    losses[:1000, 2] *= 0.6
-    losses[1000:, 4] *= 0.6
-    best = np.repeat([2, 4], 1000)
-    measured, learner = regrets(losses, best, 20, budget=None, switches=1)
-    assert measured.mean() + 6.0 * measured.std() / 20.0**0.5 <= learner.guarantee.regret_bound
-
-
-def test_a_static_learner_finds_the_best_expert():
-    losses, best = phases(2000, switches=0)
-    measured, learner = regrets(losses, best, 10, budget=dpoco.Budget(2.0, 1e-5), switches=0)
-    assert measured.mean() <= learner.guarantee.regret_bound < 500.0

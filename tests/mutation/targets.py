@@ -21,7 +21,6 @@ def _tests(*names: str) -> tuple[str, ...]:
 TARGETS: dict[str, tuple[str, ...]] = {
     "accounting._coupled_costs": _tests("coupled_costs", "oco_regret_bounds"),
     "accounting._coupled_statement": _tests("oco_guarantees", "oco_parameters"),
-    "accounting._experts.nets": _tests(_PLANE, _NETS),
     "accounting._ledger.book": _tests("ledger_value", "ledger_use", "ledger"),
     "accounting._ledger.costs": _tests("ledger_value", "ledger_use", "ledger"),
     "accounting._ledger.currencies": _tests("ledger_value", "ledger_use", "ledger"),
@@ -42,6 +41,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "accounting.guarantee": _tests("guarantee_value", "coupled_guarantee", _PURE),
     "accounting.lattice": _tests(_LATTICE, "tests/mechanisms/test_lattice.py"),
     "accounting.ledger": _tests("ledger_value", "ledger_use", "ledger"),
+    "accounting.nets": _tests(_PLANE, _NETS),
     "accounting.noisy_max": _tests("three_ways_learners", _SELECTIONS),
     "accounting.polyhedral_planner": _tests(_FRANK_WOLFE),
     "accounting.published": _tests("tree_frank_wolfe_published", "oco_regret_bounds"),

@@ -9,7 +9,7 @@ import pytest
 
 import dpoco
 from dpoco.accounting import lipschitz as accountant
-from dpoco.accounting._experts.nets import shape_of
+from dpoco.accounting.nets import shape_of
 from dpoco.domains import Box
 from dpoco.oco import LipschitzLearner
 from dpoco.privacy.mechanisms.bounds import NetDifferences

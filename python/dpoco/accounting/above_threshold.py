@@ -17,7 +17,8 @@ from dpoco._validation import (
     real_float,
 )
 from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero
-from dpoco.accounting._experts.selection_scales import raised_until, scale_for, store, zero_or_more
+from dpoco.accounting._experts.selection_scales import store, zero_or_more
+from dpoco.accounting._search import raised_until, scale_for
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.statement import state

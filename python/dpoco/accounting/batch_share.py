@@ -17,32 +17,27 @@ expert privately", algorithm 3, corrected.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
-from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int
-from dpoco.accounting._experts.batch_share_planner import (
+from dpoco._validation import choice, positive_int
+from dpoco.accounting._share_parameters import (
     ADVERSARIES,
     CALIBRATIONS,
-    NOISES,
+    LAWS,
     BatchShareParameters,
-    arithmetic,
-    candidates,
-    given,
     noise_scale,
-    published,
     regret,
-    stored,
 )
-from dpoco.accounting._experts.parameters import count_of, in_unit_interval
-from dpoco.accounting._experts.share_regret import Plan, plan
-from dpoco.accounting._experts.statement import regret_rows
+from dpoco.accounting._share_regret import Noise, plan
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.lattice import LATTICE_NOISES, NUMERICS, batch_grid
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.accounting.statement import state, stated_delta
+from dpoco.accounting.statement import check_experts, state_experts
+from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
 from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
-from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
     "BatchShareParameters",
@@ -52,14 +47,6 @@ __all__ = [
     "noise_scale",
     "regret",
 ]
-
-_LAWS = {
-    "knorm": "noise of density exp(-max|z|/scale)",
-    "gaussian": "Gaussian noise",
-    "laplace": "Laplace noise",
-    "coordinate_rr": "randomised response on one coordinate",
-    "none": "no noise",
-}
 
 
 def calibrate(
@@ -120,67 +107,48 @@ def calibrate(
     Well below a second.
     """
     n = positive_int("experts", experts, maximum=2**32)
-    if horizon is not None:
-        horizon = positive_int("horizon", horizon)
-        if nominal_horizon is not None:
-            raise ValueError("nominal_horizon is for horizon=None")
-    moves = count_of("switches", switches)
-    choice("calibration", calibration, CALIBRATIONS)
-    choice("noise", noise, ("auto", *NOISES[:-1]))
+    if horizon is not None and nominal_horizon is not None:
+        raise ValueError("nominal_horizon is for horizon=None")
+    choice("noise", noise, ("auto", *(law for law in LAWS if law != "none")))
+    choice("numerics", numerics, ("auto", *NUMERICS))
     choice("adversary", adversary, ADVERSARIES)
-    if learning_rate is not None:
-        learning_rate = positive_float("learning_rate", learning_rate)
-    if batch is not None:
-        batch = positive_int("batch", batch)
-    if share_rate is not None:
-        share_rate = in_unit_interval("share_rate", share_rate)
+    published = choice("calibration", calibration, CALIBRATIONS) == "paper"
+    if published and (noise not in ("auto", "laplace") or batch not in (None, 1) or share_rate):
+        raise ValueError("calibration 'paper' has Laplace noise, batch 1 and no sharing")
     if noise == "coordinate_rr" and batch not in (None, 1):
         raise ValueError("noise 'coordinate_rr' needs batch 1")
-    if calibration == "paper":
-        if noise not in ("auto", "laplace") or batch not in (None, 1) or share_rate:
-            raise ValueError("calibration 'paper' has Laplace noise, batch 1 and no sharing")
-        return published(n, horizon, budget, moves, adversary, learning_rate, numerics)
-    rounds = horizon
-    if horizon is None and nominal_horizon is not None:
-        rounds = positive_int("nominal_horizon", nominal_horizon)
-
-    def schedule(law: str, scale: float) -> Plan:
-        if rounds is None:
-            return given(n, moves, law, batch, learning_rate, share_rate)
-        return plan(
-            n,
-            rounds,
-            moves,
-            noise=law,
-            scale=scale,
-            adversary=adversary,
-            batch=batch,
-            learning_rate=learning_rate,
-            share_rate=share_rate,
-        )
-
-    best: tuple[str, float, Plan] | None = None
-    for law, scale in candidates(n, noise, budget, known=rounds is not None):
-        found = schedule(law, scale)
-        # Strictly better: the first candidate is purely private.
-        if best is None or found.regret.bound(adversary) < best[2].regret.bound(adversary):
-            best = (law, scale, found)
-    assert best is not None
-    law, scale, found = best
-    return stored(
-        n,
-        horizon,
-        moves,
-        "tight",
-        law,
-        scale,
-        found.learning_rate,
-        found.batch,
-        found.share_rate,
-        0.0,
-        adversary,
-        arithmetic(numerics, n, law, scale, found.batch),
+    # What is free is searched for below.
+    given = BatchShareParameters(
+        experts=n,
+        horizon=horizon,
+        switches=switches,
+        calibration="tight",
+        learning_rate=1.0 if learning_rate is None else learning_rate,
+        batch=1 if batch is None else batch,
+        share_rate=0.0 if share_rate is None else share_rate,
+        regret_scope=adversary,
     )
+    if published:
+        return _published(given, budget, learning_rate, numerics)
+    rounds = given.horizon
+    if nominal_horizon is not None:
+        rounds = positive_int("nominal_horizon", nominal_horizon)
+    laws = _candidates(n, noise, budget, known=rounds is not None)
+    if rounds is not None:
+        free = (batch, learning_rate, share_rate)
+        plans = [(plan(law, rounds, given.switches, adversary, *free), law) for law in laws]
+        # The first law is purely private: another must be strictly better.
+        (_, best), law = min(plans, key=lambda found: found[0][0])
+        given = replace(given, **best._asdict())
+    else:
+        law = laws[0]
+        moves = share_rate is None and given.switches and n > 1
+        if (batch is None and law.law != "coordinate_rr") or learning_rate is None or moves:
+            raise ValueError(
+                "an endless stream (horizon=None) needs batch, learning_rate and, with switches, "
+                "share_rate, or a nominal_horizon to choose them for"
+            )
+    return _finished(replace(given, noise=law.law, noise_scale=law.scale), numerics)
 
 
 def mechanism_of(experts: int, parameters: BatchShareParameters) -> Mechanism:
@@ -192,8 +160,7 @@ def mechanism_of(experts: int, parameters: BatchShareParameters) -> Mechanism:
         If the parameters are for another number of experts.
     """
     p = parameters
-    if p.experts != experts:
-        raise ValueError(f"the parameters are for {p.experts} experts, not {experts}")
+    check_experts(experts, p)
     if not p.private:
         return Open("no noise is added")
     if p.releases == 0:
@@ -229,8 +196,7 @@ def guarantee(
     """
     p, mechanism = parameters, mechanism_of(experts, parameters)
     bounds = None if p.horizon is None else regret(experts, p, p.horizon)
-    what = f"the decisions among {experts} experts by weights on noisy sums of losses"
-    what += f" ({_LAWS[p.noise]}, batches of {p.batch})"
+    words, norm = LAWS[p.noise]
     details: dict[str, float | str | None] = {
         "learning rate": p.learning_rate,
         "batch": float(p.batch),
@@ -243,10 +209,6 @@ def guarantee(
         details["regret bound, all losses"] = bounds.adaptive
         terms = bounds.terms_for(p.adversary)
         details.update({f"regret: {name}": value for name, value in terms.items()})
-    bound = None if bounds is None else bounds.bound(p.adversary)
-    if isinstance(mechanism, Open):
-        rounds = LARGEST_HORIZON if p.horizon is None else p.horizon
-        return replace(Guarantee.none(rounds, what), regret_bound=bound, details=details)
     conditions: tuple[str, ...] = (
         "losses are clipped to their declared range, enforced; each round enters one sum",
     )
@@ -257,22 +219,90 @@ def guarantee(
             f"AS PRINTED the budget of {claimed[0]:.6g} would be spent {experts} times: every "
             f"round releases {experts} losses, each with noise for one",
         )
-    norm = {"knorm": "linf", "gaussian": "l2", "laplace": "l1"}.get(p.noise, "")
-    return state(
+    return state_experts(
         mechanism,
-        Neighbours(),
-        released=what,
+        p,
+        released=(
+            f"the decisions among {experts} experts by weights on noisy sums of losses "
+            f"({words}, batches of {p.batch})"
+        ),
         sums=p.noise != "coordinate_rr",
         numerics=p.numerics,
-        horizon=p.horizon,
-        delta=stated_delta(budget, p.horizon),
-        calibration=p.calibration,
         reference="one noisy sum per record; docs/privacy/batch_share.md",
+        budget=budget,
         seeded=seeded,
         sensitivity=movement(p.noise, experts) if norm else None,
         sensitivity_norm=norm,
         noise_scale=p.noise_scale,
         conditions=conditions,
         claimed=claimed,
-        **regret_rows(bound, None if bound is None else p.adversary, p.experts, p.horizon, details),
+        regret_bound=None if bounds is None else bounds.bound(p.adversary),
+        regret_scope=None if bounds is None or not p.private else p.adversary,
+        details=details,
     )
+
+
+def _candidates(experts: int, noise: str, budget: Budget | None, *, known: bool) -> list[Noise]:
+    """Return the laws to compare; the purely private one first."""
+
+    def law(name: str) -> Noise:
+        return Noise(name, noise_scale(experts, name, budget) if budget else 0.0, experts)
+
+    if budget is None or noise != "auto":
+        return [law("none" if budget is None else noise)]
+    laws = [law("knorm")]
+    if budget.delta > 0.0 and experts > 1:
+        try:
+            laws.append(law("gaussian"))
+        except CalibrationError:  # delta does not pay for its tails
+            return laws
+    # Without a horizon there is no bound to compare by: the smaller variance.
+    return laws if known else [min(laws, key=lambda each: each.variance)]
+
+
+def _published(
+    given: BatchShareParameters, budget: Budget | None, rate: float | None, numerics: str
+) -> BatchShareParameters:
+    """Return the printed parameters; S = 0, for which they say nothing, counts as 1."""
+    n, horizon = given.experts, given.horizon
+    if horizon is None or budget is None:
+        raise ValueError("calibration 'paper' needs a horizon and a budget")
+    moves = max(1, min(given.switches, horizon))
+    logarithm = max(math.log(float(n) * horizon), math.log(2.0))
+    printed = budget.epsilon * math.sqrt(moves / (horizon * logarithm))
+    return _finished(
+        replace(
+            given,
+            calibration="paper",
+            noise="laplace",
+            noise_scale=noise_scale(n, "knorm", budget),
+            learning_rate=printed if rate is None else rate,
+            floor=moves / (float(n) * horizon),
+        ),
+        numerics,
+    )
+
+
+def _finished(p: BatchShareParameters, numerics: str) -> BatchShareParameters:
+    """Return the parameters in the arithmetic asked for, and with their bound on regret.
+
+    Raises
+    ------
+    ValueError
+        If "lattice" is asked for with a noise that has none.
+    CalibrationError
+        If no grid suits noise and batch.
+    """
+    if numerics == "lattice" or (numerics == "auto" and p.noise in LATTICE_NOISES):
+        try:
+            if p.noise in LATTICE_NOISES:
+                batch_grid(p.experts, p.noise, p.noise_scale, p.batch)
+            p = replace(p, numerics="lattice")
+        except CalibrationError:
+            if numerics == "lattice":
+                raise
+    bounds = None if p.horizon is None else regret(p.experts, p, p.horizon)
+    if bounds is None:
+        return p
+    scope = p.adversary
+    return replace(p, regret_bound=bounds.bound(scope), regret_terms=bounds.terms_for(scope))

@@ -17,37 +17,26 @@ expert privately", algorithm 1 (an argmin where it prints an argmax) and theorem
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int
-from dpoco.accounting._experts.parameters import (
-    StoredParameters,
-    at_least_zero,
-    check_first,
-    check_terms,
-)
-from dpoco.accounting._experts.selection_scales import scale_for, store
-from dpoco.accounting._experts.statement import SCOPES_IN_WORDS, regret_rows
+from dpoco.accounting._search import scale_for
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.noisy_max import mean_excess, selection_budget
-from dpoco.accounting.statement import state, stated_delta
+from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.statement import check_experts, state_experts
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.selections import LossSums, Selections
-from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
-    "CALIBRATIONS",
-    "LOSS_SUMS",
-    "SELECTIONS",
     "EpochSelectorParameters",
     "calibrate",
     "guarantee",
     "mechanism_of",
     "regret_bound",
     "regret_terms",
-    "selection_of",
 ]
 
 CALIBRATIONS = ("tight", "corrected", "paper")
@@ -59,8 +48,8 @@ LARGEST_EXPERTS = 2**32
 ROUNDING = 2.0**-45
 
 
-@dataclass(frozen=True)
-class EpochSelectorParameters(StoredParameters):
+@dataclass(frozen=True, kw_only=True)
+class EpochSelectorParameters(Parameters):
     """Parameters of the selector on epochs.
 
     Attributes
@@ -86,32 +75,22 @@ class EpochSelectorParameters(StoredParameters):
         Losses it holds for.
     """
 
-    _kind: ClassVar[str] = "dpoco.epoch_selector_parameters"
+    kind: ClassVar[str] = "dpoco.epoch_selector_parameters"
 
-    experts: int
+    experts: int = at_least(1, LARGEST_EXPERTS)
     horizon: int | None
-    calibration: str
-    selection: str
-    scale: float
-    first: int | None
-    regret_bound: float
+    calibration: str = one_of(*CALIBRATIONS)
+    selection: str = one_of(*SELECTIONS)
+    scale: float = at_least(0.0)
+    first: int | None = at_least(0)
+    regret_bound: float = at_least(0.0)
     regret_terms: dict[str, float]
-    regret_scope: str
+    regret_scope: str = one_of("stationary", default="stationary")
 
     def __post_init__(self) -> None:
-        """Validate and convert; derived quantities are only checked for form."""
-        store(
-            self,
-            experts=positive_int("experts", self.experts, maximum=LARGEST_EXPERTS),
-            horizon=None if self.horizon is None else positive_int("horizon", self.horizon),
-            scale=at_least_zero("scale", self.scale),
-            first=check_first(self.first, self.experts),
-            regret_bound=at_least_zero("regret_bound", self.regret_bound),
-            regret_terms=check_terms("regret_terms", self.regret_terms),
-        )
-        choice("calibration", self.calibration, CALIBRATIONS)
-        choice("selection", self.selection, SELECTIONS)
-        choice("regret_scope", self.regret_scope, ("stationary",))
+        """Check that the fields fit each other, too."""
+        super().__post_init__()
+        check_first(self.first, self.experts)
 
     @property
     def private(self) -> bool:
@@ -119,14 +98,10 @@ class EpochSelectorParameters(StoredParameters):
         return self.scale > 0.0 or self.experts == 1 or self.horizon == 1
 
 
-def selection_of(calibration: str, selection: str | None) -> str:
-    """Return the law of the noise; the published calibrations have Laplace noise."""
-    published = choice("calibration", calibration, CALIBRATIONS) != "tight"
-    if selection is None:
-        return "laplace" if published else "exponential"
-    if published and selection != "laplace":
-        raise ValueError(f"calibration={calibration!r} has Laplace noise")
-    return choice("selection", selection, SELECTIONS)
+def check_first(first: int | None, experts: int) -> None:
+    """Raise `ValueError` unless the expert of the first round, if there is one, exists."""
+    if first is not None and first >= experts:
+        raise ValueError(f"first must be below the number of experts, {experts}; got {first}")
 
 
 def calibrate(
@@ -161,24 +136,24 @@ def calibrate(
         For bad or contradictory arguments.
     """
     n = positive_int("experts", experts, maximum=LARGEST_EXPERTS)
-    law = selection_of(calibration, selection)
-    check_first(first, n)
+    published = choice("calibration", calibration, CALIBRATIONS) != "tight"
+    law = selection or ("laplace" if published else "exponential")
+    if published and law != "laplace":
+        raise ValueError(f"calibration={calibration!r} has Laplace noise")
+    choice("selection", law, SELECTIONS)
     scale = 0.0
     if budget is not None:
-        delta = budget.delta if law == "gumbel" else 0.0
-        each = selection_budget(Budget._derived(budget.epsilon, delta), law)
-        scale = scale_for(LOSS_SUMS.range, each)
+        scale = scale_for(LOSS_SUMS.range, selection_budget(budget, law))
     bound, terms = _regret(n, horizon, scale, law)
     return EpochSelectorParameters(
         experts=n,
-        horizon=None if horizon is None else int(horizon),
+        horizon=horizon,
         calibration=calibration,
         selection=law,
         scale=scale,
-        first=None if first is None else int(first),
+        first=first,
         regret_bound=bound,
         regret_terms=terms,
-        regret_scope="stationary",
     )
 
 
@@ -191,8 +166,7 @@ def mechanism_of(experts: int, parameters: EpochSelectorParameters) -> Mechanism
         If the parameters are for another number of experts.
     """
     p = parameters
-    if p.experts != experts:
-        raise ValueError(f"parameters are for {p.experts} experts; got {experts}")
+    check_experts(experts, p)
     if experts == 1 or p.horizon == 1:
         return Nothing("there is nothing to select from, or nothing to select by")
     if not p.private:
@@ -227,29 +201,23 @@ def guarantee(
         If the parameters are for another number of experts.
     """
     p, mechanism = parameters, mechanism_of(experts, parameters)
-    what = f"the decisions of selection on epochs among {experts} experts ({p.selection} noise)"
     bound, terms = _regret(experts, p.horizon, p.scale, p.selection)
-    details: dict[str, float | str | None] = {
-        f"regret: {name}": value for name, value in terms.items()
-    }
-    if isinstance(mechanism, Open):
-        horizon = LARGEST_HORIZON if p.horizon is None else p.horizon
-        details = {"regret bound holds for": SCOPES_IN_WORDS["stationary"], **details}
-        return replace(Guarantee.none(horizon, what), regret_bound=bound, details=details)
-    return state(
+    return state_experts(
         mechanism,
-        Neighbours(),
-        released=what,
-        horizon=p.horizon,
-        delta=stated_delta(budget, p.horizon),
-        calibration=p.calibration,
+        p,
+        released=(
+            f"the decisions of selection on epochs among {experts} experts ({p.selection} noise)"
+        ),
         reference="noisy argmin on disjoint epochs; docs/privacy/epoch_selector.md",
+        budget=budget,
         seeded=seeded,
         sensitivity=0.0 if isinstance(mechanism, Nothing) else LOSS_SUMS.width,
         sensitivity_norm="linf",
         noise_scale=p.scale,
         conditions=("losses are clipped to their declared range, enforced",),
-        **regret_rows(bound, "stationary", p.experts, p.horizon, details),
+        regret_bound=bound,
+        regret_scope="stationary",
+        details={f"regret: {name}": value for name, value in terms.items()},
     )
 
 
@@ -284,7 +252,7 @@ def regret_terms(experts: int, rounds: int, scale: float, selection: str) -> dic
         it; "comparator": how much luckier than its mean the best expert is.
     """
     if experts == 1:
-        return {"first round": 0.0, "sampling": 0.0, "privacy": 0.0, "comparator": 0.0}
+        return dict.fromkeys(("first round", "sampling", "privacy", "comparator"), 0.0)
     log_n = math.log(experts)
     excess = scale * mean_excess(experts, selection)
     sampling = total = 0.0

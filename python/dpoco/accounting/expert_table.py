@@ -8,7 +8,7 @@ sequence of experts with at most S switches. Proofs: ``docs/privacy/prefix_hedge
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from dpoco.accounting import batch_share, oblivious_tracker, prefix_hedge
@@ -69,10 +69,7 @@ def format_markdown(table: Sequence[ExpertTableEntry]) -> str:
         "|---|" + "---|" * 8,
     ]
     for entry in table:
-        bounds = (
-            entry.hedge, entry.tracker, entry.share, entry.share_pure, entry.share_adaptive,
-            entry.nonprivate,
-        )  # fmt: skip
+        bounds = astuple(entry)[3:]
         cells = " | ".join("-" if bound is None else f"{bound:.0f}" for bound in bounds)
         rounds = f"{entry.horizon:.0e}".replace("e+0", "e")
         lines.append(f"| {entry.experts} | {rounds} | {entry.switches} | {cells} |")
@@ -80,26 +77,19 @@ def format_markdown(table: Sequence[ExpertTableEntry]) -> str:
 
 
 def _entry(experts: int, horizon: int, switches: int, budget: Budget) -> ExpertTableEntry:
-    options: dict[str, Any] = {"horizon": horizon, "budget": budget}
-    compared = {**options, "switches": switches}
-    hedge = None
-    if switches == 0:
-        hedge = prefix_hedge.calibrate(experts, **options).regret_bound
-    share = batch_share.calibrate
-    tracker = oblivious_tracker.calibrate
-    free = tracker(experts, horizon=horizon, budget=None, switches=switches)
+    def bound(accountant: Any, budget: Budget | None = budget, **options: Any) -> float:
+        found = accountant.calibrate(experts, horizon=horizon, budget=budget, **options)
+        return float(found.regret_bound)
+
+    compared: dict[str, Any] = {"switches": switches}
     return ExpertTableEntry(
         experts=experts,
         horizon=horizon,
         switches=switches,
-        hedge=hedge,
-        tracker=_bound(tracker(experts, **compared)),
-        share=_bound(share(experts, **compared)),
-        share_pure=_bound(share(experts, noise="knorm", **compared)),
-        share_adaptive=_bound(share(experts, adversary="adaptive", **compared)),
-        nonprivate=_bound(free),
+        hedge=bound(prefix_hedge) if switches == 0 else None,
+        tracker=bound(oblivious_tracker, **compared),
+        share=bound(batch_share, **compared),
+        share_pure=bound(batch_share, noise="knorm", **compared),
+        share_adaptive=bound(batch_share, adversary="adaptive", **compared),
+        nonprivate=bound(oblivious_tracker, None, **compared),
     )
-
-
-def _bound(parameters: Any) -> float:
-    return float(parameters.regret_bound)

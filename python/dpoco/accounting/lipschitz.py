@@ -16,35 +16,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
-from dpoco.accounting._experts.hedge_regret import GROWING
-from dpoco.accounting._experts.lipschitz_parameters import CALIBRATIONS, LipschitzParameters
-from dpoco.accounting._experts.lipschitz_regret import (
-    NetRun,
-    best_learning_rate,
-    growing_bound,
-    regret_of,
-)
-from dpoco.accounting._experts.nets import (
-    TRANSFORMS,
+from dpoco.accounting._hedge_regret import GROWING, HedgeParameters, HedgeRun
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.nets import (
+    LARGEST_NET,
     NetShape,
-    NoiseField,
+    candidate_nets,
     checked_counts,
     checked_slope,
-    checked_transform,
     discretisation,
     noise_field,
     published_sensitivity,
     shape_of,
 )
-from dpoco.accounting._experts.statement import SCOPES_IN_WORDS
-from dpoco.accounting.budget import Budget
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import calibrate_noise, sum_of
-from dpoco.accounting.statement import state_sum, stated_delta
+from dpoco.accounting.statement import REGRET_SCOPES, state_sum, stated_delta
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import with_tails
@@ -53,19 +46,88 @@ from dpoco.privacy.mechanisms.bounds import NetDifferences
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["CALIBRATIONS", "LipschitzParameters", "calibrate", "guarantee", "mechanism_of"]
+__all__ = ["LipschitzParameters", "calibrate", "guarantee", "mechanism_of"]
 
+CALIBRATIONS = ("tight", "paper")
+TRANSFORMS = ("increments", "grid_laplacian", "parent")
 # The Toeplitz sum keeps all past draws: "auto" takes it only up to this many numbers.
 _LARGEST_HISTORY = 2**22
-# What a round may cost when the caller does not say: noise, transform and a draw are linear in the
-# number of points, up to a logarithm.
-_LARGEST_LINE = 2**16
-_LARGEST_SIDE = 2**8
-
 NEAR = Neighbours()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
+class LipschitzParameters(HedgeParameters):
+    """Parameters of Hedge on a net of decisions.
+
+    The value carries no claim of its own: `guarantee` recomputes every privacy and regret quantity
+    from domain, Lipschitz constant, net, transform, noise scale, sum and learning rate.
+
+    Attributes
+    ----------
+    horizon : int
+        Rounds T.
+    lipschitz : float
+        G: losses change by at most G times the Euclidean distance.
+    resolution : tuple of int
+        Net points along each axis of positive length; empty for a single decision.
+    transform : {"increments", "grid_laplacian", "parent"}
+        What is summed of the values on the net.
+    sum_method : {"blt", "tree", "honaker", "toeplitz"}
+        Continual sum; it takes T - 1 pushes.
+    noise_scale : float
+        Scale of one Gaussian draw, in units of loss; 0 means no noise.
+    learning_rate : float
+        eta, per unit of loss.
+    enforce : bool
+        Whether differences of values are bounded by G times distances before they are summed.
+    calibration : {"tight", "paper"}
+        Where the parameters come from.
+    sensitivity : float
+        Largest l2 difference of what a round adds to the sum, between neighbours. Derived, as is
+        everything below.
+    column_norm : float
+        Factor of the continual sum on the sensitivity.
+    mu : float
+        GDP parameter; infinite without noise, 0 if nothing depends on the data.
+    regret_bound : float
+        Bound on the expected regret to the best point of the domain.
+    regret_terms : dict of str to float
+        The terms it is the sum of.
+    regret_scope : {"oblivious", "adaptive"}
+        Losses it holds for: fixed in advance, or any.
+    """
+
+    kind: ClassVar[str] = "dpoco.lipschitz_parameters"
+
+    horizon: int
+    lipschitz: float
+    resolution: tuple[int, ...] = at_least(2, LARGEST_NET)
+    transform: str = one_of(*TRANSFORMS)
+    sum_method: str = one_of(*continual_sum.METHODS)
+    noise_scale: float = at_least(0.0)
+    learning_rate: float
+    enforce: bool
+    calibration: str = one_of(*CALIBRATIONS)
+    sensitivity: float = at_least(0.0)
+    column_norm: float = at_least(0.0)
+    mu: float = at_least(0.0, infinite=True)
+    regret_bound: float = at_least(0.0)
+    regret_terms: dict[str, float]
+    regret_scope: str = one_of("oblivious", "adaptive")
+
+    @property
+    def experts(self) -> int:
+        """Number of net points N."""
+        return math.prod(self.resolution)
+
+    @property
+    def noise_dominates(self) -> bool:
+        """Whether nothing better is proved than what any decisions achieve."""
+        growing = self.sum_method in GROWING  # about others little is proved at all
+        return self.noise_scale > 0.0 and growing and "trivial" in self.regret_terms
+
+
+@dataclass(frozen=True)
 class _Setting:
     """What is fixed before net and sum are chosen."""
 
@@ -73,27 +135,60 @@ class _Setting:
     lipschitz: float
     horizon: int
     transform: str
+    enforce: bool
+    calibration: str
+    budget: Budget | None = None
+    learning_rate: float | None = None
 
     def trivial(self, counts: tuple[int, ...]) -> bool:
         return not counts or self.horizon == 1
 
-    def total(
-        self, counts: tuple[int, ...], method: str, scale: float = 0.0, enforce: bool = True
-    ) -> GaussianSum:
+    def total(self, counts: tuple[int, ...], method: str, scale: float = 0.0) -> GaussianSum:
         """Return the sum of all rounds but the last."""
-        net = NetDifferences(self.shape.sides, counts, self.transform, self.lipschitz, enforce)
+        net = NetDifferences(self.shape.sides, counts, self.transform, self.lipschitz, self.enforce)
         return sum_of(net, method, self.horizon - 1, NEAR, scale=scale)
 
-    def run(self, counts: tuple[int, ...], method: str, noise_scale: float) -> NetRun:
-        return NetRun(
+    def run(self, counts: tuple[int, ...], method: str, noise_scale: float) -> HedgeRun:
+        return HedgeRun(
             points=math.prod(counts),
             horizon=self.horizon,
-            loss_range=self.lipschitz * self.shape.diameter,
-            discretisation=discretisation(self.shape, counts, self.lipschitz) if counts else 0.0,
             method=method,
             noise_scale=noise_scale,
-            field=noise_field(self.transform, counts) if counts else NoiseField(1, 0.0, 0.0),
+            field=noise_field(self.transform, counts) if counts else None,
+            loss_range=self.lipschitz * self.shape.diameter,
+            discretisation=discretisation(self.shape, counts, self.lipschitz),
         )
+
+    def plan(self, counts: tuple[int, ...], method: str) -> tuple[LipschitzParameters, float]:
+        """Return the parameters of one net and sum, and the bound to compare nets by."""
+        total, published = self.total(counts, method), self.calibration == "paper"
+        mu = 0.0 if self.trivial(counts) else math.inf
+        if self.budget is not None and mu:
+            total, mu = calibrate_noise(total, NEAR, budget=self.budget, numerics="float")
+        run, eta = self.run(counts, method, total.scale), self.learning_rate
+        if eta is None:
+            eta = run.best_learning_rate(published)
+            if "trivial" in run.regret(eta).terms:
+                eta = run.best_learning_rate(True)
+        regret = run.regret(eta)
+        parameters = LipschitzParameters(
+            horizon=self.horizon,
+            lipschitz=self.lipschitz,
+            resolution=counts,
+            transform=self.transform,
+            sum_method=method,
+            noise_scale=total.scale,
+            learning_rate=eta,
+            enforce=self.enforce,
+            calibration=self.calibration,
+            sensitivity=total.summand.movement(NEAR),
+            column_norm=total.factorisation.column(max(total.pushes, 1)),
+            mu=mu,
+            regret_bound=regret.total,
+            regret_terms=regret.terms,
+            regret_scope=regret.scope,
+        )
+        return parameters, run.growing_regret(eta).total if run.points > 1 else 0.0
 
 
 def calibrate(
@@ -152,78 +247,44 @@ def calibrate(
         raise ValueError("horizon must be an int: the noise depends on the number of rounds")
     rounds = positive_int("horizon", horizon)
     published = choice("calibration", calibration, CALIBRATIONS) == "paper"
-    if not isinstance(enforce, bool):
-        raise TypeError("enforce must be a bool")
     if learning_rate is not None:
         learning_rate = positive_float("learning_rate", learning_rate)
-    setting = _Setting(shape, slope, rounds, _resolved_transform(transform, shape, published))
-    counts = None if resolution is None else checked_counts(shape, resolution)
-    nets = _candidate_nets(shape, setting.transform) if counts is None else [counts]
-    for net in nets:
-        checked_transform(setting.transform, shape, net)
+    choice("transform", transform, ("auto", *TRANSFORMS))
+    fixed = sum_method not in (None, "auto")
+    methods = GROWING if budget is not None else GROWING[:1]
+    if fixed:
+        methods = (choice("sum_method", sum_method, continual_sum.METHODS),)
+    if published:
+        if transform not in ("auto", "parent") or (fixed and sum_method != "tree"):
+            raise ValueError("calibration 'paper' has transform 'parent' and sum_method 'tree'")
+        transform, methods = "parent", ("tree",)
+    if transform == "auto":
+        transform = "grid_laplacian" if len(shape.sides) == 2 else "increments"
+    setting = _Setting(shape, slope, rounds, transform, enforce, calibration, budget, learning_rate)
+    if resolution is None:
+        nets = candidate_nets(shape, transform)
+    else:
+        nets = [checked_counts(shape, resolution)]
     if budget is not None and not setting.trivial(nets[0]):
         budget.require_delta()
-    first, *others = _methods(sum_method, published, budget)
+    first, *others = methods
     plans = []
     for net in nets:
         try:
-            plans.append(_plan(setting, net, first, budget, learning_rate, published, enforce))
+            plans.append(setting.plan(net, first))
         except CalibrationError:  # the tails of so many variates cost more than delta
             if not plans and net == nets[-1]:
                 raise
     best, _ = min(plans, key=lambda plan: plan[1])
-    entries = max(best.experts - 1, 1)
+    numbers = best.pushes * max(best.experts - 1, 1)
     for method in others:
-        if method == "toeplitz" and (
-            best.pushes > continual_sum.TOEPLITZ_LIMIT or best.pushes * entries > _LARGEST_HISTORY
-        ):
+        long = best.pushes > continual_sum.TOEPLITZ_LIMIT or numbers > _LARGEST_HISTORY
+        if method == "toeplitz" and long:
             continue
-        rival, _ = _plan(setting, best.resolution, method, budget, learning_rate, False, enforce)
+        rival, _ = setting.plan(best.resolution, method)
         if rival.regret_bound < 0.99 * best.regret_bound:
             best = rival
     return best
-
-
-def _plan(
-    setting: _Setting,
-    counts: tuple[int, ...],
-    method: str,
-    budget: Budget | None,
-    learning_rate: float | None,
-    published: bool,
-    enforce: bool,
-) -> tuple[LipschitzParameters, float]:
-    """Return the parameters of one net and sum, and the bound to compare nets by."""
-    total, trivial = setting.total(counts, method), setting.trivial(counts)
-    mu, scale = (0.0 if trivial else math.inf), 0.0
-    if budget is not None and not trivial:
-        total, mu = calibrate_noise(total, NEAR, budget=budget, numerics="float")
-        scale = total.scale
-    run = setting.run(counts, method, scale)
-    eta = learning_rate
-    if eta is None:
-        eta = best_learning_rate(run, published)
-        if "trivial" in regret_of(run, eta).terms:
-            eta = best_learning_rate(run, True)
-    regret = regret_of(run, eta)
-    parameters = LipschitzParameters(
-        horizon=setting.horizon,
-        lipschitz=setting.lipschitz,
-        resolution=counts,
-        transform=setting.transform,
-        sum_method=method,
-        noise_scale=scale,
-        learning_rate=eta,
-        enforce=enforce,
-        calibration="paper" if published else "tight",
-        sensitivity=total.summand.movement(NEAR),
-        column_norm=total.factorisation.column(max(total.pushes, 1)),
-        mu=mu,
-        regret_bound=regret.total,
-        regret_terms=regret.terms,
-        regret_scope=regret.scope,
-    )
-    return parameters, growing_bound(run, eta) if run.points > 1 else 0.0
 
 
 def guarantee(
@@ -251,16 +312,16 @@ def guarantee(
     ValueError, TypeError
         If net or transform do not fit the domain.
     """
-    p, shape, total = parameters, shape_of(domain), mechanism_of(domain, parameters)
-    counts, setting = p.resolution, _Setting(shape, p.lipschitz, p.horizon, p.transform)
-    run = setting.run(counts, p.sum_method, p.noise_scale)
-    regret = regret_of(run, p.learning_rate)
+    p, setting = parameters, _setting_of(domain, parameters)
+    counts, total = p.resolution, setting.total(p.resolution, p.sum_method, p.noise_scale)
+    regret = setting.run(counts, p.sum_method, p.noise_scale).regret(p.learning_rate)
     size = " x ".join(map(str, counts)) or "1"
     what = (
         f"the decisions of Hedge on a net of {size} points ({p.transform!r} of the losses, "
         f"{p.sum_method!r} sum)"
     )
     details: dict[str, float | str | None] = {
+        "regret bound holds for": REGRET_SCOPES[regret.scope],
         "learning rate": p.learning_rate,
         **{f"regret: {name}": value for name, value in regret.terms.items()},
     }
@@ -270,9 +331,12 @@ def guarantee(
     paper_epsilon = claimed = None
     if p.transform == "parent" and not trivial and p.noise_scale > 0.0:
         column = total.factorisation.column(total.pushes)
-        believed = published_sensitivity(shape, counts, p.lipschitz) * column / p.noise_scale
-        paper_epsilon = with_tails(Gaussian(believed), total.mass).epsilon(delta)
+        believed = published_sensitivity(setting.shape, counts, p.lipschitz) * column
+        paper_epsilon = with_tails(Gaussian(believed / p.noise_scale), total.mass).epsilon(delta)
         claimed = (paper_epsilon, delta) if p.calibration == "paper" else None
+    bounded = f"differences of losses on the net are bounded by {p.lipschitz:g} times the distance"
+    promised = f"every loss is {p.lipschitz:g}-Lipschitz and finite: ASSUMED, not enforced"
+    conditions = (f"{bounded}, enforced" if p.enforce else promised,)
     result = state_sum(
         total,
         NEAR,
@@ -282,11 +346,11 @@ def guarantee(
         calibration=p.calibration,
         reference="adaptive Gaussian composition; docs/privacy/lipschitz.md",
         seeded=seeded,
-        conditions=() if trivial else (_condition(p),),
+        conditions=() if trivial else conditions,
         claimed=claimed,
         paper_epsilon=paper_epsilon,
         regret_bound=regret.total,
-        details={"regret bound holds for": SCOPES_IN_WORDS[regret.scope], **details},
+        details=details,
         trusted=trivial or p.enforce,
     )
     if claimed is not None and not result.delta_at(claimed[0]) <= claimed[1] * (1.0 + 1e-9):
@@ -306,67 +370,12 @@ def mechanism_of(domain: Domain, parameters: LipschitzParameters) -> GaussianSum
     ValueError, TypeError
         If net or transform do not fit the domain.
     """
-    p, shape = parameters, shape_of(domain)
-    checked_slope(shape, p.lipschitz)
-    checked_transform(p.transform, shape, checked_counts(shape, p.resolution))
-    setting = _Setting(shape, p.lipschitz, p.horizon, p.transform)
-    return setting.total(p.resolution, p.sum_method, p.noise_scale, p.enforce)
+    p = parameters
+    return _setting_of(domain, p).total(p.resolution, p.sum_method, p.noise_scale)
 
 
-def _condition(p: LipschitzParameters) -> str:
-    if p.enforce:
-        return (
-            f"differences of losses on the net are bounded by {p.lipschitz:g} times the distance, "
-            "enforced"
-        )
-    return f"every loss is {p.lipschitz:g}-Lipschitz and finite: ASSUMED, not enforced"
-
-
-def _resolved_transform(transform: str, shape: NetShape, published: bool) -> str:
-    choice("transform", transform, ("auto", *TRANSFORMS))
-    if published and transform not in ("auto", "parent"):
-        raise ValueError("calibration 'paper' has transform 'parent'")
-    if transform != "auto":
-        return transform
-    if published:
-        return "parent"
-    return "grid_laplacian" if len(shape.sides) == 2 else "increments"
-
-
-def _methods(sum_method: str | None, published: bool, budget: Budget | None) -> tuple[str, ...]:
-    if sum_method not in (None, "auto"):
-        method = choice("sum_method", sum_method, continual_sum.METHODS)
-        if published and method != "tree":
-            raise ValueError("calibration 'paper' has sum_method 'tree'")
-        return (method,)
-    if published:
-        return ("tree",)
-    return ("blt",) if budget is None else ("blt", *(m for m in GROWING if m != "blt"))
-
-
-def _candidate_nets(shape: NetShape, transform: str) -> list[tuple[int, ...]]:
-    """Return the numbers of points an axis to compare: sizes of small prime factors.
-
-    Two axes get nearly equal spacings, since the largest one decides how far the nearest point is.
-    """
-    if not shape.sides:
-        return [()]
-    if transform == "parent":
-        levels = 16 if len(shape.sides) == 1 else 8
-        return [(2**k + 1,) * len(shape.sides) for k in range(levels + 1)]
-    if len(shape.sides) == 1:
-        return [(n,) for n in _smooth(_LARGEST_LINE)]
-    long = 0 if shape.sides[0] >= shape.sides[1] else 1
-    sizes = _smooth(_LARGEST_SIDE)
-    nets: list[tuple[int, ...]] = []
-    for count in sizes:
-        needed = shape.sides[1 - long] / shape.sides[long] * (count - 1) + 1.0
-        other = next((n for n in sizes if n >= needed - 1e-9), _LARGEST_SIDE)
-        nets.append((count, other) if long == 0 else (other, count))
-    return nets
-
-
-def _smooth(largest: int) -> list[int]:
-    """Return 2^a, 3 2^a and 5 2^a up to `largest`, at least 2, increasing."""
-    powers = [2**a for a in range(largest.bit_length())]
-    return sorted({m * p for m in (1, 3, 5) for p in powers if 2 <= m * p <= largest})
+def _setting_of(domain: Domain, p: LipschitzParameters) -> _Setting:
+    shape = shape_of(domain)
+    checked_counts(shape, p.resolution)
+    slope = checked_slope(shape, p.lipschitz)
+    return _Setting(shape, slope, p.horizon, p.transform, p.enforce, p.calibration)

@@ -14,31 +14,116 @@ number of experts; coin and accounting are ours.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
+from typing import ClassVar
 
-from dpoco._validation import LARGEST_HORIZON, choice, positive_int
-from dpoco.accounting._experts.statement import SCOPES_IN_WORDS, regret_rows
-from dpoco.accounting._experts.tracker_parameters import (
-    CALIBRATIONS,
-    Comparison,
-    ObliviousTrackerParameters,
-    checked_request,
-)
-from dpoco.accounting._experts.tracker_search import plan
+from dpoco._validation import LARGEST_HORIZON, positive_int
+from dpoco.accounting._share_regret import best_share_rate
+from dpoco.accounting._tracker_search import Comparison, Search, largest_share_rate
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.statement import state, stated_delta
-from dpoco.privacy.losses.flagged_draws import FlaggedDraws
+from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.regret_bounds import uniform_is_as_good
+from dpoco.accounting.statement import check_experts, state_experts
+from dpoco.privacy.losses.flagged_draws import PRIORS, FlaggedDraws
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
-from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
-from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.mechanisms.tracker_draws import (
+    SMALLEST_FORCED,
+    SMALLEST_SHARE_RATE,
+    TrackerDraws,
+)
 
 __all__ = ["ObliviousTrackerParameters", "calibrate", "guarantee", "mechanism_of"]
 
-_REFERENCE = (
-    "coin and draws of bounded range, composed by Renyi divergences; "
-    "docs/privacy/tracker_accounting.md"
-)
+CALIBRATIONS = ("tight",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObliviousTrackerParameters(Parameters):
+    """Parameters of the oblivious tracker.
+
+    Attributes
+    ----------
+    experts : int
+        N, at least 1.
+    horizon : int or None
+        Rounds T; None is an endless stream (share prior with a positive rate, when private).
+    switches : int
+        S, switches of the sequences of experts to compare with, as asked for. The mechanism
+        and the regret bound use min(S, T - 1).
+    prior : {"share", "at_most"}
+        Law of the sequence of experts before any loss: a Markov chain that leaves its expert with
+        probability `share_rate` a round, or uniform over all sequences of at most S switches.
+    learning_rate : float
+        eta, per unit of loss.
+    forced_switch : float
+        p in [0, 1]: probability of a fresh draw at the end of a batch, whatever the losses. At
+        least 1e-9 if private.
+    batch : int
+        B, rounds per decision to keep or to draw afresh.
+    share_rate : float or None
+        sigma in [0, 1 - 1/N], 0 or at least 1e-100; None with the prior "at_most".
+    max_resamples : int or None
+        Fresh draws after which the learner follows the prior and neither tosses coins nor draws;
+        None is no such cap.
+    calibration : {"tight"}
+        Accounting by the Renyi divergences of the released path and flags.
+    private : bool
+        Whether a budget was to be met. False: a baseline about which no privacy is stated.
+    regret_bound : float or None
+        Bound on the expected regret against any sequence of S switches, for losses fixed in
+        advance; None for an endless stream and where a cap can end the learning. Derived, as is
+        all below.
+    regret_terms : dict of str to float
+        Terms of the bound, of the bound as long as no cap is hit, or of the bound per round of an
+        endless stream.
+    regret_scope : {"oblivious"}
+        Losses the bound holds for: fixed in advance.
+    """
+
+    kind: ClassVar[str] = "dpoco.oblivious_tracker_parameters"
+
+    experts: int
+    horizon: int | None
+    switches: int = at_least(0, LARGEST_HORIZON)
+    prior: str = one_of(*PRIORS)
+    learning_rate: float
+    forced_switch: float = at_least(0.0, 1.0)
+    batch: int
+    share_rate: float | None = at_least(0.0)
+    max_resamples: int | None = at_least(0, LARGEST_HORIZON)
+    calibration: str = one_of(*CALIBRATIONS)
+    private: bool
+    regret_bound: float | None = at_least(0.0, default=None)
+    regret_terms: dict[str, float] = field(default_factory=dict)
+    regret_scope: str = one_of("oblivious", default="oblivious")
+
+    def __post_init__(self) -> None:
+        """Check that the fields fit each other, too; share_rate 1 - 1/N is meant exactly."""
+        super().__post_init__()
+        if (self.share_rate is None) != (self.prior == "at_most"):
+            raise ValueError("share_rate belongs to the prior 'share', and to it only")
+        if self.share_rate is not None:
+            rate, largest = self.share_rate, largest_share_rate(self.experts)
+            if 0.0 < rate < SMALLEST_SHARE_RATE or rate > largest * (1.0 + 1e-12):
+                raise ValueError(
+                    f"share_rate must be 0 or in [{SMALLEST_SHARE_RATE:g}, 1 - 1/experts = "
+                    f"{largest:.6g}]; got {rate!r}"
+                )
+            object.__setattr__(self, "share_rate", min(rate, largest))
+        if self.private and self.forced_switch < SMALLEST_FORCED:
+            raise ValueError(
+                f"forced_switch must be at least {SMALLEST_FORCED:g} for a private learner"
+            )
+        if self.horizon is None and self.prior != "share":
+            raise ValueError("an endless stream needs the prior 'share'")
+        if self.horizon is None and self.private and self.experts > 1 and not self.share_rate:
+            raise ValueError("an endless private stream needs share_rate > 0")
+
+    @property
+    def noise_dominates(self) -> bool:
+        """Whether noise makes the regret bound no better than that of uniform draws."""
+        return self.private and uniform_is_as_good(self.experts, self.horizon, self.regret_bound)
 
 
 def calibrate(
@@ -96,44 +181,49 @@ def calibrate(
     CalibrationError
         If no parameters meet the budget.
     """
-    choice("calibration", calibration, CALIBRATIONS)
     if budget is not None and not isinstance(budget, Budget):
         raise TypeError(f"budget must be a Budget or None; got {type(budget).__name__}")
-    request = checked_request(
-        experts=experts,
+    n, private = positive_int("experts", experts), budget is not None
+    rate = share_rate
+    if rate is None and horizon is None and n == 1:
+        rate = 0.0
+    elif rate is None and prior == "share":
+        if horizon is None:
+            raise ValueError("an endless stream needs share_rate")
+        rate = best_share_rate(n, horizon, switches)
+    elif rate == 0.0 and horizon is not None and switches and min(n, horizon) > 1:
+        raise ValueError("share_rate 0 never switches, but switches is positive")
+    p = ObliviousTrackerParameters(
+        experts=n,
         horizon=horizon,
-        private=budget is not None,
         switches=switches,
         prior=prior,
-        learning_rate=learning_rate,
-        forced_switch=forced_switch,
-        batch=batch,
-        share_rate=share_rate,
+        learning_rate=1.0 if learning_rate is None else learning_rate,
+        forced_switch=float(private) if forced_switch is None else forced_switch,
+        batch=1 if batch is None else batch,
+        share_rate=rate,
         max_resamples=max_resamples,
-    )
-    c = request.comparison
-    if budget is None:
-        tracker = request.without_search(forced_switch=0.0)
-    elif c.experts == 1 or c.horizon == 1 or request.max_resamples == 0:
-        tracker = request.without_search(forced_switch=1.0)
-    else:
-        tracker = plan(request, budget).tracker
-    bound, terms = _regret(c, tracker)
-    return ObliviousTrackerParameters(
-        experts=c.experts,
-        horizon=c.horizon,
-        switches=c.switches,
-        prior=c.prior,
-        learning_rate=tracker.learning_rate,
-        forced_switch=tracker.forced_switch,
-        batch=tracker.batch,
-        share_rate=tracker.share_rate,
-        max_resamples=tracker.max_resamples,
         calibration=calibration,
-        private=budget is not None,
-        regret_bound=bound,
-        regret_terms=terms,
+        private=private,
     )
+    comparison = _comparison(p)
+    if budget is None or p.experts == 1 or p.horizon == 1 or p.max_resamples == 0:
+        # Privacy limits nothing.
+        if learning_rate is None:
+            best = comparison.best_learning_rate(p.batch, p.share_rate)
+            p = replace(p, learning_rate=best)
+    else:
+        asked = (batch, forced_switch, None if share_rate is None else p.share_rate)
+        draws = Search(comparison, budget, learning_rate, asked, p.max_resamples).plan()
+        p = replace(
+            p,
+            learning_rate=draws.learning_rate,
+            forced_switch=draws.forced_switch,
+            batch=draws.batch,
+            share_rate=draws.share_rate,
+        )
+    bound, terms = _regret(p)
+    return replace(p, regret_bound=bound, regret_terms=terms)
 
 
 def mechanism_of(experts: int, parameters: ObliviousTrackerParameters) -> Mechanism:
@@ -145,8 +235,7 @@ def mechanism_of(experts: int, parameters: ObliviousTrackerParameters) -> Mechan
         If the parameters are those of another number of experts.
     """
     p = parameters
-    if positive_int("experts", experts) != p.experts:
-        raise ValueError(f"the parameters are for {p.experts} experts, not {experts}")
+    check_experts(experts, p)
     if not p.private:
         return Open("nothing is promised")
     if _draws(p).constant:
@@ -190,12 +279,7 @@ def guarantee(
         If the parameters are those of another number of experts.
     """
     p, mechanism = parameters, mechanism_of(experts, parameters)
-    comparison = Comparison(p.experts, p.horizon, p.switches, p.prior)
-    bound, terms = _regret(comparison, _draws(p))
-    what = (
-        f"the played experts of the oblivious tracker (N = {p.experts}, prior {p.prior!r}) and "
-        "which of them are fresh draws"
-    )
+    bound, terms = _regret(p)
     details: dict[str, float | str | None] = {
         "learning rate": p.learning_rate,
         "forced switch": p.forced_switch,
@@ -206,10 +290,6 @@ def guarantee(
     }
     if bound is None and terms and p.horizon is not None:
         details["regret bound until the cap"] = math.fsum(terms.values())
-    if isinstance(mechanism, Open):
-        none = Guarantee.none(p.horizon or LARGEST_HORIZON, what)
-        details = {"regret bound holds for": SCOPES_IN_WORDS[p.regret_scope], **details}
-        return replace(none, regret_bound=bound, details=details)
     conditions: tuple[str, ...] = (
         "losses are clipped to their declared range, enforced",
         "fresh draws have exact tails (races of exponential variates); the grid of the coins' "
@@ -217,40 +297,48 @@ def guarantee(
     )
     if isinstance(mechanism, Nothing):
         conditions = ("no release depends on the losses: there is nothing to learn from",)
-    return state(
+    return state_experts(
         mechanism,
-        Neighbours(),
-        released=what,
-        horizon=p.horizon,
-        delta=stated_delta(budget, p.horizon),
-        calibration=p.calibration,
-        reference=_REFERENCE,
+        p,
+        released=(
+            f"the played experts of the oblivious tracker (N = {p.experts}, prior {p.prior!r}) and "
+            "which of them are fresh draws"
+        ),
+        reference=(
+            "coin and draws of bounded range, composed by Renyi divergences; "
+            "docs/privacy/tracker_accounting.md"
+        ),
+        budget=budget,
         seeded=seeded,
         conditions=conditions,
-        **regret_rows(bound, p.regret_scope, p.experts, p.horizon, details),
+        regret_bound=bound,
+        regret_scope=p.regret_scope,
+        details=details,
     )
 
 
 def _draws(p: ObliviousTrackerParameters) -> FlaggedDraws:
     """Return what the parameters draw, private or not."""
-    return FlaggedDraws(
-        p.learning_rate,
-        p.forced_switch,
-        p.batch,
-        p.horizon,
-        p.share_rate,
-        p.experts,
-        p.prior,
-        p.max_resamples,
-    )
+    names = [each.name for each in fields(FlaggedDraws) if each.init]
+    return FlaggedDraws(**{name: getattr(p, name) for name in names})
 
 
-def _regret(comparison: Comparison, tracker: FlaggedDraws) -> tuple[float | None, dict[str, float]]:
+def _comparison(p: ObliviousTrackerParameters) -> Comparison:
+    return Comparison(p.experts, p.horizon, p.switches, p.prior)
+
+
+def _regret(p: ObliviousTrackerParameters) -> tuple[float | None, dict[str, float]]:
     """Return the bound, None where nothing is claimed for a whole stream, and its terms."""
-    terms = comparison.terms(tracker.learning_rate, tracker.batch, tracker.share_rate)
-    if terms is None:
+    if p.experts == 1:
+        return 0.0, {"prior": 0.0, "learning": 0.0}
+    comparison, draws = _comparison(p), _draws(p)
+    cost = comparison.prior_cost(p.share_rate)
+    if cost == math.inf:
         return None, {}
-    cap = tracker.max_resamples
-    capped = cap is not None and cap < tracker.boundaries and comparison.experts > 1
-    endless = comparison.horizon is None and comparison.experts > 1
-    return (None if capped or endless else math.fsum(terms.values())), terms
+    suffix = ", a round" if p.horizon is None else ""
+    terms = {
+        f"prior{suffix}": cost / p.learning_rate,
+        f"learning{suffix}": 0.125 * p.learning_rate * comparison.squares(p.batch),
+    }
+    capped = p.max_resamples is not None and p.max_resamples < draws.boundaries
+    return (None if capped or p.horizon is None else math.fsum(terms.values())), terms

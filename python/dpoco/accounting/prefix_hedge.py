@@ -15,43 +15,36 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
-from dpoco.accounting._experts.hedge_regret import Schedule, best_learning_rate, regret_of
-from dpoco.accounting._experts.parameters import (
-    StoredParameters,
-    at_least_zero,
-    check_terms,
-    uniform_is_as_good,
-)
-from dpoco.accounting._experts.statement import SCOPES_IN_WORDS
+from dpoco.accounting._hedge_regret import HedgeParameters, HedgeRun
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.regret_bounds import stated_regret
+from dpoco.accounting.parameters import at_least, one_of
+from dpoco.accounting.regret_bounds import uniform_is_as_good
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
     calibrate_noise,
     check_numerics,
-    check_scale,
     numerics_of,
     plain_numerics,
     sum_of,
 )
-from dpoco.accounting.statement import state_sum, stated_delta
+from dpoco.accounting.statement import check_experts, state_experts
 from dpoco.privacy.mechanisms.bounds import CentredLosses
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["CALIBRATIONS", "PrefixHedgeParameters", "calibrate", "guarantee", "mechanism_of"]
+__all__ = ["PrefixHedgeParameters", "calibrate", "guarantee", "mechanism_of"]
 
 NEAR = Neighbours()
 CALIBRATIONS = ("tight",)
 
 
-@dataclass(frozen=True)
-class PrefixHedgeParameters(StoredParameters):
+@dataclass(frozen=True, kw_only=True)
+class PrefixHedgeParameters(HedgeParameters):
     """Parameters of Hedge on noisy sums.
 
     The value carries no claim of its own: `guarantee` recomputes every privacy and regret quantity
@@ -88,60 +81,33 @@ class PrefixHedgeParameters(StoredParameters):
         Arithmetic of the sum: doubles, or exact integers.
     """
 
-    _kind: ClassVar[str] = "dpoco.prefix_hedge_parameters"
-    _version: ClassVar[int] = 2
-    _added: ClassVar[dict[str, Any] | None] = {"numerics": "float"}
+    kind: ClassVar[str] = "dpoco.prefix_hedge_parameters"
+    version: ClassVar[int] = 2
+    added: ClassVar[dict[str, str]] = {"numerics": "float"}
 
-    experts: int
+    experts: int = at_least(1, 2**32)
     horizon: int
-    sum_method: str
-    noise_scale: float
+    sum_method: str = one_of(*continual_sum.METHODS)
+    noise_scale: float = at_least(0.0)
     learning_rate: float
-    calibration: str
-    sensitivity: float
-    column_norm: float
-    mu: float
-    regret_bound: float
+    calibration: str = one_of(*CALIBRATIONS)
+    sensitivity: float = at_least(0.0)
+    column_norm: float = at_least(0.0)
+    mu: float = at_least(0.0, infinite=True)
+    regret_bound: float = at_least(0.0)
     regret_terms: dict[str, float]
-    regret_scope: str
+    regret_scope: str = one_of("oblivious", "adaptive")
     numerics: str = "float"
 
     def __post_init__(self) -> None:
-        """Validate; derived quantities are only checked for form."""
-        positive_int("experts", self.experts, maximum=2**32)
-        positive_int("horizon", self.horizon)
-        choice("sum_method", self.sum_method, continual_sum.METHODS)
-        choice("calibration", self.calibration, CALIBRATIONS)
-        choice("regret_scope", self.regret_scope, ("oblivious", "adaptive"))
+        """Check that the fields fit each other, too."""
+        super().__post_init__()
         check_numerics(self.numerics, "gaussian")
-        positive_float("learning_rate", self.learning_rate)
-        for name in ("sensitivity", "column_norm", "regret_bound"):
-            at_least_zero(name, getattr(self, name))
-        terms = check_terms("regret_terms", self.regret_terms)
-        object.__setattr__(self, "regret_terms", terms)
-        if not self._depends_on_data and self.noise_scale == 0.0:
-            at_least_zero("mu", self.mu)
-        else:
-            check_scale(self.noise_scale, self.mu)
-
-    @property
-    def pushes(self) -> int:
-        """Rounds that enter the sum: all but the last; at least 1."""
-        return max(self.horizon - 1, 1)
-
-    @property
-    def private(self) -> bool:
-        """Whether anything is promised: there is noise, or nothing depends on the data."""
-        return self.noise_scale > 0.0 or not self._depends_on_data
 
     @property
     def noise_dominates(self) -> bool:
         """Whether noise makes the regret bound no better than that of uniform draws."""
         return self.private and uniform_is_as_good(self.experts, self.horizon, self.regret_bound)
-
-    @property
-    def _depends_on_data(self) -> bool:
-        return self.experts > 1 and self.horizon > 1
 
 
 def calibrate(
@@ -189,17 +155,23 @@ def calibrate(
     if budget is not None and not trivial:
         budget.require_delta()
     pushes = max(rounds - 1, 1)
+    if sum_method not in (None, "auto"):
+        methods: tuple[str, ...] = (choice("sum_method", sum_method, continual_sum.METHODS),)
+    elif budget is None:
+        methods = ("blt",)
+    else:
+        long = pushes > continual_sum.TOEPLITZ_LIMIT
+        methods = ("blt", "honaker", "tree", *(() if long else ("toeplitz",)))
     best: PrefixHedgeParameters | None = None
-    for method in _candidates(sum_method, pushes, budget):
+    for method in methods:
         found = sum_of(CentredLosses(n), method, pushes, NEAR)
         arithmetic, mu = plain_numerics(numerics, "gaussian"), 0.0 if trivial else math.inf
         if budget is not None and not trivial:
             found, mu = calibrate_noise(found, NEAR, budget=budget, numerics=numerics)
             arithmetic = numerics_of(found)
-        run = Schedule(n, rounds, method, found.scale)
-        eta = best_learning_rate(run) if learning_rate is None else learning_rate
-        eta = positive_float("learning_rate", eta)
-        regret = regret_of(run, eta)
+        run = HedgeRun(n, rounds, method, found.scale)
+        eta = run.best_learning_rate() if learning_rate is None else learning_rate
+        regret = run.regret(positive_float("learning_rate", eta))
         candidate = PrefixHedgeParameters(
             experts=n,
             horizon=rounds,
@@ -208,7 +180,7 @@ def calibrate(
             learning_rate=eta,
             calibration=calibration,
             sensitivity=math.sqrt(n - (n % 2) / n),
-            column_norm=continual_sum.column_norm(method, pushes),
+            column_norm=found.factorisation.column(pushes),
             mu=mu,
             regret_bound=regret.total,
             regret_terms=regret.terms,
@@ -247,32 +219,19 @@ def guarantee(
     ValueError
         If the parameters are for another number of experts.
     """
-    p, n = parameters, positive_int("experts", experts, maximum=2**32)
-    if p.experts != n:
-        raise ValueError(f"parameters are for {p.experts} experts; got {n}")
-    what = f"the decisions of Hedge on noisy sums ({n} experts, {p.sum_method!r} sum)"
-    regret = regret_of(Schedule(n, p.horizon, p.sum_method, p.noise_scale), p.learning_rate)
-    details: dict[str, float | str | None] = {
-        "regret bound holds for": SCOPES_IN_WORDS[regret.scope]
-    }
-    bound = regret.total
-    if p.private:  # uniform draws have T (1 - 1/N), and nothing has more than T
-        stated = stated_regret(bound, p.horizon * (1.0 - 1.0 / n), float(p.horizon))
-        bound = stated["regret_bound"]
-        details |= stated["details"]
-    return state_sum(
-        mechanism_of(n, p),
-        NEAR,
-        released=what,
-        horizon=p.horizon,
-        delta=stated_delta(budget, p.horizon),
-        calibration=p.calibration,
+    p, mechanism = parameters, mechanism_of(experts, parameters)
+    regret = HedgeRun(experts, p.horizon, p.sum_method, p.noise_scale).regret(p.learning_rate)
+    return state_experts(
+        mechanism,
+        p,
+        released=f"the decisions of Hedge on noisy sums ({experts} experts, {p.sum_method!r} sum)",
         reference="adaptive Gaussian composition; docs/privacy/prefix_hedge.md",
+        budget=budget,
         seeded=seeded,
         conditions=("losses are clipped to their declared range, enforced",),
-        regret_bound=bound,
+        regret_bound=regret.total,
+        regret_scope=regret.scope,
         details={
-            **details,
             "learning rate": p.learning_rate,
             **{f"regret: {name}": value for name, value in regret.terms.items()},
         },
@@ -280,8 +239,15 @@ def guarantee(
 
 
 def mechanism_of(experts: int, parameters: PrefixHedgeParameters) -> GaussianSum:
-    """Return the one sum through which losses reach the decisions: all rounds but the last."""
+    """Return the one sum through which losses reach the decisions: all rounds but the last.
+
+    Raises
+    ------
+    ValueError
+        If the parameters are for another number of experts.
+    """
     p = parameters
+    check_experts(experts, p)
     return sum_of(
         CentredLosses(experts),
         p.sum_method,
@@ -290,12 +256,3 @@ def mechanism_of(experts: int, parameters: PrefixHedgeParameters) -> GaussianSum
         scale=p.noise_scale,
         numerics=p.numerics,
     )
-
-
-def _candidates(sum_method: str | None, pushes: int, budget: Budget | None) -> tuple[str, ...]:
-    if sum_method not in (None, "auto"):
-        return (choice("sum_method", sum_method, continual_sum.METHODS),)
-    if budget is None:
-        return ("blt",)
-    rest = ("honaker", "tree", "toeplitz")
-    return ("blt", *(m for m in rest if m != "toeplitz" or pushes <= continual_sum.TOEPLITZ_LIMIT))

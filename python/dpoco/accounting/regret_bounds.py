@@ -28,6 +28,7 @@ __all__ = [
     "published_leader_regret",
     "square_root_factor",
     "stated_regret",
+    "uniform_is_as_good",
 ]
 
 # Sums over rounds are exact up to this many terms and bounded by integrals beyond.
@@ -65,6 +66,14 @@ def stated_regret(bound: float, still: float, largest: float = math.inf) -> dict
         "regret_bound": stated,
         "details": {"regret without learning": still} if useless else {},
     }
+
+
+def uniform_is_as_good(experts: int, horizon: int | None, bound: float | None) -> bool:
+    """Whether a bound on regret is no better than that of uniform draws, T (1 - 1/N)."""
+    if horizon is None or bound is None or min(experts, horizon) < 2:
+        return False
+    # An infinite one says that nothing is proved, not that nothing is learned.
+    return horizon * (1.0 - 1.0 / experts) <= bound < math.inf
 
 
 def gibbs_regret(

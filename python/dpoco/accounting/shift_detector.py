@@ -20,43 +20,26 @@ import math
 import warnings
 from dataclasses import replace
 
-from dpoco._validation import LARGEST_HORIZON, choice, positive_int
-from dpoco.accounting._experts.detector import (
+from dpoco._validation import choice, positive_int
+from dpoco.accounting._search import raised_until, scale_for
+from dpoco.accounting._shift_regret import (
     CALIBRATIONS,
-    LARGEST_EXPERTS,
-    NAIVE_LIMIT,
     SHORTEST_HORIZON,
-    WINDOWS,
     ShiftDetectorParameters,
     false_alarm_probability,
     regret_of,
     tangents,
 )
-from dpoco.accounting._experts.parameters import check_count, check_first, in_unit_interval
-from dpoco.accounting._experts.selection_scales import raised_until, scale_for
-from dpoco.accounting._experts.statement import SCOPES_IN_WORDS, regret_rows
-from dpoco.accounting.above_threshold import probability, split_scales
+from dpoco.accounting.above_threshold import split_scales
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.epoch_selector import LOSS_SUMS
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.statement import state
+from dpoco.accounting.statement import check_experts, state_experts
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.selections import Selections
 from dpoco.privacy.mechanisms.thresholds import ThresholdTests
-from dpoco.privacy.neighbours import Neighbours
 
-__all__ = [
-    "CALIBRATIONS",
-    "NOMINAL_HORIZON",
-    "QUERY_SENSITIVITY",
-    "QUERY_SPREAD",
-    "WINDOWS",
-    "ShiftDetectorParameters",
-    "calibrate",
-    "guarantee",
-    "mechanism_of",
-    "regret_bound",
-]
+__all__ = ["ShiftDetectorParameters", "calibrate", "guarantee", "mechanism_of", "regret_bound"]
 
 # Largest change of a test statistic, and its largest rise plus largest fall.
 QUERY_SENSITIVITY = QUERY_SPREAD = 2.0
@@ -114,33 +97,44 @@ def calibrate(
     ValueError, TypeError
         For bad or contradictory arguments.
     """
-    n = positive_int("experts", experts, maximum=LARGEST_EXPERTS)
-    rounds = None if horizon is None else positive_int("horizon", horizon)
-    nominal = rounds or NOMINAL_HORIZON
-    if nominal_horizon is not None:
-        nominal = positive_int("nominal_horizon", nominal_horizon)
-    choice("calibration", calibration, CALIBRATIONS)
-    choice("windows", windows, WINDOWS)
-    probability("false_alarm", false_alarm)
-    share = in_unit_interval("select_share", select_share)
-    if share == 0.0:
-        raise ValueError("select_share must be positive")
-    check_count("expected_shifts", expected_shifts)
-    check_first(first, n)
-    if windows == "naive" and (rounds is None or rounds > NAIVE_LIMIT):
-        raise ValueError(f"windows 'naive' are limited to {NAIVE_LIMIT} rounds")
-    shifts = planned_shifts(expected_shifts, rounds)
-    detects = share < 1.0 and (rounds is None or rounds >= SHORTEST_HORIZON)
-    published = calibration != "tight"
-    b = 0.25 * false_alarm
+    published = choice("calibration", calibration, CALIBRATIONS) != "tight"
+    law = "laplace" if published else "exponential"
+    length = horizon or NOMINAL_HORIZON
+    bare = ShiftDetectorParameters(
+        experts=experts,
+        horizon=horizon,
+        calibration=calibration,
+        selection=law,
+        detects=select_share < 1.0 and length >= SHORTEST_HORIZON,
+        noise=law,
+        windows=windows,
+        threshold_scale=threshold_scale,
+        nominal_horizon=length if nominal_horizon is None else nominal_horizon,
+        select_share=select_share,
+        false_alarm=false_alarm,
+        expected_shifts=expected_shifts,
+        first=first,
+        regret_scope="stationary" if expected_shifts is None else "shifting",
+    )
+    n, nominal, detects = bare.experts, bare.nominal_horizon, bare.detects
+    b = 0.25 * bare.false_alarm
+    shifts = _planned_shifts(bare)
+    if expected_shifts is not None and shifts < expected_shifts:
+        warnings.warn(
+            f"expected_shifts={expected_shifts} is taken as {shifts}: a law of {horizon} rounds "
+            "does not change more often",
+            UserWarning,
+            stacklevel=2,
+        )
+    scale = b1 = b2 = 0.0
     epsilon = math.inf if budget is None else budget.epsilon
-    select = epsilon * share if detects else epsilon
-    selection_scale = 0.0 if budget is None else scale_for(LOSS_SUMS.range, select)
-    b1 = b2 = 0.0
-    if budget is not None and detects:
-        b1, b2 = _detector_scales(calibration, epsilon - select, math.log(nominal / b))
-        if calibration != "paper":
-            b2 = raised_until(b2, lambda b: _spent(selection_scale, b1, b) <= epsilon)
+    if budget is not None:
+        select = epsilon * bare.select_share if detects else epsilon
+        scale = scale_for(LOSS_SUMS.range, select)
+        if detects:
+            b1, b2 = _detector_scales(calibration, epsilon - select, math.log(nominal / b))
+        if detects and calibration != "paper":
+            b2 = raised_until(b2, lambda b: _spent(scale, b1, b) <= epsilon)
     if calibration == "paper":
         # Reg_w and alpha as printed: no allowance for the bias, and everything in the threshold.
         log_queries = math.log(n * nominal / false_alarm)
@@ -154,39 +148,22 @@ def calibrate(
         threshold = b2 * math.log(nominal / b)
         if published:  # Laplace noise also lowers the threshold
             threshold += b1 * math.log((shifts + 1) / b)
-    parameters = ShiftDetectorParameters(
-        experts=n,
-        horizon=rounds,
-        calibration=calibration,
-        selection="laplace" if published else "exponential",
-        selection_scale=selection_scale,
-        detects=detects,
-        noise="laplace" if published else "exponential",
+    parameters = replace(
+        bare,
+        selection_scale=scale,
         threshold_noise_scale=b1,
         query_noise_scale=b2,
         threshold=threshold,
-        windows=windows,
         log_windows=log_windows,
         log_selection=log_selection,
-        threshold_scale=threshold_scale,
-        nominal_horizon=nominal,
-        select_share=share,
-        false_alarm=false_alarm,
-        expected_shifts=None if expected_shifts is None else int(expected_shifts),
-        first=None if first is None else int(first),
-        regret_bound=math.inf,
-        regret_terms={},
-        regret_scope="stationary" if expected_shifts is None else "shifting",
     )
-    bound, terms = regret_of(parameters, bounded_rounds(parameters), shifts)
+    bound, terms = regret_of(parameters, _bounded_rounds(parameters), shifts)
     return replace(parameters, regret_bound=bound, regret_terms=terms)
 
 
 def _detector_scales(calibration: str, epsilon: float, log_queries: float) -> tuple[float, float]:
-    if calibration == "paper":
-        return scale_for(2.0, epsilon), scale_for(4.0, epsilon)
-    if calibration == "corrected":
-        return scale_for(4.0, epsilon), scale_for(4.0, epsilon)
+    if calibration != "tight":
+        return scale_for(2.0 if calibration == "paper" else 4.0, epsilon), scale_for(4.0, epsilon)
     return split_scales(
         epsilon,
         sensitivity=QUERY_SENSITIVITY,
@@ -201,22 +178,13 @@ def _spent(selection_scale: float, b1: float, b2: float, sensitivity: float = 2.
     return LOSS_SUMS.range / selection_scale + (sensitivity / b1 + QUERY_SPREAD / b2)
 
 
-def planned_shifts(expected: int | None, horizon: int | None, quiet: bool = False) -> int:
+def _planned_shifts(p: ShiftDetectorParameters) -> int:
     """Return the number of shifts to plan for; there are fewer than rounds."""
-    shifts = expected or 0
-    if horizon is not None and shifts > horizon - 1:
-        if not quiet:
-            warnings.warn(
-                f"expected_shifts={shifts} is taken as {horizon - 1}: a law of {horizon} rounds "
-                "does not change more often",
-                UserWarning,
-                stacklevel=3,
-            )
-        return horizon - 1
-    return shifts
+    shifts = p.expected_shifts or 0
+    return shifts if p.horizon is None else min(shifts, p.horizon - 1)
 
 
-def bounded_rounds(p: ShiftDetectorParameters) -> int:
+def _bounded_rounds(p: ShiftDetectorParameters) -> int:
     """Return the rounds that the regret bound is about."""
     return p.nominal_horizon if p.horizon is None else p.horizon
 
@@ -230,8 +198,7 @@ def mechanism_of(experts: int, parameters: ShiftDetectorParameters) -> Mechanism
         If the parameters are for another number of experts.
     """
     p = parameters
-    if p.experts != experts:
-        raise ValueError(f"parameters are for {p.experts} experts; got {experts}")
+    check_experts(experts, p)
     if experts == 1 or p.horizon == 1:
         return Nothing("there is nothing to select from, or nothing to select by")
     if not p.private:
@@ -278,28 +245,13 @@ def guarantee(
         If the parameters are for another number of experts.
     """
     p, mechanism = parameters, mechanism_of(experts, parameters)
-    what = f"the decisions and alarms of the shift detector among {experts} experts"
-    shifts = planned_shifts(p.expected_shifts, p.horizon, quiet=True)
-    bound, terms = regret_of(p, bounded_rounds(p), shifts)
+    rounds, shifts = _bounded_rounds(p), _planned_shifts(p)
+    bound, terms = regret_of(p, rounds, shifts)
     scope = "stationary" if p.expected_shifts is None else "shifting"
-    details: dict[str, float | str | None] = {
-        "threshold noise scale": p.threshold_noise_scale,
-        "query noise scale": p.query_noise_scale,
-        "threshold": p.threshold * p.threshold_scale,
-        "false alarms of an instance, at most": false_alarm_probability(p, bounded_rounds(p)),
-        "regret bound, rounds": float(bounded_rounds(p)),
-        "regret bound, shifts": float(shifts),
-        **{f"regret: {name}": value for name, value in terms.items()},
-    }
-    stated = bound if math.isfinite(bound) else None
-    if isinstance(mechanism, Open):
-        horizon = LARGEST_HORIZON if p.horizon is None else p.horizon
-        details = {"regret bound holds for": SCOPES_IN_WORDS[scope], **details}
-        return replace(Guarantee.none(horizon, what), regret_bound=stated, details=details)
-    trivial = isinstance(mechanism, Nothing)
+    trivial, proved = isinstance(mechanism, Nothing), math.isfinite(bound)
     claimed = None
     conditions: tuple[str, ...] = ("losses are clipped to their declared range, enforced",)
-    if p.calibration == "paper" and p.detects and not trivial:
+    if p.calibration == "paper" and p.detects and p.private and not trivial:
         # As if one round moved a statistic by at most 1.
         scales = p.selection_scale, p.threshold_noise_scale, p.query_noise_scale
         printed = _spent(*scales, sensitivity=1.0)
@@ -308,21 +260,29 @@ def guarantee(
             "the claim in print is false: a round moves the test statistics by up to 2, not 1; as "
             f"printed the budget is spent {_spent(*scales) / printed:.4g} times",
         )
-    return state(
+    return state_experts(
         mechanism,
-        Neighbours(),
-        released=what,
-        horizon=p.horizon,
-        delta=0.0,
-        calibration=p.calibration,
+        p,
+        released=f"the decisions and alarms of the shift detector among {experts} experts",
         reference="sparse vector technique and noisy argmin; docs/privacy/shift_detector.md",
+        budget=0.0,
         seeded=seeded,
         sensitivity=0.0 if trivial else LOSS_SUMS.width,
         sensitivity_norm="linf",
         noise_scale=p.selection_scale,
         conditions=conditions,
         claimed=claimed,
-        **regret_rows(stated, None if stated is None else scope, p.experts, p.horizon, details),
+        regret_bound=bound if proved else None,
+        regret_scope=scope if proved else None,
+        details={
+            "threshold noise scale": p.threshold_noise_scale,
+            "query noise scale": p.query_noise_scale,
+            "threshold": p.threshold * p.threshold_scale,
+            "false alarms of an instance, at most": false_alarm_probability(p, rounds),
+            "regret bound, rounds": float(rounds),
+            "regret bound, shifts": float(shifts),
+            **{f"regret: {name}": value for name, value in terms.items()},
+        },
     )
 
 
@@ -350,8 +310,8 @@ def regret_bound(
     rounds : int, optional
         Default: the horizon, the nominal one without any.
     """
-    if parameters.experts != experts:
-        raise ValueError(f"parameters are for {parameters.experts} experts; got {experts}")
-    check_count("switches", switches)
-    length = bounded_rounds(parameters) if rounds is None else positive_int("rounds", rounds)
+    check_experts(experts, parameters)
+    if switches:
+        positive_int("switches", switches)
+    length = _bounded_rounds(parameters) if rounds is None else positive_int("rounds", rounds)
     return regret_of(parameters, length, switches)[0]

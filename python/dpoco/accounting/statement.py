@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from dpoco._validation import LARGEST_HORIZON
 from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import common_conditions, norm_name, numerics_of
 from dpoco.privacy.losses.combined import Least, Tailed
 from dpoco.privacy.losses.gaussian import Gaussian
@@ -18,7 +20,15 @@ from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["state", "state_sum", "stated_delta"]
+__all__ = ["REGRET_SCOPES", "check_experts", "state", "state_experts", "state_sum", "stated_delta"]
+
+# Streams that bounds on regret hold for, in words.
+REGRET_SCOPES = {
+    "stationary": "losses drawn independently from one law",
+    "shifting": "losses drawn independently, from a law that changes a few times",
+    "oblivious": "losses fixed in advance",
+    "adaptive": "all losses, also such as react to the decisions",
+}
 
 
 def stated_delta(budget: Budget | float | None, horizon: int | None) -> float:
@@ -141,5 +151,59 @@ def state_sum(mechanism: GaussianSum, near: Neighbours, **text: Any) -> Guarante
         sensitivity=mechanism.summand.movement(near, order),
         sensitivity_norm="l2" if order == 2.0 else norm_name(mechanism.summand.norm),
         column_norm=mechanism.factorisation.column(max(mechanism.pushes, 1), near, mechanism.batch),
+        **text,
+    )
+
+
+def check_experts(experts: int, parameters: Any) -> None:
+    """Raise `ValueError` unless the parameters are for this number of experts."""
+    if experts != parameters.experts:
+        raise ValueError(f"parameters are for {parameters.experts} experts; got {experts}")
+
+
+def state_experts(
+    mechanism: Mechanism,
+    parameters: Any,
+    *,
+    regret_bound: float | None,
+    regret_scope: str | None,
+    details: dict[str, float | str | None],
+    budget: Budget | float | None,
+    **text: Any,
+) -> Guarantee:
+    """Return `state` of what a learner of experts decides, and of its regret for losses in [0, 1].
+
+    Parameters
+    ----------
+    parameters : Parameters
+        With ``experts``, ``horizon`` and ``calibration``.
+    regret_bound : float or None
+        What is proved of the learner; None if nothing is. Uniform draws have regret at most
+        T (1 - 1/N), and nothing has more than T.
+    regret_scope : str or None
+        The losses it holds for, of `REGRET_SCOPES`; None says nothing.
+    details
+        More numbers, which follow.
+    budget
+        The delta to state epsilon at, as for `stated_delta`.
+    """
+    p = parameters
+    rows: dict[str, float | str | None] = {}
+    if regret_scope is not None:
+        rows["regret bound holds for"] = REGRET_SCOPES[regret_scope]
+    if regret_bound is not None and p.horizon is not None and p.private:
+        still = p.horizon * (1.0 - 1.0 / p.experts)
+        stated = stated_regret(regret_bound, still, float(p.horizon))
+        regret_bound = stated["regret_bound"]
+        rows |= stated["details"]
+    says: Callable[..., Guarantee] = state_sum if isinstance(mechanism, GaussianSum) else state
+    return says(
+        mechanism,
+        Neighbours(),
+        horizon=p.horizon,
+        delta=stated_delta(budget, p.horizon),
+        calibration=p.calibration,
+        regret_bound=regret_bound,
+        details={**rows, **details},
         **text,
     )

@@ -6,13 +6,21 @@ the whole sequence of indices is differentially private.
 
 from __future__ import annotations
 
-from dpoco.experts._batch_share import BatchShare, BatchShareParameters
-from dpoco.experts._epoch_selector import EpochSelector, EpochSelectorParameters
+from dpoco.experts._expert_learner import ExpertTrace
 from dpoco.experts._oblivious_tracker import ObliviousTracker, ObliviousTrackerParameters
 from dpoco.experts._planner import ExpertPlan, plan_experts
-from dpoco.experts._prefix_hedge import PrefixHedge, PrefixHedgeParameters
-from dpoco.experts._shift_detector import ShiftDetector, ShiftDetectorParameters
-from dpoco.experts._trace import ExpertTrace
+from dpoco.experts._selectors import (
+    EpochSelector,
+    EpochSelectorParameters,
+    ShiftDetector,
+    ShiftDetectorParameters,
+)
+from dpoco.experts._weights import (
+    BatchShare,
+    BatchShareParameters,
+    PrefixHedge,
+    PrefixHedgeParameters,
+)
 
 __all__ = [
     "BatchShare",

@@ -6,10 +6,12 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core
+from dpoco._validation import LARGEST_HORIZON
 from dpoco.accounting import Budget
 from dpoco.accounting import oblivious_tracker as accountant
 from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
 from dpoco.experts._expert_learner import ExpertLearner
+from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 from dpoco.random import Source
 
 __all__ = ["ObliviousTracker", "ObliviousTrackerParameters"]
@@ -126,44 +128,28 @@ class ObliviousTracker(ExpertLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            ObliviousTracker,
-            experts=experts,
-            horizon=horizon,
-            budget=budget,
-            parameters=parameters,
-            calibration=calibration,
-            switches=switches,
-            prior=prior,
-            learning_rate=learning_rate,
-            forced_switch=forced_switch,
-            batch=batch,
-            share_rate=share_rate,
-            max_resamples=max_resamples,
-            loss_range=loss_range,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(ObliviousTracker, **locals())
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ObliviousTracker:
-        """Return a compiled learner in round 0 on the stream of `claim`."""
-        parameters = self._parameters
-        switches = min(parameters.switches, self._horizon - 1)
-        if parameters.prior == "at_most" and (switches + 1) * self._experts > _LARGEST_STATE:
+        p, drawn = self._parameters, self._mechanism.part(TrackerDraws)
+        switches = min(p.switches, self._horizon - 1)
+        if p.prior == "at_most" and (switches + 1) * self._experts > _LARGEST_STATE:
             raise ValueError("(switches + 1) * experts is too large for the prior 'at_most'")
+        # Without noise, or with nothing to learn from, no claim rests on what is drawn.
+        said = p if drawn is None else drawn
         return _core.ObliviousTracker(
-            self._shared_settings(
-                {
-                    "prior": parameters.prior,
-                    "switches": switches,
-                    "share_rate": parameters.share_rate or 0.0,
-                    "learning_rate": parameters.learning_rate,
-                    "forced_switch": parameters.forced_switch,
-                    "block": parameters.batch,
-                    "max_resamples": parameters.max_resamples,
-                    **claim,
-                }
-            )
+            {
+                **self._shared_settings(claim),
+                "experts": said.experts,
+                "rounds": said.horizon or LARGEST_HORIZON,
+                "prior": said.prior,
+                "switches": switches,
+                "share_rate": said.share_rate or 0.0,
+                "learning_rate": said.learning_rate,
+                "forced_switch": p.forced_switch if drawn is None else drawn.forced,
+                "block": said.batch,
+                "max_resamples": p.max_resamples if drawn is None else drawn.cap,
+            }
         )
 
     @classmethod

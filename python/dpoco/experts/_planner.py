@@ -6,16 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpoco._validation import choice, positive_int
-from dpoco.accounting import (
-    Budget,
-    Guarantee,
-    batch_share,
-    epoch_selector,
-    oblivious_tracker,
-    prefix_hedge,
-    shift_detector,
-)
+from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import CalibrationError
+from dpoco.experts._expert_learner import ExpertLearner
+from dpoco.experts._oblivious_tracker import ObliviousTracker
+from dpoco.experts._selectors import EpochSelector, ShiftDetector
+from dpoco.experts._weights import BatchShare, PrefixHedge
 
 __all__ = ["ADVERSARIES", "ExpertPlan", "plan_experts"]
 
@@ -117,25 +113,24 @@ def plan_experts(
     if isinstance(switches, bool) or not isinstance(switches, int) or switches < 0:
         raise ValueError("switches must be an int of at least 0")
     level = ADVERSARIES.index(choice("adversary", adversary, ADVERSARIES))
-    common = {"horizon": horizon, "budget": budget}
-    candidates: list[tuple[str, Any, dict[str, Any]]] = []
+    candidates: list[tuple[type[ExpertLearner], dict[str, Any]]] = [
+        (ShiftDetector, {"expected_shifts": min(switches, horizon - 1)}),
+        (ObliviousTracker, {"switches": switches}),
+    ]
+    if switches == 0 and budget.delta > 0.0:
+        candidates.insert(0, (PrefixHedge, {}))
     if switches == 0:
-        candidates.append(("EpochSelector", epoch_selector, {}))
-        if budget.delta > 0.0:
-            candidates.append(("PrefixHedge", prefix_hedge, {}))
-    candidates.append(
-        ("ShiftDetector", shift_detector, {"expected_shifts": min(switches, horizon - 1)})
-    )
-    candidates.append(("ObliviousTracker", oblivious_tracker, {"switches": switches}))
+        candidates.insert(0, (EpochSelector, {}))
     attack = "adaptive" if adversary == "adaptive" else "oblivious"
     for noise in ("knorm", "gaussian") if budget.delta > 0.0 else ("knorm",):
         options = {"switches": switches, "noise": noise, "adversary": attack}
-        candidates.append(("BatchShare", batch_share, options))
+        candidates.append((BatchShare, options))
     plans = []
     refusals = []
-    for name, accountant, options in candidates:
+    for learner, options in candidates:
+        name, accountant = learner.__name__, learner._accountant
         try:
-            parameters = accountant.calibrate(experts, **common, **options)
+            parameters = accountant.calibrate(experts, horizon=horizon, budget=budget, **options)
         except CalibrationError as error:
             refusals.append(f"{name}: {error}")
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
@@ -16,11 +17,10 @@ from dpoco._tickets import Ticket
 from dpoco._validation import float_array, positive_float
 from dpoco.accounting import Budget
 from dpoco.accounting import lipschitz as accountant
-from dpoco.accounting._experts.nets import checked_counts, shape_of
 from dpoco.accounting.lipschitz import LipschitzParameters
+from dpoco.accounting.nets import checked_counts, shape_of
 from dpoco.mechanisms import continual_sum_settings, sum_entries
-from dpoco.oco._net_losses import NetLosses
-from dpoco.oco._nets import net_of, net_transform
+from dpoco.oco._nets import NetLosses, net_of, net_transform
 from dpoco.privacy.mechanisms.bounds import NetDifferences
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
@@ -143,22 +143,7 @@ class LipschitzLearner(OnlineLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            LipschitzLearner,
-            domain=domain,
-            lipschitz=lipschitz,
-            horizon=horizon,
-            budget=budget,
-            parameters=parameters,
-            calibration=calibration,
-            resolution=resolution,
-            transform=transform,
-            sum_method=sum_method,
-            learning_rate=learning_rate,
-            enforce=enforce,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(LipschitzLearner, **locals())
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -219,10 +204,7 @@ class LipschitzLearner(OnlineLearner):
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
-        size = 1
-        for count in header["parameters"]["resolution"]:
-            size *= int(count)
-        return size
+        return math.prod(int(count) for count in header["parameters"]["resolution"])
 
     @property
     def domain(self) -> domains.Domain:

@@ -1,18 +1,20 @@
-"""Nets of decisions over a domain's bounding box, and the compiled transforms of their values."""
+"""Nets of decisions over a domain's bounding box, losses on them, and their compiled transforms."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco.accounting._experts.nets import bounding_box, levels_of
+from dpoco._validation import FloatArray, float_array
+from dpoco.accounting.nets import NetShape, bounding_box, levels_of, spacings
 from dpoco.domains import Box, Domain, Simplex
 from dpoco.privacy.mechanisms.bounds import NetDifferences
 
-__all__ = ["net_of", "net_transform"]
-
-FloatArray = NDArray[np.float64]
+__all__ = ["NetLosses", "net_of", "net_transform"]
 
 # Without enforcement differences are bounded only so far that no sum of them can overflow.
 _NO_LIMIT = 1e140
@@ -47,10 +49,63 @@ def net_transform(net: NetDifferences, *, enforced: bool) -> _core.NetTransform 
     """Return the transform of a net, with bounded differences or not; None for a single point."""
     if net.size == 0:
         return None
-    steps = [side / (count - 1) for side, count in zip(net.sides, net.counts, strict=True)]
+    steps = spacings(NetShape(net.sides, 0.0), net.counts)
     limits = [net.lipschitz * h if enforced else _NO_LIMIT for h in steps]
     if net.transform == "parent":
         return _core.NetTransform.parent(levels_of(net.counts), limits)
     if net.transform == "increments":
         return _core.NetTransform.increments(net.counts[0], limits[0])
     return _core.NetTransform.grid_laplacian(*net.counts, *limits)
+
+
+@dataclass(frozen=True, eq=False)
+class NetLosses:
+    """The losses of a run: one array of all values on the net, or a list of single losses."""
+
+    points: FloatArray
+    array: FloatArray | None
+    each: list[Any]
+
+    @classmethod
+    def of(cls, losses: Any, points: FloatArray) -> NetLosses:
+        """Return `losses` in one of the two forms; a sequence without a callable is an array."""
+        if callable(losses):
+            raise TypeError("losses must be one loss a round; got a single callable")
+        if not isinstance(losses, np.ndarray) and isinstance(losses, Iterable):
+            losses = list(losses)
+            if any(callable(loss) for loss in losses):
+                return cls(points, None, losses)
+            if not losses:
+                losses = np.empty((0, len(points)))
+        return cls(points, float_array("losses", losses, (None, len(points))), [])
+
+    def __len__(self) -> int:
+        return len(self.each) if self.array is None else len(self.array)
+
+    def values(self, part: slice) -> FloatArray:
+        """Return the values of some rounds on the net, shape (rounds, N)."""
+        if self.array is not None:
+            return self.array[part]
+        shape = (len(self.points),)
+        out = np.empty((len(self.each[part]), *shape))
+        for row, loss in zip(out, self.each[part], strict=True):
+            # Copied before the next one is asked: a callable may return the same array each time.
+            row[:] = float_array("losses", loss(self.points) if callable(loss) else loss, shape)
+        return out
+
+    def at(self, decision: FloatArray) -> FloatArray:
+        """Return the losses of one decision, shape (T,): 0 where not finite."""
+        if decision.shape != self.points.shape[1:]:
+            raise ValueError(f"decision must have shape {self.points.shape[1:]}")
+        nearest = int(np.argmin(np.sum((self.points - decision) ** 2, axis=1)))
+
+        def value(loss: Any) -> float:
+            if not callable(loss):
+                return float(loss[nearest])
+            return float(float_array("losses", loss(decision[None, :]), (1,))[0])
+
+        if self.array is not None:
+            values = self.array[:, nearest]
+        else:
+            values = np.array([value(loss) for loss in self.each])
+        return np.where(np.isfinite(values), values, 0.0)

@@ -11,7 +11,7 @@ namespace dpoco::experts {
 // Transforms of the values of a Lipschitz function on a net of points, in row-major order. Each
 // bounds differences of values at nearby points by `limits` (one an axis: the Lipschitz constant
 // times the spacing), so that what it returns moves by at most the sensitivity that
-// accounting/_experts/nets.py declares whatever the values are; a vector with an entry that is
+// accounting/nets.py declares whatever the values are; a vector with an entry that is
 // not finite counts as zero. Proofs: docs/privacy/lipschitz.md. No allocation after construction.
 class NetTransform : public LinearTransform {
  public:

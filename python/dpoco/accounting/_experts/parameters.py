@@ -16,12 +16,8 @@ from dpoco.errors import StateError
 __all__ = [
     "StoredParameters",
     "at_least_zero",
-    "check_count",
-    "check_first",
     "check_terms",
     "count_of",
-    "in_unit_interval",
-    "uniform_is_as_good",
 ]
 
 Self = TypeVar("Self", bound="StoredParameters")
@@ -70,14 +66,6 @@ def at_least_zero(name: str, value: Any) -> float:
     return number
 
 
-def in_unit_interval(name: str, value: Any) -> float:
-    """Return `value` as a float in [0, 1], or raise naming the argument."""
-    number = at_least_zero(name, value)
-    if number > 1.0:
-        raise ValueError(f"{name} must be at most 1; got {number!r}")
-    return number
-
-
 def check_terms(name: str, value: Any) -> dict[str, float]:
     """Return a dictionary of names to floats >= 0, or raise naming the argument."""
     if not isinstance(value, Mapping):
@@ -85,35 +73,8 @@ def check_terms(name: str, value: Any) -> dict[str, float]:
     return {str(key): at_least_zero(name, number) for key, number in value.items()}
 
 
-def check_count(name: str, value: Any) -> int | None:
-    """Return None or an int of at least 0, or raise naming the argument."""
-    if value is None:
-        return None
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be an int or None; got {type(value).__name__}")
-    if value < 0:
-        raise ValueError(f"{name} must be at least 0; got {value}")
-    return int(value)
-
-
-def check_first(first: Any, experts: int) -> int | None:
-    """Return None or the index of an expert, or raise."""
-    index = check_count("first", first)
-    if index is not None and index >= experts:
-        raise ValueError(f"first must be below the number of experts, {experts}; got {index}")
-    return index
-
-
 def count_of(name: str, value: Any) -> int:
     """Return an int in [0, 10^12], or raise naming the argument."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 0:
         return 0
     return positive_int(name, value)
-
-
-def uniform_is_as_good(experts: int, horizon: int | None, bound: float | None) -> bool:
-    """Whether a bound on regret is no better than that of uniform draws, T (1 - 1/N)."""
-    if horizon is None or bound is None or min(experts, horizon) < 2:
-        return False
-    # An infinite one says that nothing is proved, not that nothing is learned.
-    return horizon * (1.0 - 1.0 / experts) <= bound < math.inf

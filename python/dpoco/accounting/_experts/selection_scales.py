@@ -1,45 +1,13 @@
-"""Scales of noise for a pure epsilon, and how parameters of selections keep their fields.
-
-Proof: ``docs/privacy/noisy_max.md``.
-"""
+"""How parameters of selections keep their fields."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero
-from dpoco.errors import CalibrationError
 
-__all__ = ["LARGEST_NOISE", "raised_until", "scale_for", "store", "zero_or_more"]
-
-# Scales beyond would overflow in sums and products.
-LARGEST_NOISE = 1e200
-
-
-def scale_for(reach: float, epsilon: float) -> float:
-    """Return the smallest scale b, a double of at least 1e-200, with ``reach / b <= epsilon``.
-
-    Raises
-    ------
-    CalibrationError
-        If it exceeds 1e200.
-    """
-    if not epsilon * LARGEST_NOISE >= reach:
-        raise CalibrationError(
-            f"this budget needs a noise scale above {LARGEST_NOISE:g}; the smallest epsilon (of "
-            f"this part of it) that does not is {reach / LARGEST_NOISE:.6g}"
-        )
-    return raised_until(max(reach / epsilon, 1.0 / LARGEST_NOISE), lambda b: reach / b <= epsilon)
-
-
-def raised_until(scale: float, holds: Callable[[float], bool]) -> float:
-    """Return the smallest double from `scale` on that holds; further away, one not far above."""
-    step = 2.0**-58
-    while not holds(scale):
-        scale, step = math.nextafter(scale, math.inf) * (1.0 + step), 2.0 * step
-    return scale
+__all__ = ["store", "zero_or_more"]
 
 
 def store(parameters: StoredParameters, **values: Any) -> None:

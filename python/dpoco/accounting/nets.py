@@ -24,17 +24,16 @@ from typing import Any
 
 import numpy as np
 
-from dpoco._validation import FloatArray, choice, positive_float, positive_int
+from dpoco._validation import FloatArray, positive_float, positive_int
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 
 __all__ = [
-    "TRANSFORMS",
     "NetShape",
     "NoiseField",
     "bounding_box",
+    "candidate_nets",
     "checked_counts",
     "checked_slope",
-    "checked_transform",
     "discretisation",
     "grid_variances",
     "levels_of",
@@ -44,10 +43,13 @@ __all__ = [
     "spacings",
 ]
 
-TRANSFORMS = ("increments", "grid_laplacian", "parent")
-
 LARGEST_NET = 2**24
 LARGEST_SIDE = 2**12  # of a net in the plane, whose constants take matrices of its size
+
+# What a round may cost when the caller does not say: noise, transform and a draw are linear in the
+# number of points, up to a logarithm.
+_LARGEST_LINE = 2**16
+_LARGEST_SIDE = 2**8
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +117,41 @@ def checked_counts(shape: NetShape, resolution: Any) -> tuple[int, ...]:
     return counts
 
 
-def checked_slope(shape: NetShape, lipschitz: Any) -> float:
+def checked_slope(shape: NetShape, lipschitz: float) -> float:
     """Return G, or raise if no loss of that slope over the shape can be computed with."""
     slope = positive_float("lipschitz", lipschitz)
-    if shape.sides:
-        for side in (min(shape.sides), shape.diameter):
-            if not 1e-90 <= slope * side <= 1e90:
-                raise ValueError(
-                    "lipschitz times every side of the domain must be in [1e-90, 1e90]"
-                )
+    lengths = (min(shape.sides), shape.diameter) if shape.sides else ()
+    if not all(1e-90 <= slope * length <= 1e90 for length in lengths):
+        raise ValueError("lipschitz times every side of the domain must be in [1e-90, 1e90]")
     return slope
+
+
+def candidate_nets(shape: NetShape, transform: str) -> list[tuple[int, ...]]:
+    """Return the numbers of points an axis to compare: sizes of small prime factors.
+
+    Two axes get nearly equal spacings, since the largest one decides how far the nearest point is.
+    """
+    if not shape.sides:
+        return [()]
+    if transform == "parent":
+        levels = 16 if len(shape.sides) == 1 else 8
+        return [(2**k + 1,) * len(shape.sides) for k in range(levels + 1)]
+    if len(shape.sides) == 1:
+        return [(n,) for n in _smooth(_LARGEST_LINE)]
+    long = 0 if shape.sides[0] >= shape.sides[1] else 1
+    sizes = _smooth(_LARGEST_SIDE)
+    nets: list[tuple[int, ...]] = []
+    for count in sizes:
+        needed = shape.sides[1 - long] / shape.sides[long] * (count - 1) + 1.0
+        other = next((n for n in sizes if n >= needed - 1e-9), _LARGEST_SIDE)
+        nets.append((count, other) if long == 0 else (other, count))
+    return nets
+
+
+def _smooth(largest: int) -> list[int]:
+    """Return 2^a, 3 2^a and 5 2^a up to `largest`, at least 2, increasing."""
+    powers = [2**a for a in range(largest.bit_length())]
+    return sorted({m * p for m in (1, 3, 5) for p in powers if 2 <= m * p <= largest})
 
 
 def spacings(shape: NetShape, counts: tuple[int, ...]) -> tuple[float, ...]:
@@ -138,8 +165,6 @@ class NoiseField:
 
     Attributes
     ----------
-    entries : int
-        Coordinates of the noise.
     radius : float
         An upper bound on the root of max_w (sum_j w_j v_jj - w' v w) over the simplex, v the
         covariance of the values: the radius of the smallest ball that holds all points.
@@ -147,28 +172,21 @@ class NoiseField:
         An upper bound on E max over the points.
     """
 
-    entries: int
     radius: float
     maximum: float
 
 
-def checked_transform(transform: str, shape: NetShape, counts: tuple[int, ...]) -> str:
-    """Return `transform` if it fits axes and points, or raise."""
-    choice("transform", transform, TRANSFORMS)
-    axes = len(shape.sides)
-    if transform == "parent":
-        levels_of(counts)
-    elif axes and transform != ("increments", "grid_laplacian")[axes - 1]:
-        raise ValueError(f"transform {transform!r} is not for a net of {axes} axes")
-    return transform
-
-
 def levels_of(counts: tuple[int, ...]) -> int:
-    """Return k for 2^k + 1 points an axis, or raise."""
-    levels = (counts[0] - 1).bit_length() - 1 if counts else 0
-    if any(count != 2**levels + 1 for count in counts):
-        raise ValueError("transform 'parent' needs a resolution of 2^k + 1, the same on all axes")
-    return levels
+    """Return k for 2^k + 1 points an axis."""
+    return (counts[0] - 1).bit_length() - 1
+
+
+def discretisation(shape: NetShape, counts: tuple[int, ...], lipschitz: float) -> float:
+    """Return the largest loss a round adds by playing on the net: G times half a cell's diagonal.
+
+    Some net point is that near to any point of the box, and projecting does not expand.
+    """
+    return 0.5 * lipschitz * math.hypot(*spacings(shape, counts))
 
 
 def published_sensitivity(shape: NetShape, counts: tuple[int, ...], lipschitz: float) -> float:
@@ -178,14 +196,6 @@ def published_sensitivity(shape: NetShape, counts: tuple[int, ...], lipschitz: f
     """
     constant = 1.0 if len(counts) == 1 else 2.0 * (levels_of(counts) + 1.0)
     return math.sqrt(constant) * lipschitz * shape.diameter
-
-
-def discretisation(shape: NetShape, counts: tuple[int, ...], lipschitz: float) -> float:
-    """Return the largest loss a round adds by playing on the net: G times half a cell's diagonal.
-
-    Some net point is that near to any point of the box, and projecting does not expand.
-    """
-    return 0.5 * lipschitz * math.hypot(*spacings(shape, counts))
 
 
 def noise_field(transform: str, counts: tuple[int, ...]) -> NoiseField:
@@ -206,7 +216,7 @@ def _walk(points: int) -> NoiseField:
     """
     steps = points - 1
     maximum = float(np.sum(np.arange(1, steps + 1) ** -0.5)) / math.sqrt(2.0 * math.pi)
-    return NoiseField(steps, 0.5 * math.sqrt(steps), maximum)
+    return NoiseField(0.5 * math.sqrt(steps), maximum)
 
 
 @lru_cache(maxsize=256)
@@ -216,7 +226,7 @@ def _grid(down: int, across: int) -> NoiseField:
     Least mean square distances are those from the mean of the four corners. The bound on E max is
     best with the field measured from a point on the way there.
     """
-    variances, from_corners, offset = _distances(down, across)
+    variances, from_corners, offset = grid_variances(down, across)
     corner_share = 0.3
     between = (1.0 - corner_share) * variances + corner_share * from_corners
     between -= corner_share * (1.0 - corner_share) * offset
@@ -224,7 +234,7 @@ def _grid(down: int, across: int) -> NoiseField:
     quarter = (slice((down + 1) // 2), slice((across + 1) // 2))  # all are symmetric
     maximum = min(_soft_maximum(v[quarter].ravel(), counts) for v in (variances, between))
     radius = math.sqrt(min(float(variances.max()), float(from_corners.max())))
-    return NoiseField(down * across - 1, radius, maximum)
+    return NoiseField(radius, maximum)
 
 
 def _twice(n: int) -> FloatArray:
@@ -235,18 +245,13 @@ def _twice(n: int) -> FloatArray:
     return counts
 
 
-def grid_variances(down: int, across: int) -> tuple[FloatArray, FloatArray]:
+def grid_variances(down: int, across: int) -> tuple[FloatArray, FloatArray, float]:
     """Return variances of the values of a grid, shape (down, across), from white coefficients.
 
     First those of the field itself, whose values add up to 0: the diagonal of the pseudo-inverse
-    of the grid's Laplacian. Then those of its differences to the mean of its four corners.
+    of the grid's Laplacian. Then those of its differences to the mean of its four corners, and the
+    variance of that mean.
     """
-    variances, from_corners, _ = _distances(down, across)
-    return variances, from_corners
-
-
-def _distances(down: int, across: int) -> tuple[FloatArray, FloatArray, float]:
-    """Return what `grid_variances` does, and the variance of the mean of the corners."""
     waves_down, values_down = _path(down)
     waves_across, values_across = _path(across)
     eigenvalues = values_down[:, None] + values_across[None, :]
@@ -287,22 +292,20 @@ def _parent(levels: int, axes: int) -> NoiseField:
         counts[: levels + 1] = [c * 3.0**m for m, c in enumerate(choose)]
         counts[1:] += 2.0 * np.array(choose)
         counts[1] += 1.0  # the far corner
-    entries = (2**levels + 1) ** axes - 1
     depth = int(np.max(np.flatnonzero(counts)))
-    return NoiseField(entries, math.sqrt(depth), _soft_maximum(depths, counts))
+    return NoiseField(math.sqrt(depth), _soft_maximum(depths, counts))
 
 
-def _soft_maximum(variances: FloatArray, counts: FloatArray | None = None) -> float:
+def _soft_maximum(variances: FloatArray, counts: FloatArray) -> float:
     """Return an upper bound on E max of centred normal variables, whatever their correlations.
 
     E max <= log(sum_j exp(b^2 v_j/2))/b for every b > 0, by Jensen; the best of a fine grid of b.
     """
-    weights = np.ones_like(variances) if counts is None else counts
-    top = float(variances[weights > 0.0].max())
-    usual = math.sqrt(2.0 * math.log(float(weights.sum())) / top)
+    top = float(variances[counts > 0.0].max())
+    usual = math.sqrt(2.0 * math.log(float(counts.sum())) / top)
     best = math.inf
     for b in usual * np.geomspace(0.5, 3.0, 48):
         half = 0.5 * b * b
-        total = float(np.sum(weights * np.exp(half * (variances - top))))
+        total = float(np.sum(counts * np.exp(half * (variances - top))))
         best = min(best, (half * top + math.log(total)) / b)
     return best

@@ -6,7 +6,7 @@ lmgf(u) = log E exp(u Z_1) of the noise, whose law is symmetric:
 * streams fixed in advance: pi / eta + nb (eta B^2 / 8 + lmgf(eta) / eta) + S floor(B / 2);
 * streams that react: that plus min_u (log |C(nb, S)| + nb lmgf(u)) / u.
 
-Randomised response replaces the terms of a batch (B = 1) by its own, see `learning_cost`.
+Randomised response replaces the terms of a batch (B = 1) by its own, see `Noise.batch_cost`.
 
 The prior starts at a uniformly drawn expert, keeps it with probability 1 - sigma a round and moves
 to each other one with probability sigma / (N - 1). Exponential weights on all sequences under it
@@ -20,20 +20,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "Plan",
-    "ShareRegret",
-    "best_share_rate",
-    "log_class_size",
-    "log_moment",
-    "plan",
-    "regret_of",
-    "share_log_prior",
-    "variance",
-]
+from dpoco.accounting._search import least
 
 
 def share_log_prior(experts: int, rounds: int, switches: int, share_rate: float) -> float:
@@ -97,7 +88,98 @@ def log_class_size(experts: int, rounds: int, switches: int) -> float:
     return math.log(experts) + top + math.log(float(np.sum(np.exp(terms - top))))
 
 
-_GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
+@dataclass(frozen=True)
+class Noise:
+    """What is added to each entry of a sum: a law of the batched share, symmetric.
+
+    Attributes
+    ----------
+    law : {"knorm", "gaussian", "laplace", "coordinate_rr", "none"}
+        As of `BatchShareParameters`.
+    scale : float
+        Its scale; 1 / epsilon of "coordinate_rr".
+    experts : int
+        N.
+    """
+
+    law: str
+    scale: float
+    experts: int
+
+    def log_moment(self, rate: float) -> float:
+        """Return log E exp(rate Z_1) of one coordinate of the noise; infinite where it is.
+
+        For "coordinate_rr" the largest over all losses l of the log moment of the estimate's error.
+        """
+        if self.law == "none" or rate == 0.0:
+            return 0.0
+        x = rate * self.scale
+        if self.law == "gaussian":
+            return 0.5 * x * x
+        if self.law == "coordinate_rr":
+            return _response_moment(self.scale, self.experts, rate)
+        if not x < 1.0:
+            return math.inf
+        if self.law == "laplace":
+            return -math.log1p(-x * x)
+        # knorm: [(1 - x)^-N - (1 + x)^-N] / (2 x N), with y = N artanh(x) without cancellation.
+        y = self.experts * math.atanh(x)
+        return -0.5 * self.experts * math.log1p(-x * x) + _log_sinhc(y) + _log_artanhc(x)
+
+    @property
+    def variance(self) -> float:
+        """Variance of one coordinate (randomised response: an upper bound)."""
+        n = self.experts
+        if self.law == "coordinate_rr":
+            return 0.25 * n / math.tanh(0.5 / self.scale) ** 2
+        cube = (n + 1.0) * (n + 2.0) / 3.0
+        factor = {"none": 0.0, "gaussian": 1.0, "laplace": 2.0, "knorm": cube}[self.law]
+        return factor * self.scale * self.scale
+
+    def batch_cost(self, batch: int, rate: float) -> float:
+        """Return what a batch costs the learner: eta B^2/8 from its losses, the rest from noise.
+
+        For randomised response both at once: with a = eta N / (2 tanh(epsilon / 2)) and
+        phi(a) = e^a - 1 - a, (phi(-a) + e^epsilon phi(a)) / ((1 + e^epsilon) N eta).
+        """
+        if self.law == "coordinate_rr":
+            a = rate * self.experts / (2.0 * math.tanh(0.5 / self.scale))
+            odds = math.exp(-1.0 / self.scale)
+            return (odds * _bend(-a) + _bend(a)) / ((1.0 + odds) * self.experts * rate)
+        return 0.125 * rate * batch * batch + self.log_moment(rate) / rate
+
+    def largest(self, steps: int, switches: int) -> float:
+        """Return a bound on the expected largest sum along a sequence of experts: min over u."""
+        if self.law == "none":
+            return 0.0
+        size = log_class_size(self.experts, steps, switches)
+        u = self.best_rate(size / steps, self.variance, self.log_moment)
+        return (size + steps * self.log_moment(u)) / u
+
+    def best_rate(self, start: float, spread: float, cost: Callable[[float], float]) -> float:
+        """Return the minimiser of (start + cost(rate)) / rate, cost convex, about spread rate^2/2.
+
+        Such a quotient has one minimum, which is searched for in log(rate).
+        """
+        limit = (1.0 - 1e-12) / self.scale if self.law in ("knorm", "laplace") else math.inf
+        if not 0.0 < start < math.inf:  # a single expert; or a bound that is infinite anyway
+            return min(1.0, 0.5 * limit)
+        guess = math.sqrt(2.0 * start / spread)
+        low, high = math.log(1e-4 * min(guess, limit)), math.log(min(1e4 * guess, limit))
+
+        def value(log_rate: float) -> float:
+            rate = math.exp(log_rate)
+            return (start + cost(rate)) / rate
+
+        return math.exp(least(value, low, high))
+
+
+class Schedule(NamedTuple):
+    """When weights are updated, and by how much."""
+
+    batch: int
+    learning_rate: float
+    share_rate: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,73 +209,15 @@ class ShareRegret:
         return {**self.terms, "noise of the comparator": self.adaptive - self.oblivious}
 
 
-def log_moment(noise: str, scale: float, experts: int, rate: float) -> float:
-    """Return log E exp(rate Z_1) of one coordinate of the noise; infinite where it is.
-
-    For "coordinate_rr" (scale = 1 / epsilon) the largest over all losses l of the log moment of the
-    estimate's error.
-    """
-    if noise == "none" or rate == 0.0:
-        return 0.0
-    x = rate * scale
-    if noise == "gaussian":
-        return 0.5 * x * x
-    if noise == "coordinate_rr":
-        return _response_moment(scale, experts, rate)
-    if not x < 1.0:
-        return math.inf
-    if noise == "laplace":
-        return -math.log1p(-x * x)
-    # knorm: [(1 - x)^-N - (1 + x)^-N] / (2 x N), with y = N artanh(x) without cancellation.
-    y = experts * math.atanh(x)
-    return -0.5 * experts * math.log1p(-x * x) + _log_sinhc(y) + _log_artanhc(x)
-
-
-def variance(noise: str, scale: float, experts: int) -> float:
-    """Return the variance of one coordinate of the noise (randomised response: an upper bound)."""
-    if noise == "none":
-        return 0.0
-    factor = {
-        "gaussian": 1.0,
-        "laplace": 2.0,
-        "knorm": (experts + 1.0) * (experts + 2.0) / 3.0,
-    }
-    if noise == "coordinate_rr":
-        return 0.25 * experts / math.tanh(0.5 / scale) ** 2
-    return factor[noise] * scale * scale
-
-
-def learning_cost(noise: str, scale: float, experts: int, batch: int, rate: float) -> float:
-    """Return what a batch costs the learner: eta B^2/8 from its losses and the rest from noise.
-
-    For randomised response both at once: with a = eta N / (2 tanh(epsilon / 2)) and
-    phi(a) = e^a - 1 - a, (phi(-a) + e^epsilon phi(a)) / ((1 + e^epsilon) N eta).
-    """
-    if noise == "coordinate_rr":
-        a = rate * experts / (2.0 * math.tanh(0.5 / scale))
-        odds = math.exp(-1.0 / scale)
-        return (odds * _bend(-a) + _bend(a)) / ((1.0 + odds) * experts * rate)
-    return 0.125 * rate * batch * batch + log_moment(noise, scale, experts, rate) / rate
-
-
-def regret_of(
-    experts: int,
-    rounds: int,
-    switches: int,
-    *,
-    noise: str,
-    scale: float,
-    batch: int,
-    learning_rate: float,
-    share_rate: float,
-) -> ShareRegret:
+def regret_of(noise: Noise, rounds: int, switches: int, schedule: Schedule) -> ShareRegret:
     """Return the bounds over `rounds` rounds; infinite for learning rates past the moments."""
-    if experts == 1:
+    if noise.experts == 1:
         return ShareRegret({}, 0.0, 0.0)
+    batch, eta, sigma = schedule
     steps = -(-rounds // batch)
-    prior = share_log_prior(experts, steps, switches, share_rate) / learning_rate
-    cost = learning_cost(noise, scale, experts, batch, learning_rate)
-    plain = 0.0 if noise == "coordinate_rr" else 0.125 * learning_rate * batch * batch
+    prior = share_log_prior(noise.experts, steps, switches, sigma) / eta
+    cost = noise.batch_cost(batch, eta)
+    plain = 0.0 if noise.law == "coordinate_rr" else 0.125 * eta * batch * batch
     inside = float(min(switches, rounds - 1) * (batch // 2))
     oblivious = prior + steps * cost + inside
     if not math.isfinite(oblivious):
@@ -204,126 +228,52 @@ def regret_of(
         "noise": steps * (cost - plain),
         "switches inside batches": inside,
     }
-    return ShareRegret(
-        {name: value for name, value in terms.items() if value > 0.0},
-        oblivious,
-        oblivious + _comparator_noise(experts, steps, switches, noise, scale),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Batch, learning rate and share rate with the least bound found, and the bounds."""
-
-    batch: int
-    learning_rate: float
-    share_rate: float
-    regret: ShareRegret
+    own = {name: value for name, value in terms.items() if value > 0.0}
+    return ShareRegret(own, oblivious, oblivious + noise.largest(steps, switches))
 
 
 def plan(
-    experts: int,
+    noise: Noise,
     rounds: int,
     switches: int,
-    *,
-    noise: str,
-    scale: float,
     adversary: str,
     batch: int | None = None,
     learning_rate: float | None = None,
     share_rate: float | None = None,
-) -> Plan:
-    """Return the least bound over whatever is left open (None).
+) -> tuple[float, Schedule]:
+    """Return the least bound over whatever is left open (None), and the schedule.
 
     The best share rate is known in closed form, the bound has one minimum in the learning rate,
     and batches are searched on a geometric grid that is refined around its best. Some ms.
     """
+    n = noise.experts
 
-    def at(size: int) -> Plan:
+    def at(size: int) -> tuple[float, Schedule]:
         steps = -(-rounds // size)
-        sigma = best_share_rate(experts, steps, switches) if share_rate is None else share_rate
+        sigma = best_share_rate(n, steps, switches) if share_rate is None else share_rate
         eta = learning_rate
         if eta is None:
-            prior = share_log_prior(experts, steps, switches, sigma)
-            eta = _best_rate(
-                noise,
-                scale,
+            prior, spread = share_log_prior(n, steps, switches, sigma), 0.25 * size * size
+            eta = noise.best_rate(
                 prior / steps,
-                0.25 * size * size + variance(noise, scale, experts),
-                lambda rate: rate * learning_cost(noise, scale, experts, size, rate),
+                spread + noise.variance,
+                lambda rate: rate * noise.batch_cost(size, rate),
             )
-        regret = regret_of(
-            experts,
-            rounds,
-            switches,
-            noise=noise,
-            scale=scale,
-            batch=size,
-            learning_rate=eta,
-            share_rate=sigma,
-        )
-        return Plan(size, eta, sigma, regret)
+        schedule = Schedule(size, eta, sigma)
+        return regret_of(noise, rounds, switches, schedule).bound(adversary), schedule
 
-    def bound(candidate: Plan) -> float:
-        return candidate.regret.bound(adversary)
-
-    if batch is not None or noise == "coordinate_rr" or experts == 1:
+    if batch is not None or noise.law == "coordinate_rr" or n == 1:
         return at(1 if batch is None else batch)
     sizes = sorted({min(rounds, round(2.0 ** (k / 4.0))) for k in range(165)})
     tried = {size: at(size) for size in sizes}
-    low, high = 1, rounds
     while True:
-        best = min(tried.values(), key=bound)
-        low = max((size for size in tried if size < best.batch), default=best.batch)
-        high = min((size for size in tried if size > best.batch), default=best.batch)
-        fresh = {(low + best.batch) // 2, (best.batch + high + 1) // 2} - tried.keys()
-        if not fresh or high - low <= best.batch // 512:
-            return best
-        tried.update((size, at(size)) for size in fresh)
-
-
-def _comparator_noise(experts: int, steps: int, switches: int, noise: str, scale: float) -> float:
-    """Return a bound on the expected largest noise of a sequence of experts: min over u."""
-    if noise == "none":
-        return 0.0
-    size = log_class_size(experts, steps, switches)
-
-    def moment(rate: float) -> float:
-        return log_moment(noise, scale, experts, rate)
-
-    u = _best_rate(noise, scale, size / steps, variance(noise, scale, experts), moment)
-    return (size + steps * moment(u)) / u
-
-
-def _best_rate(
-    noise: str, scale: float, start: float, spread: float, cost: Callable[[float], float]
-) -> float:
-    """Return the minimiser of (start + cost(rate)) / rate, cost convex and about spread rate^2/2.
-
-    Such a quotient has one minimum: golden section in log(rate).
-    """
-    limit = (1.0 - 1e-12) / scale if noise in ("knorm", "laplace") else math.inf
-    if not 0.0 < start < math.inf:  # a single expert; or a bound that is infinite anyway
-        return min(1.0, 0.5 * limit)
-    guess = math.sqrt(2.0 * start / spread)
-    low, high = math.log(1e-4 * min(guess, limit)), math.log(min(1e4 * guess, limit))
-
-    def value(log_rate: float) -> float:
-        rate = math.exp(log_rate)
-        return (start + cost(rate)) / rate
-
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = value(left), value(right)
-    for _ in range(52):
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = value(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = value(right)
-    return math.exp(left if at_left <= at_right else right)
+        size = min(tried, key=lambda size: tried[size][0])
+        low = max((each for each in tried if each < size), default=size)
+        high = min((each for each in tried if each > size), default=size)
+        fresh = {(low + size) // 2, (size + high + 1) // 2} - tried.keys()
+        if not fresh or high - low <= size // 512:
+            return tried[size]
+        tried.update((each, at(each)) for each in fresh)
 
 
 def _response_moment(scale: float, experts: int, rate: float) -> float:

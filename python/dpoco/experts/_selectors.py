@@ -1,4 +1,4 @@
-"""Selection on epochs with private restarts: the learner for losses whose law changes."""
+"""Selection on dyadic epochs: for stationary losses, and with restarts where the law changes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,132 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco.accounting import Budget
-from dpoco.accounting import shift_detector as accountant
+from dpoco.accounting import Budget, epoch_selector, shift_detector
+from dpoco.accounting.epoch_selector import EpochSelectorParameters
 from dpoco.accounting.shift_detector import ShiftDetectorParameters
-from dpoco.experts._epoch_selector import selection_settings
 from dpoco.experts._expert_learner import ExpertLearner
+from dpoco.privacy.mechanisms.base import Parts
+from dpoco.privacy.mechanisms.selections import Selections
 from dpoco.privacy.mechanisms.thresholds import ThresholdTests
 from dpoco.random import Source
 
-__all__ = ["ShiftDetector", "ShiftDetectorParameters"]
+__all__ = ["EpochSelector", "EpochSelectorParameters", "ShiftDetector", "ShiftDetectorParameters"]
 
 
-class ShiftDetector(ExpertLearner):
+class Selector(ExpertLearner):
+    """Base of the learners that play noisy argmins of sums of losses."""
+
+    def _selection(self, noise: str, scale: float) -> dict[str, Any]:
+        """Return what the compiled noisy argmin is built from.
+
+        Law and scale are as described; `noise` and `scale` where no claim rests on any.
+        """
+        drawn = self._mechanism.part(Selections)
+        if drawn is not None:
+            noise, scale = drawn.law, drawn.scale
+        return {"candidates": self._experts, "noise": noise, "scale": scale, "largest": False}
+
+
+class EpochSelector(Selector):
+    """Noisy argmin on epochs of doubling length: pure privacy for stationary losses.
+
+    In rounds 2^l, ..., 2^(l+1) - 1 it plays a noisy argmin of the losses of the 2^(l-1) rounds
+    before. The whole sequence of decisions is epsilon-differentially private for replacing the
+    losses of one round, also when they react to the decisions, and over any number of rounds.
+
+    Parameters
+    ----------
+    experts : int
+        Number of experts N, at most 2^32.
+    horizon : int or None
+        Number of rounds T, at most 1e12; None: unknown, at no price. Keyword-only, as all that
+        follow.
+    budget : Budget or None
+        The target guarantee; its delta may be 0. None switches privacy off (baselines).
+    parameters : EpochSelectorParameters, optional
+        Overrides calibration; the guarantee is computed from them. They must keep to `budget`, if
+        one is given, and to every other argument that is.
+    calibration : {"tight", "corrected", "paper"}
+        "tight" (default): the noise that errs least. "corrected", "paper": the published Laplace
+        noise; both keep to the budget.
+    selection : {"exponential", "gumbel", "laplace"}, optional
+        Law of the noise; default "exponential".
+    first : int, optional
+        Expert of the first round; None (default) draws it uniformly.
+    loss_range : (float, float), default (0, 1)
+        Public range of the losses, enforced by clipping.
+    on_violation : {"clip", "raise"}
+        What happens to losses out of the range: clipped silently, or ``ValueError`` (for trusted
+        data: the exception depends on them).
+    source : Source, optional
+        Randomness; None is the operating system's entropy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad or contradictory arguments.
+    BudgetExceeded
+        If `parameters` spend more than `budget`.
+
+    Notes
+    -----
+    Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 1.
+    O(N) time a round and O(N) memory; log2 T draws of N variates in all. The losses of an epoch
+    that is not complete at the end are never used.
+    `parameters.regret_bound` holds in expectation, against the best expert in hindsight, for losses
+    drawn independently from one law. For laws that change see `ShiftDetector`.
+    Proofs: ``docs/privacy/epoch_selector.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> learner = dpoco.experts.EpochSelector(
+    ...     10, horizon=None, budget=dpoco.Budget(epsilon=1.0, delta=0.0), first=3)
+    >>> learner.decide()
+    3
+    >>> learner.observe([0.0] + [1.0] * 9)
+    >>> learner.guarantee.epsilon
+    1.0
+    """
+
+    _parameters: EpochSelectorParameters
+    _accountant: ClassVar[ModuleType] = epoch_selector
+    _noise: ClassVar[str] = "fresh"
+    _parameters_class = EpochSelectorParameters
+
+    def __init__(
+        self,
+        experts: int,
+        *,
+        horizon: int | None,
+        budget: Budget | None,
+        parameters: EpochSelectorParameters | None = None,
+        calibration: str = "tight",
+        selection: str | None = None,
+        first: int | None = None,
+        loss_range: tuple[float, float] = (0.0, 1.0),
+        on_violation: str = "clip",
+        source: Source | None = None,
+    ) -> None:
+        self._begin(EpochSelector, **locals())
+
+    def _build_engine(self, claim: dict[str, Any]) -> _core.EpochSelector:
+        p = self._parameters
+        return _core.EpochSelector(
+            {
+                **self._shared_settings(claim),
+                "selection": self._selection(p.selection, p.scale),
+                "first": p.first,
+            }
+        )
+
+    @property
+    def parameters(self) -> EpochSelectorParameters:
+        """Everything calibration fixed: law and scale of the noise, regret bound."""
+        return self._parameters
+
+
+class ShiftDetector(Selector):
     """Selection on epochs that starts afresh when a private test finds a change: pure privacy.
 
     Plays as `EpochSelector` and tests after every round whether some recent window went worse than
@@ -100,7 +214,7 @@ class ShiftDetector(ExpertLearner):
     """
 
     _parameters: ShiftDetectorParameters
-    _accountant: ClassVar[ModuleType] = accountant
+    _accountant: ClassVar[ModuleType] = shift_detector
     _parameters_class = ShiftDetectorParameters
 
     def __init__(
@@ -122,50 +236,30 @@ class ShiftDetector(ExpertLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            ShiftDetector,
-            experts=experts,
-            horizon=horizon,
-            budget=budget,
-            parameters=parameters,
-            calibration=calibration,
-            false_alarm=false_alarm,
-            select_share=select_share,
-            windows=windows,
-            expected_shifts=expected_shifts,
-            threshold_scale=threshold_scale,
-            nominal_horizon=nominal_horizon,
-            first=first,
-            loss_range=loss_range,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(ShiftDetector, **locals())
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ShiftDetector:
         p = self._parameters
-        level = p.log_selection
-        bias = {
-            "log_union": 0.0 if level is None else level,
-            "noise": 0.0 if level is None else p.bias_noise(),
-            "unselected": 0.0 if level is None else 1.0,
-        }
         drawn = self._mechanism.part(ThresholdTests)
-        test = {
-            "threshold_scale": drawn.threshold_scale if drawn else p.threshold_noise_scale,
-            "query_scale": drawn.query_scale if drawn else p.query_noise_scale,
-            "noise": drawn.law if drawn else p.noise,
-            "alarms": drawn.alarms if drawn else 1,
-        }
+        # Without noise, or with nothing to learn from, no claim rests on what is drawn.
+        detects = drawn is not None if isinstance(self._mechanism, Parts) else p.detects
         return _core.ShiftDetector(
             {
                 **self._shared_settings(claim),
-                "selection": selection_settings(
-                    p.experts, self._mechanism, p.selection, p.selection_scale
-                ),
+                "selection": self._selection(p.selection, p.selection_scale),
                 "first": p.first,
-                "bias": bias,
-                "detects": p.detects,
-                "test": test,
+                "bias": {
+                    "log_union": p.log_selection or 0.0,
+                    "noise": 0.0 if p.log_selection is None else p.bias_noise(),
+                    "unselected": p.bias(0),
+                },
+                "detects": detects,
+                "test": {
+                    "threshold_scale": drawn.threshold_scale if drawn else p.threshold_noise_scale,
+                    "query_scale": drawn.query_scale if drawn else p.query_noise_scale,
+                    "noise": drawn.law if drawn else p.noise,
+                    "alarms": drawn.alarms if drawn else 1,
+                },
                 "threshold": p.threshold * p.threshold_scale,
                 "statistic": statistic_settings(p),
             }

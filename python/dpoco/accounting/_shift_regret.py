@@ -22,34 +22,15 @@ Proof: ``docs/privacy/shift_detector.md``, section "Regret".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from dpoco._validation import choice, positive_int, real_float
-from dpoco.accounting._experts.parameters import (
-    StoredParameters,
-    at_least_zero,
-    check_count,
-    check_first,
-    check_terms,
-    in_unit_interval,
-)
-from dpoco.accounting._experts.selection_scales import store, zero_or_more
 from dpoco.accounting.above_threshold import probability
-from dpoco.accounting.epoch_selector import regret_terms
-
-__all__ = [
-    "CALIBRATIONS",
-    "SHORTEST_HORIZON",
-    "WINDOWS",
-    "ShiftDetectorParameters",
-    "false_alarm_probability",
-    "regret_of",
-]
+from dpoco.accounting.epoch_selector import LARGEST_EXPERTS, check_first, regret_terms
+from dpoco.accounting.parameters import Parameters, at_least, one_of
 
 CALIBRATIONS = ("tight", "corrected", "paper")
 WINDOWS = ("tangent", "dyadic", "naive")
-LARGEST_EXPERTS = 2**32
 # The naive windows keep all rounds: O(N T) memory, O(N T) time a round. For tests.
 NAIVE_LIMIT = 4096
 # Sums of as many rounds are resolved, at no more than 2^-25 a round, where that is not too few.
@@ -58,8 +39,8 @@ SHORTEST_REACH = 2**26
 SHORTEST_HORIZON = 4
 
 
-@dataclass(frozen=True)
-class ShiftDetectorParameters(StoredParameters):
+@dataclass(frozen=True, kw_only=True)
+class ShiftDetectorParameters(Parameters):
     """Parameters of the shift detector, for losses in [0, 1].
 
     Attributes
@@ -112,66 +93,42 @@ class ShiftDetectorParameters(StoredParameters):
         Losses it holds for; "stationary" if no shifts were planned for.
     """
 
-    _kind: ClassVar[str] = "dpoco.shift_detector_parameters"
+    kind: ClassVar[str] = "dpoco.shift_detector_parameters"
 
-    experts: int
+    experts: int = at_least(1, LARGEST_EXPERTS)
     horizon: int | None
-    calibration: str
-    selection: str
-    selection_scale: float
+    calibration: str = one_of(*CALIBRATIONS)
+    selection: str = one_of("exponential", "laplace")
+    selection_scale: float = at_least(0.0, default=0.0)
     detects: bool
-    noise: str
-    threshold_noise_scale: float
-    query_noise_scale: float
-    threshold: float
-    windows: str
-    log_windows: float
-    log_selection: float | None
-    threshold_scale: float
+    noise: str = one_of("exponential", "laplace")
+    threshold_noise_scale: float = at_least(0.0, default=0.0)
+    query_noise_scale: float = at_least(0.0, default=0.0)
+    threshold: float = at_least(-math.inf, default=0.0)
+    windows: str = one_of(*WINDOWS)
+    log_windows: float = at_least(0.0, default=0.0)
+    log_selection: float | None = at_least(0.0, default=None)
+    threshold_scale: float = at_least(0.0, 1.0)
     nominal_horizon: int
-    select_share: float
+    select_share: float = at_least(0.0, 1.0)
     false_alarm: float
-    expected_shifts: int | None
-    first: int | None
-    regret_bound: float
-    regret_terms: dict[str, float]
-    regret_scope: str
+    expected_shifts: int | None = at_least(0)
+    first: int | None = at_least(0)
+    regret_bound: float = at_least(0.0, infinite=True, default=math.inf)
+    regret_terms: dict[str, float] = field(default_factory=dict)
+    regret_scope: str = one_of("shifting", "stationary")
 
     def __post_init__(self) -> None:
-        """Validate and convert; derived quantities are only checked for form."""
-        store(
-            self,
-            experts=positive_int("experts", self.experts, maximum=LARGEST_EXPERTS),
-            horizon=None if self.horizon is None else positive_int("horizon", self.horizon),
-            nominal_horizon=positive_int("nominal_horizon", self.nominal_horizon),
-            threshold=real_float("threshold", self.threshold),
-            log_windows=at_least_zero("log_windows", self.log_windows),
-            false_alarm=probability("false_alarm", self.false_alarm),
-            expected_shifts=check_count("expected_shifts", self.expected_shifts),
-            first=check_first(self.first, self.experts),
-            regret_bound=zero_or_more("regret_bound", self.regret_bound),
-            regret_terms=check_terms("regret_terms", self.regret_terms),
-        )
-        choice("calibration", self.calibration, CALIBRATIONS)
-        choice("selection", self.selection, ("exponential", "laplace"))
-        choice("noise", self.noise, ("exponential", "laplace"))
-        choice("windows", self.windows, WINDOWS)
-        if not isinstance(self.detects, bool):
-            raise TypeError("detects must be a bool")
+        """Check that the fields fit each other, too."""
+        super().__post_init__()
+        probability("false_alarm", self.false_alarm)
+        check_first(self.first, self.experts)
+        if self.threshold_scale == 0.0 or self.select_share == 0.0:
+            raise ValueError("threshold_scale and select_share must be positive")
         if self.detects and (self.horizon or SHORTEST_HORIZON) < SHORTEST_HORIZON:
             raise ValueError(f"there is no detector for fewer than {SHORTEST_HORIZON} rounds")
         if self.windows == "naive" and (self.horizon or NAIVE_LIMIT + 1) > NAIVE_LIMIT:
             raise ValueError(f"windows 'naive' are limited to {NAIVE_LIMIT} rounds")
-        for name in ("selection_scale", "threshold_noise_scale", "query_noise_scale"):
-            store(self, **{name: at_least_zero(name, getattr(self, name))})
-        if self.log_selection is not None:
-            store(self, log_selection=at_least_zero("log_selection", self.log_selection))
-        for name in ("threshold_scale", "select_share"):
-            part = in_unit_interval(name, getattr(self, name))
-            if part == 0.0:
-                raise ValueError(f"{name} must be positive")
-            store(self, **{name: part})
-        choice("regret_scope", self.regret_scope, ("shifting", "stationary"))
 
     @property
     def private(self) -> bool:
@@ -220,10 +177,7 @@ class ShiftDetectorParameters(StoredParameters):
 
 def tangents(horizon: int) -> int:
     """Return K = ceil(log_4 T) + 1, the number of tangents to the square root."""
-    k = 0
-    while 4**k < horizon:
-        k += 1
-    return k + 1
+    return ((horizon - 1).bit_length() + 1) // 2 + 1
 
 
 def false_alarm_probability(p: ShiftDetectorParameters, rounds: int) -> float:
