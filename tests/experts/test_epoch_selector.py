@@ -169,23 +169,6 @@ def test_strange_losses():
         make(4, horizon=40, on_violation="raise").run(np.where(rows == rows, clean, np.nan))
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 17, None])
-def test_resume_is_exact_at_every_round(horizon, tmp_path):
-    rounds = horizon or 20
-    rows = np.random.default_rng(1).random((rounds, 3))
-    whole = make(3, horizon=horizon)
-    want = whole.run(rows).decisions
-    learner, loop = make(3, horizon=horizon), make(3, horizon=horizon)
-    for t in range(rounds):
-        learner.save(tmp_path / "s")
-        learner = dpoco.load(tmp_path / "s")
-        assert learner.round == t
-        assert learner.guarantee == loop.guarantee
-        assert learner.run(rows[t : t + 1]).decisions[0] == want[t] == loop.decide()
-        loop.observe(rows[t])
-    assert learner._engine.state() == whole._engine.state() == loop._engine.state()
-
-
 def test_impossible_states_are_refused():
     learner = make(3, horizon=100)
     learner.run(np.full((20, 3), 0.5))

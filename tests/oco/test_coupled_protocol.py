@@ -110,22 +110,6 @@ def test_a_single_block_is_never_decided_over(coupled, name, horizon):
     assert learner.guarantee.epsilon == 0.0  # nothing released depends on data
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "weights dartboard line linear",
-        "weights density_ratio line linear",
-        "leader density_ratio line logistic",
-        "leader density_ratio line linear",
-    ],
-)
-def test_one_dimension(coupled, name):
-    learner = coupled.make(name)
-    decisions = coupled.stream(name, T).play(learner, 0, T)
-    assert learner.switches >= 1
-    assert np.abs(decisions).max() <= 1.0
-
-
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.mark.parametrize("name", FEW)
 def test_no_switch_allowed(coupled, name):

@@ -217,6 +217,7 @@ def contract_checks(plays: str | None = None) -> tuple[str, ...]:
         As in `dpoco.learners`.
     """
     from dpoco.audit import _contract_rounds, _contract_copies, _contract_arguments  # noqa
+    from dpoco.audit import _contract_engines  # noqa
 
     return tuple(name for name, each in _CHECKS.items() if plays is None or plays in each.plays)
 
