@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import optimize, special
 
 import dpoco
+from dpoco.audit._laws import Gibbs, Leader, _quadrature, losses_of
 from dpoco.domains import Box, LpBall
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
 from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 from dpoco.random import Source
-
-_spec = importlib.util.spec_from_file_location(
-    "likelihood_reference", Path(__file__).with_name("likelihood_reference.py")
-)
-ref = importlib.util.module_from_spec(_spec)
-sys.modules["likelihood_reference"] = ref
-_spec.loader.exec_module(ref)
 
 KINDS = {"weights": ContinuousMultiplicativeWeights, "leader": CoupledRegularizedLeader}
 T, D = 800, 2
@@ -181,7 +172,7 @@ def test_lazy_learners_keep_to_their_expected_switches(kind, coupling, loss, nam
 
 def _distance(law, count, half=1.0):
     """Total variation of the laws before and after the loss `count`, by quadrature."""
-    nodes, weights = ref._quadrature(200)
+    nodes, weights = _quadrature(200)
     with np.errstate(divide="ignore"):
         before, after = (np.exp(law.log_density(k, half * nodes)) for k in (count, count + 1))
     assert float(half * weights @ before) == pytest.approx(1.0, abs=1e-6)
@@ -199,19 +190,17 @@ def _one_dimension(kind, loss):
     rng = np.random.default_rng(2)
     rows = rng.uniform(-1.0, 1.0, size=(horizon, 1))
     p, labels = learner.parameters, None
-    if isinstance(loss, LinearLoss):
-        losses = [ref.linear(float(w)) for (w,) in rows]
-    else:
+    if not isinstance(loss, LinearLoss):
         labels = (rng.uniform(size=horizon) < 0.8).astype(float)
-        losses = [ref.logistic(float(v), float(y)) for (v,), y in zip(rows, labels, strict=True)]
+    losses = losses_of(loss, (rows,) if labels is None else (rows, labels))
     if kind == "weights":
-        law = ref.Gibbs(losses, p.inverse_temperature, p.regularization)
+        law = Gibbs(losses, p.inverse_temperature, p.regularization, 1.0)
         rate = [_distance(law, t) for t in range(horizon - 1)]
     elif labels is None:  # Gaussians of equal variance
         shift = np.abs(rows[:-1, 0]) / p.noise_scale
         rate = list(2.0 * special.ndtr(0.5 * shift) - 1.0)
     else:
-        law = ref.Leader(losses, p.step_size, p.noise_scale, p.barrier_weight)
+        law = Leader(losses, p.step_size, p.noise_scale, p.barrier_weight, 1.0)
         rate = [_distance(law, t) for t in range(horizon - 1)]
     return many, rows, labels, np.array(rate)
 
