@@ -27,8 +27,6 @@ from dpoco.audit._sum_noise import (
 from dpoco.audit._sums import ROUNDING, Sums, quadratic_statistics
 from dpoco.random import Source
 
-__all__ = ["ArmReleases", "Arms", "Statistics"]
-
 
 class Statistics(Sums):
     """LinUCB; joint privacy: what others see is the released sums."""

@@ -15,8 +15,6 @@ from dpoco.audit._sum_noise import SILENT
 from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.random import Source
 
-__all__ = ["Batches", "ReleasedBatches"]
-
 _GRID = 1e-12  # losses of a batch are rounded to a grid of 2^-52 rounds
 
 

@@ -20,8 +20,6 @@ from dpoco.domains import Box, LpBall
 from dpoco.losses import HuberLoss, LinearLoss
 from dpoco.random import Source
 
-__all__ = ["CASES", "Asked", "Kind"]
-
 _LONG = 10_000  # the published floor under the weights of a short stream hides a lot
 _ALL = ("tight", "corrected", "paper")
 _PRINTED = ("tight", "paper")

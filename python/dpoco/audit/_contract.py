@@ -20,8 +20,6 @@ from dpoco.learners import learner_named, learner_of
 from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, SquaredLoss
 from dpoco.random import Source
 
-__all__ = ["check_learner", "contract_checks"]
-
 ROUNDS = 24
 BUDGET = Budget(4.0, 1e-5)
 VERBS = {"sums": "push", "scores": "select", "queries": "test"}

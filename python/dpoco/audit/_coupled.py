@@ -18,8 +18,6 @@ from dpoco.losses import CustomLoss, LinearLoss
 from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 from dpoco.random import Source
 
-__all__ = ["Coupled", "Transcripts"]
-
 _UNIFORM = 1
 
 

@@ -16,8 +16,6 @@ from dpoco.audit._selections import granted
 from dpoco.experts import ShiftDetector
 from dpoco.random import Source
 
-__all__ = ["EpochTranscripts", "Epochs", "EpochsWithAlarms", "ratio"]
-
 Transcript = tuple[tuple[int, ...], tuple[int, ...]]  # decisions, rounds of alarms
 
 # Words of an expert learner's state: round, decision, count of clipped losses, then the source's.

@@ -10,8 +10,6 @@ from dpoco.audit._exercises import CHOICES, Exercise
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 
-__all__ = ["EXERCISES"]
-
 
 def _of(cls: type, *arguments: Any, **options: Any) -> Exercise:
     """Return an exercise; options of both are told apart by name."""

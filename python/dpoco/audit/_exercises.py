@@ -28,8 +28,6 @@ from dpoco.audit.report import ExerciseReport
 from dpoco.errors import DpocoError, NoiseDominatesWarning
 from dpoco.random import Source
 
-__all__ = ["Exercise", "calibrated_once", "exercise_attack"]
-
 Record = tuple[Any, ...]
 
 # Rounds of one call of `run`: none, one, the rest of a batch, several batches.

@@ -20,26 +20,6 @@ from dpoco._validation import float_array
 from dpoco.learners import LEARNERS, Learner, learner_of
 from dpoco.random import Source
 
-__all__ = [
-    "Change",
-    "ExpertFamily",
-    "Family",
-    "FloatArray",
-    "Make",
-    "Play",
-    "Rounds",
-    "Shapes",
-    "check_neighbours",
-    "drawn_by",
-    "family_if_known",
-    "family_of",
-    "known",
-    "made",
-    "parts_of",
-    "same",
-    "words_of",
-]
-
 FloatArray = NDArray[np.float64]
 Change = tuple[str, float, float]  # name of a quantity, measured, declared
 Make = Callable[[Source], Any]  # a new, unstarted learner on a source

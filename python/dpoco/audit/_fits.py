@@ -19,8 +19,6 @@ from dpoco.audit._sums import record_shapes
 from dpoco.frank_wolfe import LocalizedMirrorDescent, NoisyFrankWolfe, NoisySGD, PhasedSGD
 from dpoco.random import Source
 
-__all__ = ["BatchFits", "FitReleases"]
-
 Release = tuple[int, float, float | None, int, int]  # number, sensitivity, noise, range of records
 
 _POINTS = 6  # pairs of decisions that each release is taken at

@@ -18,17 +18,6 @@ from numpy.typing import NDArray
 from dpoco.audit._family import FloatArray
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
 
-__all__ = [
-    "Gibbs",
-    "Law",
-    "Leader",
-    "ShiftedGaussian",
-    "answer_chances",
-    "log_ratio",
-    "losses_of",
-    "selection_law",
-]
-
 # Of a threshold's noise: how far beyond all queries it is followed, in scales, where its density
 # underflows, and panels of the quadrature.
 _REACH, _UNDERFLOW = 45.0, 800.0

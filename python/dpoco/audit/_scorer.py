@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from dpoco.audit._family import Family, FloatArray, check_neighbours, family_of, known
 from dpoco.random import Source
 
-__all__ = ["IMPOSSIBLE", "Scorer", "Scores", "scorer_of", "uniform_findings"]
-
 Pair = tuple[FloatArray, FloatArray]
 
 IMPOSSIBLE = "a transcript is impossible under the declared law"

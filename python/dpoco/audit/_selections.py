@@ -15,16 +15,6 @@ from dpoco.audit._sums import Records
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.random import Source
 
-__all__ = [
-    "DrawnSelections",
-    "Selections",
-    "ThresholdAnswers",
-    "ThresholdTests",
-    "VertexChoices",
-    "Vertices",
-    "granted",
-]
-
 
 def granted(guarantee: Any, selections: int) -> float:
     """Return by how much the log odds of one of so many selections may move, as promised."""

@@ -16,20 +16,6 @@ from dpoco.audit._sums import Sums
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
 
-__all__ = [
-    "SILENT",
-    "LedByVectors",
-    "LedByWeights",
-    "ReleasedStatistics",
-    "ReleasedSums",
-    "actions_of",
-    "moves_to_best",
-    "noise_map",
-    "sum_noise",
-    "whitened",
-    "whitening_of",
-]
-
 SILENT = "a release has no noise at all"
 _DRAWN = ("chances", "chosen", "exact")
 

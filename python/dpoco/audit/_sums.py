@@ -27,18 +27,6 @@ from dpoco.domains import Simplex, VertexSet
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.losses import CustomLoss, LinearLoss, QuadraticLoss
 
-__all__ = [
-    "ROUNDING",
-    "Losses",
-    "Records",
-    "Sums",
-    "Vectors",
-    "add",
-    "quadratic_statistics",
-    "record_shapes",
-    "sum_of",
-]
-
 # Rounding of a leaf's own arithmetic, relative to the bound.
 ROUNDING = 1e-9
 

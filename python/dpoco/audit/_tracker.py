@@ -14,8 +14,6 @@ from dpoco.audit._laws import log_ratio
 from dpoco.audit._scorer import IMPOSSIBLE, Scorer, Scores, spread
 from dpoco.random import Source
 
-__all__ = ["TrackedPaths", "Tracker"]
-
 
 class Tracker(ExpertFamily):
     """ObliviousTracker: a record moves one coin and the law of later fresh draws."""

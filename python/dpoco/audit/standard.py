@@ -21,8 +21,6 @@ from dpoco.audit.report import Claim
 from dpoco.learners import LEARNERS, learner_named
 from dpoco.random import Source
 
-__all__ = ["StandardCase", "standard_case", "standard_names"]
-
 _EPSILON = 1.0
 
 _CASES = {kind.name: kind for kind in CASES}
