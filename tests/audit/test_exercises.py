@@ -196,7 +196,7 @@ def test_a_report_lists_what_was_not_exercised():
     )
     assert "an even dimension" in report.exercises.exercised
     assert f"not exercised: {', '.join(missed)}" in str(report)
-    assert report.to_dict()["exercises"]["not_exercised"] == missed
+    assert report.to_dict()["exercises"]["not_exercised"] == list(missed)
     none = audit_learner(replace(case, exercises=()), trials=300)
     assert none.exercises.exercised == ()
     assert "none of them was played" in str(none)

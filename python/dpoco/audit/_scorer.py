@@ -97,9 +97,13 @@ def spread(chances: FloatArray, chosen: NDArray[np.int64], jitter: FloatArray) -
 
 
 def score_draws(
-    own: FloatArray, other: FloatArray, chosen: NDArray[np.int64], world: int, stray: str
+    own: FloatArray,
+    other: FloatArray,
+    chosen: NDArray[np.int64],
+    world: int,
+    stray: str = IMPOSSIBLE,
 ) -> Scores:
-    """Return the scores of draws from finite laws.
+    """Return the scores of draws from finite laws; those that are certain always are not tested.
 
     Parameters
     ----------
@@ -119,7 +123,33 @@ def score_draws(
     possible = (ours > 0.0) & (theirs > 0.0)
     ratios = np.where(possible, ours, 1.0) / np.where(possible, theirs, 1.0)
     losses = np.where(possible, np.log(ratios), np.inf).sum(axis=1)
-    return Scores(losses, places, (stray,) if np.any(ours <= 0.0) else ())
+    open_ = np.any(own.max(axis=2) < 1.0, axis=0)
+    return Scores(losses, places[:, open_], (stray,) if np.any(ours <= 0.0) else ())
+
+
+class FiniteScorer(Scorer):
+    """Scores of transcripts of draws from finite laws; transcripts repeat, and are hashable."""
+
+    def __init__(self, family: Family, stream: Any, neighbour: Any) -> None:
+        super().__init__(family, stream, neighbour)
+        self._known: dict[Any, tuple[FloatArray, NDArray[np.int64]]] = {}
+
+    @abstractmethod
+    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+        """Return the law of every draw given all before, one a row, and what was drawn.
+
+        As many for every transcript: what is not drawn is certain.
+        """
+
+    def score(self, runs: list[Any], world: int) -> Scores:
+        for each in [(run, w) for run in runs for w in (0, 1)]:
+            if each not in self._known:
+                self._known[each] = self.cells(*each)
+        own, other = (
+            np.array([self._known[run, w][0] for run in runs]) for w in (world, 1 - world)
+        )
+        chosen = np.array([self._known[run, world][1] for run in runs])
+        return score_draws(own, other, chosen, world)
 
 
 def draws_of(

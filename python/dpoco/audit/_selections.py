@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco.accounting.noisy_max import law_of
 from dpoco.audit._family import Change, Family, FloatArray, Play, Rounds, Shapes, drawn_by
-from dpoco.audit._laws import answer_chances, log_ratio, selection_law
-from dpoco.audit._scorer import Scorer, Scores, score_draws, spread
+from dpoco.audit._laws import answer_chances, selection_law
+from dpoco.audit._scorer import FiniteScorer, Scorer, Scores, score_draws
 from dpoco.audit._sums import Records
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.random import Source
@@ -147,62 +148,43 @@ def _finite(values: Any) -> FloatArray:
 # ---- likelihoods ---------------------------------------------------------------------------------
 
 
-class DrawnSelections(Scorer):
+class DrawnSelections(FiniteScorer):
     """NoisyMax: independent draws, one a row of scores."""
 
     def run(self, learner: Any, world: int, tape: Source) -> Any:
-        return [learner.select(row) for row in self.streams[world].parts[0]]
+        return tuple(learner.select(row) for row in self.streams[world].parts[0])
 
-    def score(self, runs: list[Any], world: int) -> Scores:
-        p, chosen = self.learner.parameters, np.array(runs)
-        sign = 1.0 if p.largest else -1.0
-        own, other = (
-            selection_law(law_of(p.noise), sign * _finite(self.streams[w].parts[0]), p.scale)
-            for w in (world, 1 - world)
-        )
-        shape = (*chosen.shape, own.shape[-1])
-        laws = np.broadcast_to(own, shape), np.broadcast_to(other, shape)
-        stray = "a selection is impossible under the declared law"
-        return score_draws(*laws, chosen, world, stray)
+    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+        p, scores = self.learner.parameters, _finite(self.streams[world].parts[0])
+        law = selection_law(law_of(p.noise), scores if p.largest else -scores, p.scale)
+        return law, np.array(transcript)
 
 
-class ThresholdAnswers(Scorer):
+def answer_cells(
+    excesses: FloatArray, answers: Any, scales: tuple[float, float], noise: str
+) -> FloatArray:
+    """Return the laws of answers, silence and alarm, each given those before it; shape (T, 2)."""
+    asked = np.array(answers, dtype=np.int64)
+    logs = answer_chances(excesses, asked > 0, scales, noise)
+    chances = np.clip(np.exp(np.diff(logs, prepend=0.0)), 0.0, 1.0)
+    return np.where(asked[:, None] == [0, 1], chances[:, None], 1.0 - chances[:, None])
+
+
+class ThresholdAnswers(FiniteScorer):
     """AboveThreshold: all answers of a run share one threshold's noise."""
-
-    def __init__(self, family: Family, stream: Any, neighbour: Any) -> None:
-        super().__init__(family, stream, neighbour)
-        p = self.learner.parameters
-        self._excesses = [_finite(each.parts[0]) - p.margin for each in self.streams]
-        self._scales = p.threshold_noise_scale, p.query_noise_scale
-        self._known: dict[tuple[bool, ...], list[FloatArray]] = {}
 
     def run(self, learner: Any, world: int, tape: Source) -> Any:
         rows = self.streams[world]
-        answers = (self.family.step(learner, rows.record(t)) for t in range(len(rows)))
-        return tuple(bool(answer) for answer in answers if answer >= 0)
+        return tuple(self.family.step(learner, rows.record(t)) for t in range(len(rows)))
 
-    def _laws(self, answers: tuple[bool, ...]) -> list[FloatArray]:
-        """Return the log-chances of all beginnings of the answers on both streams."""
-        if answers not in self._known:
-            asked = np.array(answers)
-            self._known[answers] = [
-                answer_chances(own[: len(asked)], asked, self._scales, "exponential")
-                for own in self._excesses
-            ]
-        return self._known[answers]
-
-    def score(self, runs: list[Any], world: int) -> Scores:
-        rounds = len(self._excesses[0])
-        jitter = Source.seeded(world).uniform(len(runs) * rounds).reshape(len(runs), rounds)
-        uniforms, losses = jitter.copy(), np.empty(len(runs))
-        for i, answers in enumerate(runs):
-            laws, asked = self._laws(answers), np.array(answers, dtype=np.int64)
-            losses[i] = log_ratio(laws[world][-1], laws[1 - world][-1])
-            chance = np.exp(np.diff(laws[world], prepend=0.0))
-            silent = np.clip(np.where(asked == 0, chance, 1.0 - chance), 0.0, 1.0)
-            cells = np.stack([silent, 1.0 - silent], axis=1)
-            uniforms[i, : len(asked)] = spread(cells, asked, jitter[i, : len(asked)])
-        return Scores(losses, uniforms)
+    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+        p, rows = self.learner.parameters, self.streams[world].parts[0]
+        asked = [answer for answer in transcript if answer >= 0]
+        excesses = _finite(rows[: len(asked)]) - p.margin
+        scales = p.threshold_noise_scale, p.query_noise_scale
+        cells = np.tile([1.0, 0.0], (len(transcript), 1))  # silence after the last alarm
+        cells[: len(asked)] = answer_cells(excesses, asked, scales, "exponential")
+        return cells, np.maximum(transcript, 0)
 
 
 class VertexChoices:
