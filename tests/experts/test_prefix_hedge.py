@@ -102,21 +102,6 @@ def test_a_common_shift_changes_nothing(method):
         twins[1].observe(row + shift)
 
 
-def test_every_instruction_set_gives_the_same_decisions():
-    losses = losses_of(60, 37) * 0.7
-    before = dpoco.random.instruction_set()
-    states = []
-    try:
-        for name in ("baseline", "auto"):
-            dpoco.random.select_instruction_set(name)
-            learner = make(37, 60)
-            learner.run(losses)
-            states.append(learner._engine.state())
-    finally:
-        dpoco.random.select_instruction_set(before)
-    assert states[0] == states[1]
-
-
 # -- laws -----------------------------------------------------------------------------------------
 
 

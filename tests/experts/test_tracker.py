@@ -33,22 +33,6 @@ def configured(test):
 # ---- order of calls -----------------------------------------------------------------------------
 
 
-def test_every_instruction_set_gives_the_same_decisions():
-    losses = np.random.default_rng(3).random((60, 37))
-    before = dpoco.random.instruction_set()
-    for name in CONFIGURATIONS:
-        states = []
-        try:
-            for chosen in ("baseline", "auto"):
-                dpoco.random.select_instruction_set(chosen)
-                learner = make(name, experts=37, horizon=60)
-                learner.run(losses)
-                states.append(learner._engine.state())
-        finally:
-            dpoco.random.select_instruction_set(before)
-        assert states[0] == states[1]
-
-
 # ---- edges of the parameters --------------------------------------------------------------------
 
 
@@ -218,16 +202,6 @@ def test_losses_are_clipped_and_what_is_not_finite_counts_as_zero(name):
     assert np.array_equal(got.run(wild).decisions, want.run(tame).decisions)
     assert got._engine.variates_drawn() == want._engine.variates_drawn()
     assert got.nonprivate_violations == 5
-
-
-def test_another_range_is_an_affine_map():
-    """Powers of two, so that the map is exact."""
-    plain, mapped = make("at most"), make("at most", loss_range=(-2.0, 6.0))
-    losses = np.round(LOSSES * 1024.0) / 1024.0
-    assert np.array_equal(plain.run(losses).decisions, mapped.run(8.0 * losses - 2.0).decisions)
-    bound = plain.parameters.regret_bound
-    assert mapped.guarantee.regret_bound == pytest.approx(8.0 * bound)
-    assert mapped.parameters.regret_bound == bound
 
 
 @pytest.mark.parametrize("name", ["share", "static", "at most"])
