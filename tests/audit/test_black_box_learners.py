@@ -16,7 +16,7 @@ from dpoco.audit import (
     standard_case,
     standard_names,
 )
-from dpoco.audit._exercises import calibrated_once
+from dpoco.audit._family import calibrated_once
 from dpoco.audit.black_box import compiled_kind
 from dpoco.bandits import LinUCB
 from dpoco.domains import LpBall

@@ -39,8 +39,7 @@ class _State:
     def reals(self) -> FloatArray:
         n = self.word()
         self._at += n
-        values: FloatArray = self._words[self._at - n : self._at].view(np.float64)
-        return values
+        return self._words[self._at - n : self._at].view(np.float64)
 
     def sums(self) -> FloatArray:
         """Return the losses of an instance's epoch: rounds, rounds since a carry, two parts."""

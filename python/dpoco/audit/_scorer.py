@@ -92,8 +92,7 @@ def spread(chances: FloatArray, chosen: NDArray[np.int64], jitter: FloatArray) -
     """
     rows = np.arange(len(chosen))
     upper = np.cumsum(chances, axis=1)[rows, chosen]
-    values: FloatArray = np.clip(upper - jitter * chances[rows, chosen], 0.0, 1.0)
-    return values
+    return np.clip(upper - jitter * chances[rows, chosen], 0.0, 1.0)
 
 
 def score_draws(

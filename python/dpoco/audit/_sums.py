@@ -171,8 +171,7 @@ class Sums(Family):
 
 def sum_of(state: bytes, dimension: int) -> FloatArray:
     """Return the sum without noise that a continual sum's state holds, after its round."""
-    values: FloatArray = words_of(state)[2 : 2 + dimension].view(np.float64).copy()
-    return values
+    return words_of(state)[2 : 2 + dimension].view(np.float64).copy()
 
 
 class Vectors(Sums):

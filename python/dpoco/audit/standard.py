@@ -20,9 +20,8 @@ import numpy as np
 
 from dpoco._validation import choice, positive_int, real_float
 from dpoco.accounting import Budget
-from dpoco.audit._exercise_table import EXERCISES
-from dpoco.audit._exercises import Exercise, calibrated_once
-from dpoco.audit._family import FloatArray, Make, Rounds, parts_of
+from dpoco.audit._exercises import EXERCISES, Exercise
+from dpoco.audit._family import FloatArray, Make, Rounds, calibrated_once, parts_of
 from dpoco.audit.report import Claim
 from dpoco.domains import Box, LpBall
 from dpoco.learners import LEARNERS, learner_named
