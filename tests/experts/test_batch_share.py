@@ -43,6 +43,25 @@ def test_decisions_and_weights_are_those_of_the_definition(index):
     assert len(ref.inputs) == (T if index == 9 else T - 1) // learner.parameters.batch
 
 
+@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 8, 9])
+def test_horizon_is_a_wall(horizon):
+    learner = make(horizon=horizon, batch=4)
+    learner.run(LOSSES[:horizon])
+    state = learner._engine.state()
+    for breach in (
+        learner.decide,
+        lambda: learner.run(LOSSES[:1]),
+        lambda: learner.observe(LOSSES[0]),
+        lambda: learner._engine.observe(horizon, LOSSES[0]),
+    ):
+        with pytest.raises(dpoco.HorizonExceeded):
+            breach()
+    assert learner._engine.state() == state
+    # Noise for the batches that a round follows, and for no other.
+    drawn = learner._engine.variates_drawn()
+    assert drawn[3] == (horizon - 1) // 4 * (N + 1)
+
+
 def test_losses_that_nobody_will_use_are_not_kept():
     one, other = make(batch=4), make(batch=4)
     one.run(np.zeros((40, N)))
@@ -75,6 +94,27 @@ def test_a_single_expert_and_a_single_round(index, rounds):
         assert learner.guarantee.epsilon == learner.guarantee.delta == 0.0
     if learner.parameters.regret_bound is not None:
         assert learner.parameters.regret_bound == 0.0
+
+
+def test_bad_losses_are_clipped_silently_and_the_range_is_mapped():
+    bad = LOSSES.copy()
+    bad[3, 1], bad[4, 2], bad[5, 0], bad[6, 3] = np.nan, np.inf, -7.0, 8.0
+    clean = bad.copy()
+    clean[3, 1], clean[4, 2], clean[5, 0], clean[6, 3] = 0.0, 0.0, 0.0, 1.0
+    one, other = make(), make()
+    assert np.array_equal(one.run(bad).decisions, other.run(clean).decisions)
+    assert (one.nonprivate_violations, other.nonprivate_violations) == (4, 0)
+    scaled = make(loss_range=(-2.0, 6.0))
+    trace = scaled.run(8.0 * LOSSES - 2.0)
+    np.testing.assert_array_equal(trace.decisions, make().run(LOSSES).decisions)
+    assert scaled.guarantee.regret_bound == pytest.approx(8.0 * make().guarantee.regret_bound)
+    assert scaled.parameters.regret_bound == make().parameters.regret_bound
+    strict = make(on_violation="raise")
+    strict.decide()
+    for row in bad[3:7]:
+        with pytest.raises(ValueError, match="declared range"):
+            strict.observe(row)
+    assert strict.round == 0
 
 
 @pytest.mark.parametrize("index", [0, 3, 7])
@@ -114,8 +154,10 @@ def test_endless_streams():
 
 def test_arguments():
     for changes in (
+        {"noise": "gumbel"},
         {"adversary": "stochastic"},
         {"calibration": "corrected"},
+        {"batch": 0},
         {"switches": -1},
         {"learning_rate": 0.0},
         {"share_rate": 0.9},
@@ -123,6 +165,7 @@ def test_arguments():
         {"calibration": "paper", "batch": 2},
         {"calibration": "paper", "budget": None, "batch": None},
         {"loss_range": (1.0, 1.0)},
+        {"experts": 0},
     ):
         with pytest.raises(ValueError):  # noqa: PT011
             make(**changes)
@@ -144,3 +187,16 @@ def test_arguments():
         BatchShare(N, horizon=T, budget=PURE, parameters=published, calibration="paper")
     with pytest.raises(ValueError, match="experts"):
         BatchShare(4, horizon=T, budget=None, parameters=parameters)
+
+
+def test_instruction_sets_give_the_same_bits():
+    want = make(3).run(LOSSES).decisions
+    try:
+        for name in ("baseline", "avx2", "avx512"):
+            try:
+                dpoco.random.select_instruction_set(name)
+            except ValueError:
+                continue
+            assert np.array_equal(make(3).run(LOSSES).decisions, want)
+    finally:
+        dpoco.random.select_instruction_set("auto")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import dpoco
 from dpoco import _state
@@ -61,3 +63,21 @@ def test_impossible_states_are_refused(index):
         changed["parameters"][name] = value
         with pytest.raises(dpoco.StateError):
             BatchShare._from_bytes(framed({**header, "object": changed}, payload))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_random_payloads_never_crash(data):
+    learner = make(data.draw(st.sampled_from([0, 3, 5, 6, 8])))
+    learner.run(LOSSES[:20])
+    header, payload = _state.unpack(learner._to_bytes())
+    broken = bytearray(payload)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(broken) - 1))
+        broken[at] = data.draw(st.integers(0, 255))
+    try:
+        loaded = BatchShare._from_bytes(framed(header, bytes(broken)))
+    except dpoco.StateError:
+        return
+    loaded.run(LOSSES[loaded.round :])
+    assert np.isfinite(loaded.weights).all()

@@ -154,6 +154,38 @@ def test_the_first_expert():
         make(5, first=1.0)
 
 
+def test_strange_losses():
+    rows = np.random.default_rng(0).normal(size=(40, 4), scale=3.0)
+    rows[3, 1], rows[7, 2], rows[9] = np.nan, np.inf, -np.inf
+    learner = make(4, horizon=40)
+    played = learner.run(rows).decisions
+    clean = np.where(np.isfinite(rows), np.clip(rows, 0.0, 1.0), 0.0)
+    assert np.array_equal(make(4, horizon=40).run(clean).decisions, played)
+    assert learner.nonprivate_violations > 0
+    scaled = make(4, horizon=40, loss_range=(-1.0, 3.0))
+    assert np.array_equal(scaled.run(4.0 * clean - 1.0).decisions, played)
+    assert math.isclose(scaled.guarantee.regret_bound, 4.0 * learner.guarantee.regret_bound)
+    with pytest.raises(ValueError, match="round 3"):
+        make(4, horizon=40, on_violation="raise").run(np.where(rows == rows, clean, np.nan))
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 17, None])
+def test_resume_is_exact_at_every_round(horizon, tmp_path):
+    rounds = horizon or 20
+    rows = np.random.default_rng(1).random((rounds, 3))
+    whole = make(3, horizon=horizon)
+    want = whole.run(rows).decisions
+    learner, loop = make(3, horizon=horizon), make(3, horizon=horizon)
+    for t in range(rounds):
+        learner.save(tmp_path / "s")
+        learner = dpoco.load(tmp_path / "s")
+        assert learner.round == t
+        assert learner.guarantee == loop.guarantee
+        assert learner.run(rows[t : t + 1]).decisions[0] == want[t] == loop.decide()
+        loop.observe(rows[t])
+    assert learner._engine.state() == whole._engine.state() == loop._engine.state()
+
+
 def test_impossible_states_are_refused():
     learner = make(3, horizon=100)
     learner.run(np.full((20, 3), 0.5))

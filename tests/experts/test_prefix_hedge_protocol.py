@@ -27,6 +27,39 @@ def make(configuration=None, *, experts=N, horizon=T, seed=1, **options):
 # -- protocol -------------------------------------------------------------------------------------
 
 
+def test_violations_are_clipped_or_refused():
+    rows = np.array([[np.nan, 0.5, 2.0, -1.0], [np.inf, -np.inf, 0.0, 1.0]])
+    clipped = np.array([[0.0, 0.5, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    wild, tame = make(), make()
+    wild.run(rows)
+    tame.run(clipped)
+    assert np.array_equal(wild.weights, tame.weights)
+    assert wild.nonprivate_violations == 5
+    assert tame.nonprivate_violations == 0
+    strict = make(on_violation="raise")
+    before = strict._engine.state()
+    strict.decide()
+    for attempt in (lambda: strict.observe(rows[0]), lambda: strict.run(rows)):
+        with pytest.raises(ValueError, match="declared range") as error:
+            attempt()
+        assert "2.0" not in str(error.value)
+    assert strict._engine.state() == before
+
+
+def test_a_range_is_an_affine_map():
+    unit = np.random.default_rng(3).integers(0, 1025, size=(T, N)) / 1024.0
+    plain, mapped = make(), make(loss_range=(-2.0, 6.0))
+    a, b = plain.run(unit), mapped.run(8.0 * unit - 2.0)
+    assert np.array_equal(a.decisions, b.decisions)
+    assert np.array_equal(plain.weights, mapped.weights)
+    assert b.losses == pytest.approx(8.0 * a.losses - 2.0)
+    assert mapped.guarantee.regret_bound == pytest.approx(8.0 * plain.parameters.regret_bound)
+    assert mapped.parameters == plain.parameters
+    for bad in ((0.0, 0.0), (1.0, 0.0), (0.0, np.inf), 3.0):
+        with pytest.raises((ValueError, TypeError)):
+            make(loss_range=bad)
+
+
 def test_one_expert_and_one_round():
     lonely = make(experts=1)
     trace = lonely.run(LOSSES[:, :1])

@@ -8,6 +8,8 @@ import struct
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import dpoco
 from dpoco import _state
@@ -55,6 +57,26 @@ def with_word(payload, at, value):
     return bytes(words)
 
 
+def test_damaged_files_are_refused():
+    data = framed(*saved())
+    assert PrefixHedge._from_bytes(data).round == 20
+    for length in [*range(0, len(data), 61), len(data) - 1]:
+        refused(data[:length])
+    for at in np.random.default_rng(1).integers(0, len(data), 200):
+        broken = bytearray(data)
+        broken[at] ^= 1
+        refused(bytes(broken))
+    header, payload = saved()
+    for body in (payload[:-8], payload + bytes(8), b""):
+        refused(framed(header, body))
+    for experts in (3, 5, 10**9):
+        lie = json.loads(json.dumps(header))
+        lie["object"]["arguments"]["experts"] = experts
+        refused(framed(lie, payload))
+        lie["object"]["parameters"]["experts"] = experts
+        refused(framed(lie, payload))
+
+
 @pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
 def test_impossible_payloads_are_refused(index):
     header, payload = saved(index)
@@ -71,3 +93,17 @@ def test_impossible_payloads_are_refused(index):
                 refused(framed(header, with_word(payload, -48 + 8 * kind, position)))
     header, payload = saved(index, rounds=0)
     refused(framed(header, with_word(payload, 32, 1.0)))  # a score before the first round
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_random_payloads_never_crash(data):
+    header, payload = saved(data.draw(st.integers(0, len(CONFIGURATIONS) - 1)))
+    broken = bytearray(payload)
+    for _ in range(data.draw(st.integers(1, 4))):
+        broken[data.draw(st.integers(0, len(broken) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        learner = PrefixHedge._from_bytes(framed(header, bytes(broken)))
+    except dpoco.StateError:
+        return
+    learner.run(LOSSES[learner.round :])

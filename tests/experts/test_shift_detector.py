@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 
 import dpoco
+from dpoco import _core
 from dpoco.accounting import shift_detector as accountant
 from dpoco.experts import EpochSelector, ShiftDetector
 from dpoco.random import Source
@@ -230,3 +232,29 @@ def test_damaged_states_are_refused_or_harmless(index):
         except dpoco.StateError:
             continue
         twin.run(rows[twin.round :])
+
+
+def test_strange_losses():
+    rows = np.random.default_rng(0).random((100, 3))
+    scaled = make(3, loss_range=(-2.0, 2.0))
+    again = make(3)
+    assert np.array_equal(
+        scaled.run(4.0 * np.round(rows) - 2.0).decisions, again.run(np.round(rows)).decisions
+    )
+    assert math.isclose(scaled.guarantee.regret_bound, 4.0 * again.guarantee.regret_bound)
+    messy = np.where(rows > 0.9, np.nan, np.where(rows < 0.1, 7.0, rows))
+    clean = np.where(rows > 0.9, 0.0, np.where(rows < 0.1, 1.0, rows))
+    assert np.array_equal(make(3).run(messy).decisions, make(3).run(clean).decisions)
+    with pytest.raises(ValueError, match="round"):
+        make(3, on_violation="raise").run(messy)
+
+
+def test_the_same_decisions_on_every_instruction_set():
+    rows, _ = shifting(13, 3000, 2, 0.4, 0)
+    runs = []
+    for name in ("baseline", "auto"):
+        _core.select_instruction_set(name)
+        learner = make(13, horizon=3000, threshold_scale=0.5)
+        runs.append((learner.run(rows).decisions.tolist(), learner.alarms.tolist()))
+    assert runs[0] == runs[1]
+    assert len(runs[0][1]) > 0

@@ -33,6 +33,44 @@ def configured(test):
 # ---- order of calls -----------------------------------------------------------------------------
 
 
+@configured
+@pytest.mark.parametrize("horizon", [1, 2, 3, 7])
+def test_the_horizon_is_a_wall(name, horizon):
+    learner = make(name, horizon=horizon)
+    with pytest.raises(dpoco.HorizonExceeded):
+        learner.run(LOSSES[: horizon + 1])
+    assert learner.round == 0
+    learner.run(LOSSES[:horizon])
+    state = learner._engine.state()
+    own, played = np.empty(1), np.empty(1, dtype=np.int64)
+    for breach in (
+        learner.decide,
+        lambda: learner.observe(LOSSES[0]),
+        lambda: learner.run(LOSSES[:1]),
+        lambda: learner._engine.observe(horizon, LOSSES[0]),
+        lambda: learner._engine.run(LOSSES[:1].copy(), own, played),
+    ):
+        with pytest.raises(dpoco.HorizonExceeded):
+            breach()
+        assert learner._engine.state() == state
+
+
+def test_every_instruction_set_gives_the_same_decisions():
+    losses = np.random.default_rng(3).random((60, 37))
+    before = dpoco.random.instruction_set()
+    for name in CONFIGURATIONS:
+        states = []
+        try:
+            for chosen in ("baseline", "auto"):
+                dpoco.random.select_instruction_set(chosen)
+                learner = make(name, experts=37, horizon=60)
+                learner.run(losses)
+                states.append(learner._engine.state())
+        finally:
+            dpoco.random.select_instruction_set(before)
+        assert states[0] == states[1]
+
+
 # ---- edges of the parameters --------------------------------------------------------------------
 
 
@@ -133,15 +171,23 @@ def test_fresh_draws_can_be_counted_from_another_thread():
 @pytest.mark.parametrize(
     ("options", "word"),
     [
+        ({"experts": 0}, "experts"),
+        ({"experts": 2.0}, "experts"),
+        ({"horizon": 0}, "horizon"),
         ({"switches": -1}, "switches"),
+        ({"prior": "uniform"}, "prior"),
         ({"learning_rate": 0.0}, "learning_rate"),
         ({"forced_switch": 1.5}, "forced_switch"),
+        ({"batch": 0}, "batch"),
         ({"share_rate": 0.81}, "share_rate"),
         ({"share_rate": 1e-200}, "share_rate"),
         ({"share_rate": 0.1, "prior": "at_most"}, "share_rate"),
         ({"max_resamples": -1}, "max_resamples"),
         ({"loss_range": (1.0, 1.0)}, "loss_range"),
+        ({"on_violation": "warn"}, "on_violation"),
         ({"calibration": "paper"}, "calibration"),
+        ({"budget": 1.0}, "budget"),
+        ({"source": 3}, "source"),
         ({"experts": 2**32, "switches": 10, "prior": "at_most"}, "experts"),
     ],
 )
@@ -202,6 +248,23 @@ def test_losses_are_clipped_and_what_is_not_finite_counts_as_zero(name):
     assert np.array_equal(got.run(wild).decisions, want.run(tame).decisions)
     assert got._engine.variates_drawn() == want._engine.variates_drawn()
     assert got.nonprivate_violations == 5
+    strict = make(name, on_violation="raise")
+    strict.run(tame)
+    strict = make(name, on_violation="raise")
+    strict.decide()
+    with pytest.raises(ValueError, match="outside"):
+        strict.observe(wild[3])
+    assert strict.round == 0
+
+
+def test_another_range_is_an_affine_map():
+    """Powers of two, so that the map is exact."""
+    plain, mapped = make("at most"), make("at most", loss_range=(-2.0, 6.0))
+    losses = np.round(LOSSES * 1024.0) / 1024.0
+    assert np.array_equal(plain.run(losses).decisions, mapped.run(8.0 * losses - 2.0).decisions)
+    bound = plain.parameters.regret_bound
+    assert mapped.guarantee.regret_bound == pytest.approx(8.0 * bound)
+    assert mapped.parameters.regret_bound == bound
 
 
 @pytest.mark.parametrize("name", ["share", "static", "at most"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -51,6 +52,34 @@ def wave(t):
 
 def table(learner, rounds, start=0):
     return np.array([wave(t)(learner.points) for t in range(start, start + rounds)])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_run_equals_round_by_round(case):
+    whole = make(case)
+    rows = table(whole, 20)
+    rows[3, 0] = np.nan
+    trace = whole.run(rows)
+    single, functions = make(case), make(case)
+    given = [wave(t) for t in range(20)]
+    given[3] = rows[3]
+    mixed = functions.run(loss for loss in given)
+    assert np.array_equal(mixed.decisions, trace.decisions)
+    assert np.array_equal(mixed.losses, trace.losses)
+    for t in range(20):
+        decision = single.decide()
+        assert np.array_equal(decision, trace.decisions[t])
+        single.observe(given[t])
+        own = np.flatnonzero(np.all(single.points == decision, axis=1))[0]
+        assert trace.losses[t] == (rows[t, own] if np.isfinite(rows[t, own]) else 0.0)
+    assert single._engine.state() == whole._engine.state() == functions._engine.state()
+    assert np.array_equal(single.weights, whole.weights)
+    pieces = make(case)
+    parts = [pieces.run(rows[a:b]).decisions for a, b in ((0, 1), (1, 8), (8, 8), (8, 20))]
+    assert np.array_equal(np.concatenate(parts), trace.decisions)
+    assert np.array_equal(
+        trace.switches, np.flatnonzero(np.any(np.diff(trace.decisions, axis=0) != 0.0, axis=1))
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,6 +151,27 @@ def test_common_shifts_change_nothing(case):
     assert np.array_equal(plain.weights, shifted.weights)
 
 
+def test_damaged_states_are_refused(tmp_path):
+    learner = make("square")
+    learner.run(table(learner, 5))
+    path = tmp_path / "state"
+    learner.save(path)
+    data = path.read_bytes()
+    for spoiled in (data[:-1], data[:200] + bytes([data[200] ^ 1]) + data[201:], b"", data * 2):
+        path.write_bytes(spoiled)
+        with pytest.raises(dpoco.StateError):
+            dpoco.load(path)
+    from dpoco._state import pack, unpack
+
+    header, payload = unpack(data)
+    for name, value in (("resolution", [5, 5]), ("resolution", [50_000, 50_000]), ("horizon", 3)):
+        lie = copy.deepcopy(header)
+        lie["object"]["parameters"][name] = value
+        path.write_bytes(pack(lie, payload))
+        with pytest.raises(dpoco.StateError):
+            dpoco.load(path)
+
+
 def test_domains_and_their_nets():
     disc = make("disc")
     assert disc.net.shape == disc.points.shape == (49, 2)
@@ -168,3 +218,15 @@ def test_parameters_override_calibration():
         LipschitzLearner(LINE, lipschitz=1.0, horizon=20, budget=BUDGET, parameters=3)
     with pytest.raises(NotImplementedError):
         LipschitzLearner(LpBall(3), lipschitz=1.0, horizon=20, budget=BUDGET)
+
+
+def test_seeds_and_guarantees():
+    assert not make().guarantee.certified  # a seeded source
+    learner = LipschitzLearner(LINE, lipschitz=1.0, horizon=20, budget=BUDGET)
+    assert learner.guarantee.certified
+    assert learner.guarantee.epsilon <= 1.0
+    rows = table(make(), 20)
+    same = [make(seed=5).run(rows).decisions for _ in range(2)]
+    assert np.array_equal(*same)
+    assert not np.array_equal(same[0], make(seed=6).run(rows).decisions)
+    assert "0.1" not in repr(learner).split("budget")[0]

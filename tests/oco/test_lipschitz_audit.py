@@ -36,6 +36,26 @@ def make(case, horizon=20, *, seed=1, **options):
     return LipschitzLearner(domain, horizon=horizon, **{**arguments, **own, **options})
 
 
+@pytest.mark.parametrize("case", ["line", "square", "disc", "parent", "paper", "simplex"])
+def test_audit_one_round_moves_the_sum_by_at_most_the_sensitivity(case):
+    """Two streams on one random tape: same draws, and sums as near as the guarantee assumes."""
+    rng = np.random.default_rng(0)
+    first, second = make(case), make(case)
+    reach = first.guarantee.sensitivity
+    n = len(first.points)
+    for t in range(19):
+        a = rng.standard_cauchy(n) * 10.0 ** rng.integers(-3, 4)
+        b = a if t != 5 else rng.standard_cauchy(n) * 1e3
+        gap = np.linalg.norm(first._engine.leaf(a) - second._engine.leaf(b))
+        assert gap <= (reach if t == 5 else 0.0)
+        for learner, row in ((first, a), (second, b)):
+            learner.decide()
+            learner.observe(row)
+        assert first._engine.variates_drawn() == second._engine.variates_drawn()
+    apart = np.linalg.norm(first._engine.nonprivate_sum() - second._engine.nonprivate_sum())
+    assert 0.0 < apart <= reach * (1.0 + 1e-9)
+
+
 def test_audit_catches_a_learner_that_does_not_clip():
     learner = make("open")
     n = len(learner.points)
