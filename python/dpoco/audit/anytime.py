@@ -20,6 +20,8 @@ from dpoco._validation import real_float
 from dpoco.audit._events import POWER, Event, EventReport, members_of
 from dpoco.audit.report import share
 
+__all__ = ["AnytimeAudit", "AnytimeReport"]
+
 _STEPS = 1024  # of the grid of epsilons, per unit
 _LARGEST = 64  # epsilon that is looked for
 _GRID = np.arange(_LARGEST * _STEPS + 1) / _STEPS

@@ -35,6 +35,8 @@ from dpoco.audit.report import share
 from dpoco.losses import CustomLoss
 from dpoco.random import Source
 
+__all__ = ["BlackBoxReport", "black_box_audit", "epsilon_lower_bound", "learner_runs"]
+
 Run = Callable[[Any, int, Source], Any]
 
 _CONFIDENCE = 1.0 - 1e-6

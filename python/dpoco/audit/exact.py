@@ -21,6 +21,8 @@ from dpoco.local import BitRandomizer, SubsetRandomizer, VectorRandomizer
 from dpoco.local import audit as structural_audit
 from dpoco.random import Source
 
+__all__ = ["ExactReport", "exact_audit"]
+
 _DIGITS = 120
 _CELLS = 200_000  # of a table that is listed
 _COLUMNS = 1000  # that are compared in pairs

@@ -17,6 +17,8 @@ from dpoco.audit.report import headline, share, verdict_of
 from dpoco.environments import Packing, play
 from dpoco.random import Source
 
+__all__ = ["PackingReport", "packing_audit"]
+
 
 @dataclass(frozen=True)
 class PackingReport:

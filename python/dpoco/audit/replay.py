@@ -27,6 +27,8 @@ from dpoco.audit._sums import ROUNDING
 from dpoco.audit.report import USEFUL, verdict_of
 from dpoco.random import Source
 
+__all__ = ["ReplayReport", "replay_audit"]
+
 # Bounds below these, or this share of the largest, are allowances for roundings.
 _ABSOLUTE, _RELATIVE = 1e-8, 1e-6
 _HEADINGS = {

@@ -5,9 +5,8 @@ guarantee allows, where it hurts most: in the first round, whose record enters e
 with both records at the bound and opposite, and all other records silent, so that nothing hides
 them. What is not seen on these streams is not thereby shown to be safe: see ``docs/audit.md``.
 
-Learners of records: the first record is at the bound, with one sign or the other, all others are
-silent. Learners of experts and Lipschitz losses: the first record is the only one that prefers
-anybody, so that every later decision is about this record and noise alone.
+Of learners of experts and Lipschitz losses, the first record is the only one that prefers anybody,
+so that every later decision is about this record and noise alone.
 """
 
 from __future__ import annotations
@@ -27,6 +26,8 @@ from dpoco.domains import Box, LpBall
 from dpoco.learners import LEARNERS, learner_named
 from dpoco.losses import HuberLoss, LinearLoss
 from dpoco.random import Source
+
+__all__ = ["StandardCase", "standard_case", "standard_names"]
 
 _ALL = ("tight", "corrected", "paper")
 _PRINTED = ("tight", "paper")
