@@ -8,6 +8,8 @@ import struct
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import dpoco
 from dpoco import _state
@@ -120,6 +122,20 @@ def test_estimates_just_frozen_are_the_current_ones():
     header, payload = saved(0, rounds=12)
     assert HighDimensionalBandit._from_bytes(framed(header, payload)).round == 12
     refused(framed(header, with_word(payload, 24, 0.01)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_random_payloads_never_crash(data):
+    header, payload = saved(data.draw(st.integers(0, len(CONFIGURATIONS) - 1)))
+    broken = bytearray(payload)
+    for _ in range(data.draw(st.integers(1, 4))):
+        broken[data.draw(st.integers(0, len(broken) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        learner = HighDimensionalBandit._from_bytes(framed(header, bytes(broken)))
+    except dpoco.StateError:
+        return
+    learner.run(X[learner.round :], R[learner.round :])
 
 
 @pytest.mark.parametrize("dimension", [3, 2000])  # bounds are a list, or encoded

@@ -15,11 +15,47 @@ BUDGET = dpoco.Budget(1.0, 1e-5)
 T, K, D = 30, 3, 4
 RNG = np.random.default_rng(0)
 X, R = RNG.normal(size=(T, D)) * 0.6, RNG.normal(size=(T, K)) * 0.8
+CONFIGURATIONS = [
+    {},
+    {"sum_method": "tree", "batch": 1},
+    {"sum_method": "honaker", "batch": 4, "exploration": 0.1},
+    {"sum_method": "toeplitz", "relation": "zero_out"},
+    {"budget": None},
+]
 
 
 def make(configuration=None, *, arms=K, dimension=D, horizon=T, seed=1, **options):
     options = {"budget": BUDGET, **(configuration or {}), **options}
     return LinUCB(arms, dimension, horizon=horizon, source=Source.seeded(seed), **options)
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+def test_run_equals_the_loop(configuration):
+    trace = make(configuration).run(X, R)
+    learner = make(configuration)
+    for t in range(T):
+        advice = learner.recommend(X[t : t + 1])
+        arm = learner.decide(X[t])
+        assert arm == learner.decide(X[t].tolist()) == trace.actions[t] == advice[0]
+        assert type(arm) is int
+        assert trace.rewards[t] == np.clip(R[t, arm], -1.0, 1.0)
+        assert learner.round == t
+        learner.observe(R[t, arm])
+    outside = np.sum(np.linalg.norm(X, axis=1) > 1.0) + np.sum(
+        np.abs(R[np.arange(T), trace.actions]) > 1.0
+    )
+    assert learner.nonprivate_violations == outside > 0
+    before = learner._engine.state()
+    for use in (
+        lambda: learner.decide(X[0]),
+        lambda: learner.observe(0.5),
+        lambda: learner.skip(),
+        lambda: learner.run(X[:1], R[:1]),
+    ):
+        with pytest.raises(dpoco.HorizonExceeded):
+            use()
+    assert learner._engine.state() == before
+    assert len(learner.recommend(X)) == T  # the last estimates stay of use
 
 
 def test_violations_are_clipped_or_refused():
@@ -62,6 +98,19 @@ def test_small_worlds(arms, dimension, horizon):
     if horizon == 1:
         assert learner.guarantee.epsilon == 0.0
         assert not learner.coefficients.any()
+
+
+def test_what_is_published_cannot_be_written_and_says_nothing_of_noise_keys():
+    learner = make()
+    learner.run(X[:20], R[:20])
+    with pytest.raises(ValueError, match="read-only"):
+        learner.coefficients[0, 0] = 1.0
+    text = repr(learner)
+    assert text.startswith("LinUCB(arms=3, dimension=4, horizon=30")
+    assert "replace one user's record, seen by others" in text
+    assert learner.arms == K
+    assert learner.dimension == D
+    assert learner.get_params()["dimension"] == D
 
 
 def test_the_trace_compares():

@@ -8,6 +8,8 @@ import struct
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import dpoco
 from dpoco import _state
@@ -57,6 +59,26 @@ def with_word(payload, at, value):
     return bytes(words)
 
 
+def test_damaged_files_are_refused():
+    data = framed(*saved())
+    assert LinUCB._from_bytes(data).round == 21
+    for length in [*range(0, len(data), 61), len(data) - 1]:
+        refused(data[:length])
+    for at in np.random.default_rng(1).integers(0, len(data), 200):
+        broken = bytearray(data)
+        broken[at] ^= 1
+        refused(bytes(broken))
+    header, payload = saved()
+    for body in (payload[:-8], payload + bytes(8), b""):
+        refused(framed(header, body))
+    for name, value in (("arms", 2), ("arms", 4), ("arms", 2**20), ("dimension", 3), ("arms", -1)):
+        lie = json.loads(json.dumps(header))
+        lie["object"]["arguments"][name] = value
+        refused(framed(lie, payload))
+        lie["object"]["parameters"][name] = value
+        refused(framed(lie, payload))
+
+
 @pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
 def test_impossible_payloads_are_refused(index):
     header, payload = saved(index)
@@ -75,3 +97,17 @@ def test_impossible_payloads_are_refused(index):
     header, payload = saved(index, rounds=0)
     for at in (batch, released):
         refused(framed(header, with_word(payload, at, 1.0)))  # statistics before the first round
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_random_payloads_never_crash(data):
+    header, payload = saved(data.draw(st.integers(0, len(CONFIGURATIONS) - 1)))
+    broken = bytearray(payload)
+    for _ in range(data.draw(st.integers(1, 4))):
+        broken[data.draw(st.integers(0, len(broken) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        learner = LinUCB._from_bytes(framed(header, bytes(broken)))
+    except dpoco.StateError:
+        return
+    learner.run(X[learner.round :], R[learner.round :])

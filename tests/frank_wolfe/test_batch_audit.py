@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -108,6 +109,40 @@ def test_no_release_moves_by_more_than_is_declared(cls, domain, loss):
     assert max(moved / declared for _, moved, declared in found) > 0.1  # the bound is put to work
 
 
+@pytest.mark.parametrize("cls", [NoisyFrankWolfe, NoisySGD, PhasedSGD, LocalizedMirrorDescent])
+def test_the_bound_is_nearly_reached_and_a_forgotten_clip_is_caught(cls):
+    found = movements(learner_of(cls), points=40)
+    assert max(moved / declared for _, moved, declared in found) > 0.45
+
+    class Unclipped(cls):
+        """Features may be 100 times longer than the accounting believes."""
+
+        def _engine(self, features, labels):
+            honest, self._loss = self._loss, SquaredLoss(100.0, 1.0)
+            try:
+                return super()._engine(features, labels)
+            finally:
+                self._loss = honest
+
+    assert any(moved > declared for _, moved, declared in movements(learner_of(Unclipped)))
+
+
+def test_a_record_moves_its_own_release_only():
+    for cls in (NoisyFrankWolfe, PhasedSGD, LocalizedMirrorDescent):
+        learner = learner_of(cls)
+        releases = releases_of(learner)
+        at = np.full(D, 0.2)
+        for k, _, record in releases:
+            rows, labels = X.copy(), Y.copy()
+            rows[record], labels[record] = [0.3, 0.1, 0.2], 0.7
+            a, b = learner._engine(X, Y), learner._engine(rows, labels)
+            for j, _, _ in releases:
+                same = np.array_equal(
+                    a.nonprivate_release(j, at, -at), b.nonprivate_release(j, at, -at)
+                )
+                assert same == (j != k)
+
+
 def test_steps_that_expand_are_caught():
     # Long steps on a loss of curvature 2: two walks drift apart, and nobody may promise otherwise.
     domain, loss = LpBall(1, 2.0, 1000.0), SquaredLoss(1.0, 1.0)
@@ -128,6 +163,21 @@ def test_steps_that_expand_are_caught():
     )
     with pytest.raises(ValueError, match="expand"):
         PhasedSGD(domain, loss, budget=None, parameters=wild)
+
+
+@pytest.mark.parametrize("cls", [NoisyFrankWolfe, NoisySGD, PhasedSGD, LocalizedMirrorDescent])
+def test_the_number_of_draws_does_not_depend_on_data(cls):
+    learner, drawn = learner_of(cls, source=Source.seeded(1)), []
+    for features, label in WORST:
+        rows, labels = X.copy(), Y.copy()
+        rows[7], labels[7] = features, label
+        engine = learner._engine(rows, labels)
+        engine.advance(engine.units)
+        drawn.append(engine.variates_drawn())
+    assert all(positions == drawn[0] for positions in drawn)
+    p = learner.parameters
+    vectors = getattr(p, "steps", 1) * (p.phases if cls is LocalizedMirrorDescent else 1)
+    assert drawn[0][2] == D * (p.phases if cls is PhasedSGD else vectors)
 
 
 # ---- the law of the released model --------------------------------------------------------------
@@ -209,3 +259,26 @@ def test_law_of_the_first_vertex_of_frank_wolfe(scale):
     up = int((found > 0).sum())  # the mean gradient is -1/2
     low, high = stats.binom.ppf([5e-7, 1 - 5e-7], 20_000, stats.norm.cdf(0.5 / 0.5))
     assert (low <= up <= high) == (scale == 1.0)
+
+
+@pytest.mark.parametrize("noise_factor", [1.0, 0.3])
+def test_black_box_bound_on_the_epsilon_of_a_model(noise_factor):
+    """Clopper-Pearson bounds for an attacker who thresholds models of neighbouring data sets."""
+    budget = dpoco.Budget(1.0, 1e-3)
+    domain, loss = LpBall(1, 2.0, 1.0), HuberLoss(1.0, 1.0, threshold=0.1)
+    p = PhasedSGD(domain, loss, budget=budget, records=2, step_scale=0.2).parameters
+    p = dataclasses.replace(p, noise_multiplier=noise_factor * p.noise_multiplier)
+    runs, counts = 25_000, []
+    for world, label in enumerate((1.0, -1.0)):
+        learner = PhasedSGD(domain, loss, budget=None, parameters=p)
+        tape, hits = Source.seeded(world), 0
+        for _ in range(runs):
+            learner._source = tape
+            engine = learner._engine(np.ones((2, 1)), np.array([label, 0.0]))
+            engine.advance(engine.units)
+            hits += engine.result()[0] > 1.5 * p.step_sizes[0] * p.derivative_bound
+        counts.append(hits)
+    low = stats.beta.ppf(5e-7, counts[0], runs - counts[0] + 1)
+    high = stats.beta.ppf(1 - 5e-7, counts[1] + 1, runs - counts[1])
+    bound = math.log((low - budget.delta) / high)
+    assert (bound <= budget.epsilon) == (noise_factor == 1.0)

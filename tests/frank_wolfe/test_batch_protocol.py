@@ -40,11 +40,21 @@ def test_two_fits_from_one_source_draw_different_noise(cls):
 @pytest.mark.parametrize(
     "options",
     [
+        {"budget": 1.0},
         {"budget": dpoco.Budget(1.0, 0.0)},
+        {"domain": "ball"},
+        {"loss": "squared"},
         {"loss": LinearLoss()},
         {"loss": CustomLoss(1.0, 1.0)},
+        {"calibration": "loose"},
         {"step_scale": -1.0},
+        {"step_scale": "1"},
+        {"records": 0},
+        {"records": 1.5},
         {"start": [2.0, 0.0, 0.0]},
+        {"start": [0.0]},
+        {"on_violation": "ignore"},
+        {"source": 7},
     ],
 )
 def test_bad_arguments_are_refused_at_construction(cls, options):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -138,8 +140,18 @@ def test_custom_losses_are_clipped_as_leaves():
     [
         ({"domain": LpBall(D, 2.0)}, "p = 1"),
         ({"domain": Polytope([[1.0], [-1.0]], [1.0, 1.0])}, "VertexSet"),
+        ({"domain": "ball"}, "domain"),
+        ({"loss": "squared"}, "loss"),
+        ({"horizon": 0}, "horizon"),
         ({"horizon": None}, "horizon"),
+        ({"budget": 1.0}, "budget"),
+        ({"batch": 0}, "batch"),
+        ({"batch": 1.5}, "batch"),
+        ({"selector": "softmax"}, "selector"),
         ({"start": [2.0] * D}, "start"),
+        ({"start": [0.0]}, "start"),
+        ({"on_violation": "ignore"}, "on_violation"),
+        ({"parameters": {}}, "parameters"),
     ],
 )
 def test_bad_arguments(options, text):
@@ -160,3 +172,9 @@ def test_guarantee_is_honest_about_seeds_and_missing_noise():
 def test_hopeless_budgets_warn():
     with pytest.warns(dpoco.NoiseDominatesWarning):
         make(horizon=20, budget=dpoco.Budget(0.01, 1e-6))
+
+
+def test_arguments_are_those_of_the_docstring():
+    names = inspect.signature(PolyhedralFrankWolfe).parameters
+    for name in names:
+        assert f"    {name} : " in PolyhedralFrankWolfe.__doc__

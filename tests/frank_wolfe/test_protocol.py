@@ -11,7 +11,7 @@ import pytest
 import dpoco
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.frank_wolfe import TreeFrankWolfe
-from dpoco.losses import CustomLoss, LinearLoss, SquaredLoss
+from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -35,6 +35,27 @@ def stream(T, d=3, seed=0):
     return rng.normal(size=(T, d)), rng.normal(size=T)
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("loss", [SquaredLoss(1.0, 1.0), LogisticLoss(1.0), HuberLoss(1.0, 1.0)])
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, np.inf])
+def test_run_equals_round_by_round(p, loss, batch):
+    X, y = stream(20)
+    whole = make(domain=LpBall(3, p), loss=loss, batch=batch)
+    trace = whole.run(X, y)
+    single = make(domain=LpBall(3, p), loss=loss, batch=batch)
+    for t in range(20):
+        assert np.array_equal(single.decide(), trace.decisions[t])
+        single.observe(X[t], y[t])
+    assert np.array_equal(single.last_decision, whole.last_decision)
+    mixed = make(domain=LpBall(3, p), loss=loss, batch=batch)
+    mixed.run(X[:7], y[:7])
+    mixed.decide()  # a decision asked for is the one the run goes on with
+    mixed.run(X[7:], y[7:], record_decisions=False)
+    assert np.array_equal(mixed.last_decision, whole.last_decision)
+    with pytest.raises(ValueError, match="record_decisions"):
+        _ = mixed.run(X[:0], y[:0], record_decisions=False).decisions
+
+
 def test_incomplete_last_batch_is_discarded():
     X, y = stream(11)
     learner = make(horizon=11, batch=4)
@@ -42,6 +63,31 @@ def test_incomplete_last_batch_is_discarded():
     assert list(trace.switches) == [3, 7]
     assert learner.guarantee.horizon == 11
     assert learner.parameters.pushes == 2
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 7, 8, 9, 31, 32, 33])
+@pytest.mark.parametrize("method", ["blt", "tree", "honaker", "toeplitz"])
+def test_horizon_is_a_wall(horizon, method):
+    X, y = stream(horizon + 1)
+    learner = make(horizon=horizon, sum_method=method)
+    with pytest.raises(dpoco.HorizonExceeded):
+        learner.run(X, y)
+    assert learner.round == 0
+    learner.run(X[:-1], y[:-1])
+    state, final = learner._engine.state(), learner.last_decision
+    for breach in (
+        learner.decide,
+        lambda: learner.observe(X[0], 0.0),
+        lambda: learner.run(X[:1], y[:1]),
+        lambda: learner._engine.observe(horizon, X[0], 0.0),
+        lambda: learner._engine.run(X[:1].copy(), y[:1].copy(), np.empty(1), None,
+                                    np.empty(1, np.uint8)),
+    ):  # fmt: skip
+        with pytest.raises(dpoco.HorizonExceeded):
+            breach()
+        assert learner._engine.state() == state
+    assert np.array_equal(learner.last_decision, final)
+    assert learner.domain.contains(final)
 
 
 def test_unknown_horizon_is_a_declared_maximum():
@@ -79,15 +125,45 @@ def test_huge_records_are_clipped_in_every_geometry(p):
 @pytest.mark.parametrize(
     "options",
     [
+        {"horizon": 0},
+        {"horizon": -5},
+        {"horizon": 1.5},
+        {"horizon": True},
+        {"horizon": 10**13},
+        {"budget": (1.0, 1e-5)},
+        {"budget": 1.0},
+        {"domain": "ball"},
+        {"loss": "squared"},
+        {"calibration": "loose"},
+        {"noise": "cauchy"},
+        {"sum_method": "magic"},
+        {"weights": "equal"},
+        {"relation": "add"},
         {"step_scale": 0.0},
+        {"step_scale": np.nan},
+        {"batch": 0},
         {"batch": 21},
         {"start": [2.0, 0.0, 0.0]},
+        {"start": [0.0, 0.0]},
+        {"start": [np.nan, 0.0, 0.0]},
+        {"on_violation": "ignore"},
+        {"parameters": {}},
         {"sum_method": "toeplitz", "horizon": 5000},
     ],
 )
 def test_bad_arguments_are_refused_at_construction(options):
     with pytest.raises((ValueError, TypeError)):
         make(**options)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [(0.0, 1e-5), (-1.0, 1e-5), (np.nan, 1e-5), (np.inf, 1e-5), (1.0, 1.0),
+     (1.0, -0.1), (1.0, np.nan)],
+)  # fmt: skip
+def test_bad_budgets(epsilon, delta):
+    with pytest.raises(ValueError, match=r"epsilon|delta"):
+        dpoco.Budget(epsilon, delta)
 
 
 def test_gaussian_noise_is_never_purely_private():
@@ -195,6 +271,14 @@ def test_linear_losses():
     assert trace.losses[3] == pytest.approx(trace.decisions[3] @ clipped[3])
     with pytest.raises(TypeError, match="label"):
         make(loss=loss).run(X[:20], np.zeros(20))
+
+
+@pytest.mark.parametrize("domain", [Box([-1, 0, 0], [1, 2, 0.5]), Simplex(3), LpBall(3, 1.0)])
+def test_decisions_stay_in_the_domain(domain):
+    learner = make(domain=domain, horizon=200)
+    X, y = stream(200)
+    for theta in learner.run(X, y).decisions:
+        assert domain.contains(theta)
 
 
 # -- copies, threads, forks -----------------------------------------------------------------------
