@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from dpoco.accounting.noisy_max import law_of
 from dpoco.audit._family import Change, Family, FloatArray, Play, Rounds, Shapes, drawn_by
 from dpoco.audit._laws import answer_chances, selection_law
-from dpoco.audit._scorer import FiniteScorer, Scorer, Scores, score_draws
+from dpoco.audit._scorer import FiniteScorer, Scores, score_draws
+from dpoco.audit._sum_noise import Push, Pushes, Run
 from dpoco.audit._sums import Records
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.random import Source
@@ -196,8 +198,6 @@ class VertexChoices:
     domain : Domain
     """
 
-    stray = "decisions do not move towards vertices of the declared law"
-
     def __init__(self, parameters: Any, domain: Any) -> None:
         self._parameters = parameters
         # Entries that are chosen independently, and their values, one choice a row.
@@ -214,64 +214,48 @@ class VertexChoices:
             table = domain.scale * np.eye(d) if simplex else np.array(domain.vertices)
             self.choices = [(slice(None), table)]
 
-    def read(
-        self, k: int, step: tuple[FloatArray, FloatArray], sums: list[FloatArray]
-    ) -> tuple[list[tuple[FloatArray, FloatArray, int]], bool]:
-        """Return laws given either sum and what update k chose, and whether that is no vertex."""
-        p, (before, after) = self._parameters, step
+    def note(self, run: Run, push: Push) -> bool:
+        """Note laws given either sum and what an update chose; return whether it is a vertex."""
+        p, k, (before, after) = self._parameters, push.number, push.step
         vertex = before + (after - before) * (k + 1)
         rate = 1.0 / (p.batch * (k + (p.weights == "paper")) * p.noise_scale_at(k))
-        noise = p.selector if p.selector == "gumbel" else "laplace"
-        found, stray = [], False
+        noise, found = "gumbel" if p.selector == "gumbel" else "laplace", True
         for entries, table in self.choices:
             gap = np.abs(table - vertex[entries]).sum(axis=1)
             chosen = int(np.argmin(gap))
-            stray = stray or bool(gap[chosen] > 1e-6 * (1.0 + np.abs(table).max()))
-            own, other = (selection_law(noise, -(table @ x[entries]) * rate, 1.0) for x in sums)
-            found.append((own, other, chosen))
-        return found, stray
-
-    @classmethod
-    def score(cls, runs: list[Any], world: int) -> Scores:
-        """Return the scores of runs: of what `read` found in each, and whether it was stray."""
-        own, other, chosen = (
-            np.array([[each[part] for each in drawn] for drawn, _ in runs]) for part in range(3)
-        )
-        found = score_draws(own, other, chosen, world, cls.stray)
-        stray = any(stray for _, stray in runs) or found.findings
-        return Scores(found.losses, found.uniforms, (cls.stray,) if stray else ())
+            found = found and bool(gap[chosen] <= 1e-6 * (1.0 + np.abs(table).max()))
+            laws = (selection_law(noise, -(table @ x[entries]) * rate, 1.0) for x in push.sums)
+            run.choices.append((*laws, chosen))
+        return found
 
 
-class Vertices(Scorer):
+class Vertices(Pushes):
     """PolyhedralFrankWolfe: the vertex of every update, read off the decisions."""
 
-    family: Records
+    astray = "decisions do not move towards vertices of the declared law"
 
     def __init__(self, family: Records, stream: Any, neighbour: Any) -> None:
         super().__init__(family, stream, neighbour)
-        self._updates = len(self.streams[0]) // family.batch
-        if self._updates < 1:
-            raise ValueError("stream must be long enough for a release")
         self._vertices = VertexChoices(self.learner.parameters, self.learner.domain)
 
-    def run(self, learner: Any, world: int, tape: Source) -> Any:
-        d, family = learner.domain.dimension, self.family
-        sums, stray = [np.zeros(d), np.zeros(d)], False
-        drawn: list[tuple[FloatArray, FloatArray, int]] = []
-        for k in range(1, self._updates + 1):
-            before = learner.decide()
-            for t in range((k - 1) * family.batch, k * family.batch):
-                records = [self.streams[w].record(t) for w in (world, 1 - world)]
-                decision = family.decide(learner, records[0])
-                for own, record in zip(sums, records, strict=True):
-                    own += family.leaf(learner, decision, record)
-                family.observe(learner, decision, records[0])
-            found, odd = self._vertices.read(k, (before, learner.last_decision), sums)
-            drawn, stray = drawn + found, stray or odd
-        return drawn, stray
+    def _releases(self) -> dict[Any, int]:
+        return {...: len(self.streams[0]) // self.family.batch}
+
+    def _release(self, learner: Any, run: Run, push: Push, noise: Any) -> bool:
+        return self._vertices.note(run, push)
 
     def score(self, runs: list[Any], world: int) -> Scores:
-        found = VertexChoices.score(runs, world)
+        found = score_choices(runs, world, self.astray)
         # Updates in order; a box has several draws in each.
-        shape = (len(runs), self._updates, -1)
-        return Scores(found.losses, found.uniforms.reshape(shape), found.findings)
+        shape = (len(runs), self._counts[...], -1)
+        return replace(found, uniforms=found.uniforms.reshape(shape))
+
+
+def score_choices(runs: list[Run], world: int, astray: str) -> Scores:
+    """Return the scores of the choices noted in runs."""
+    own, other, chosen = (
+        np.array([[each[part] for each in run.choices] for run in runs]) for part in range(3)
+    )
+    found = score_draws(own, other, chosen, world, astray)
+    stray = found.findings or any(run.findings for run in runs)
+    return replace(found, findings=(astray,) if stray else ())
