@@ -10,7 +10,7 @@ import pytest
 
 import dpoco
 from dpoco.bandits import HighDimensionalBandit
-from dpoco.domains import LpBall
+from dpoco.domains import LpBall, Simplex
 from dpoco.random import Source
 
 from .high_dimensional_reference import Bandit, clip, law, transcripts, vertices_of
@@ -250,6 +250,25 @@ def test_no_record_adds_more_than_declared(link):
         learner.decide(rng.uniform(-1, 1, 3))
         learner.observe(rng.uniform(low, 1.0))
     assert 0.7 * p.arm.leaf_bound < found <= p.arm.leaf_bound * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("domain", [LpBall(D, 1.0), Simplex(D)])
+def test_replay_on_one_tape(domain):
+    """Earlier actions and all draws are those of the other world, whatever a record holds."""
+
+    def play(contexts, rewards):
+        learner = make(K, domain, T, batch=2, forced_rounds=2, arm_learner="polyhedral")
+        actions = learner.run(contexts, rewards).actions
+        return actions, learner._engine.variates_drawn(), learner._engine.clocks()
+
+    base = play(X, R)
+    for index in range(T):
+        for x, row in NASTY:
+            contexts, rewards = X.copy(), R.copy()
+            contexts[index], rewards[index] = x, row
+            other = play(contexts, rewards)
+            assert np.array_equal(other[0][:index], base[0][:index])
+            assert other[1:] == base[1:]
 
 
 def test_parameters_cannot_claim_more_than_they_give():
