@@ -61,7 +61,7 @@ def _ends_epoch(rounds: int) -> bool:
 class Epochs(ExpertFamily):
     """EpochSelector: losses of an epoch enter the one selection at its end."""
 
-    def look(self, learner: Any, t: int, play: Play) -> int:
+    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
         state = _State(learner)
         play.note(state=state.but_decision, sums=state.sums())
         noisy = learner.guarantee.private and learner.experts > 1
@@ -98,7 +98,7 @@ class EpochsWithAlarms(Epochs):
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision, tuple(int(t) for t in learner.alarms)
 
-    def look(self, learner: Any, t: int, play: Play) -> int:
+    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
         detects = learner.experts > 1 and learner.horizon > 3
         state = _State(learner)
         for _ in range(state.word()):

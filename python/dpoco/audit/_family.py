@@ -91,6 +91,8 @@ class Play:
         How many variates each round had to draw at least: a round that drew fewer used noise again.
     notes : dict
         What the family needs to compare two plays, round by round.
+    memory : dict
+        What the family keeps from round to round while it plays.
     findings : list of str
         Violations that this run shows by itself.
     """
@@ -99,6 +101,7 @@ class Play:
     variates: list[tuple[int, ...]] = field(default_factory=list)
     fresh: list[int] = field(default_factory=list)
     notes: dict[str, list[Any]] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
 
     def note(self, **values: Any) -> None:
@@ -216,9 +219,36 @@ class Family(ABC):
         """Return what only this family can reach, and whether the learner has reached it."""
         return {}
 
-    @abstractmethod
     def play(self, learner: Any, rounds: Rounds) -> Play:
         """Play a fresh learner on the stream, round by round."""
+        play = Play(variates=[self.drawn(learner)])
+        self.start(learner, play)
+        for t in range(len(rounds)):
+            record = rounds.record(t)
+            decision = self.decide(learner, record)
+            play.published.append(self.publication(learner, decision))
+            self.ask(learner, decision, record, play)
+            answer = self.observe(learner, decision, record)
+            play.variates.append(self.drawn(learner))
+            play.fresh.append(self.look(learner, t, answer, play))
+        self.finish(learner, play)
+        return play
+
+    def start(self, learner: Any, play: Play) -> None:
+        """Note what is known before the first round."""
+        return
+
+    def ask(self, learner: Any, decision: Any, record: tuple[Any, ...], play: Play) -> None:
+        """Note what a learner would do with a record that it is about to observe."""
+        return
+
+    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
+        """Note what a learner holds after round t; return how many variates it had to draw."""
+        return 0
+
+    def finish(self, learner: Any, play: Play) -> None:
+        """Note what is published after the last round."""
+        return
 
     # ---- two plays -------------------------------------------------------------------------------
 
@@ -250,27 +280,6 @@ class ExpertFamily(Family):
 
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision
-
-    def play(self, learner: Any, rounds: Rounds) -> Play:
-        play = Play(variates=[self.drawn(learner)])
-        for t in range(len(rounds)):
-            (row,) = rounds.record(t)
-            decision = self.decide(learner, ())
-            play.published.append(self.publication(learner, decision))
-            self.ask(learner, decision, row, play)
-            learner.observe(row)
-            play.fresh.append(self.look(learner, t, play))
-            play.variates.append(self.drawn(learner))
-        self.finish(learner, play)
-        return play
-
-    def ask(self, learner: Any, decision: Any, row: FloatArray, play: Play) -> None:
-        """Note what a learner would do with losses that it is about to observe."""
-        return
-
-    def look(self, learner: Any, t: int, play: Play) -> int:
-        """Note what a learner holds after round t; return how many variates it had to draw."""
-        return 0
 
     def finish(self, learner: Any, play: Play) -> None:
         """Note the decision after the last round, if there is one more."""

@@ -22,13 +22,13 @@ class Tracker(ExpertFamily):
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision, int(learner.resamples)
 
-    def ask(self, learner: Any, decision: Any, row: FloatArray, play: Play) -> None:
-        admitted, engine = self.admitted(row), learner._engine
+    def ask(self, learner: Any, decision: Any, record: tuple[Any, ...], play: Play) -> None:
+        admitted, engine = self.admitted(record[0]), learner._engine
         keep, law, _ = engine.nonprivate_kernel(admitted)
         play.note(keep=float(keep), law=np.array(law), state=engine.nonprivate_state())
         play.note(lost=float(admitted[decision]))
 
-    def look(self, learner: Any, t: int, play: Play) -> int:
+    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
         p, (_, drawn) = learner.parameters, play.published[-1]
         ends = (t + 1) % p.batch == 0
         more = learner.round < learner.horizon and learner.experts > 1
