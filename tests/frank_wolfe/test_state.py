@@ -18,6 +18,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import dpoco
 from dpoco import _state
@@ -98,6 +100,19 @@ def resealed(header=None, payload=None, *, version=1, magic=b"dpocost\n"):
     return frame + hashlib.sha256(frame).digest()
 
 
+def test_every_truncation_and_every_flipped_byte_is_refused(tmp_path):
+    data = saved()
+    assert dpoco.load(_write(tmp_path, data)).round == 7
+    for length in [*range(0, 200, 7), *range(200, len(data), 61), len(data) - 1]:
+        refused(data[:length], tmp_path)
+    refused(data + b"\0", tmp_path)
+    rng = np.random.default_rng(1)
+    for at in [*range(32), *rng.integers(0, len(data), 200)]:
+        broken = bytearray(data)
+        broken[at] ^= 1 << rng.integers(8)
+        refused(bytes(broken), tmp_path)
+
+
 def _write(tmp_path, data):
     path = tmp_path / "state"
     path.write_bytes(data)
@@ -150,6 +165,23 @@ def test_foreign_newer_and_inconsistent_states_are_refused(tmp_path):
     # A round past the horizon, and a sum out of step with the round.
     refused(resealed(payload=lambda p: struct.pack("<Q", 41) + p[8:]), tmp_path)
     refused(resealed(payload=lambda p: struct.pack("<Q", 8) + p[8:]), tmp_path)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_random_payloads_never_crash(data):
+    def change(payload):
+        broken = bytearray(payload)
+        for _ in range(data.draw(st.integers(1, 4))):
+            at = data.draw(st.integers(0, len(broken) - 1))
+            broken[at] = data.draw(st.integers(0, 255))
+        return bytes(broken[: data.draw(st.integers(0, len(broken)))])
+
+    try:
+        learner = TreeFrankWolfe._from_bytes(resealed(payload=change))
+    except dpoco.StateError:
+        return
+    play(learner, learner.round, T)
 
 
 @pytest.mark.parametrize("kill_after", [0.3, 0.7])

@@ -74,6 +74,16 @@ def test_no_decision_in_the_last_block(rounds):
         np.testing.assert_allclose(out.losses, out.decisions[:, 0])
 
 
+def test_switches_happen_at_the_ends_of_blocks_only():
+    learner = engine(
+        ball(3), linear(3), coupling="scheduled", rounds=20, block=6, forced_switch=1.0
+    )
+    out = reference.play(learner, RNG.normal(size=(20, 3)))
+    assert np.flatnonzero(out.changed).tolist() == [5, 11, 17]
+    moved = np.flatnonzero(np.any(np.diff(out.decisions, axis=0) != 0, axis=1))
+    assert moved.tolist() == [5, 11, 17]
+
+
 def test_released_points_lie_on_a_grid_inside_the_domain():
     beta, lam = 0.3, 7.0
     learner = engine(

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpoco.errors import StateError
+from dpoco.errors import RoundOrderError, StateError
 
 _spec = importlib.util.spec_from_file_location(
     "ctrl_pairs", Path(__file__).with_name("ctrl_pairs.py")
@@ -17,6 +17,25 @@ _spec = importlib.util.spec_from_file_location(
 pairs = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(pairs)
 ref, pair, play = pairs.ref, pairs.pair, pairs.play
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic", "squared", "quadratic"])
+def test_state_of_every_round_goes_on_bit_for_bit(kind):
+    changes = {"rounds": 16, "block": 2, "forced_switch": 0.4}
+    engine, _, stream = pair(kind, "simplex", **changes)
+    states, decisions = [engine.state()], [engine.decision()]
+    for t in range(16):
+        stream.feed(engine, t)
+        states.append(engine.state())
+        decisions.append(engine.decision())
+    for start in range(17):
+        again, _, _ = pair(kind, "simplex", **changes)
+        again.restore(states[start])
+        for t in range(start, 16):
+            np.testing.assert_array_equal(again.decision(), decisions[t])
+            assert again.state() == states[t]
+            stream.feed(again, t)
+        assert again.state() == states[-1]
 
 
 def test_maximal_state_counts_its_attempts():
@@ -56,6 +75,29 @@ def test_impossible_states_are_refused():
     again, _, _ = pair("logistic", "ball", rounds=12, forced_switch=0.5)
     with pytest.raises(StateError):
         again.restore(bytes(behind))
+
+
+def test_rounds_must_be_in_order():
+    engine, _, stream = pair("logistic", "ball")
+    before = engine.state()
+    with pytest.raises(RoundOrderError):
+        engine.observe(1, stream.rows[0], 0.0)
+    with pytest.raises(ValueError, match="takes no"):
+        engine.observe_gradient(0, stream.rows[0])
+    assert engine.state() == before
+
+
+def test_records_that_are_not_numbers_count_as_zero():
+    spoiled, _, stream = pair("logistic", "ball", forced_switch=0.2)
+    mirror = pair("logistic", "ball", forced_switch=0.2)[1]
+    for t in range(20):
+        if t % 3 == 0:
+            spoiled.observe(t, np.array([np.nan, 0.0, np.inf]), float(stream.labels[t]))
+            mirror.observe(ref.ZERO)
+        else:
+            stream.feed(spoiled, t)
+            mirror.observe(stream.losses[t])
+        np.testing.assert_allclose(spoiled.nonprivate_point(), mirror.point, atol=1e-8)
 
 
 def test_a_loss_that_raises_ends_the_learner():
