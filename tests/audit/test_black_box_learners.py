@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import math
 import signal
 from dataclasses import replace
 
@@ -11,20 +9,23 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
-from dpoco.audit import black_box_audit, learn_event, learner_runs
+from dpoco.audit import (
+    black_box_audit,
+    learn_event,
+    learner_runs,
+    standard_case,
+    standard_names,
+)
+from dpoco.audit._family import calibrated_once
 from dpoco.audit.black_box import compiled_kind
-from dpoco.bandits import HighDimensionalBandit, LinUCB
-from dpoco.domains import Box, LpBall
-from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, PrefixHedge, ShiftDetector
-from dpoco.frank_wolfe import NoisyFrankWolfe, PolyhedralFrankWolfe, TreeFrankWolfe
+from dpoco.bandits import LinUCB
+from dpoco.domains import LpBall
+from dpoco.experts import EpochSelector, ObliviousTracker
+from dpoco.frank_wolfe import NoisyFrankWolfe
 from dpoco.losses import CustomLoss, LinearLoss, SquaredLoss
 from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
-from dpoco.oco import LipschitzLearner, NoisyFTRL
+from dpoco.oco import NoisyFTRL
 from dpoco.random import Source
-
-replay_cases = pytest.importorskip("audit_replay_cases")
-problems = replay_cases._problems
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
@@ -33,7 +34,6 @@ PURE, GAUSS = dpoco.Budget(1.0, 0.0), dpoco.Budget(1.0, 1e-5)
 BALL, LINEAR = LpBall(D, 2.0), LinearLoss(1.0)
 GRADIENTS = np.tile([1.0, 0.0], (T, 1))
 LOSSES = np.tile(np.r_[0.0, np.ones(N - 1)], (T, 1))
-RAMP = np.tile(np.linspace(0.0, 1.0, N), (T, 1))
 REWARDS = np.tile([1.0, -1.0], (T + 1, 1))
 
 
@@ -45,160 +45,65 @@ def flipped(rows, first):
 
 
 def of(cls, *arguments, **options):
-    """Return makers of the learner as it is and of one with other parameters, and its guarantee."""
-
-    @functools.cache
-    def calibrated():
-        return cls(*arguments, **{"horizon": T, "budget": GAUSS, **options})
-
-    def make(source, change=None):
-        p = calibrated().parameters
-        required = {k: v for k, v in options.items() if k in ("horizon", "lipschitz")}
-        return cls(
-            *arguments, **{"horizon": T, **required}, budget=None, source=source,
-            parameters=p if change is None else change(p),
-        )  # fmt: skip
-
-    return make, lambda: calibrated().guarantee
+    """A maker of learners that is calibrated once."""
+    return calibrated_once(cls, *arguments, **{"horizon": T, "budget": GAUSS, **options})
 
 
-def coupled(name, **own):
-    kind, _, domain, loss = problems.parse(name)
-    own = problems.parameters(name, horizon=T, **own)
+MARGIN = np.full(T, AboveThreshold(horizon=T, budget=PURE).parameters.margin)
+MAKERS = {
+    "NoisyFTRL": of(NoisyFTRL, BALL, LINEAR),
+    "EpochSelector": of(EpochSelector, N, budget=PURE),
+    "LinUCB": of(LinUCB, 2, 1),
+    "ContinualSum": of(ContinualSum, D),
+    "NoisyMax": of(NoisyMax, N, budget=PURE),
+    "AboveThreshold": of(AboveThreshold, budget=PURE),
+}
+# Noise of twenty times the budget shows in frequencies, but for these.
+HARD = {"noisy-sgd", "oblivious-tracker", "above-threshold"}
 
-    def make(source, change=None):
-        p = own if change is None else change(own)
-        return kind(domain, loss, horizon=T, budget=None, parameters=p, source=source)
 
-    return make, lambda: make(Source()).guarantee
-
-
-def tracker():
-    own = ObliviousTrackerParameters(
-        experts=N, horizon=T, switches=2, prior="share", learning_rate=0.05, forced_switch=0.1,
-        batch=1, share_rate=0.1, max_resamples=None, calibration="tight", private=True,
-        regret_bound=0.0, regret_terms={},
+def audit(make, stream, neighbour, claim, trials=6000):
+    return black_box_audit(
+        learner_runs(make), stream, neighbour, epsilon=claim.epsilon, delta=claim.delta,
+        trials=trials,
     )  # fmt: skip
 
-    def make(source, change=None):
-        p = own if change is None else change(own)
-        return ObliviousTracker(N, horizon=T, budget=None, parameters=p, source=source)
 
-    return make, lambda: make(Source()).guarantee
-
-
-def quieter(*names):
-    """Return a change of parameters: a tenth of the noise."""
-    return lambda p: replace(p, **{name: 0.1 * getattr(p, name) for name in names})
-
-
-def set_to(**values):
-    return lambda p: replace(p, **values)
-
-
-def quieter_arms(p):
-    return replace(p, arm=replace(p.arm, scale=0.02 * p.arm.scale))
-
-
-THREE = np.tile([1.0, 0.0, 0.0], (T, 1))
-MARGIN = np.full(T, AboveThreshold(horizon=T, budget=PURE).parameters.margin)
-CONTEXTS = np.tile([1.0, 0.0], (T + 1, 1))
-
-# Name: maker, stream, neighbour, change of the parameters that must be found.
-CASES = {
-    "TreeFrankWolfe": (
-        of(TreeFrankWolfe, BALL, LINEAR), GRADIENTS, flipped(GRADIENTS, [-1.0, 0.0]),
-        quieter("noise_scale"),
-    ),
-    "PolyhedralFrankWolfe": (
-        of(PolyhedralFrankWolfe, LpBall(D, 1.0), LINEAR), GRADIENTS,
-        flipped(GRADIENTS, [-1.0, 0.0]), quieter("scale"),
-    ),
-    "NoisyFTRL": (
-        of(NoisyFTRL, BALL, LINEAR), GRADIENTS, flipped(GRADIENTS, [-1.0, 0.0]),
-        quieter("noise_scale"),
-    ),
-    "CoupledRegularizedLeader": (
-        coupled("leader density_ratio ball linear", noise_scale=30.0), THREE,
-        flipped(THREE, -THREE[0]), set_to(noise_scale=0.5),
-    ),
-    "ContinuousMultiplicativeWeights": (
-        coupled("weights density_ratio ball linear", inverse_temperature=0.1), THREE,
-        flipped(THREE, -THREE[0]), set_to(inverse_temperature=8.0),
-    ),
-    "ContinuousMultiplicativeWeights, dartboard": (
-        coupled("weights dartboard ball linear", inverse_temperature=0.1), THREE,
-        flipped(THREE, -THREE[0]), set_to(inverse_temperature=8.0),
-    ),
-    "LipschitzLearner": (
-        of(
-            LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=N, learning_rate=10.0
-        ),
-        RAMP, flipped(RAMP, RAMP[0, ::-1]), quieter("noise_scale"),
-    ),
-    "PrefixHedge": (
-        of(PrefixHedge, N, learning_rate=10.0), LOSSES, flipped(LOSSES, 1.0 - LOSSES[0]),
-        quieter("noise_scale"),
-    ),
-    "EpochSelector": (
-        of(EpochSelector, N, budget=PURE), LOSSES, flipped(LOSSES, 1.0 - LOSSES[0]),
-        quieter("scale"),
-    ),
-    "ShiftDetector": (
-        of(ShiftDetector, N, budget=PURE), LOSSES, flipped(LOSSES, 1.0 - LOSSES[0]),
-        quieter("selection_scale"),
-    ),
-    "ObliviousTracker": (
-        tracker(), LOSSES, flipped(LOSSES, 1.0 - LOSSES[0]), set_to(learning_rate=20.0),
-    ),
-    "BatchShare": (
-        of(BatchShare, N, budget=PURE, learning_rate=10.0, batch=1), LOSSES,
-        flipped(LOSSES, 1.0 - LOSSES[0]), quieter("noise_scale"),
-    ),
-    "LinUCB": (
-        of(LinUCB, 2, 1), (np.ones((T, 1)), REWARDS[:T]),
-        (np.ones((T, 1)), flipped(REWARDS[:T], -REWARDS[0])),
-        lambda p: replace(p, noise_scale=0.01 * p.noise_scale),
-    ),
-    "HighDimensionalBandit": (
-        of(
-            HighDimensionalBandit, 2, LpBall(2, 1.0), horizon=T + 1, arm_learner="polyhedral",
-            batch=1, forced_rounds=1, gap=0.0,
-        ),
-        (CONTEXTS, REWARDS), (CONTEXTS, flipped(REWARDS, -REWARDS[0])), quieter_arms,
-    ),
-    "ContinualSum": (
-        of(ContinualSum, D), GRADIENTS, flipped(GRADIENTS, [-1.0, 0.0]), quieter("noise_scale")
-    ),
-    # All answers are about the same data.
-    "NoisyMax": (of(NoisyMax, N, budget=PURE), LOSSES, 1.0 - LOSSES, quieter("scale")),
-    "AboveThreshold": (
-        of(AboveThreshold, budget=PURE), MARGIN, MARGIN + 1.0,
-        quieter("threshold_noise_scale", "query_noise_scale"),
-    ),
-}  # fmt: skip
-
-TRIALS = 6000
-
-
-def audit(name, change=None, **options):
-    (make, guarantee), stream, neighbour, _ = CASES[name]
-    claim = guarantee()
-    settings = {"epsilon": claim.epsilon, "delta": claim.delta, "trials": TRIALS, **options}
-    run = learner_runs(lambda source: make(source, change))
-    return black_box_audit(run, stream, neighbour, **settings)
-
-
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", standard_names())
 def test_claims_are_not_refuted_and_too_little_noise_is(name):
-    (make, guarantee), *_, change = CASES[name]
-    assert compiled_kind(make(Source())) is not None
-    assert math.isfinite(guarantee().epsilon)
-    right = audit(name)
+    """Thousands of runs of some: up to 4 s."""
+    case = standard_case(name)
+    fits = hasattr(case.make_learner(Source()), "fit")
+    assert (compiled_kind(case.make_learner(Source())) is None) == fits
+    own = case.stream, case.neighbour, case.claim, 600 if fits else 6000
+    right = audit(case.make_learner, *own)
     assert not right.violated
-    assert right.measured <= guarantee().epsilon
+    assert right.measured <= case.claim.epsilon
     assert "pass" not in str(right)
-    assert audit(name, change).violated
+    if name not in HARD:
+        loud = standard_case(name, epsilon=20.0 * case.claim.epsilon, delta=case.settings["delta"])
+        assert audit(loud.make_learner, *own).violated
+
+
+@pytest.mark.parametrize(
+    ("cls", "arguments", "changes", "streams"),
+    [
+        (ObliviousTracker, (N,),
+         {"learning_rate": 20.0, "forced_switch": 0.1, "share_rate": 0.1, "batch": 1,
+          "max_resamples": None},
+         (LOSSES, flipped(LOSSES, 1.0 - LOSSES[0]))),
+        (AboveThreshold, (), {"threshold_noise_scale": 0.1, "query_noise_scale": 0.2},
+         (MARGIN, MARGIN + 1.0)),
+    ],
+)  # fmt: skip
+def test_too_little_noise_is_refuted_where_budgets_do_not_show_it(cls, arguments, changes, streams):
+    options = {"budget": PURE, "horizon": T, **({"switches": 1} if arguments else {})}
+    make = calibrated_once(cls, *arguments, **options)
+    claim = make(Source()).guarantee
+    assert not audit(make, *streams, claim).violated
+    assert audit(
+        calibrated_once(cls, *arguments, changes=changes, **options), *streams, claim
+    ).violated
 
 
 def test_vectors_of_a_batch_learner_are_audited_in_python():
@@ -222,7 +127,7 @@ def test_vectors_of_a_batch_learner_are_audited_in_python():
 
 
 def test_statistics_of_vectors_are_taken_in_compiled_code():
-    make, stream = CASES["NoisyFTRL"][0][0], GRADIENTS
+    make, stream = MAKERS["NoisyFTRL"], GRADIENTS
     rows = learner_runs(make)(stream, 50, Source.seeded(1))
     directions = np.random.default_rng(1).normal(size=(4, T * D))
     seen = learner_runs(make, directions=directions)(stream, 50, Source.seeded(1))
@@ -235,7 +140,7 @@ def test_statistics_of_vectors_are_taken_in_compiled_code():
 
 
 def test_runs_are_independent_and_follow_their_law():
-    make = CASES["ContinualSum"][0][0]
+    make = MAKERS["ContinualSum"]
     sums = learner_runs(make)(np.zeros((T, D)), 20_000, Source.seeded(2))
     learner = make(Source())
     for t in range(T):
@@ -257,7 +162,7 @@ def test_a_derived_class_is_played_as_it_is():
         def decide(self):
             return int(np.argmin(self._totals)) if self.round else super().decide()
 
-    p = CASES["EpochSelector"][0][0](Source()).parameters
+    p = MAKERS["EpochSelector"](Source()).parameters
     run = learner_runs(lambda s: Careless(N, horizon=T, budget=None, parameters=p, source=s))
     assert compiled_kind(run.make_learner(Source())) is None
     neighbour = flipped(LOSSES, 1.0 - LOSSES[0])
@@ -266,7 +171,7 @@ def test_a_derived_class_is_played_as_it_is():
 
 
 def test_the_changed_users_own_arm_is_not_part_of_the_outcome():
-    make = CASES["LinUCB"][0][0]
+    make = MAKERS["LinUCB"]
     contexts = np.array([[1.0], [1.0], [1.0]])
     stream, neighbour = (contexts, REWARDS[:T]), (-contexts, REWARDS[:T])
     one = (flipped(contexts, [-1.0]), REWARDS[:T])
@@ -301,7 +206,7 @@ def test_learned_events_separate_gaussians_as_well_as_any():
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
 def test_long_runs_can_be_interrupted():
-    make = CASES["NoisyMax"][0][0]
+    make = MAKERS["NoisyMax"]
 
     def stop(*_):
         raise KeyboardInterrupt
@@ -317,9 +222,9 @@ def test_long_runs_can_be_interrupted():
 
 
 def test_bad_input_is_named():
-    experts, sums = CASES["EpochSelector"][0][0], CASES["ContinualSum"][0][0]
-    select, watch = CASES["NoisyMax"][0][0], CASES["AboveThreshold"][0][0]
-    emptied = of(ContinualSum, D, relation="zero_out")[0]
+    experts, sums = MAKERS["EpochSelector"], MAKERS["ContinualSum"]
+    select, watch = MAKERS["NoisyMax"], MAKERS["AboveThreshold"]
+    emptied = of(ContinualSum, D, relation="zero_out")
     started = experts(Source.seeded(1))
     started.run(LOSSES[:1])
     fixed = experts(Source.seeded(1))
@@ -360,8 +265,8 @@ def test_bad_input_is_named():
     ]:  # fmt: skip
         with pytest.raises(error, match=message):
             call()
-    few = audit("NoisyMax", trials=20)
+    few = audit(select, LOSSES, 1.0 - LOSSES, select(Source()).guarantee, trials=20)
     assert not few.violated
     assert "no power" in str(few)
-    leader = problems.make("leader maximal ball custom", loss=custom)
+    leader = NoisyFTRL(BALL, custom, horizon=T, budget=None)
     assert compiled_kind(leader) is None

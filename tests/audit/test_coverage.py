@@ -6,7 +6,7 @@ import inspect
 
 from dpoco import bandits, experts, frank_wolfe, local, mechanisms, oco
 from dpoco.audit import exact_audit
-from dpoco.audit._exercise_table import EXERCISES
+from dpoco.audit._exercises import EXERCISES
 from dpoco.learners import LEARNERS
 
 ROOMS = (experts, frank_wolfe, oco, bandits, mechanisms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -138,6 +139,29 @@ def violations_are_refused_on_request(_):
 @fault(PrefixHedge, "_from_bytes")
 def saved_states_go_on(read):
     return classmethod(lambda cls, data: read(data).clone())
+
+
+@fault(PrefixHedge, "_from_bytes")
+def damaged_states_are_refused(read):
+    def lenient(cls, data):
+        try:
+            return read(data)
+        except dpoco.StateError:
+            return cls(4, horizon=24, budget=None)
+
+    return classmethod(lenient)
+
+
+@fault(PrefixHedge, "_build_engine")
+def descriptions_reach_engines(build):
+    def deaf(self, claim):
+        told, self._mechanism = self._mechanism, replace(self._mechanism, scale=9.0)
+        try:
+            return build(self, claim)
+        finally:
+            self._mechanism = told
+
+    return deaf
 
 
 @fault(PrefixHedge, "save")

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.audit._contract import RUNNING, _listed, quiet
+from dpoco.audit._contract import (
+    ROUNDS,
+    RUNNING,
+    STEPPED,
+    _listed,
+    quiet,
+    refused,
+    unchanged,
+)
 from dpoco.learners import LEARNERS
 from dpoco.random import Source
 
@@ -42,3 +50,15 @@ def test_two_threads_never_interleave(name):
         thread.join()
     assert len(outcomes) == 2
     assert learner.round == outcomes.count("played") * rounds > 0
+
+
+@pytest.mark.parametrize("name", [each.name for each in LEARNERS if each.plays in STEPPED])
+def test_compiled_learners_know_their_horizon_themselves(name):
+    subject = _listed(name)
+    learner = subject.fresh()
+    subject.play(learner)
+    learner._horizon = 2 * ROUNDS
+    with unchanged(learner, "a call past the horizon"):
+        refused("a round past the horizon", dpoco.HorizonExceeded, subject.step, learner, 0)
+        if subject.plays in RUNNING:
+            refused("a run past the horizon", dpoco.HorizonExceeded, subject.run, learner, 0, 3)

@@ -71,6 +71,7 @@ VARIANTS = {
         TREE, LpBall(D, 1.2), SquaredLoss(), noise="generalized_gaussian", norm_order=3.0
     ),
     "tree, corrected": of(TREE, BALL, SquaredLoss(), calibration="corrected", start=[0.1] * D),
+    "tree, two bounds": of(TREE, LpBall(D, np.inf), SquaredLoss(1.0, feature_bound_l2=0.6)),
     "tree, lattice": of(TREE, BALL, SquaredLoss(), numerics="lattice", sum_method="honaker"),
     "tree, batches on a lattice": of(
         TREE, BALL, SquaredLoss(), numerics="lattice", sum_method="tree", batch=4
@@ -93,6 +94,10 @@ VARIANTS = {
         oco.NoisyFTRL, BALL, SquaredLoss(), numerics="lattice", statistics="quadratic", batch=2
     ),
     "ftrl, lattice": of(oco.NoisyFTRL, BALL, LogisticLoss(), numerics="lattice"),
+    "ftrl, l_1": of(oco.NoisyFTRL, LpBall(D, 1.0), LinearLoss(2.0)),
+    "ftrl, squares, l_1": of(
+        oco.NoisyFTRL, LpBall(D, 1.0), SquaredLoss(2.0, 1.0), statistics="quadratic"
+    ),
     "ftrl, custom": of(oco.NoisyFTRL, BALL, CUSTOM, stream=LOSSES),
     "ctrl, logistic": of(CTRL, BOX, LogisticLoss(), budget=LARGE, coupling="density_ratio"),
     "ctrl, scheduled": of(CTRL, SIMPLEX, SquaredLoss(), budget=LARGE, coupling="scheduled"),

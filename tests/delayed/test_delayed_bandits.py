@@ -6,27 +6,12 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.environments import play_delayed
 
 from .families import BANDITS, D, K, T, schedule, world
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 X, R = world()
-
-
-@pytest.mark.parametrize("name", BANDITS)
-def test_without_delay_it_is_the_ordinary_run(name):
-    learner, plain = BANDITS[name](), BANDITS[name]()
-    trace = plain.run(X, R)
-    for x, row, action in zip(X, R, trace.actions, strict=True):
-        arm, ticket = learner.decide(x, ticket=True)
-        assert arm == action
-        learner.observe(row[arm], ticket=ticket)
-    assert learner._engine.state() == plain._engine.state()
-    run = play_delayed(BANDITS[name](), (X, R), 0)
-    assert np.array_equal(run.decisions, trace.actions)
-    assert np.array_equal(run.values, trace.rewards)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
-import pickle
 
 import numpy as np
 import pytest
@@ -77,29 +75,6 @@ def test_a_learner_without_tickets_is_saved_as_ever():
     header, _ = _state.unpack(learner._to_bytes())
     assert "tickets" not in header["object"]
     assert type(learner)._from_bytes(learner._to_bytes()).outstanding == ()
-
-
-def test_a_ticket_starts_a_learner():
-    """A copy in round 0 would share the ticket's first decision, or lose the ticket."""
-    learner = LEARNERS["hedge"][0]()
-    assert copy.deepcopy(learner).round == 0
-    _, ticket = learner.decide(ticket=True)
-    for copied in (copy.copy, copy.deepcopy):
-        with pytest.raises(dpoco.StateError):
-            copied(learner)
-    other = pickle.loads(pickle.dumps(learner))
-    for attempt in (
-        lambda: other.decide(ticket=True),
-        lambda: other.observe(ROW, ticket=ticket),
-        lambda: other.expire(ticket),
-    ):
-        with pytest.raises(dpoco.StateError, match="suspended"):
-            attempt()
-    other.resume()
-    assert other.outstanding == (0,)
-    other.observe(ROW, ticket=ticket)
-    assert other.round == 1
-    assert other.decide(ticket=True)[1].number == 1
 
 
 def test_a_ticket_issued_behind_the_state_is_unknown(tmp_path):

@@ -155,32 +155,6 @@ def test_the_guarantee_names_the_condition_and_withdraws_regret():
     assert free.guarantee.conditions == hedge(budget=None).guarantee.conditions
 
 
-def test_threads_issue_and_redeem():
-    learner = LEARNERS["hedge"][0](horizon=4000)
-    taken, failures = [], []
-
-    def work():
-        try:
-            for _ in range(250):
-                _, ticket = learner.decide(ticket=True)
-                learner.observe(ROW, ticket=ticket)
-                taken.append(ticket.number)
-        except Exception as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
-    assert sorted(taken) == list(range(2000))
-    assert learner.round == 2000
-    plain = LEARNERS["hedge"][0](horizon=4000)
-    plain.run(np.tile(ROW, (2000, 1)))
-    assert plain._engine.state() == learner._engine.state()
-
-
 def test_threads_with_one_ticket():
     learner = hedge()
     for turn in range(T):

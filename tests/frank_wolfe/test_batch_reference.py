@@ -113,16 +113,3 @@ def test_the_smallest_data_sets(kind, n, d):
         learner.theta, reference.fit(learner, X[:n, :d], Y[:n], 2), atol=1e-7
     )
     assert learner.guarantee.epsilon == pytest.approx(1.0, rel=1e-2)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_instruction_set_gives_the_same_bits(kind):
-    cls, options = KINDS[kind]
-    models = []
-    for name in ("baseline", "auto"):
-        dpoco.random.select_instruction_set(name)
-        models.append(
-            cls(DOMAINS["l1.5"], LOSSES["logistic"], budget=dpoco.Budget(1.0, 1e-4),
-                source=Source.seeded(1), **options).fit(X, Y).theta
-        )  # fmt: skip
-    assert np.array_equal(*models)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-import dpoco
 from dpoco import _core
 from dpoco.domains import Box, LpBall, Polytope, Simplex, VertexSet
 
@@ -113,21 +112,6 @@ def test_selected_points_are_vertices_and_draws_do_not_depend_on_scores():
                 line = [other.select(np.zeros(2), 1.0, stream).tobytes() for _ in range(40)]
                 after.add(tuple(line))
             assert len(after) == 1
-
-
-def test_instruction_sets_agree():
-    results = set()
-    for name in ("baseline", "auto"):
-        dpoco.random.select_instruction_set(name)
-        try:
-            for domain in (DOMAINS["wide ball"],):
-                selection, stream = _core.VertexSelection(domain._engine, "gumbel"), source()
-                direction = np.random.default_rng(7).normal(size=domain.dimension)
-                draws = [selection.select(direction, 1.0, stream).tobytes() for _ in range(50)]
-                results.add(tuple(draws))
-        finally:
-            dpoco.random.select_instruction_set("auto")
-    assert len(results) == 1
 
 
 def test_other_sets_and_sizes_are_refused():

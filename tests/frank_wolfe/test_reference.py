@@ -117,22 +117,6 @@ def test_matches_the_independent_implementation(case, loss_name, method, variant
     assert np.array_equal(trace.switches, switches)
 
 
-def test_all_instruction_sets_decide_the_same():
-    results = set()
-    for name in ("baseline", "avx2", "avx512"):
-        try:
-            dpoco.random.select_instruction_set(name)
-        except ValueError:
-            continue
-        for p in (1.0, 1.5, 2.0, np.inf):
-            learner = private_case(LpBall(13, p), SquaredLoss(1.0, 1.0), 60)
-            rng = np.random.default_rng(0)
-            learner.run(rng.normal(size=(60, 13)), rng.normal(size=60))
-            results.add((p, learner.last_decision.tobytes()))
-    dpoco.random.select_instruction_set("auto")
-    assert len(results) == 4
-
-
 def test_losses_in_the_trace_are_those_of_the_decisions():
     rng = np.random.default_rng(1)
     features, targets = rng.normal(size=(50, 3)), rng.normal(size=50) * 2

@@ -78,19 +78,6 @@ def test_noise_is_that_of_doubles_but_for_the_rounding(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_run_is_push_and_states_continue(method, tmp_path):
-    values = np.random.default_rng(0).normal(size=(23, 3))
-    whole = make(method).run(values)
-    stepwise = make(method)
-    for t in range(23):
-        path = tmp_path / "sum.dpoco"
-        stepwise.save(path)
-        stepwise = dpoco.load(path)
-        assert stepwise.parameters.numerics == "lattice"
-        assert np.array_equal(stepwise.push(values[t]), whole[t])
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_all_instruction_sets_give_the_same_bits(method):
     values = np.random.default_rng(2).normal(size=(50, 37))
     found = []

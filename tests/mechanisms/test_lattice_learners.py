@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.audit import replay_audit
 from dpoco.bandits import LinUCB
 from dpoco.domains import LpBall
 from dpoco.experts import PrefixHedge
@@ -64,34 +63,6 @@ CASES = {
     "hedge": (hedge, {}),
     "bandit": (bandit, {"batch": 2}),
 }
-
-
-def parts_of(make):
-    rows, labels = records()
-    if make is hedge:
-        return (np.abs(rows),)
-    if make is bandit:
-        return rows, np.stack([labels, -labels], axis=1)
-    return rows, labels
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_replay_audits_pass(name):
-    make, options = CASES[name]
-    stream = parts_of(make)
-    if make is hedge:
-        changed = [1.0 - part[7] for part in stream]
-    else:
-        changed = [-stream[0][7], *(part[7] for part in stream[1:])]
-
-    def fresh(source):
-        learner = make(numerics="lattice", source=source, **options)
-        assert learner.parameters.numerics == "lattice"
-        return learner
-
-    report = replay_audit(fresh, stream if len(stream) > 1 else stream[0], [(7, *changed)])
-    assert report.passed, report
-    assert report.measured > 0.0
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -211,13 +211,6 @@ def test_without_noise_and_without_choice():
     assert alone.guarantee.epsilon == 0.0
 
 
-def test_scores_that_are_not_finite_count_as_zero():
-    best = make(4, budget=None, horizon=3)
-    assert best.select([-1.0, math.nan, -2.0, -3.0]) == 1
-    assert best.select([math.inf, 2.0, -math.inf, 1.0]) == 1
-    assert best.select([1e308, -1e308, 0.0, math.inf]) == 0
-
-
 def test_the_number_of_draws_does_not_depend_on_scores():
     rng = np.random.default_rng(0)
     for noise in NOISES:

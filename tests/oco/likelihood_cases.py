@@ -13,6 +13,7 @@ import numpy as np
 
 from dpoco.accounting._profiles import loss_of
 from dpoco.accounting.euclidean import euclidean_problem
+from dpoco.audit._laws import Gibbs, Leader, ShiftedGaussian, losses_of
 from dpoco.domains import Box, LpBall
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
 from dpoco.oco import (
@@ -66,12 +67,9 @@ class Case:
     streams: tuple  # two of (T,) weights of linear losses, or of (T, 2) features and labels
 
     def losses(self, stream):
-        own = self.learner.loss
-        if isinstance(own, LinearLoss):
-            return [ref.linear(float(w)) for w in stream]
-        if isinstance(own, LogisticLoss):
-            return [ref.logistic(float(v), float(y)) for v, y in stream]
-        return [ref.huber(float(v), float(y), own.threshold) for v, y in stream]
+        linear = isinstance(self.learner.loss, LinearLoss)
+        rows = np.reshape(stream, (len(stream), -1))
+        return losses_of(self.learner.loss, (rows,) if linear else (rows[:, :1], rows[:, 1]))
 
     def law(self, stream):
         """What the engine is said to draw from."""
@@ -79,13 +77,13 @@ class Case:
         if isinstance(self.learner, ContinuousMultiplicativeWeights):
             if p.unbounded:
                 sigma = 1.0 / math.sqrt(p.inverse_temperature * p.regularization)
-                return ref.ShiftedGaussian(
+                return ShiftedGaussian(
                     np.reshape(stream, (p.horizon, -1)), sigma, -1.0 / p.regularization
                 )
-            return ref.Gibbs(self.losses(stream), p.inverse_temperature, p.regularization)
+            return Gibbs(self.losses(stream), p.inverse_temperature, p.regularization, 1.0)
         if isinstance(self.learner.loss, LinearLoss):
-            return ref.ShiftedGaussian(np.reshape(stream, (p.horizon, -1)), p.noise_scale)
-        return ref.Leader(self.losses(stream), p.step_size, p.noise_scale, p.barrier_weight)
+            return ShiftedGaussian(np.reshape(stream, (p.horizon, -1)), p.noise_scale, 1.0)
+        return Leader(self.losses(stream), p.step_size, p.noise_scale, p.barrier_weight, 1.0)
 
     def rule(self):
         p = self.learner.parameters

@@ -1,137 +1,23 @@
 """Exact likelihoods of what the coupled learners release in one dimension, from first principles.
 
-No code of the library: laws by quadrature on the interval or by change of variables, couplings
-written out. A transcript holds, for many runs of one stream, the point of every block and whether
-the decision after the block switched; its likelihood under a stream is the product of those of all
-bits and all draws (the first draw sees no data).
+No engine of the library: laws are those of `dpoco.audit`, by quadrature on the interval or by
+change of variables, and couplings are written out. A transcript holds, for many runs of one stream,
+the point of every block and whether the decision after the block switched; its likelihood under a
+stream is the product of those of all bits and all draws (the first draw sees no data).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import optimize
+
+from dpoco.audit._laws import Gibbs, Law
 
 FloatArray = NDArray[np.float64]
-Function = Callable[[FloatArray], FloatArray]
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A convex function of one number with its first two derivatives."""
-
-    value: Function
-    slope: Function
-    bend: Function
-
-
-def linear(weight: float) -> Loss:
-    return Loss(lambda x: weight * x, lambda x: np.full_like(x, weight), lambda x: np.zeros_like(x))
-
-
-def logistic(feature: float, label: float) -> Loss:
-    def bend(x: FloatArray) -> FloatArray:
-        chance = special.expit(feature * x)
-        return feature**2 * chance * (1.0 - chance)
-
-    return Loss(
-        lambda x: np.logaddexp(0.0, feature * x) - label * feature * x,
-        lambda x: feature * (special.expit(feature * x) - label),
-        bend,
-    )
-
-
-def huber(feature: float, label: float, threshold: float) -> Loss:
-    def value(x: FloatArray) -> FloatArray:
-        r = np.abs(feature * x - label)
-        return np.where(r <= threshold, 0.5 * r * r, threshold * (r - 0.5 * threshold))
-
-    return Loss(
-        value,
-        lambda x: feature * np.clip(feature * x - label, -threshold, threshold),
-        lambda x: np.where(np.abs(feature * x - label) <= threshold, feature**2, 0.0),
-    )
-
-
-@cache
-def _quadrature(panels: int = 24) -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights on [-1, 1]: 25 Gauss points in each of equal panels."""
-    nodes, weights = np.polynomial.legendre.leggauss(25)
-    middles = (2.0 * np.arange(panels) + 1.0) / panels - 1.0
-    return (middles[:, None] + nodes / panels).ravel(), np.tile(weights / panels, panels)
-
-
-# ---- laws ----------------------------------------------------------------------------------------
-
-
-class Gibbs:
-    """Density proportional to exp(-beta (F(x) + lam x^2 / 2)) on [-half, half]."""
-
-    def __init__(self, losses: Sequence[Loss], beta: float, lam: float, half: float = 1.0) -> None:
-        self.losses, self.beta, self.lam, self.half = losses, beta, lam, half
-        nodes, weights = _quadrature()
-        points = half * nodes
-        sums = np.vstack([np.zeros_like(points), *(each.value(points) for each in losses)])
-        exponents = -beta * (np.cumsum(sums, axis=0) + 0.5 * lam * points**2)
-        self.log_mass = special.logsumexp(exponents, axis=1, b=half * weights)
-
-    def log_density(self, count: int, x: FloatArray) -> FloatArray:
-        """Return ln of the law after `count` losses."""
-        total = 0.5 * self.lam * x**2
-        for each in self.losses[:count]:
-            total = total + each.value(x)
-        return -self.beta * total - self.log_mass[count]
-
-    def log_ratio(self, count: int, x: FloatArray) -> FloatArray:
-        """Return ln of the law after `count` + 1 losses over that after `count`."""
-        change = self.log_mass[count + 1] - self.log_mass[count]
-        return -self.beta * self.losses[count].value(x) - change
-
-
-class Leader:
-    """Law of argmin J(x) + Z x, J = F + x^2 / (2 eta) - weight ln(1 - x^2), Z ~ N(0, sigma^2)."""
-
-    def __init__(
-        self, losses: Sequence[Loss], eta: float, sigma: float, weight: float, half: float = 1.0
-    ) -> None:
-        self.losses, self.eta, self.sigma, self.weight, self.half = losses, eta, sigma, weight, half
-
-    def log_density(self, count: int, x: FloatArray) -> FloatArray:
-        room = self.half**2 - x**2
-        slope = x / self.eta + self.weight * 2.0 * x / room
-        bend = 1.0 / self.eta + self.weight * 2.0 * (self.half**2 + x**2) / room**2
-        for each in self.losses[:count]:
-            slope = slope + each.slope(x)
-            bend = bend + each.bend(x)
-        return stats.norm.logpdf(slope, scale=self.sigma) + np.log(bend)
-
-    def log_ratio(self, count: int, x: FloatArray) -> FloatArray:
-        return self.log_density(count + 1, x) - self.log_density(count, x)
-
-
-class ShiftedGaussian:
-    """Law of offset + S + Z, S = rate times the gradients' sum, in any dimension.
-
-    The coupled leader of linear losses (rate 1), and the Gibbs law over all of R^d (rate -1/lam).
-    """
-
-    def __init__(self, gradients: FloatArray, sigma: float, rate: float = 1.0) -> None:
-        self.sums = rate * np.vstack([np.zeros_like(gradients[:1]), np.cumsum(gradients, axis=0)])
-        self.sigma = sigma
-
-    def log_density(self, count: int, x: FloatArray) -> FloatArray:
-        z = (x.reshape(len(x), -1) - self.sums[count]) / self.sigma
-        total: FloatArray = stats.norm.logpdf(z).sum(axis=1)
-        return total
-
-    def log_ratio(self, count: int, x: FloatArray) -> FloatArray:
-        return self.log_density(count + 1, x) - self.log_density(count, x)
-
 
 # ---- couplings -----------------------------------------------------------------------------------
 
@@ -191,9 +77,7 @@ class Likelihood:
     factors: FloatArray = field(repr=False)
 
 
-def likelihood(
-    transcript: Transcript, law: Gibbs | Leader | ShiftedGaussian, rule: Rule
-) -> Likelihood:
+def likelihood(transcript: Transcript, law: Law, rule: Rule) -> Likelihood:
     """Return the likelihood of all bits and draws under the losses of `law`."""
     runs = len(transcript.points)
     bits, draws = np.zeros((runs, rule.decisions)), np.zeros((runs, rule.decisions))
@@ -230,7 +114,7 @@ def likelihood(
 
 def _factor(
     transcript: Transcript,
-    law: Gibbs | Leader | ShiftedGaussian,
+    law: Law,
     rule: Rule,
     k: int,
     t: int,

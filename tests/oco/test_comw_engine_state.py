@@ -100,35 +100,6 @@ def test_resume_is_exact_after_every_round(name):
     assert whole.switches > 2
 
 
-@pytest.mark.parametrize("name", ["dartboard", "dartboard glm", "ratio box", "anchored glm"])
-def test_run_equals_single_rounds(name):
-    single, many = make(name), make(name)
-    labels = None if CONFIGURATIONS[name][1]["kind"] == "linear" else Y
-    parts = [
-        reference.play(many, X[a:b], None if labels is None else labels[a:b])
-        for a, b in ((0, 0), (0, 5), (5, 6), (6, T))
-    ]
-    decisions = np.vstack([part.decisions for part in parts])
-    changed = np.concatenate([part.changed for part in parts])
-    for t in range(T):
-        assert np.array_equal(single.decision(), decisions[t])
-        before = single.switches
-        step(single, name, t)
-        assert single.switches - before == changed[t]
-    assert single.state() == many.state()
-
-
-@pytest.mark.parametrize("name", list(CONFIGURATIONS))
-def test_truncated_and_long_states_are_refused(name):
-    learner = make(name)
-    for t in range(5):
-        step(learner, name, t)
-    state = learner.state()
-    for bad in (b"", state[:8], state[: len(state) // 2], state[:-1], state[:-8], state + bytes(8)):
-        with pytest.raises(StateError):
-            make(name).restore(bad)
-
-
 @pytest.mark.parametrize(
     "changes",
     [{"inverse_temperature": 0.3}, {"regularization": 5.0}, {"coupling": "scheduled",

@@ -9,7 +9,6 @@ from dpoco.losses import CustomLoss
 from dpoco.random import Source
 
 T = 24
-UNIFORM, GAUSSIAN = 1, 2
 PROBLEMS = [
     "weights density_ratio ball linear",
     "weights density_ratio box linear",
@@ -29,7 +28,6 @@ PROBLEMS = [
     "leader scheduled ball huber",
     "leader scheduled simplex linear",
 ]
-NASTY = [1e300, 0.0, np.nan, 1.0, 1e-310, -50.0, np.inf]
 
 
 def neighbour(coupled, name, stream, index, nasty, relation):
@@ -62,67 +60,6 @@ class Played:
             self.factors.append(factor())
         self.drawn.append(np.array(engine.variates_drawn()))
         self.moved = np.diff([0, *self.switches]).astype(bool)
-
-
-def _consumption_follows_the_switches(played, learner, linear_draws):
-    """One uniform per coin, nothing else between draws; a draw's own number where it is fixed."""
-    p = learner.parameters
-    for t in range(T):
-        used = played.drawn[t + 1] - played.drawn[t]
-        before = played.switches[t - 1] if t else 0
-        decides = (t + 1) % p.block == 0 and t + 1 < T and before < p.max_switches
-        coin = int(decides and p.forced_switch < 1.0)
-        assert not played.moved[t] or decides
-        if played.moved[t]:
-            if linear_draws is not None:
-                assert used[GAUSSIAN] == linear_draws
-                assert used[UNIFORM] == coin
-                assert used.sum() == linear_draws + coin
-            elif p.coupling != "anchored":
-                assert used[UNIFORM] >= coin
-        elif p.coupling != "anchored":  # whose forced switches need no coin
-            assert used[UNIFORM] == coin
-            assert used.sum() == coin
-        else:
-            assert used.sum() == used[UNIFORM] <= coin
-
-
-@pytest.mark.parametrize("relation", ["replace", "zero_out"])
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_one_tape_two_streams(coupled, name, relation):
-    stream = coupled.stream(name, T)
-    base_learner = coupled.make(name, relation=relation)
-    base = Played(base_learner, stream)
-    fixed = None
-    if name.startswith("leader"):
-        fixed = base_learner.parameters.dimension
-    _consumption_follows_the_switches(base, base_learner, fixed)
-    rng = np.random.default_rng(5)
-    for index in (0, 1, 6, T - 1):
-        learner = coupled.make(name, relation=relation)
-        nasty = rng.choice(NASTY)
-        other = Played(learner, neighbour(coupled, name, stream, index, nasty, relation))
-        for t in range(index + 1):  # up to the changed round's decision nothing may differ
-            assert np.array_equal(other.decisions[t], base.decisions[t])
-            assert np.array_equal(other.drawn[t], base.drawn[t])
-        assert other.factors[:index] == base.factors[:index]
-        _consumption_follows_the_switches(other, learner, fixed)
-        assert all(np.isfinite(each).all() for each in other.decisions)
-        # While both streams keep the same point and history, so do the numbers consumed.
-        for t in range(index, T):
-            if not np.array_equal(other.moved[: t + 1], base.moved[: t + 1]) or base.moved[t]:
-                break
-            assert np.array_equal(other.drawn[t + 1], base.drawn[t + 1])
-            assert np.array_equal(other.points[t], base.points[t])
-        # Factors stay in their window.
-        p = learner.parameters
-        if name.startswith("weights") and p.coupling != "scheduled":
-            span = p.clip_high + p.clip_low
-            if p.coupling == "dartboard":
-                span = p.inverse_temperature * p.factor_range
-            for factors in (base.factors, other.factors):
-                assert -span <= min(factors)
-                assert max(factors) <= 0.0
 
 
 @pytest.mark.parametrize("name", [n for n in PROBLEMS if n.split()[1] in ("dartboard", "anchored")])

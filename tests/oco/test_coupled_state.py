@@ -9,8 +9,6 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import dpoco
 from dpoco import _state
@@ -140,26 +138,6 @@ def test_resealed_states_of_other_learners_are_refused(coupled, name, tmp_path):
         broken = bytearray(payload)
         struct.pack_into("<Q", broken, rounds_at, count)
         _refused(_framed(header, bytes(broken)), path)
-
-
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(data=st.data(), name=st.sampled_from([n for n in SAVED if "simplex" not in n]))
-def test_random_payloads_never_crash(coupled, data, name):
-    learner = _started(coupled, name)
-    header, payload = _state.unpack(learner._to_bytes())
-    broken = bytearray(payload)
-    for _ in range(data.draw(st.integers(1, 4))):
-        broken[data.draw(st.integers(0, len(broken) - 1))] = data.draw(st.integers(0, 255))
-    body = bytes(broken[: data.draw(st.integers(0, len(broken)))])
-    if data.draw(st.booleans()):
-        body = bytes(broken)
-    try:
-        loaded = type(learner)._from_bytes(_framed(header, body))
-    except dpoco.StateError:
-        return
-    assert loaded.domain.contains(loaded.last_decision)
 
 
 @pytest.mark.parametrize("name", CUSTOM)

@@ -113,26 +113,6 @@ def test_strong_noise_at_the_boundary(where):
     assert engine.nonprivate_residual() <= 1e-9
 
 
-def test_run_is_observe_many_times():
-    d, rounds = 3, 200
-    by_round, _, stream = pair("logistic", "ball", rounds=rounds, block=2, forced_switch=0.1)
-    at_once, _, _ = pair("logistic", "ball", rounds=rounds, block=2, forced_switch=0.1)
-    decisions, losses = np.empty((rounds, d)), np.empty(rounds)
-    changed = np.empty(rounds, dtype=np.uint8)
-    for part in (slice(0, 1), slice(1, 150), slice(150, rounds)):
-        at_once.run(
-            stream.rows[part], stream.labels[part], losses[part], decisions[part], changed[part]
-        )
-    for t in range(rounds):
-        before = by_round.switches
-        x = by_round.decision()
-        np.testing.assert_array_equal(x, decisions[t])
-        assert losses[t] == pytest.approx(stream.losses[t].value(x), abs=1e-12)
-        stream.feed(by_round, t)
-        assert changed[t] == by_round.switches - before
-    assert by_round.state() == at_once.state()
-
-
 def test_incremental_ratios_agree_with_densities_from_scratch():
     rounds = 1300  # past two renewals of the factor
     for where in ("space", "ball"):

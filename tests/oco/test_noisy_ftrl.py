@@ -167,23 +167,6 @@ def test_custom_losses_are_differentiated_at_the_decision_only():
         assert asked[t] is custom._asked[1]
 
 
-def test_all_instruction_sets_decide_the_same():
-    results = set()
-    for name in ("baseline", "avx2", "avx512"):
-        try:
-            dpoco.random.select_instruction_set(name)
-        except ValueError:
-            continue
-        for p in (1.0, 1.5, 2.0, np.inf):
-            for statistics in ("gradient", "quadratic"):
-                learner = make(LpBall(13, p), SquaredLoss(1.0, 1.0), 60, statistics=statistics)
-                rng = np.random.default_rng(0)
-                learner.run(rng.normal(size=(60, 13)), rng.normal(size=60))
-                results.add((p, statistics, learner.last_decision.tobytes()))
-    dpoco.random.select_instruction_set("auto")
-    assert len(results) == 8
-
-
 # -- law of the noise -----------------------------------------------------------------------------
 
 

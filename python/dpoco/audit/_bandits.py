@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,20 +13,19 @@ import numpy as np
 from dpoco import _core
 from dpoco.accounting.continual_sum import release_grid
 from dpoco.audit._family import Change, FloatArray, Play, Shapes
-from dpoco.audit._scorer import Scorer, Scores
-from dpoco.audit._selections import VertexChoices
+from dpoco.audit._scorer import Scores
+from dpoco.audit._selections import VertexChoices, score_choices
 from dpoco.audit._sum_noise import (
+    Push,
+    Pushes,
+    ReleasedSums,
+    Run,
     actions_of,
     moves_to_best,
-    noise_map,
     sum_noise,
-    whitened,
-    whitening_of,
 )
 from dpoco.audit._sums import ROUNDING, Sums, quadratic_statistics
 from dpoco.random import Source
-
-__all__ = ["ArmReleases", "Arms", "Statistics"]
 
 
 class Statistics(Sums):
@@ -183,100 +181,71 @@ class Arms(Statistics):
         return min(ends, default=None)
 
 
-@dataclass
-class _Run:
-    """Releases of all arms' learners: choices of vertices, or what they have above either sum."""
-
-    choices: list[Any] = field(default_factory=list)
-    gaps: list[tuple[list[FloatArray], list[FloatArray]]] = field(default_factory=list)  # arms'
-    stray: bool = False
-
-
-class ArmReleases(Scorer):
+class ArmReleases(ReleasedSums):
     """HighDimensionalBandit: the vertices that polyhedral arms select, or the sums of tree arms."""
 
     family: Arms
     astray = "estimates do not follow from releases of the declared law"
 
     def __init__(self, family: Arms, stream: Any, neighbour: Any) -> None:
-        super().__init__(family, stream, neighbour)
-        p = self.learner.parameters
+        p = family.learner.parameters
         self._tree = p.arm_learner == "tree"
-        if self._tree and getattr(p.arm, "noise", "gaussian") != "gaussian":
-            raise ValueError("no density is known of sums with generalized Gaussian noise")
         self._forced = min(p.arms * p.forced_rounds, p.horizon)
-        rounds = len(self.streams[0])
-        self._ends = [self._clock(arm, rounds) // p.batch for arm in range(p.arms)]
-        if not any(self._ends):
-            raise ValueError("stream must be long enough for a release")
-        if not self._tree:
+        if self._tree:
+            super().__init__(family, stream, neighbour)
+        else:
+            Pushes.__init__(self, family, stream, neighbour)
             self._vertices = VertexChoices(p.arm, self.learner.domain)
 
-    def _clock(self, arm: int, rounds: int) -> int:
-        """Return how many of the first rounds an arm's clock counts."""
-        p = self.learner.parameters
-        own = min(max(rounds - arm * p.forced_rounds, 0), p.forced_rounds)
-        return int(own + max(rounds - self._forced, 0))
+    def _releases(self) -> dict[Any, int]:
+        p, rounds = self.learner.parameters, len(self.streams[0])
+        own = (min(max(rounds - k * p.forced_rounds, 0), p.forced_rounds) for k in range(p.arms))
+        later = max(rounds - self._forced, 0)  # in which all clocks count
+        return {arm: (forced + later) // p.batch for arm, forced in enumerate(own)}
 
-    def run(self, learner: Any, world: int, tape: Source) -> Any:
-        p, family = learner.parameters, self.family
-        noise = self._noise(learner, tape) if self._tree else []
-        run = _Run(gaps=[([], []) for _ in range(p.arms)])
-        sums = [np.zeros_like(family.exact(learner)) for _ in (0, 1)]
-        clocks = [0] * p.arms
-        for t in range(len(self.streams[0])):
-            records = [self.streams[w].record(t) for w in (world, 1 - world)]
-            forced = t < self._forced
-            arms, heeded = actions_of(learner, [context for context, _ in records], forced)
-            run.stray = run.stray or not heeded
-            for w in (0, 1):
-                sums[w] = sums[w] + family.leaf(learner, arms[w], records[w])
-            before = np.array(learner.coefficients)
-            family.observe(learner, arms[0], records[0])
-            after = np.array(learner.coefficients)
-            for arm in [arms[0]] if forced else range(p.arms):
-                clocks[arm] += 1
-                k, part = divmod(clocks[arm], p.batch)
-                if part:
-                    continue
-                own, step = [each[arm] for each in sums], (before[arm], after[arm])
-                if self._tree:
-                    released = family.exact(learner)[arm] + noise[arm][k - 1]
-                    grid, eta = release_grid(p.arm.noise_scale), p.arm.step_scale
-                    eta /= k + p.arm.step_scale
-                    follows = moves_to_best(learner.domain, step, eta, released, grid)
-                    run.stray = run.stray or not follows
-                    for path, total in zip(run.gaps[arm], own, strict=True):
-                        path.append(released - total)
-                else:
-                    found, odd = self._vertices.read(k, step, own)
-                    run.choices += found
-                    run.stray = run.stray or odd
-        return run
+    def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: Run) -> list[Any]:
+        forced = learner.round < self._forced
+        arms, heeded = actions_of(learner, [context for context, _ in records], forced)
+        if not heeded:
+            run.findings.append(self.astray)
+        return arms
 
-    def _noise(self, learner: Any, tape: Source) -> list[FloatArray]:
+    def _shown(self, learner: Any) -> FloatArray:
+        return np.array(learner.coefficients)
+
+    def _due(self, t: int, decision: Any, run: Run) -> list[tuple[Any, int]]:
+        due, batch = [], self.learner.parameters.batch
+        for arm in [decision] if t < self._forced else range(self.learner.arms):
+            run.clocks[arm] += 1
+            if run.clocks[arm] % batch == 0:
+                due.append((arm, run.clocks[arm] // batch))
+        return due
+
+    def _noise(self, learner: Any, tape: Source) -> Any:
+        if not self._tree:
+            return None
         claim = tape._claim()
         message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
         key, d = hashlib.sha256(message).digest(), learner.dimension
         return [
             sum_noise(self.family, d, n, {"key": key, "stream": arm})
-            for arm, n in enumerate(self._ends)
+            for arm, n in self._counts.items()
         ]
 
-    def score(self, runs: list[Any], world: int) -> Scores:
-        if not self._tree:
-            found = VertexChoices.score([(run.choices, run.stray) for run in runs], world)
-            return Scores(found.losses, found.uniforms, (self.astray,) if found.findings else ())
-        from scipy.special import ndtr
+    def _release(self, learner: Any, run: Run, push: Push, noise: Any) -> bool:
+        if self._tree:
+            return super()._release(learner, run, push, noise)
+        return self._vertices.note(run, push)
 
-        own, total, residuals = self.learner.parameters.arm, np.zeros(len(runs)), []
-        for arm, releases in enumerate(self._ends):
-            if releases:
-                matrix = whitening_of(noise_map(own.sum_method, releases, own.pushes))
-                ours, theirs = (np.array([run.gaps[arm][w] for run in runs]) for w in (0, 1))
-                losses, noise = whitened(matrix, ours, theirs, own.noise_scale)
-                total += losses
-                residuals.append(noise)
-        stray = any(run.stray for run in runs)
-        uniforms = ndtr(np.concatenate(residuals, axis=1))
-        return Scores(total, uniforms, (self.astray,) if stray else ())
+    def _released(self, learner: Any, push: Push, noise: Any) -> FloatArray:
+        released: FloatArray = self.family.exact(learner)[push.part]
+        drawn: FloatArray = noise[push.part][push.number - 1]
+        return released + drawn
+
+    def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
+        own = learner.parameters.arm
+        grid = release_grid(own.noise_scale)
+        return moves_to_best(learner.domain, push, own.step_scale, released, grid)
+
+    def score(self, runs: list[Any], world: int) -> Scores:
+        return super().score(runs, world) if self._tree else score_choices(runs, world, self.astray)

@@ -15,8 +15,6 @@ from dpoco.audit._sum_noise import SILENT
 from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.random import Source
 
-__all__ = ["Batches", "ReleasedBatches"]
-
 _GRID = 1e-12  # losses of a batch are rounded to a grid of 2^-52 rounds
 
 
@@ -26,7 +24,7 @@ class Batches(ExpertFamily):
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision, learner.weights.tobytes()
 
-    def look(self, learner: Any, t: int, play: Play) -> int:
+    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
         p, (release, left) = learner.parameters, divmod(t + 1, learner.parameters.batch)
         if left or (p.releases is not None and release > p.releases):
             return 0

@@ -20,8 +20,6 @@ from dpoco.learners import learner_named, learner_of
 from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, SquaredLoss
 from dpoco.random import Source
 
-__all__ = ["check_learner", "contract_checks"]
-
 ROUNDS = 24
 BUDGET = Budget(4.0, 1e-5)
 VERBS = {"sums": "push", "scores": "select", "queries": "test"}
@@ -217,6 +215,7 @@ def contract_checks(plays: str | None = None) -> tuple[str, ...]:
         As in `dpoco.learners`.
     """
     from dpoco.audit import _contract_rounds, _contract_copies, _contract_arguments  # noqa
+    from dpoco.audit import _contract_engines  # noqa
 
     return tuple(name for name, each in _CHECKS.items() if plays is None or plays in each.plays)
 

@@ -45,7 +45,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def _storable(s: Subject) -> None:
+def storable(s: Subject) -> None:
     """Leave the check unless states may name the class; one derived from it must refuse."""
     learner = s.fresh()
     s.applies(isinstance(learner, Stateful))
@@ -64,7 +64,7 @@ def _storable(s: Subject) -> None:
 @check(*STEPPED)
 def saved_states_go_on(s: Subject) -> None:
     """`dpoco.load` continues a saved learner bit for bit from any round, also one just asked."""
-    _storable(s)
+    storable(s)
     whole, learner = s.fresh(), s.fresh()
     want = s.play(whole)
     with folder() as here:
@@ -95,7 +95,7 @@ def saved_states_go_on(s: Subject) -> None:
 @check(*ONLINE)
 def checkpoints_go_on(s: Subject) -> None:
     """A checkpoint is a state; a path that cannot be written raises before the first round."""
-    _storable(s)
+    storable(s)
     s.applies(s.runs)
     learner, seen = s.fresh(), []
     with folder() as here:
@@ -121,7 +121,7 @@ def checkpoints_go_on(s: Subject) -> None:
 @check(*STEPPED)
 def pickles_wait_for_resume(s: Subject) -> None:
     """A pickle of a started learner shares its noise: it refuses everything until `resume`."""
-    _storable(s)
+    storable(s)
     learner = s.fresh()
     s.play(learner, 0, HALF)
     twin = pickle.loads(pickle.dumps(learner))
@@ -143,7 +143,7 @@ def pickles_wait_for_resume(s: Subject) -> None:
 @check(*STEPPED)
 def unstarted_pickles_have_their_own_noise(s: Subject) -> None:
     """Pickles of an unstarted learner on entropy are independent; a seeded one keeps its seed."""
-    _storable(s)
+    storable(s)
     frozen = pickle.dumps(s.fresh(None))
     keys = {pickle.dumps(pickle.loads(frozen)) for _ in range(2)}
     require(frozen not in keys and len(keys) == 2, "two unpickled learners share their noise")
@@ -282,7 +282,7 @@ def forked_children_wait_for_resume(s: Subject) -> None:
 @check(*ONLINE)
 def interrupted_runs_go_on(s: Subject) -> None:
     """An exception or Ctrl-C between rounds of `run` leaves a learner that plays on."""
-    _storable(s)
+    storable(s)
     s.applies(s.runs)
     want = s.run(s.fresh())
     for breaker in (KeyboardInterrupt, ValueError, SystemExit):

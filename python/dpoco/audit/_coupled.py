@@ -18,8 +18,6 @@ from dpoco.losses import CustomLoss, LinearLoss
 from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 from dpoco.random import Source
 
-__all__ = ["Coupled", "Transcripts"]
-
 _UNIFORM = 1
 
 
@@ -50,26 +48,24 @@ class Coupled(Family):
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision.tobytes(), int(learner.switches)
 
-    def play(self, learner: Any, rounds: Rounds) -> Play:
-        engine, play = learner._engine, Play(variates=[self.drawn(learner)])
+    def ask(self, learner: Any, decision: Any, record: tuple[Any, ...], play: Play) -> None:
+        play.note(point=learner._engine.nonprivate_point().tobytes())
+
+    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
+        engine = learner._engine
         factor = getattr(engine, "nonprivate_log_factor", None) or engine.nonprivate_log_ratio
-        before = 0
-        for t in range(len(rounds)):
-            point = engine.nonprivate_point()
-            play.published.append(self.publication(learner, learner.decide()))
-            learner.observe(*rounds.record(t))
-            moved = engine.switches != before
-            before = engine.switches
-            play.variates.append(self.drawn(learner))
-            play.note(factor=float(factor()), point=point.tobytes(), moved=moved)
-            if self._is_summed:  # what a leader without noise and barrier solves is the sum
-                zero = np.zeros(learner.parameters.dimension)
-                play.note(solved=np.array(engine.nonprivate_solve(zero)))
-            play.fresh.append(moved)
-            play.findings += self._consumption(play, t)
+        moved = bool(engine.switches != play.memory.get("switches", 0))
+        play.memory["switches"] = engine.switches
+        play.note(factor=float(factor()), moved=moved)
+        if self._is_summed:  # what a leader without noise and barrier solves is the sum
+            zero = np.zeros(learner.parameters.dimension)
+            play.note(solved=np.array(engine.nonprivate_solve(zero)))
+        play.findings += self._consumption(play, t)
+        return moved
+
+    def finish(self, learner: Any, play: Play) -> None:
         if learner.round < learner.horizon:
             play.published.append(self.publication(learner, learner.decide()))
-        return play
 
     @property
     def _is_summed(self) -> bool:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco.accounting.noisy_max import law_of
 from dpoco.audit._family import Change, ExpertFamily, FloatArray, Play, words_of
-from dpoco.audit._laws import answer_chances, log_ratio, selection_law
-from dpoco.audit._scorer import IMPOSSIBLE, Scorer, Scores, spread
-from dpoco.audit._selections import granted
+from dpoco.audit._laws import selection_law
+from dpoco.audit._scorer import FiniteScorer
+from dpoco.audit._selections import answer_cells, granted
 from dpoco.experts import ShiftDetector
 from dpoco.random import Source
-
-__all__ = ["EpochTranscripts", "Epochs", "EpochsWithAlarms", "ratio"]
-
-Transcript = tuple[tuple[int, ...], tuple[int, ...]]  # decisions, rounds of alarms
 
 # Words of an expert learner's state: round, decision, count of clipped losses, then the source's.
 _DECISION, _VIOLATIONS, _OWN = 1, 2, 14
@@ -43,8 +39,7 @@ class _State:
     def reals(self) -> FloatArray:
         n = self.word()
         self._at += n
-        values: FloatArray = self._words[self._at - n : self._at].view(np.float64)
-        return values
+        return self._words[self._at - n : self._at].view(np.float64)
 
     def sums(self) -> FloatArray:
         """Return the losses of an instance's epoch: rounds, rounds since a carry, two parts."""
@@ -66,7 +61,7 @@ def _ends_epoch(rounds: int) -> bool:
 class Epochs(ExpertFamily):
     """EpochSelector: losses of an epoch enter the one selection at its end."""
 
-    def look(self, learner: Any, t: int, play: Play) -> int:
+    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
         state = _State(learner)
         play.note(state=state.but_decision, sums=state.sums())
         noisy = learner.guarantee.private and learner.experts > 1
@@ -103,7 +98,7 @@ class EpochsWithAlarms(Epochs):
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision, tuple(int(t) for t in learner.alarms)
 
-    def look(self, learner: Any, t: int, play: Play) -> int:
+    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
         detects = learner.experts > 1 and learner.horizon > 3
         state = _State(learner)
         for _ in range(state.word()):
@@ -187,27 +182,7 @@ def _window_statistic(
     return worst
 
 
-@dataclass
-class _Instance:
-    """What one instance has learned since it started."""
-
-    sums: FloatArray
-    owners: list[int] = field(default_factory=list)
-    first: int = 0  # its first round
-    excesses: list[float] = field(default_factory=list)
-    answers: list[bool] = field(default_factory=list)
-
-
-@dataclass
-class _Scored:
-    """A transcript under one stream: its log-likelihood, and the place of every draw in its law."""
-
-    log_chance: float = 0.0
-    draws: list[tuple[int, int, FloatArray, int]] = field(default_factory=list)
-    # Round, 0 for a selection and 1 for an answer, law, what was drawn.
-
-
-class EpochTranscripts(Scorer):
+class EpochTranscripts(FiniteScorer):
     """EpochSelector and ShiftDetector: all decisions and alarms, from the definitions."""
 
     family: Epochs
@@ -223,7 +198,6 @@ class EpochTranscripts(Scorer):
         self._losses = [family.admitted(each.parts[0]) for each in self.streams]
         # Rounds that are followed by another one: in the last nothing is selected or tested.
         self._rounds = min(len(self.streams[0]), learner.horizon - 1)
-        self._known: dict[Transcript, tuple[_Scored, _Scored]] = {}
 
     def run(self, learner: Any, world: int, tape: Source) -> Any:
         rows = self.streams[world]
@@ -233,74 +207,37 @@ class EpochTranscripts(Scorer):
         alarms = tuple(int(t) for t in learner.alarms) if self._detector else ()
         return tuple(decisions), alarms
 
-    def score(self, runs: list[Any], world: int) -> Scores:
-        shape = (len(runs), self._rounds, 2)
-        uniforms = Source.seeded(world).uniform(int(np.prod(shape))).reshape(shape).copy()
-        losses, used = np.empty(len(runs)), np.zeros(shape[1:], dtype=bool)
-        stray = False
-        for i, transcript in enumerate(runs):
-            if transcript not in self._known:
-                self._known[transcript] = self._scored(transcript, 0), self._scored(transcript, 1)
-            both = self._known[transcript]
-            own, other = both[world], both[1 - world]
-            stray = stray or not np.isfinite(own.log_chance)
-            losses[i] = log_ratio(own.log_chance, other.log_chance)
-            for t, part, law, drawn in own.draws:
-                place = spread(law[None, :], np.array([drawn]), uniforms[i, t, part : part + 1])
-                uniforms[i, t, part] = place[0]
-                used[t, part] = True
-        findings = (IMPOSSIBLE,) if stray else ()
-        if self._detects:
-            return Scores(losses, uniforms, findings)
-        return Scores(losses, uniforms[:, used[:, 0], 0], findings)
-
-    def _scored(self, transcript: Transcript, world: int) -> _Scored:
-        """Return the likelihood of a transcript under a stream, factor by factor."""
-        (decisions, alarms), losses = transcript, self._losses[world]
-        out, instance = _Scored(), _Instance(np.zeros(losses.shape[1]))
+    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+        # The next round's expert, and the answer of the test, of every round.
+        (decisions, alarms), losses, p = transcript, self._losses[world], self.learner.parameters
+        cells = np.zeros((2, self._rounds, losses.shape[1]))
+        cells[1, :, 0] = 1.0
+        chosen = np.zeros(cells.shape[:2], dtype=np.int64)
+        chosen[0] = decisions[1 : self._rounds + 1]
+        first, sums, excesses = 0, np.zeros(losses.shape[1]), []  # of an instance
         for t in range(self._rounds):
-            follows = decisions[t + 1]
-            instance.owners.append(decisions[t])
+            owners, alarm = np.array(decisions[first : t + 1]), t in alarms
             if self._detects:
-                instance.excesses.append(self._excess(instance, losses[: t + 1]))
-                instance.answers.append(t in alarms)
-                if t in alarms:
-                    self._close(out, instance, t)
-                    instance = _Instance(np.zeros(losses.shape[1]), first=t + 1)
-                    if follows != decisions[t]:
-                        out.log_chance = -np.inf
-                    continue
-            instance.sums = instance.sums + losses[t]
-            if not _ends_epoch(len(instance.owners)):
-                if follows != decisions[t]:
-                    out.log_chance = -np.inf
-                continue
-            noise = law_of(self.learner.parameters.selection)
-            law = selection_law(noise, -instance.sums, self._scale)
-            with np.errstate(divide="ignore"):
-                out.log_chance += float(np.log(law[follows]))
-            out.draws.append((t, 0, law, follows))
-            instance.sums = np.zeros_like(instance.sums)
-        if instance.answers:
-            self._close(out, instance, self._rounds - 1)
-        return out
+                excesses.append(self._excess(owners, losses[first : t + 1]))
+            sums = sums + losses[t]
+            if _ends_epoch(len(owners)) and not alarm:
+                cells[0, t] = selection_law(law_of(p.selection), -sums, self._scale)
+                sums = np.zeros_like(sums)
+            else:
+                cells[0, t, decisions[t]] = 1.0
+            if excesses and (alarm or t + 1 == self._rounds):
+                chosen[1, t] = alarm
+                scales = p.threshold_noise_scale, p.query_noise_scale
+                own = slice(first, t + 1)
+                cells[1, own, :2] = answer_cells(
+                    np.array(excesses), chosen[1, own], scales, p.noise
+                )
+            if alarm:
+                first, sums, excesses = t + 1, np.zeros_like(sums), []
+        return cells.reshape(-1, cells.shape[2]), chosen.ravel()
 
-    def _close(self, out: _Scored, instance: _Instance, last: int) -> None:
-        """Add the answers of an instance whose last test was in round `last`."""
+    def _excess(self, owners: NDArray[np.int64], rows: FloatArray) -> float:
         p = self.learner.parameters
-        scales = p.threshold_noise_scale, p.query_noise_scale
-        answers = np.array(instance.answers)
-        logs = answer_chances(np.array(instance.excesses), answers, scales, p.noise)
-        out.log_chance += float(logs[-1])
-        chances = np.clip(np.exp(np.diff(logs, prepend=0.0)), 0.0, 1.0)
-        for k, (chance, alarm) in enumerate(zip(chances, answers, strict=True)):
-            silent = float(1.0 - chance if alarm else chance)
-            law = np.array([silent, 1.0 - silent])
-            out.draws.append((last - len(answers) + 1 + k, 1, law, int(alarm)))
-
-    def _excess(self, instance: _Instance, losses: FloatArray) -> float:
-        p = self.learner.parameters
-        rows, owners = losses[instance.first :], np.array(instance.owners)
         gaps = rows[np.arange(len(rows)), owners][:, None] - rows
         # Of the rounds that the expert of the instance's k-th round was selected from.
         allowances = [p.bias((1 << k.bit_length() - 1) // 2) for k in range(1, len(rows) + 1)]

@@ -12,17 +12,6 @@ from numpy.typing import NDArray
 
 from dpoco.audit.report import headline, share, verdict_of
 
-__all__ = [
-    "LEARNED",
-    "POWER",
-    "Counts",
-    "Event",
-    "EventReport",
-    "best_event",
-    "learn_event",
-    "members_of",
-]
-
 Members = NDArray[np.bool_]  # whether the event occurred, one entry for each run
 FloatArray = NDArray[np.float64]
 Event = Callable[[Any], Any]

@@ -10,25 +10,31 @@ is known its noise is scored. What no exercise of a learner reached is listed, n
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from dpoco import bandits, experts, frank_wolfe, mechanisms, oco
 from dpoco.accounting import Budget
-from dpoco.audit._family import Family, FloatArray, Make, Rounds, family_of, known, made
+from dpoco.audit._family import (
+    Family,
+    FloatArray,
+    Make,
+    Rounds,
+    calibrated_once,
+    family_of,
+    known,
+    made,
+)
 from dpoco.audit.likelihood import law_findings
 from dpoco.audit.replay import replay_audit
 from dpoco.audit.report import ExerciseReport
-from dpoco.errors import DpocoError, NoiseDominatesWarning
+from dpoco.domains import Box, LpBall, Simplex
+from dpoco.errors import DpocoError
+from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
-
-__all__ = ["Exercise", "calibrated_once", "exercise_attack"]
 
 Record = tuple[Any, ...]
 
@@ -146,8 +152,7 @@ class Exercise:
 
 
 def _signs(shape: tuple[int, ...]) -> FloatArray:
-    signs: FloatArray = np.where(np.arange(int(np.prod(shape))) % 2, -1.0, 1.0).reshape(shape)
-    return signs
+    return np.where(np.arange(int(np.prod(shape))) % 2, -1.0, 1.0).reshape(shape)
 
 
 # Options that choose other code: parameters of a class, and all that they can be.
@@ -170,52 +175,12 @@ CHOICES: dict[type, dict[str, tuple[str, ...]]] = {
 }
 
 
-def calibrated_once(
-    cls: type,
-    *arguments: Any,
-    budget: Budget,
-    changes: dict[str, Any] | None = None,
-    **options: Any,
-) -> Make:
-    """Return ``Source -> learner`` of one class, calibrated and accounted for once.
-
-    All learners share parameters and guarantee, so a new one costs its engine only: an audit makes
-    thousands. `changes` are made to the calibrated parameters, and accounted for.
-    """
-    with _quiet():
-        first = cls(*arguments, budget=budget, **options)
-        if changes:
-            parameters = replace(first.parameters, **changes)
-            first = cls(*arguments, budget=None, parameters=parameters, **options)
-    own = vars(first._accountant)
-    promised = SimpleNamespace(**{**own, "guarantee": lambda *_, **__: first.guarantee})
-    shared = type(cls.__name__, (cls,), {"_accountant": promised, "__doc__": cls.__doc__})
-
-    def make(source: Source) -> Any:
-        with _quiet():
-            return shared(
-                *arguments, budget=None, parameters=first.parameters, source=source, **options
-            )
-
-    return make
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Say nothing about utility: a case is to tell as much as it may, not to learn."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NoiseDominatesWarning)
-        yield
-
-
 def exercise_attack(
     exercises: tuple[Exercise, ...], seed: int, confidence: float
 ) -> ExerciseReport:
     """Return what all exercises of one learner found, reached, and did not reach."""
     error = (1.0 - confidence) / max(1, len(exercises))
-    findings: list[str] = []
-    facts: dict[str, bool] = {}
-    pairs = scored = 0
+    findings, facts, pairs, scored = list[str](), dict[str, bool](), 0, 0
     for exercise in exercises:
         texts, reached, played = _exercised(exercise, seed, error)
         findings += texts
@@ -243,17 +208,21 @@ def _exercised(
     rounds = exercise.stream(family)
     neighbours = exercise.neighbours(family, rounds)
     own = ", ".join(f"{name} {value}" for name, value in exercise.settings.items())
-    findings: list[str] = []
-    reached: dict[str, bool] = {}
+    findings, reached = list[str](), dict[str, bool]()
+
+    def law() -> list[str]:
+        if findings:  # scorers take for granted what the two others look at
+            return []
+        at, *record = neighbours[0]
+        streams = rounds.stream, rounds.replaced(at, record).stream
+        found = law_findings(make, *streams, exercise.trials, seed=seed, error=error)
+        reached[_SCORED] = found is not None
+        return found or []
+
     attacks: tuple[Callable[[], Iterable[str]], ...] = (
         lambda: replay_audit(make, rounds.stream, neighbours, seed=seed).findings,
         lambda: _enter(make, family, rounds, seed, reached),
-        # Scorers take for granted what the two others look at.
-        lambda: (
-            ()
-            if findings
-            else _law(make, rounds, neighbours[0], exercise.trials, seed, error, reached)
-        ),
+        law,
     )
     for attack in attacks:
         try:
@@ -261,23 +230,6 @@ def _exercised(
         except DpocoError as reason:  # of a stream that it must play, a state that it wrote
             findings.append(f"{own}: {type(reason).__name__}: {reason}")
     return findings, reached, len(neighbours)
-
-
-def _law(
-    make: Make,
-    rounds: Rounds,
-    neighbour: Record,
-    trials: int,
-    seed: int,
-    error: float,
-    reached: dict[str, bool],
-) -> list[str]:
-    """Score the noise of some runs, where its law is known."""
-    at, *record = neighbour
-    streams = rounds.stream, rounds.replaced(at, record).stream
-    found = law_findings(make, *streams, trials, seed=seed, error=error)
-    reached[_SCORED] = found is not None
-    return found or []
 
 
 def _enter(
@@ -303,19 +255,15 @@ def _enter(
 
 def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
     """Return what can be reached with such a learner, and whether it was."""
-    learner = family.learner
-    p = learner.parameters
+    learner, p = family.learner, family.learner.parameters
     facts = {
         "records that are not finite": not bool(np.all(np.isfinite(rows))),
         "records beyond their bound": bool(np.any(np.abs(rows) > 1e3)),
     }
     if rows.ndim > 1:
         size = rows.shape[1]
-        facts |= {
-            "an odd dimension": size % 2 == 1,
-            "an even dimension": size % 2 == 0,
-            f"a dimension above {_BLOCK}": size > _BLOCK,
-        }
+        facts |= {"an odd dimension": size % 2 == 1, "an even dimension": size % 2 == 0}
+        facts[f"a dimension above {_BLOCK}"] = size > _BLOCK
     batch = getattr(p, "batch", getattr(p, "block", None))
     if isinstance(batch, int) and not hasattr(learner, "fit"):
         facts["batches of several rounds"] = batch > 1
@@ -326,3 +274,119 @@ def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
     for name, values in CHOICES.get(known(learner).load(), {}).items():
         facts |= {f"{name} {value}": getattr(p, name) == value for value in values}
     return facts
+
+
+# ---- the exercises of all learners ---------------------------------------------------------------
+
+
+def _of(cls: type, *arguments: Any, **options: Any) -> Exercise:
+    """Return an exercise; options of both are told apart by name."""
+    own = {name: options.pop(name) for name in list(options) if name in _OWN}
+    return Exercise(cls, arguments, options, **own)
+
+
+_OWN = ("changes", "budget", "rounds", "scale", "turns", "odd", "trials")
+_PURE, _CLEAR, _RICH = Budget(8.0, 0.0), Budget(50.0, 0.0), Budget(40.0, 1e-3)
+_LINEAR, _SQUARED, _LOGISTIC = LinearLoss(1.0), SquaredLoss(1.0, 1.0), LogisticLoss(1.0)
+_SMALL, _WIDE = 3, 18  # dimensions: odd, and even above a block of vector registers
+
+
+def _coupled(cls: type, *couplings: str) -> tuple[Exercise, ...]:
+    # Their laws are known on a line, for records within their bounds.
+    return tuple(
+        _of(cls, domain, _LINEAR, odd=odd, changes=_coins(cls, coupling))
+        for coupling in couplings
+        for domain, odd in ((LpBall(1, 2.0), False), (LpBall(_WIDE, 2.0), True))
+    )
+
+
+def _coins(cls: type, coupling: str) -> dict[str, Any]:
+    """Return coins and a cap that a few rounds reach, which no calibration would choose."""
+    changes: dict[str, Any] = {"coupling": coupling, "block": 2, "max_switches": 2}
+    if cls is oco.ContinuousMultiplicativeWeights:
+        changes |= {"inverse_temperature": 0.5, "regularization": 8.0}
+    if coupling == "scheduled":
+        return {**changes, "forced_switch": 1.0}
+    changes["forced_switch"] = 0.5
+    if coupling == "dartboard":
+        return {**changes, "factor_range": 2.0}  # of linear losses on a unit ball
+    window = {"clip_high": 0.3, "clip_low": 0.3}
+    return {**changes, **window, **({"anchors": 4} if coupling == "anchored" else {})}
+
+
+def _fits(cls: type, **options: Any) -> tuple[Exercise, ...]:
+    return tuple(
+        _of(cls, LpBall(d, 2.0), _SQUARED, rounds=rounds, **options)
+        for d, rounds in ((_SMALL, 9), (_WIDE, 10))
+    )
+
+
+def _sums(cls: type) -> tuple[Exercise, ...]:
+    return (
+        _of(cls, LpBall(_SMALL, 2.0), _SQUARED, batch=2, numerics="float"),
+        _of(cls, LpBall(_WIDE, 2.0), _LINEAR, numerics="lattice"),
+        _of(cls, LpBall(_WIDE, 2.0), _LOGISTIC, batch=4, numerics="lattice", sum_method="honaker"),
+        _of(cls, LpBall(_SMALL, 2.0), _LINEAR, relation="zero_out", sum_method="tree", batch=3),
+    )
+
+
+_LISTED = (
+    _of(experts.PrefixHedge, 5, numerics="float", sum_method="toeplitz"),
+    _of(experts.PrefixHedge, _WIDE, numerics="lattice"),
+    _of(experts.EpochSelector, 5, budget=_PURE),
+    _of(experts.EpochSelector, _WIDE, selection="gumbel"),
+    _of(experts.EpochSelector, 4, selection="laplace", budget=_PURE),
+    # Without an allowance for the selection's noise there are alarms, on either stream.
+    *(_of(experts.ShiftDetector, n, budget=_PURE, threshold_scale=1e-2, rounds=23, turns=True,
+          windows=windows, changes={"log_selection": None})
+      for n, windows in ((3, "tangent"), (_WIDE, "dyadic"))),
+    *(_of(experts.ObliviousTracker, n, forced_switch=0.5, **options)
+      for n, options in (
+          (5, {"switches": 2, "batch": 2, "max_resamples": 1}),
+          (_WIDE, {"switches": 2, "batch": 1, "max_resamples": 2}),
+          (4, {"switches": 1, "batch": 2, "prior": "at_most", "max_resamples": 1}),
+      )),
+    _of(experts.BatchShare, 5, batch=2, switches=1, noise="knorm", budget=_PURE),
+    _of(experts.BatchShare, _WIDE, batch=2, switches=1, noise="gaussian"),
+    _of(experts.BatchShare, 5, batch=3, noise="gaussian"),
+    _of(experts.BatchShare, 4, batch=3, switches=1, noise="laplace", budget=_PURE),
+    _of(experts.BatchShare, _WIDE, batch=1, switches=1, noise="coordinate_rr", budget=_PURE),
+    *(_of(oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=n)
+      for n in (5, _WIDE)),
+    *_sums(frank_wolfe.TreeFrankWolfe),
+    *_sums(oco.NoisyFTRL),
+    _of(oco.NoisyFTRL, LpBall(_SMALL, 2.0), _SQUARED, statistics="quadratic"),
+    _of(oco.NoisyFTRL, LpBall(6, 2.0), _SQUARED, statistics="quadratic", batch=2),
+    _of(frank_wolfe.PolyhedralFrankWolfe, LpBall(_SMALL, 1.0), _SQUARED, batch=2, budget=_RICH),
+    *(_of(frank_wolfe.PolyhedralFrankWolfe, domain, _LINEAR, batch=4, selector=selector, rounds=23,
+          trials=150)
+      for domain, selector in (
+          (Box([-1.0] * 2, [1.0] * 2), "laplace"), (Simplex(_WIDE), "gumbel"))),
+    *_fits(frank_wolfe.NoisyFrankWolfe),
+    *_fits(frank_wolfe.NoisySGD, steps=3, trials=8),
+    *_fits(frank_wolfe.PhasedSGD),
+    *_fits(frank_wolfe.LocalizedMirrorDescent, steps=4),
+    *(each for cls in (oco.CoupledRegularizedLeader, oco.ContinuousMultiplicativeWeights)
+      for each in _coupled(cls, *CHOICES[cls]["coupling"])),
+    _of(bandits.LinUCB, 2, _SMALL, batch=2, numerics="float"),
+    _of(bandits.LinUCB, 3, _WIDE, batch=1, numerics="lattice"),
+    *(_of(bandits.HighDimensionalBandit, 2, LpBall(d, 1.0), **options)
+      for d, options in (
+          (_SMALL, {"batch": 2, "arm_learner": "tree", "forced_rounds": 2}),
+          (_WIDE, {"batch": 3, "arm_learner": "polyhedral", "forced_rounds": 3}),
+          (_SMALL, {"batch": 1, "arm_learner": "tree", "forced_rounds": 0,
+                    "relation": "zero_out"}),
+      )),
+    _of(mechanisms.ContinualSum, _WIDE, numerics="lattice"),
+    _of(mechanisms.ContinualSum, _WIDE, numerics="float", method="honaker"),
+    _of(mechanisms.ContinualSum, _SMALL, norm=4.0, noise="generalized_gaussian", method="tree"),
+    _of(mechanisms.NoisyMax, 5, budget=_PURE),
+    _of(mechanisms.NoisyMax, _WIDE, noise="gumbel", one_directional=True, largest=False),
+    _of(mechanisms.AboveThreshold, budget=_CLEAR, alarms=3, scale=4.0, rounds=15),
+    _of(mechanisms.AboveThreshold, budget=_PURE, scale=4.0),
+)  # fmt: skip
+
+EXERCISES: dict[type, tuple[Exercise, ...]] = {
+    cls: tuple(each for each in _LISTED if each.cls is cls)
+    for cls in dict.fromkeys(each.cls for each in _LISTED)
+}

@@ -8,37 +8,22 @@ these, right or wrong, is audited as what it claims to be.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import float_array
+from dpoco.accounting import Budget
+from dpoco.errors import NoiseDominatesWarning
 from dpoco.learners import LEARNERS, Learner, learner_of
 from dpoco.random import Source
-
-__all__ = [
-    "Change",
-    "ExpertFamily",
-    "Family",
-    "FloatArray",
-    "Make",
-    "Play",
-    "Rounds",
-    "Shapes",
-    "check_neighbours",
-    "drawn_by",
-    "family_if_known",
-    "family_of",
-    "known",
-    "made",
-    "parts_of",
-    "same",
-    "words_of",
-]
 
 FloatArray = NDArray[np.float64]
 Change = tuple[str, float, float]  # name of a quantity, measured, declared
@@ -106,6 +91,8 @@ class Play:
         How many variates each round had to draw at least: a round that drew fewer used noise again.
     notes : dict
         What the family needs to compare two plays, round by round.
+    memory : dict
+        What the family keeps from round to round while it plays.
     findings : list of str
         Violations that this run shows by itself.
     """
@@ -114,6 +101,7 @@ class Play:
     variates: list[tuple[int, ...]] = field(default_factory=list)
     fresh: list[int] = field(default_factory=list)
     notes: dict[str, list[Any]] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
 
     def note(self, **values: Any) -> None:
@@ -231,9 +219,36 @@ class Family(ABC):
         """Return what only this family can reach, and whether the learner has reached it."""
         return {}
 
-    @abstractmethod
     def play(self, learner: Any, rounds: Rounds) -> Play:
         """Play a fresh learner on the stream, round by round."""
+        play = Play(variates=[self.drawn(learner)])
+        self.start(learner, play)
+        for t in range(len(rounds)):
+            record = rounds.record(t)
+            decision = self.decide(learner, record)
+            play.published.append(self.publication(learner, decision))
+            self.ask(learner, decision, record, play)
+            answer = self.observe(learner, decision, record)
+            play.variates.append(self.drawn(learner))
+            play.fresh.append(self.look(learner, t, answer, play))
+        self.finish(learner, play)
+        return play
+
+    def start(self, learner: Any, play: Play) -> None:
+        """Note what is known before the first round."""
+        return
+
+    def ask(self, learner: Any, decision: Any, record: tuple[Any, ...], play: Play) -> None:
+        """Note what a learner would do with a record that it is about to observe."""
+        return
+
+    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
+        """Note what a learner holds after round t; return how many variates it had to draw."""
+        return 0
+
+    def finish(self, learner: Any, play: Play) -> None:
+        """Note what is published after the last round."""
+        return
 
     # ---- two plays -------------------------------------------------------------------------------
 
@@ -266,27 +281,6 @@ class ExpertFamily(Family):
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision
 
-    def play(self, learner: Any, rounds: Rounds) -> Play:
-        play = Play(variates=[self.drawn(learner)])
-        for t in range(len(rounds)):
-            (row,) = rounds.record(t)
-            decision = self.decide(learner, ())
-            play.published.append(self.publication(learner, decision))
-            self.ask(learner, decision, row, play)
-            learner.observe(row)
-            play.fresh.append(self.look(learner, t, play))
-            play.variates.append(self.drawn(learner))
-        self.finish(learner, play)
-        return play
-
-    def ask(self, learner: Any, decision: Any, row: FloatArray, play: Play) -> None:
-        """Note what a learner would do with losses that it is about to observe."""
-        return
-
-    def look(self, learner: Any, t: int, play: Play) -> int:
-        """Note what a learner holds after round t; return how many variates it had to draw."""
-        return 0
-
     def finish(self, learner: Any, play: Play) -> None:
         """Note the decision after the last round, if there is one more."""
         if learner.round < learner.horizon:
@@ -313,6 +307,44 @@ def made(make: Make, source: Source, before: Any = None) -> Any:
     if getattr(learner, "_is_seeded", None) is False and source.is_seeded:
         raise ValueError("make_learner must give the learner the source it is called with")
     return learner
+
+
+def calibrated_once(
+    cls: type,
+    *arguments: Any,
+    budget: Budget,
+    changes: dict[str, Any] | None = None,
+    **options: Any,
+) -> Make:
+    """Return ``Source -> learner`` of one class, calibrated and accounted for once.
+
+    All learners share parameters and guarantee, so a new one costs its engine only: an audit makes
+    thousands. `changes` are made to the calibrated parameters, and accounted for.
+    """
+    with _quiet():
+        first = cls(*arguments, budget=budget, **options)
+        if changes:
+            parameters = replace(first.parameters, **changes)
+            first = cls(*arguments, budget=None, parameters=parameters, **options)
+    own = vars(first._accountant)
+    promised = SimpleNamespace(**{**own, "guarantee": lambda *_, **__: first.guarantee})
+    shared = type(cls.__name__, (cls,), {"_accountant": promised, "__doc__": cls.__doc__})
+
+    def make(source: Source) -> Any:
+        with _quiet():
+            return shared(
+                *arguments, budget=None, parameters=first.parameters, source=source, **options
+            )
+
+    return make
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Say nothing about utility: a case is to tell as much as it may, not to learn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoiseDominatesWarning)
+        yield
 
 
 def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tuple[int, ...]:

@@ -7,8 +7,10 @@ fit's; then every release is scored given those before it.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,11 +19,23 @@ from dpoco.audit._family import Change, Family, FloatArray, Play, Rounds, Shapes
 from dpoco.audit._scorer import Scorer, Scores
 from dpoco.audit._sums import record_shapes
 from dpoco.frank_wolfe import LocalizedMirrorDescent, NoisyFrankWolfe, NoisySGD, PhasedSGD
+from dpoco.privacy.mechanisms.batch_fits import SampledGaussian
 from dpoco.random import Source
 
-__all__ = ["BatchFits", "FitReleases"]
 
-Release = tuple[int, float, float | None, int, int]  # number, sensitivity, noise, range of records
+class Release(NamedTuple):
+    """What a fit releases; the noise is None where its scale alone does not tell what is spent."""
+
+    number: int
+    declared: float
+    noise: float | None
+    grid: float
+    first: int  # of its records
+    last: int
+
+    def __contains__(self, record: object) -> bool:
+        return isinstance(record, int) and self.first <= record < self.last
+
 
 _POINTS = 6  # pairs of decisions that each release is taken at
 _SEEDED_POINTS = 1  # of their generator
@@ -56,8 +70,9 @@ class BatchFits(Family):
         if learner.guarantee.private and sum(play.variates[-1]) == 0:
             play.findings.append("the fit drew no noise")
         points = list(self._points())
-        for k, *_ in self.releases():
-            play.note(values=[np.array(probe.nonprivate_release(k, *pair)) for pair in points])
+        for release in self.releases():
+            ask = functools.partial(probe.nonprivate_release, release.number)
+            play.note(values=[np.array(ask(*pair)) for pair in points])
         play.note(model=np.array(engine.result()))
         return play
 
@@ -65,40 +80,32 @@ class BatchFits(Family):
         mu = self.learner.guarantee.mu
         values = base.notes["values"], other.notes["values"]
         for release, ours, theirs in zip(self.releases(), *values, strict=True):
-            k, declared, scale, first, last = release
             moved = max(float(np.linalg.norm(a - b)) for a, b in zip(ours, theirs, strict=True))
-            own = first <= at < last
-            # Release by release: a record of one of them may not act in another.
-            name = f"release {k}" if own else "releases of other records"
-            yield name, moved, declared if own else 0.0
-            if own and scale is not None and mu is not None:
-                yield "mu of the releases", moved / scale, mu
+            if at not in release:  # a record of one release may not act in another
+                yield "releases of other records", moved, 0.0
+                continue
+            yield f"release {release.number}", moved, release.declared
+            if release.noise is not None and mu is not None:
+                yield "mu of the releases", moved / release.noise, mu
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        unused = not any(first <= at < last for *_, first, last in self.releases())
+        unused = not any(at in release for release in self.releases())
         if unused and not np.array_equal(base.notes["model"][0], other.notes["model"][0]):
             yield "a record that enters no release moved the model"
 
     def releases(self) -> Iterator[Release]:
-        """Yield number, sensitivity, noise and range of records of every release.
-
-        The noise is None where its scale alone does not tell what is spent.
-        """
-        learner, p, found = self.learner, self.learner.parameters, self.learner.guarantee
-        if isinstance(learner, NoisySGD):
-            for record in range(p.records):  # one record's gradient, drawn or not
-                yield record, found.sensitivity, None, record, record + 1
-        elif isinstance(learner, NoisyFrankWolfe):
-            yield 0, found.sensitivity, p.first_scale, 0, p.first_batch
-            later = found.details["later sensitivity"]
-            for k in range(1, p.steps):
-                first = p.first_batch + (k - 1) * p.batch
-                yield k, later, p.later_scale, first, first + p.batch
-        else:
-            first = 0
-            for k, row in enumerate(learner._settings()["phases"]):
-                yield k, row[-1] / p.noise_multiplier, row[-1], first, first + row[0]
-                first += row[0]
+        """Yield all releases, as the description states them."""
+        m = self.learner._mechanism
+        if isinstance(m, SampledGaussian):  # one record's gradient, drawn or not
+            for record in range(m.records):
+                yield Release(record, m.movement, None, m.grid, record, record + 1)
+            return
+        number = first = 0
+        for phase in (each for each in m.phases for _ in range(each.copies)):
+            declared = phase.mu(m.dimension) / math.sqrt(phase.releases) * phase.scale
+            last = first + phase.records
+            yield Release(number, declared, phase.scale, phase.grid, first, last)
+            number, first = number + 1, last
 
     def _points(self) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield pairs (decision, earlier decision) that a fit could hold."""
@@ -158,7 +165,6 @@ class FitReleases(Scorer):
         super().__init__(family, stream, neighbour)
         learner = self.learner
         self._releases = list(family.releases())
-        self._grids = _grids(learner, len(self._releases))
         # What is asked of an engine that never runs: releases at given points.
         self._probes = [learner._engine(*each.parts) for each in self.streams]
 
@@ -193,9 +199,8 @@ class FitReleases(Scorer):
         domain, theta = learner.domain, np.array(learner._start)
         previous, direction = theta.copy(), np.zeros_like(theta)
         loss, residuals = 0.0, []
-        for k, _, scale, *_ in self._releases:
-            assert scale is not None  # of noisy SGD alone
-            released, change, noise = self._released(tape, world, k, scale, theta, previous)
+        for release in self._releases:
+            released, change, noise = self._released(tape, world, release, theta, previous)
             loss += change
             residuals.append(noise)
             if isinstance(learner, NoisyFrankWolfe):
@@ -207,22 +212,17 @@ class FitReleases(Scorer):
         return theta, loss, np.array(residuals)
 
     def _released(
-        self,
-        tape: _Tape,
-        world: int,
-        k: int,
-        scale: float,
-        at: FloatArray,
-        previous: FloatArray,
+        self, tape: _Tape, world: int, release: Release, at: FloatArray, previous: FloatArray
     ) -> tuple[FloatArray, float, FloatArray]:
-        """Return release k at two decisions, its privacy loss and its noise in scales."""
+        """Return a release at two decisions, its privacy loss and its noise in scales."""
         own, other = (
-            np.array(self._probes[w].nonprivate_release(k, at, previous))
+            np.array(self._probes[w].nonprivate_release(release.number, at, previous))
             for w in (world, 1 - world)
         )
-        first, last = self._releases[k][-2:]
-        count = 1 if isinstance(self.learner, PhasedSGD) else last - first
-        released = tape.release(own, scale, self._grids[k], count)
+        scale = release.noise
+        assert scale is not None  # of noisy SGD alone
+        count = 1 if isinstance(self.learner, PhasedSGD) else release.last - release.first
+        released = tape.release(own, scale, release.grid, count)
         ours, theirs = (released - own) / scale, (released - other) / scale
         return released, float(0.5 * ((theirs - ours) * (theirs + ours)).sum()), ours
 
@@ -232,10 +232,12 @@ class FitReleases(Scorer):
         norm, q = learner.domain.p, learner.domain.dual_exponent
         anchor, steps = np.array(learner._start), learner.parameters.steps
         loss, residuals = 0.0, []
-        for k, (_, strength, radius, scale) in enumerate(learner._settings()["phases"]):
+        for release, (_, strength, radius, _) in zip(
+            self._releases, learner._settings()["phases"], strict=True
+        ):
             theta, dual, mean = anchor, np.zeros_like(anchor), np.zeros_like(anchor)
             for t in range(1, steps + 1):
-                released, change, noise = self._released(tape, world, k, scale, theta, theta)
+                released, change, noise = self._released(tape, world, release, theta, theta)
                 loss += change
                 residuals.append(noise)
                 size = 2.0 / (strength * (t + 1))
@@ -269,7 +271,7 @@ class FitReleases(Scorer):
                 for probe in (self._probes[world], self._probes[1 - world])
             )
             record = own[tape.index(p.records)]
-            released = tape.release(record, p.noise_scale, self._grids[0])
+            released = tape.release(record, p.noise_scale, self._releases[0].grid)
             logs = [
                 float(logsumexp(-0.5 * (((released - each) / p.noise_scale) ** 2).sum(axis=1)))
                 for each in (own, other)
@@ -280,13 +282,3 @@ class FitReleases(Scorer):
             total = total + theta
         model = np.array(domain.project(total / p.steps))
         return model, loss, np.array(places)
-
-
-def _grids(learner: Any, releases: int) -> list[float]:
-    """Return the grid of each release's sum; 0 for doubles."""
-    settings = learner._settings()
-    if isinstance(learner, NoisySGD):
-        return [settings["grid"]]
-    if isinstance(learner, NoisyFrankWolfe):
-        return [settings["first_grid"]] + [settings["later_grid"]] * (releases - 1)
-    return list(settings["grids"])

@@ -6,28 +6,18 @@ Independent of the engines: they are what the engines are said to draw from.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco.audit._family import FloatArray
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
-
-__all__ = [
-    "Gibbs",
-    "Law",
-    "Leader",
-    "ShiftedGaussian",
-    "answer_chances",
-    "log_ratio",
-    "losses_of",
-    "selection_law",
-]
 
 # Of a threshold's noise: how far beyond all queries it is followed, in scales, where its density
 # underflows, and panels of the quadrature.
@@ -142,11 +132,6 @@ def _log_tail(x: FloatArray, noise: str) -> FloatArray:
     return np.where(x >= 0.0, above, np.log1p(-0.5 * np.exp(np.minimum(x, 0.0))))
 
 
-def log_ratio(own: float, other: float) -> float:
-    """Return the privacy loss of a transcript; infinite if one of the streams cannot give it."""
-    return own - other if np.isfinite(own) and np.isfinite(other) else float("inf")
-
-
 # ---- coupled draws, on an interval ---------------------------------------------------------------
 
 
@@ -217,20 +202,23 @@ def _quadrature(panels: int = 24) -> tuple[FloatArray, FloatArray]:
     return (middles[:, None] + nodes / panels).ravel(), np.tile(weights / panels, panels)
 
 
-class Law(Protocol):
+class Law(ABC):
     """Law of a fresh draw after so many losses."""
 
+    @abstractmethod
     def log_density(self, count: int, x: FloatArray) -> FloatArray:
         """Return its logarithm at each x."""
 
-    def log_ratio(self, count: int, x: FloatArray) -> FloatArray:
-        """Return ln of the law after `count` + 1 losses over that after `count`."""
-
+    @abstractmethod
     def uniform(self, count: int, x: FloatArray) -> FloatArray:
         """Return what is uniform on [0, 1] if x is drawn from the law after `count` losses."""
 
+    def log_ratio(self, count: int, x: FloatArray) -> FloatArray:
+        """Return ln of the law after `count` + 1 losses over that after `count`."""
+        return self.log_density(count + 1, x) - self.log_density(count, x)
 
-class Gibbs:
+
+class Gibbs(Law):
     """Density proportional to exp(-beta (F(x) + lam x^2 / 2)) on [-half, half]."""
 
     def __init__(self, losses: Sequence[Loss], beta: float, lam: float, half: float) -> None:
@@ -267,7 +255,7 @@ class Gibbs:
         return values
 
 
-class Leader:
+class Leader(Law):
     """Law of argmin F(x) + x^2 / (2 eta) - weight ln(half^2 - x^2) + Z x, Z ~ N(0, sigma^2)."""
 
     def __init__(
@@ -296,12 +284,8 @@ class Leader:
         values: FloatArray = ndtr(self._derivatives(count, x)[0] / self.sigma)
         return values
 
-    def log_ratio(self, count: int, x: FloatArray) -> FloatArray:
-        """Return ln of the law after one more loss over that after `count`."""
-        return self.log_density(count + 1, x) - self.log_density(count, x)
 
-
-class ShiftedGaussian:
+class ShiftedGaussian(Law):
     """Law of rate S + Z, S the sum of gradients: linear losses without a boundary."""
 
     def __init__(self, gradients: FloatArray, sigma: float, rate: float) -> None:
@@ -313,10 +297,6 @@ class ShiftedGaussian:
         z = (x.reshape(len(x), -1) - self.sums[count]) / self.sigma
         total: FloatArray = (_log_normal(z) - math.log(self.sigma)).sum(axis=1)
         return total
-
-    def log_ratio(self, count: int, x: FloatArray) -> FloatArray:
-        """Return ln of the law after one more loss over that after `count`."""
-        return self.log_density(count + 1, x) - self.log_density(count, x)
 
     def uniform(self, count: int, x: FloatArray) -> FloatArray:
         """Return that of the coordinates' normalised sum."""

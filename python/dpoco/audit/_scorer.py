@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from dpoco.audit._family import Family, FloatArray, check_neighbours, family_of, known
 from dpoco.random import Source
 
-__all__ = ["IMPOSSIBLE", "Scorer", "Scores", "scorer_of", "uniform_findings"]
-
 Pair = tuple[FloatArray, FloatArray]
 
 IMPOSSIBLE = "a transcript is impossible under the declared law"
@@ -94,14 +92,17 @@ def spread(chances: FloatArray, chosen: NDArray[np.int64], jitter: FloatArray) -
     """
     rows = np.arange(len(chosen))
     upper = np.cumsum(chances, axis=1)[rows, chosen]
-    values: FloatArray = np.clip(upper - jitter * chances[rows, chosen], 0.0, 1.0)
-    return values
+    return np.clip(upper - jitter * chances[rows, chosen], 0.0, 1.0)
 
 
 def score_draws(
-    own: FloatArray, other: FloatArray, chosen: NDArray[np.int64], world: int, stray: str
+    own: FloatArray,
+    other: FloatArray,
+    chosen: NDArray[np.int64],
+    world: int,
+    stray: str = IMPOSSIBLE,
 ) -> Scores:
-    """Return the scores of draws from finite laws.
+    """Return the scores of draws from finite laws; those that are certain always are not tested.
 
     Parameters
     ----------
@@ -121,7 +122,33 @@ def score_draws(
     possible = (ours > 0.0) & (theirs > 0.0)
     ratios = np.where(possible, ours, 1.0) / np.where(possible, theirs, 1.0)
     losses = np.where(possible, np.log(ratios), np.inf).sum(axis=1)
-    return Scores(losses, places, (stray,) if np.any(ours <= 0.0) else ())
+    open_ = np.any(own.max(axis=2) < 1.0, axis=0)
+    return Scores(losses, places[:, open_], (stray,) if np.any(ours <= 0.0) else ())
+
+
+class FiniteScorer(Scorer):
+    """Scores of transcripts of draws from finite laws; transcripts repeat, and are hashable."""
+
+    def __init__(self, family: Family, stream: Any, neighbour: Any) -> None:
+        super().__init__(family, stream, neighbour)
+        self._known: dict[Any, tuple[FloatArray, NDArray[np.int64]]] = {}
+
+    @abstractmethod
+    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+        """Return the law of every draw given all before, one a row, and what was drawn.
+
+        As many for every transcript: what is not drawn is certain.
+        """
+
+    def score(self, runs: list[Any], world: int) -> Scores:
+        for each in [(run, w) for run in runs for w in (0, 1)]:
+            if each not in self._known:
+                self._known[each] = self.cells(*each)
+        own, other = (
+            np.array([self._known[run, w][0] for run in runs]) for w in (world, 1 - world)
+        )
+        chosen = np.array([self._known[run, world][1] for run in runs])
+        return score_draws(own, other, chosen, world)
 
 
 def draws_of(

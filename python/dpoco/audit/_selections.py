@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco.accounting.noisy_max import law_of
 from dpoco.audit._family import Change, Family, FloatArray, Play, Rounds, Shapes, drawn_by
-from dpoco.audit._laws import answer_chances, log_ratio, selection_law
-from dpoco.audit._scorer import Scorer, Scores, score_draws, spread
+from dpoco.audit._laws import answer_chances, selection_law
+from dpoco.audit._scorer import FiniteScorer, Scores, score_draws
+from dpoco.audit._sum_noise import Push, Pushes, Run
 from dpoco.audit._sums import Records
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.random import Source
-
-__all__ = [
-    "DrawnSelections",
-    "Selections",
-    "ThresholdAnswers",
-    "ThresholdTests",
-    "VertexChoices",
-    "Vertices",
-    "granted",
-]
 
 
 def granted(guarantee: Any, selections: int) -> float:
@@ -157,62 +150,43 @@ def _finite(values: Any) -> FloatArray:
 # ---- likelihoods ---------------------------------------------------------------------------------
 
 
-class DrawnSelections(Scorer):
+class DrawnSelections(FiniteScorer):
     """NoisyMax: independent draws, one a row of scores."""
 
     def run(self, learner: Any, world: int, tape: Source) -> Any:
-        return [learner.select(row) for row in self.streams[world].parts[0]]
+        return tuple(learner.select(row) for row in self.streams[world].parts[0])
 
-    def score(self, runs: list[Any], world: int) -> Scores:
-        p, chosen = self.learner.parameters, np.array(runs)
-        sign = 1.0 if p.largest else -1.0
-        own, other = (
-            selection_law(law_of(p.noise), sign * _finite(self.streams[w].parts[0]), p.scale)
-            for w in (world, 1 - world)
-        )
-        shape = (*chosen.shape, own.shape[-1])
-        laws = np.broadcast_to(own, shape), np.broadcast_to(other, shape)
-        stray = "a selection is impossible under the declared law"
-        return score_draws(*laws, chosen, world, stray)
+    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+        p, scores = self.learner.parameters, _finite(self.streams[world].parts[0])
+        law = selection_law(law_of(p.noise), scores if p.largest else -scores, p.scale)
+        return law, np.array(transcript)
 
 
-class ThresholdAnswers(Scorer):
+def answer_cells(
+    excesses: FloatArray, answers: Any, scales: tuple[float, float], noise: str
+) -> FloatArray:
+    """Return the laws of answers, silence and alarm, each given those before it; shape (T, 2)."""
+    asked = np.array(answers, dtype=np.int64)
+    logs = answer_chances(excesses, asked > 0, scales, noise)
+    chances = np.clip(np.exp(np.diff(logs, prepend=0.0)), 0.0, 1.0)
+    return np.where(asked[:, None] == [0, 1], chances[:, None], 1.0 - chances[:, None])
+
+
+class ThresholdAnswers(FiniteScorer):
     """AboveThreshold: all answers of a run share one threshold's noise."""
-
-    def __init__(self, family: Family, stream: Any, neighbour: Any) -> None:
-        super().__init__(family, stream, neighbour)
-        p = self.learner.parameters
-        self._excesses = [_finite(each.parts[0]) - p.margin for each in self.streams]
-        self._scales = p.threshold_noise_scale, p.query_noise_scale
-        self._known: dict[tuple[bool, ...], list[FloatArray]] = {}
 
     def run(self, learner: Any, world: int, tape: Source) -> Any:
         rows = self.streams[world]
-        answers = (self.family.step(learner, rows.record(t)) for t in range(len(rows)))
-        return tuple(bool(answer) for answer in answers if answer >= 0)
+        return tuple(self.family.step(learner, rows.record(t)) for t in range(len(rows)))
 
-    def _laws(self, answers: tuple[bool, ...]) -> list[FloatArray]:
-        """Return the log-chances of all beginnings of the answers on both streams."""
-        if answers not in self._known:
-            asked = np.array(answers)
-            self._known[answers] = [
-                answer_chances(own[: len(asked)], asked, self._scales, "exponential")
-                for own in self._excesses
-            ]
-        return self._known[answers]
-
-    def score(self, runs: list[Any], world: int) -> Scores:
-        rounds = len(self._excesses[0])
-        jitter = Source.seeded(world).uniform(len(runs) * rounds).reshape(len(runs), rounds)
-        uniforms, losses = jitter.copy(), np.empty(len(runs))
-        for i, answers in enumerate(runs):
-            laws, asked = self._laws(answers), np.array(answers, dtype=np.int64)
-            losses[i] = log_ratio(laws[world][-1], laws[1 - world][-1])
-            chance = np.exp(np.diff(laws[world], prepend=0.0))
-            silent = np.clip(np.where(asked == 0, chance, 1.0 - chance), 0.0, 1.0)
-            cells = np.stack([silent, 1.0 - silent], axis=1)
-            uniforms[i, : len(asked)] = spread(cells, asked, jitter[i, : len(asked)])
-        return Scores(losses, uniforms)
+    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+        p, rows = self.learner.parameters, self.streams[world].parts[0]
+        asked = [answer for answer in transcript if answer >= 0]
+        excesses = _finite(rows[: len(asked)]) - p.margin
+        scales = p.threshold_noise_scale, p.query_noise_scale
+        cells = np.tile([1.0, 0.0], (len(transcript), 1))  # silence after the last alarm
+        cells[: len(asked)] = answer_cells(excesses, asked, scales, "exponential")
+        return cells, np.maximum(transcript, 0)
 
 
 class VertexChoices:
@@ -223,8 +197,6 @@ class VertexChoices:
     parameters : PolyhedralFrankWolfeParameters
     domain : Domain
     """
-
-    stray = "decisions do not move towards vertices of the declared law"
 
     def __init__(self, parameters: Any, domain: Any) -> None:
         self._parameters = parameters
@@ -242,64 +214,48 @@ class VertexChoices:
             table = domain.scale * np.eye(d) if simplex else np.array(domain.vertices)
             self.choices = [(slice(None), table)]
 
-    def read(
-        self, k: int, step: tuple[FloatArray, FloatArray], sums: list[FloatArray]
-    ) -> tuple[list[tuple[FloatArray, FloatArray, int]], bool]:
-        """Return laws given either sum and what update k chose, and whether that is no vertex."""
-        p, (before, after) = self._parameters, step
+    def note(self, run: Run, push: Push) -> bool:
+        """Note laws given either sum and what an update chose; return whether it is a vertex."""
+        p, k, (before, after) = self._parameters, push.number, push.step
         vertex = before + (after - before) * (k + 1)
         rate = 1.0 / (p.batch * (k + (p.weights == "paper")) * p.noise_scale_at(k))
-        noise = p.selector if p.selector == "gumbel" else "laplace"
-        found, stray = [], False
+        noise, found = "gumbel" if p.selector == "gumbel" else "laplace", True
         for entries, table in self.choices:
             gap = np.abs(table - vertex[entries]).sum(axis=1)
             chosen = int(np.argmin(gap))
-            stray = stray or bool(gap[chosen] > 1e-6 * (1.0 + np.abs(table).max()))
-            own, other = (selection_law(noise, -(table @ x[entries]) * rate, 1.0) for x in sums)
-            found.append((own, other, chosen))
-        return found, stray
-
-    @classmethod
-    def score(cls, runs: list[Any], world: int) -> Scores:
-        """Return the scores of runs: of what `read` found in each, and whether it was stray."""
-        own, other, chosen = (
-            np.array([[each[part] for each in drawn] for drawn, _ in runs]) for part in range(3)
-        )
-        found = score_draws(own, other, chosen, world, cls.stray)
-        stray = any(stray for _, stray in runs) or found.findings
-        return Scores(found.losses, found.uniforms, (cls.stray,) if stray else ())
+            found = found and bool(gap[chosen] <= 1e-6 * (1.0 + np.abs(table).max()))
+            laws = (selection_law(noise, -(table @ x[entries]) * rate, 1.0) for x in push.sums)
+            run.choices.append((*laws, chosen))
+        return found
 
 
-class Vertices(Scorer):
+class Vertices(Pushes):
     """PolyhedralFrankWolfe: the vertex of every update, read off the decisions."""
 
-    family: Records
+    astray = "decisions do not move towards vertices of the declared law"
 
     def __init__(self, family: Records, stream: Any, neighbour: Any) -> None:
         super().__init__(family, stream, neighbour)
-        self._updates = len(self.streams[0]) // family.batch
-        if self._updates < 1:
-            raise ValueError("stream must be long enough for a release")
         self._vertices = VertexChoices(self.learner.parameters, self.learner.domain)
 
-    def run(self, learner: Any, world: int, tape: Source) -> Any:
-        d, family = learner.domain.dimension, self.family
-        sums, stray = [np.zeros(d), np.zeros(d)], False
-        drawn: list[tuple[FloatArray, FloatArray, int]] = []
-        for k in range(1, self._updates + 1):
-            before = learner.decide()
-            for t in range((k - 1) * family.batch, k * family.batch):
-                records = [self.streams[w].record(t) for w in (world, 1 - world)]
-                decision = family.decide(learner, records[0])
-                for own, record in zip(sums, records, strict=True):
-                    own += family.leaf(learner, decision, record)
-                family.observe(learner, decision, records[0])
-            found, odd = self._vertices.read(k, (before, learner.last_decision), sums)
-            drawn, stray = drawn + found, stray or odd
-        return drawn, stray
+    def _releases(self) -> dict[Any, int]:
+        return {...: len(self.streams[0]) // self.family.batch}
+
+    def _release(self, learner: Any, run: Run, push: Push, noise: Any) -> bool:
+        return self._vertices.note(run, push)
 
     def score(self, runs: list[Any], world: int) -> Scores:
-        found = VertexChoices.score(runs, world)
+        found = score_choices(runs, world, self.astray)
         # Updates in order; a box has several draws in each.
-        shape = (len(runs), self._updates, -1)
-        return Scores(found.losses, found.uniforms.reshape(shape), found.findings)
+        shape = (len(runs), self._counts[...], -1)
+        return replace(found, uniforms=found.uniforms.reshape(shape))
+
+
+def score_choices(runs: list[Run], world: int, astray: str) -> Scores:
+    """Return the scores of the choices noted in runs."""
+    own, other, chosen = (
+        np.array([[each[part] for each in run.choices] for run in runs]) for part in range(3)
+    )
+    found = score_draws(own, other, chosen, world, astray)
+    stray = found.findings or any(run.findings for run in runs)
+    return replace(found, findings=(astray,) if stray else ())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,20 +17,6 @@ from dpoco.audit._scorer import Scorer, Scores, draws_of
 from dpoco.audit._sums import Sums
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
-
-__all__ = [
-    "SILENT",
-    "LedByVectors",
-    "LedByWeights",
-    "ReleasedStatistics",
-    "ReleasedSums",
-    "actions_of",
-    "moves_to_best",
-    "noise_map",
-    "sum_noise",
-    "whitened",
-    "whitening_of",
-]
 
 SILENT = "a release has no noise at all"
 _DRAWN = ("chances", "chosen", "exact")
@@ -116,10 +104,10 @@ def sum_noise(family: Sums, dimension: int, count: int, claim: dict[str, Any]) -
 
 
 def moves_to_best(
-    domain: Any, step: tuple[FloatArray, FloatArray], eta: float, released: FloatArray, grid: float
+    domain: Any, push: Push, step_scale: float, released: FloatArray, grid: float
 ) -> bool:
-    """Whether a decision moved by eta to a vertex that the released sum prefers, up to its grid."""
-    before, after = step
+    """Whether a decision moved to a vertex that the released sum prefers, up to its grid."""
+    (before, after), eta = push.step, step_scale / (push.number + step_scale)
     vertex = before + (after - before) / eta
     best = domain.minimize_linear(np.ascontiguousarray(released))
     slack = 4 * grid + 1e-9 * float(np.abs(released).max())
@@ -139,95 +127,134 @@ def actions_of(learner: Any, contexts: list[FloatArray], forced: bool) -> tuple[
 
 
 @dataclass
-class _Run:
-    """One run: what was released, and what the own and the other stream add given that."""
+class Run:
+    """One run: what releases have above the sums of the own and the other stream, and decisions."""
 
-    released: list[FloatArray] = field(default_factory=list)
-    leaves: list[tuple[FloatArray, FloatArray]] = field(default_factory=list)
+    gaps: dict[Any, tuple[list[FloatArray], list[FloatArray]]] = field(default_factory=dict)
+    clocks: Counter[int] = field(default_factory=Counter)  # of arms
+    choices: list[Any] = field(default_factory=list)  # laws given either sum, and what was drawn
     findings: list[str] = field(default_factory=list)
     chances: list[FloatArray] = field(default_factory=list)  # laws of decisions that are drawn
     chosen: list[int] = field(default_factory=list)  # and what was drawn
     exact: list[FloatArray] = field(default_factory=list)  # what would be known without noise
 
 
-class ReleasedSums(Scorer):
-    """ContinualSum."""
+class Push(NamedTuple):
+    """What is known when a sum, or an arm's part of it, is released."""
+
+    part: Any  # index into sums and into what is shown
+    number: int  # of its releases, from 1
+    step: tuple[FloatArray, FloatArray]  # what the learner shows, before and after
+    sums: list[FloatArray]  # of the own and the other stream
+    answer: Any
+
+
+class Pushes(Scorer):
+    """Base of scorers of what is released of sums, given the sums of either stream."""
 
     family: Sums
     astray = ""
 
     def __init__(self, family: Sums, stream: Any, neighbour: Any) -> None:
         super().__init__(family, stream, neighbour)
-        p = self.learner.parameters
-        if getattr(p, "noise", "gaussian") != "gaussian":
-            raise ValueError("no density is known of sums with generalized Gaussian noise")
-        self._pushes = min(len(self.streams[0]) // family.batch, self._most())
-        if self._pushes < 1:
+        self._counts = self._releases()
+        if not any(self._counts.values()):
             raise ValueError("stream must be long enough for a release")
-        method = getattr(p, "sum_method", getattr(p, "method", ""))
-        self._whitening = whitening_of(noise_map(method, self._pushes, family.pushes))
 
-    def _most(self) -> int:
-        """Return how many releases the horizon has."""
-        return self.family.pushes
+    def _releases(self) -> dict[Any, int]:
+        """Return how many releases the stream has, of every part."""
+        return {...: min(len(self.streams[0]) // self.family.batch, self.family.pushes)}
 
     def run(self, learner: Any, world: int, tape: Source) -> Any:
-        run, family = _Run(), self.family
-        d = family.exact(learner).size
-        noise = self._noise(d, tape)
-        pending = [np.zeros(d), np.zeros(d)]
-        for t in range(self._pushes * family.batch):
+        run, family, noise = Run(), self.family, self._noise(learner, tape)
+        sums = [np.zeros_like(family.exact(learner)) for _ in (0, 1)]
+        rounds = self._counts[...] * family.batch if ... in self._counts else len(self.streams[0])
+        for t in range(rounds):
             records = [self.streams[w].record(t) for w in (world, 1 - world)]
             decisions = self._decisions(learner, records, run)
-            for k in (0, 1):
-                pending[k] = pending[k] + family.leaf(learner, decisions[k], records[k])
+            before = self._shown(learner)
+            for w in (0, 1):
+                sums[w] = sums[w] + family.leaf(learner, decisions[w], records[w])
             answer = family.observe(learner, decisions[0], records[0])
-            if (t + 1) % family.batch:
-                continue
-            push = len(run.released)
-            run.released.append(self._released(learner, answer, noise[push : push + 1]))
-            run.leaves.append((pending[0], pending[1]))
-            pending = [np.zeros(d), np.zeros(d)]
-            if not self._follows(learner, push, decisions[0], run.released[-1]):
-                run.findings.append(self.astray)
+            for part, number in self._due(t, decisions[0], run):
+                step = before[part], self._shown(learner)[part]
+                push = Push(part, number, step, [each[part] for each in sums], answer)
+                if not self._release(learner, run, push, noise):
+                    run.findings.append(self.astray)
         self._finish(learner, run)
         return run
 
-    def _noise(self, dimension: int, tape: Source) -> FloatArray:
+    def _noise(self, learner: Any, tape: Source) -> Any:
         """Return the noise of all releases, drawn again, where they do not show it themselves."""
-        return np.empty((0, dimension))
 
-    def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: _Run) -> list[Any]:
+    def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: Run) -> list[Any]:
         """Return the round's decision, and that for the other stream's record."""
         return [self.family.decide(learner, records[0])] * 2
 
-    def _released(self, learner: Any, answer: Any, noise: FloatArray) -> FloatArray:
-        """Return what was released after a push."""
-        released: FloatArray = answer
-        return released
+    def _shown(self, learner: Any) -> FloatArray:
+        """Return what follows from the releases and is seen."""
+        return np.array(getattr(learner, "last_decision", 0.0))
 
-    def _follows(self, learner: Any, k: int, before: Any, released: FloatArray) -> bool:
-        """Whether what the learner shows after update k follows from what was released."""
-        return True
+    def _due(self, t: int, decision: Any, run: Run) -> list[tuple[Any, int]]:
+        """Return part and number of what is released at the end of round t."""
+        number, left = divmod(t + 1, self.family.batch)
+        return [] if left else [(..., number)]
 
-    def _finish(self, learner: Any, run: _Run) -> None:
+    @abstractmethod
+    def _release(self, learner: Any, run: Run, push: Push, noise: Any) -> bool:
+        """Note a release; return whether what the learner shows follows from it."""
+
+    def _finish(self, learner: Any, run: Run) -> None:
         """Look at the decision after the last release."""
+
+
+class ReleasedSums(Pushes):
+    """ContinualSum."""
+
+    def __init__(self, family: Sums, stream: Any, neighbour: Any) -> None:
+        super().__init__(family, stream, neighbour)
+        p = family.view.parameters
+        if getattr(p, "noise", "gaussian") != "gaussian":
+            raise ValueError("no density is known of sums with generalized Gaussian noise")
+        method = getattr(p, "sum_method", getattr(p, "method", ""))
+        self._maps = {
+            part: whitening_of(noise_map(method, count, family.pushes))
+            for part, count in self._counts.items()
+            if count
+        }
+
+    def _release(self, learner: Any, run: Run, push: Push, noise: Any) -> bool:
+        released = self._released(learner, push, noise)
+        for path, total in zip(run.gaps.setdefault(push.part, ([], [])), push.sums, strict=True):
+            path.append(released - total)
+        return self._follows(learner, push, released)
+
+    def _released(self, learner: Any, push: Push, noise: Any) -> FloatArray:
+        """Return what was released."""
+        return np.array(push.answer)
+
+    def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
+        """Whether what the learner shows follows from what was released."""
+        return True
 
     def score(self, runs: list[Any], world: int) -> Scores:
         from scipy.special import ndtr
 
-        scale = self.learner.parameters.noise_scale
+        scale = self.family.view.parameters.noise_scale
         if not scale > 0.0:
             return Scores(np.zeros(len(runs)), np.empty((len(runs), 0)), (SILENT,))
-        released = np.array([run.released for run in runs])
-        sums = np.cumsum([run.leaves for run in runs], axis=1)  # (trials, pushes, 2, d)
-        gaps = released - sums[:, :, 0], released - sums[:, :, 1]
-        losses, own = whitened(self._whitening, *gaps, scale)
+        losses, residuals = np.zeros(len(runs)), []
+        for part, matrix in self._maps.items():
+            ours, theirs = (np.array([run.gaps[part][w] for run in runs]) for w in (0, 1))
+            change, own = whitened(matrix, ours, theirs, scale)
+            losses += change
+            residuals.append(own)
+        uniforms = ndtr(np.concatenate(residuals, axis=1))
         found = tuple(dict.fromkeys(text for run in runs for text in run.findings))
         if not runs[0].chosen:
-            return Scores(losses, ndtr(own), found)
+            return Scores(losses, uniforms, found)
         chances, chosen, exact = (np.array([getattr(run, name) for run in runs]) for name in _DRAWN)
-        return Scores(losses, ndtr(own), found, draws_of(chances, chosen, exact, world))
+        return Scores(losses, uniforms, found, draws_of(chances, chosen, exact, world))
 
 
 class LedByVectors(ReleasedSums):
@@ -239,39 +266,38 @@ class LedByVectors(ReleasedSums):
 
     astray = "decisions do not follow from sums with the declared noise"
 
-    def _noise(self, dimension: int, tape: Source) -> FloatArray:
-        return sum_noise(self.family, dimension, self._pushes, tape._claim())
+    def _noise(self, learner: Any, tape: Source) -> Any:
+        size = self.family.exact(learner).size
+        return sum_noise(self.family, size, self._counts[...], tape._claim())
 
-    def _released(self, learner: Any, answer: Any, noise: FloatArray) -> FloatArray:
-        released: FloatArray = self.family.exact(learner) + noise[0]
+    def _released(self, learner: Any, push: Push, noise: Any) -> FloatArray:
+        released: FloatArray = self.family.exact(learner) + noise[push.number - 1]
         return released
 
-    def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: _Run) -> list[Any]:
+    def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: Run) -> list[Any]:
         decisions = super()._decisions(learner, records, run)
         if not np.array_equal(decisions[0], learner.last_decision):
             run.findings.append("a round decides otherwise than the last update did")
         return decisions
 
-    def _finish(self, learner: Any, run: _Run) -> None:
+    def _finish(self, learner: Any, run: Run) -> None:
         if learner.round < learner.horizon:
             self._decisions(learner, [()], run)
 
-    def _follows(self, learner: Any, k: int, before: Any, released: FloatArray) -> bool:
+    def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
         p, grid = learner.parameters, release_grid(learner.parameters.noise_scale)
         if learner.round >= learner.horizon or getattr(p, "statistics", "") == "quadratic":
             return True
-        after = learner.last_decision
         if not hasattr(p, "step_size"):
-            eta = p.step_scale / (k + 1 + p.step_scale)
-            return moves_to_best(learner.domain, (before, after), eta, released, grid)
+            return moves_to_best(learner.domain, push, p.step_scale, released, grid)
         expected = learner.domain.project(learner.domain.center - p.step_size * released)
-        return bool(np.abs(after - expected).max() <= 4 * p.step_size * grid + 1e-9)
+        return bool(np.abs(push.step[1] - expected).max() <= 4 * p.step_size * grid + 1e-9)
 
 
 class LedByWeights(LedByVectors):
     """PrefixHedge, and LipschitzLearner on a net: decisions are drawn by weights that follow."""
 
-    def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: _Run) -> list[Any]:
+    def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: Run) -> list[Any]:
         decision = self.family.decide(learner, records[0])
         run.chances.append(np.array(learner.weights))
         run.chosen.append(decision)
@@ -287,7 +313,7 @@ class LedByWeights(LedByVectors):
         losses: FloatArray = np.array(checker.invert(np.ascontiguousarray(sums)))
         return losses
 
-    def _follows(self, learner: Any, k: int, before: Any, released: FloatArray) -> bool:
+    def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
         rate = learner.parameters.learning_rate
         values = self._losses(learner, released)
         # The transform's inverse is linear: what a grid of the releases becomes, at most.
@@ -308,19 +334,20 @@ class ReleasedStatistics(ReleasedSums):
 
     astray = "estimates do not follow from the released statistics"
 
-    def _most(self) -> int:
-        return min(self.family.pushes, int(self.learner.horizon - 1) // self.family.batch)
+    def _releases(self) -> dict[Any, int]:
+        most = int(self.learner.horizon - 1) // self.family.batch
+        return {part: min(count, most) for part, count in super()._releases().items()}
 
-    def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: _Run) -> list[Any]:
+    def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: Run) -> list[Any]:
         arms, heeded = actions_of(learner, [context for context, _ in records], forced=False)
         if not heeded:
             run.findings.append("an action is not the one that is recommended")
         return arms
 
-    def _released(self, learner: Any, answer: Any, noise: FloatArray) -> FloatArray:
+    def _released(self, learner: Any, push: Push, noise: Any) -> FloatArray:
         return np.array(learner._engine.released())
 
-    def _follows(self, learner: Any, k: int, before: Any, released: FloatArray) -> bool:
+    def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
         """Whether every arm's estimate solves its released equations."""
         p, d, arms = learner.parameters, learner.dimension, learner.arms
         own = released.reshape(arms, -1)

@@ -18,7 +18,6 @@ from dpoco.audit._family import (
     Family,
     FloatArray,
     Play,
-    Rounds,
     Shapes,
     drawn_by,
     words_of,
@@ -26,18 +25,6 @@ from dpoco.audit._family import (
 from dpoco.domains import Simplex, VertexSet
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.losses import CustomLoss, LinearLoss, QuadraticLoss
-
-__all__ = [
-    "ROUNDING",
-    "Losses",
-    "Records",
-    "Sums",
-    "Vectors",
-    "add",
-    "quadratic_statistics",
-    "record_shapes",
-    "sum_of",
-]
 
 # Rounding of a leaf's own arithmetic, relative to the bound.
 ROUNDING = 1e-9
@@ -92,13 +79,6 @@ class Sums(Family):
         scale = max(float(np.abs(found).max()), self.view.parameters.sensitivity)
         return float(ROUNDING * scale + (t + 1) * self.grid)
 
-    def start(self, learner: Any, play: Play) -> None:
-        """Note what is known before the first round."""
-        play.variates.append(self.drawn(learner))
-
-    def finish(self, learner: Any, play: Play) -> None:
-        """Note what is published after the last round."""
-
     @property
     def view(self) -> Any:
         """Whatever has parameters and description of one sum, and the guarantee."""
@@ -120,31 +100,26 @@ class Sums(Family):
         """What is added to the sum is rounded to multiples of it; 0 for doubles."""
         return float(getattr(self.view._mechanism, "grid", 0.0))
 
-    def play(self, learner: Any, rounds: Rounds) -> Play:
-        play, grid = Play(), self.grid
+    def start(self, learner: Any, play: Play) -> None:
         total = self.exact(learner)
-        rest, pending = np.zeros_like(total), np.zeros_like(total)
-        self.start(learner, play)
-        for t in range(len(rounds)):
-            record = rounds.record(t)
-            decision = self.decide(learner, record)
-            play.published.append(self.publication(learner, decision))
-            leaf = self.leaf(learner, decision, record)
-            play.note(released=self.observe(learner, decision, record))
-            pending = pending + leaf
-            ended = self.ended(learner, t, play)
-            over = np.rint(pending[ended] / grid) * grid if grid > 0.0 else pending[ended]
-            total[ended], rest[ended] = add(over, total[ended], rest[ended])
-            pending[ended] = 0.0
-            found = self.exact(learner)
-            if not np.all(np.abs(total - found) <= self.slack(found, t)):
-                play.findings.append(self.astray)
-                total, rest = found.copy(), np.zeros_like(found)
-            play.note(leaf=leaf, sum=found)
-            play.variates.append(self.drawn(learner))
-            play.fresh.append(self.wanted(learner, ended != []))
-        self.finish(learner, play)
-        return play
+        play.memory |= {"total": total, "rest": 0.0 * total, "pending": 0.0 * total}
+
+    def ask(self, learner: Any, decision: Any, record: tuple[Any, ...], play: Play) -> None:
+        play.note(leaf=self.leaf(learner, decision, record))
+
+    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
+        grid, ended = self.grid, self.ended(learner, t, play)
+        total, rest, pending = (play.memory[name] for name in ("total", "rest", "pending"))
+        pending += play.notes["leaf"][t]
+        over = np.rint(pending[ended] / grid) * grid if grid > 0.0 else pending[ended]
+        total[ended], rest[ended] = add(over, total[ended], rest[ended])
+        pending[ended] = 0.0
+        found = self.exact(learner)
+        if not np.all(np.abs(total - found) <= self.slack(found, t)):
+            play.findings.append(self.astray)
+            total[...], rest[...] = found, 0.0
+        play.note(sum=found, released=answer)
+        return self.wanted(learner, ended != [])
 
     def size(self, change: FloatArray) -> float:
         """Return the size of a change, in the norm the sensitivity is stated in."""
@@ -183,8 +158,7 @@ class Sums(Family):
 
 def sum_of(state: bytes, dimension: int) -> FloatArray:
     """Return the sum without noise that a continual sum's state holds, after its round."""
-    values: FloatArray = words_of(state)[2 : 2 + dimension].view(np.float64).copy()
-    return values
+    return words_of(state)[2 : 2 + dimension].view(np.float64).copy()
 
 
 class Vectors(Sums):
@@ -346,7 +320,6 @@ class Losses(ExpertFamily, Sums):
     """PrefixHedge and LipschitzLearner: losses enter one continual sum."""
 
     astray = "what enters the sum is not a function of the losses alone"
-    play = Sums.play
 
     def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
         decision = learner.decide()

@@ -10,11 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco.audit._family import Change, ExpertFamily, FloatArray, Play
-from dpoco.audit._laws import log_ratio
-from dpoco.audit._scorer import IMPOSSIBLE, Scorer, Scores, spread
+from dpoco.audit._scorer import FiniteScorer
 from dpoco.random import Source
-
-__all__ = ["TrackedPaths", "Tracker"]
 
 
 class Tracker(ExpertFamily):
@@ -25,13 +22,13 @@ class Tracker(ExpertFamily):
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision, int(learner.resamples)
 
-    def ask(self, learner: Any, decision: Any, row: FloatArray, play: Play) -> None:
-        admitted, engine = self.admitted(row), learner._engine
+    def ask(self, learner: Any, decision: Any, record: tuple[Any, ...], play: Play) -> None:
+        admitted, engine = self.admitted(record[0]), learner._engine
         keep, law, _ = engine.nonprivate_kernel(admitted)
         play.note(keep=float(keep), law=np.array(law), state=engine.nonprivate_state())
         play.note(lost=float(admitted[decision]))
 
-    def look(self, learner: Any, t: int, play: Play) -> int:
+    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
         p, (_, drawn) = learner.parameters, play.published[-1]
         ends = (t + 1) % p.batch == 0
         more = learner.round < learner.horizon and learner.experts > 1
@@ -88,7 +85,7 @@ class Tracker(ExpertFamily):
         return {"the cap on fresh draws": learner.resamples == learner.parameters.max_resamples}
 
 
-class TrackedPaths(Scorer):
+class TrackedPaths(FiniteScorer):
     """ObliviousTracker: the experts of all rounds, and which of them were drawn afresh.
 
     How many switches a path has had is not released: its law given what was is carried along.
@@ -157,31 +154,12 @@ class TrackedPaths(Scorer):
             experts.append(int(learner.decide()))
             drawn.append(int(learner.resamples))
             learner.observe(row)
-        return experts, drawn
+        return tuple(experts), tuple(drawn)
 
-    def score(self, runs: list[Any], world: int) -> Scores:
-        count, steps = len(runs), self.learner.horizon - 1
-        jitter = Source.seeded(world).uniform(count * (steps + 1)).reshape(count, steps + 1)
-        uniforms, losses = np.empty((count, steps + 1)), np.empty(count)
-        for i, (experts, drawn) in enumerate(runs):
-            logs = []
-            for w in (world, 1 - world):
-                cells, chosen = self._cells(experts, np.diff(drawn) > 0, w)
-                with np.errstate(divide="ignore"):
-                    logs.append(float(np.log(cells[np.arange(steps + 1), chosen]).sum()))
-                if w == world:
-                    uniforms[i] = spread(cells, chosen, jitter[i])
-            losses[i] = log_ratio(*logs)
-        findings = (IMPOSSIBLE,) if np.isinf(losses).any() else ()
-        return Scores(losses, uniforms, findings)
-
-    def _cells(
-        self, experts: list[int], fresh: NDArray[np.bool_], world: int
-    ) -> tuple[FloatArray, NDArray[np.int64]]:
-        """Return the law of every round's expert and flag given all before, and their values.
-
-        Shapes (T, 2 N) and (T,): cells without a fresh draw come first.
-        """
+    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+        # Of every round's expert and flag; cells without a fresh draw come first.
+        experts, drawn = transcript
+        fresh = np.diff(drawn) > 0
         p, n, rows = self.learner.parameters, self.learner.experts, self._losses[world]
         cells = np.zeros((p.horizon, 2 * n))
         cells[0, :n] = 1.0 / n

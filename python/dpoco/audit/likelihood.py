@@ -234,8 +234,7 @@ def _scores(
 
 def _excesses(losses: FloatArray, epsilon: float) -> FloatArray:
     """Return max(0, 1 - exp(epsilon - L)), whose mean is delta(epsilon)."""
-    values: FloatArray = -np.expm1(np.minimum(0.0, epsilon - losses))
-    return values
+    return -np.expm1(np.minimum(0.0, epsilon - losses))
 
 
 def _epsilons(guarantee: Any) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from dpoco._validation import real_float
@@ -102,15 +102,6 @@ class Claim:
         own = self.guarantee.epsilon_at(self.delta)
         return f"{text}, as published (stated here for the same noise: epsilon = {own:.4g})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can carry."""
-        return {
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "published": self.published,
-            "guarantee": self.guarantee.to_dict(),
-        }
-
 
 def epsilon_of_point(epsilon: float, at_least: float, delta: float) -> float:
     """Return the epsilon that a curve through a point asks for at another delta, at least 0.
@@ -161,19 +152,6 @@ class Attack:
     text: str = ""
     points: tuple[Point, ...] = field(default=(), repr=False)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can carry."""
-        return {
-            "name": self.name,
-            "verdict": self.verdict,
-            "epsilon": None if self.epsilon is None else _plain(self.epsilon),
-            "detectable": _plain(self.detectable),
-            "power": self.power,
-            "findings": list(self.findings),
-            "text": self.text,
-            "points": [list(point) for point in self.points],
-        }
-
 
 @dataclass(frozen=True)
 class ExerciseReport:
@@ -209,10 +187,6 @@ class ExerciseReport:
             f"  not exercised: {', '.join(self.not_exercised) or 'nothing of the list'}",
         ]
         return "\n".join(lines + [f"  - {text}" for text in self.findings])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can carry."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -342,25 +316,13 @@ class AuditReport:
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can carry."""
         best = self.strongest
+        names = ("verdict", "outcome", "detectable_epsilon", "violated", "powerful")
         return {
             "kind": "dpoco.audit",
             "version": 2,
-            "name": self.name,
-            "learner": self.learner,
-            "about": self.about,
-            "verdict": self.verdict,
-            "outcome": self.outcome,
-            "detectable_epsilon": self.detectable_epsilon,
-            "violated": self.violated,
-            "powerful": self.powerful,
+            **_plain(self),
+            **{name: getattr(self, name) for name in names},
             "strongest": None if best is None else best.name,
-            "claim": self.claim.to_dict(),
-            "settings": self.settings,
-            "attacks": [attack.to_dict() for attack in self.attacks],
-            "exercises": self.exercises.to_dict(),
-            "claimed_curve": [list(point) for point in self.claimed_curve],
-            "seed": self.seed,
-            "confidence": self.confidence,
         }
 
     def to_json(self) -> str:
@@ -368,9 +330,17 @@ class AuditReport:
         return json.dumps(self.to_dict(), allow_nan=False)
 
 
-def _plain(value: float) -> float | str:
-    """Return a finite float, and an infinite one as text, which JSON can carry."""
-    return float(value) if math.isfinite(value) else repr(float(value))
+def _plain(value: Any) -> Any:
+    """Return what JSON can carry: records as dictionaries, infinite numbers as text."""
+    if isinstance(value, Guarantee):
+        return value.to_dict()
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else repr(float(value))
+    return value
 
 
 def _percentage(measured: float, claimed: float) -> str:

@@ -4,28 +4,37 @@ A case is a learner, a stream and a neighbour of it that differ in one record by
 guarantee allows, where it hurts most: in the first round, whose record enters every later release,
 with both records at the bound and opposite, and all other records silent, so that nothing hides
 them. What is not seen on these streams is not thereby shown to be safe: see ``docs/audit.md``.
+
+Of learners of experts and Lipschitz losses, the first record is the only one that prefers anybody,
+so that every later decision is about this record and noise alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpoco._validation import positive_int, real_float
+import numpy as np
+
+from dpoco._validation import choice, positive_int, real_float
 from dpoco.accounting import Budget
-from dpoco.audit._cases import CASES, Asked, Kind
-from dpoco.audit._exercise_table import EXERCISES
-from dpoco.audit._exercises import Exercise
-from dpoco.audit._family import Make
+from dpoco.audit._exercises import EXERCISES, Exercise
+from dpoco.audit._family import FloatArray, Make, Rounds, calibrated_once, parts_of
 from dpoco.audit.report import Claim
+from dpoco.domains import Box, LpBall
 from dpoco.learners import LEARNERS, learner_named
+from dpoco.losses import HuberLoss, LinearLoss
 from dpoco.random import Source
 
 __all__ = ["StandardCase", "standard_case", "standard_names"]
 
-_EPSILON = 1.0
-
-_CASES = {kind.name: kind for kind in CASES}
+_ALL = ("tight", "corrected", "paper")
+_PRINTED = ("tight", "paper")
+_PREFERS = "the first losses prefer the first expert, or all others; all later losses are 0"
+_HALVES = "the first losses prefer every second expert, or the others; all later losses are 0"
+_STOPPED = f"{_PREFERS}; the learner is made for 10000 rounds and stopped early"
+_PULLS = "the first gradient is as long as allowed, along the first axis, or its negative; others 0"
 
 
 @dataclass(frozen=True)
@@ -73,13 +82,13 @@ class StandardCase:
 
 def standard_names() -> tuple[str, ...]:
     """Return the names of all standard cases."""
-    return tuple(each.name for each in LEARNERS if each.name in _CASES)
+    return tuple(each.name for each in LEARNERS if each.name in CASES)
 
 
 def standard_case(
     name: str,
     *,
-    epsilon: float = _EPSILON,
+    epsilon: float = 1.0,
     delta: float | None = None,
     horizon: int | None = None,
     dimension: int | None = None,
@@ -94,8 +103,7 @@ def standard_case(
     epsilon : float, default 1
         Budget, positive.
     delta : float, optional
-        Budget, in [0, 1). Default: 0 where the learner is purely private, otherwise 1e-3, which is
-        large enough to be seen in a few thousand runs.
+        Budget, in [0, 1). Default: 0 of pure learners, otherwise 1e-3, seen in some thousand runs.
     horizon : int, optional
         Rounds, or records of a batch method, at least 3 for most. Default: a few, which is hardest.
     dimension : int, optional
@@ -121,27 +129,40 @@ def standard_case(
     """
     if not isinstance(name, str):
         raise TypeError(f"name must be a str; got {type(name).__name__}")
-    entry = learner_named(name, {each.plays for each in LEARNERS if each.name in _CASES})
-    kind = _CASES[entry.name]
-    asked = _asked(entry.load(), kind, epsilon, delta, horizon, dimension, calibration)
-    problem = kind.build(asked)
-    template = problem.make(Source.seeded(0))
-    found = template.guarantee
-    size = {} if asked.dimension is None else {"dimension": asked.dimension}
+    entry = learner_named(name, {each.plays for each in LEARNERS if each.name in CASES})
+    kind, chosen = CASES[entry.name], dict[str, int]()
+    limits = ("horizon", horizon, kind.horizon, 10_000), ("dimension", dimension, kind.size, 1000)
+    for what, asked, (default, least), most in limits:
+        size = default if asked is None else positive_int(what, asked, maximum=most)
+        if asked is not None and not default:
+            raise ValueError(f"{entry.name} has no {what} to choose")
+        if size < least:
+            raise ValueError(f"{what} must be at least {least} for {entry.name}; got {size}")
+        chosen[what] = size
+    choice("calibration", calibration, kind.calibrations)
+    stated = kind.delta if delta is None else real_float("delta", delta)
+    # An audit's budget protects nobody.
+    budget = Budget._derived(real_float("epsilon", epsilon), stated)
+    problem = kind.build(
+        Asked(entry.load(), budget, chosen["horizon"], chosen["dimension"], calibration)
+    )
+    at, *record = problem.replacements[0]
+    neighbour = problem.neighbour
+    if neighbour is None:
+        neighbour = Rounds(parts_of(problem.stream)).replaced(at, record).stream
     return StandardCase(
-        name=kind.name,
+        name=entry.name,
         learner=entry.class_name,
         make_learner=problem.make,
         stream=problem.stream,
-        neighbour=problem.neighbour,
+        neighbour=neighbour,
         replacements=problem.replacements,
-        claim=Claim.of(found),
+        claim=Claim.of(problem.make(Source.seeded(0)).guarantee),
         settings={
-            "epsilon": asked.budget.epsilon,
-            "delta": asked.budget.delta,
-            "horizon": asked.horizon,
-            **size,
-            "calibration": asked.calibration,
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            **{what: size for what, size in chosen.items() if size},
+            "calibration": calibration,
         },
         about=problem.about,
         trials=problem.trials,
@@ -149,33 +170,231 @@ def standard_case(
     )
 
 
-def _asked(
-    cls: type,
-    kind: Kind,
-    epsilon: float,
-    delta: float | None,
-    horizon: int | None,
-    dimension: int | None,
-    calibration: str,
-) -> Asked:
-    budget_epsilon = real_float("epsilon", epsilon)
-    stated = kind.delta if delta is None else real_float("delta", delta)
-    budget = Budget._derived(budget_epsilon, stated)  # an audit's budget protects nobody
-    rounds = kind.horizon if horizon is None else positive_int("horizon", horizon, maximum=10_000)
-    if rounds < kind.shortest:
-        raise ValueError(f"horizon must be at least {kind.shortest} for {kind.name}; got {rounds}")
-    size = kind.dimension
-    if dimension is not None:
-        if size is None:
-            raise ValueError(f"{kind.name} has no dimension to choose")
-        size = positive_int("dimension", dimension, maximum=1000)
-        if size < kind.smallest:
-            raise ValueError(
-                f"dimension must be at least {kind.smallest} for {kind.name}; got {size}"
-            )
-    if calibration not in kind.calibrations:
-        raise ValueError(
-            f"calibration must be one of {list(kind.calibrations)} for {kind.name}; "
-            f"got {calibration!r}"
-        )
-    return Asked(cls, budget, rounds, size, calibration)
+# ---- problems ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a case is wanted for; a size of 0: there is none to choose."""
+
+    cls: type
+    budget: Budget
+    horizon: int
+    size: int
+    calibration: str
+
+    def maker(self, *arguments: Any, **options: Any) -> Make:
+        """Return ``Source -> learner`` for this horizon and budget."""
+        length = "records" if hasattr(self.cls, "fit") else "horizon"
+        chosen = {} if self.calibration == "tight" else {"calibration": self.calibration}
+        options = {length: self.horizon, **chosen, **options}
+        return calibrated_once(self.cls, *arguments, budget=self.budget, **options)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A learner and neighbouring streams: the first replacement's, unless a neighbour is given."""
+
+    make: Make
+    stream: Any
+    replacements: tuple[tuple[Any, ...], ...]
+    about: str
+    trials: int = 2000
+    neighbour: Any = None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a learner's case is built, with defaults and least values of horizon and dimension."""
+
+    build: Callable[[Asked], Problem]
+    horizon: tuple[int, int]
+    size: tuple[int, int]
+    delta: float = 1e-3
+    calibrations: tuple[str, ...] = ("tight",)
+
+
+def _axis(size: int) -> FloatArray:
+    axis: FloatArray = np.zeros(size)
+    axis[0] = 1.0
+    return axis
+
+
+def _losses(asked: Asked, *, halves: bool = False) -> tuple[FloatArray, Any]:
+    """Return losses, and the replacements of the first record; the worst one first."""
+    rounds, n = asked.horizon, asked.size
+    first = np.arange(n) % 2.0 if halves else 1.0 - _axis(n)
+    stream = np.zeros((rounds, n))
+    stream[0] = first
+    unlimited = np.where(first > 0.0, -1e6, 1e6)
+    last = rounds - 2
+    return stream, ((0, 1.0 - first), (0, unlimited), (last, first if last else 0.0 * first))
+
+
+def _experts(
+    *, halves: bool = False, about: str = _PREFERS, **options: Any
+) -> Callable[[Asked], Problem]:
+    def build(asked: Asked) -> Problem:
+        make = asked.maker(asked.size, **options)
+        return Problem(make, *_losses(asked, halves=halves), about)
+
+    return build
+
+
+def _lipschitz(asked: Asked) -> Problem:
+    points = asked.size
+    domain = Box([0.0], [1.0])
+    make = asked.maker(domain, lipschitz=1.0, resolution=points, learning_rate=1e3)
+    slope = np.linspace(0.0, 1.0, points)
+    zigzag = np.arange(points) % 2.0 / max(points - 1, 1)
+    stream = np.zeros((asked.horizon, points))
+    stream[0] = slope
+    return Problem(
+        make, stream, ((0, -slope), (0, zigzag), (asked.horizon - 2, zigzag)),
+        "the first loss rises as fast as it may, or falls; all later losses are 0",
+    )  # fmt: skip
+
+
+def _gradients(asked: Asked, last: int = 2) -> tuple[FloatArray, Any]:
+    """Return gradients, and replacements of the first and of the last that is used."""
+    axis = _axis(asked.size)
+    stream = np.zeros((asked.horizon, asked.size))
+    stream[0] = axis
+    return stream, ((0, -axis), (0, 1e6 * np.roll(axis, -1)), (asked.horizon - last, axis))
+
+
+def _leader(asked: Asked) -> Problem:
+    make = asked.maker(LpBall(asked.size, 2.0), LinearLoss(1.0))
+    return Problem(make, *_gradients(asked), _PULLS)
+
+
+def _polyhedral(asked: Asked) -> Problem:
+    # Gradients of l-infinity norm 1: all coordinates move.
+    ones = np.ones(asked.size)
+    signs = 1.0 - 2.0 * (np.arange(asked.size) % 2)
+    stream = np.zeros((asked.horizon, asked.size))
+    stream[0] = signs
+    make = asked.maker(LpBall(asked.size, 1.0), LinearLoss(1.0), batch=1)
+    return Problem(
+        make, stream, ((0, -signs), (0, 1e6 * ones * [-1, *[1] * (asked.size - 1)])),
+        "all entries of the first gradient are at the bound, or their negatives; others 0",
+    )  # fmt: skip
+
+
+def _coupled(**tight: Any) -> Callable[[Asked], Problem]:
+    def build(asked: Asked) -> Problem:
+        domain = Box([-1.0], [1.0]) if asked.size == 1 else LpBall(asked.size, 2.0)
+        own = tight if asked.calibration == "tight" else {}
+        make = asked.maker(domain, LinearLoss(1.0), **own)
+        return Problem(make, *_gradients(asked), _PULLS, trials=1000)
+
+    return build
+
+
+def _batch(**options: Any) -> Callable[[Asked], Problem]:
+    def build(asked: Asked) -> Problem:
+        rows, labels = np.zeros((asked.horizon, asked.size)), np.zeros(asked.horizon)
+        rows[0, 0], labels[0] = 1.0, 1.0
+        axis = rows[0].copy()
+        # Huber's loss has its steepest slope at the starting point, in both directions.
+        loss = HuberLoss(1.0, 1.0, threshold=0.5)
+        return Problem(
+            asked.maker(LpBall(asked.size, 2.0), loss, **options), (rows, labels),
+            ((0, axis, -1.0), (0, 1e6 * axis, 1e6), (1, -axis, 1.0)),
+            "the first record pulls along the first axis as hard as it may, or pushes; others are "
+            "silent",
+        )  # fmt: skip
+
+    return build
+
+
+def _continual_sum(asked: Asked) -> Problem:
+    return Problem(
+        asked.maker(asked.size), *_gradients(asked, last=1),
+        "the first vector is as long as allowed, or its negative; others are 0",
+    )  # fmt: skip
+
+
+def _noisy_max(asked: Asked) -> Problem:
+    # One record moves the scores of all queries: the first candidate's up, all others' down.
+    moved = 2.0 * _axis(asked.size) - 1.0
+    stream = np.zeros((asked.horizon, asked.size))
+    return Problem(
+        asked.maker(asked.size), stream,
+        ((0, moved), (asked.horizon - 1, -moved)),
+        "all scores are 0, or the first is at its upper and all others at their lower limit, in "
+        "every query",
+        neighbour=stream + moved,
+    )  # fmt: skip
+
+
+def _above_threshold(asked: Asked) -> Problem:
+    make = asked.maker()
+    # One record may move all queries, and the last the other way: silence says that the threshold
+    # is high, and an alarm after it that the noise of its own query is.
+    p = make(Source.seeded(0)).parameters
+    stream = np.full(asked.horizon, p.margin + p.query_noise_scale)
+    stream[-1] = p.margin - 2.0 * p.query_noise_scale
+    moved = np.full(asked.horizon, -1.0)
+    moved[-1] = 1.0
+    return Problem(
+        make, stream,
+        ((0, stream[0] + 1.0), (0, stream[0] - 1.0), (asked.horizon - 1, stream[-1] + 1.0)),
+        "an alarm at the last query, where it is unlikely, after silence where that is; or all "
+        "queries but the last are lower by the sensitivity, and the last is higher",
+        neighbour=stream + moved,
+    )  # fmt: skip
+
+
+def _linucb(asked: Asked) -> Problem:
+    make = asked.maker(2, asked.size, batch=1, exploration=0.0)
+    return _bandit(asked, make, _axis(asked.size), trials=800)
+
+
+def _high_dimensional(asked: Asked) -> Problem:
+    make = asked.maker(2, LpBall(asked.size, 1.0), batch=1)
+    return _bandit(asked, make, np.ones(asked.size))
+
+
+def _bandit(asked: Asked, make: Make, first: FloatArray, **options: Any) -> Problem:
+    contexts, rewards = np.tile(_axis(asked.size), (asked.horizon, 1)), np.zeros((asked.horizon, 2))
+    contexts[0], rewards[0] = first, 1.0
+    return Problem(
+        make, (contexts, rewards),
+        ((0, first, -np.ones(2)), (asked.horizon - 2, first, np.ones(2))),
+        "the first user rewards every arm, or punishes it; all others see the same context and "
+        "return nothing",
+        **options,
+    )  # fmt: skip
+
+
+CASES = {
+    # A large learning rate plays the leader of the noisy sums: it tells most. In l2 two halves are
+    # farthest apart.
+    "prefix-hedge": Kind(_experts(halves=True, learning_rate=1e3, about=_HALVES), (4, 3), (4, 2)),
+    "epoch-selector": Kind(_experts(first=0), (6, 3), (10, 2), 0.0, _ALL),
+    # Low thresholds: with those that learn, a short stream never raises an alarm.
+    "shift-detector": Kind(_experts(first=0, threshold_scale=1e-3), (6, 3), (2, 2), 0.0, _ALL),
+    # A short stream would be played without coins, with a fresh draw in every round.
+    "oblivious-tracker": Kind(_experts(switches=1, forced_switch=0.2), (6, 3), (2, 2), 0.0),
+    # The published floor under the weights of a short stream hides a lot.
+    "batch-share": Kind(
+        _experts(horizon=10_000, batch=1, learning_rate=100.0, about=_STOPPED),
+        (2, 2), (10, 2), 0.0, _PRINTED,
+    ),
+    "lipschitz": Kind(_lipschitz, (4, 3), (3, 2), 1e-3, _PRINTED),
+    "tree-frank-wolfe": Kind(_leader, (6, 3), (2, 1), calibrations=_ALL),
+    "polyhedral-frank-wolfe": Kind(_polyhedral, (6, 3), (2, 1), 1e-3, _ALL),
+    "noisy-ftrl": Kind(_leader, (6, 3), (2, 1)),
+    "ctrl": Kind(_coupled(coupling="scheduled", block=3), (12, 3), (1, 1), 1e-3, _ALL),
+    "comw": Kind(_coupled(coupling="scheduled"), (64, 3), (1, 1), 1e-3, _ALL),
+    "noisy-frank-wolfe": Kind(_batch(), (8, 3), (2, 1), 1e-3, _PRINTED),
+    "noisy-sgd": Kind(_batch(steps=20), (8, 3), (2, 1), 1e-3, _PRINTED),
+    "phased-sgd": Kind(_batch(), (8, 3), (2, 1), 1e-3, _PRINTED),
+    "localized-mirror-descent": Kind(_batch(steps=10), (8, 3), (2, 1)),
+    "linucb": Kind(_linucb, (4, 3), (2, 1)),
+    "high-dimensional-bandit": Kind(_high_dimensional, (4, 3), (2, 1), calibrations=_ALL),
+    "continual-sum": Kind(_continual_sum, (6, 3), (2, 1)),
+    "noisy-max": Kind(_noisy_max, (2, 1), (10, 2), 0.0),
+    "above-threshold": Kind(_above_threshold, (4, 3), (0, 0), 0.0),
+}  # fmt: skip
