@@ -9,120 +9,59 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dpoco.accounting.budget import Budget
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.budget import Budget as Budget
+from dpoco.accounting.guarantee import Guarantee as Guarantee
 
 if TYPE_CHECKING:
-    from dpoco.accounting import (
-        above_threshold,
-        attack_power,
-        batch_baselines,
-        batch_share,
-        blt,
-        continual_sum,
-        continuous_multiplicative_weights,
-        coupled_regularized_leader,
-        epoch_selector,
-        euclidean,
-        events,
-        explanation,
-        gaussian,
-        generalized_gaussian,
-        high_dimensional_bandit,
-        lazy_oco,
-        ledger,
-        linucb,
-        lipschitz,
-        local_reports,
-        local_vector,
-        noisy_ftrl,
-        noisy_max,
-        oblivious_tracker,
-        oco_published,
-        polyhedral_frank_wolfe,
-        prefix_hedge,
-        published,
-        rdp,
-        regret_bounds,
-        release,
-        sampled_gaussian,
-        shift_detector,
-        sum_release,
-        tables,
-        tree_frank_wolfe,
-        truncation,
-        zcdp,
+    from dpoco.accounting.above_threshold import (
+        AboveThresholdParameters as AboveThresholdParameters,
     )
-    from dpoco.accounting.above_threshold import AboveThresholdParameters
     from dpoco.accounting.batch_baselines import (
-        LocalizedMirrorDescentParameters,
-        NoisyFrankWolfeParameters,
-        NoisySGDParameters,
-        PhasedSGDParameters,
+        LocalizedMirrorDescentParameters as LocalizedMirrorDescentParameters,
     )
-    from dpoco.accounting.batch_share import BatchShareParameters
+    from dpoco.accounting.batch_baselines import (
+        NoisyFrankWolfeParameters as NoisyFrankWolfeParameters,
+    )
+    from dpoco.accounting.batch_baselines import (
+        NoisySGDParameters as NoisySGDParameters,
+    )
+    from dpoco.accounting.batch_baselines import (
+        PhasedSGDParameters as PhasedSGDParameters,
+    )
+    from dpoco.accounting.batch_share import BatchShareParameters as BatchShareParameters
     from dpoco.accounting.continuous_multiplicative_weights import (
-        ContinuousMultiplicativeWeightsParameters,
+        ContinuousMultiplicativeWeightsParameters as ContinuousMultiplicativeWeightsParameters,
     )
-    from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
-    from dpoco.accounting.epoch_selector import EpochSelectorParameters
-    from dpoco.accounting.explanation import explain
-    from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
-    from dpoco.accounting.ledger import Ledger
-    from dpoco.accounting.linucb import LinUCBParameters
-    from dpoco.accounting.lipschitz import LipschitzParameters
-    from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
-    from dpoco.accounting.noisy_max import NoisyMaxParameters
-    from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
-    from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
-    from dpoco.accounting.prefix_hedge import PrefixHedgeParameters
-    from dpoco.accounting.shift_detector import ShiftDetectorParameters
-    from dpoco.accounting.sum_release import ContinualSumParameters
-    from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
+    from dpoco.accounting.coupled_regularized_leader import (
+        CoupledRegularizedLeaderParameters as CoupledRegularizedLeaderParameters,
+    )
+    from dpoco.accounting.epoch_selector import EpochSelectorParameters as EpochSelectorParameters
+    from dpoco.accounting.explanation import explain as explain
+    from dpoco.accounting.high_dimensional_bandit import (
+        HighDimensionalBanditParameters as HighDimensionalBanditParameters,
+    )
+    from dpoco.accounting.ledger import Ledger as Ledger
+    from dpoco.accounting.linucb import LinUCBParameters as LinUCBParameters
+    from dpoco.accounting.lipschitz import LipschitzParameters as LipschitzParameters
+    from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters as NoisyFTRLParameters
+    from dpoco.accounting.noisy_max import NoisyMaxParameters as NoisyMaxParameters
+    from dpoco.accounting.oblivious_tracker import (
+        ObliviousTrackerParameters as ObliviousTrackerParameters,
+    )
+    from dpoco.accounting.polyhedral_frank_wolfe import (
+        PolyhedralFrankWolfeParameters as PolyhedralFrankWolfeParameters,
+    )
+    from dpoco.accounting.prefix_hedge import PrefixHedgeParameters as PrefixHedgeParameters
+    from dpoco.accounting.shift_detector import ShiftDetectorParameters as ShiftDetectorParameters
+    from dpoco.accounting.sum_release import ContinualSumParameters as ContinualSumParameters
+    from dpoco.accounting.tree_frank_wolfe import (
+        TreeFrankWolfeParameters as TreeFrankWolfeParameters,
+    )
 
-_MODULES = frozenset(
-    {
-        "above_threshold",
-        "attack_power",
-        "explanation",
-        "ledger",
-        "local_reports",
-        "local_vector",
-        "batch_baselines",
-        "batch_share",
-        "blt",
-        "continual_sum",
-        "continuous_multiplicative_weights",
-        "coupled_regularized_leader",
-        "epoch_selector",
-        "euclidean",
-        "events",
-        "gaussian",
-        "generalized_gaussian",
-        "lazy_oco",
-        "high_dimensional_bandit",
-        "linucb",
-        "lipschitz",
-        "noisy_ftrl",
-        "noisy_max",
-        "oblivious_tracker",
-        "oco_published",
-        "polyhedral_frank_wolfe",
-        "prefix_hedge",
-        "published",
-        "rdp",
-        "regret_bounds",
-        "release",
-        "sampled_gaussian",
-        "shift_detector",
-        "sum_release",
-        "tables",
-        "tree_frank_wolfe",
-        "truncation",
-        "zcdp",
-    }
-)
-_CLASSES = {
+# What comes from modules under its own name; modules themselves go by theirs.
+_HOMES = {
+    "Budget": "budget",
+    "Guarantee": "guarantee",
     "AboveThresholdParameters": "above_threshold",
     "BatchShareParameters": "batch_share",
     "ContinualSumParameters": "sum_release",
@@ -132,7 +71,6 @@ _CLASSES = {
     "HighDimensionalBanditParameters": "high_dimensional_bandit",
     "Ledger": "ledger",
     "LinUCBParameters": "linucb",
-    "explain": "explanation",
     "LipschitzParameters": "lipschitz",
     "LocalizedMirrorDescentParameters": "batch_baselines",
     "NoisyFTRLParameters": "noisy_ftrl",
@@ -145,81 +83,27 @@ _CLASSES = {
     "PrefixHedgeParameters": "prefix_hedge",
     "ShiftDetectorParameters": "shift_detector",
     "TreeFrankWolfeParameters": "tree_frank_wolfe",
+    "explain": "explanation",
 }
 
-__all__ = [
-    "AboveThresholdParameters",
-    "BatchShareParameters",
-    "Budget",
-    "ContinualSumParameters",
-    "ContinuousMultiplicativeWeightsParameters",
-    "CoupledRegularizedLeaderParameters",
-    "EpochSelectorParameters",
-    "Guarantee",
-    "HighDimensionalBanditParameters",
-    "Ledger",
-    "LinUCBParameters",
-    "LipschitzParameters",
-    "LocalizedMirrorDescentParameters",
-    "NoisyFTRLParameters",
-    "NoisyFrankWolfeParameters",
-    "NoisyMaxParameters",
-    "NoisySGDParameters",
-    "ObliviousTrackerParameters",
-    "PhasedSGDParameters",
-    "PolyhedralFrankWolfeParameters",
-    "PrefixHedgeParameters",
-    "ShiftDetectorParameters",
-    "TreeFrankWolfeParameters",
-    "above_threshold",
-    "attack_power",
-    "batch_baselines",
-    "batch_share",
-    "blt",
-    "continual_sum",
-    "continuous_multiplicative_weights",
-    "coupled_regularized_leader",
-    "epoch_selector",
-    "euclidean",
-    "events",
-    "explain",
-    "explanation",
-    "gaussian",
-    "generalized_gaussian",
-    "high_dimensional_bandit",
-    "lazy_oco",
-    "ledger",
-    "linucb",
-    "lipschitz",
-    "local_reports",
-    "local_vector",
-    "noisy_ftrl",
-    "noisy_max",
-    "oblivious_tracker",
-    "oco_published",
-    "polyhedral_frank_wolfe",
-    "prefix_hedge",
-    "published",
-    "rdp",
-    "regret_bounds",
-    "release",
-    "sampled_gaussian",
-    "shift_detector",
-    "sum_release",
-    "tables",
-    "tree_frank_wolfe",
-    "truncation",
-    "zcdp",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"dpoco.accounting.{name}")
-    if name in _CLASSES:
-        return getattr(importlib.import_module(f"dpoco.accounting.{_CLASSES[name]}"), name)
-    raise AttributeError(f"module 'dpoco.accounting' has no attribute {name!r}")
+    home = f"{__name__}.{_HOMES.get(name, name)}"
+    if name.startswith("_"):
+        raise AttributeError(f"module 'dpoco.accounting' has no attribute {name!r}")
+    try:
+        module = importlib.import_module(home)
+    except ModuleNotFoundError as error:
+        if error.name != home:
+            raise
+        raise AttributeError(f"module 'dpoco.accounting' has no attribute {name!r}") from None
+    return getattr(module, name) if name in _HOMES else module
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    import pkgutil
+
+    modules = (each.name for each in pkgutil.iter_modules(__path__))
+    return sorted({*_HOMES, *(name for name in modules if not name.startswith("_"))})
