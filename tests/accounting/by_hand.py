@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON
-from dpoco.accounting import _profiles
+from dpoco.accounting._certificate import loss_of
 from dpoco.accounting._experts.statement import regret_rows
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.release import common_conditions
 from dpoco.accounting.truncation import charged_gaussian_epsilon
-from dpoco.privacy.losses.combined import with_tails
 
 
 def statement_of(
@@ -55,7 +55,7 @@ def statement_of(
         epsilon = charged_gaussian_epsilon(mu, delta, mass)
     else:
         assert profile is not None
-        epsilon = with_tails(_profiles.loss_of(profile), mass).epsilon(delta)
+        epsilon = loss_of(None, None, profile, mass).epsilon(delta)
     regret = regret_rows(regret_bound, regret_scope, experts, horizon, details or {})
     return Guarantee(
         epsilon=epsilon,
@@ -66,8 +66,6 @@ def statement_of(
         mechanism=mechanism,
         sensitivity=sensitivity,
         sensitivity_norm=sensitivity_norm,
-        mu=mu,
-        rho=None if mu is None else 0.5 * mu * mu,
         noise_scale=noise_scale,
         noise_multiplier=None if not mu else 1.0 / mu,
         column_norm=column_norm,
@@ -77,8 +75,15 @@ def statement_of(
         paper_epsilon=None,
         reference=reference,
         conditions=conditions + common_conditions(mass, seeded, sums=sums, numerics=numerics),
-        truncation_mass=mass,
-        profile=profile,
         **regret,
         numerics=numerics,
+        loss=loss_of(mu, None, profile, mass),
     )
+
+
+def restated(one: Guarantee, **changes: Any) -> Guarantee:
+    """Return a guarantee with other numbers: of its loss by the names of records, or fields."""
+    changes = {"rho": None, **changes} if "mu" in changes else changes
+    named = ("mu", "rho", "profile", "truncation_mass")
+    numbers = {name: changes.pop(name, getattr(one, name)) for name in named}
+    return replace(one, **changes, loss=loss_of(*numbers.values()))

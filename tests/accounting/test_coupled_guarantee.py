@@ -15,6 +15,8 @@ from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.gaussian import Gaussian, gaussian_delta
 from dpoco.privacy.losses.tilted_draws import TiltedDraws
 
+from .by_hand import restated
+
 BITS = {"forced_switch": 0.05, "factor_floor": 0.9, "later_bits": 1000, "shift": 0.002}
 GAUSSIAN = {"kind": "gaussian", "mu": 0.3, **BITS}
 DRAWS = {
@@ -42,8 +44,6 @@ def guarantee(coupling, **fields):
         mechanism="all decisions",
         sensitivity=2.0,
         sensitivity_norm="l2",
-        mu=None,
-        rho=None,
         noise_scale=200.0,
         noise_multiplier=None,
         column_norm=None,
@@ -53,9 +53,8 @@ def guarantee(coupling, **fields):
         paper_epsilon=None,
         reference="Theorem A (docs/privacy/gibbs_draws.md)",
         conditions=("losses are Lipschitz",),
-        profile=coupling,
     )
-    return dataclasses.replace(base, **fields)
+    return restated(base, profile=coupling, **fields)
 
 
 def test_the_curve_is_the_composed_profile():
@@ -118,7 +117,6 @@ def test_records_without_the_later_fields_still_load():
     "coupling",
     [
         {},
-        3,
         {"kind": "other", "mu": 1.0},
         GAUSSIAN | {"extra": 1},
         {k: v for k, v in GAUSSIAN.items() if k != "mu"},

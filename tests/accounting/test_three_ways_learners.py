@@ -21,8 +21,7 @@ from dpoco.accounting import (
     noisy_max,
     sum_release,
 )
-from dpoco.accounting._ledger.foreign_events import cost_of_event
-from dpoco.accounting._profiles import profile_of
+from dpoco.accounting.events import cost_of_event
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta, gaussian_epsilon
 from dpoco.accounting.rdp import gaussian_rdp, rdp_epsilon
 from dpoco.accounting.zcdp import zcdp_epsilon
@@ -139,7 +138,7 @@ def test_the_repetitions_of_randomised_response_are_not_dropped():
         assert theirs == pytest.approx(Pure(each).epsilon(1e-6), rel=1e-3)
     # Ours never gives the library a randomised response, nor reads one with its count dropped.
     assert cost_of_event(repeated).pure() == pytest.approx(100 * each, rel=1e-12)
-    for record in (profile_of(Responses(each, 0.0, 100)), {"kind": "pure", "epsilon": 100 * each}):
+    for record in (Responses(each, 0.0, 100).to_dict(), {"kind": "pure", "epsilon": 100 * each}):
         guarantee = statement_of(
             mechanism="m", horizon=1, delta=1e-6, calibration="tight", reference="r",
             seeded=False, profile=record,

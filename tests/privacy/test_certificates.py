@@ -15,6 +15,7 @@ from dpoco.errors import BudgetExceeded, StateError
 from dpoco.privacy.mechanisms.base import Nothing
 from dpoco.privacy.neighbours import Neighbours
 
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 BUDGET = dpoco.Budget(1.0, 1e-6)
 BALL = dpoco.domains.LpBall(3)
 
@@ -90,6 +91,52 @@ def test_the_arithmetic_is_that_of_the_description():
     record = ftrl(numerics="float").guarantee.to_dict()
     with pytest.raises(StateError):
         dpoco.Guarantee.from_dict({**record, "numerics": "lattice"})
+
+
+@functools.cache
+def linucb():
+    return dpoco.bandits.LinUCB(3, 4, horizon=100, budget=BUDGET)
+
+
+@functools.cache
+def arms():
+    return dpoco.bandits.HighDimensionalBandit(
+        3, dpoco.domains.LpBall(20, 1.0), horizon=100, budget=BUDGET
+    )
+
+
+@functools.cache
+def promised():
+    """Losses whose bounds nobody enforces."""
+    loss = dpoco.losses.CustomLoss(1.0, 1.0)
+    return dpoco.oco.CoupledRegularizedLeader(BALL, loss, horizon=100, budget=BUDGET)
+
+
+@pytest.mark.parametrize("make", [linucb, arms])
+def test_what_is_proved_for_others_is_not_for_everyone(make):
+    assert edited(make) == make().guarantee
+    with pytest.raises(StateError):
+        edited(make, view="everyone")
+
+
+@pytest.mark.parametrize("make", [ftrl, sgd, tracker, linucb, arms])
+def test_a_horizon_beyond_the_description_is_refused(make):
+    horizon = make().guarantee.horizon
+    assert edited(make, horizon=1).horizon == 1
+    with pytest.raises(StateError, match="contradicts"):
+        edited(make, horizon=3 * make()._mechanism.longest)
+    assert horizon <= make()._mechanism.longest
+
+
+def test_a_promise_is_never_certified():
+    assert promised()._mechanism.promised
+    assert not promised().guarantee.certified
+    assert edited(promised) == promised().guarantee
+    with pytest.raises(StateError, match="contradicts"):
+        edited(promised, certified=True)
+    for make in (*MADE, linucb):
+        assert not make()._mechanism.promised
+        assert make().guarantee.certified
 
 
 def test_without_noise_there_is_no_curve():

@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int, real_float
-from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.privacy.losses.responses import LARGEST_REPORTS, Responses, summed_delta
 
@@ -74,8 +73,6 @@ def local_guarantee(
         mechanism=mechanism,
         sensitivity=None,
         sensitivity_norm="",
-        mu=None,
-        rho=None,
         noise_scale=0.0,
         noise_multiplier=None,
         column_norm=None,
@@ -85,8 +82,8 @@ def local_guarantee(
         paper_epsilon=paper_epsilon,
         reference="likelihood ratios of the laws as sampled; docs/privacy/local_randomizers.md",
         conditions=conditions + _conditions(protect, reports, simulated),
-        profile=profile_of(loss),
         details=dict(details or {}),
+        loss=loss,
     )
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON
-from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.release import common_conditions, norm_name, numerics_of
-from dpoco.privacy.losses.combined import Least, Tailed
+from dpoco.privacy.losses.combined import NOTHING, Least, Tailed, with_tails
+from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.gaussian import Gaussian
-from dpoco.privacy.losses.loss import Pure, Zcdp
+from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
 from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
@@ -87,18 +87,12 @@ def state(
     if pure and loss.mass == 0.0 and all(one.epsilon(delta) >= loss.pure for one in others):
         delta = 0.0
     epsilon = loss.epsilon(delta)
-    profiles = [one for one in known if not isinstance(one, (Gaussian, Zcdp))]
+    own = _stated(ideal, epsilon, delta)
     common = common_conditions(loss.mass, seeded, sums=sums, numerics=numerics)
     if arithmetic is not None:
         common = (*common[:-1], arithmetic)
-    mu = None  # unless it says as much as the curve
-    if 0.0 < ideal.mu < math.inf and math.isfinite(epsilon):
-        bell = Gaussian(ideal.mu)
-        if not profiles or bell.delta(epsilon) <= ideal.delta(epsilon) * (1.0 + 1e-9):
-            mu = ideal.mu
-    rho = None if mu is None else 0.5 * mu * mu
-    if isinstance(ideal, Least) and mu is None and delta > 0.0 and 0.0 < ideal.rho < math.inf:
-        rho = ideal.rho
+    mu = own[0].mu if isinstance(own[0], Gaussian) else None
+    kept = trusted and not (mechanism.promised and ideal != NOTHING)
     return Guarantee(
         epsilon=epsilon,
         delta=delta,
@@ -109,24 +103,39 @@ def state(
         mechanism=released,
         sensitivity=sensitivity,
         sensitivity_norm=sensitivity_norm,
-        mu=mu,
-        rho=rho,
         noise_scale=noise_scale,
         noise_multiplier=None if mu is None else 1.0 / mu,
         column_norm=column_norm,
         calibration=calibration,
-        certified=trusted and not seeded and math.isfinite(epsilon),
+        certified=kept and not seeded and math.isfinite(epsilon),
         claimed=claimed,
         paper_epsilon=paper_epsilon,
         reference=reference,
         conditions=conditions + common,
-        truncation_mass=loss.mass,
-        profile=profile_of(profiles[0]) if profiles else None,
         regret_bound=regret_bound,
         details=details or {},
         numerics=numerics,
         description=mechanism,
+        loss=with_tails(own[0] if len(own) == 1 else Least(own), loss.mass),
     )
+
+
+def _stated(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
+    """Return what a guarantee at this point states of an ideal loss: at most one number and more.
+
+    mu only where it says as much as the rest; rho of selections that shrink, and beside a pure loss
+    that is not all.
+    """
+    known: tuple[Loss, ...] = getattr(ideal, "known", (ideal,))
+    rest = tuple(one for one in known if not isinstance(one, (Gaussian, Zcdp)))[:1]
+    if 0.0 < ideal.mu < math.inf and math.isfinite(epsilon):
+        bell = Gaussian(ideal.mu)
+        if not rest or bell.delta(epsilon) <= ideal.delta(epsilon) * (1.0 + 1e-9):
+            return (bell, *rest)
+    said = isinstance(ideal, Decaying) or (isinstance(ideal, Least) and delta > 0.0)
+    if said and 0.0 < ideal.rho < math.inf:
+        return (Zcdp(ideal.rho), *rest)
+    return rest or known
 
 
 def state_sum(mechanism: GaussianSum, near: Neighbours, **text: Any) -> Guarantee:

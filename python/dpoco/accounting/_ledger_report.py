@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from dpoco.accounting._guarantee_report import neighbours
-from dpoco.accounting._ledger.book import Book
-from dpoco.accounting._ledger.entries import Entry
+from dpoco.accounting._ledger_book import Book, Entry
+from dpoco.accounting.explanation import neighbours
 from dpoco.accounting.guarantee import Guarantee
 
 __all__ = ["ledger_guarantee", "ledger_text"]
@@ -60,8 +59,6 @@ def ledger_guarantee(book: Book, unit: str, currency: str) -> Guarantee:
         mechanism=f"everything charged to a ledger ({labels})",
         sensitivity=None,
         sensitivity_norm="",
-        mu=None,
-        rho=None,
         noise_scale=0.0,
         noise_multiplier=None,
         column_norm=None,
