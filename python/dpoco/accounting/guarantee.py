@@ -23,19 +23,11 @@ from dpoco.errors import BudgetExceeded
 from dpoco.privacy.losses.combined import UNKNOWN
 from dpoco.privacy.losses.loss import Loss
 from dpoco.privacy.mechanisms.base import Mechanism
-from dpoco.privacy.neighbours import CHANGES, VIEWS
+from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["Guarantee", "check_neighbours"]
+__all__ = ["Guarantee"]
 
 _NUMBERS = ("gdp", "zcdp", "unknown")  # kinds of losses that `mu` and `rho` say all about
-
-
-def check_neighbours(change: str, view: str, *, name: str = "change") -> None:
-    """Raise `ValueError` unless streams can differ so, seen so; `name` is the first's."""
-    choice(name, change, CHANGES)
-    choice("view", view, VIEWS)
-    if view == "server" and change != "replace":
-        raise ValueError("view 'server' is about replaced data: who reports nothing is seen")
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,7 +120,7 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         """Validate ranges and freeze sequences."""
-        check_neighbours(self.change, self.view)
+        Neighbours(self.change, self.view)  # raises for what is none
         if self.numerics is not None:
             choice("numerics", self.numerics, ("lattice", "float"))
         if not self.epsilon >= 0.0:

@@ -25,9 +25,9 @@ from dpoco.accounting._ledger_report import ledger_guarantee, ledger_text
 from dpoco.accounting._ledger_sums import CURRENCIES, WAYS, filter_of
 from dpoco.accounting._records import of_json, of_version_1, read_record
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.guarantee import Guarantee, check_neighbours
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
-from dpoco.privacy.neighbours import CHANGES
+from dpoco.privacy.neighbours import CHANGES, Neighbours
 
 __all__ = ["Entry", "Ledger"]
 
@@ -112,7 +112,7 @@ class Ledger:
             if currency in ("gaussian", "renyi"):
                 raise CalibrationError(f"the currency {currency!r} needs delta > 0")
             currency = "basic"
-        check_neighbours(relation, view, name="relation")
+        Neighbours(relation, view)  # raises for what is none
         if adaptive and currency in ("gaussian", "renyi"):
             filter_of(currency, budget, share)  # raises if it has no limit for this budget
         self._book = Book(budget, relation, view, unit, currency, adaptive, share)
