@@ -203,7 +203,7 @@ def test_sums_run_along_and_are_exact(adaptive, monkeypatch):
     squares = math.fsum(e.cost.gaussian_square() for e in entries)
     assert float(again.everything.gaussian[0]) == squares
     book.entries = None  # nobody may look
-    monkeypatch.setattr(type(book), "enter", lambda self, admission: None)
+    monkeypatch.setattr(type(book), "enter", lambda self, entry, currency: None)
     ledger.charge(gaussian(0.01), "y")
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 from dpoco.accounting._certificate import contradicts_itself
 from dpoco.accounting._ledger_sums import (
@@ -18,18 +18,21 @@ from dpoco.accounting._ledger_sums import (
     cost_of_guarantee,
     filter_of,
 )
-from dpoco.accounting._records import of_version_1, read_record
+from dpoco.accounting._records import check_types, of_version_1, read_record
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.events import cost_of_event
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
-from dpoco.privacy.neighbours import CHANGES, VIEWS
+from dpoco.privacy.neighbours import VIEWS, Neighbours
 
-__all__ = ["Admission", "Book", "Claim", "Entry", "claim_of"]
+__all__ = ["Book", "Claim", "Entry", "claim_of"]
 
 _KIND, _VERSION = "dpoco.ledger_entry", 2
-_FIELDS = frozenset({"label", "change", "view", "unit", "same_unit", "guarantee", "cost"})
+_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("label", "change", "view", "unit"), (str,)), "same_unit": (bool,)
+}  # fmt: skip
+_FIELDS = frozenset({*_TYPES, "guarantee", "cost"})
 _UNITS = {"basic": "epsilon", "gaussian": "mu^2", "renyi": "Renyi divergence"}
 _CLOSE = 1e-9  # roundings, of differences and between machines
 
@@ -62,38 +65,26 @@ class Claim:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry."""
-        guarantee = None if self.guarantee is None else self.guarantee.to_dict()
-        return {
-            "kind": _KIND,
-            "version": _VERSION,
-            "label": self.label,
-            "change": self.change,
-            "view": self.view,
-            "unit": self.unit,
-            "same_unit": self.same_unit,
-            "guarantee": guarantee,
-            "cost": self.cost.to_dict() if guarantee is None else None,
-        }
+        own = {name: getattr(self, name) for name in _TYPES}
+        guarantee, cost = self.guarantee, None if self.guarantee else self.cost.to_dict()
+        stored = None if guarantee is None else guarantee.to_dict()
+        return {"kind": _KIND, "version": _VERSION, **own, "guarantee": stored, "cost": cost}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Claim:
-        """Return the claim written by `to_dict`; `StateError` if it is not one."""
+        """Return the claim written by `to_dict`; `StateError` or `ValueError` if it is not one."""
         if isinstance(record, Mapping):
             record = of_version_1(record)
         body = read_record(record, kind=_KIND, version=_VERSION, fields=_FIELDS)
-        texts = (body["label"], body["change"], body["view"], body["unit"])
-        if not all(isinstance(text, str) for text in texts):
-            raise StateError("malformed ledger entry")
-        if not isinstance(body["same_unit"], bool):
-            raise StateError("malformed ledger entry")
-        if texts[1] not in CHANGES or texts[2] not in VIEWS:
-            raise StateError("malformed ledger entry")
+        check_types(body, _TYPES)
+        own = {name: body[name] for name in _TYPES}
+        Neighbours(body["change"], body["view"])  # raises for what is none
         if body["guarantee"] is None:
-            return cls(*texts, body["same_unit"], None, Cost.from_dict(body["cost"]))
+            return cls(**own, guarantee=None, cost=Cost.from_dict(body["cost"]))
         guarantee = Guarantee.from_dict(body["guarantee"])
-        if (guarantee.change, guarantee.view, guarantee.unit) != texts[1:]:
+        if any(getattr(guarantee, name) != own[name] for name in ("change", "view", "unit")):
             raise StateError("malformed ledger entry")
-        return cls(*texts, body["same_unit"], guarantee, cost_of_guarantee(guarantee))
+        return cls(**own, guarantee=guarantee, cost=cost_of_guarantee(guarantee))
 
 
 @dataclass(frozen=True)
@@ -146,65 +137,56 @@ def claim_of(item: Any, label: str, change: str, view: str, unit: str, same_unit
     return Claim(label, change, view, unit, same_unit, None, cost_of_event(item))
 
 
-class Admission(NamedTuple):
-    """A charge that the book would accept, and the currency that it would be entered in."""
-
-    entry: Entry
-    currency: str
-
-
+@dataclass
 class Book:
     """Entries and the sums over them; not safe for threads, and never looks at data.
 
-    Attributes
-    ----------
-    unit : str or None
-        None until the first charge decides it.
-    currency : str
-        "auto" until the first charge decides it.
+    `unit` is None, and `currency` "auto", until the first charge decides them; the rest as of
+    `dpoco.accounting.ledger.Ledger`.
     """
 
-    def __init__(
-        self,
-        budget: Budget,
-        change: str,
-        view: str,
-        unit: str | None,
-        currency: str,
-        adaptive: bool,
-        side_share: float,
-    ) -> None:
-        self.budget, self.change, self.view, self.unit = budget, change, view, unit
-        self.currency, self.adaptive, self.side_share = currency, adaptive, side_share
-        self.entries: list[Entry] = []
-        self._main, self._side = Exact(), Exact()  # of the prices
-        self._plan: FixedPlan | None = FixedPlan()
+    budget: Budget
+    change: str
+    view: str
+    unit: str | None
+    currency: str
+    adaptive: bool
+    side_share: float
+    entries: list[Entry] = field(default_factory=list)
+    _main: Exact = field(default_factory=Exact)  # of the prices
+    _side: Exact = field(default_factory=Exact)
+    _plan: FixedPlan | None = field(default_factory=FixedPlan)
 
-    def admission(self, claim: Claim, share: float = 1.0) -> Admission:
-        """Return how the claim would be entered within `share` of what is left, or raise."""
+    def admission(self, claim: Claim, share: float = 1.0) -> tuple[Entry, str]:
+        """Return the entry that the claim would be within `share` of what is left, or raise.
+
+        And the currency that it would be entered in.
+        """
         cost, condition = self._cost(claim)
         if claim.guarantee is not None and not claim.guarantee.private:
             raise BudgetExceeded(f"{claim.label!r} promises no privacy at all")
         if not self.adaptive:
-            return self._admission_to_plan(Entry(claim, cost, Spent(0.0, 0.0), condition), share)
-        if self.currency != "auto":
-            price, way = self._price(claim.label, cost, self.currency, share)
-            return Admission(Entry(claim, cost, price, condition, way), self.currency)
+            entry = Entry(claim, cost, Spent(0.0, 0.0), condition)
+            self._check_plan(entry, share)
+            return entry, self.currency
         # The first charge decides: the currency of which it takes the smallest share.
+        open_ = self.currency == "auto"
         found: list[tuple[float, str, Spent, str]] = []
         refusals = []
-        for currency in CURRENCIES:
+        for currency in CURRENCIES if open_ else (self.currency,):
             try:
                 price, way = self._price(claim.label, cost, currency, share)
                 found.append((_share(price, self._filter(currency)), currency, price, way))
             except BudgetExceeded as refusal:
                 refusals.append(refusal)
             except CalibrationError:
-                continue  # a currency without a limit for this budget; "basic" always has one
+                if not open_:
+                    raise
+                # a currency without a limit for this budget; "basic" always has one
         if not found:
             raise refusals[0]
         _, currency, price, way = min(found)
-        return Admission(Entry(claim, cost, price, condition, way), currency)
+        return Entry(claim, cost, price, condition, way), currency
 
     def restore(self, claim: Claim, way: str) -> None:
         """Enter a charge that was admitted before, paid in the same way.
@@ -215,7 +197,7 @@ class Book:
             If the sums then exceed their limits by more than rounding.
         """
         if not self.adaptive or self.currency == "auto":
-            self.enter(self.admission(claim))
+            self.enter(*self.admission(claim))
             return
         cost, condition = self._cost(claim)
         rule = self._filter(self.currency)
@@ -225,7 +207,7 @@ class Book:
             raise BudgetExceeded(
                 f"{claim.label!r} exceeds the budget of the ledger it is stored in"
             )
-        self.enter(Admission(Entry(claim, cost, price, condition, way), self.currency))
+        self.enter(Entry(claim, cost, price, condition, way), self.currency)
 
     def _cost(self, claim: Claim) -> tuple[Cost, str]:
         """Return what the claim costs for the ledger's change, and the condition in words.
@@ -273,14 +255,13 @@ class Book:
             f"{max(0.0, left.side):.3g}"
         )
 
-    def enter(self, admission: Admission) -> Entry:
+    def enter(self, entry: Entry, currency: str) -> Entry:
         """Add the entry, and return it."""
-        entry = admission.entry
         self.entries.append(entry)
         self._main = self._main.plus(entry.price.main)
         self._side = self._side.plus(entry.price.side)
         self._plan = None if self.adaptive or self._plan is None else self._plan.plus(entry.cost)
-        self.currency = admission.currency
+        self.currency = currency
         if self.unit is None:
             self.unit = entry.claim.unit
         return entry
@@ -333,7 +314,7 @@ class Book:
         """Return what is left of delta on the side; all of the budget's in "basic"."""
         return max(0.0, self._filter(self.currency).limit.side - self.total().side)
 
-    def _admission_to_plan(self, entry: Entry, share: float) -> Admission:
+    def _check_plan(self, entry: Entry, share: float) -> None:
         delta, before = self.budget.delta, self.fixed_epsilon()
         epsilon = self._fixed().plus(entry.cost).epsilon(delta)
         if not epsilon <= before + share * (self.budget.epsilon - before):
@@ -341,7 +322,6 @@ class Book:
                 f"{entry.label!r} would lift the whole to epsilon = {epsilon:.6g} at delta = "
                 f"{delta:.6g}, over the budget's {self.budget.epsilon:.6g}"
             )
-        return Admission(entry, self.currency)
 
     def _filter(self, currency: str) -> Filter:
         return filter_of(currency, self.budget, self.side_share)
