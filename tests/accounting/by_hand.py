@@ -72,7 +72,6 @@ def statement_of(
         calibration=calibration,
         certified=not seeded and math.isfinite(epsilon),
         claimed=claimed,
-        paper_epsilon=None,
         reference=reference,
         conditions=conditions + common_conditions(mass, seeded, sums=sums, numerics=numerics),
         **regret,

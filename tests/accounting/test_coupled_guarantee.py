@@ -45,12 +45,7 @@ def guarantee(coupling, **fields):
         sensitivity=2.0,
         sensitivity_norm="l2",
         noise_scale=200.0,
-        noise_multiplier=None,
-        column_norm=None,
-        calibration="tight",
         certified=True,
-        claimed=None,
-        paper_epsilon=None,
         reference="Theorem A (docs/privacy/gibbs_draws.md)",
         conditions=("losses are Lipschitz",),
     )

@@ -30,7 +30,7 @@ __all__ = ["Guarantee"]
 _NUMBERS = ("gdp", "zcdp", "unknown")  # kinds of losses that `mu` and `rho` say all about
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Guarantee:
     """A differential privacy guarantee.
 
@@ -100,16 +100,16 @@ class Guarantee:
     unit: str
     horizon: int
     mechanism: str
-    sensitivity: float | None
-    sensitivity_norm: str
-    noise_scale: float
-    noise_multiplier: float | None
-    column_norm: float | None
-    calibration: str
+    sensitivity: float | None = None
+    sensitivity_norm: str = ""
+    noise_scale: float = 0.0
+    noise_multiplier: float | None = None
+    column_norm: float | None = None
+    calibration: str = "tight"
     certified: bool
-    claimed: tuple[float, float] | None
-    paper_epsilon: float | None
-    reference: str
+    claimed: tuple[float, float] | None = None
+    paper_epsilon: float | None = None
+    reference: str = ""
     conditions: tuple[str, ...]
     regret_bound: float | None = None
     details: dict[str, float | str | None] = field(default_factory=dict, hash=False)
@@ -145,16 +145,8 @@ class Guarantee:
             unit=unit,
             horizon=horizon,
             mechanism=mechanism,
-            sensitivity=None,
-            sensitivity_norm="",
-            noise_scale=0.0,
-            noise_multiplier=None,
-            column_norm=None,
             calibration="none",
             certified=False,
-            claimed=None,
-            paper_epsilon=None,
-            reference="",
             conditions=(f"no noise is added: {released} may reveal the data",),
         )
 
