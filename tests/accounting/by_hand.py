@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON
 from dpoco.accounting._certificate import loss_of
 from dpoco.accounting._experts.statement import regret_rows
+from dpoco.accounting._ledger_sums import Cost, FixedPlan
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.release import common_conditions
 from dpoco.accounting.truncation import charged_gaussian_epsilon
+
+BASE: dict[str, Any] = {"mechanism": "a test", "horizon": 3, "delta": 0.0, "calibration": "tight",
+                        "reference": "none", "seeded": False}  # fmt: skip
 
 
 def statement_of(
@@ -86,3 +92,23 @@ def restated(one: Guarantee, **changes: Any) -> Guarantee:
     named = ("mu", "rho", "profile", "truncation_mass")
     numbers = {name: changes.pop(name, getattr(one, name)) for name in named}
     return replace(one, **changes, loss=loss_of(*numbers.values()))
+
+
+def gaussian(mu: float, delta: float = 1e-6, **options: Any) -> Guarantee:
+    """Return a guarantee of Gaussian noise."""
+    return statement_of(**BASE | {"delta": delta} | options, mu=mu)
+
+
+def pure(epsilon: float, **options: Any) -> Guarantee:
+    """Return a purely private guarantee."""
+    return statement_of(**BASE | options, pure=epsilon)
+
+
+def bare(epsilon: float, delta: float) -> Guarantee:
+    """Return a guarantee of which one point is known."""
+    return replace(Guarantee.none(1), epsilon=epsilon, delta=delta, calibration="tight")
+
+
+def fixed_plan_epsilon(costs: Iterable[Cost], delta: float) -> float:
+    """Return the epsilon of charges that were all fixed in advance."""
+    return functools.reduce(FixedPlan.plus, costs, FixedPlan()).epsilon(delta)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import itertools
 import math
 
@@ -11,9 +9,9 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting import Budget
 from dpoco.accounting._certificate import read_loss
-from dpoco.accounting._ledger_sums import Cost, FixedPlan, Part, Spent, filter_of, pure_mu
+from dpoco.accounting._ledger_sums import Cost, Part, Spent, filter_of, pure_mu
 from dpoco.accounting.events import cost_of_event
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.accounting.ledger import Ledger
@@ -25,7 +23,7 @@ from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Pure
 
-from .by_hand import statement_of
+from .by_hand import fixed_plan_epsilon, pure, statement_of
 
 BUDGET = Budget(1.0, 1e-6)
 dpa = pytest.importorskip("dp_accounting")
@@ -33,27 +31,6 @@ dpa = pytest.importorskip("dp_accounting")
 
 def renyi(cost, order):
     return float(cost.renyi(np.array([order]))[0])
-
-
-def fixed_plan_epsilon(costs, delta):
-    return functools.reduce(FixedPlan.plus, costs, FixedPlan()).epsilon(delta)
-
-
-def pure(epsilon, **options):
-    base = {"mechanism": "a test", "horizon": 3, "delta": 0.0, "calibration": "tight",
-            "reference": "none", "seeded": False}  # fmt: skip
-    return statement_of(**base | options, pure=epsilon)
-
-
-def gaussian(mu, delta=1e-6, **options):
-    base = {"mechanism": "a test", "horizon": 3, "delta": delta, "calibration": "tight",
-            "reference": "none", "seeded": False}  # fmt: skip
-    return statement_of(**base | options, mu=mu)
-
-
-def bare(epsilon, delta):
-    none = Guarantee.none(1)
-    return dataclasses.replace(none, epsilon=epsilon, delta=delta, calibration="tight")
 
 
 # --- amounts --------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 
@@ -11,8 +10,8 @@ import pytest
 from mpmath import mp, mpf, quad
 
 import dpoco
-from dpoco.accounting import Budget, Guarantee, sum_release
-from dpoco.accounting._ledger_sums import Cost, FixedPlan, Part, Spent, filter_of, pure_mu
+from dpoco.accounting import Budget, sum_release
+from dpoco.accounting._ledger_sums import Cost, Part, Spent, filter_of, pure_mu
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import BudgetExceeded
@@ -20,31 +19,10 @@ from dpoco.privacy.losses.combined import Least
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Pure, Zcdp
 
-from .by_hand import statement_of
+from .by_hand import bare, fixed_plan_epsilon, gaussian, pure
 
 BUDGET = Budget(1.0, 1e-6)
 dpa = pytest.importorskip("dp_accounting")
-
-
-def fixed_plan_epsilon(costs, delta):
-    return functools.reduce(FixedPlan.plus, costs, FixedPlan()).epsilon(delta)
-
-
-def pure(epsilon, **options):
-    base = {"mechanism": "a test", "horizon": 3, "delta": 0.0, "calibration": "tight",
-            "reference": "none", "seeded": False}  # fmt: skip
-    return statement_of(**base | options, pure=epsilon)
-
-
-def gaussian(mu, delta=1e-6, **options):
-    base = {"mechanism": "a test", "horizon": 3, "delta": delta, "calibration": "tight",
-            "reference": "none", "seeded": False}  # fmt: skip
-    return statement_of(**base | options, mu=mu)
-
-
-def bare(epsilon, delta):
-    none = Guarantee.none(1)
-    return dataclasses.replace(none, epsilon=epsilon, delta=delta, calibration="tight")
 
 
 # --- fixed plans ----------------------------------------------------------------------------------

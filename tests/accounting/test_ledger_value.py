@@ -20,15 +20,9 @@ from dpoco.accounting._ledger_sums import FixedPlan
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
-from .by_hand import restated, statement_of
+from .by_hand import gaussian, restated, statement_of
 
 BUDGET = Budget(1.0, 1e-6)
-
-
-def gaussian(mu, **options):
-    base = {"mechanism": "a test", "horizon": 3, "delta": 1e-6, "calibration": "tight",
-            "reference": "none", "seeded": False}  # fmt: skip
-    return statement_of(**base | options, mu=mu)
 
 
 def filled(**options):

@@ -25,7 +25,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "accounting._ledger_book": _tests("ledger_value", "ledger_use", "ledger"),
     "accounting._ledger_sums": _tests("ledger_value", "ledger_use", "ledger"),
     "accounting._certificate": _tests(
-        "tests/privacy/test_loss_records.py", "coupled_guarantee", "guarantee_value"
+        "tests/privacy/test_loss_records.py",
+        "guarantee_value",
+        "tests/privacy/test_certificates.py",
     ),
     "accounting.above_threshold": _tests(
         "three_ways_learners", _SELECTIONS, "tests/mechanisms/test_above_threshold.py"
@@ -38,7 +40,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "accounting.events": _tests("guarantee_value", "ledger_use", "ledger"),
     "accounting.gaussian": _tests("gaussian_accountant"),
     "accounting.generalized_gaussian": _tests("generalized_gaussian_accountant"),
-    "accounting.guarantee": _tests("guarantee_value", "coupled_guarantee", _PURE),
+    "accounting.guarantee": _tests("guarantee_value", "tests/privacy/test_loss_records.py", _PURE),
     "accounting.lattice": _tests(_LATTICE, "tests/mechanisms/test_lattice.py"),
     "accounting.ledger": _tests("ledger_value", "ledger_use", "ledger"),
     "accounting.noisy_max": _tests("three_ways_learners", _SELECTIONS),
