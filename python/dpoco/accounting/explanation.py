@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Iterator
 from typing import Any
 
 from dpoco.accounting._records import plain_float
@@ -44,6 +45,17 @@ _CHANGE = {
     "replace": "what was in {unit} cannot be told from anything else that could have been there",
     "zero_out": "whether {unit} had any data cannot be told; replaced data count as two changes",
 }
+_COMPUTED = {
+    "lattice": "What the program computes is what the proof is about: data are rounded to a public "
+    "grid, which is paid for, and the noise consists of whole steps of that grid, of exactly the "
+    "right probabilities. The last digits of a released number give nothing away.",
+    "float": "The proof is about real numbers; the program computes with 16 digits, and what the "
+    "last of them could give away is not part of the proof.",
+}
+_DOUBT = (
+    "the numbers below are those of the same mechanism with secret noise and every promise kept; "
+    "see the conditions for why they are not proved for this one"
+)
 _OPEN = {
     "server": "that a user takes part, when, and how often, is visible",
     "others": "the protected user's own outputs depend on her data and are not covered",
@@ -95,18 +107,6 @@ def facts(guarantee: Guarantee) -> dict[str, Any]:
     return record
 
 
-def _arithmetic(guarantee: Guarantee) -> list[str]:
-    texts = {
-        "lattice": "What the program computes is what the proof is about: data are rounded to a "
-        "public grid, which is paid for, and the noise consists of whole steps of that grid, of "
-        "exactly the right probabilities. The last digits of a released number give nothing away.",
-        "float": "The proof is about real numbers; the program computes with 16 digits, and what "
-        "the last of them could give away is not part of the proof.",
-    }
-    text = None if guarantee.numerics is None else texts[guarantee.numerics]
-    return [] if text is None else _paragraph("How it is computed", text)
-
-
 def explain(guarantee: Guarantee) -> str:
     """Return the guarantee in plain words, for somebody who knows no differential privacy.
 
@@ -121,118 +121,83 @@ def explain(guarantee: Guarantee) -> str:
         Paragraphs of at most 88 columns. Every number is a bound that holds for every attack, not
         an estimate for some.
     """
-    if not guarantee.private:
-        return "\n".join(
-            [
-                *_paragraph("No privacy is promised", guarantee.mechanism),
-                *(line for text in guarantee.conditions for line in _item(text)),
-            ]
-        )
-    record = facts(guarantee)
-    doubt = (
-        []
-        if guarantee.certified
-        else _paragraph(
-            "NOT CERTIFIED",
-            "the numbers below are those of the same mechanism with secret noise; see the "
-            "conditions for why they do not hold for this one",
-        )
-    )
-    lines = [
-        *doubt,
-        *_paragraph(
-            "What is released",
-            f"{guarantee.mechanism}, over at most {guarantee.horizon} rounds. Everything below is "
-            "about all of it together.",
-        ),
-        *_paragraph("What is protected", _change(guarantee)),
-        *_paragraph("Against whom", _AGAINST[guarantee.view] + "."),
-        *_meaning(guarantee, record),
-        *_not_protected(guarantee, record),
-        *_arithmetic(guarantee),
-        "Only if",
-        *(line for text in guarantee.conditions for line in _item(text)),
-        *_published(guarantee),
-        *_paragraph("Proof", f"{guarantee.reference}; of the numbers above: "
-                    "docs/privacy/explanations.md"),
-    ]  # fmt: skip
+    g, sections = guarantee, list[tuple[str, str, tuple[str, ...]]]()  # title, text, items
+    if not g.private:
+        sections.append(("No privacy is promised", g.mechanism, g.conditions))
+    else:
+        if not g.certified:
+            sections.append(("NOT CERTIFIED", _DOUBT, ()))
+        record = facts(g)
+        released = f"{g.mechanism}, over at most {g.horizon} rounds. Everything below is about "
+        bound = f"epsilon = {g.epsilon:.6g} and delta = {g.delta:.6g} allow."
+        change = f"{g.unit}: {_CHANGE[g.change].format(unit=g.unit)}, beyond what {bound}"
+        sections += [
+            ("What is released", f"{released}all of it together.", ()),
+            ("What is protected", change, ()),
+            ("Against whom", f"{_AGAINST[g.view]}.", ()),
+            (
+                "What the numbers mean, for two streams that differ in that much",
+                "",
+                tuple(_meaning(record)),
+            ),
+            ("What is not protected", "", tuple(_not_protected(g, record))),
+        ]
+        if g.numerics is not None:
+            sections.append(("How it is computed", _COMPUTED[g.numerics], ()))
+        sections.append(("Only if", "", g.conditions))
+        if g.paper_epsilon is not None:
+            said = f"the same noise would be said to give epsilon = {g.paper_epsilon:.6g} at this "
+            sections.append(("By the constants in print", f"{said}delta.", ()))
+        page = "of the numbers above: docs/privacy/explanations.md"
+        sections.append(("Proof", f"{g.reference}; {page}", ()))
+    lines: list[str] = []
+    for title, text, items in sections:
+        lines.append(title)
+        lines += textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+        for item in items:
+            lines += textwrap.wrap(item, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
     return "\n".join(lines)
 
 
-def _change(guarantee: Guarantee) -> str:
-    return (
-        f"{guarantee.unit}: {_CHANGE[guarantee.change].format(unit=guarantee.unit)}, beyond what "
-        f"epsilon = {guarantee.epsilon:.6g} and delta = {guarantee.delta:.6g} allow."
-    )
-
-
-def _meaning(guarantee: Guarantee, record: dict[str, Any]) -> list[str]:
-    lines = ["What the numbers mean, for two streams that differ in that much"]
+def _meaning(record: dict[str, Any]) -> Iterator[str]:
     for prior, value in record["guessing"].items():
-        lines += _item(
-            f"who gives one of them probability {float(prior):g} beforehand guesses right with "
-            f"probability at most {value:.4g} afterwards "
-            f"({max(float(prior), 1.0 - float(prior)):g} without the releases)"
+        p = float(prior)
+        yield (
+            f"who gives one of them probability {p:g} beforehand guesses right with probability "
+            f"at most {value:.4g} afterwards ({max(p, 1.0 - p):g} without the releases)"
         )
     odds = record["odds"]
     after = ", ".join(f"{float(p):g} -> {v:.4g}" for p, v in odds["posterior"].items())
-    exceeded = odds["exceeded"]
-    lines += _item(
-        f"the odds of the stream that was there rise by a factor of at most {odds['factor']:.4g} "
-        + (
-            "(e^epsilon), whatever is released"
-            if exceeded == 0.0
-            else f"(2 e^epsilon), except with probability {exceeded:.3g} (2 delta)"
-        )
-        + f"; as probabilities: {after}"
+    extent = "(e^epsilon), whatever is released"
+    if odds["exceeded"] > 0.0:
+        extent = f"(2 e^epsilon), except with probability {odds['exceeded']:.3g} (2 delta)"
+    yield (
+        "the odds of the stream that was there rise by a factor of at most "
+        f"{odds['factor']:.4g} {extent}; as probabilities: {after}"
     )
     for alarm, power in record["power"].items():
-        lines += _item(
+        yield (
             f"a test that accuses wrongly with probability {float(alarm):g} accuses rightly with "
             f"probability at most {power:.4g}"
         )
-    return lines
 
 
-def _not_protected(guarantee: Guarantee, record: dict[str, Any]) -> list[str]:
-    lines = ["What is not protected"]
-    groups = ", ".join(f"{k}: {_number(epsilon)}" for k, epsilon in record["groups"].items())
-    lines += _item(
+def _not_protected(guarantee: Guarantee, record: dict[str, Any]) -> Iterator[str]:
+    def number(value: float | str) -> str:
+        return "nothing known" if isinstance(value, str) else f"{value:.4g}"
+
+    groups = ", ".join(f"{k}: {number(epsilon)}" for k, epsilon in record["groups"].items())
+    yield (
         f"more than {guarantee.unit}, such as one person's data in several of them: epsilon at the "
         f"same delta, by number of units: {groups}"
     )
-    lines += _item(
+    yield (
         "what the data say about everybody: a conclusion that is reached with or without one unit "
         "is no breach of this guarantee, whomever it concerns"
     )
-    lines += _item("the same data released elsewhere: guarantees add up, see dpoco's Ledger")
+    yield "the same data released elsewhere: guarantees add up, see dpoco's Ledger"
     if guarantee.view in _OPEN:
-        lines += _item(_OPEN[guarantee.view])
-    return lines
-
-
-def _published(guarantee: Guarantee) -> list[str]:
-    if guarantee.paper_epsilon is None:
-        return []
-    return _paragraph(
-        "By the constants in print",
-        f"the same noise would be said to give epsilon = {guarantee.paper_epsilon:.6g} at this "
-        "delta.",
-    )
-
-
-def _number(value: float | str) -> str:
-    if isinstance(value, str) or not math.isfinite(value):
-        return "nothing known"
-    return f"{value:.4g}"
-
-
-def _paragraph(title: str, text: str) -> list[str]:
-    return [title, *textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")]
-
-
-def _item(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
+        yield _OPEN[guarantee.view]
 
 
 # -- the statement, for those who know the terms ---------------------------------------------------
