@@ -1,4 +1,10 @@
-"""From a mechanism's loss to the guarantee that states it, for all learners in one place."""
+"""From a mechanism's loss to the guarantee that states it, for all learners in one place.
+
+Claim of `delayed`: if which feedback arrives, when and in which order is the same on neighbouring
+streams, given equal releases so far, then everything released is as private as without delay, for
+replacing one record where it arrives. Source: post-processing, and every learner's own proof, which
+covers records that react to all releases before them. Proof: ``docs/privacy/delayed_feedback.md``.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +24,7 @@ from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["state", "state_sum", "stated_delta"]
+__all__ = ["delayed", "state", "state_sum", "stated_delta"]
 
 
 def stated_delta(budget: Budget | float | None, horizon: int | None) -> float:
@@ -152,3 +158,29 @@ def state_sum(mechanism: GaussianSum, near: Neighbours, **text: Any) -> Guarante
         column_norm=mechanism.factorisation.column(max(mechanism.pushes, 1)),
         **text,
     )
+
+
+def delayed(immediate: Guarantee, seen: str = "released decisions") -> Guarantee:
+    """Return what holds once decisions wait for their feedback.
+
+    Parameters
+    ----------
+    immediate : Guarantee
+        What holds if every decision is followed by its feedback.
+    seen : str
+        What arrivals may depend on, of all that depends on the data, in words.
+
+    Returns
+    -------
+    Guarantee
+        The same privacy under one more condition; without a bound on regret, which is proved for
+        feedback that comes at once.
+    """
+    condition = (
+        "feedback is delayed: which of it arrives, when and in which order, depends on the data "
+        f"through {seen} only; neighbouring streams differ in one record, at its place in the "
+        "order of arrival"
+    )
+    details = {n: v for n, v in immediate.details.items() if not n.startswith("regret")}
+    conditions = (*immediate.conditions, *((condition,) if immediate.private else ()))
+    return replace(immediate, conditions=conditions, regret_bound=None, details=details)
