@@ -36,31 +36,34 @@ _KIND, _VERSION = "dpoco.guarantee", 2
 # of sampled Gaussians jitter.
 _CLOSE, _JITTER = 1e-6, 1e-2
 _DIGITS, _UP = 1.0 - 1e-12, 1.0 + 1e-12
-_TEXT, _FLOAT, _MAYBE = (str,), (float,), (float, type(None))
-# Fields of a record in order, with what JSON holds of them; text stands for infinite floats.
-_FIELDS: dict[str, tuple[type, ...]] = {
-    **{"epsilon": _FLOAT, "delta": _FLOAT, "change": _TEXT, "unit": _TEXT, "horizon": (int,)},
-    **{"mechanism": _TEXT, "sensitivity": _MAYBE, "sensitivity_norm": _TEXT, "mu": _MAYBE},
-    **{"rho": _MAYBE, "noise_scale": _FLOAT, "noise_multiplier": _MAYBE, "column_norm": _MAYBE},
-    **{"calibration": _TEXT, "certified": (bool,), "claimed": (list, tuple, type(None))},
-    **{"paper_epsilon": _MAYBE, "reference": _TEXT, "conditions": (list, tuple)},
-    **{"truncation_mass": _FLOAT, "profile": (dict, type(None)), "regret_bound": _MAYBE},
-    **{"details": (dict,), "numerics": (str, type(None)), "view": _TEXT},
-    "description": (dict, type(None)),
+# Fields of a record, in order: those of a guarantee, with numbers of the loss instead of it.
+_ORDER = ("epsilon", "delta", "change", "unit", "horizon", "mechanism", "sensitivity",
+          "sensitivity_norm", "mu", "rho", "noise_scale", "noise_multiplier", "column_norm",
+          "calibration", "certified", "claimed", "paper_epsilon", "reference", "conditions",
+          "truncation_mass", "profile", "regret_bound", "details", "numerics", "view",
+          "description")  # fmt: skip
+# What JSON holds of a type of these fields that is no number.
+_JSON: dict[Any, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "bool": (bool,),
+    "str | None": (str, type(None)),
+    "tuple[str, ...]": (list, tuple),
+    "tuple[float, float] | None": (list, tuple, type(None)),
+    "dict[str, float | str | None]": (dict,),
 }
 # Fields that records of the first release do not have, and what they stand for there.
 _LATER: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
                           "numerics": None, "description": None}  # fmt: skip
 _NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
-_LOSSES: tuple[type[Loss], ...] = (
-    *(BoundedRange, CoupledBits, Decaying, FlaggedDraws, Pure, Responses, Sampled, TiltedDraws),
-)
+_LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Pure,
+                                   Responses, Sampled, TiltedDraws)  # fmt: skip
 
 
 def written(guarantee: Guarantee) -> dict[str, Any]:
     """Return a dictionary that JSON can carry."""
     record: dict[str, Any] = {"kind": _KIND, "version": _VERSION}
-    for name in _FIELDS:
+    for name in _ORDER:
         value = getattr(guarantee, name)
         if name in _LATER and value == _LATER[name]:
             continue  # as written before the field existed
@@ -84,7 +87,7 @@ def read(record: Mapping[str, Any]) -> Guarantee:
     """
     if isinstance(record, Mapping):
         record = of_version_1({**_LATER, **record})
-    body = read_record(record, kind=_KIND, version=_VERSION, fields=frozenset(_FIELDS))
+    body = read_record(record, kind=_KIND, version=_VERSION, fields=frozenset(_ORDER))
     try:
         read_body(body)
         stated = Guarantee(**body)
@@ -98,10 +101,12 @@ def read(record: Mapping[str, Any]) -> Guarantee:
 
 def read_body(body: dict[str, Any]) -> None:
     """Turn the fields of a record into those of a guarantee; raise for what they must not hold."""
-    check_types(body, {n: types for n, types in _FIELDS.items() if float not in types})
-    for name, types in _FIELDS.items():
-        if float in types and not (body[name] is None and type(None) in types):
-            body[name] = _float(body[name])
+    kinds = {each.name: each.type for each in fields(Guarantee)}
+    check_types(body, {name: _JSON[kind] for name, kind in kinds.items() if kind in _JSON})
+    floats = [name for name, kind in kinds.items() if kind in ("float", "float | None")]
+    for name in (*floats, "mu", "rho", "truncation_mass"):
+        optional = name in ("mu", "rho") or kinds.get(name) == "float | None"
+        body[name] = None if optional and body[name] is None else _float(body[name])
     body["details"] = {k: _detail(v) for k, v in body["details"].items()}
     if body["claimed"] is not None:
         epsilon, delta = body["claimed"]
@@ -130,7 +135,8 @@ def loss_of(
 
 def read_loss(record: Mapping[str, Any]) -> Loss:
     """Return the loss that `Loss.to_dict` wrote; `ValueError` if it is none."""
-    found = [each for each in _LOSSES if each.kind == record.get("kind")]
+    kind = record.get("kind") if isinstance(record, Mapping) else None
+    found = [each for each in _LOSSES if each.kind == kind]
     if not found:
         raise ValueError(f"not a loss of kind {sorted(each.kind for each in _LOSSES)}")
     (loss,) = found
