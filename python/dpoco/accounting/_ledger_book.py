@@ -323,6 +323,48 @@ class Book:
                 f"{delta:.6g}, over the budget's {self.budget.epsilon:.6g}"
             )
 
+    def guarantee(self, unit: str, way: str) -> Guarantee:
+        """Return what holds for all entries together; `way` says how they add up."""
+        entries = self.entries
+        guarantees = [entry.claim.guarantee for entry in entries]
+        epsilon = self.budget.epsilon if self.adaptive else self.fixed_epsilon()
+        horizons = [g.horizon for g in guarantees if g is not None]
+        labels = ", ".join(entry.label for entry in entries) or "nothing yet"
+        fixed = (
+            "charges may have been chosen in reaction to releases, but not to the data themselves"
+            if self.adaptive
+            else "all charges were fixed before the first release"
+        )
+        conditions = [
+            fixed,
+            "everything released from the data is charged to this ledger, before it is released",
+            "the learners' noises are independent",
+            "one change of the data changes at most one unit of what each learner sees",
+            *dict.fromkeys(entry.condition for entry in entries if entry.condition),
+        ]
+        if any(entry.claim.same_unit for entry in entries):
+            conditions.append(f"all charges speak about {unit}: promised by the caller")
+        if self.view == "others":
+            conditions.append("nobody who reacts to releases sees what the protected user is shown")
+        conditions += dict.fromkeys(
+            f"{entry.label}: {text}"
+            for entry, g in zip(entries, guarantees, strict=True)
+            if g is not None
+            for text in g.conditions
+        )
+        return Guarantee(
+            epsilon=epsilon,
+            delta=self.budget.delta,
+            change=self.change,
+            view=self.view,
+            unit=unit,
+            horizon=max(horizons, default=1),
+            mechanism=f"everything charged to a ledger ({labels})",
+            certified=all(g is None or g.certified for g in guarantees),
+            reference=f"{way}; docs/privacy/ledger.md",
+            conditions=tuple(conditions),
+        )
+
     def _filter(self, currency: str) -> Filter:
         return filter_of(currency, self.budget, self.side_share)
 

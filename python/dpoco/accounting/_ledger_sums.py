@@ -26,11 +26,11 @@ Roth and Su (2022) for mu; Bun and Steinke (2016), Prop. 27, for rho.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,12 +47,15 @@ from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp, pure_renyi
 
 __all__ = ["CURRENCIES", "WAYS", "Cost", "Exact", "Filter", "FixedPlan", "Part", "Spent",
-           "cost_of_guarantee", "filter_of", "pure_mu"]  # fmt: skip
+           "cost_of_guarantee", "filter_of", "largest_fitting", "pure_mu"]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
+_Found = TypeVar("_Found")
 
 CURRENCIES = ("basic", "gaussian", "renyi")
 WAYS = ("parts", "point")
+# How the largest budget is searched: relative precision of epsilon, least share of the largest.
+_PRECISION, _SMALLEST, _TRIALS = 1e-3, 2.0**-12, 30
 _ROUNDING = 1e-12  # of limits, downwards
 _LARGEST_GAUSSIAN = 1e6  # epsilon: beyond what mu = 1000 spends
 _ORDERS: FloatArray = np.array(DEFAULT_ORDERS)
@@ -338,3 +341,27 @@ class FixedPlan(NamedTuple):
         if self.impure.charges == self.everything.charges:
             return best
         return min(best, float(self.pure) + self.impure.epsilon(delta))
+
+
+def largest_fitting(attempt: Callable[[float], _Found | None], largest: float) -> _Found | None:
+    """Return ``attempt(epsilon)`` at the largest epsilon for which it is not None.
+
+    Assumes that what fits at an epsilon fits at smaller ones; up to a relative 1e-3, at most 30
+    attempts; None if nothing fits down to `largest` / 4096.
+    """
+    best = attempt(largest)
+    if best is not None:
+        return best
+    high, low, trials = largest, 0.5 * largest, 1
+    while (best := attempt(low)) is None:
+        high, low, trials = low, 0.5 * low, trials + 1
+        if low < _SMALLEST * largest:
+            return None
+    while high > low * (1.0 + _PRECISION) and trials < _TRIALS:
+        middle, trials = (low * high) ** 0.5, trials + 1
+        found = attempt(middle)
+        if found is None:
+            high = middle
+        else:
+            low, best = middle, found
+    return best

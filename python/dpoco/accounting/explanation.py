@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpoco.accounting._records import plain_float
 from dpoco.accounting.attack_power import (
@@ -19,6 +19,9 @@ from dpoco.accounting.attack_power import (
     test_power,
 )
 from dpoco.accounting.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from dpoco.accounting._ledger_book import Book, Entry
 
 __all__ = ["explain", "facts", "neighbours", "one_line", "statement"]
 
@@ -318,3 +321,58 @@ def _plain(value: float | str | None) -> str:
     if value is None:
         return "none"
     return value if isinstance(value, str) else f"{value:.6g}"
+
+
+# -- the report of a ledger ------------------------------------------------------------------------
+
+IN_WORDS = {
+    "auto": "decided by the first charge",
+    "basic": "epsilons and deltas add up",
+    "gaussian": "squares of the GDP parameters add up",
+    "renyi": "Renyi divergences of one order add up",
+    "smallest bound": "the smallest bound of a plan that was fixed in advance",
+}
+
+
+def ledger_text(book: Book, unit: str | None, currency: str) -> str:
+    """Return the report of a ledger."""
+    budget, entries = book.budget, book.entries
+    lines = [
+        f"Privacy ledger: epsilon = {budget.epsilon:.6g}, delta = {budget.delta:.6g} for "
+        "everything charged",
+        *neighbours(book.change, book.view, unit or "the unit of the first charge"),
+        "              beyond what the budget allows",
+        f"  Currency:   {currency}: {IN_WORDS[currency]}"
+        + (" (charges may react to releases)" if book.adaptive else ""),
+        f"  Spent:      {book.spent():.2%}",
+    ]
+    left, for_one = book.remaining(), "nothing"
+    if left is not None:
+        noise = " with Gaussian noise" if currency in ("gaussian", "renyi") else ""
+        both = f"epsilon = {left.epsilon:.6g}, delta = {left.delta:.6g}"
+        for_one = f"{both} for one more charge{noise}"
+    lines.append(f"  Left:       {for_one}")
+    if book.adaptive and entries and math.isfinite(book.fixed_epsilon()):
+        lines.append(
+            f"  So far:     epsilon = {book.fixed_epsilon():.6g} at the same delta, had these "
+            "charges been fixed in advance"
+        )
+    lines.append(f"  Charges:    {len(entries) or 'none'}")
+    for number, entry in enumerate(entries, 1):
+        lines.append(f"    {number}. {entry.label}: {_price(currency, entry)}")
+    lines.append("  Proof:      docs/privacy/ledger.md")
+    return "\n".join(lines)
+
+
+def _price(currency: str, entry: Entry) -> str:
+    cost, known = entry.cost, list[str]()
+    if math.isfinite(cost.epsilon):
+        known.append(f"epsilon = {cost.epsilon:.6g} at delta = {cost.delta:.3g}")
+    if currency in ("gaussian", "renyi"):
+        name = "mu^2" if currency == "gaussian" else "divergence"
+        known.append(f"{name} {entry.price.main:.4g}")
+        if entry.price.side > 0.0:
+            known.append(f"delta {entry.price.side:.3g} on the side")
+    if not getattr(entry.claim.guarantee, "certified", True):
+        known.append("NOT CERTIFIED")
+    return ", ".join(known) or "an event"

@@ -21,10 +21,10 @@ from typing import Any, NoReturn, TypeVar
 
 from dpoco._validation import choice, real_float
 from dpoco.accounting._ledger_book import Book, Claim, Entry, claim_of
-from dpoco.accounting._ledger_report import ledger_guarantee, ledger_text
-from dpoco.accounting._ledger_sums import CURRENCIES, WAYS, filter_of
+from dpoco.accounting._ledger_sums import CURRENCIES, WAYS, filter_of, largest_fitting
 from dpoco.accounting._records import check_types, of_json, of_version_1, read_record
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.explanation import IN_WORDS, ledger_text
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 from dpoco.privacy.neighbours import CHANGES, Neighbours
@@ -36,9 +36,6 @@ _OPTIONS = frozenset({"relation", "view", "unit", "currency", "adaptive", "side_
 _FIELDS = _OPTIONS | {"budget", "entries", "ways"}
 _UNIT = "one round"
 _Opened = TypeVar("_Opened")
-_Found = TypeVar("_Found")
-# How `open` searches: relative precision of epsilon; least share of the largest that is worth it.
-_PRECISION, _SMALLEST, _TRIALS = 1e-3, 2.0**-12, 30
 
 
 class Ledger:
@@ -267,7 +264,7 @@ class Ledger:
                 except (BudgetExceeded, CalibrationError):
                     return None
 
-            found = _largest_fitting(attempt, self.budget.epsilon)
+            found = largest_fitting(attempt, self.budget.epsilon)
             if len(self._book.entries) != before:
                 raise RuntimeError("make must not charge the ledger that it builds for")
             if found is None:
@@ -280,7 +277,7 @@ class Ledger:
     def guarantee(self) -> Guarantee:
         """What holds for everything charged, and in an adaptive ledger for all charges to come."""
         with self._reading():
-            return ledger_guarantee(self._book, self.unit or _UNIT, self.currency)
+            return self._book.guarantee(self.unit or _UNIT, IN_WORDS[self.currency])
 
     def report(self) -> str:
         """Return what was charged and what is left, in several lines."""
@@ -393,27 +390,3 @@ def _of_version_1(record: Mapping[str, Any]) -> dict[str, Any]:
         change = body.pop("change")
         body["relation"] = "replace" if body["view"] == "others" else change
     return body
-
-
-def _largest_fitting(attempt: Callable[[float], _Found | None], largest: float) -> _Found | None:
-    """Return ``attempt(epsilon)`` at the largest epsilon for which it is not None.
-
-    Assumes that what fits at an epsilon fits at smaller ones; up to a relative 1e-3, at most 30
-    attempts; None if nothing fits down to `largest` / 4096.
-    """
-    best = attempt(largest)
-    if best is not None:
-        return best
-    high, low, trials = largest, 0.5 * largest, 1
-    while (best := attempt(low)) is None:
-        high, low, trials = low, 0.5 * low, trials + 1
-        if low < _SMALLEST * largest:
-            return None
-    while high > low * (1.0 + _PRECISION) and trials < _TRIALS:
-        middle, trials = (low * high) ** 0.5, trials + 1
-        found = attempt(middle)
-        if found is None:
-            high = middle
-        else:
-            low, best = middle, found
-    return best
