@@ -164,21 +164,33 @@ def test_statements_of_pools_are_read_again(keys, noise):
     read.verify()
 
 
-@pytest.mark.parametrize("make", [ftrl, sgd])
-def test_a_guarantee_of_another_mechanism_is_no_guarantee_of_the_engine(make):
-    kind, options = type(make()), {"parameters": make().parameters}
-    loud = kind._accountant.mechanism_of
-
-    def louder(*problem):
-        honest = loud(*problem)
-        return replace(honest, scale=0.8 * honest.scale)
-
-    planted = SimpleNamespace(**{**vars(kind._accountant), "mechanism_of": louder})
-    liar = type(kind.__name__, (kind,), {"_accountant": planted, "__doc__": kind.__doc__})
+def planted(make, **functions):
+    """Build a learner whose accountant has other functions."""
+    kind = type(make())
+    accountant = SimpleNamespace(**{**vars(kind._accountant), **functions})
+    liar = type(kind.__name__, (kind,), {"_accountant": accountant, "__doc__": kind.__doc__})
     problem = {"domain": BALL, "loss": make().loss, "budget": BUDGET}
     counts = {"horizon": 100} if make is ftrl else {"records": 50}
+    return liar(**problem, **counts, parameters=make().parameters)
+
+
+@pytest.mark.parametrize("make", [ftrl, sgd])
+def test_a_guarantee_of_another_mechanism_is_no_guarantee_of_the_engine(make):
+    honest = type(make())._accountant
+
+    def louder(*problem):
+        mechanism = honest.mechanism_of(*problem)
+        return replace(mechanism, scale=0.8 * mechanism.scale)
+
     with pytest.raises(BudgetExceeded, match="another mechanism"):
-        liar(**problem, **counts, **options)
+        planted(make, mechanism_of=louder)
+
+    def bare(*problem, **options):
+        return replace(honest.guarantee(*problem, **options), description=None)
+
+    with pytest.raises(BudgetExceeded, match="another mechanism"):
+        planted(make, guarantee=bare)
+    assert planted(make).guarantee == make().guarantee
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])

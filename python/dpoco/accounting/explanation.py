@@ -151,8 +151,8 @@ def explain(guarantee: Guarantee) -> str:
         if g.paper_epsilon is not None:
             said = f"the same noise would be said to give epsilon = {g.paper_epsilon:.6g} at this "
             sections.append(("By the constants in print", f"{said}delta.", ()))
-        page = "of the numbers above: docs/privacy/explanations.md"
-        sections.append(("Proof", f"{g.reference}; {page}", ()))
+        proof = f"{g.reference}; of the numbers above: docs/privacy/explanations.md"
+        sections.append(("Proof", proof, ()))
     lines: list[str] = []
     for title, text, items in sections:
         lines.append(title)
@@ -254,8 +254,10 @@ def statement(guarantee: Guarantee) -> str:
         lines = ["No differential privacy", f"  Released:   {guarantee.mechanism}"]
         lines += [f"  Note:       {text}" for text in guarantee.conditions]
         return "\n".join(lines + _utility(guarantee))
-    native = [f"mu = {guarantee.mu:.6g} (GDP)"] if guarantee.mu is not None else []
-    native += [f"rho = {guarantee.rho:.6g} (zCDP)"] if guarantee.rho is not None else []
+    numbers = (("mu", guarantee.mu, "GDP"), ("rho", guarantee.rho, "zCDP"))
+    native = [
+        f"{name} = {value:.6g} ({kind})" for name, value, kind in numbers if value is not None
+    ]
     lines = [
         f"Differential privacy: epsilon = {guarantee.epsilon:.6g}, delta = {guarantee.delta:.6g}"
         + ("" if guarantee.certified else "  [NOT CERTIFIED, see conditions]"),
@@ -263,8 +265,7 @@ def statement(guarantee: Guarantee) -> str:
         *neighbours(guarantee.change, guarantee.view, guarantee.unit),
         "              beyond a factor e^epsilon in probability, up to delta",
     ]
-    if native:
-        lines.append(f"  Equivalent: {', '.join(native)}")
+    lines += [f"  Equivalent: {', '.join(native)}"] if native else []
     if guarantee.beyond is not None:
         text = f"  Composed:   {guarantee.beyond}"
         lines += textwrap.wrap(text, 100, subsequent_indent=" " * 14)
