@@ -371,8 +371,7 @@ def units(path: Path) -> tuple[Unit, ...]:
     """Return the definitions of a C++ file, laid out by clang-format: one begins on a line."""
     found: list[Unit] = []
     classes: list[tuple[str, list[int], list[str]]] = []  # that are open: name, lines, texts
-    begun: list[int] = []
-    texts: list[str] = []
+    begun, texts, open_ = list[int](), list[str](), 0
     for number, line in enumerate(_bare(path), 1):
         text = line.strip()
         if not begun and (not text or re.match(r"(namespace\b.*\{|\w+:)$", text)):
@@ -386,13 +385,15 @@ def units(path: Path) -> tuple[Unit, ...]:
         if text:
             begun.append(number)
             texts.append(line)
+        open_ += sum(line.count(sign) for sign in "{(") - sum(line.count(sign) for sign in "})")
+        if not text.endswith(("{", "}", ";")) or open_ > 1:
+            continue
         whole = " ".join(texts)
-        open_ = sum(whole.count(sign) for sign in "{(") - sum(whole.count(sign) for sign in "})")
         if open_ == 1 and text.endswith("{"):
             head = re.sub(r"^\s*template\s*<.*?>\s+(?=class|struct)", "", whole)
             if re.match(r"\s*(class|struct)\s", head) and "(" not in whole:
                 classes.append((_name_of(whole)[1], begun, texts))
-                begun, texts = [], []
+                begun, texts, open_ = [], [], 0
         elif open_ == 0 and text.endswith((";", "}")):
             owner, name, function = _name_of(whole)
             if classes and not function:
@@ -402,7 +403,7 @@ def units(path: Path) -> tuple[Unit, ...]:
                 owner = owner if not classes else classes[-1][0]
                 words = frozenset(_WORD.findall(whole))
                 found.append(Unit(path, owner, name, words, frozenset(begun)))
-            begun, texts = [], []
+            begun, texts, open_ = [], [], 0
     return tuple(found)
 
 
@@ -416,8 +417,10 @@ def _bound(engine: str, called: set[str]) -> Iterator[tuple[Path, list[int], set
         begun: list[int] = []
         for number, row in enumerate(rows, 1):
             begun.append(number)
+            if not row.endswith(";"):
+                continue
             text = "\n".join(rows[k - 1] for k in begun)
-            if not row.endswith(";") or text.count("(") > text.count(")"):
+            if text.count("(") > text.count(")"):
                 continue
             kinds = re.search(r"class_<([^(]*)>( \w+)?\(\s*m, \"(\w+)\"", text)
             if kinds:
