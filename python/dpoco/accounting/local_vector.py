@@ -29,13 +29,10 @@ from dpoco.privacy.losses.gaussian import gaussian_delta
 __all__ = [
     "composed_laplace_delta",
     "composed_laplace_scale",
-    "discrete_gaussian_delta",
     "discrete_gaussian_scale",
     "gaussian_vector_delta",
     "printed_scale_factor",
-    "printed_split",
     "printed_width",
-    "unit_deviations",
     "worst_case_width",
 ]
 
@@ -126,25 +123,6 @@ def composed_laplace_scale(epsilon: float, delta: float, ranges: tuple[int, ...]
     return high
 
 
-def discrete_gaussian_delta(epsilon: float, shift: int, scale: float) -> float:
-    """Return delta of one discrete Gaussian variate under one integer shift: the exact sum.
-
-    ``sum_n max(0, p(n) - e^epsilon p(n - shift))``, O(scale).
-    """
-    if not epsilon >= 0.0 or not scale > 0.0:
-        raise ValueError("epsilon must be at least 0, and scale positive")
-    if shift == 0:
-        return 0.0
-    reach = math.ceil(40.0 * scale) + 2
-    n = np.arange(-reach, reach + 1, dtype=np.float64)
-    masses = np.exp(-0.5 * (n / scale) ** 2)
-    masses /= masses.sum()
-    # log p(n) / p(n - shift), positive where n is small
-    losses = (float(shift) ** 2 - 2.0 * n * abs(shift)) / (2.0 * scale**2)
-    above = losses > epsilon
-    return float(np.sum(masses[above] * -np.expm1(epsilon - losses[above])))
-
-
 def gaussian_vector_delta(epsilon: float, l2: float, l1: float, scale: float) -> float:
     """Return an upper bound on delta of a vector of discrete Gaussian variates.
 
@@ -182,16 +160,6 @@ def discrete_gaussian_scale(epsilon: float, delta: float, l2: float, l1: float) 
 # -- published constants --------------------------------------------------------------------------
 
 
-def printed_split(hypotheses: int, epsilon: float, delta: float) -> float:
-    """Return the epsilon a coordinate that composes to (epsilon, delta) over K of them.
-
-    The root of ``K e^2 / 2 + e sqrt(2 K log(1/delta)) = epsilon``.
-    """
-    log_inverse = -math.log(delta)
-    gap = epsilon / (math.sqrt(log_inverse + epsilon) + math.sqrt(log_inverse))
-    return math.sqrt(2.0 / hypotheses) * gap
-
-
 def printed_scale_factor(hypotheses: int, epsilon: float, delta: float) -> float:
     """Return the published Laplace scale of all K losses, for width 1 of each.
 
@@ -209,31 +177,3 @@ def printed_width(hypotheses: int, horizon: int) -> float:
 def worst_case_width(hypotheses: int, labels: int, horizon: int) -> float:
     """Return ``log(1 + (T - 1)(min(K, M) + 1))``: no class has a larger width."""
     return math.log1p((horizon - 1) * (min(hypotheses, labels) + 1))
-
-
-def unit_deviations(hypotheses: int, epsilon: float, delta: float) -> dict[str, float]:
-    """Return standard deviations of the estimate of one loss, for losses of width 1 each.
-
-    Parameters
-    ----------
-    hypotheses, epsilon, delta : int, float, float
-        K, and the budget of one report; delta > 0.
-
-    Returns
-    -------
-    dict
-        "paper": the published scale; "pure": Laplace, sum of the widths; "composed": Laplace
-        under composition; "gaussian"; and "coordinate": one bit about one loss at random.
-    """
-    width = 2**20
-    ranges = (width,) * hypotheses
-    norm = math.sqrt(hypotheses)
-    root2 = math.sqrt(2.0)
-    gaussian = discrete_gaussian_scale(epsilon, delta, norm * width, float(hypotheses * width))
-    return {
-        "paper": root2 * printed_scale_factor(hypotheses, epsilon, delta),
-        "pure": root2 * hypotheses / epsilon,
-        "composed": root2 * composed_laplace_scale(epsilon, delta, ranges) / width,
-        "gaussian": gaussian / width,
-        "coordinate": 0.5 * norm / math.tanh(0.5 * epsilon),
-    }
