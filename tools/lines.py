@@ -5,10 +5,11 @@ other rooms, and modules that one other module imports. ``python tools/lines.py 
 another learner) prints the files behind its epsilon, with the lines of them that are reached.
 
 Code lines have no blank ones, comments or docstrings. What must be believed is found by following
-calls: in Python from the constructor, function by function, where an attribute may be any method
-of that name of a class that is reached; in C++ from the binding of the compiled class, file by
-file, by includes and by the source that belongs to a header. Planning is left out: what it proposes
-is certified and compared with the budget.
+calls, function by function: in Python from the constructor, where an attribute may be any method
+of that name of a class that is reached; in C++ from what binds the functions of the compiled class
+that the learner's modules name, where a name may be any definition of it in a file that is
+included. Planning is left out, and so are forecasts of regret and printed constants: what they say
+is certified and compared with the budget, or no part of it. So are storing and reading of states.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PYTHON, CPP = ROOT / "python", ROOT / "cpp"
-PLANNING = ("planning", "published", "explain", "cli", "journal", "scale", "audit", "evaluation")
-PLANS = ("calibrate", "plan")
+PLANNING = ("planning", "explain", "cli", "journal", "scale", "audit", "evaluation")
+PLANS = ("calibrate", "plan", "noise_dominates")  # the last only warns
 # The problem that a learner is followed with, besides what its constructor names itself.
 PROBLEM = ("domains.LpBall", "losses.LogisticLoss", "accounting.Budget")
+# Types of C++ whose functions store states: nothing that is released passes through them.
+STORES = {"Archive", "ArchiveReader"}
 Node = tuple[str, str]  # module, and name in it: function, class, "class.method" or constant
 
 
@@ -204,12 +208,25 @@ class Closure:
             if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "_core"
         }
 
+    def mentioned(self) -> set[str]:
+        """Return the attributes that are named anywhere in a module of which something is reached.
+
+        What learners call of their engines is among them.
+        """
+        trees = (modules()[module].tree for module in {module for module, _ in self.reached})
+        return {
+            node.attr
+            for tree in trees
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute)
+        }
+
     def _resolved(self, module: str, name: str) -> Node | str | None:
         """Return the definition a name stands for, or a module's name; None outside of it all."""
         if f"{module}.{name}" in modules():
             return f"{module}.{name}"
         known = modules().get(module)
-        if known is None or known.room in PLANNING:
+        if known is None or _is_planning(module):
             return None
         if name in known.definitions:
             return module, name
@@ -224,10 +241,12 @@ class Closure:
 
     def _reach(self, found: Node | str | None) -> None:
         if isinstance(found, str):
-            if modules()[found].room not in PLANNING:
+            if not _is_planning(found):
                 self._values.add(found)
                 self._meet({found}, set(), self.attributes)
-        elif found is not None and found not in self.reached and found[1] not in PLANS:
+        elif (
+            found is not None and found not in self.reached and found[1].split(".")[-1] not in PLANS
+        ):
             self.reached.add(found)
             self._left.append(found)
 
@@ -277,6 +296,15 @@ class Closure:
         return found if isinstance(found, str) else None
 
 
+def _is_planning(module: str) -> bool:
+    """Return whether a module plans, forecasts regret or recalls what papers print.
+
+    Certificates are computed from descriptions and from nothing that these say.
+    """
+    parts = module.split(".")[1:]
+    return any(p in PLANNING or p == "published" or "regret" in p for p in parts)
+
+
 def _span(node: ast.AST) -> set[int]:
     """Return the lines of a definition, decorators included."""
     assert isinstance(node, ast.stmt)
@@ -297,38 +325,181 @@ def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
                 yield from _evaluated(part)
 
 
-def _cpp_code(path: Path) -> int:
-    text = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
-    lines = (re.sub(r"//.*", "", line).strip() for line in text.splitlines())
-    return sum(bool(line) for line in lines)
+class Unit(NamedTuple):
+    """A definition of C++: a function, a class without its functions, a constant, an alias."""
+
+    path: Path
+    owner: str  # its class; "" outside of any
+    name: str
+    words: frozenset[str]
+    lines: frozenset[int]
 
 
-def compiled(engines: set[str]) -> dict[str, int]:
-    """Return the C++ files behind compiled classes, with their code lines."""
-    bound = {
-        path
-        for path in (CPP / "bindings").glob("*.cpp")
-        for engine in engines
-        if re.search(rf'class_<[^;]*?"{engine}"', path.read_text(encoding="utf-8"))
-    }
-    left, found = list(bound), set[Path]()
-    while left:
-        path = left.pop()
-        if path in found:
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_CALLED = re.compile(r"(?:(\w+)(?:<[^<>()]*>)?::)?(~?\w+|operator\s*\S{1,2}|operator\(\))\s*\(")
+
+
+def _bare(path: Path) -> list[str]:
+    """Return the lines of a C++ file, blank where there are comments, texts and directives."""
+
+    def blank(found: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", " ", found.group())
+
+    skipped = r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])'"
+    text = re.sub(skipped, blank, path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    text = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", blank, text, flags=re.MULTILINE)
+    return text.split("\n")
+
+
+def _name_of(text: str) -> tuple[str, str, bool]:
+    """Return (class, name, whether it is a function) of what a definition defines."""
+    text = re.sub(r"^\s*template\s*<(?:[^<>]|<[^<>]*>)*>|\[\[.*?\]\]|<[^<>]*>", " ", text)
+    head = re.split(r"[{;]", text, maxsplit=1)[0]
+    kind = re.match(r"\s*(?:class|struct|union|enum(?:\s+class)?)\s+(\w+)", head)
+    if kind:
+        return "", kind.group(1), False
+    called = _CALLED.search(head.split("=")[0] if "operator" not in head else head)
+    if called and not re.match(r"\s*(?:using|typedef|static_assert)\b", head):
+        return called.group(1) or "", called.group(2), True
+    alias = re.match(r"\s*using\s+(?:[\w:]*::)?(\w+)", head)
+    words = _WORD.findall(head.split("=")[0])
+    return "", alias.group(1) if alias else (words or [""])[-1], False
+
+
+@cache
+def units(path: Path) -> tuple[Unit, ...]:
+    """Return the definitions of a C++ file, laid out by clang-format: one begins on a line."""
+    found: list[Unit] = []
+    classes: list[tuple[str, list[int], list[str]]] = []  # that are open: name, lines, texts
+    begun, texts, open_ = list[int](), list[str](), 0
+    for number, line in enumerate(_bare(path), 1):
+        text = line.strip()
+        if not begun and (not text or re.match(r"(namespace\b.*\{|\w+:)$", text)):
             continue
-        found.add(path)
-        for name in re.findall(r'#include ["<]([\w/.]+)[">]', path.read_text(encoding="utf-8")):
-            places = (path.parent / name, CPP / "include" / name, CPP / "bindings" / name)
-            # Headers of the bindings serve all learners: of what they name only each other counts.
-            shared = path.suffix == ".hpp" and path.parent.name == "bindings"
-            left += [p for p in places if p.is_file() and not (shared and p.parent != path.parent)][
-                :1
-            ]
-        if path.is_relative_to(CPP / "include"):
-            stem = path.relative_to(CPP / "include" / "dpoco").with_suffix("")
-            own = (CPP / "src" / stem).with_suffix(".cpp")
-            left += [own] if own.is_file() else []
-    return {str(path.relative_to(ROOT)): _cpp_code(path) for path in sorted(found)}
+        if not begun and text in ("}", "};"):
+            if classes and text == "};":
+                name, own, said = classes.pop()
+                words = frozenset(_WORD.findall(" ".join(said)))
+                found.append(Unit(path, "", name, words, frozenset([*own, number])))
+            continue
+        if text:
+            begun.append(number)
+            texts.append(line)
+        open_ += sum(line.count(sign) for sign in "{(") - sum(line.count(sign) for sign in "})")
+        if not text.endswith(("{", "}", ";")) or open_ > 1:
+            continue
+        whole = " ".join(texts)
+        if open_ == 1 and text.endswith("{"):
+            head = re.sub(r"^\s*template\s*<.*?>\s+(?=class|struct)", "", whole)
+            if re.match(r"\s*(class|struct)\s", head) and "(" not in whole:
+                classes.append((_name_of(whole)[1], begun, texts))
+                begun, texts, open_ = [], [], 0
+        elif open_ == 0 and text.endswith((";", "}")):
+            owner, name, function = _name_of(whole)
+            if classes and not function:
+                classes[-1][1].extend(begun)
+                classes[-1][2].append(whole)
+            else:
+                owner = owner if not classes else classes[-1][0]
+                words = frozenset(_WORD.findall(whole))
+                found.append(Unit(path, owner, name, words, frozenset(begun)))
+            begun, texts, open_ = [], [], 0
+    return tuple(found)
+
+
+def _bound(engine: str, called: set[str]) -> Iterator[tuple[Path, list[int], set[str]]]:
+    """Yield what binds a compiled class and its bases: file, lines, words; of `called` names only.
+
+    `engine` is the name in Python, or in C++ if it is a base.
+    """
+    for path in sorted((CPP / "bindings").glob("*.cpp")):
+        rows, variable = path.read_text(encoding="utf-8").split("\n"), ""
+        begun: list[int] = []
+        for number, row in enumerate(rows, 1):
+            begun.append(number)
+            if not row.endswith(";"):
+                continue
+            text = "\n".join(rows[k - 1] for k in begun)
+            if text.count("(") > text.count(")"):
+                continue
+            kinds = re.search(r"class_<([^(]*)>( \w+)?\(\s*m, \"(\w+)\"", text)
+            if kinds:
+                own, *bases = (each.split("::")[-1].strip() for each in kinds[1].split(","))
+                variable = (kinds[2] or " ")[1:] if engine in (own, kinds[3]) else ""
+                for base in bases if engine in (own, kinds[3]) else ():
+                    yield from _bound(base, called)
+            ours = (kinds and engine in (kinds[1].split(",")[0].split("::")[-1], kinds[3])) or (
+                variable and re.search(rf"\b{variable}\b", text)
+            )
+            words, kept, take = set[str](), list[int](), False
+            for k in begun if ours else ():
+                take = take or bool(re.search(rf"class_<|\b{variable or '-'}\b", rows[k - 1]))
+                name = re.search(r'\.def\w*\(\s*(?:"(\w+)")?', rows[k - 1])
+                if name:
+                    said = name[1] or (re.search(r'"(\w+)"', rows[k]) or ["", "init"])[1]
+                    take = said in called or "init" in rows[k - 1]
+                if take:
+                    kept.append(k)
+                    words |= set(_WORD.findall(re.sub(r'"[^"]*"|//.*', "", rows[k - 1])))
+            if kept:
+                yield path, kept, words
+            begun = []
+
+
+def compiled(engines: set[str], called: set[str]) -> dict[str, int]:
+    """Return the code lines of C++ that compiled classes may run, by file.
+
+    From what binds the functions of these names, definition by definition: one is reached if its
+    name, and its class's, are said in one that is reached, and its file is included there. Storing
+    and restoring of states is left out.
+    """
+    found: dict[Path, set[int]] = defaultdict(set)
+    said: set[str] = set()
+    for engine in engines:
+        for path, rows, words in _bound(engine, called):
+            found[path].update(rows)
+            said |= words
+    shared = {u.name for path in (CPP / "bindings").glob("*.hpp") for u in units(path)}
+    seen: set[Unit] = set()
+    while True:
+        near = {each for path in found for each in _beside(path)}
+        new = [
+            unit
+            for path in near
+            for unit in units(path)
+            if unit not in seen
+            and not unit.words & STORES
+            and (unit.name in said or unit.name == unit.owner or "operator" in unit.name)
+            and (not unit.owner or unit.owner in said)
+            and (path in found or path.parent != CPP / "bindings" or unit.name in shared)
+        ]
+        if not new:
+            break
+        for unit in new:
+            seen.add(unit)
+            found[unit.path] |= unit.lines
+            said |= unit.words
+    return {str(path.relative_to(ROOT)): len(rows) for path, rows in sorted(found.items())}
+
+
+@cache
+def _beside(path: Path) -> frozenset[Path]:
+    """Return a C++ file, what it includes, directly or not, and the sources of those headers."""
+    left, found = [path], set[Path]()
+    while left:
+        each = left.pop()
+        if each in found:
+            continue
+        found.add(each)
+        for name in re.findall(r'#include ["<]([\w/.]+)[">]', each.read_text(encoding="utf-8")):
+            places = (each.parent / name, CPP / "include" / name, CPP / "bindings" / name)
+            left += [place for place in places if place.is_file()][:1]
+        if each.is_relative_to(CPP / "include"):
+            stem = each.relative_to(CPP / "include" / "dpoco")
+            left += [own for own in [(CPP / "src" / stem).with_suffix(".cpp")] if own.is_file()]
+        elif each.suffix == ".hpp" and each.with_suffix(".cpp").is_file():
+            left.append(each.with_suffix(".cpp"))
+    return frozenset(found)
 
 
 def trusted(path: str, *problem: str) -> dict[str, int]:
@@ -342,7 +513,8 @@ def trusted(path: str, *problem: str) -> dict[str, int]:
         Classes of its domain, loss and budget; default a ball and the logistic loss.
     """
     closure = Closure(path, *(problem or PROBLEM))
-    return {**closure.lines(), **compiled(closure.engines(path.split(".")[0]))}
+    engines = closure.engines(path.split(".")[0])
+    return {**closure.lines(), **compiled(engines, closure.mentioned())}
 
 
 def main(arguments: list[str]) -> None:

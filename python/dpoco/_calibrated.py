@@ -153,7 +153,7 @@ class Calibrated:
     @staticmethod
     def _check_described(guarantee: Guarantee, mechanism: Any) -> None:
         """Raise `BudgetExceeded` unless the guarantee is of what the engine is built from."""
-        if guarantee.private and guarantee.description not in (None, mechanism):
+        if guarantee.private and guarantee.description != mechanism:
             raise BudgetExceeded("the guarantee is of another mechanism than the engine's")
 
     @staticmethod

@@ -12,7 +12,8 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from dpoco._state import Stateful
 from dpoco._tickets import Ticket, TicketBook
-from dpoco.accounting import Guarantee, delayed_feedback
+from dpoco.accounting import Guarantee
+from dpoco.accounting.statement import delayed
 from dpoco.errors import HorizonExceeded, RoundOrderError
 
 __all__ = ["Delayed"]
@@ -90,7 +91,7 @@ class Delayed(Stateful):
         with _OPENING:
             if self._book is None:
                 self._check_room(0)
-                self._guarantee = delayed_feedback.guarantee(self._guarantee, self._seen)
+                self._guarantee = delayed(self._guarantee, self._seen)
                 self._book = TicketBook()
             return self._book
 
@@ -163,7 +164,7 @@ class Delayed(Stateful):
         self = super()._assemble(header)
         if "tickets" in header:
             self._book = TicketBook.from_record(header["tickets"], getattr(self, "_arms", 0))
-            self._guarantee = delayed_feedback.guarantee(self._guarantee, self._seen)
+            self._guarantee = delayed(self._guarantee, self._seen)
         return self
 
     def resume(self) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON
-from dpoco.accounting import _profiles
+from dpoco.accounting._certificate import loss_of
+from dpoco.accounting._ledger_sums import Cost, FixedPlan
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.release import common_conditions
 from dpoco.accounting.truncation import charged_gaussian_epsilon
-from dpoco.privacy.losses.combined import with_tails
+
+BASE: dict[str, Any] = {"mechanism": "a test", "horizon": 3, "delta": 0.0, "calibration": "tight",
+                        "reference": "none", "seeded": False}  # fmt: skip
 
 
 def statement_of(
@@ -50,7 +56,7 @@ def statement_of(
         epsilon = charged_gaussian_epsilon(mu, delta, mass)
     else:
         assert profile is not None
-        epsilon = with_tails(_profiles.loss_of(profile), mass).epsilon(delta)
+        epsilon = loss_of(None, None, profile, mass).epsilon(delta)
     return Guarantee(
         epsilon=epsilon,
         delta=delta,
@@ -60,18 +66,42 @@ def statement_of(
         mechanism=mechanism,
         sensitivity=sensitivity,
         sensitivity_norm=sensitivity_norm,
-        mu=mu,
-        rho=None if mu is None else 0.5 * mu * mu,
         noise_scale=noise_scale,
         noise_multiplier=None if not mu else 1.0 / mu,
         column_norm=column_norm,
         calibration=calibration,
         certified=not seeded and math.isfinite(epsilon),
         claimed=claimed,
-        paper_epsilon=None,
         reference=reference,
         conditions=conditions + common_conditions(mass, seeded, sums=sums, numerics=numerics),
-        truncation_mass=mass,
-        profile=profile,
         numerics=numerics,
+        loss=loss_of(mu, None, profile, mass),
     )
+
+
+def restated(one: Guarantee, **changes: Any) -> Guarantee:
+    """Return a guarantee with other numbers: of its loss by the names of records, or fields."""
+    changes = {"rho": None, **changes} if "mu" in changes else changes
+    named = ("mu", "rho", "profile", "truncation_mass")
+    numbers = {name: changes.pop(name, getattr(one, name)) for name in named}
+    return replace(one, **changes, loss=loss_of(*numbers.values()))
+
+
+def gaussian(mu: float, delta: float = 1e-6, **options: Any) -> Guarantee:
+    """Return a guarantee of Gaussian noise."""
+    return statement_of(**BASE | {"delta": delta} | options, mu=mu)
+
+
+def pure(epsilon: float, **options: Any) -> Guarantee:
+    """Return a purely private guarantee."""
+    return statement_of(**BASE | options, pure=epsilon)
+
+
+def bare(epsilon: float, delta: float) -> Guarantee:
+    """Return a guarantee of which one point is known."""
+    return replace(Guarantee.none(1), epsilon=epsilon, delta=delta, calibration="tight")
+
+
+def fixed_plan_epsilon(costs: Iterable[Cost], delta: float) -> float:
+    """Return the epsilon of charges that were all fixed in advance."""
+    return functools.reduce(FixedPlan.plus, costs, FixedPlan()).epsilon(delta)

@@ -16,7 +16,7 @@ from dpoco.accounting.truncation import charged_gaussian_epsilon
 from dpoco.accounting.zcdp import zcdp_epsilon
 from dpoco.privacy.losses.bounded_range import BoundedRange
 
-from .by_hand import statement_of
+from .by_hand import restated, statement_of
 
 PRIORS = (0.5, 0.3, 0.1, 0.01, 0.7, 0.999)
 
@@ -91,7 +91,7 @@ def test_groups(units):
     assert power.group_epsilon(tailed, units) == pytest.approx(exact, rel=1e-9)
     pure = stated(pure=0.2)
     assert power.group_epsilon(pure, units) == pytest.approx(units * 0.2, rel=1e-12)
-    bare = dataclasses.replace(tailed, mu=None, rho=0.02, epsilon=50.0, truncation_mass=0.0)
+    bare = restated(tailed, mu=None, rho=0.02, epsilon=50.0, truncation_mass=0.0)
     assert power.group_epsilon(bare, units, 1e-5) == pytest.approx(
         min(50.0 * units, zcdp_epsilon(units**2 * 0.02, 1e-5)), rel=1e-9
     )
@@ -99,7 +99,7 @@ def test_groups(units):
 
 def test_groups_of_a_guarantee_known_at_one_point():
     """k steps of (1, 1e-9): delta grows like 1 + e + ... + e^(k-1)."""
-    point = dataclasses.replace(stated(pure=1.0), profile=None, epsilon=1.0, delta=1e-9)
+    point = restated(stated(pure=1.0), profile=None, epsilon=1.0, delta=1e-9)
     grown = 1e-9 * (1 + math.e + math.e**2)
     assert power.group_epsilon(point, 3, grown * (1 + 1e-9)) == 3.0
     assert power.group_epsilon(point, 3, grown * (1 - 1e-9)) == math.inf

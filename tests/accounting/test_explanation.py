@@ -16,7 +16,7 @@ from dpoco.accounting.local_reports import local_guarantee
 from dpoco.local import BitRandomizer
 from dpoco.privacy.mechanisms.local_report import LocalReport
 
-from .by_hand import statement_of
+from .by_hand import restated, statement_of
 
 BUDGET = Budget(1.0, 1e-6)
 SUM = sum_release.guarantee(
@@ -72,7 +72,7 @@ def test_every_number_is_the_curves(guarantee):
 
 
 def test_a_wrong_curve_would_be_seen():
-    weaker = dataclasses.replace(SUM, mu=1.01 * SUM.mu, rho=None)
+    weaker = restated(SUM, mu=1.01 * SUM.mu)
     assert facts(weaker)["guessing"] != facts(SUM)["guessing"]
     assert facts(weaker)["power"] != facts(SUM)["power"]
 
@@ -100,6 +100,6 @@ def test_no_privacy_and_no_certificate():
     seeded = dataclasses.replace(PURE, certified=False)
     assert explain(seeded).startswith("NOT CERTIFIED")
     assert not explain(PURE).startswith("NOT")
-    point = dataclasses.replace(PURE, profile=None, delta=1e-9)
+    point = restated(PURE, profile=None, delta=1e-9)
     assert "2: nothing known" in flat(point)
     assert not re.search(r"\b(inf|nan)\b", flat(point))

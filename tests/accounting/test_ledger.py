@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import itertools
 import math
 
@@ -11,11 +9,10 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from dpoco.accounting import Budget, Guarantee
-from dpoco.accounting._ledger.costs import Cost, Part, pure_mu, pure_renyi
-from dpoco.accounting._ledger.currencies import FixedPlan, Spent, filter_of
-from dpoco.accounting._ledger.foreign_events import cost_of_event
-from dpoco.accounting._profiles import profile_of
+from dpoco.accounting import Budget
+from dpoco.accounting._certificate import read_loss
+from dpoco.accounting._ledger_sums import Cost, Part, Spent, filter_of, pure_mu
+from dpoco.accounting.events import cost_of_event
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.rdp import rdp_delta
@@ -23,32 +20,17 @@ from dpoco.accounting.zcdp import zcdp_rho
 from dpoco.privacy.losses.bounded_range import moment
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
+from dpoco.privacy.losses.gaussian import Gaussian
+from dpoco.privacy.losses.loss import Pure
 
-from .by_hand import statement_of
+from .by_hand import fixed_plan_epsilon, pure, statement_of
 
 BUDGET = Budget(1.0, 1e-6)
 dpa = pytest.importorskip("dp_accounting")
 
 
-def fixed_plan_epsilon(costs, delta):
-    return functools.reduce(FixedPlan.plus, costs, FixedPlan()).epsilon(delta)
-
-
-def pure(epsilon, **options):
-    base = {"mechanism": "a test", "horizon": 3, "delta": 0.0, "calibration": "tight",
-            "reference": "none", "seeded": False}  # fmt: skip
-    return statement_of(**base | options, pure=epsilon)
-
-
-def gaussian(mu, delta=1e-6, **options):
-    base = {"mechanism": "a test", "horizon": 3, "delta": delta, "calibration": "tight",
-            "reference": "none", "seeded": False}  # fmt: skip
-    return statement_of(**base | options, mu=mu)
-
-
-def bare(epsilon, delta):
-    none = Guarantee.none(1)
-    return dataclasses.replace(none, epsilon=epsilon, delta=delta, calibration="tight")
+def renyi(cost, order):
+    return float(cost.renyi(np.array([order]))[0])
 
 
 # --- amounts --------------------------------------------------------------------------------------
@@ -73,7 +55,7 @@ def test_pure_renyi_against_many_digits(epsilon, order):
         e, a = mpf(epsilon), mpf(order)
         p = 1 / (1 + mp.exp(-e))
         exact = mp.log(p * mp.exp((a - 1) * e) + (1 - p) * mp.exp(-(a - 1) * e)) / (a - 1)
-        found = mpf(pure_renyi(epsilon, order))
+        found = mpf(renyi(Pure(epsilon), order))
         assert exact <= found <= exact * (1 + mpf(1e-9)) + mpf(3e-15) / (a - 1) + mpf(3e-15)
 
 
@@ -87,12 +69,12 @@ def test_events_count_their_repetitions():
     parts = [dpa.SelfComposedDpEvent(dpa.GaussianDpEvent(5.0), 3), dpa.LaplaceDpEvent(4.0)]
     mixed = cost_of_event(dpa.ComposedDpEvent([*parts, dpa.NoOpDpEvent()]))
     assert mixed.gaussian_square() == pytest.approx(3 / 25 + pure_mu(0.25) ** 2, rel=1e-12)
-    assert mixed.renyi(2.0) == pytest.approx(3 / 25 + pure_renyi(0.25, 2.0), rel=1e-12)
+    assert renyi(mixed, 2.0) == pytest.approx(3 / 25 + renyi(Pure(0.25), 2.0), rel=1e-12)
     assert mixed.pure() == math.inf
     three = cost_of_event(dpa.RandomizedResponseDpEvent(0.6, 3))
     assert three.pure() == pytest.approx(math.log((0.4 + 0.2) / 0.2), rel=1e-12)
     assert cost_of_event(dpa.RandomizedResponseDpEvent(0.0, 3)).pure() == math.inf
-    assert cost_of_event(dpa.ZCDpEvent(0.1)).renyi(3.0) == pytest.approx(0.3)
+    assert renyi(cost_of_event(dpa.ZCDpEvent(0.1)), 3.0) == pytest.approx(0.3)
     for wrong in (dpa.ZCDpEvent(0.1, 0.1), dpa.PoissonSampledDpEvent(0.1, dpa.GaussianDpEvent(1))):
         with pytest.raises(ValueError, match="closed form"):
             cost_of_event(wrong)
@@ -107,8 +89,10 @@ def test_profiles_have_their_renyi_divergences(order):
     )  # fmt: skip
     entry = Ledger(Budget(9.0, 1e-6), currency="renyi").charge(selection, "selections")
     each = float(moment(np.asarray(0.3), np.asarray(order))) / (order - 1)
-    assert entry.cost.renyi(order) == pytest.approx(7 * each, rel=1e-12)
-    assert entry.cost.renyi(order) < 0.99 * min(7 * pure_renyi(0.3, order), pure_renyi(2.1, order))
+    assert renyi(entry.cost, order) == pytest.approx(7 * each, rel=1e-12)
+    assert renyi(entry.cost, order) < 0.99 * min(
+        7 * renyi(Pure(0.3), order), renyi(Pure(2.1), order)
+    )
 
 
 @pytest.mark.parametrize("order", [1.5, 4.0, 30.0])
@@ -128,7 +112,7 @@ def test_draws_and_bits_have_all_their_divergences(order):
 
     exact = 0.5 * order * mu**2 + coin(1 - p, (1 - p) * w)
     exact += later * coin(1 - p, (1 - p) * math.exp(-shift))
-    found = Part(profile=profile).renyi(order)
+    found = renyi(read_loss(profile), order)
     assert found == pytest.approx(exact, rel=1e-9)
     certain = statement_of(
         mechanism="m", horizon=1, delta=1e-6, calibration="tight", reference="r", seeded=False,
@@ -142,32 +126,32 @@ def test_other_profiles_have_divergences_too():
     from dpoco.privacy.losses.tilted_draws import TiltedDraws
 
     selections = Decaying("pure", 0.1, 0.1, 0.5, 1, 20)
-    found = Part(profile=profile_of(selections)).renyi(3.0)
-    exact = 1.5 * math.fsum(0.01 * j / (j + 1) ** 2 for j in range(1, 21))
+    found = renyi(selections, 3.0)
+    exact = math.fsum(renyi(Pure(0.1 * math.sqrt(j) / (j + 1)), 3.0) for j in range(1, 21))
     assert found == pytest.approx(exact, rel=1e-9)
     tracker = FlaggedDraws(0.01, 0.2, 5, 100, 0.01, 4, "share", None)
-    found = Part(profile=profile_of(tracker)).renyi(4.0)
+    found = renyi(tracker, 4.0)
     assert found == pytest.approx(float(tracker.moments(np.array([4.0]))[0]) / 3.0)
     draws = {"cap": 3, "sensitivity_ratio": 0.1, "b": 0.01, "dimension": 4, "rank": 1,
              "relation": "replace", "forced_switch": 0.5, "factor_floor": 0.9, "later_bits": 2,
              "shift": 0.01}  # fmt: skip
-    found = Part(profile={"kind": "renyi", **draws}).renyi(4.0)
+    found = renyi(read_loss({"kind": "renyi", **draws}), 4.0)
     loss = TiltedDraws(**{("change" if n == "relation" else n): v for n, v in draws.items()})
     assert found == pytest.approx(loss.renyi(np.array([4.0]))[0])
     assert found < math.inf
     sampled = statement_of(
         mechanism="m", horizon=1, delta=1e-6, calibration="tight", reference="r", seeded=False,
-        profile=profile_of(Sampled(10, 50.0, 9)),
+        profile=Sampled(10, 50.0, 9).to_dict(),
     )  # fmt: skip
     entry = Ledger(BUDGET, currency="gaussian").charge(sampled, "x")
     assert entry.price.main <= 9 / 2500 * (1 + 1e-12)
     exact = float(Sampled(10, 50.0, 9).renyi(np.array([2.0]))[0])
-    assert Part(profile=sampled.profile).renyi(2.0) == pytest.approx(exact, rel=1e-12)
+    assert renyi(entry.cost, 2.0) == pytest.approx(exact, rel=1e-12)
 
 
 def test_prices_are_the_cheapest_that_can_be_paid():
     rule = filter_of("gaussian", BUDGET, 0.5)
-    cost = Cost((Part(mu=0.1),), mass=1e-9, epsilon=0.05, delta=3e-7)
+    cost = Cost((Part(loss=Gaussian(0.1)),), mass=1e-9, epsilon=0.05, delta=3e-7)
     tails = Spent(0.1**2, (1 + math.e) * 1e-9)
     point = Spent(pure_mu(0.05) ** 2, 3e-7)
 

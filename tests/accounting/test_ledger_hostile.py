@@ -9,8 +9,8 @@ import pytest
 from mpmath import mp, mpf
 
 from dpoco.accounting import Budget, sum_release
-from dpoco.accounting._ledger.costs import pure_mu
-from dpoco.accounting._ledger.foreign_events import cost_of_event
+from dpoco.accounting._ledger_sums import pure_mu
+from dpoco.accounting.events import cost_of_event
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 
@@ -11,38 +10,19 @@ import pytest
 from mpmath import mp, mpf, quad
 
 import dpoco
-from dpoco.accounting import Budget, Guarantee, sum_release
-from dpoco.accounting._ledger.costs import Cost, Part, pure_mu
-from dpoco.accounting._ledger.currencies import FixedPlan, Spent, filter_of
+from dpoco.accounting import Budget, sum_release
+from dpoco.accounting._ledger_sums import Cost, Part, Spent, filter_of, pure_mu
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import BudgetExceeded
+from dpoco.privacy.losses.combined import Least
+from dpoco.privacy.losses.gaussian import Gaussian
+from dpoco.privacy.losses.loss import Pure, Zcdp
 
-from .by_hand import statement_of
+from .by_hand import bare, fixed_plan_epsilon, gaussian, pure
 
 BUDGET = Budget(1.0, 1e-6)
 dpa = pytest.importorskip("dp_accounting")
-
-
-def fixed_plan_epsilon(costs, delta):
-    return functools.reduce(FixedPlan.plus, costs, FixedPlan()).epsilon(delta)
-
-
-def pure(epsilon, **options):
-    base = {"mechanism": "a test", "horizon": 3, "delta": 0.0, "calibration": "tight",
-            "reference": "none", "seeded": False}  # fmt: skip
-    return statement_of(**base | options, pure=epsilon)
-
-
-def gaussian(mu, delta=1e-6, **options):
-    base = {"mechanism": "a test", "horizon": 3, "delta": delta, "calibration": "tight",
-            "reference": "none", "seeded": False}  # fmt: skip
-    return statement_of(**base | options, mu=mu)
-
-
-def bare(epsilon, delta):
-    none = Guarantee.none(1)
-    return dataclasses.replace(none, epsilon=epsilon, delta=delta, calibration="tight")
 
 
 # --- fixed plans ----------------------------------------------------------------------------------
@@ -166,8 +146,10 @@ def test_two_steps_against_brute_force():
             truth = quad(excess, [start, start + 2, start + 12])
         found = gaussian_delta(epsilon, math.sqrt(cost.gaussian_square()))
         assert found == pytest.approx(float(truth), rel=1e-9)
-    assert cost.parts[0].rho == pytest.approx(4 * 0.05**2 / 2)
-    assert Part(3, pure=0.1, mu=1.0).doubled() == Part(3, pure=0.2, mu=2.0)
+    assert cost.parts[0].loss.rho == pytest.approx(4 * 0.05**2 / 2)
+    both = Part(3, Least((Pure(0.1), Gaussian(1.0)))).doubled()
+    assert (both.loss.pure, both.loss.mu) == pytest.approx((0.2, 2.0), rel=1e-13)
+    assert both.count == 3
     assert Cost((), epsilon=800.0, delta=1e-9).doubled().delta == 1.0
     assert Cost((), epsilon=10.0, delta=0.5).doubled().delta == 1.0
     basic = Ledger(Budget(1.0, 1e-3), relation="replace", currency="basic")
@@ -286,7 +268,7 @@ def test_a_share_of_the_side_is_a_share_of_what_is_left():
 
 def test_without_a_side_the_parts_are_paid():
     rule = filter_of("gaussian", BUDGET, 0.5)
-    cost = Cost((Part(mu=0.1),), epsilon=0.05, delta=3e-7)
+    cost = Cost((Part(loss=Gaussian(0.1)),), epsilon=0.05, delta=3e-7)
     assert rule.choose(cost, rule.limit) == "point"
     assert rule.choose(cost, Spent(rule.limit.main, 0.0)) == "parts"
 
@@ -295,7 +277,7 @@ def test_without_a_side_the_parts_are_paid():
 def test_a_budget_beyond_all_numbers_has_no_tails_to_pay():
     """e^800 overflows: tails cannot be paid then, and no tails cost nothing."""
     rule = filter_of("gaussian", Budget(800.0, 0.1), 0.1)
-    ideal, real = Cost((Part(mu=1.0),)), Cost((Part(mu=1.0),), mass=1e-12)
+    ideal, real = Cost((Part(loss=Gaussian(1.0)),)), Cost((Part(loss=Gaussian(1.0)),), mass=1e-12)
     assert rule.prices(ideal)["parts"] == (1.0, 0.0)
     assert rule.prices(real)["parts"] == (1.0, math.inf)
 
@@ -303,7 +285,7 @@ def test_a_budget_beyond_all_numbers_has_no_tails_to_pay():
 @pytest.mark.parametrize("known", ["mu", "rho"])
 def test_tails_of_all_charges_count_in_a_plan(known):
     """Two charges with tails: delta pays (1 + e^epsilon) times both masses."""
-    part = Part(mu=0.1) if known == "mu" else Part(rho=0.005)
+    part = Part(loss=Gaussian(0.1)) if known == "mu" else Part(loss=Zcdp(0.005))
     costs = [Cost((part,), mass=mass) for mass in (2e-7, 1e-7)]
     epsilon = fixed_plan_epsilon(costs, 1e-6)
     ideal = fixed_plan_epsilon([Cost((part,))] * 2, 1e-6)

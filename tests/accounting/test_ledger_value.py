@@ -14,22 +14,15 @@ import threading
 import numpy as np
 import pytest
 
-from dpoco.accounting import Budget, Guarantee, noisy_max
+from dpoco.accounting import Budget, Guarantee, _ledger_book, noisy_max
 from dpoco.accounting import _certificate as certificates
-from dpoco.accounting._ledger import entries
-from dpoco.accounting._ledger.currencies import FixedPlan
+from dpoco.accounting._ledger_sums import FixedPlan
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
-from .by_hand import statement_of
+from .by_hand import gaussian, restated, statement_of
 
 BUDGET = Budget(1.0, 1e-6)
-
-
-def gaussian(mu, **options):
-    base = {"mechanism": "a test", "horizon": 3, "delta": 1e-6, "calibration": "tight",
-            "reference": "none", "seeded": False}  # fmt: skip
-    return statement_of(**base | options, mu=mu)
 
 
 def filled(**options):
@@ -129,17 +122,17 @@ def test_a_stored_ledger_keeps_its_currency_and_its_prices(monkeypatch):
     import dataclasses as dc
 
     # Points that say more than the parameters do.
-    for module in (certificates, entries):
+    for module in (certificates, _ledger_book):
         monkeypatch.setattr(module, "contradicts_itself", lambda stated: False)
-    charge = dc.replace(gaussian(0.2), epsilon=0.05, delta=3e-7, mu=None, rho=0.02, profile=None)
+    charge = restated(gaussian(0.2), epsilon=0.05, delta=3e-7, mu=None, rho=0.02)
     ledger = Ledger(BUDGET, currency="renyi", side_share=0.5)
     ledger.open(lambda budget: dc.make_dataclass("L", ["guarantee"])(charge), "small", share=0.9)
     assert ledger.entries[0].way == "point"
     other = Ledger(BUDGET, currency="gaussian", side_share=0.5)
-    both = dc.replace(charge, mu=0.1)
+    both = restated(charge, mu=0.1, rho=0.02)
     other.open(lambda budget: dc.make_dataclass("L", ["guarantee"])(both), "small", share=0.5)
     assert other.entries[0].way == "parts"
-    assert other.affordable(dc.replace(both, mu=None, rho=None))
+    assert other.affordable(restated(both, mu=None))
     for book in (ledger, other):
         again = Ledger.from_json(book.to_json())
         assert [(e.way, e.price) for e in again.entries] == [(e.way, e.price) for e in book.entries]
@@ -204,7 +197,7 @@ def test_sums_run_along_and_are_exact(adaptive, monkeypatch):
     squares = math.fsum(e.cost.gaussian_square() for e in entries)
     assert float(again.everything.gaussian[0]) == squares
     book.entries = None  # nobody may look
-    monkeypatch.setattr(type(book), "enter", lambda self, admission: None)
+    monkeypatch.setattr(type(book), "enter", lambda self, entry, currency: None)
     ledger.charge(gaussian(0.01), "y")
 
 

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta
 from dpoco.accounting.rdp import DEFAULT_ORDERS, compose_rdp, gaussian_rdp, rdp_delta
 from dpoco.accounting.zcdp import compose_zcdp, zcdp_delta
@@ -94,15 +93,15 @@ class Case:
 
     def _responses_profile(self, count, relation, epsilon):
         each = distance(relation) / SIGMA(count)
-        return guarantee(profile=profile_of(Responses(each, 1e-7, count))).delta_at(epsilon)
+        return guarantee(profile=Responses(each, 1e-7, count).to_dict()).delta_at(epsilon)
 
     def _bounded_range(self, count, relation, epsilon):
         loss = BoundedRange(distance(relation) / SIGMA(count), count)
-        return guarantee(profile=profile_of(loss)).delta_at(epsilon)
+        return guarantee(profile=loss.to_dict()).delta_at(epsilon)
 
     def _sampled(self, count, relation, epsilon):
         multiplier = 0.7 * 2.0 / (2.0 * distance(relation))
-        record = profile_of(Sampled(20, multiplier, count))
+        record = Sampled(20, multiplier, count).to_dict()
         return guarantee(profile=record).delta_at(epsilon)
 
     def _bits(self, count, relation, epsilon):

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from dpoco.accounting import (
+from dpoco.accounting import Guarantee
+from dpoco.accounting.continuous_multiplicative_weights import (
     ContinuousMultiplicativeWeightsParameters,
-    CoupledRegularizedLeaderParameters,
-    Guarantee,
 )
+from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
 
 MOST_WORK = 7_000_000  # 5.8 million: a handful of calibrations find the smallest useful horizon
 TABLE = ("--horizon", 10**6, "--dimension", 10, "--epsilon", 1, "--delta", 1e-6)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dpoco import accounting
+from dpoco import experts
 from dpoco.accounting import Guarantee
 
 PROBLEM = ("plan", "experts", "--experts", 10, "--horizon", 10**5, "--switches", 5)
@@ -22,7 +22,7 @@ def test_json_carries_everything(invoke):
     bounds = [plan["regret_bound"] for plan in plans]
     assert bounds == sorted(bounds)
     for plan in plans:
-        kind = getattr(accounting, f"{plan['learner']}Parameters")
+        kind = getattr(experts, f"{plan['learner']}Parameters")
         assert kind.from_dict(plan["parameters"]).regret_bound == plan["regret_bound"]
         guarantee = Guarantee.from_dict(plan["guarantee"])
         assert guarantee.delta_at(1.0) <= 1e-6 * (1 + 1e-9)

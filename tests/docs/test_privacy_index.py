@@ -173,8 +173,9 @@ def test_the_checks_see_what_is_wrong(tmp_path):
 
 MODULES = (
     "dpoco", "dpoco.accounting", "dpoco.accounting.attack_power",
-    "dpoco.accounting.generalized_gaussian", "dpoco.audit", "dpoco.domains", "dpoco.frank_wolfe",
-    "dpoco.local", "dpoco.losses", "dpoco.mechanisms",
+    "dpoco.accounting.generalized_gaussian", "dpoco.audit", "dpoco.bandits", "dpoco.domains",
+    "dpoco.experts", "dpoco.frank_wolfe", "dpoco.local", "dpoco.losses", "dpoco.mechanisms",
+    "dpoco.oco",
 )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.accounting import _profiles
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import lossless_leaf_bounds
@@ -322,18 +321,10 @@ def test_parameters_survive_storage_and_refuse_nonsense(loss):
             accountant.guarantee(BALL, loss, replace(p, leaf_bound=7.0, leaf_bound_l2=9.0))
 
 
-def test_profile_records_are_checked():
+def test_the_curve_of_selections_and_its_inverse():
     loss = Decaying("pure", 1.0, 0.5, 0.5, 0, 10)
-    record = _profiles.profile_of(loss)
-    assert _profiles.checked(record) == record
-    assert _profiles.loss_of(record) == loss
-    for name, value in (("law", "x"), ("range", -1.0), ("spread", 2.0), ("exponent", 0.95),
-                        ("offset", 2), ("terms", 0), ("extra", 1)):  # fmt: skip
-        with pytest.raises((ValueError, TypeError)):
-            _profiles.checked({**record, name: value})
     assert loss.delta(loss.epsilon(1e-5)) <= 1e-5
     assert loss.delta(loss.pure) == 0.0
-    assert "10 selections" in _profiles.describe(record)
 
 
 def test_the_event_of_dp_accounting_is_not_stronger():

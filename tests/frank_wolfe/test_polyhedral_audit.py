@@ -13,7 +13,6 @@ from scipy.special import logsumexp
 
 import dpoco
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
-from dpoco.accounting._profiles import loss_of
 from dpoco.audit import replay_audit
 from dpoco.domains import Box, LpBall, Simplex, VertexSet
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
@@ -111,7 +110,7 @@ def test_enumerated_divergences_stay_below_the_guarantee(index):
 
 def test_divergences_stay_below_the_renyi_profile():
     learner = make(LpBall(2, 1.0), 2, budget=(8.0, 1e-3))
-    claimed = loss_of(learner.guarantee.profile).renyi(RENYI_ORDERS)
+    claimed = learner.guarantee.loss.renyi(RENYI_ORDERS)
     for pair in worlds(learner, 15, 9):
         _, _, p, q = divergences(pair)
         for a, bound in zip(RENYI_ORDERS[::10], claimed[::10], strict=True):

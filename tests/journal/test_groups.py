@@ -15,6 +15,7 @@ from dpoco.accounting.pools import noise_of, pool_guarantee
 from dpoco.domains import LpBall
 from dpoco.journal import Journal
 from dpoco.losses import LinearLoss, QuadraticLoss
+from dpoco.privacy.losses.combined import UNKNOWN
 from dpoco.random import Source
 
 TOTAL = dpoco.Budget(1.0, 1e-6)
@@ -137,7 +138,7 @@ def test_hidden_noise_costs_more_than_one_learner(tmp_path):
 def test_what_announces_its_delta_is_refused():
     """The counterexample to parallel composition: known by (0, delta) and nothing else."""
     learner = hidden()
-    learner._guarantee = replace(learner.guarantee, epsilon=0.0, delta=0.1, profile=None)
+    learner._guarantee = replace(learner.guarantee, epsilon=0.0, delta=0.1, loss=UNKNOWN)
     with pytest.raises(dpoco.CalibrationError, match="smaller delta"):
         _guarantee(learner, 5)
 

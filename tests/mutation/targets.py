@@ -21,12 +21,13 @@ def _tests(*names: str) -> tuple[str, ...]:
 TARGETS: dict[str, tuple[str, ...]] = {
     "accounting._coupled_costs": _tests("coupled_costs", "oco_regret_bounds"),
     "accounting._coupled_statement": _tests("oco_guarantees", "oco_parameters"),
-    "accounting._ledger.book": _tests("ledger_value", "ledger_use", "ledger"),
-    "accounting._ledger.costs": _tests("ledger_value", "ledger_use", "ledger"),
-    "accounting._ledger.currencies": _tests("ledger_value", "ledger_use", "ledger"),
-    "accounting._ledger.foreign_events": _tests("ledger_value", "ledger_use", "ledger"),
-    "accounting._ledger.opening": _tests("ledger_value", "ledger_use", "ledger"),
-    "accounting._profiles": _tests(_PURE, "coupled_guarantee"),
+    "accounting._ledger_book": _tests("ledger_value", "ledger_use", "ledger"),
+    "accounting._ledger_sums": _tests("ledger_value", "ledger_use", "ledger"),
+    "accounting._certificate": _tests(
+        "tests/privacy/test_loss_records.py",
+        "guarantee_value",
+        "tests/privacy/test_certificates.py",
+    ),
     "accounting.above_threshold": _tests(
         "three_ways_learners", _SELECTIONS, "tests/mechanisms/test_above_threshold.py"
     ),
@@ -35,10 +36,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "accounting.euclidean": _tests(
         "oco_guarantees", "oco_parameters", "tests/oco/test_coupled_engines.py"
     ),
-    "accounting.events": _tests("guarantee_value"),
+    "accounting.events": _tests("guarantee_value", "ledger_use", "ledger"),
     "accounting.gaussian": _tests("gaussian_accountant"),
     "accounting.generalized_gaussian": _tests("generalized_gaussian_accountant"),
-    "accounting.guarantee": _tests("guarantee_value", "coupled_guarantee", _PURE),
+    "accounting.guarantee": _tests("guarantee_value", "tests/privacy/test_loss_records.py", _PURE),
     "accounting.lattice": _tests(_LATTICE, "tests/mechanisms/test_lattice.py"),
     "accounting.ledger": _tests("ledger_value", "ledger_use", "ledger"),
     "accounting.nets": _tests(_PLANE, _NETS),

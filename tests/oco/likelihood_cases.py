@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpoco.accounting._profiles import loss_of
+from dpoco.accounting._certificate import read_loss
 from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.audit._laws import Gibbs, Leader, ShiftedGaussian, losses_of
 from dpoco.domains import Box, LpBall
@@ -179,9 +179,9 @@ def findings(found, profile, delta_at):
     later_only = {**coin, **bits, "factor_floor": 1.0}
     parts = {
         "total": (found.total, delta_at),
-        "draws": (found.draws, lambda e: loss_of(draws_only).delta(e)),
-        "changed bit": (found.changed_bit, lambda e: loss_of(bit_only).delta(e)),
-        "later bits": (found.later_bits, lambda e: loss_of(later_only).delta(e)),
+        "draws": (found.draws, lambda e: read_loss(draws_only).delta(e)),
+        "changed bit": (found.changed_bit, lambda e: read_loss(bit_only).delta(e)),
+        "later bits": (found.later_bits, lambda e: read_loss(later_only).delta(e)),
     }
     over = []
     for name, (values, claim) in parts.items():

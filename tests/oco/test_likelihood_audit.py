@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpoco.accounting._profiles import loss_of
+from dpoco.accounting._certificate import read_loss
 from dpoco.oco import (
     ContinuousMultiplicativeWeights,
     CoupledRegularizedLeader,
@@ -90,7 +90,7 @@ def test_half_the_claimed_noise_is_caught(name):
 def test_ignored_shift_of_later_bits_is_caught(name):
     case, _, found = cases.scored(name, 0)
     profile = {**case.learner.guarantee.profile, "shift": 0.0}
-    over = cases.findings(found, profile, lambda e: loss_of(profile).delta(e))
+    over = cases.findings(found, profile, lambda e: read_loss(profile).delta(e))
     assert any(each.startswith("later bits") for each in over)
 
 
@@ -109,7 +109,7 @@ def test_a_wrong_floor_of_the_factors_is_caught(name):
         case, _, found = cases.scored(name, world)
         true = case.learner.guarantee.profile
         profile = {**true, "factor_floor": math.exp(0.1 * math.log(true["factor_floor"]))}
-        over += cases.findings(found, profile, lambda e, own=profile: loss_of(own).delta(e))
+        over += cases.findings(found, profile, lambda e, own=profile: read_loss(own).delta(e))
     assert any(each.startswith("changed bit") for each in over)
 
 

@@ -15,6 +15,7 @@ from dpoco.errors import BudgetExceeded, StateError
 from dpoco.privacy.mechanisms.base import Nothing
 from dpoco.privacy.neighbours import Neighbours
 
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 BUDGET = dpoco.Budget(1.0, 1e-6)
 BALL = dpoco.domains.LpBall(3)
 
@@ -92,6 +93,52 @@ def test_the_arithmetic_is_that_of_the_description():
         dpoco.Guarantee.from_dict({**record, "numerics": "lattice"})
 
 
+@functools.cache
+def linucb():
+    return dpoco.bandits.LinUCB(3, 4, horizon=100, budget=BUDGET)
+
+
+@functools.cache
+def arms():
+    return dpoco.bandits.HighDimensionalBandit(
+        3, dpoco.domains.LpBall(20, 1.0), horizon=100, budget=BUDGET
+    )
+
+
+@functools.cache
+def promised():
+    """Losses whose bounds nobody enforces."""
+    loss = dpoco.losses.CustomLoss(1.0, 1.0)
+    return dpoco.oco.CoupledRegularizedLeader(BALL, loss, horizon=100, budget=BUDGET)
+
+
+@pytest.mark.parametrize("make", [linucb, arms])
+def test_what_is_proved_for_others_is_not_for_everyone(make):
+    assert edited(make) == make().guarantee
+    with pytest.raises(StateError):
+        edited(make, view="everyone")
+
+
+@pytest.mark.parametrize("make", [ftrl, sgd, tracker, linucb, arms])
+def test_a_horizon_beyond_the_description_is_refused(make):
+    horizon = make().guarantee.horizon
+    assert edited(make, horizon=1).horizon == 1
+    with pytest.raises(StateError, match="contradicts"):
+        edited(make, horizon=3 * make()._mechanism.longest)
+    assert horizon <= make()._mechanism.longest
+
+
+def test_a_promise_is_never_certified():
+    assert promised()._mechanism.promised
+    assert not promised().guarantee.certified
+    assert edited(promised) == promised().guarantee
+    with pytest.raises(StateError, match="contradicts"):
+        edited(promised, certified=True)
+    for make in (*MADE, linucb):
+        assert not make()._mechanism.promised
+        assert make().guarantee.certified
+
+
 def test_without_noise_there_is_no_curve():
     learner = dpoco.oco.NoisyFTRL(BALL, dpoco.losses.LinearLoss(1.0), horizon=100, budget=None)
     record = replace(learner.guarantee, description=learner._mechanism).to_dict()
@@ -117,21 +164,33 @@ def test_statements_of_pools_are_read_again(keys, noise):
     read.verify()
 
 
-@pytest.mark.parametrize("make", [ftrl, sgd])
-def test_a_guarantee_of_another_mechanism_is_no_guarantee_of_the_engine(make):
-    kind, options = type(make()), {"parameters": make().parameters}
-    loud = kind._accountant.mechanism_of
-
-    def louder(*problem):
-        honest = loud(*problem)
-        return replace(honest, scale=0.8 * honest.scale)
-
-    planted = SimpleNamespace(**{**vars(kind._accountant), "mechanism_of": louder})
-    liar = type(kind.__name__, (kind,), {"_accountant": planted, "__doc__": kind.__doc__})
+def planted(make, **functions):
+    """Build a learner whose accountant has other functions."""
+    kind = type(make())
+    accountant = SimpleNamespace(**{**vars(kind._accountant), **functions})
+    liar = type(kind.__name__, (kind,), {"_accountant": accountant, "__doc__": kind.__doc__})
     problem = {"domain": BALL, "loss": make().loss, "budget": BUDGET}
     counts = {"horizon": 100} if make is ftrl else {"records": 50}
+    return liar(**problem, **counts, parameters=make().parameters)
+
+
+@pytest.mark.parametrize("make", [ftrl, sgd])
+def test_a_guarantee_of_another_mechanism_is_no_guarantee_of_the_engine(make):
+    honest = type(make())._accountant
+
+    def louder(*problem):
+        mechanism = honest.mechanism_of(*problem)
+        return replace(mechanism, scale=0.8 * mechanism.scale)
+
     with pytest.raises(BudgetExceeded, match="another mechanism"):
-        liar(**problem, **counts, **options)
+        planted(make, mechanism_of=louder)
+
+    def bare(*problem, **options):
+        return replace(honest.guarantee(*problem, **options), description=None)
+
+    with pytest.raises(BudgetExceeded, match="another mechanism"):
+        planted(make, guarantee=bare)
+    assert planted(make).guarantee == make().guarantee
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])

@@ -136,13 +136,16 @@ def test_neighbours_of_no_known_kind_are_refused(wrong):
 
 
 def test_parts_are_read_part_by_part():
-    near = Neighbours()
-    parts = Parts("together", (Nothing("no round"), Parts("one_of", (Open("no noise"),), "page")))
+    near, page = Neighbours(view="others"), "high_dimensional_bandit"
+    parts = Parts("together", (Nothing("no round"), Parts("one_of", (Open("no noise"),), page)))
     assert read_mechanism(json.loads(json.dumps(written(parts)))) == parts
     assert parts.loss(near) is None
     assert Parts("together", (Nothing("a"), Nothing("b"))).loss(near).epsilon(0.0) == 0.0
-    with pytest.raises(ValueError, match="lemma"):
-        Parts("one_of", (Nothing("a"),))
+    for how, lemma in (("one_of", ""), ("one_of", "page"), ("instances", page), ("together", page)):
+        with pytest.raises(ValueError, match="lemma"):
+            Parts(how, (Nothing("a"),), lemma)
+    with pytest.raises(ValueError, match="view 'everyone'"):
+        Parts("one_of", (Nothing("a"),), page).loss(Neighbours())
     with pytest.raises(ValueError, match="how"):
         Parts("both", (Nothing("a"),))
     with pytest.raises(ValueError, match="empty"):

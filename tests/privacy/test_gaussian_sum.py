@@ -27,7 +27,7 @@ from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import written
 from dpoco.random import Source
 
-NEAR = Neighbours()
+NEAR, OTHERS = Neighbours(), Neighbours(view="others")
 VECTOR = ClippedVector(4, 3.0, 1.5, 1.75)
 SUMMANDS = [
     VECTOR,
@@ -65,7 +65,7 @@ def test_json_restores_every_bit(mechanism):
     text = json.dumps(written(mechanism), allow_nan=False)
     again = read_mechanism(json.loads(text))
     assert again == mechanism
-    assert again.loss(NEAR) == mechanism.loss(NEAR)
+    assert again.loss(OTHERS) == mechanism.loss(OTHERS)
 
 
 def twice(value):
@@ -96,7 +96,7 @@ def test_every_number_moves_the_loss_or_says_why_not():
     still = set()
     for mechanism in KINDS:
         for name, changed in twice(mechanism):
-            if changed is not None and changed.loss(NEAR) == mechanism.loss(NEAR):
+            if changed is not None and changed.loss(OTHERS) == mechanism.loss(OTHERS):
                 still.add((type(mechanism.summand).kind, name))
     names = {name.split(".")[-1] for _, name in still}
     # The summand's other bound binds; doubles in a batch; clamps that no bounded vector reaches;
@@ -107,7 +107,7 @@ def test_every_number_moves_the_loss_or_says_why_not():
         name.split(".")[-1].split("[")[0]
         for mechanism in KINDS
         for name, changed in twice(mechanism)
-        if changed is not None and changed.loss(NEAR) != mechanism.loss(NEAR)
+        if changed is not None and changed.loss(OTHERS) != mechanism.loss(OTHERS)
     }
     assert moved >= {
         "dimension", "norm", "bound", "bound_l2", "features", "features_l2", "slope", "label",
@@ -228,7 +228,7 @@ def test_guarantees_are_what_descriptions_say(make):
     assert stated.epsilon == loss.epsilon(1e-6)
     assert stated.delta_at(stated.epsilon) <= 1e-6
     half = replace_scale(mechanism, 0.5)
-    assert half.loss(Neighbours(stated.change)).epsilon(1e-6) > 1.9 * stated.epsilon
+    assert half.loss(Neighbours(stated.change, stated.view)).epsilon(1e-6) > 1.9 * stated.epsilon
 
 
 def replace_scale(mechanism, factor):

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.accounting import _profiles
 from dpoco.accounting.local_reports import client_guarantee, local_guarantee
 from dpoco.local import BitRandomizer, DistributionLearner, Hypotheses, SubsetRandomizer
 from dpoco.privacy.losses.loss import pure_delta
@@ -115,21 +114,6 @@ def test_many_small_reports_are_nearly_gaussian():
     each, reports = 0.001, 10**6
     expected = gaussian_epsilon(math.sqrt(reports) * each, 1e-6)
     assert Responses(each=each, reports=reports).epsilon(1e-6) == pytest.approx(expected, rel=0.02)
-
-
-@pytest.mark.parametrize("name", ["epsilon", "delta", "reports"])
-def test_arguments(name):
-    good = {"kind": "local_reports", "epsilon": 1.0, "delta": 0.0, "reports": 3}
-    assert _profiles.checked(good) == good
-    for bad in {"epsilon": (0.0, -1.0, math.nan), "delta": (-1e-9, 1.0, math.nan),
-                "reports": (0, 10**6 + 1, True, 1.5)}[name]:  # fmt: skip
-        with pytest.raises(ValueError, match=f"{name}|numbers"):
-            _profiles.checked({**good, name: bad})
-    for wrong in ({"more": 1}, {"each": 1.0}):
-        with pytest.raises(ValueError, match="fields"):
-            _profiles.checked({**good, **wrong})
-    with pytest.raises(ValueError, match="fields"):
-        _profiles.checked({"kind": "local_reports", "delta": 0.0})
 
 
 def reports_of(epsilon, reports=1):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.accounting import _profiles, noisy_max
+from dpoco.accounting import noisy_max
 from dpoco.privacy.losses.loss import Pure, pure_delta
 
 LEVELS = [1e-9, 1e-3, 0.3, 1.0, 4.0, 30.0, 800.0]
@@ -91,20 +91,6 @@ def test_nothing_at_all():
             pure_delta(1.0, wrong)
         with pytest.raises(ValueError, match="at least 0"):
             Pure(wrong)
-
-
-def test_records():
-    loss = Pure(0.5)
-    record = {"kind": "pure", "epsilon": 0.5}
-    assert _profiles.profile_of(loss) == _profiles.checked(record) == record
-    assert _profiles.loss_of(record) == loss
-    assert loss.delta(0.2) == pure_delta(0.2, 0.5)
-    assert "e^0.5" in _profiles.describe(record)
-    for wrong in ({"epsilon": -1.0}, {"epsilon": math.nan}, {"epsilon": True}, {"other": 1}):
-        with pytest.raises(ValueError, match=r"pure|field|bool"):
-            _profiles.checked({**record, **wrong})
-    with pytest.raises(ValueError, match="dp_accounting"):
-        _profiles.event(record)
 
 
 def test_a_pure_guarantee():

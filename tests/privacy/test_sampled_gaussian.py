@@ -10,7 +10,6 @@ import pytest
 from scipy.stats import norm
 
 import dpoco
-from dpoco.accounting import _profiles
 from dpoco.accounting import sampled_gaussian as accountant
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpoco.privacy.losses import sampled as loss
@@ -233,10 +232,6 @@ def test_bad_arguments(wrong):
     good = {"records": 10, "multiplier": 1.0, "steps": 5}
     with pytest.raises((ValueError, TypeError)):
         Sampled(**{**good, **wrong}).delta(1.0)
-    with pytest.raises((ValueError, TypeError)):
-        _profiles.checked({"kind": "sampled_gaussian", **good, **wrong})
-    with pytest.raises(ValueError, match="fields"):
-        _profiles.checked({"kind": "sampled_gaussian"})
 
 
 def test_it_is_a_profile_of_guarantees():

@@ -208,12 +208,12 @@ def test_instances_are_those_of_fresh_or_pure_mechanisms():
     """Which instance a record meets is known before it comes, from releases: no other is safe."""
     assert DETECTOR.loss(NEAR) == Pure(1.5 / 4.0 + (1.0 / 4.0 + 2 * 1.5 / 5.0))
     assert Parts("instances", (SUMS,), "epoch_selector").loss(NEAR) == SUMS.loss(NEAR)
-    assert Parts("instances", (Nothing("none"),), "lemma").loss(NEAR) == Pure(0.0)
-    assert Parts("instances", (Open("bare"),), "lemma").loss(NEAR) is None
+    assert Parts("instances", (Nothing("none"),), "epoch_selector").loss(NEAR) == Pure(0.0)
+    assert Parts("instances", (Open("bare"),), "epoch_selector").loss(NEAR) is None
     for part in (DRAWS, Parts("together", (SUMS, TESTS))):
         with pytest.raises(ValueError, match="fresh"):
-            Parts("instances", (part,), "lemma").loss(NEAR)
-    for wrong in (("instances", (SUMS, TESTS), "lemma"), ("instances", (SUMS,), "")):
+            Parts("instances", (part,), "epoch_selector").loss(NEAR)
+    for wrong in (("instances", (SUMS, TESTS), "epoch_selector"), ("instances", (SUMS,), "")):
         with pytest.raises(ValueError, match=r"one part|lemma"):
             Parts(*wrong)
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpoco.accounting import _profiles
 from dpoco.privacy.losses.bounded_range import BoundedRange, moment
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.loss import ORDERS, pure_delta
@@ -183,32 +182,8 @@ def test_curve_and_inverse_agree():
     assert small.delta(0.0) <= pure_delta(0.0, small.pure)
 
 
-def test_profile_record():
-    loss = tracker(0.02, 0.1, 8, None, 0.001, 10, "share", 5)
-    profile = _profiles.profile_of(loss)
-    assert profile["kind"] == "tracker"
-    assert _profiles.checked(profile) == profile
-    assert _profiles.loss_of(profile) == loss
-    assert "bounded range 0.0399" in _profiles.describe(profile)
-    assert "5 at most" in _profiles.describe(profile)
-    with pytest.raises(ValueError, match="no dp_accounting event"):
-        _profiles.event(profile)
-    assert _profiles.loss_of({**profile, "forced_switch": 0.0}).epsilon(0.1) == math.inf
-    for change in (
-        {"learning_rate": 0.0},
-        {"forced_switch": 1.5},
-        {"batch": 0},
-        {"horizon": 0},
-        {"share_rate": 0.95},
-        {"share_rate": None},
-        {"experts": 0},
-        {"prior": "other"},
-        {"prior": "at_most"},
-        {"max_resamples": -1},
-        {"unknown": 1},
-    ):
-        with pytest.raises((ValueError, TypeError), match=r"must|fields"):
-            _profiles.checked({**profile, **change})
+def test_no_forced_switch_promises_nothing():
+    assert tracker(0.02, 0.0, 8, None, 0.001, 10, "share", 5).epsilon(0.1) == math.inf
 
 
 def test_coins_of_hopeless_precision_promise_nothing():

@@ -7,60 +7,65 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import Any
 
-from dpoco.accounting import _profiles
 from dpoco.accounting._records import check_types, of_version_1, plain_float, read_record
-from dpoco.privacy.losses.combined import NOTHING, Tailed
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.errors import StateError
+from dpoco.privacy.losses.bounded_range import BoundedRange
+from dpoco.privacy.losses.combined import NOTHING, UNKNOWN, Least, Tailed, Unknown, with_tails
+from dpoco.privacy.losses.coupled_bits import CoupledBits
+from dpoco.privacy.losses.decaying import Decaying
+from dpoco.privacy.losses.flagged_draws import FlaggedDraws
+from dpoco.privacy.losses.gaussian import Gaussian
+from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
+from dpoco.privacy.losses.responses import Responses
+from dpoco.privacy.losses.sampled import Sampled
+from dpoco.privacy.losses.tilted_draws import TiltedDraws
 from dpoco.privacy.mechanisms import read_mechanism
 from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description
 from dpoco.privacy.records import written as description_record
 
-if TYPE_CHECKING:
-    from dpoco.accounting.guarantee import Guarantee
-
-__all__ = ["contradicts_itself", "read", "written"]
+__all__ = ["contradicts_itself", "loss_of", "read", "read_loss", "verify", "written"]
 
 _KIND, _VERSION = "dpoco.guarantee", 2
 # Relative, of numbers that are computed again: margins and other machines move them by less. Sums
 # of sampled Gaussians jitter.
 _CLOSE, _JITTER = 1e-6, 1e-2
-_DIGITS = 1.0 - 1e-12
-_STATED = ("epsilon", "delta", "noise_scale", "truncation_mass")
-_FLOATS = (
-    "sensitivity",
-    "mu",
-    "rho",
-    "noise_multiplier",
-    "column_norm",
-    "paper_epsilon",
-    "regret_bound",
-)
-# What JSON holds of the other fields.
-_TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("change", "view", "unit", "mechanism", "calibration", "reference"), (str,)),
-    "sensitivity_norm": (str,),
-    "horizon": (int,),
-    "certified": (bool,),
-    "claimed": (list, tuple, type(None)),
-    "conditions": (list, tuple),
-    "details": (dict,),
-    "numerics": (str, type(None)),
+_DIGITS, _UP = 1.0 - 1e-12, 1.0 + 1e-12
+# Fields of a record, in order: those of a guarantee, with numbers of the loss instead of it.
+_ORDER = ("epsilon", "delta", "change", "unit", "horizon", "mechanism", "sensitivity",
+          "sensitivity_norm", "mu", "rho", "noise_scale", "noise_multiplier", "column_norm",
+          "calibration", "certified", "claimed", "paper_epsilon", "reference", "conditions",
+          "truncation_mass", "profile", "regret_bound", "details", "numerics", "view",
+          "description")  # fmt: skip
+# What JSON holds of a type of these fields that is no number.
+_JSON: dict[Any, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "bool": (bool,),
+    "str | None": (str, type(None)),
+    "tuple[str, ...]": (list, tuple),
+    "tuple[float, float] | None": (list, tuple, type(None)),
+    "dict[str, float | str | None]": (dict,),
 }
 # Fields that records of the first release do not have, and what they stand for there.
-_LATER_FIELDS: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
-                                 "numerics": None, "description": None}  # fmt: skip
+_LATER: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
+                          "numerics": None, "description": None}  # fmt: skip
+_NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
+_LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Pure,
+                                   Responses, Sampled, TiltedDraws)  # fmt: skip
 
 
 def written(guarantee: Guarantee) -> dict[str, Any]:
     """Return a dictionary that JSON can carry."""
     record: dict[str, Any] = {"kind": _KIND, "version": _VERSION}
-    for name in (entry.name for entry in fields(guarantee)):
+    for name in _ORDER:
         value = getattr(guarantee, name)
-        if name in _LATER_FIELDS and value == _LATER_FIELDS[name]:
+        if name in _LATER and value == _LATER[name]:
             continue  # as written before the field existed
         if isinstance(value, Description):
             value = description_record(value)
@@ -72,26 +77,37 @@ def written(guarantee: Guarantee) -> dict[str, Any]:
     return record
 
 
-def read(record: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """Return the fields, called `names`, that `written` wrote.
+def read(record: Mapping[str, Any]) -> Guarantee:
+    """Return the guarantee that `written` wrote.
 
     Raises
     ------
     StateError
-        If it is another record, or of another form.
-    TypeError, ValueError, OverflowError
-        If a field holds what it must not.
+        If it is another record, of another form, or one that contradicts itself.
     """
     if isinstance(record, Mapping):
-        record = {**_LATER_FIELDS, **record}
-        record = of_version_1(record)
-    body = read_record(record, kind=_KIND, version=_VERSION, fields=names)
-    check_types(body, _TYPES)
-    body["details"] = {k: _number(v) for k, v in body["details"].items()}
-    for name in _FLOATS:
-        body[name] = None if body[name] is None else _float(body[name])
-    for name in _STATED:
-        body[name] = _float(body[name])
+        record = of_version_1({**_LATER, **record})
+    body = read_record(record, kind=_KIND, version=_VERSION, fields=frozenset(_ORDER))
+    try:
+        read_body(body)
+        stated = Guarantee(**body)
+        contradiction = contradicts_itself(stated)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StateError("malformed guarantee record") from error
+    if contradiction:
+        raise StateError("a guarantee record contradicts itself: its numbers were changed")
+    return stated
+
+
+def read_body(body: dict[str, Any]) -> None:
+    """Turn the fields of a record into those of a guarantee; raise for what they must not hold."""
+    kinds = {each.name: each.type for each in fields(Guarantee)}
+    check_types(body, {name: _JSON[kind] for name, kind in kinds.items() if kind in _JSON})
+    floats = [name for name, kind in kinds.items() if kind in ("float", "float | None")]
+    for name in (*floats, "mu", "rho", "truncation_mass"):
+        optional = name in ("mu", "rho") or kinds.get(name) == "float | None"
+        body[name] = None if optional and body[name] is None else _float(body[name])
+    body["details"] = {k: _detail(v) for k, v in body["details"].items()}
     if body["claimed"] is not None:
         epsilon, delta = body["claimed"]
         body["claimed"] = (_float(epsilon), _float(delta))
@@ -99,69 +115,138 @@ def read(record: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
         raise TypeError("conditions must be texts")
     if body["description"] is not None:
         body["description"] = read_mechanism(body["description"])
-    return body
+    body["loss"] = loss_of(*(body.pop(name) for name in _NUMBERS))
+
+
+def loss_of(
+    mu: float | None, rho: float | None, profile: Mapping[str, Any] | None, mass: float
+) -> Loss:
+    """Return the loss of which a guarantee states these numbers; `ValueError` if there is none."""
+    if not all(value is None or value > 0.0 for value in (mu, rho)) or not 0.0 <= mass <= 1.0:
+        raise ValueError("mu and rho must be positive, and truncation_mass in [0, 1]")
+    known: list[Loss] = [] if mu is None else [Gaussian(mu)]
+    if rho is not None and (mu is None or rho != 0.5 * mu * mu):
+        known.append(Zcdp(rho))
+    if profile is not None:
+        known.append(read_loss(profile))
+    ideal = known[0] if len(known) == 1 else Least(tuple(known)) if known else UNKNOWN
+    return with_tails(ideal, mass)
+
+
+def read_loss(record: Mapping[str, Any]) -> Loss:
+    """Return the loss that `Loss.to_dict` wrote; `ValueError` if it is none."""
+    kind = record.get("kind") if isinstance(record, Mapping) else None
+    found = [each for each in _LOSSES if each.kind == kind]
+    if not found:
+        raise ValueError(f"not a loss of kind {sorted(each.kind for each in _LOSSES)}")
+    (loss,) = found
+    own = [each.name for each in fields(loss) if each.init]  # type: ignore[arg-type]
+    names = {name: dict(loss.names).get(name, name) for name in own}
+    if {*record} != {"kind", *names.values()}:
+        raise ValueError(f"a loss of kind {loss.kind!r} has the fields {sorted(names.values())}")
+    numbers = {name: record[stored] for name, stored in names.items()}
+    if any(isinstance(value, bool) for value in numbers.values()):
+        raise ValueError(f"a loss of kind {loss.kind!r} holds numbers, not bools")
+    try:
+        return loss(**numbers)
+    except TypeError as error:
+        raise ValueError(f"a loss of kind {loss.kind!r} holds other types") from error
+
+
+def verify(stated: Guarantee) -> None:
+    """Raise `StateError` unless the stated point follows, computed once more."""
+    loss: Loss | None = stated.loss
+    if stated.description is not None:
+        loss = stated.description.loss(Neighbours(stated.change, stated.view))
+    if loss is None or (isinstance(loss, Unknown) and stated.description is None):
+        follows = not stated.private or loss is not None  # a bare point: nothing to compute
+    elif stated.delta == 0.0:
+        follows = loss.mass == 0.0 and loss.pure <= stated.epsilon * _UP
+    else:
+        follows = loss.delta(stated.epsilon * _UP) <= stated.delta * _UP
+    if not follows or contradicts_itself(stated):
+        raise StateError("epsilon does not follow from what is stated beside it")
 
 
 def contradicts_itself(stated: Guarantee) -> bool:
-    """Return whether epsilon does not follow from the parameters, or these from each other."""
+    """Return whether epsilon does not follow from the loss, or this not from the description."""
     if stated.description is not None and not _follows(stated, stated.description):
         return True
     mu, scale, column = stated.mu, stated.noise_scale, stated.column_norm
     if mu is not None:
         if stated.noise_multiplier is not None and not _near(mu * stated.noise_multiplier, 1.0):
             return True
-        if stated.rho is not None and not _near(2.0 * stated.rho, mu * mu):
+        if not _near(2.0 * (stated.rho or 0.0), mu * mu):
             return True
         if stated.sensitivity is not None and column is not None and scale != 0.0:
             least = stated.sensitivity * column / scale  # more with rounding or another noise
             exact = stated.sensitivity_norm == "l2" and stated.numerics == "float"
             if not mu >= least * (1.0 - _CLOSE) or (exact and not _near(mu, least)):
                 return True
-    if not stated.private or (mu, stated.rho, stated.profile) == (None, None, None):
+    loss, mass = stated.loss, stated.loss.mass
+    ideal = loss.ideal if isinstance(loss, Tailed) else loss
+    if not stated.private or isinstance(ideal, Unknown):
         return False
-    kind = "" if stated.profile is None else stated.profile["kind"]
-    pure = math.inf if stated.profile is None else _profiles.loss_of(stated.profile).pure
-    own = stated
-    if kind == "pure" and mu is None:  # rho may say more: of pure releases one after the other
-        rho = math.inf if stated.rho is None else stated.rho
-        if not 2.0 * rho * stated.horizon >= pure * pure * (1.0 - _CLOSE):
+    # What says more than mu and rho must say as much as they do.
+    most = stated.beyond
+    own = loss if most is None else with_tails(most, mass)
+    if isinstance(most, Pure) and mu is None:  # rho may: of pure releases one after the other
+        own, rho = loss, math.inf if stated.rho is None else stated.rho
+        if not 2.0 * rho * stated.horizon >= most.pure**2 * (1.0 - _CLOSE):
             return True
-    elif kind:  # says more than mu and rho
-        own = replace(stated, mu=None, rho=None)
     if stated.delta == 0.0:
-        if mu is not None or stated.truncation_mass > 0.0 or not _near(stated.epsilon, pure):
+        pure = math.inf if most is None else most.pure
+        if mu is not None or mass > 0.0 or not _near(stated.epsilon, pure):
             return True
         at = 0.25 * pure  # where rho must not say more either
-        return stated._curve_delta(at) < own._curve_delta(at) * (1.0 - _CLOSE)
-    close = _JITTER if kind == "sampled_gaussian" else _CLOSE
-    above = own._curve_delta(stated.epsilon * (1.0 + close))
-    below = stated._curve_delta(stated.epsilon * (1.0 - close)) if stated.epsilon > 0.0 else 1.0
+        return loss.delta(at) < own.delta(at) * (1.0 - _CLOSE)
+    close = _JITTER if isinstance(most, Sampled) else _CLOSE
+    above = own.delta(stated.epsilon * (1.0 + close))
+    below = loss.delta(stated.epsilon * (1.0 - close)) if stated.epsilon > 0.0 else 1.0
     return above > stated.delta * (1.0 + close) or below < stated.delta * (1.0 - close)
 
 
 def _follows(stated: Guarantee, mechanism: Mechanism) -> bool:
-    """Return whether the parameters are those of the mechanism's loss."""
+    """Return whether loss, horizon and certificate are such as the mechanism allows."""
     loss = mechanism.loss(Neighbours(stated.change, stated.view))
+    own = stated.loss.ideal if isinstance(stated.loss, Tailed) else stated.loss
     if loss is None:
-        return not stated.private and (stated.mu, stated.rho, stated.profile) == (None,) * 3
+        return not stated.private and isinstance(own, Unknown)
     if not stated.private:
         return loss.epsilon(stated.delta) == math.inf
     ideal = loss.ideal if isinstance(loss, Tailed) else loss
-    pairs = [(stated.truncation_mass, loss.mass)]
-    if stated.mu is not None:
-        pairs.append((stated.mu, ideal.mu))
-    if stated.rho is not None:
-        pairs.append((stated.rho, min(ideal.rho, 0.5 * ideal.mu * ideal.mu)))
-    if stated.profile is None and stated.mu is None:
-        return ideal == NOTHING and stated.rho is None
+    longest = math.inf if mechanism.longest is None else mechanism.longest
+    if stated.horizon > longest or (stated.certified and mechanism.promised and ideal != NOTHING):
+        return False
     if stated.numerics == "lattice" and 0.0 in _grids(mechanism):
         return False
-    known = getattr(ideal, "known", (ideal,))  # several things may be known of one mechanism
-    profile = None if stated.profile is None else _profiles.loss_of(stated.profile)
     # Less than what follows is refused to the last digits that machines differ by.
-    return all(_near(value, other) and value >= other * _DIGITS for value, other in pairs) and (
-        profile is None or any(_profiles.near(profile, one, 1.0 - _DIGITS) for one in known)
+    return _reaches(stated.loss.mass, loss.mass) and all(
+        _one_of(part, ideal) for part in _parts(own)
     )
+
+
+def _one_of(part: Loss, ideal: Loss) -> bool:
+    """Return whether a part of what is stated follows from the ideal loss of a mechanism."""
+    if isinstance(part, Gaussian):
+        return _reaches(part.mu, ideal.mu)
+    if isinstance(part, Zcdp):
+        return _reaches(part.rho, min(ideal.rho, 0.5 * ideal.mu * ideal.mu))
+    return any(_same(part, known) for known in _parts(ideal))
+
+
+def _same(one: Loss, other: Loss) -> bool:
+    """Return whether two losses have the same parameters, to the last digits."""
+    pairs = zip(one.to_dict().values(), other.to_dict().values(), strict=False)
+    return type(one) is type(other) and all(
+        math.isclose(a, b, rel_tol=1.0 - _DIGITS) if isinstance(a, float) else a == b
+        for a, b in pairs
+    )
+
+
+def _parts(ideal: Loss) -> tuple[Loss, ...]:
+    """Return all that is known of one mechanism."""
+    return ideal.known if isinstance(ideal, Least) else (ideal,)
 
 
 def _grids(description: Description) -> set[float]:
@@ -176,6 +261,10 @@ def _grids(description: Description) -> set[float]:
     return found
 
 
+def _reaches(value: float, other: float) -> bool:
+    return _near(value, other) and value >= other * _DIGITS
+
+
 def _near(value: float, other: float) -> bool:
     return math.isclose(value, other, rel_tol=_CLOSE)
 
@@ -187,7 +276,7 @@ def _float(value: Any) -> float:
     return float(value)
 
 
-def _number(value: float | str | None) -> float | str | None:
+def _detail(value: Any) -> float | str | None:
     """Return the number that `plain_float` wrote as text; anything else of a detail unchanged."""
     if value is not None and type(value) not in (str, bool, int, float):
         raise TypeError("details must be numbers or texts")

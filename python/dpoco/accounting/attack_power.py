@@ -24,8 +24,7 @@ import numpy as np
 
 from dpoco._validation import positive_int, real_float
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.truncation import charged_delta, charged_epsilon, charged_gaussian_epsilon
-from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
+from dpoco.privacy.losses.combined import group, with_tails
 
 __all__ = ["group_epsilon", "guessing_probability", "posterior", "test_power"]
 
@@ -103,26 +102,15 @@ def group_epsilon(guarantee: Guarantee, units: int, delta: float | None = None) 
         return math.inf
     if not guarantee.private or k == 1:
         return guarantee.epsilon_at(target)
-    mass = guarantee.truncation_mass
     found = [k * guarantee.epsilon_at(0.0)]
     if target > 0.0:
-        if guarantee.mu is not None:
-            found.append(charged_gaussian_epsilon(k * guarantee.mu, target, mass))
-        if guarantee.rho is not None:
-            found.append(_concentrated(k * k * guarantee.rho, target, mass))
+        for each in guarantee.stated:
+            if min(each.mu, each.rho) < math.inf:
+                found.append(with_tails(group(each, k), guarantee.loss.mass).epsilon(target))
         for epsilon in _epsilons(guarantee):
             if epsilon > 0.0 and _in_steps(guarantee.delta_at(epsilon), epsilon, k) <= target:
                 found.append(k * epsilon)
     return min(found)
-
-
-def _concentrated(rho: float, delta: float, mass: float) -> float:
-    return charged_epsilon(
-        lambda target: zcdp_epsilon(rho, target),
-        lambda e: charged_delta(lambda x: zcdp_delta(x, rho), e, mass),
-        delta,
-        mass,
-    )
 
 
 def _in_steps(delta: float, epsilon: float, k: int) -> float:

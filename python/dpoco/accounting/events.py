@@ -1,4 +1,4 @@
-"""Hand-over to ``dp_accounting`` for composition with mechanisms outside this library.
+"""Hand-over to ``dp_accounting`` and back, for mechanisms outside this library.
 
 Events carry the noise multiplier scale / sensitivity, where the sensitivity is already the norm of
 the difference between neighbouring streams. They must be read under
@@ -7,16 +7,27 @@ accountants of that package disagree on whether the sensitivity is to be doubled
 is meant for it. Truncated tails are not part of an event: ``Guarantee.truncation_mass`` comes on
 top.
 
-Proof: ``docs/privacy/gaussian.md``, section "Events".
+Costs of that package's events are read part by part, never by its accountants. Repetitions are
+counted here: one of its accountants drops those of randomised response, of which the ratio between
+any two values counts, the largest; it compares a value with a response to nothing, half of it.
+
+Proof: ``docs/privacy/gaussian.md`` and ``docs/privacy/ledger.md``, sections "Events".
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from dpoco._validation import positive_float
+from dpoco._validation import positive_float, positive_int, real_float
+from dpoco.accounting._ledger_sums import Cost, Part
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.privacy.losses.bounded_range import BoundedRange
+from dpoco.privacy.losses.gaussian import Gaussian
+from dpoco.privacy.losses.loss import Pure, Zcdp
 
-__all__ = ["gaussian_event", "nonprivate_event", "relation", "zcdp_event"]
+__all__ = ["cost_of_event", "event_of", "gaussian_event", "nonprivate_event", "relation",
+           "zcdp_event"]  # fmt: skip
 
 
 def relation() -> Any:
@@ -45,3 +56,61 @@ def nonprivate_event() -> Any:
     import dp_accounting
 
     return dp_accounting.NonPrivateDpEvent()
+
+
+def event_of(guarantee: Guarantee) -> Any:
+    """Return the event of the guarantee's ideal noise; `ValueError` if there is none."""
+    if not guarantee.private:
+        return nonprivate_event()
+    if guarantee.mu is not None:
+        return gaussian_event(guarantee.mu)
+    if guarantee.rho is not None:
+        return zcdp_event(guarantee.rho)
+    if isinstance(guarantee.beyond, BoundedRange):
+        return zcdp_event(guarantee.beyond.rho)
+    raise ValueError("no dp_accounting event describes this guarantee; use delta_at, epsilon_at")
+
+
+def cost_of_event(event: Any, count: int = 1) -> Cost:
+    """Return the cost of `count` repetitions of an event, its sensitivity being 1.
+
+    Raises
+    ------
+    TypeError
+        If it is no event.
+    ValueError
+        For events of kinds that have no closed form here, and for parameters that no such mechanism
+        has: a negative cost would enlarge the budget.
+    """
+    import dp_accounting as dpa
+
+    if not isinstance(event, dpa.DpEvent):
+        raise TypeError(
+            f"a Guarantee or a dp_accounting event can be charged; got {type(event).__name__}"
+        )
+    if isinstance(event, dpa.SelfComposedDpEvent):
+        inner = positive_int("count", event.count)
+        return cost_of_event(event.event, positive_int("count", count * inner))
+    if isinstance(event, dpa.ComposedDpEvent):
+        parts = [cost_of_event(inner, count).parts for inner in event.events]
+        return Cost(tuple(part for some in parts for part in some))
+    if isinstance(event, dpa.NoOpDpEvent):
+        return Cost(())
+    if isinstance(event, dpa.GaussianDpEvent):
+        return Cost((Part(count, Gaussian(_reciprocal(event.noise_multiplier))),))
+    if isinstance(event, dpa.LaplaceDpEvent):
+        return Cost((Part(count, Pure(_reciprocal(event.noise_multiplier))),))
+    if isinstance(event, dpa.ZCDpEvent) and event.xi == 0.0:
+        return Cost((Part(count, Zcdp(real_float("rho", event.rho))),))
+    if isinstance(event, dpa.RandomizedResponseDpEvent):
+        p = real_float("noise_parameter", event.noise_parameter)
+        buckets = positive_int("num_buckets", event.num_buckets)
+        if not 0.0 <= p <= 1.0:
+            raise ValueError(f"noise_parameter must be in [0, 1]; got {p!r}")
+        odds = (1.0 - p) * buckets / p if p > 0.0 else math.inf
+        return Cost((Part(count, Pure(math.log1p(odds))),))
+    raise ValueError(f"a ledger has no closed form for {type(event).__name__}")
+
+
+def _reciprocal(multiplier: float) -> float:
+    return 1.0 / multiplier if multiplier > 0.0 else math.inf

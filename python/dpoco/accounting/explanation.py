@@ -1,4 +1,4 @@
-"""A guarantee in plain words: what is protected, against whom, and what the numbers mean.
+"""A guarantee as a statement, and in plain words: what is protected, and what the numbers mean.
 
 Every number in the text is computed from the guarantee's own curve by
 ``dpoco.accounting.attack_power``. Proof of what they mean: ``docs/privacy/explanations.md``.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import textwrap
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from dpoco.accounting._records import plain_float
 from dpoco.accounting.attack_power import (
@@ -19,7 +20,10 @@ from dpoco.accounting.attack_power import (
 )
 from dpoco.accounting.guarantee import Guarantee
 
-__all__ = ["explain", "facts"]
+if TYPE_CHECKING:
+    from dpoco.accounting._ledger_book import Book, Entry
+
+__all__ = ["explain", "facts", "neighbours", "one_line", "statement"]
 
 _PRIORS = (0.5, 0.1, 0.01)
 _FALSE_ALARMS = (0.05, 0.01, 0.001)
@@ -44,6 +48,17 @@ _CHANGE = {
     "replace": "what was in {unit} cannot be told from anything else that could have been there",
     "zero_out": "whether {unit} had any data cannot be told; replaced data count as two changes",
 }
+_COMPUTED = {
+    "lattice": "What the program computes is what the proof is about: data are rounded to a public "
+    "grid, which is paid for, and the noise consists of whole steps of that grid, of exactly the "
+    "right probabilities. The last digits of a released number give nothing away.",
+    "float": "The proof is about real numbers; the program computes with 16 digits, and what the "
+    "last of them could give away is not part of the proof.",
+}
+_DOUBT = (
+    "the numbers below are those of the same mechanism with secret noise and every promise kept; "
+    "see the conditions for why they are not proved for this one"
+)
 _OPEN = {
     "server": "that a user takes part, when, and how often, is visible",
     "others": "the protected user's own outputs depend on her data and are not covered",
@@ -95,18 +110,6 @@ def facts(guarantee: Guarantee) -> dict[str, Any]:
     return record
 
 
-def _arithmetic(guarantee: Guarantee) -> list[str]:
-    texts = {
-        "lattice": "What the program computes is what the proof is about: data are rounded to a "
-        "public grid, which is paid for, and the noise consists of whole steps of that grid, of "
-        "exactly the right probabilities. The last digits of a released number give nothing away.",
-        "float": "The proof is about real numbers; the program computes with 16 digits, and what "
-        "the last of them could give away is not part of the proof.",
-    }
-    text = None if guarantee.numerics is None else texts[guarantee.numerics]
-    return [] if text is None else _paragraph("How it is computed", text)
-
-
 def explain(guarantee: Guarantee) -> str:
     """Return the guarantee in plain words, for somebody who knows no differential privacy.
 
@@ -121,115 +124,256 @@ def explain(guarantee: Guarantee) -> str:
         Paragraphs of at most 88 columns. Every number is a bound that holds for every attack, not
         an estimate for some.
     """
-    if not guarantee.private:
-        return "\n".join(
-            [
-                *_paragraph("No privacy is promised", guarantee.mechanism),
-                *(line for text in guarantee.conditions for line in _item(text)),
-            ]
-        )
-    record = facts(guarantee)
-    doubt = (
-        []
-        if guarantee.certified
-        else _paragraph(
-            "NOT CERTIFIED",
-            "the numbers below are those of the same mechanism with secret noise; see the "
-            "conditions for why they do not hold for this one",
-        )
-    )
-    lines = [
-        *doubt,
-        *_paragraph(
-            "What is released",
-            f"{guarantee.mechanism}, over at most {guarantee.horizon} rounds. Everything below is "
-            "about all of it together.",
-        ),
-        *_paragraph("What is protected", _change(guarantee)),
-        *_paragraph("Against whom", _AGAINST[guarantee.view] + "."),
-        *_meaning(guarantee, record),
-        *_not_protected(guarantee, record),
-        *_arithmetic(guarantee),
-        "Only if",
-        *(line for text in guarantee.conditions for line in _item(text)),
-        *_published(guarantee),
-        *_paragraph("Proof", f"{guarantee.reference}; of the numbers above: "
-                    "docs/privacy/explanations.md"),
-    ]  # fmt: skip
+    g, sections = guarantee, list[tuple[str, str, tuple[str, ...]]]()  # title, text, items
+    if not g.private:
+        sections.append(("No privacy is promised", g.mechanism, g.conditions))
+    else:
+        if not g.certified:
+            sections.append(("NOT CERTIFIED", _DOUBT, ()))
+        record = facts(g)
+        released = f"{g.mechanism}, over at most {g.horizon} rounds. Everything below is about "
+        bound = f"epsilon = {g.epsilon:.6g} and delta = {g.delta:.6g} allow."
+        change = f"{g.unit}: {_CHANGE[g.change].format(unit=g.unit)}, beyond what {bound}"
+        sections += [
+            ("What is released", f"{released}all of it together.", ()),
+            ("What is protected", change, ()),
+            ("Against whom", f"{_AGAINST[g.view]}.", ()),
+            (
+                "What the numbers mean, for two streams that differ in that much",
+                "",
+                tuple(_meaning(record)),
+            ),
+            ("What is not protected", "", tuple(_not_protected(g, record))),
+        ]
+        if g.numerics is not None:
+            sections.append(("How it is computed", _COMPUTED[g.numerics], ()))
+        sections.append(("Only if", "", g.conditions))
+        if g.paper_epsilon is not None:
+            said = f"the same noise would be said to give epsilon = {g.paper_epsilon:.6g} at this "
+            sections.append(("By the constants in print", f"{said}delta.", ()))
+        proof = f"{g.reference}; of the numbers above: docs/privacy/explanations.md"
+        sections.append(("Proof", proof, ()))
+    lines: list[str] = []
+    for title, text, items in sections:
+        lines.append(title)
+        lines += textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+        for item in items:
+            lines += textwrap.wrap(item, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
     return "\n".join(lines)
 
 
-def _change(guarantee: Guarantee) -> str:
-    return (
-        f"{guarantee.unit}: {_CHANGE[guarantee.change].format(unit=guarantee.unit)}, beyond what "
-        f"epsilon = {guarantee.epsilon:.6g} and delta = {guarantee.delta:.6g} allow."
-    )
-
-
-def _meaning(guarantee: Guarantee, record: dict[str, Any]) -> list[str]:
-    lines = ["What the numbers mean, for two streams that differ in that much"]
+def _meaning(record: dict[str, Any]) -> Iterator[str]:
     for prior, value in record["guessing"].items():
-        lines += _item(
-            f"who gives one of them probability {float(prior):g} beforehand guesses right with "
-            f"probability at most {value:.4g} afterwards "
-            f"({max(float(prior), 1.0 - float(prior)):g} without the releases)"
+        p = float(prior)
+        yield (
+            f"who gives one of them probability {p:g} beforehand guesses right with probability "
+            f"at most {value:.4g} afterwards ({max(p, 1.0 - p):g} without the releases)"
         )
     odds = record["odds"]
     after = ", ".join(f"{float(p):g} -> {v:.4g}" for p, v in odds["posterior"].items())
-    exceeded = odds["exceeded"]
-    lines += _item(
-        f"the odds of the stream that was there rise by a factor of at most {odds['factor']:.4g} "
-        + (
-            "(e^epsilon), whatever is released"
-            if exceeded == 0.0
-            else f"(2 e^epsilon), except with probability {exceeded:.3g} (2 delta)"
-        )
-        + f"; as probabilities: {after}"
+    extent = "(e^epsilon), whatever is released"
+    if odds["exceeded"] > 0.0:
+        extent = f"(2 e^epsilon), except with probability {odds['exceeded']:.3g} (2 delta)"
+    yield (
+        "the odds of the stream that was there rise by a factor of at most "
+        f"{odds['factor']:.4g} {extent}; as probabilities: {after}"
     )
     for alarm, power in record["power"].items():
-        lines += _item(
+        yield (
             f"a test that accuses wrongly with probability {float(alarm):g} accuses rightly with "
             f"probability at most {power:.4g}"
         )
-    return lines
 
 
-def _not_protected(guarantee: Guarantee, record: dict[str, Any]) -> list[str]:
-    lines = ["What is not protected"]
-    groups = ", ".join(f"{k}: {_number(epsilon)}" for k, epsilon in record["groups"].items())
-    lines += _item(
+def _not_protected(guarantee: Guarantee, record: dict[str, Any]) -> Iterator[str]:
+    def number(value: float | str) -> str:
+        return "nothing known" if isinstance(value, str) else f"{value:.4g}"
+
+    groups = ", ".join(f"{k}: {number(epsilon)}" for k, epsilon in record["groups"].items())
+    yield (
         f"more than {guarantee.unit}, such as one person's data in several of them: epsilon at the "
         f"same delta, by number of units: {groups}"
     )
-    lines += _item(
+    yield (
         "what the data say about everybody: a conclusion that is reached with or without one unit "
         "is no breach of this guarantee, whomever it concerns"
     )
-    lines += _item("the same data released elsewhere: guarantees add up, see dpoco's Ledger")
+    yield "the same data released elsewhere: guarantees add up, see dpoco's Ledger"
     if guarantee.view in _OPEN:
-        lines += _item(_OPEN[guarantee.view])
-    return lines
+        yield _OPEN[guarantee.view]
 
 
-def _published(guarantee: Guarantee) -> list[str]:
-    if guarantee.paper_epsilon is None:
-        return []
-    return _paragraph(
-        "By the constants in print",
-        f"the same noise would be said to give epsilon = {guarantee.paper_epsilon:.6g} at this "
-        "delta.",
+# -- the statement, for those who know the terms ---------------------------------------------------
+
+_OBSERVERS = {
+    "everyone": "no observer of the releases can",
+    "others": "all others together, who do not see what she is shown, cannot",
+    "server": "nobody, the party that collects the reports included, can",
+}
+_CHANGES = {"replace": "replaced by any other data", "zero_out": "empty in one of them"}
+
+
+_ARITHMETIC = {
+    "lattice": "exact integers: how the program computes is part of the proof",
+    "float": "double precision: the proof leaves out what the last digits may show",
+}
+
+
+def neighbours(change: str, view: str, unit: str) -> list[str]:
+    """Return who cannot tell what apart, in two lines."""
+    streams = "data sets" if unit == "one record" else "streams"
+    apart = f"two {streams} that differ in the data of {unit}, {_CHANGES[change]}"
+    if view == "server":
+        apart = "any two values of one user's data, each user on their own"
+    return [f"  Protected:  {unit}: {_OBSERVERS[view]} tell apart", f"              {apart},"]
+
+
+def _span(guarantee: Guarantee) -> str:
+    """Return "1000 rounds", or "1 release" of a data set of records."""
+    noun = "release" if guarantee.unit == "one record" else "round"
+    return f"{guarantee.horizon} {noun}" + ("" if guarantee.horizon == 1 else "s")
+
+
+def one_line(guarantee: Guarantee) -> str:
+    """Return the guarantee in one line."""
+    if not guarantee.private:
+        noisy = guarantee.noise_scale > 0.0
+        doubt = "beyond what is accounted for" if noisy else "without privacy"
+        return f"<Guarantee: none, {_span(guarantee)} {doubt}>"
+    doubt = "" if guarantee.certified else ", not certified"
+    seen = "" if guarantee.view == "everyone" else f", seen by {guarantee.view}"
+    return (
+        f"<Guarantee: epsilon={guarantee.epsilon:.6g}, delta={guarantee.delta:.6g}, "
+        f"{guarantee.change} {guarantee.unit}{seen}, {_span(guarantee)}{doubt}>"
     )
 
 
-def _number(value: float | str) -> str:
-    if isinstance(value, str) or not math.isfinite(value):
-        return "nothing known"
-    return f"{value:.4g}"
+def statement(guarantee: Guarantee) -> str:
+    """Return the guarantee as a statement of several lines."""
+    if not guarantee.private:
+        lines = ["No differential privacy", f"  Released:   {guarantee.mechanism}"]
+        lines += [f"  Note:       {text}" for text in guarantee.conditions]
+        return "\n".join(lines + _utility(guarantee))
+    numbers = (("mu", guarantee.mu, "GDP"), ("rho", guarantee.rho, "zCDP"))
+    native = [
+        f"{name} = {value:.6g} ({kind})" for name, value, kind in numbers if value is not None
+    ]
+    lines = [
+        f"Differential privacy: epsilon = {guarantee.epsilon:.6g}, delta = {guarantee.delta:.6g}"
+        + ("" if guarantee.certified else "  [NOT CERTIFIED, see conditions]"),
+        f"  Released:   {guarantee.mechanism}, {_extent(guarantee)}",
+        *neighbours(guarantee.change, guarantee.view, guarantee.unit),
+        "              beyond a factor e^epsilon in probability, up to delta",
+    ]
+    lines += [f"  Equivalent: {', '.join(native)}"] if native else []
+    if guarantee.beyond is not None:
+        text = f"  Composed:   {guarantee.beyond}"
+        lines += textwrap.wrap(text, 100, subsequent_indent=" " * 14)
+    if guarantee.claimed is not None:
+        lines.append(
+            f"  Claimed:    epsilon = {guarantee.claimed[0]:.6g}, "
+            f"delta = {guarantee.claimed[1]:.6g} by "
+            f"the composition of the {guarantee.calibration!r} calibration"
+        )
+    if guarantee.paper_epsilon is not None:
+        lines.append(
+            f"  Published:  epsilon = {guarantee.paper_epsilon:.6g} for the same noise, "
+            "by the constants in print"
+        )
+    if guarantee.numerics is not None:
+        lines.append(f"  Arithmetic: {_ARITHMETIC[guarantee.numerics]}")
+    lines += _utility(guarantee)
+    lines += ["  Conditions:"] + [f"    - {text}" for text in guarantee.conditions]
+    lines.append(f"  Proof:      {guarantee.reference}")
+    return "\n".join(lines)
 
 
-def _paragraph(title: str, text: str) -> list[str]:
-    return [title, *textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")]
+def _extent(guarantee: Guarantee) -> str:
+    if guarantee.unit == "one record" and guarantee.horizon == 1:
+        return "released once"
+    return f"over at most {_span(guarantee)}, taken together"
 
 
-def _item(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
+def _utility(guarantee: Guarantee) -> list[str]:
+    """Return the lines on regret and on the parameters behind the numbers."""
+    lines = []
+    details = dict(guarantee.details)
+    if guarantee.regret_bound is not None:
+        scope = details.pop("regret bound holds for", "data that do not depend on the decisions")
+        per_round = guarantee.regret_bound / max(guarantee.horizon, 1)
+        still = details.pop("regret without learning", None)
+        if isinstance(still, float):
+            lines.append(
+                f"  Regret:     no useful bound ({per_round:.6g} a round is proved; without "
+                f"learning it is at most {still / max(guarantee.horizon, 1):.6g})"
+            )
+        else:
+            lines.append(
+                f"  Regret:     at most {guarantee.regret_bound:.6g} in expectation "
+                f"({per_round:.6g} a round), for {scope}"
+            )
+    if details:
+        lines.append("  Details:")
+        lines += [f"    {name}: {_plain(value)}" for name, value in details.items()]
+    return lines
+
+
+def _plain(value: float | str | None) -> str:
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else f"{value:.6g}"
+
+
+# -- the report of a ledger ------------------------------------------------------------------------
+
+IN_WORDS = {
+    "auto": "decided by the first charge",
+    "basic": "epsilons and deltas add up",
+    "gaussian": "squares of the GDP parameters add up",
+    "renyi": "Renyi divergences of one order add up",
+    "smallest bound": "the smallest bound of a plan that was fixed in advance",
+}
+
+
+def ledger_text(book: Book, unit: str | None, currency: str) -> str:
+    """Return the report of a ledger."""
+    budget, entries = book.budget, book.entries
+    lines = [
+        f"Privacy ledger: epsilon = {budget.epsilon:.6g}, delta = {budget.delta:.6g} for "
+        "everything charged",
+        *neighbours(book.change, book.view, unit or "the unit of the first charge"),
+        "              beyond what the budget allows",
+        f"  Currency:   {currency}: {IN_WORDS[currency]}"
+        + (" (charges may react to releases)" if book.adaptive else ""),
+        f"  Spent:      {book.spent():.2%}",
+    ]
+    left, for_one = book.remaining(), "nothing"
+    if left is not None:
+        noise = " with Gaussian noise" if currency in ("gaussian", "renyi") else ""
+        both = f"epsilon = {left.epsilon:.6g}, delta = {left.delta:.6g}"
+        for_one = f"{both} for one more charge{noise}"
+    lines.append(f"  Left:       {for_one}")
+    if book.adaptive and entries and math.isfinite(book.fixed_epsilon()):
+        lines.append(
+            f"  So far:     epsilon = {book.fixed_epsilon():.6g} at the same delta, had these "
+            "charges been fixed in advance"
+        )
+    lines.append(f"  Charges:    {len(entries) or 'none'}")
+    for number, entry in enumerate(entries, 1):
+        lines.append(f"    {number}. {entry.label}: {_price(currency, entry)}")
+    lines.append("  Proof:      docs/privacy/ledger.md")
+    return "\n".join(lines)
+
+
+def _price(currency: str, entry: Entry) -> str:
+    cost, known = entry.cost, list[str]()
+    if math.isfinite(cost.epsilon):
+        known.append(f"epsilon = {cost.epsilon:.6g} at delta = {cost.delta:.3g}")
+    if currency in ("gaussian", "renyi"):
+        name = "mu^2" if currency == "gaussian" else "divergence"
+        known.append(f"{name} {entry.price.main:.4g}")
+        if entry.price.side > 0.0:
+            known.append(f"delta {entry.price.side:.3g} on the side")
+    if not getattr(entry.claim.guarantee, "certified", True):
+        known.append("NOT CERTIFIED")
+    return ", ".join(known) or "an event"

@@ -1,9 +1,9 @@
 """What a learner promises, as a value that can be printed, stored and checked.
 
 A guarantee speaks about everything one learner releases over its whole horizon. The pair
-(epsilon, delta) is one point of its privacy curve; the curve follows from ``mu`` (Gaussian
-differential privacy), ``rho`` (zCDP) or ``profile`` (pure privacy, selections, draws composed with
-stay-or-switch bits, ...) and includes the truncated tails of the samplers.
+(epsilon, delta) is one point of its privacy curve, which is that of its loss (`dpoco.privacy`),
+truncated tails of the samplers included. Stored guarantees are read by
+``dpoco.accounting._certificate``.
 
 Proof pages: ``docs/privacy/gaussian.md`` and ``docs/privacy/couplings.md`` (curves),
 ``docs/privacy/noise.md`` (truncated tails), and the page named in ``reference`` (the mechanism).
@@ -14,34 +14,23 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 from dpoco._validation import choice
-from dpoco.accounting import events
-from dpoco.accounting._guarantee_report import one_line, statement
-from dpoco.accounting._records import of_json
 from dpoco.accounting.budget import Budget
-from dpoco.errors import BudgetExceeded, StateError
-from dpoco.privacy.neighbours import CHANGES, VIEWS, Neighbours
-
-if TYPE_CHECKING:  # curves and kinds are imported where they are used: importing dpoco stays light
-    from dpoco.privacy.losses.loss import Loss
-    from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.errors import BudgetExceeded
+from dpoco.privacy.losses.combined import UNKNOWN
+from dpoco.privacy.losses.loss import Loss
+from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["Guarantee"]
 
-
-def check_neighbours(change: str, view: str, *, name: str = "change") -> None:
-    """Raise `ValueError` unless streams can differ so, seen so; `name` is the first's."""
-    choice(name, change, CHANGES)
-    choice("view", view, VIEWS)
-    if view == "server" and change != "replace":
-        raise ValueError("view 'server' is about replaced data: who reports nothing is seen")
+_NUMBERS = ("gdp", "zcdp", "unknown")  # kinds of losses that `mu` and `rho` say all about
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Guarantee:
     """A differential privacy guarantee.
 
@@ -64,8 +53,6 @@ class Guarantee:
         Norm of the largest difference between neighbouring streams in what is summed.
     sensitivity_norm : str
         Its norm: "l2", "l3", "linf".
-    mu, rho : float or None
-        Parameters of Gaussian differential privacy and of zCDP, where they hold.
     noise_scale : float
         Scale of one noise draw, in the units of the data's gradients.
     noise_multiplier : float or None
@@ -87,12 +74,6 @@ class Guarantee:
         Theorem, whether corrected, and the page of the proof.
     conditions : tuple of str
         What must hold for the guarantee to hold.
-    truncation_mass : float
-        Total variation between real and ideal noise over the horizon; charged to delta.
-    profile : dict or None
-        Parameters of a privacy profile that says more than `mu` and `rho`; key "kind" says of which
-        kind it is. "pure": `epsilon`. "gaussian" and "renyi": draws composed with bits, see
-        ``docs/privacy/couplings.md``. Others: see the page named in `reference`.
     regret_bound : float or None
         Bound on the expected regret over the horizon, in units of the loss, for data that do not
         depend on the decisions.
@@ -107,8 +88,10 @@ class Guarantee:
     details : dict
         Parameters behind the numbers, printed by the report: name to number, text or None.
     description : Mechanism or None
-        What was enforced and drawn: mu, rho, profile, truncation_mass and epsilon follow from it.
-        None for guarantees of other origin (pools, sums of a ledger, records of earlier versions).
+        What was enforced and drawn: loss and epsilon follow from it. None for guarantees of other
+        origin (pools, sums of a ledger, records of earlier versions).
+    loss : Loss
+        What all releases together tell at most, truncated tails included.
     """
 
     epsilon: float
@@ -117,46 +100,33 @@ class Guarantee:
     unit: str
     horizon: int
     mechanism: str
-    sensitivity: float | None
-    sensitivity_norm: str
-    mu: float | None
-    rho: float | None
-    noise_scale: float
-    noise_multiplier: float | None
-    column_norm: float | None
-    calibration: str
+    sensitivity: float | None = None
+    sensitivity_norm: str = ""
+    noise_scale: float = 0.0
+    noise_multiplier: float | None = None
+    column_norm: float | None = None
+    calibration: str = "tight"
     certified: bool
-    claimed: tuple[float, float] | None
-    paper_epsilon: float | None
-    reference: str
+    claimed: tuple[float, float] | None = None
+    paper_epsilon: float | None = None
+    reference: str = ""
     conditions: tuple[str, ...]
-    truncation_mass: float = 0.0
-    profile: dict[str, Any] | None = field(default=None, hash=False)
     regret_bound: float | None = None
     details: dict[str, float | str | None] = field(default_factory=dict, hash=False)
     numerics: str | None = None
     view: str = "everyone"
     description: Mechanism | None = None
+    loss: Loss = UNKNOWN
 
     def __post_init__(self) -> None:
         """Validate ranges and freeze sequences."""
-        check_neighbours(self.change, self.view)
+        Neighbours(self.change, self.view)  # raises for what is none
         if self.numerics is not None:
             choice("numerics", self.numerics, ("lattice", "float"))
         if not self.epsilon >= 0.0:
             raise ValueError(f"epsilon must be at least 0; got {self.epsilon!r}")
         if not 0.0 <= self.delta <= 1.0:
             raise ValueError(f"delta must be in [0, 1]; got {self.delta!r}")
-        if not 0.0 <= self.truncation_mass <= 1.0:
-            raise ValueError(f"truncation_mass must be in [0, 1]; got {self.truncation_mass!r}")
-        for name in ("mu", "rho"):
-            value = getattr(self, name)
-            if value is not None and not value > 0.0:
-                raise ValueError(f"{name} must be positive; got {value!r}")
-        if self.profile is not None:
-            from dpoco.accounting import _profiles
-
-            object.__setattr__(self, "profile", _profiles.checked(self.profile))
         object.__setattr__(self, "details", dict(self.details))
         object.__setattr__(self, "conditions", tuple(self.conditions))
         if self.claimed is not None:
@@ -175,18 +145,8 @@ class Guarantee:
             unit=unit,
             horizon=horizon,
             mechanism=mechanism,
-            sensitivity=None,
-            sensitivity_norm="",
-            mu=None,
-            rho=None,
-            noise_scale=0.0,
-            noise_multiplier=None,
-            column_norm=None,
             calibration="none",
             certified=False,
-            claimed=None,
-            paper_epsilon=None,
-            reference="",
             conditions=(f"no noise is added: {released} may reveal the data",),
         )
 
@@ -205,29 +165,8 @@ class Guarantee:
         """
         if not epsilon >= 0.0:
             raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
-        return min(self.delta if epsilon >= self.epsilon else 1.0, self._curve_delta(epsilon))
-
-    def _curve_delta(self, epsilon: float) -> float:
-        """Return what the parameters alone prove; 1 if there are none."""
-        return min(1.0, self.loss.delta(epsilon))
-
-    @cached_property
-    def loss(self) -> Loss:
-        """What the parameters alone prove, truncated tails included."""
-        from dpoco.accounting import _profiles
-        from dpoco.privacy.losses.combined import UNKNOWN, Least, with_tails
-        from dpoco.privacy.losses.gaussian import Gaussian
-        from dpoco.privacy.losses.loss import Zcdp
-
-        known: list[Loss] = []
-        if self.mu is not None:
-            known.append(Gaussian(self.mu))
-        elif self.rho is not None:
-            known.append(Zcdp(self.rho))
-        if self.profile is not None:
-            known.append(_profiles.loss_of(self.profile))
-        ideal = known[0] if len(known) == 1 else Least(tuple(known)) if known else UNKNOWN
-        return with_tails(ideal, self.truncation_mass)
+        stated = self.delta if epsilon >= self.epsilon else 1.0
+        return min(stated, self.loss.delta(epsilon))
 
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon known at `delta`; infinite if there is none.
@@ -259,25 +198,55 @@ class Guarantee:
         From the description of what was enforced and drawn, if there is one, or else from the
         guarantee's own curve. The last digits of other machines' functions are allowed for: 1e-12.
         """
-        from dpoco.accounting._certificate import contradicts_itself
-        from dpoco.privacy.losses.combined import UNKNOWN
+        from dpoco.accounting._certificate import verify
 
-        loss: Loss | None = self.loss
-        if self.description is not None:
-            loss = self.description.loss(Neighbours(self.change, self.view))
-        if loss is None or (loss is UNKNOWN and self.description is None):
-            follows = not self.private or loss is UNKNOWN  # a bare point: nothing to compute
-        elif self.delta == 0.0:
-            follows = loss.mass == 0.0 and loss.pure <= self.epsilon * (1.0 + 1e-12)
-        else:
-            follows = loss.delta(self.epsilon * (1.0 + 1e-12)) <= self.delta * (1.0 + 1e-12)
-        if not follows or contradicts_itself(self):
-            raise StateError("epsilon does not follow from what is stated beside it")
+        verify(self)
 
     @property
     def curve(self) -> Callable[[float], float]:
         """The privacy curve, epsilon -> delta: the method `delta_at`."""
         return self.delta_at
+
+    # -- what the loss is made of ------------------------------------------------------------------
+
+    @property
+    def stated(self) -> tuple[Loss, ...]:
+        """All that is stated of the ideal noise, without truncated tails."""
+        ideal = getattr(self.loss, "ideal", self.loss)
+        return getattr(ideal, "known", (ideal,))
+
+    @property
+    def beyond(self) -> Loss | None:
+        """What says more than `mu` and `rho`; None where they are all."""
+        return next((each for each in self.stated if each.kind not in _NUMBERS), None)
+
+    def _number(self, kind: str, name: str) -> float | None:
+        return next((getattr(each, name) for each in self.stated if each.kind == kind), None)
+
+    @property
+    def mu(self) -> float | None:
+        """Parameter of Gaussian differential privacy, where it says as much as the curve."""
+        return self._number("gdp", "mu")
+
+    @property
+    def rho(self) -> float | None:
+        """Parameter of zCDP, where it is stated: mu^2 / 2, or one of its own."""
+        own = self._number("zcdp", "rho")
+        return self._number("gdp", "rho") if own is None else own
+
+    @property
+    def profile(self) -> dict[str, Any] | None:
+        """Numbers of a loss that says more than `mu` and `rho`; "kind" names it.
+
+        "pure": `epsilon`. "gaussian" and "renyi": draws composed with bits, see
+        ``docs/privacy/couplings.md``. Others: see the page named in `reference`.
+        """
+        return None if self.beyond is None else self.beyond.to_dict()
+
+    @property
+    def truncation_mass(self) -> float:
+        """Total variation between real and ideal noise over the horizon; charged to delta."""
+        return self.loss.mass
 
     @property
     def event(self) -> Any:
@@ -286,17 +255,11 @@ class Guarantee:
         It describes the ideal noise; `truncation_mass` comes on top. Raises ``ValueError`` for a
         guarantee that package has no event for, such as one with random bits.
         """
-        if not self.private:
-            return events.nonprivate_event()
-        if self.mu is not None:
-            return events.gaussian_event(self.mu)
-        if self.rho is not None:
-            return events.zcdp_event(self.rho)
-        if self.profile is not None:
-            from dpoco.accounting import _profiles
+        from dpoco.accounting import events
 
-            return _profiles.event(self.profile)
-        raise ValueError("no dp_accounting event describes a bare (epsilon, delta) guarantee")
+        return events.event_of(self)
+
+    # -- stored and printed ------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
@@ -311,19 +274,11 @@ class Guarantee:
         Raises
         ------
         StateError
-            If it is not one, or if its numbers contradict each other: epsilon is computed again
-            from mu, rho or the profile, and mu from sensitivity, column norm and noise scale.
+            If it is not one, or if its numbers contradict each other or its description.
         """
-        from dpoco.accounting._certificate import contradicts_itself, read
+        from dpoco.accounting._certificate import read
 
-        try:
-            guarantee = cls(**read(record, frozenset(each.name for each in fields(cls))))
-            contradiction = contradicts_itself(guarantee)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise StateError("malformed guarantee record") from error
-        if contradiction:
-            raise StateError("a guarantee record contradicts itself: its numbers were changed")
-        return guarantee
+        return read(record)
 
     def to_json(self) -> str:
         """Return the guarantee as JSON text; every float survives exactly."""
@@ -332,12 +287,18 @@ class Guarantee:
     @classmethod
     def from_json(cls, text: str) -> Guarantee:
         """Return the guarantee written by `to_json`; `StateError` if it is not one."""
+        from dpoco.accounting._records import of_json
+
         return cls.from_dict(of_json(text))
 
     def __repr__(self) -> str:
         """Return one line."""
+        from dpoco.accounting.explanation import one_line
+
         return one_line(self)
 
     def __str__(self) -> str:
         """Return a statement that says what is protected, under which conditions, and the proof."""
+        from dpoco.accounting.explanation import statement
+
         return statement(self)

@@ -276,9 +276,7 @@ def guarantee(
     else:
         loss = whole.loss(Neighbours(p.relation, "others"))
         assert loss is not None
-        one = replace(
-            one, epsilon=loss.epsilon(delta), truncation_mass=loss.mass, description=whole
-        )
+        one = replace(one, epsilon=loss.epsilon(delta), loss=loss, description=whole)
     rewards = "[0, 1]" if p.link == "logistic" else f"[{-p.reward_bound:g}, {p.reward_bound:g}]"
     return replace(
         one,

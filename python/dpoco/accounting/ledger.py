@@ -20,16 +20,14 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn, TypeVar
 
 from dpoco._validation import choice, real_float
-from dpoco.accounting._ledger.book import Admission, Book
-from dpoco.accounting._ledger.currencies import CURRENCIES, WAYS, filter_of
-from dpoco.accounting._ledger.entries import Claim, Entry, claim_of
-from dpoco.accounting._ledger.opening import largest_fitting
-from dpoco.accounting._ledger.report import ledger_guarantee, ledger_text
-from dpoco.accounting._records import of_json, of_version_1, read_record
+from dpoco.accounting._ledger_book import Book, Claim, Entry, claim_of
+from dpoco.accounting._ledger_sums import CURRENCIES, WAYS, filter_of, largest_fitting
+from dpoco.accounting._records import check_types, of_json, of_version_1, read_record
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.guarantee import Guarantee, check_neighbours
+from dpoco.accounting.explanation import IN_WORDS, ledger_text
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
-from dpoco.privacy.neighbours import CHANGES
+from dpoco.privacy.neighbours import CHANGES, Neighbours
 
 __all__ = ["Entry", "Ledger"]
 
@@ -111,7 +109,7 @@ class Ledger:
             if currency in ("gaussian", "renyi"):
                 raise CalibrationError(f"the currency {currency!r} needs delta > 0")
             currency = "basic"
-        check_neighbours(relation, view, name="relation")
+        Neighbours(relation, view)  # raises for what is none
         if adaptive and currency in ("gaussian", "renyi"):
             filter_of(currency, budget, share)  # raises if it has no limit for this budget
         self._book = Book(budget, relation, view, unit, currency, adaptive, share)
@@ -204,7 +202,7 @@ class Ledger:
             If the guarantee is about another unit, or says nothing about what the ledger protects.
         """
         with self._spending():
-            return self._book.enter(self._admission(item, label, relation, unit, same_unit))
+            return self._book.enter(*self._admission(item, label, relation, unit, same_unit))
 
     def affordable(self, item: Guarantee | Any, *, same_unit: bool = False) -> bool:
         """Return whether `charge` would admit it now."""
@@ -258,13 +256,11 @@ class Ledger:
             basic, before = self._book.currency == "basic", len(self._book.entries)
             delta = self._book.side_left() * portion if basic else self.budget.delta
 
-            def attempt(epsilon: float) -> tuple[_Opened, Admission] | None:
+            def attempt(epsilon: float) -> tuple[_Opened, tuple[Entry, str]] | None:
                 try:
-                    learner = make(Budget(epsilon, delta))
-                    guarantee: Any = learner.guarantee  # type: ignore[attr-defined]
-                    return learner, self._admission(
-                        guarantee, label, None, None, same_unit, portion
-                    )
+                    learner: Any = make(Budget(epsilon, delta))
+                    asked = (learner.guarantee, label, None, None, same_unit, portion)
+                    return learner, self._admission(*asked)
                 except (BudgetExceeded, CalibrationError):
                     return None
 
@@ -274,14 +270,14 @@ class Ledger:
             if found is None:
                 raise BudgetExceeded(f"nothing that fits what is left of the budget for {label!r}")
             learner, admission = found
-            self._book.enter(admission)
+            self._book.enter(*admission)
             return learner
 
     @property
     def guarantee(self) -> Guarantee:
         """What holds for everything charged, and in an adaptive ledger for all charges to come."""
         with self._reading():
-            return ledger_guarantee(self._book, self.unit or _UNIT, self.currency)
+            return self._book.guarantee(self.unit or _UNIT, IN_WORDS[self.currency])
 
     def report(self) -> str:
         """Return what was charged and what is left, in several lines."""
@@ -317,13 +313,12 @@ class Ledger:
         if isinstance(record, Mapping):
             record = _of_version_1(record)
         body = read_record(record, kind=_KIND, version=_VERSION, fields=_FIELDS)
+        check_types(body, {"entries": (list,), "ways": (list,)})
         rows, ways = body["entries"], body["ways"]
-        if not isinstance(rows, list) or not isinstance(ways, list):
+        # The first charge decides unit and currency.
+        open_ = body["unit"] is None or (body["adaptive"] and body["currency"] == "auto")
+        if (rows and open_) or any(way not in WAYS for way in ways):
             raise StateError("malformed ledger record")
-        if any(way not in WAYS for way in ways):
-            raise StateError("malformed ledger record")
-        if rows and (body["unit"] is None or (body["adaptive"] and body["currency"] == "auto")):
-            raise StateError("malformed ledger record")  # the first charge decides both
         try:
             ledger = cls(Budget.from_dict(body["budget"]), **{n: body[n] for n in _OPTIONS})
             for row, way in zip(rows, ways, strict=True):
@@ -378,7 +373,7 @@ class Ledger:
         unit: str | None,
         same_unit: bool,
         share: float = 1.0,
-    ) -> Admission:
+    ) -> tuple[Entry, str]:
         change = self.relation if relation is None else choice("relation", relation, CHANGES)
         words = unit if unit is not None else self.unit or _UNIT
         claim = claim_of(item, label, change, self.view, words, same_unit)

@@ -27,7 +27,6 @@ from dpoco.privacy.losses.gaussian import gaussian_delta
 __all__ = [
     "composed_laplace_delta",
     "composed_laplace_scale",
-    "discrete_gaussian_delta",
     "discrete_gaussian_scale",
     "gaussian_vector_delta",
 ]
@@ -117,25 +116,6 @@ def composed_laplace_scale(epsilon: float, delta: float, ranges: tuple[int, ...]
         else:
             low = middle
     return high
-
-
-def discrete_gaussian_delta(epsilon: float, shift: int, scale: float) -> float:
-    """Return delta of one discrete Gaussian variate under one integer shift: the exact sum.
-
-    ``sum_n max(0, p(n) - e^epsilon p(n - shift))``, O(scale).
-    """
-    if not epsilon >= 0.0 or not scale > 0.0:
-        raise ValueError("epsilon must be at least 0, and scale positive")
-    if shift == 0:
-        return 0.0
-    reach = math.ceil(40.0 * scale) + 2
-    n = np.arange(-reach, reach + 1, dtype=np.float64)
-    masses = np.exp(-0.5 * (n / scale) ** 2)
-    masses /= masses.sum()
-    # log p(n) / p(n - shift), positive where n is small
-    losses = (float(shift) ** 2 - 2.0 * n * abs(shift)) / (2.0 * scale**2)
-    above = losses > epsilon
-    return float(np.sum(masses[above] * -np.expm1(epsilon - losses[above])))
 
 
 def gaussian_vector_delta(epsilon: float, l2: float, l1: float, scale: float) -> float:

@@ -271,7 +271,7 @@ def guarantee(
             f"the published claim (epsilon = {claimed[0]:.6g}, delta = {delta:.3g}) is false "
             f"for this noise: exact delta {result.delta_at(claimed[0]):.3g}"
         )
-    return replace(result, rho=known.rho if known.rho > 0.0 else None)
+    return result
 
 
 def user_rho(

@@ -23,9 +23,11 @@ from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import choice, positive_int
-from dpoco.accounting import _profiles
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import CalibrationError
+from dpoco.privacy.losses.combined import UNKNOWN, Least, Tailed, with_tails
+from dpoco.privacy.losses.gaussian import Gaussian
+from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
 
 __all__ = ["NOISES", "noise_of", "pool_guarantee"]
 
@@ -34,6 +36,8 @@ _PAGE = "docs/privacy/pools.md"
 # What learners say of one person's rounds, and what a user's guarantee replaces.
 _PER_ROUND = "; one person's data in several rounds are protected per round"
 _UP = 1.0 + 1e-14  # more than the roundings below
+# Numbers that are about one changed record.
+_OF_ONE_RECORD = ("sensitivity", "noise_multiplier", "column_norm", "paper_epsilon", "regret_bound")
 
 
 def noise_of(learner: Any) -> str:
@@ -108,22 +112,22 @@ def pool_guarantee(
     }
     if user:
         changed["unit"] = "one user"
+    ideal = one.loss.ideal if isinstance(one.loss, Tailed) else one.loss
     if m * c > 1:
-        changed |= _of_several(one, m, c, noise, adaptive)
-    if (
-        m * c > 1 or keys > 1 or noise == "hidden"
-    ):  # what was drawn for one learner does not say what all of them cost
-        changed["description"] = None
-    if noise == "fresh" or not adaptive:
-        mass = one.truncation_mass * c
-    elif noise == "ideal_fresh":
-        mass = one.truncation_mass * keys
-    else:
+        changed |= dict.fromkeys(_OF_ONE_RECORD)
+        ideal = _of_several(one, m, c, noise, adaptive)
+    if m * c > 1 or keys > 1 or noise == "hidden":
+        changed["description"] = None  # which does not say what all of them cost
+    if noise == "hidden" and adaptive:
         return _of_hidden_noise(one, keys, m * c, changed)
-    if m * c == 1 and mass == one.truncation_mass:
+    mass = one.loss.mass * (keys if noise == "ideal_fresh" and adaptive else c)
+    if m * c == 1 and mass == one.loss.mass:
         return replace(one, **changed)
-    bare = replace(one, **{**changed, "epsilon": math.inf, "truncation_mass": min(1.0, mass)})
-    return _stated(bare, one.delta)
+    bare = replace(one, **changed, epsilon=math.inf, loss=with_tails(ideal, min(1.0, mass)))
+    epsilon = bare.epsilon_at(one.delta)
+    if not math.isfinite(epsilon):
+        raise CalibrationError(_too_little(None, one.delta))
+    return replace(bare, epsilon=epsilon)
 
 
 def _of_hidden_noise(one: Guarantee, keys: int, records: int, changed: dict[str, Any]) -> Guarantee:
@@ -132,90 +136,54 @@ def _of_hidden_noise(one: Guarantee, keys: int, records: int, changed: dict[str,
     Only the pure epsilon is proved given any past; a smaller epsilon at the learner's delta is not.
     """
     found: list[Guarantee] = []
-    pure = _ideal_pure(one)
+    pure = _pure(one)
     if math.isfinite(pure):
-        curve = changed.get("profile") or {"kind": "pure", "epsilon": pure}
-        only = {"mu": None, "rho": None, "profile": curve, "epsilon": math.inf}
-        mass = min(1.0, one.truncation_mass * keys)
-        bare = replace(one, **{**changed, **only, "truncation_mass": mass})
+        loss = Pure(pure if records == 1 else records * pure * _UP)
+        mass = min(1.0, one.loss.mass * keys)
+        bare = replace(one, **changed, epsilon=math.inf, loss=with_tails(loss, mass))
         epsilon = bare.epsilon_at(one.delta)
         if math.isfinite(epsilon):
             found.append(replace(bare, epsilon=epsilon))
-    if records == 1:
-        try:
-            found.append(_summed(one, keys, changed))
-        except CalibrationError:
-            if not found:
-                raise
+    if records == 1 and one.delta > 0.0:
+        # The statement at which the deltas of all learners add up to that of one.
+        epsilon = one.epsilon_at(one.delta / keys * (1.0 - 1e-14))
+        if math.isfinite(epsilon):
+            reacts = "the guarantee of one learner holds for a round that its own releases decide"
+            changed["conditions"] = (reacts, *changed["conditions"])
+            found.append(replace(one, **changed, epsilon=epsilon, loss=UNKNOWN))
     if not found:
         raise CalibrationError(_too_little(keys, one.delta))
     return min(found, key=lambda each: each.epsilon)
 
 
-def _ideal_pure(one: Guarantee) -> float:
+def _pure(one: Guarantee) -> float:
     """Return the pure epsilon of the learner with ideal noise; infinite if there is none."""
-    known = [math.inf if one.profile is None else _profiles.loss_of(one.profile).pure]
-    if one.delta == 0.0 and one.truncation_mass == 0.0:
+    known = [each.pure for each in one.stated]
+    if one.delta == 0.0 and one.loss.mass == 0.0:
         known.append(one.epsilon)
     return min(known)
 
 
-def _of_several(one: Guarantee, m: int, c: int, noise: str, adaptive: bool) -> dict[str, Any]:
-    """Return what is known of m changed records under each of c keys."""
-    changed: dict[str, Any] = {
-        "mu": None,
-        "rho": None,
-        "profile": None,
-        "sensitivity": None,
-        "noise_multiplier": None,
-        "column_norm": None,
-        "paper_epsilon": None,
-        "regret_bound": None,
-    }
-    pure = _ideal_pure(one)
+def _of_several(one: Guarantee, m: int, c: int, noise: str, adaptive: bool) -> Loss:
+    """Return the loss, with ideal noise, of m changed records under each of c keys."""
+    pure, known = _pure(one), list[Loss]()
+    if noise == "fresh" or not adaptive:  # the latter: a chain of c m changes
+        mu, rho = (
+            (math.sqrt(c) * m, c * m * m) if noise == "fresh" else (float(c * m), (c * m) ** 2)
+        )
+        if one.mu is not None:
+            known.append(Gaussian(mu * one.mu * _UP))
+        elif one.rho is not None:
+            known.append(Zcdp(rho * one.rho * _UP))
     if math.isfinite(pure):
-        changed["profile"] = {"kind": "pure", "epsilon": c * m * pure * _UP}
-    if noise == "fresh":
-        mu, rho = math.sqrt(c) * m, c * m * m
-    elif not adaptive:  # a chain of c m changes
-        mu, rho = float(c * m), (c * m) ** 2
-    elif changed["profile"] is None:
+        known.append(Pure(c * m * pure * _UP))
+    if not known:
         raise ValueError(
-            "several records of one person: nothing is proved for this learner, unless which keys "
-            "and rounds they come to does not depend on releases (adaptive=False)"
+            "several records of one person: nothing is proved for this learner, whose guarantee "
+            "has no pure parameter, and no Gaussian or zCDP one that would hold, too, if which "
+            "keys and rounds they come to depended on releases (adaptive=False)"
         )
-    else:
-        return changed
-    if one.mu is not None:
-        changed["mu"] = mu * one.mu * _UP
-        changed["rho"] = 0.5 * changed["mu"] ** 2 * _UP
-    elif one.rho is not None:
-        changed["rho"] = rho * one.rho * _UP
-    elif changed["profile"] is None:
-        raise ValueError(
-            "several records of one person: the learner's guarantee has no Gaussian, zCDP or pure "
-            "parameter to start from"
-        )
-    return changed
-
-
-def _summed(one: Guarantee, keys: int, changed: dict[str, Any]) -> Guarantee:
-    """Return the statement at which the deltas of all learners add up to that of one."""
-    each = one.delta / keys * (1.0 - 1e-14)
-    epsilon = one.epsilon_at(each) if one.delta > 0.0 else math.inf
-    nothing = {"mu": None, "rho": None, "profile": None, "truncation_mass": 0.0}
-    if not math.isfinite(epsilon):
-        raise CalibrationError(_too_little(keys, one.delta))
-    reacts = "the guarantee of one learner holds for a round that its own releases decide"
-    changed["conditions"] = (reacts, *changed["conditions"])
-    return replace(one, **{**changed, **nothing, "epsilon": epsilon})
-
-
-def _stated(bare: Guarantee, delta: float) -> Guarantee:
-    epsilon = bare.epsilon_at(delta)
-    if not math.isfinite(epsilon):
-        raise CalibrationError(_too_little(None, delta))
-    return replace(bare, epsilon=epsilon)
+    return known[0] if len(known) == 1 else Least(tuple(known))
 
 
 def _too_little(keys: int | None, delta: float) -> str:

@@ -1,4 +1,10 @@
-"""From a mechanism's loss to the guarantee that states it, for all learners in one place."""
+"""From a mechanism's loss to the guarantee that states it, for all learners in one place.
+
+Claim of `delayed`: if which feedback arrives, when and in which order is the same on neighbouring
+streams, given equal releases so far, then everything released is as private as without delay, for
+replacing one record where it arrives. Source: post-processing, and every learner's own proof, which
+covers records that react to all releases before them. Proof: ``docs/privacy/delayed_feedback.md``.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +14,27 @@ from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON
-from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import common_conditions, norm_name, numerics_of
-from dpoco.privacy.losses.combined import Least, Tailed
+from dpoco.privacy.losses.combined import NOTHING, Least, Tailed, with_tails
+from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.gaussian import Gaussian
-from dpoco.privacy.losses.loss import Pure, Zcdp
+from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
 from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["REGRET_SCOPES", "check_experts", "state", "state_experts", "state_sum", "stated_delta"]
+__all__ = [
+    "REGRET_SCOPES",
+    "check_experts",
+    "delayed",
+    "state",
+    "state_experts",
+    "state_sum",
+    "stated_delta",
+]
 
 # Streams that bounds on regret hold for, in words.
 REGRET_SCOPES = {
@@ -97,18 +111,12 @@ def state(
     if pure and loss.mass == 0.0 and all(one.epsilon(delta) >= loss.pure for one in others):
         delta = 0.0
     epsilon = loss.epsilon(delta)
-    profiles = [one for one in known if not isinstance(one, (Gaussian, Zcdp))]
+    own = _stated(ideal, epsilon, delta)
     common = common_conditions(loss.mass, seeded, sums=sums, numerics=numerics)
     if arithmetic is not None:
         common = (*common[:-1], arithmetic)
-    mu = None  # unless it says as much as the curve
-    if 0.0 < ideal.mu < math.inf and math.isfinite(epsilon):
-        bell = Gaussian(ideal.mu)
-        if not profiles or bell.delta(epsilon) <= ideal.delta(epsilon) * (1.0 + 1e-9):
-            mu = ideal.mu
-    rho = None if mu is None else 0.5 * mu * mu
-    if isinstance(ideal, Least) and mu is None and delta > 0.0 and 0.0 < ideal.rho < math.inf:
-        rho = ideal.rho
+    mu = own[0].mu if isinstance(own[0], Gaussian) else None
+    kept = trusted and not (mechanism.promised and ideal != NOTHING)
     return Guarantee(
         epsilon=epsilon,
         delta=delta,
@@ -119,24 +127,39 @@ def state(
         mechanism=released,
         sensitivity=sensitivity,
         sensitivity_norm=sensitivity_norm,
-        mu=mu,
-        rho=rho,
         noise_scale=noise_scale,
         noise_multiplier=None if mu is None else 1.0 / mu,
         column_norm=column_norm,
         calibration=calibration,
-        certified=trusted and not seeded and math.isfinite(epsilon),
+        certified=kept and not seeded and math.isfinite(epsilon),
         claimed=claimed,
         paper_epsilon=paper_epsilon,
         reference=reference,
         conditions=conditions + common,
-        truncation_mass=loss.mass,
-        profile=profile_of(profiles[0]) if profiles else None,
         regret_bound=regret_bound,
         details=details or {},
         numerics=numerics,
         description=mechanism,
+        loss=with_tails(own[0] if len(own) == 1 else Least(own), loss.mass),
     )
+
+
+def _stated(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
+    """Return what a guarantee at this point states of an ideal loss: at most one number and more.
+
+    mu only where it says as much as the rest; rho of selections that shrink, and beside a pure loss
+    that is not all.
+    """
+    known: tuple[Loss, ...] = getattr(ideal, "known", (ideal,))
+    rest = tuple(one for one in known if not isinstance(one, (Gaussian, Zcdp)))[:1]
+    if 0.0 < ideal.mu < math.inf and math.isfinite(epsilon):
+        bell = Gaussian(ideal.mu)
+        if not rest or bell.delta(epsilon) <= ideal.delta(epsilon) * (1.0 + 1e-9):
+            return (bell, *rest)
+    said = isinstance(ideal, Decaying) or (isinstance(ideal, Least) and delta > 0.0)
+    if said and 0.0 < ideal.rho < math.inf:
+        return (Zcdp(ideal.rho), *rest)
+    return rest or known
 
 
 def state_sum(mechanism: GaussianSum, near: Neighbours, **text: Any) -> Guarantee:
@@ -207,3 +230,29 @@ def state_experts(
         details={**rows, **details},
         **text,
     )
+
+
+def delayed(immediate: Guarantee, seen: str = "released decisions") -> Guarantee:
+    """Return what holds once decisions wait for their feedback.
+
+    Parameters
+    ----------
+    immediate : Guarantee
+        What holds if every decision is followed by its feedback.
+    seen : str
+        What arrivals may depend on, of all that depends on the data, in words.
+
+    Returns
+    -------
+    Guarantee
+        The same privacy under one more condition; without a bound on regret, which is proved for
+        feedback that comes at once.
+    """
+    condition = (
+        "feedback is delayed: which of it arrives, when and in which order, depends on the data "
+        f"through {seen} only; neighbouring streams differ in one record, at its place in the "
+        "order of arrival"
+    )
+    details = {n: v for n, v in immediate.details.items() if not n.startswith("regret")}
+    conditions = (*immediate.conditions, *((condition,) if immediate.private else ()))
+    return replace(immediate, conditions=conditions, regret_bound=None, details=details)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dpoco.privacy.losses.gaussian import Gaussian
-from dpoco.privacy.losses.loss import FloatArray, Loss, Pure, Zcdp
+from dpoco.privacy.losses.loss import FloatArray, Loss, Pure, Zcdp, check_epsilon
 
 __all__ = [
     "NOTHING",
@@ -25,8 +25,15 @@ __all__ = [
     "with_tails",
 ]
 
-NOTHING = Pure(0.0)
-UNKNOWN = Loss()
+
+@dataclass(frozen=True)
+class Unknown(Loss):
+    """Nothing is known."""
+
+    kind = "unknown"
+
+
+NOTHING, UNKNOWN = Pure(0.0), Unknown()
 _UP = 1.0 + 1e-14  # more than the roundings of a sum, a product or a root
 
 
@@ -131,6 +138,7 @@ class Tailed(Loss):
 
     def delta(self, epsilon: float) -> float:
         """Return delta with (1 + e^e) mass on top, at the best e <= epsilon."""
+        check_epsilon(epsilon)
         return self.ideal.charged(epsilon, self.mass)
 
 

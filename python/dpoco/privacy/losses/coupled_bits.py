@@ -27,7 +27,7 @@ import numpy as np
 
 from dpoco.privacy.losses.gaussian import gaussian_delta
 from dpoco.privacy.losses.line_sum import LossSum, log_delta
-from dpoco.privacy.losses.loss import SMALLEST_DELTA, FloatArray, Loss
+from dpoco.privacy.losses.loss import SMALLEST_DELTA, FloatArray, Loss, check_delta, check_epsilon
 
 __all__ = ["LEAST_FACTOR", "Bits", "CoupledBits", "later_bit_pair", "switch_probability"]
 
@@ -91,7 +91,8 @@ class Bits(Loss):
 class CoupledBits(Bits):
     """Bits, and draws that are together `draws`-GDP."""
 
-    kind = "coupled_bits"
+    kind = "gaussian"
+    names = (("draws", "mu"),)
     draws: float
     mu: float = field(init=False, repr=False, compare=False)
     rho: float = field(init=False, repr=False, compare=False)
@@ -115,6 +116,7 @@ class CoupledBits(Bits):
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon; infinite from mu = 1e8 on, where doubles do not resolve it."""
+        check_delta(delta)
         return math.inf if self.draws >= 1e8 else super().epsilon(delta)
 
     def delta(self, epsilon: float) -> float:
@@ -123,8 +125,7 @@ class CoupledBits(Bits):
         Never below the truth; above it by a relative 2e-8 at most, down to 1e-300. About 0.2 ms
         whatever `later_bits`; O(sqrt(later_bits)) when the draws add next to nothing.
         """
-        if not epsilon >= 0.0:
-            raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
+        check_epsilon(epsilon)
         p, w, mu = self.forced_switch, self.factor_floor, self.draws
         if p == 1.0 or epsilon == math.inf:
             return gaussian_delta(epsilon, mu)

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpoco.privacy.losses.bounded_range import moment
 from dpoco.privacy.losses.loss import ORDERS as COMMON_ORDERS
-from dpoco.privacy.losses.loss import FloatArray, Loss, pure_delta, renyi_delta
+from dpoco.privacy.losses.loss import FloatArray, Loss, check_epsilon, pure_delta, renyi_delta
 from dpoco.privacy.losses.range_series import RangeSeries
 
 __all__ = ["ORDERS", "PRIORS", "FlaggedDraws", "rounded_up"]
@@ -138,6 +138,7 @@ class FlaggedDraws(Loss):
 
     def delta(self, epsilon: float) -> float:
         """Return the least that the divergences of `ORDERS` and the largest ratio prove."""
+        check_epsilon(epsilon)
         if epsilon >= self.pure:
             return 0.0
         best = renyi_delta(_divergences(self), epsilon, ORDERS)

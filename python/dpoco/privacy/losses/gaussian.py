@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpoco.privacy.losses.loss import SMALLEST_DELTA, Loss, charge
+from dpoco.privacy.losses.loss import SMALLEST_DELTA, Loss, charge, check_delta, check_epsilon
 
 __all__ = ["Gaussian", "gaussian_delta", "log_gaussian_delta", "turning_point"]
 
@@ -31,7 +31,7 @@ _MARGIN, _ARGUMENT = 2.0**-40, 2.0**-51
 class Gaussian(Loss):
     """No easier to tell apart than N(0, 1) and N(mu, 1)."""
 
-    kind = "gaussian"
+    kind = "gdp"
     mu: float = field()
     rho: float = field(init=False, repr=False, compare=False)
 
@@ -47,6 +47,7 @@ class Gaussian(Loss):
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon; infinite from mu = 1e8 on, where doubles do not resolve it."""
+        check_delta(delta)
         return math.inf if self.mu >= 1e8 else super().epsilon(delta)
 
     def charged(self, epsilon: float, mass: float) -> float:
@@ -127,8 +128,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
         In [0, 1], never below the truth; for mu < 1000 above it by a relative 1e-10 at most, down
         to 1e-300.
     """
-    if not epsilon >= 0.0:
-        raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
+    check_epsilon(epsilon)
     if not mu >= 0.0:
         raise ValueError(f"mu must be at least 0; got {mu!r}")
     if mu == 0.0 or epsilon == math.inf:

@@ -25,6 +25,8 @@ __all__ = [
     "Loss",
     "Pure",
     "Zcdp",
+    "check_delta",
+    "check_epsilon",
     "crossing",
     "divergences_of",
     "pure_delta",
@@ -61,6 +63,7 @@ class Loss:
     """
 
     kind: ClassVar[str]
+    names: ClassVar[tuple[tuple[str, str], ...]] = ()  # what records call fields, where otherwise
     mu: float = math.inf
     rho: float = math.inf
     pure: float = math.inf
@@ -79,6 +82,7 @@ class Loss:
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound at `epsilon` >= 0: the least that any of its currencies proves."""
+        check_epsilon(epsilon)
         if epsilon >= self.pure:
             return 0.0
         found = [1.0, renyi_delta(divergences_of(self), epsilon)]
@@ -93,6 +97,7 @@ class Loss:
 
         One search for all kinds. Infinite if none is found; 0 asks for pure privacy.
         """
+        check_delta(delta)
         if delta == 0.0:
             return self.pure if self.mass == 0.0 else math.inf
         if self.delta(0.0) <= delta:
@@ -130,9 +135,10 @@ class Loss:
         return min(1.0, value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers that define the loss, with its kind."""
-        numbers = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
-        return {"kind": self.kind, **numbers}
+        """Return the numbers that define the loss, with its kind, under the names of records."""
+        own = [each.name for each in fields(self) if each.init]  # type: ignore[arg-type]
+        stored = dict(self.names)
+        return {"kind": self.kind, **{stored.get(n, n): getattr(self, n) for n in own}}
 
 
 @dataclass(frozen=True)
@@ -140,6 +146,7 @@ class Pure(Loss):
     """Log-likelihood ratios of at most `epsilon0`, everywhere (docs/privacy/pure.md)."""
 
     kind = "pure"
+    names = (("pure", "epsilon"),)
     pure: float = field()
 
     def __post_init__(self) -> None:
@@ -173,10 +180,22 @@ class Zcdp(Loss):
         return zcdp_delta(epsilon, self.rho)
 
 
+def check_epsilon(epsilon: float) -> None:
+    """Raise `ValueError` unless `epsilon` is a number of at least 0."""
+    if not epsilon >= 0.0:
+        raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
+
+
+def check_delta(delta: float) -> None:
+    """Raise `ValueError` unless `delta` is a probability."""
+    if not 0.0 <= delta <= 1.0:
+        raise ValueError(f"delta must be in [0, 1]; got {delta!r}")
+
+
 def pure_delta(epsilon: float, pure: float) -> float:
     """Return delta at `epsilon` >= 0 of any mechanism that is `pure`-private (delta = 0)."""
-    if not epsilon >= 0.0 or not pure >= 0.0:
-        raise ValueError("epsilon must be at least 0")
+    check_epsilon(epsilon)
+    check_epsilon(pure)
     if epsilon >= pure:
         return 0.0
     # (1 - e^(epsilon - pure)) / (1 + e^-pure), without overflow.
@@ -196,6 +215,7 @@ def renyi_delta(divergences: FloatArray, epsilon: float, orders: FloatArray = OR
 
 def zcdp_delta(epsilon: float, rho: float) -> float:
     """Return the delta that rho-zCDP proves at `epsilon` >= 0, at the best of all orders."""
+    check_epsilon(epsilon)
     if rho == 0.0 or epsilon == math.inf:
         return 0.0
     if rho > 1e15:

@@ -22,7 +22,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpoco.privacy.losses.loss import FloatArray, Loss
+from dpoco.privacy.losses.loss import FloatArray, Loss, check_delta, check_epsilon
 
 __all__ = ["LARGEST_REPORTS", "Responses", "summed_delta"]
 
@@ -36,7 +36,8 @@ class Responses(Loss):
     Delta is rounded up: by a relative 1e-8 for a million reports, 1e-11 for one. O(reports).
     """
 
-    kind = "responses"
+    kind = "local_reports"
+    names = (("each", "epsilon"), ("each_delta", "delta"))
     each: float
     each_delta: float = 0.0
     reports: int = 1
@@ -55,6 +56,7 @@ class Responses(Loss):
 
     def delta(self, epsilon: float) -> float:
         """Return the exact curve of the responses, rounded up."""
+        check_epsilon(epsilon)
         lost = self._lost
         if epsilon >= self.reports * self.each:
             return lost
@@ -70,6 +72,7 @@ class Responses(Loss):
 
     def epsilon(self, delta: float) -> float:
         """Return about the least epsilon; the sum of all where delta pays for that only."""
+        check_delta(delta)
         total = self.reports * self.each
         if not delta >= self._lost:
             return math.inf

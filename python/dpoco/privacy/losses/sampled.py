@@ -29,7 +29,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpoco.privacy.losses.gaussian import Gaussian, gaussian_delta
-from dpoco.privacy.losses.loss import FloatArray, Loss, divergences_of, renyi_delta
+from dpoco.privacy.losses.loss import FloatArray, Loss, check_epsilon, divergences_of, renyi_delta
 from dpoco.privacy.losses.sampled_few import (
     FEW_STEPS,
     MOST_TRANSFORMED,
@@ -59,7 +59,7 @@ class Sampled(Loss):
     rise with epsilon: by less than 0.1 %, or a factor of 3 at deltas below 1e-11.
     """
 
-    kind = "sampled"
+    kind = "sampled_gaussian"
     records: int
     multiplier: float
     steps: int
@@ -86,6 +86,7 @@ class Sampled(Loss):
 
     def delta(self, epsilon: float) -> float:
         """Return the least of the bounds that hold."""
+        check_epsilon(epsilon)
         return _delta(self, float(epsilon))
 
     def epsilon(self, delta: float) -> float:

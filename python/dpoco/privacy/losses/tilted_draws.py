@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpoco.privacy.losses.coupled_bits import Bits
-from dpoco.privacy.losses.loss import SMALLEST_DELTA, FloatArray
+from dpoco.privacy.losses.loss import SMALLEST_DELTA, FloatArray, check_epsilon
 from dpoco.privacy.neighbours import CHANGES
 
 __all__ = ["Curve", "TiltedDraws", "addition", "best_delta", "least_over_orders", "removal"]
@@ -61,7 +61,8 @@ class TiltedDraws(Bits):
         Whether a loss is exchanged for another one or for the zero loss.
     """
 
-    kind = "tilted_draws"
+    kind = "renyi"
+    names = (("change", "relation"),)
     cap: int
     sensitivity_ratio: float
     b: float
@@ -111,8 +112,7 @@ class TiltedDraws(Bits):
 
     def delta(self, epsilon: float) -> float:
         """Return what the best of all orders proves."""
-        if not epsilon >= 0.0:
-            raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
+        check_epsilon(epsilon)
         return best_delta(self._renyi, epsilon, 1.0 / self.b if self.b > 1e-300 else math.inf)
 
     def _renyi(self, orders: FloatArray) -> FloatArray:

@@ -13,10 +13,17 @@ from typing import ClassVar, TypeVar
 
 from dpoco.privacy.losses.combined import NOTHING, either, group, together
 from dpoco.privacy.losses.loss import Loss, Pure
-from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.neighbours import VIEWS, Neighbours
 from dpoco.privacy.records import Description
 
-__all__ = ["Mechanism", "Nothing", "Open", "Parts", "central"]
+__all__ = ["LEMMAS", "Mechanism", "Nothing", "Open", "Parts", "central", "check_view"]
+
+# Pages that prove how parts add up: for which `how`, and the widest view it is proved for.
+LEMMAS = {
+    "epoch_selector": ("instances", "everyone"),
+    "high_dimensional_bandit": ("one_of", "others"),
+    "shift_detector": ("instances", "everyone"),
+}
 
 M = TypeVar("M", bound="Mechanism")
 
@@ -39,6 +46,16 @@ class Mechanism(Description):
     noise: ClassVar[str] = "hidden"
     one_round: ClassVar[bool] = False
     proofs: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def promised(self) -> bool:
+        """Whether a bound or a law in it is a promise, which no engine keeps."""
+        return False
+
+    @property
+    def longest(self) -> int | None:
+        """Most rounds that the loss is about; None where the description does not say."""
+        return None
 
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss of all releases together; None where there is no privacy at all."""
@@ -85,8 +102,8 @@ class Parts(Mechanism):
 
     Or any number of instances of the only part, each started as earlier releases tell, of which a
     record meets one ("instances"): without tails, and with noise that is fresh given any past, or
-    with a pure loss. `lemma` names the page that proves which part a record meets to be fixed in
-    advance, or the parts' curves to hold given any past; only "together" holds without one.
+    with a pure loss. `lemma` is the page, one of `LEMMAS`, that proves which part a record meets to
+    be fixed in advance, or the parts' curves to hold given any past; "together" holds without one.
     """
 
     kind = "parts"
@@ -101,8 +118,21 @@ class Parts(Mechanism):
             raise ValueError("parts must not be empty")
         if self.how == "instances" and len(self.parts) > 1:
             raise ValueError("instances are those of one part")
-        if self.how != "together" and not self.lemma:
-            raise ValueError("parts of which a record meets one need a lemma")
+        proved = LEMMAS[self.lemma][0] if self.lemma in LEMMAS else ""
+        if proved != self.how and (self.lemma or self.how != "together"):
+            raise ValueError("parts of which a record meets one need a lemma that is about them")
+
+    @property
+    def promised(self) -> bool:
+        """Whether a bound of any part is a promise."""
+        return any(part.promised for part in self.parts)
+
+    @property
+    def longest(self) -> int | None:
+        """All parts' rounds, of which each is one part's; of others nothing is said."""
+        rounds = [part.longest for part in self.parts]
+        known = [each for each in rounds if each is not None]
+        return sum(known) if self.how == "one_of" and len(known) == len(rounds) else None
 
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the sum, or the worst, of the parts' losses.
@@ -114,6 +144,8 @@ class Parts(Mechanism):
         ValueError
             For those of view "others": later records may react to what only she saw.
         """
+        if self.lemma:
+            check_view(near, LEMMAS[self.lemma][1])
         if self.how == "instances":
             return self._of_instances(near)
         if self.how == "one_of" and near.rounds > 1:
@@ -136,6 +168,12 @@ class Parts(Mechanism):
         if one.mass > 0.0 or not (part.noise == "fresh" or isinstance(one, Pure)):
             raise ValueError("instances need fresh noise or a pure loss, and no tails")
         return group(one, near.rounds)
+
+
+def check_view(near: Neighbours, widest: str) -> None:
+    """Raise `ValueError` if somebody must not tell who sees more than the view `widest`."""
+    if VIEWS.index(near.view) > VIEWS.index(widest):
+        raise ValueError(f"nothing is proved for view {near.view!r}, but for {widest!r} at most")
 
 
 def central(near: Neighbours) -> None:

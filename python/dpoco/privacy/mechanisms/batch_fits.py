@@ -62,6 +62,11 @@ class SampledGaussian(Mechanism):
         """How far apart two records' vectors can be, as they are released, in l2."""
         return moved(2.0 * self.bound, self.grid, self.dimension)
 
+    @property
+    def longest(self) -> int | None:
+        """A fit is released once."""
+        return 1
+
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss of all steps together, for one replaced record."""
         _check_replaced(near)
@@ -212,6 +217,11 @@ class GaussianPhases(Mechanism):
         super().__post_init__()
         if not self.phases:
             raise ValueError(f"phases of {self.kind} must not be empty")
+
+    @property
+    def longest(self) -> int | None:
+        """A fit is released once."""
+        return 1
 
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss of the worst phase, for one replaced record; the tails of all count."""

@@ -37,9 +37,19 @@ class Summand(Description):
     ----------
     norm : float
         Exponent of the norm that noise of an order other than 2 is measured against.
+    enforced : bool
+        Whether the engine keeps the bounds; else they are a promise.
+    widest_view : {"others", "everyone"}
+        Who may see all that is released with such sums.
     """
 
     norm = 2.0
+    enforced = True
+
+    @property
+    def widest_view(self) -> str:
+        """Everyone, unless a subclass knows better."""
+        return "everyone"
 
     @property
     def size(self) -> int:
@@ -116,7 +126,8 @@ class SecondMoments(Summand):
     """(x x', weight y x) of one of `arms`, zeros for the others.
 
     ||x||_norm <= features, ||x||_2 <= features_l2, |y| <= label. `rounding` pays for products in
-    doubles.
+    doubles. An arm is what the person of the record was shown, which depends on her x without
+    noise: with several, the proof is for all others.
     """
 
     kind = "second_moments"
@@ -137,6 +148,11 @@ class SecondMoments(Summand):
             raise ValueError(f"rounding of {self.kind} cannot be {self.rounding!r}")
         if not (1e-50 <= self._share <= 1e50 and 1e-100 <= self._length <= 1e100):
             raise ValueError("weight * label / features, or features, is too large or too small")
+
+    @property
+    def widest_view(self) -> str:
+        """All others, where there is an arm to choose."""
+        return "everyone" if self.arms == 1 else "others"
 
     @property
     def _length(self) -> float:

@@ -277,6 +277,16 @@ class CoupledDraws(Mechanism):
         """Largest number of draws that see data."""
         return self.decisions if self.cap is None else min(self.cap, self.decisions)
 
+    @property
+    def promised(self) -> bool:
+        """Whether the losses' bounds, or how near draws come to their law, are a promise."""
+        return not self.losses.enforced or getattr(self.draw, "tolerance", 0.0) > 0.0
+
+    @property
+    def longest(self) -> int | None:
+        """The horizon."""
+        return self.rounds
+
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss of all decisions and bits; None where a stay would reveal the losses."""
         keep, draw, drawn = self.keep, self.draw, self.drawn

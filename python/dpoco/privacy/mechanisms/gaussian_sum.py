@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from dpoco.privacy.losses.combined import NOTHING, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss
-from dpoco.privacy.mechanisms.base import Mechanism, central
+from dpoco.privacy.mechanisms.base import Mechanism, check_view
 from dpoco.privacy.mechanisms.bounds import AnySummand, ClippedVector, GlmGradient
 from dpoco.privacy.mechanisms.factorisations import SHIPPED, Buffered, SquareRoot, Tree
 from dpoco.privacy.mechanisms.lattice import LARGEST_LIMIT, LARGEST_SUM, grid_bits
@@ -97,13 +97,28 @@ class GaussianSum(Mechanism):
         if self.limit * self.pushes > LARGEST_SUM:
             raise ValueError(f"sums of {self.pushes} pushes can overflow")
 
+    @property
+    def promised(self) -> bool:
+        """Whether the bounds on what a round adds are a promise."""
+        return not self.summand.enforced
+
+    @property
+    def longest(self) -> int | None:
+        """Rounds up to the end of the batch after the last sum; any number if there is none."""
+        return (self.pushes + 1) * self.batch if self.pushes else None
+
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss of all sums together; None where there is no noise.
 
         The rounds of one person may react to releases (``docs/privacy/participation.md``); of view
         "others", also to what only she saw, if the times of her rounds do not.
+
+        Raises
+        ------
+        ValueError
+            For a view that the summand is not for.
         """
-        central(near)
+        check_view(near, self.summand.widest_view)
         moved = self.summand.inflation(self.order) * self.summand.movement(near, self.order)
         if self.pushes == 0 or moved == 0.0:
             return NOTHING

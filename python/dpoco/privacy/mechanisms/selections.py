@@ -146,6 +146,13 @@ class Selections(Mechanism):
         if not 0.0 <= self.exponent <= (LARGEST_EXPONENT if vertices else 0.0):
             raise ValueError(f"exponent of {self.kind} cannot be {self.exponent!r}")
 
+    @property
+    def longest(self) -> int | None:
+        """Rounds up to the end of the batch after the last selection of vertices; selections."""
+        if isinstance(self.scores, VertexScores):
+            return (self.rounds + 1) * self.scores.batch
+        return self.rounds if isinstance(self.scores, PromisedScores) else None
+
     def loss(self, near: Neighbours) -> Loss:
         """Return the loss of all selections together."""
         central(near)

@@ -57,6 +57,11 @@ class TrackerDraws(Mechanism):
             raise ValueError(f"share_rate of {self.kind} must be 0 or at least 1e-100")
         self._draws()
 
+    @property
+    def longest(self) -> int | None:
+        """The horizon, if there is one."""
+        return self.horizon
+
     def loss(self, near: Neighbours) -> Loss:
         """Return the loss of the whole path."""
         central(near)

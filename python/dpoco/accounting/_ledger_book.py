@@ -1,90 +1,192 @@
-"""The sums of a ledger: which charges they admit, and what is left."""
+"""The book of a ledger: what was charged, what the sums over it admit, and what is left."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from dpoco.accounting._ledger.costs import Cost
-from dpoco.accounting._ledger.currencies import (
+from dpoco.accounting._certificate import contradicts_itself
+from dpoco.accounting._ledger_sums import (
     CURRENCIES,
+    Cost,
     Exact,
     Filter,
     FixedPlan,
     Spent,
+    cost_of_guarantee,
     filter_of,
 )
-from dpoco.accounting._ledger.entries import Claim, Entry
+from dpoco.accounting._records import check_types, of_version_1, read_record
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.events import cost_of_event
 from dpoco.accounting.gaussian import gaussian_epsilon
-from dpoco.errors import BudgetExceeded, CalibrationError
-from dpoco.privacy.neighbours import VIEWS
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.errors import BudgetExceeded, CalibrationError, StateError
+from dpoco.privacy.neighbours import VIEWS, Neighbours
 
-__all__ = ["Admission", "Book"]
+__all__ = ["Book", "Claim", "Entry", "claim_of"]
 
+_KIND, _VERSION = "dpoco.ledger_entry", 2
+_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("label", "change", "view", "unit"), (str,)), "same_unit": (bool,)
+}  # fmt: skip
+_FIELDS = frozenset({*_TYPES, "guarantee", "cost"})
 _UNITS = {"basic": "epsilon", "gaussian": "mu^2", "renyi": "Renyi divergence"}
 _CLOSE = 1e-9  # roundings, of differences and between machines
 
 
-class Admission(NamedTuple):
-    """A charge that the book would accept, and the currency that it would be entered in."""
-
-    entry: Entry
-    currency: str
-
-
-class Book:
-    """Entries and the sums over them; not safe for threads, and never looks at data.
+@dataclass(frozen=True)
+class Claim:
+    """What somebody wants to charge: a guarantee, or the cost of a ``dp_accounting`` event.
 
     Attributes
     ----------
-    unit : str or None
-        None until the first charge decides it.
-    currency : str
-        "auto" until the first charge decides it.
+    label : str
+        What it is for.
+    change, view, unit : str
+        Of what is charged, as in `Guarantee`.
+    same_unit : bool
+        Whether the caller promises that this unit is the ledger's, in other words.
+    guarantee : Guarantee or None
+        None for an event.
+    cost : Cost
+        Under `change`.
     """
 
-    def __init__(
-        self,
-        budget: Budget,
-        change: str,
-        view: str,
-        unit: str | None,
-        currency: str,
-        adaptive: bool,
-        side_share: float,
-    ) -> None:
-        self.budget, self.change, self.view, self.unit = budget, change, view, unit
-        self.currency, self.adaptive, self.side_share = currency, adaptive, side_share
-        self.entries: list[Entry] = []
-        self._main, self._side = Exact(), Exact()  # of the prices
-        self._plan: FixedPlan | None = FixedPlan()
+    label: str
+    change: str
+    view: str
+    unit: str
+    same_unit: bool
+    guarantee: Guarantee | None
+    cost: Cost
 
-    def admission(self, claim: Claim, share: float = 1.0) -> Admission:
-        """Return how the claim would be entered within `share` of what is left, or raise."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary that JSON can carry."""
+        own = {name: getattr(self, name) for name in _TYPES}
+        guarantee, cost = self.guarantee, None if self.guarantee else self.cost.to_dict()
+        stored = None if guarantee is None else guarantee.to_dict()
+        return {"kind": _KIND, "version": _VERSION, **own, "guarantee": stored, "cost": cost}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Claim:
+        """Return the claim written by `to_dict`; `StateError` or `ValueError` if it is not one."""
+        if isinstance(record, Mapping):
+            record = of_version_1(record)
+        body = read_record(record, kind=_KIND, version=_VERSION, fields=_FIELDS)
+        check_types(body, _TYPES)
+        own = {name: body[name] for name in _TYPES}
+        Neighbours(body["change"], body["view"])  # raises for what is none
+        if body["guarantee"] is None:
+            return cls(**own, guarantee=None, cost=Cost.from_dict(body["cost"]))
+        guarantee = Guarantee.from_dict(body["guarantee"])
+        if any(getattr(guarantee, name) != own[name] for name in ("change", "view", "unit")):
+            raise StateError("malformed ledger entry")
+        return cls(**own, guarantee=guarantee, cost=cost_of_guarantee(guarantee))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One admitted charge.
+
+    Attributes
+    ----------
+    claim : Claim
+        What was charged.
+    cost : Cost
+        Its cost for the ledger's change.
+    price : Spent
+        What it took of the ledger's sums.
+    condition : str
+        Under which its change and view count as the ledger's; may be empty.
+    way : str
+        How it was paid: by its "parts", or by its "point" (epsilon, delta).
+    """
+
+    claim: Claim
+    cost: Cost
+    price: Spent
+    condition: str
+    way: str = "parts"
+
+    @property
+    def label(self) -> str:
+        """What the charge is for."""
+        return self.claim.label
+
+
+def claim_of(item: Any, label: str, change: str, view: str, unit: str, same_unit: bool) -> Claim:
+    """Return the claim of a guarantee or of an event; `change` to `unit` are for events.
+
+    Raises
+    ------
+    TypeError
+        If `item` is neither.
+    ValueError
+        If a guarantee contradicts itself: once stored, it would not be read again.
+    """
+    if not isinstance(label, str) or not label.strip():
+        raise ValueError("label must be a text that says what is charged")
+    if isinstance(item, Guarantee):
+        if contradicts_itself(item):
+            raise ValueError("the guarantee's epsilon and its parameters contradict each other")
+        meant = (item.change, item.view, item.unit)
+        return Claim(label, *meant, same_unit, item, cost_of_guarantee(item))
+    return Claim(label, change, view, unit, same_unit, None, cost_of_event(item))
+
+
+@dataclass
+class Book:
+    """Entries and the sums over them; not safe for threads, and never looks at data.
+
+    `unit` is None, and `currency` "auto", until the first charge decides them; the rest as of
+    `dpoco.accounting.ledger.Ledger`.
+    """
+
+    budget: Budget
+    change: str
+    view: str
+    unit: str | None
+    currency: str
+    adaptive: bool
+    side_share: float
+    entries: list[Entry] = field(default_factory=list)
+    _main: Exact = field(default_factory=Exact)  # of the prices
+    _side: Exact = field(default_factory=Exact)
+    _plan: FixedPlan | None = field(default_factory=FixedPlan)
+
+    def admission(self, claim: Claim, share: float = 1.0) -> tuple[Entry, str]:
+        """Return the entry that the claim would be within `share` of what is left, or raise.
+
+        And the currency that it would be entered in.
+        """
         cost, condition = self._cost(claim)
         if claim.guarantee is not None and not claim.guarantee.private:
             raise BudgetExceeded(f"{claim.label!r} promises no privacy at all")
         if not self.adaptive:
-            return self._admission_to_plan(Entry(claim, cost, Spent(0.0, 0.0), condition), share)
-        if self.currency != "auto":
-            price, way = self._price(claim.label, cost, self.currency, share)
-            return Admission(Entry(claim, cost, price, condition, way), self.currency)
+            entry = Entry(claim, cost, Spent(0.0, 0.0), condition)
+            self._check_plan(entry, share)
+            return entry, self.currency
         # The first charge decides: the currency of which it takes the smallest share.
+        open_ = self.currency == "auto"
         found: list[tuple[float, str, Spent, str]] = []
         refusals = []
-        for currency in CURRENCIES:
+        for currency in CURRENCIES if open_ else (self.currency,):
             try:
                 price, way = self._price(claim.label, cost, currency, share)
                 found.append((_share(price, self._filter(currency)), currency, price, way))
             except BudgetExceeded as refusal:
                 refusals.append(refusal)
             except CalibrationError:
-                continue  # a currency without a limit for this budget; "basic" always has one
+                if not open_:
+                    raise
+                # a currency without a limit for this budget; "basic" always has one
         if not found:
             raise refusals[0]
         _, currency, price, way = min(found)
-        return Admission(Entry(claim, cost, price, condition, way), currency)
+        return Entry(claim, cost, price, condition, way), currency
 
     def restore(self, claim: Claim, way: str) -> None:
         """Enter a charge that was admitted before, paid in the same way.
@@ -95,7 +197,7 @@ class Book:
             If the sums then exceed their limits by more than rounding.
         """
         if not self.adaptive or self.currency == "auto":
-            self.enter(self.admission(claim))
+            self.enter(*self.admission(claim))
             return
         cost, condition = self._cost(claim)
         rule = self._filter(self.currency)
@@ -105,7 +207,7 @@ class Book:
             raise BudgetExceeded(
                 f"{claim.label!r} exceeds the budget of the ledger it is stored in"
             )
-        self.enter(Admission(Entry(claim, cost, price, condition, way), self.currency))
+        self.enter(Entry(claim, cost, price, condition, way), self.currency)
 
     def _cost(self, claim: Claim) -> tuple[Cost, str]:
         """Return what the claim costs for the ledger's change, and the condition in words.
@@ -153,14 +255,13 @@ class Book:
             f"{max(0.0, left.side):.3g}"
         )
 
-    def enter(self, admission: Admission) -> Entry:
+    def enter(self, entry: Entry, currency: str) -> Entry:
         """Add the entry, and return it."""
-        entry = admission.entry
         self.entries.append(entry)
         self._main = self._main.plus(entry.price.main)
         self._side = self._side.plus(entry.price.side)
         self._plan = None if self.adaptive or self._plan is None else self._plan.plus(entry.cost)
-        self.currency = admission.currency
+        self.currency = currency
         if self.unit is None:
             self.unit = entry.claim.unit
         return entry
@@ -213,7 +314,7 @@ class Book:
         """Return what is left of delta on the side; all of the budget's in "basic"."""
         return max(0.0, self._filter(self.currency).limit.side - self.total().side)
 
-    def _admission_to_plan(self, entry: Entry, share: float) -> Admission:
+    def _check_plan(self, entry: Entry, share: float) -> None:
         delta, before = self.budget.delta, self.fixed_epsilon()
         epsilon = self._fixed().plus(entry.cost).epsilon(delta)
         if not epsilon <= before + share * (self.budget.epsilon - before):
@@ -221,7 +322,48 @@ class Book:
                 f"{entry.label!r} would lift the whole to epsilon = {epsilon:.6g} at delta = "
                 f"{delta:.6g}, over the budget's {self.budget.epsilon:.6g}"
             )
-        return Admission(entry, self.currency)
+
+    def guarantee(self, unit: str, way: str) -> Guarantee:
+        """Return what holds for all entries together; `way` says how they add up."""
+        entries = self.entries
+        guarantees = [entry.claim.guarantee for entry in entries]
+        epsilon = self.budget.epsilon if self.adaptive else self.fixed_epsilon()
+        horizons = [g.horizon for g in guarantees if g is not None]
+        labels = ", ".join(entry.label for entry in entries) or "nothing yet"
+        fixed = (
+            "charges may have been chosen in reaction to releases, but not to the data themselves"
+            if self.adaptive
+            else "all charges were fixed before the first release"
+        )
+        conditions = [
+            fixed,
+            "everything released from the data is charged to this ledger, before it is released",
+            "the learners' noises are independent",
+            "one change of the data changes at most one unit of what each learner sees",
+            *dict.fromkeys(entry.condition for entry in entries if entry.condition),
+        ]
+        if any(entry.claim.same_unit for entry in entries):
+            conditions.append(f"all charges speak about {unit}: promised by the caller")
+        if self.view == "others":
+            conditions.append("nobody who reacts to releases sees what the protected user is shown")
+        conditions += dict.fromkeys(
+            f"{entry.label}: {text}"
+            for entry, g in zip(entries, guarantees, strict=True)
+            if g is not None
+            for text in g.conditions
+        )
+        return Guarantee(
+            epsilon=epsilon,
+            delta=self.budget.delta,
+            change=self.change,
+            view=self.view,
+            unit=unit,
+            horizon=max(horizons, default=1),
+            mechanism=f"everything charged to a ledger ({labels})",
+            certified=all(g is None or g.certified for g in guarantees),
+            reference=f"{way}; docs/privacy/ledger.md",
+            conditions=tuple(conditions),
+        )
 
     def _filter(self, currency: str) -> Filter:
         return filter_of(currency, self.budget, self.side_share)
