@@ -12,9 +12,9 @@ import pytest
 
 import dpoco
 from dpoco.accounting import continual_sum, linucb
-from dpoco.accounting._bandits.linucb_regret import confidence_of, leading_term
 from dpoco.accounting.gaussian import gaussian_mu, gaussian_sigma
 from dpoco.accounting.linucb import LinUCBParameters, guarantee
+from dpoco.accounting.linucb_parameters import confidence_of, leading_term
 from dpoco.bandits import LinUCB
 from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.neighbours import Neighbours
@@ -140,7 +140,7 @@ def test_calibration_prefers_batches_that_cost_nothing():
     single = calibrate(3, 10, horizon=100_000, budget=BUDGET, batch=1)
     assert p.noise_margin < single.noise_margin
     assert p.noise_margin == p.regularization
-    assert leading_term(p.setting) < leading_term(single.setting)
+    assert leading_term(p) < leading_term(single)
 
 
 def test_scales_of_rewards_do_not_matter():
@@ -165,7 +165,7 @@ def test_confidence_by_closed_form():
     gamma = (tau / 1.3 * (math.sqrt(3.0) + u) + 0.5 * grid * math.sqrt(3.0) / 1.3) / math.sqrt(50.0)
     width = 0.4 * math.sqrt(2.0 * math.log(4 / 0.01) + 3 * math.log(1 + 20 * 2.25 / (3 * 50.0)))
     width += 2.0 * math.sqrt(50.0 + 2.0 * margin) + gamma
-    confidence = confidence_of(p.setting)
+    confidence = confidence_of(p)
     assert confidence.margin == pytest.approx(margin, rel=1e-12)
     assert confidence.width(20) == pytest.approx(width, rel=1e-12)
 
@@ -183,7 +183,7 @@ def test_confidence_intervals_cover(budget):
         )  # fmt: skip
         p = learner.parameters
         shift = p.regularization + p.noise_margin
-        width = confidence_of(p.setting)
+        width = confidence_of(p)
         rows, columns = np.triu_indices(d)
         missed = False
         for start in range(0, rounds, 50):

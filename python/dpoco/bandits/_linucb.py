@@ -13,13 +13,7 @@ from dpoco import _core
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.accounting import linucb as accountant
-from dpoco.accounting._bandits.linucb_parameters import (
-    LARGEST_ARMS,
-    LARGEST_DIMENSION,
-    sum_dimension,
-)
-from dpoco.accounting._bandits.linucb_regret import confidence_of
-from dpoco.accounting.linucb import LinUCBParameters
+from dpoco.accounting.linucb_parameters import LinUCBParameters, confidence_of
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import BanditLearner
 from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
@@ -180,10 +174,7 @@ class LinUCB(BanditLearner):
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
-        return (
-            positive_int("arms", arguments["arms"], maximum=LARGEST_ARMS),
-            positive_int("dimension", arguments["dimension"], maximum=LARGEST_DIMENSION),
-        )
+        return tuple(positive_int(name, arguments[name]) for name in ("arms", "dimension"))
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
@@ -199,7 +190,7 @@ class LinUCB(BanditLearner):
         p, total = self._parameters, self._mechanism
         moments = total.summand
         assert isinstance(moments, SecondMoments)
-        confidence = confidence_of(p.setting)
+        confidence = confidence_of(p)
         return _core.LinUcb(
             {
                 "arms": moments.arms,
@@ -221,9 +212,8 @@ class LinUCB(BanditLearner):
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
-        return sum_dimension(
-            int(header["arguments"]["arms"]), int(header["arguments"]["dimension"])
-        )
+        arms, d = (int(header["arguments"][name]) for name in ("arms", "dimension"))
+        return arms * (d * (d + 3) // 2)
 
     def _reward_range(self) -> tuple[float, float]:
         return -self._parameters.reward_bound, self._parameters.reward_bound
