@@ -18,14 +18,13 @@ from dpoco.accounting import Budget
 from dpoco.accounting import high_dimensional_bandit as accountant
 from dpoco.accounting._bandits.high_dimensional_arms import forced_of
 from dpoco.accounting._bandits.high_dimensional_parameters import LARGEST_ARMS
-from dpoco.accounting.frank_wolfe_parameters import TreeFrankWolfeParameters
 from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
 from dpoco.bandits._bandit import BanditLearner
-from dpoco.frank_wolfe._polyhedral import diameters
-from dpoco.mechanisms import continual_sum_settings
+from dpoco.mechanisms import clipper_of, continual_sum_settings
 from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.bounds import GlmGradient
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.random import Source
 
 __all__ = ["HighDimensionalBandit", "HighDimensionalBanditParameters"]
@@ -221,48 +220,59 @@ class HighDimensionalBandit(BanditLearner):
     def _build_engine(self, claim: dict[str, Any]) -> _core.HighDimensionalBandit:
         p, domain = self._parameters, self.domain
         low, high = self._reward_range()
+        clipper, model, noise = self._arm_settings()
         # One key for this learner alone; the arms' generators are its streams.
         message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
         key = hashlib.sha256(message).digest()
+        rule = "sum" if p.arm_learner == "tree" else "selection"
+        streams = [{"key": key, "stream": arm} for arm in range(self._arms)]
         return _core.HighDimensionalBandit(
             domain._engine,
             p.loss._glm_engine,
-            _core.RecordClipper(self._dimension, p.context_bound, np.inf, np.inf),
+            clipper,
             {
                 "arms": self._arms,
                 "rounds": self._horizon,
                 "reward_low": low,
                 "reward_high": high,
                 "forced": p.forced_rounds,
-                "batch": p.batch,
+                "batch": model["batch"],
                 "gap": p.gap,
                 "logistic": p.link == "logistic",
-                "models": [
-                    self._arm_settings({"key": key, "stream": arm}) for arm in range(self._arms)
-                ],
+                "models": [{**model, rule: {**noise, **stream}} for stream in streams],
             },
             np.array(domain.center),
         )
 
-    def _arm_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
-        """Return what the compiled learner of one arm is built from."""
-        own = self._parameters.arm
-        settings: dict[str, Any] = {
+    def _arm_settings(self) -> tuple[_core.RecordClipper, dict[str, Any], dict[str, Any]]:
+        """Return what bounds contexts, and what an arm's learner and its noise are built from."""
+        p, own, one = self._parameters, self._parameters.arm, self._mechanism.parts[0]
+        model = {
             "rounds": own.horizon,
             "batch": own.batch,
-            "leaf_scalar_bound": own.leaf_scalar_bound or 0.0,
+            "leaf_scalar_bound": own.leaf_scalar_bound,
+            "step_scale": getattr(own, "step_scale", 1.0),
             "published_weights": own.weights == "paper",
         }
-        if not isinstance(own, TreeFrankWolfeParameters):
-            selection = {"selector": own.selector, "scale": own.scale, "exponent": own.exponent}
-            selection |= {**diameters(self.domain, l2=False), **claim}
-            return {**settings, "step_scale": 1.0, "selection": selection}
-        total = self._mechanism.parts[0]
-        assert isinstance(total, GaussianSum)
-        assert isinstance(total.summand, GlmGradient)
-        settings |= {"batch": total.batch, "leaf_scalar_bound": total.summand.slope}
-        sums = continual_sum_settings(total, claim)
-        return {**settings, "step_scale": own.step_scale, "sum": sums}
+        if isinstance(one, GaussianSum):
+            assert isinstance(one.summand, GlmGradient)
+            bounds = {"batch": one.batch, "leaf_scalar_bound": one.summand.slope}
+            return clipper_of(one.summand), model | bounds, continual_sum_settings(one, {})
+        # No claim rests on the parameters' numbers: there is no noise, or nothing to choose.
+        bound, bound_l2, sizes = p.context_bound, np.inf, (np.inf,) * 3
+        law, scale, exponent = p.selector, getattr(own, "scale", 0.0), getattr(own, "exponent", 0.0)
+        if isinstance(one, Selections):
+            scores = one.scores
+            assert isinstance(scores, VertexScores)
+            model |= {"batch": scores.batch, "leaf_scalar_bound": scores.slope}
+            model["published_weights"] = scores.offset == 1
+            bound, bound_l2 = scores.leaf, scores.leaf_l2
+            sizes = scores.diameter_l1, scores.diameter_l2, scores.diameter_max
+            law, scale, exponent = one.law, one.scale, one.exponent
+        noise = {"selector": law, "scale": scale, "exponent": exponent}
+        noise |= dict(zip(("diameter_l1", "diameter_l2", "diameter_linf"), sizes, strict=True))
+        clipper = _core.RecordClipper(self._dimension, bound, np.inf, bound_l2)
+        return clipper, model, noise
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

@@ -158,10 +158,15 @@ class NoisyFTRL(RecordLearner):
     def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyFtrl:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         parameters, domain, total = self._parameters, self._domain, self._mechanism
-        summand = total.summand
+        summand, loss = total.summand, self._loss
+        engine = loss._glm_engine
+        if isinstance(summand, SecondMoments):  # which bound labels, too
+            assert isinstance(loss, losses.SquaredLoss)
+            label = summand.label
+            engine = _core.GlmLoss("squared", loss.weight, 1.0, -label, label)
         return _core.NoisyFtrl(
             domain._engine,
-            self._loss._glm_engine,
+            engine,
             clipper_of(summand),
             {
                 "rounds": parameters.horizon,
