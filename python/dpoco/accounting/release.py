@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from dpoco._validation import choice, exponent, positive_float
 from dpoco.accounting import continual_sum
@@ -130,6 +131,23 @@ def calibrate_noise(
             if refused is not None or not exact.scale <= largest:
                 return rounded
     return exact, exact.reach(near) / exact.scale
+
+
+def planned_noise(
+    plain: GaussianSum, near: Neighbours, *, budget: Budget | None, numerics: str
+) -> dict[str, Any]:
+    """Return what parameters say of the noise of a sum: the least that meets `budget`."""
+    found, mu, arithmetic = plain, math.inf, plain_numerics(numerics, "gaussian")
+    if budget is not None:
+        found, mu = calibrate_noise(plain, near, budget=budget, numerics=numerics)
+        arithmetic = numerics_of(found)
+    return {
+        "noise_scale": found.scale,
+        "sensitivity": plain.summand.movement(near, plain.order),
+        "column_norm": plain.factorisation.column(max(plain.pushes, 1)),
+        "mu": mu,
+        "numerics": arithmetic,
+    }
 
 
 def numerics_of(mechanism: GaussianSum) -> str:
