@@ -16,9 +16,7 @@ from dpoco._state import stated_dimension
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.accounting import high_dimensional_bandit as accountant
-from dpoco.accounting._bandits.high_dimensional_arms import forced_of
-from dpoco.accounting._bandits.high_dimensional_parameters import LARGEST_ARMS
-from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
+from dpoco.accounting.high_dimensional_arms import HighDimensionalBanditParameters, forced_of
 from dpoco.bandits._bandit import BanditLearner
 from dpoco.mechanisms import clipper_of, continual_sum_settings
 from dpoco.privacy.mechanisms.base import Parts
@@ -190,7 +188,7 @@ class HighDimensionalBandit(BanditLearner):
         domain = arguments["domain"]
         if not isinstance(domain, domains.Domain):
             raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
-        return positive_int("arms", arguments["arms"], maximum=LARGEST_ARMS), domain
+        return positive_int("arms", arguments["arms"]), domain
 
     @classmethod
     def _check_restated(
