@@ -32,8 +32,8 @@ def make(method="auto", *, seed=1, d=3, horizon=23, budget=BUDGET, numerics="lat
 
 
 def grid_of(total):
-    p = total.parameters
-    return lattice.lattice_of(p.noise_scale, p.sensitivity, p.horizon)
+    """The sum's description, which has its grid and its limit."""
+    return total._mechanism
 
 
 def exact_sum(total):

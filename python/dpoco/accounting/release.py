@@ -134,12 +134,18 @@ def calibrate_noise(
 
 
 def planned_noise(
-    plain: GaussianSum, near: Neighbours, *, budget: Budget | None, numerics: str
+    plain: GaussianSum,
+    near: Neighbours,
+    *,
+    budget: Budget | None,
+    numerics: str,
+    noise: str = "gaussian",
 ) -> dict[str, Any]:
     """Return what parameters say of the noise of a sum: the least that meets `budget`."""
-    found, mu, arithmetic = plain, math.inf, plain_numerics(numerics, "gaussian")
+    found, mu, arithmetic = plain, math.inf, plain_numerics(numerics, noise)
     if budget is not None:
-        found, mu = calibrate_noise(plain, near, budget=budget, numerics=numerics)
+        wanted = numerics if noise == "gaussian" else arithmetic
+        found, mu = calibrate_noise(plain, near, budget=budget, numerics=wanted)
         arithmetic = numerics_of(found)
     return {
         "noise_scale": found.scale,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -12,14 +11,10 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._validation import (
-    choice,
-    exponent,
     float_array,
-    positive_float,
     positive_int,
 )
 from dpoco.accounting import Budget
-from dpoco.accounting import continual_sum as norms
 from dpoco.accounting import sum_release as accountant
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.sum_release import ContinualSumParameters
@@ -177,16 +172,6 @@ class ContinualSum(Mechanism):
             parameters=parameters,
             source=source,
         )
-
-    @classmethod
-    def _calibrated(cls, arguments: Mapping[str, Any], *problem: Any, **known: Any) -> Any:
-        checked = {
-            "dimension": positive_int("dimension", arguments["dimension"], maximum=2**40),
-            "bound": positive_float("bound", arguments["bound"]),
-            "norm": exponent("norm", arguments["norm"]),
-            "method": choice("method", arguments["method"], ("auto", *norms.METHODS)),
-        }
-        return super()._calibrated(arguments, *problem, **checked, **known)
 
     def _entries(self) -> dict[str, float]:
         return sum_entries(self._mechanism)
