@@ -226,29 +226,3 @@ def test_the_number_of_draws_does_not_depend_on_scores():
             one.select(rng.normal(size=5) * 100.0)
             two.select(np.full(5, math.nan))
         assert one._engine.state() == two._engine.state()
-
-
-def test_bad_arguments():
-    for wrong in (
-        {"noise": "gauss"}, {"sensitivity": 0.0}, {"sensitivity": math.inf}, {"horizon": 0},
-        {"sensitivity": -1.0},
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            make(3, **wrong)
-    for wrong in ({"budget": 1.0}, {"horizon": None}, {"largest": 1}, {"one_directional": "no"}):
-        with pytest.raises(TypeError):
-            make(3, **wrong)
-    with pytest.raises(ValueError, match="candidates"):
-        make(0)
-    with pytest.raises(TypeError, match="source"):
-        NoisyMax(3, budget=PURE, source=3)
-    parameters = accountant.calibrate(3, budget=PURE)
-    with pytest.raises(ValueError, match="contradicts"):
-        make(4, parameters=parameters)
-    best = make(3)
-    for scores in ([1.0, 2.0], [[1.0, 2.0, 3.0]], 1.0):
-        with pytest.raises(ValueError, match="shape"):
-            best.select(scores)
-    with pytest.raises(TypeError):
-        best.select(["a", "b", "c"])
-    assert best.round == 0
