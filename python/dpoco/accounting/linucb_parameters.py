@@ -30,16 +30,6 @@ from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.release import check_numerics, check_scale
 from dpoco.privacy.neighbours import CHANGES
 
-__all__ = [
-    "Confidence",
-    "LinUCBParameters",
-    "bias_of",
-    "confidence_of",
-    "leading_term",
-    "noise_bounds",
-    "regret_of",
-]
-
 CALIBRATIONS = ("tight",)
 # Bounds whose squares and ratios stay far from over- and underflow.
 _UNITS = (1e-30, 1e30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -159,14 +160,11 @@ class NoisyFTRL(RecordLearner):
         """Return a compiled learner in round 0 on the stream of `claim`."""
         parameters, domain, total = self._parameters, self._domain, self._mechanism
         summand, loss = total.summand, self._loss
-        engine = loss._glm_engine
-        if isinstance(summand, SecondMoments):  # which bound labels, too
-            assert isinstance(loss, losses.SquaredLoss)
-            label = summand.label
-            engine = _core.GlmLoss("squared", loss.weight, 1.0, -label, label)
+        if isinstance(loss, losses.SquaredLoss) and isinstance(summand, SecondMoments):
+            loss = replace(loss, label_bound=summand.label)
         return _core.NoisyFtrl(
             domain._engine,
-            engine,
+            loss._glm_engine,
             clipper_of(summand),
             {
                 "rounds": parameters.horizon,
