@@ -133,6 +133,7 @@ class HighDimensionalBandit(BanditLearner):
     _mechanism: Parts
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = HighDimensionalBanditParameters
+    _norm = np.inf
 
     def __init__(
         self,
@@ -206,12 +207,6 @@ class HighDimensionalBandit(BanditLearner):
             )
         super()._check_restated(restated, parameters, defaults, free)
 
-    def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
-    ) -> None:
-        self._arms, self._dimension = int(arguments["arms"]), arguments["domain"].dimension
-        super()._set_up(arguments, parameters, seeded, claim)
-
     def _entries(self) -> dict[str, float]:
         return {"decisions and gradients of the arms": 4.0 * self._arms * self._dimension}
 
@@ -278,15 +273,7 @@ class HighDimensionalBandit(BanditLearner):
         return int(arguments["arms"]) * stated_dimension(arguments["domain"])
 
     def _reward_range(self) -> tuple[float, float]:
-        p = self._parameters
-        return (0.0, 1.0) if p.link == "logistic" else (-p.reward_bound, p.reward_bound)
-
-    def _context_norms(self, rows: FloatArray) -> FloatArray:
-        with np.errstate(all="ignore"):  # what overflows is out of the bound
-            norms: FloatArray = np.abs(rows / self._parameters.context_bound).max(
-                axis=1, initial=0.0
-            )
-        return norms
+        return (0.0, 1.0) if self._parameters.link == "logistic" else super()._reward_range()
 
     @property
     def domain(self) -> domains.Domain:
@@ -298,14 +285,3 @@ class HighDimensionalBandit(BanditLearner):
     def parameters(self) -> HighDimensionalBanditParameters:
         """Everything calibration fixed: schedule, arms' learners, noise scales."""
         return self._parameters
-
-    @property
-    def coefficients(self) -> FloatArray:
-        """Estimates of all arms, shape (K, d), read-only.
-
-        Decisions of the arms' private learners: covered by the guarantee, to be published.
-        """
-        self._check_active()
-        self._check_alone()
-        flat: FloatArray = self._engine.coefficients()
-        return flat.reshape(self._arms, self._dimension)

@@ -123,6 +123,7 @@ class LinUCB(BanditLearner):
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = LinUCBParameters
+    _norm = 2.0
 
     def __init__(
         self,
@@ -176,12 +177,6 @@ class LinUCB(BanditLearner):
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(positive_int(name, arguments[name]) for name in ("arms", "dimension"))
 
-    def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
-    ) -> None:
-        self._arms, self._dimension = int(arguments["arms"]), int(arguments["dimension"])
-        super()._set_up(arguments, parameters, seeded, claim)
-
     def _entries(self) -> dict[str, float]:
         factors = {"factors of the arms' matrices": float(self._arms) * self._dimension**2}
         return factors | sum_entries(self._mechanism)
@@ -215,26 +210,7 @@ class LinUCB(BanditLearner):
         arms, d = (int(header["arguments"][name]) for name in ("arms", "dimension"))
         return arms * (d * (d + 3) // 2)
 
-    def _reward_range(self) -> tuple[float, float]:
-        return -self._parameters.reward_bound, self._parameters.reward_bound
-
-    def _context_norms(self, rows: FloatArray) -> FloatArray:
-        with np.errstate(all="ignore"):  # what overflows is out of the bound
-            norms: FloatArray = np.linalg.norm(rows / self._parameters.context_bound, axis=1)
-        return norms
-
     @property
     def parameters(self) -> LinUCBParameters:
         """Everything calibration fixed: noise scale, sum, batch, widths, regret bound."""
         return self._parameters
-
-    @property
-    def coefficients(self) -> FloatArray:
-        """Estimates of all arms, shape (K, d), read-only.
-
-        Computed from what the private sum released: covered by the guarantee, to be published.
-        """
-        self._check_active()
-        self._check_alone()
-        flat: FloatArray = self._engine.coefficients()
-        return flat.reshape(self._arms, self._dimension)

@@ -27,7 +27,6 @@ from dpoco.random import Source
 
 __all__ = [
     "ContinualSum",
-    "ContinualSumParameters",
     "clipper_of",
     "continual_sum_settings",
     "sum_entries",
@@ -140,6 +139,7 @@ class ContinualSum(Mechanism):
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = ContinualSumParameters
+    _shown = ("dimension", "horizon", "method", "bound", "norm")
 
     def __init__(
         self,
@@ -188,11 +188,6 @@ class ContinualSum(Mechanism):
     def parameters(self) -> ContinualSumParameters:
         """Method taken, noise scale, sensitivity: everything calibration fixed."""
         return self._parameters
-
-    @property
-    def horizon(self) -> int:
-        """Largest number of vectors."""
-        return self._parameters.horizon
 
     def push(self, value: Any) -> FloatArray:
         """Add a vector and release the running sum.
@@ -251,10 +246,3 @@ class ContinualSum(Mechanism):
     def variance(self, t: int) -> float:
         """Return the exact variance of each coordinate of the noise in the sum of round t >= 1."""
         return self._parameters.variance(positive_int("t", t, maximum=self.horizon))
-
-    def __repr__(self) -> str:
-        p = self._parameters
-        return (
-            f"ContinualSum(dimension={p.dimension}, horizon={p.horizon}, method={p.method!r}, "
-            f"bound={p.bound!r}, norm={p.norm!r})\n  {self._guarantee!r}"
-        )
