@@ -10,8 +10,8 @@ import pytest
 import dpoco
 from dpoco.audit import replay_audit
 from dpoco.datasets import linear_regression_stream
-from dpoco.domains import Box, LpBall, Simplex
-from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.domains import LpBall
+from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.oco import NoisyFTRL
 from dpoco.random import Source
 
@@ -20,49 +20,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 T, D = 30, 3
 RNG = np.random.default_rng(4)
 X, Y = RNG.normal(size=(T, D)), RNG.normal(size=T)
-NASTY = [
-    ([1e300, -1e300, 0.0], 1e300),
-    ([0.0, 0.0, 0.0], 0.0),
-    ([np.nan, 0.0, 0.0], 0.0),
-    ([1.0, 1.0, 1.0], np.inf),
-    ([1e-310, 0.0, 0.0], 1.0),
-    ([-50.0, 0.0, 0.0], -50.0),
-]
-CASES = {
-    "p=2": dict(domain=LpBall(D, 2.0, 1.5), loss=SquaredLoss(1.0, 1.0)),
-    "p=1": dict(domain=LpBall(D, 1.0), loss=SquaredLoss(1.0, 1.0)),
-    "p=1.5": dict(domain=LpBall(D, 1.5), loss=LogisticLoss(1.0), sum_method="tree"),
-    "p=inf": dict(domain=LpBall(D, np.inf), loss=HuberLoss(1.0, 1.0, threshold=0.3)),
-    "l2 bound": dict(domain=LpBall(D, np.inf), loss=SquaredLoss(1.0, feature_bound_l2=0.6)),
-    "simplex": dict(domain=Simplex(D), loss=LogisticLoss(2.0), sum_method="honaker"),
-    "linear": dict(domain=LpBall(D, 1.5), loss=LinearLoss(2.0)),
-    "quadratic, ball": dict(
-        domain=LpBall(D, 2.0), loss=SquaredLoss(1.0, 1.0), statistics="quadratic"
-    ),
-    "quadratic, box": dict(
-        domain=Box([-1.0, 0.0, -0.5], [1.0, 2.0, 0.5]), loss=SquaredLoss(1.0, 2.0, weight=0.5),
-        statistics="quadratic",
-    ),
-    "quadratic, p=1": dict(
-        domain=LpBall(D, 1.0), loss=SquaredLoss(2.0, 1.0), statistics="quadratic",
-        relation="replace",
-    ),
-}  # fmt: skip
 
 
 def maker(horizon=T, **options):
     options = {"budget": dpoco.Budget(1.0, 1e-4), **options}
     return lambda source: NoisyFTRL(horizon=horizon, source=source, **options)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_replay_audit_finds_no_violation(case):
-    labels = None if isinstance(CASES[case]["loss"], LinearLoss) else Y
-    replaced = [(t, *NASTY[k % len(NASTY)]) for k, t in enumerate([0, 1, 2, 7, 15, T - 1] * 3)]
-    report = replay_audit(maker(**CASES[case]), (X, labels), replaced)
-    assert report.passed, str(report)
-    assert report.pairs == 18
-    assert report.measured > 0.15 * report.declared  # the neighbours do exercise the bound
 
 
 @pytest.mark.parametrize("statistics", ["gradient", "quadratic"])
@@ -97,22 +59,6 @@ def test_the_sensitivity_is_reached_and_an_understated_one_is_caught(statistics)
     caught = replay_audit(liar, base, [(5, *other)])
     assert not caught.passed
     assert "moved the sum" in str(caught)
-
-
-def test_replay_audit_catches_state_that_leaks_between_rounds():
-    class Sticky(NoisyFTRL):
-        """A learner that feeds a record twice."""
-
-        def observe(self, record, label=None):
-            super().observe(record if self.round != 4 else X[3], label)
-
-    def make(source):
-        return Sticky(LpBall(D, 2.0), SquaredLoss(1.0, 1.0), horizon=T,
-                      budget=dpoco.Budget(1.0, 1e-4), source=source)  # fmt: skip
-
-    report = replay_audit(make, (X, Y), [(3, [0.5, 0.0, 0.0], 1.0)])
-    assert not report.passed
-    assert "function of record and decisions" in str(report)
 
 
 @pytest.mark.parametrize("weight", [1.0, 1e-8, 1e-15, 3e-17, 1e-90])
