@@ -9,12 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dpoco._validation import (
-    LARGEST_HORIZON,
-    SMALLEST_SCALE,
-    positive_float,
-    real_float,
-)
+from dpoco._validation import LARGEST_HORIZON, SMALLEST_SCALE, positive_float, real_float
 from dpoco.accounting._experts.selection_scales import raised_until, scale_for
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee

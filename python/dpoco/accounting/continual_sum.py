@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int
+from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting.blt import blt_parameters, shipped_horizon
 from dpoco.privacy.mechanisms.factorisations import (
     SHIPPED,
@@ -136,17 +136,13 @@ def worst_round(method: str, horizon: int | None) -> int:
         if n >> bit & 1:
             candidate = (n >> (bit + 1) << (bit + 1)) | ((1 << bit) - 1)
             candidates += [candidate] if candidate else []
-    return max(candidates, key=lambda t: (_row_square(method, t), -t))
-
-
-def worst_row_norm(method: str, horizon: int | None) -> float:
-    """Return the largest `row_norm` over all rounds, exactly."""
-    return _worst_row_norm(method, _checked(method, horizon))
+    return max(candidates, key=lambda t: (row_norm(method, t, n), -t))
 
 
 @lru_cache(maxsize=1024)
-def _worst_row_norm(method: str, n: int) -> float:
-    return float(row_norm(method, worst_round(method, n), n))
+def worst_row_norm(method: str, horizon: int | None) -> float:
+    """Return the largest `row_norm` over all rounds, exactly."""
+    return float(row_norm(method, worst_round(method, horizon), horizon))
 
 
 def root_mean_square_row(method: str, horizon: int | None) -> float:
@@ -223,8 +219,3 @@ def _checked(method: str, horizon: int | None) -> int:
 def _node_variance(method: str, level: int) -> float:
     """Return the variance of the estimate of a node of 2^level leaves, per unit noise."""
     return 1.0 if method == "tree" else 2.0**level / (2.0 ** (level + 1) - 1.0)
-
-
-def _row_square(method: str, t: int) -> float:
-    bits = range(LARGEST_HORIZON.bit_length())
-    return math.fsum(_node_variance(method, bit) for bit in bits if t >> bit & 1)

@@ -15,12 +15,7 @@ from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.gaussian import gaussian_delta, log_gaussian_delta
 from dpoco.privacy.losses.loss import SMALLEST_DELTA
 
-__all__ = [
-    "compose_gdp",
-    "gaussian_epsilon",
-    "gaussian_mu",
-    "gaussian_sigma",
-]
+__all__ = ["compose_gdp", "gaussian_epsilon", "gaussian_mu", "gaussian_sigma"]
 
 SMALLEST_MU, LARGEST_MU = 1e-9, 1e3
 

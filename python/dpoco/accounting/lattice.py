@@ -16,12 +16,7 @@ from dataclasses import replace
 
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
-from dpoco.privacy.mechanisms.lattice import (
-    COARSEST_BITS,
-    FINEST_BITS,
-    LARGEST_LIMIT,
-    LARGEST_SUM,
-)
+from dpoco.privacy.mechanisms.lattice import COARSEST_BITS, FINEST_BITS, LARGEST_LIMIT, LARGEST_SUM
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["LATTICE_NOISES", "NUMERICS", "batch_grid", "noisy_on_lattice", "placed"]

@@ -29,11 +29,7 @@ from dpoco.accounting.noisy_ftrl_regret import (
     run_of,
 )
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import (
-    DEFAULT_NUMERICS,
-    planned_noise,
-    sum_of,
-)
+from dpoco.accounting.release import DEFAULT_NUMERICS, planned_noise, sum_of
 from dpoco.accounting.statement import state_sum, stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, Loss, SquaredLoss

@@ -213,10 +213,7 @@ def mechanism_of(parameters: NoisyMaxParameters) -> Mechanism:
 
 
 def guarantee(
-    parameters: NoisyMaxParameters,
-    *,
-    budget: Budget | float | None = None,
-    seeded: bool = False,
+    parameters: NoisyMaxParameters, *, budget: Budget | float | None = None, seeded: bool = False
 ) -> Guarantee:
     """Return what any parameters guarantee, recomputed from scale and sensitivity.
 
