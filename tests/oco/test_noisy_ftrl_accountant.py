@@ -275,8 +275,7 @@ def test_parameters_survive_json(statistics, budget):
     record = json.loads(json.dumps(p.to_dict()))
     assert NoisyFTRLParameters.from_dict(record) == p
     for key, value in [
-        ("kind", "dpoco.guarantee"), ("version", 3), ("horizon", 0), ("pushes", 7),
-        ("noise_scale", -1.0), ("noise_scale", "nan"), ("mu", 0.0), ("step_size", 0.0),
+        ("version", 3), ("pushes", 7), ("noise_scale", "nan"), ("mu", 0.0),
         ("statistics", "cubic"), ("vector_scale", None if statistics == "quadratic" else 1.0),
         ("regret_terms", [1.0]), ("regret_terms", {"noise": -1.0}), ("regret_scope", "none"),
         ("dimension", 2.5), ("radius", float("inf")), ("calibration", "paper"),
