@@ -211,7 +211,7 @@ def test_the_path_charge_bounds_what_rounded_noise_can_add(method):
 
 def rows_behind(method, n, p, grid, noise):
     """Return the fresh draws (in grids) that lead to the given noise of sums."""
-    from dpoco.accounting.blt import blt_parameters
+    from dpoco.accounting.continual_sum import blt_parameters
 
     rows = np.empty_like(noise)
     if method == "toeplitz":

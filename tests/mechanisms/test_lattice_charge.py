@@ -8,8 +8,7 @@ from fractions import Fraction
 import pytest
 
 import dpoco
-from dpoco.accounting.blt import blt_parameters
-from dpoco.accounting.continual_sum import column_norm, factorisation
+from dpoco.accounting.continual_sum import blt_parameters, column_norm, factorisation
 from dpoco.accounting.lattice import placed
 from dpoco.mechanisms import ContinualSum
 from dpoco.privacy.mechanisms.bounds import ClippedVector

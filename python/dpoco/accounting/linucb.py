@@ -32,13 +32,7 @@ from dpoco.accounting.linucb_parameters import (
     regret_of,
 )
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import (
-    DEFAULT_NUMERICS,
-    calibrate_noise,
-    numerics_of,
-    plain_numerics,
-    sum_of,
-)
+from dpoco.accounting.release import DEFAULT_NUMERICS, plain_numerics, planned_noise, sum_of
 from dpoco.accounting.statement import state_sum, stated_delta
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
@@ -214,17 +208,11 @@ def _tuned(
     def noisy(weight: float) -> LinUCBParameters:
         """Return the parameters with the noise that this weight needs."""
         p = replace(base, reward_weight=weight)
-        found, mu = calibrate_noise(
-            replace(total, summand=_moments(p)), near, budget=budget, numerics=numerics
-        )
-        return replace(
-            p,
-            sensitivity=_moments(p, rounding=1.0).movement(near),
-            noise_scale=found.scale,
-            mu=mu,
-            numerics=numerics_of(found),
-            regularization=noise_bounds(p, found.scale)[0] if rho is None else rho,
-        )
+        plain = replace(total, summand=_moments(p))
+        noise = planned_noise(plain, near, budget=budget, numerics=numerics)
+        noise["sensitivity"] = _moments(p, rounding=1.0).movement(near)
+        margin = noise_bounds(p, noise["noise_scale"])[0]
+        return replace(p, **noise, regularization=margin if rho is None else rho)
 
     if weight is not None:
         return noisy(weight)
