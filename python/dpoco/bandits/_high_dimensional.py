@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -193,19 +193,13 @@ class HighDimensionalBandit(BanditLearner):
 
     @classmethod
     def _check_restated(
-        cls,
-        arguments: Mapping[str, Any],
-        parameters: Any,
-        defaults: Mapping[str, Any],
-        free: Collection[str] = (),
+        cls, arguments: Mapping[str, Any], parameters: Any, *more: Any, **named: Any
     ) -> None:
-        restated = dict(arguments)
         if arguments["forced_rounds"] == "paper":  # as calibration resolved it
-            p = parameters
-            restated["forced_rounds"] = forced_of(
-                "paper", p.arms, p.dimension, p.horizon, p.batch, arguments["budget"]
-            )
-        super()._check_restated(restated, parameters, defaults, free)
+            p, budget = parameters, arguments["budget"]
+            forced = forced_of("paper", p.arms, p.dimension, p.horizon, p.batch, budget)
+            arguments = {**arguments, "forced_rounds": forced}
+        super()._check_restated(arguments, parameters, *more, **named)
 
     def _entries(self) -> dict[str, float]:
         return {"decisions and gradients of the arms": 4.0 * self._arms * self._dimension}
@@ -252,20 +246,19 @@ class HighDimensionalBandit(BanditLearner):
             bounds = {"batch": one.batch, "leaf_scalar_bound": one.summand.slope}
             return clipper_of(one.summand), model | bounds, continual_sum_settings(one, {})
         # No claim rests on the parameters' numbers: there is no noise, or nothing to choose.
-        bound, bound_l2, sizes = p.context_bound, np.inf, (np.inf,) * 3
-        law, scale, exponent = p.selector, getattr(own, "scale", 0.0), getattr(own, "exponent", 0.0)
+        within, sizes = (p.context_bound, np.inf), [np.inf] * 3
+        law = {name: getattr(own, name) for name in ("selector", "scale", "exponent")}
         if isinstance(one, Selections):
             scores = one.scores
             assert isinstance(scores, VertexScores)
             model |= {"batch": scores.batch, "leaf_scalar_bound": scores.slope}
             model["published_weights"] = scores.offset == 1
-            bound, bound_l2 = scores.leaf, scores.leaf_l2
-            sizes = scores.diameter_l1, scores.diameter_l2, scores.diameter_max
-            law, scale, exponent = one.law, one.scale, one.exponent
-        noise = {"selector": law, "scale": scale, "exponent": exponent}
-        noise |= dict(zip(("diameter_l1", "diameter_l2", "diameter_linf"), sizes, strict=True))
-        clipper = _core.RecordClipper(self._dimension, bound, np.inf, bound_l2)
-        return clipper, model, noise
+            within = scores.leaf, scores.leaf_l2
+            sizes = [scores.diameter_l1, scores.diameter_l2, scores.diameter_max]
+            law = {"selector": one.law, "scale": one.scale, "exponent": one.exponent}
+        law |= dict(zip(("diameter_l1", "diameter_l2", "diameter_linf"), sizes, strict=True))
+        clipper = _core.RecordClipper(self._dimension, within[0], np.inf, within[1])
+        return clipper, model, law
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
