@@ -33,6 +33,8 @@ def make(*, arms=3, dimension=4, **options):
         ({"forced_rounds": -1}, ValueError),
         ({"forced_rounds": 31}, ValueError),
         ({"forced_rounds": 1.5}, TypeError),
+        ({"forced_rounds": 0.0}, TypeError),
+        ({"forced_rounds": False}, TypeError),
         ({"forced_rounds": "paper", "budget": None}, ValueError),
         ({"gap": -0.1}, ValueError),
         ({"gap": np.nan}, ValueError),

@@ -202,7 +202,8 @@ def forced_of(
         rounds = math.log(dimension * horizon) * math.log(horizon) / budget.epsilon**2
         return int(min(rounds, horizon))
     if value is not None:
-        return 0 if value == 0 else positive_int("forced_rounds", value, maximum=horizon)
+        none = value == 0 and not isinstance(value, (bool, float))
+        return 0 if none else positive_int("forced_rounds", value, maximum=horizon)
     updates = max(1, -(-_FEWEST_FORCED // batch))
     most = horizon // (2 * arms)
     return batch * min(updates, most // batch) if most >= batch else most
