@@ -24,7 +24,6 @@ from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.linucb_parameters import (
-    CALIBRATIONS,
     LinUCBParameters,
     bias_of,
     confidence_of,
@@ -40,7 +39,7 @@ from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["CALIBRATIONS", "LinUCBParameters", "calibrate", "guarantee", "mechanism_of"]
+__all__ = ["LinUCBParameters", "calibrate", "guarantee", "mechanism_of"]
 
 # Products are rounded in double precision; contexts are shrunk by more than that beforehand.
 ROUNDING = 1.0 + 1e-12

@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dpoco.accounting import continual_sum
+from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.parameters import Parameters, at_least, one_of
-from dpoco.accounting.release import check_numerics, check_scale
+from dpoco.accounting.release import check_scale
 from dpoco.privacy.neighbours import CHANGES
 
-CALIBRATIONS = ("tight",)
 # Bounds whose squares and ratios stay far from over- and underflow.
 _UNITS = (1e-30, 1e30)
 
@@ -103,18 +103,17 @@ class LinUCBParameters(Parameters):
     failure: float = at_least(1e-100, 1.0 - 2.0**-53)
     exploration: float = at_least(0.0)
     relation: str = one_of(*CHANGES)
-    calibration: str = one_of(*CALIBRATIONS)
+    calibration: str = one_of("tight")
     sensitivity: float = at_least(0.0)
     column_norm: float = at_least(0.0)
     mu: float = at_least(0.0, infinite=True)
     regret_bound: float = at_least(0.0)
     regret_terms: dict[str, float]
-    numerics: str = "float"
+    numerics: str = one_of(*NUMERICS, default="float")
 
     def __post_init__(self) -> None:
         """Check that the fields fit each other, too."""
         super().__post_init__()
-        check_numerics(self.numerics, "gaussian")
         if self.releases > 0 or self.noise_scale > 0.0:
             check_scale(self.noise_scale, self.mu)
 

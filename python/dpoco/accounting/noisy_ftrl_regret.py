@@ -28,13 +28,13 @@ import numpy as np
 
 from dpoco.accounting import continual_sum
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
+from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.parameters import Parameters, at_least, one_of
-from dpoco.accounting.release import check_numerics, check_scale
+from dpoco.accounting.release import check_scale
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 from dpoco.losses import GlmLoss
 from dpoco.privacy.neighbours import CHANGES
 
-CALIBRATIONS = ("tight",)
 STATISTICS = ("gradient", "quadratic")
 SCOPES_IN_WORDS = {
     "oblivious": "streams fixed in advance",
@@ -107,7 +107,7 @@ class NoisyFTRLParameters(Parameters):
     pushes: int
     horizon: int
     relation: str = one_of(*CHANGES)
-    calibration: str = one_of(*CALIBRATIONS)
+    calibration: str = one_of("tight")
     dimension: int = at_least(0)
     lipschitz: float
     radius: float = at_least(0.0)
@@ -118,7 +118,7 @@ class NoisyFTRLParameters(Parameters):
     regret_bound: float = at_least(0.0)
     regret_terms: dict[str, float]
     regret_scope: str = one_of(*SCOPES_IN_WORDS)
-    numerics: str = "float"
+    numerics: str = one_of(*NUMERICS, default="float")
 
     def __post_init__(self) -> None:
         """Check that the fields fit each other, too."""
@@ -128,7 +128,6 @@ class NoisyFTRLParameters(Parameters):
         if self.pushes != self.horizon // self.batch:
             raise ValueError("pushes must be horizon // batch")
         check_scale(self.noise_scale, self.mu)
-        check_numerics(self.numerics, "gaussian")
 
     @property
     def private(self) -> bool:
