@@ -10,8 +10,8 @@ from measurement import Row, compare, rate
 from numpy.typing import NDArray
 
 import dpoco
-from dpoco.accounting._bandits.linucb_regret import confidence_of
 from dpoco.accounting.linucb import calibrate
+from dpoco.accounting.linucb_parameters import confidence_of
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -25,7 +25,7 @@ class LinUCB:
 
     def __init__(self, arms: int, dimension: int) -> None:
         p = calibrate(arms, dimension, horizon=HORIZON, budget=None)
-        self._width = confidence_of(p.setting)
+        self._width = confidence_of(p)
         self._inverse = np.array([np.eye(dimension) / p.regularization] * arms)
         self._coefficients = np.zeros((arms, dimension))
         self._sums = np.zeros((arms, dimension))

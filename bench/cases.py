@@ -28,7 +28,7 @@ from measurement import Row, available_sets, compare, rate
 from numpy.typing import NDArray
 
 import dpoco
-from dpoco.accounting.blt import blt_parameters
+from dpoco.accounting.continual_sum import blt_parameters
 
 try:
     import numba_tree

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import dpoco
 import dpoco.oco
-from dpoco.accounting.blt import blt_parameters
+from dpoco.accounting.continual_sum import blt_parameters
 
 FloatArray = NDArray[np.float64]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ class RecordLearner(OnlineLearner):
     _domain: domains.Domain
     _loss: losses.Loss
     _batch: int = 1  # rounds per decision
+    _looks_back: ClassVar[bool] = True  # whether custom losses are differentiated twice
 
     @property
     def _width(self) -> int:
@@ -150,14 +151,15 @@ class RecordLearner(OnlineLearner):
         gradient: Callable[[FloatArray], Any] | None = getattr(record, "gradient", None)
         if gradient is None:
             raise TypeError("a custom loss must have a method gradient(theta)")
-        at_decision = self._vector("gradient", gradient(decision))
-        if turn < self._batch:  # no earlier decision: its weight is zero
-            at_previous = at_decision
-        else:
-            at_previous = self._vector("gradient", gradient(self._engine.previous_decision()))
+        found = [self._vector("gradient", gradient(decision))]
+        if self._looks_back:
+            before = turn >= self._batch  # else there is no earlier decision: its weight is zero
+            last = gradient(self._engine.previous_decision()) if before else found[0]
+            found.append(self._vector("gradient", last))
         if self._raises:
-            self._refuse_violations(np.stack([at_decision, at_previous]), None)
-        self._engine.observe_gradients(turn, at_decision, at_previous)
+            self._refuse_violations(np.stack(found), None)
+        engine = self._engine
+        (engine.observe_gradients if self._looks_back else engine.observe_gradient)(turn, *found)
 
     def _refuse_violations(self, records: FloatArray, labels: FloatArray | None) -> None:
         row = self._loss._first_violation(self._domain, records, labels)

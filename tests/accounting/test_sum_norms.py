@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpoco.accounting import blt, continual_sum
+from dpoco.accounting import continual_sum
 from dpoco.accounting.continual_sum import (
     choose_method,
     column_norm,
@@ -39,7 +39,7 @@ def toeplitz_matrix(coefficients):
 def factorisation(method, n):
     """Return explicit (B, C, last) with last[m] the round at which row m of C is emitted."""
     if method == "blt":
-        p = blt.blt_parameters(n)
+        p = continual_sum.blt_parameters(n)
         return toeplitz_matrix(p.decoder(n)), toeplitz_matrix(p.encoder(n)), range(1, n + 1)
     if method == "toeplitz":
         f = [math.comb(2 * k, k) / 4**k for k in range(n)]
@@ -166,9 +166,9 @@ def test_no_round_beats_the_worst_one(n, seed):
     assert worst_row_norm("tree", n) ** 2 == pytest.approx((n + 1).bit_length() - 1, rel=1e-12)
 
 
-@pytest.mark.parametrize("key", blt.HORIZONS)
+@pytest.mark.parametrize("key", SHIPPED)
 def test_blt_coefficients_are_inverse_and_closed_forms_sum_them(key):
-    p = blt.blt_parameters(key)
+    p = continual_sum.blt_parameters(key)
     assert p.horizon == key
     n = 1000
     product = np.convolve(p.encoder(n), p.decoder(n))[:n]
@@ -188,7 +188,7 @@ def test_blt_coefficients_are_inverse_and_closed_forms_sum_them(key):
 
 def test_blt_closed_forms_to_fifty_digits():
     mpmath = pytest.importorskip("mpmath")
-    p = blt.blt_parameters(10**9)
+    p = continual_sum.blt_parameters(10**9)
     with mpmath.workdps(50):
         s, w = [mpmath.mpf(float(x)) for x in p.decay], [mpmath.mpf(float(x)) for x in p.weights]
         for n in (10**9, 10**12):
@@ -208,11 +208,15 @@ def test_blt_closed_forms_to_fifty_digits():
 
 
 def test_blt_beyond_its_table_is_charged_at_the_actual_horizon():
-    assert blt.blt_parameters(10**9 + 1) is blt.blt_parameters(10**9)
+    assert continual_sum.blt_parameters(10**9 + 1) is continual_sum.blt_parameters(10**9)
     assert column_norm("blt", 10**12) > column_norm("blt", 10**9)
     assert column_norm("blt", None) == column_norm("blt", 10**9)
-    assert blt.blt_parameters(1001).horizon == 10**4
-    assert blt.blt_parameters(1000).horizon == blt.blt_parameters(1).horizon == 10**3
+    assert continual_sum.blt_parameters(1001).horizon == 10**4
+    assert (
+        continual_sum.blt_parameters(1000).horizon
+        == continual_sum.blt_parameters(1).horizon
+        == 10**3
+    )
 
 
 @pytest.mark.parametrize(
@@ -258,7 +262,7 @@ def test_scales_and_draws():
         (lambda: row_norm("tree", 1.5, 3), TypeError),
         (lambda: choose_method(10, "laplace"), ValueError),
         (lambda: noise_sigma("tree", 10, 0.0, 1.0), ValueError),
-        (lambda: blt.blt_parameters(0), ValueError),
+        (lambda: continual_sum.blt_parameters(0), ValueError),
     ],
 )
 def test_bad_arguments(call, error):

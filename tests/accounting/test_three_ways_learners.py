@@ -196,7 +196,7 @@ def test_noisy_max_against_two_candidates(noise, count, relation):
                 worst = max(worst, delta / max(guarantee.delta_at(e), 1e-300))
     assert worst > 1e-6  # the instance says something
     # Planted: a range that is not doubled, or one selection for all.
-    each = noisy_max.selection_epsilon(parameters.scale, 1.0)
+    each = 1.0 / parameters.scale
     assert reach == pytest.approx(each * (1.0 if one_way else 2.0))
     assert parameters.epsilon_each == pytest.approx(reach)
 

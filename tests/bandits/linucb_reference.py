@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpoco.accounting._bandits.linucb_regret import confidence_of
+from dpoco.accounting.linucb_parameters import confidence_of
 
 
 def clip(x, r, p):
@@ -24,7 +24,7 @@ class Reference:
 
     def __init__(self, parameters, *, sign=1.0):
         p = self.p = parameters
-        self.width = confidence_of(p.setting)
+        self.width = confidence_of(p)
         self.rho = p.regularization + self.width.margin
         self.sign = sign  # -1: the arm that looks worst
         self.matrix = np.zeros((p.arms, p.dimension, p.dimension))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from functools import partial
 
@@ -12,9 +11,9 @@ import pytest
 
 import dpoco
 from dpoco.accounting import continual_sum, linucb
-from dpoco.accounting._bandits.linucb_regret import confidence_of, leading_term
 from dpoco.accounting.gaussian import gaussian_mu, gaussian_sigma
 from dpoco.accounting.linucb import LinUCBParameters, guarantee
+from dpoco.accounting.linucb_parameters import confidence_of, leading_term
 from dpoco.bandits import LinUCB
 from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.neighbours import Neighbours
@@ -103,33 +102,22 @@ def test_extremes():
     assert calibrate(2, 2, horizon=10, budget=None).batch == 1
     assert calibrate(1, 2, horizon=10, budget=BUDGET).regret_bound == 0.0
     for bad in (
-        {"horizon": None}, {"failure": 1.0}, {"failure": 0.0}, {"batch": 0}, {"exploration": -1.0},
-        {"context_bound": 0.0}, {"reward_weight": math.inf}, {"sum_method": "magic"},
-        {"relation": "joint"},
-        {"context_bound": 1e40},
-        {"parameter_bound": 1e-40}, {"calibration": "paper"}, {"regularization": -1.0},
+        {"failure": 1.0}, {"failure": 0.0}, {"exploration": -1.0}, {"reward_weight": math.inf},
+        {"context_bound": 1e40}, {"parameter_bound": 1e-40}, {"regularization": -1.0},
     ):  # fmt: skip
-        with pytest.raises((ValueError, TypeError)):
+        with pytest.raises(ValueError, match=next(iter(bad))):
             calibrate(2, 2, **{"horizon": 10, "budget": BUDGET, **bad})
-    for sizes in ((0, 2), (2, 0), (2.5, 2), (2, True), (2**30, 2)):
-        with pytest.raises((ValueError, TypeError)):
-            calibrate(*sizes, horizon=10, budget=BUDGET)
+    with pytest.raises(ValueError, match="arms"):
+        calibrate(2**30, 2, horizon=10, budget=BUDGET)
 
 
-def test_parameters_survive_json_and_are_checked():
+def test_parameters_are_for_their_sizes():
     p = calibrate(4, 5, horizon=1000, budget=BUDGET)
-    record = json.loads(json.dumps(p.to_dict()))
-    assert LinUCBParameters.from_dict(record) == p
     for name in ("noise_scale", "arms", "regularization", "mu", "failure"):
         with pytest.raises(dpoco.StateError):
-            LinUCBParameters.from_dict({**record, name: -1})
+            LinUCBParameters.from_dict({**p.to_dict(), name: -1})
     with pytest.raises(ValueError, match="parameters are for 4 arms"):
         guarantee(3, 5, p)
-    with pytest.raises(dpoco.BudgetExceeded):
-        LinUCB(4, 5, horizon=1000, budget=dpoco.Budget(0.5, 1e-6), parameters=p)
-    with pytest.raises(ValueError, match="contradicts"):
-        LinUCB(4, 5, horizon=1000, budget=BUDGET, parameters=p, context_bound=2.0)
-    assert LinUCB(4, 5, horizon=1000, budget=BUDGET, parameters=p).parameters == p
 
 
 def test_calibration_prefers_batches_that_cost_nothing():
@@ -140,7 +128,7 @@ def test_calibration_prefers_batches_that_cost_nothing():
     single = calibrate(3, 10, horizon=100_000, budget=BUDGET, batch=1)
     assert p.noise_margin < single.noise_margin
     assert p.noise_margin == p.regularization
-    assert leading_term(p.setting) < leading_term(single.setting)
+    assert leading_term(p) < leading_term(single)
 
 
 def test_scales_of_rewards_do_not_matter():
@@ -165,7 +153,7 @@ def test_confidence_by_closed_form():
     gamma = (tau / 1.3 * (math.sqrt(3.0) + u) + 0.5 * grid * math.sqrt(3.0) / 1.3) / math.sqrt(50.0)
     width = 0.4 * math.sqrt(2.0 * math.log(4 / 0.01) + 3 * math.log(1 + 20 * 2.25 / (3 * 50.0)))
     width += 2.0 * math.sqrt(50.0 + 2.0 * margin) + gamma
-    confidence = confidence_of(p.setting)
+    confidence = confidence_of(p)
     assert confidence.margin == pytest.approx(margin, rel=1e-12)
     assert confidence.width(20) == pytest.approx(width, rel=1e-12)
 
@@ -183,7 +171,7 @@ def test_confidence_intervals_cover(budget):
         )  # fmt: skip
         p = learner.parameters
         shift = p.regularization + p.noise_margin
-        width = confidence_of(p.setting)
+        width = confidence_of(p)
         rows, columns = np.triu_indices(d)
         missed = False
         for start in range(0, rounds, 50):

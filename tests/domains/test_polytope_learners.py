@@ -7,8 +7,8 @@ import pytest
 
 import dpoco
 from dpoco.accounting._leader_setting import barrier_weight
-from dpoco.accounting._oco.ftrl_regret import problem_of as ftrl_problem
 from dpoco.accounting.euclidean import euclidean_problem
+from dpoco.accounting.noisy_ftrl_regret import run_of
 from dpoco.domains import Polytope
 from dpoco.losses import LinearLoss, LogisticLoss
 
@@ -76,4 +76,6 @@ def test_accounting_knows_the_shape() -> None:
     rng = np.random.default_rng(5)
     noise = rng.normal(size=(4000, 3))
     gains = [xi @ (domain.minimize_linear(-xi) - domain.center) for xi in noise]
-    assert np.mean(gains) <= ftrl_problem(domain, LinearLoss(gradient_bound=1.0), 1.0).width
+    schedule = {"horizon": 1, "batch": 1, "method": "blt", "noise_scale": 0.0}
+    run = run_of(domain, LinearLoss(gradient_bound=1.0), 1.0, **schedule)
+    assert np.mean(gains) <= run.width

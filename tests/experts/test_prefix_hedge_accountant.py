@@ -80,7 +80,7 @@ def test_column_norm_by_brute_force():
     for method in ("blt", "toeplitz"):
         p = calibrate(4, horizon=n + 1, budget=BUDGET, sum_method=method)
         if method == "blt":
-            coefficients = dpoco.accounting.blt.blt_parameters(n).encoder(n)
+            coefficients = dpoco.accounting.continual_sum.blt_parameters(n).encoder(n)
         else:
             coefficients = np.concatenate([[1.0], np.cumprod(1.0 - 0.5 / np.arange(1, n))])
         dense = np.array([[coefficients[i - j] if i >= j else 0.0 for j in range(n)]

@@ -11,7 +11,7 @@ import pytest
 
 import dpoco
 from dpoco import _core
-from dpoco.accounting.blt import blt_parameters
+from dpoco.accounting.continual_sum import blt_parameters
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss

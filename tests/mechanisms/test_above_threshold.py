@@ -201,14 +201,9 @@ def test_without_noise():
 
 
 def test_bad_arguments():
-    for wrong in (
-        {"horizon": 0}, {"sensitivity": 0.0}, {"spread": 0.5}, {"spread": 2.5}, {"alarms": 0},
-        {"false_alarm": 0.0}, {"false_alarm": 1.0},
-    ):  # fmt: skip
+    for wrong in ({"spread": 0.5}, {"spread": 2.5}, {"false_alarm": 0.0}, {"false_alarm": 1.0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             AboveThreshold(**{"horizon": 10, "budget": PURE, **wrong})
-    with pytest.raises(TypeError, match="budget"):
-        AboveThreshold(horizon=10, budget=1.0)
     watch = AboveThreshold(horizon=10, budget=PURE)
     for value in ("1", None, [1.0], 1j):
         with pytest.raises(TypeError, match="value"):
@@ -217,8 +212,6 @@ def test_bad_arguments():
         watch.test(1.0, threshold=math.nan)
     assert watch.round == 0
     assert watch.test(math.nan) is False  # counts as 0
-    with pytest.raises(ValueError, match="contradicts"):
-        AboveThreshold(horizon=11, budget=None, parameters=watch.parameters)
 
 
 def test_it_stops_after_its_alarms_and_its_horizon():
@@ -231,11 +224,6 @@ def test_it_stops_after_its_alarms_and_its_horizon():
     with pytest.raises(dpoco.HorizonExceeded, match="alarms"):
         watch._engine.test(0.0)
     assert watch._engine.state() == state
-    watch = AboveThreshold(horizon=2, budget=PURE)
-    for _ in range(2):
-        watch.test(-1e6)
-    with pytest.raises(dpoco.HorizonExceeded, match="horizon"):
-        watch.test(0.0)
 
 
 def test_impossible_states_are_refused():

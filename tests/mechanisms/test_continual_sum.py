@@ -59,45 +59,6 @@ def test_generalized_gaussian_variance(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("noise_factor", [1.0, 0.75])
-def test_likelihood_audit(method, noise_factor):
-    """The best possible attack on one changed vector reaches the claim and not more.
-
-    Coordinates are independent copies of the one-dimensional mechanism. The releases of all rounds
-    are B (C g + z), so the log-likelihood ratio is linear in them; the attack uses it exactly.
-    """
-    horizon, copies = 5, 400_000
-    total = make(method, d=1, horizon=horizon)
-    sigma = total.parameters.noise_scale * noise_factor
-    wide = dpoco.mechanisms.ContinualSumParameters.from_dict(
-        total.parameters.to_dict() | {"dimension": copies, "noise_scale": sigma, "bound": 1e6}
-    )
-    zero = ContinualSum(
-        copies, horizon=horizon, budget=None, parameters=wide, source=Source.seeded(5)
-    )
-    noise = zero.run(np.zeros((horizon, copies)))
-    covariance = np.cov(noise)
-    worst = 0.0
-    for changed in range(horizon):
-        # Replacing g = -1 by +1 in one round shifts all later sums by 2 = the sensitivity.
-        shift = np.where(np.arange(horizon) >= changed, 2.0, 0.0)
-        direction = np.linalg.solve(covariance, shift)
-        worst = max(worst, float(np.sqrt(shift @ direction)))
-    mu = total.guarantee.mu
-    assert worst <= (mu / noise_factor) * 1.02
-    if noise_factor == 1.0:
-        # The claim holds and is tight; Honaker's releases hide part of what is accounted for.
-        assert mu * (0.9 if method == "honaker" else 0.97) < worst < mu * 1.02
-    else:
-        assert worst > mu * 1.2  # too little noise is caught
-        # and by the trade-off at the claimed epsilon as well
-        delta = stats.norm.cdf(worst / 2 - 1 / worst) - np.e * stats.norm.cdf(
-            -worst / 2 - 1 / worst
-        )
-        assert delta > 5 * total.guarantee.delta
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_consecutive_releases_are_never_free_of_fresh_noise(method):
     # On constant input, differences of releases must not reveal the input.
     total = make(method, horizon=64, d=300)
@@ -161,29 +122,16 @@ def test_clipping_and_bad_records_are_silent():
 @pytest.mark.parametrize(
     "options",
     [
-        {"horizon": 0},
-        {"horizon": 2.5},
         {"d": 0},
-        {"bound": 0.0},
         {"norm": 0.5},
-        {"method": "magic"},
-        {"noise": "cauchy"},
-        {"relation": "add"},
         {"norm_order": 3.0},
         {"method": "toeplitz", "horizon": 5000},
         {"noise": "generalized_gaussian", "norm_order": 1.5},
     ],
 )
-def test_bad_parameters(options):
+def test_arguments_that_do_not_fit_each_other(options):
     with pytest.raises((ValueError, TypeError)):
         make(**options)
-
-
-def test_no_budget_promises_nothing():
-    total = make(budget=None)
-    assert not total.guarantee.private
-    assert np.array_equal(total.push([0.5, 0.0, 0.0]), [0.5, 0.0, 0.0])
-    assert total.variance(1) == 0.0
 
 
 def test_a_state_is_never_torn_by_a_running_thread():
@@ -205,18 +153,6 @@ def test_a_state_is_never_torn_by_a_running_thread():
         gaussians = struct.unpack_from("<6Q", state, len(state) - 48)[2]
         assert first_sum == pytest.approx(rounds, rel=1e-9)
         assert gaussians == rounds * d
-
-
-def test_a_long_run_keeps_other_threads_out():
-    total = make(d=2, horizon=100, budget=None)
-    with total._alone():  # as `run` does between its compiled calls
-        for use in (lambda: total.push([1.0, 0.0]), lambda: total.run(np.zeros((3, 2)))):
-            with pytest.raises(dpoco.RoundOrderError, match="another thread"):
-                use()
-    assert total.round == 0
-    total.run(np.zeros((3, 2)))
-    assert total.round == 3
-    assert not total._sole.locked()
 
 
 def play_up(first, height, rounds):

@@ -171,3 +171,49 @@ def test_messages_hold_no_values():
     assert "secret" not in str(refused.value)
     with pytest.raises(TypeError, match="a dict or a dataclass"):
         _core.NoisyMax(["a secret"])
+
+
+def halved(description: Any) -> Any:
+    """Return a description whose enforced bounds on records are half as large."""
+    half = {n: 0.5 * getattr(description, n) for n in ("features", "label", "leaf", "slope")
+            if hasattr(description, n)}  # fmt: skip
+    inner = {n: halved(getattr(description, n)) for n in ("summand", "scores")
+             if hasattr(description, n)}  # fmt: skip
+    if hasattr(description, "parts"):
+        inner["parts"] = tuple(map(halved, description.parts))
+    return dataclasses.replace(description, **half, **inner)
+
+
+HALVED = {
+    "quadratic": ("NoisyFtrl", lambda: oco.NoisyFTRL(
+        BALL, SQUARED, statistics="quadratic", sum_method="blt", **SOME)),
+    "gradient": ("NoisyFtrl", lambda: oco.NoisyFTRL(BALL, SQUARED, sum_method="blt", **SOME)),
+    **{arm: ("HighDimensionalBandit", lambda arm=arm: bandits.HighDimensionalBandit(
+        2, CROSS, arm_learner=arm, **SOME)) for arm in ("polyhedral", "tree")},
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+@pytest.mark.parametrize("name", HALVED)
+def test_engines_clip_to_the_bounds_of_their_description(name, monkeypatch):
+    engine, make = HALVED[name]
+    accountant = make()._accountant
+    original = accountant.mechanism_of
+    seen: list[tuple[Any, ...]] = []
+    built = getattr(_core, engine)
+    monkeypatch.setattr(_core, engine, lambda *told: seen.append(told) or built(*told))
+    make()
+    monkeypatch.setattr(accountant, "mechanism_of", lambda *problem: halved(original(*problem)))
+    make()
+    (_, loss, clipper, settings, *_), (_, loss2, clipper2, settings2, *_) = seen
+    edge = np.array([[1.0, 0.0]])
+    assert clipper.multipliers(edge) == pytest.approx([1.0])
+    assert clipper2.multipliers(edge) == pytest.approx([0.5])
+    if name == "quadratic":
+        assert loss.clip_labels(np.array([9.0, -9.0])).tolist() == [1.0, -1.0]
+        assert loss2.clip_labels(np.array([9.0, -9.0])).tolist() == [0.5, -0.5]
+        return
+    models = [settings, settings2] if name == "gradient" else [
+        each["models"][1] for each in (settings, settings2)]  # fmt: skip
+    slope = "scalar_bound" if name == "gradient" else "leaf_scalar_bound"
+    assert models[1][slope] == 0.5 * models[0][slope] > 0.0

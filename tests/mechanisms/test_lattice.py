@@ -32,8 +32,8 @@ def make(method="auto", *, seed=1, d=3, horizon=23, budget=BUDGET, numerics="lat
 
 
 def grid_of(total):
-    p = total.parameters
-    return lattice.lattice_of(p.noise_scale, p.sensitivity, p.horizon)
+    """The sum's description, which has its grid and its limit."""
+    return total._mechanism
 
 
 def exact_sum(total):
@@ -198,7 +198,7 @@ def test_the_path_charge_bounds_what_rounded_noise_can_add(method):
 
 def rows_behind(method, n, p, grid, noise):
     """Return the fresh draws (in grids) that lead to the given noise of sums."""
-    from dpoco.accounting.blt import blt_parameters
+    from dpoco.accounting.continual_sum import blt_parameters
 
     rows = np.empty_like(noise)
     if method == "toeplitz":

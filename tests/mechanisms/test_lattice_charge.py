@@ -8,11 +8,11 @@ from fractions import Fraction
 import pytest
 
 import dpoco
-from dpoco.accounting.blt import blt_parameters
-from dpoco.accounting.continual_sum import column_norm, factorisation
-from dpoco.accounting.lattice import lattice_of, placed
+from dpoco.accounting.continual_sum import blt_parameters, column_norm, factorisation
+from dpoco.accounting.lattice import placed
 from dpoco.mechanisms import ContinualSum
 from dpoco.privacy.mechanisms.bounds import ClippedVector
+from dpoco.privacy.mechanisms.factorisations import Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
@@ -97,12 +97,14 @@ def test_grids_are_as_fine_as_no_overflow_allows(pushes, batch, scale):
         for side in (1.0 - 2.0**-18, 1.0 - 2.0**-21, 1.0, 1.0 + 2.0**-18):
             reach = scale * side * 2.0**power / batch
             found = finest(pushes, reach, scale, batch)
+            vector = ClippedVector(1, 2.0, reach, math.inf)
+            total = GaussianSum(vector, Tree(), pushes=pushes, batch=batch)
             seen.add(found and found[1])
             if found is None:
                 with pytest.raises(dpoco.CalibrationError):
-                    lattice_of(scale, reach, pushes, batch)
+                    placed(total, Neighbours("zero_out"), scale)
             else:
-                assert lattice_of(scale, reach, pushes, batch).grid == found[0]
+                assert placed(total, Neighbours("zero_out"), scale).grid == found[0]
     assert seen >= {None, 16, 17, 22}
 
 

@@ -1,10 +1,9 @@
-"""The learners on continual sums, on a lattice: same decisions but for rounding, audited."""
+"""The learners on continual sums, on a lattice: what they state, and which are not on one."""
 
 from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 import pytest
 
 import dpoco
@@ -18,15 +17,6 @@ from dpoco.random import Source
 
 BUDGET = dpoco.Budget(2.0, 1e-5)
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
-
-
-def records(seed=0, rounds=24, d=3):
-    rng = np.random.default_rng(seed)
-    rows = rng.normal(size=(rounds, d))
-    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
-    labels = rng.uniform(-1.0, 1.0, rounds)
-    rows[7], labels[7] = rows[7] / np.linalg.norm(rows[7]), 1.0  # one that moves sums far
-    return rows, labels
 
 
 def frank_wolfe(rounds=24, source=None, **options):

@@ -14,7 +14,7 @@ from scipy import stats
 import dpoco
 from dpoco import _core
 from dpoco.accounting import continual_sum
-from dpoco.accounting.blt import blt_parameters
+from dpoco.accounting.continual_sum import blt_parameters
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.oco import NoisyFTRL

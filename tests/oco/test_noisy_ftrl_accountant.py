@@ -11,8 +11,7 @@ import pytest
 from scipy import stats
 
 import dpoco
-from dpoco.accounting import continual_sum, noisy_ftrl
-from dpoco.accounting._oco.ftrl_regret import Schedule, best_step_size, problem_of, regret_of
+from dpoco.accounting import continual_sum
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.accounting.noisy_ftrl import (
     NoisyFTRLParameters,
@@ -20,6 +19,7 @@ from dpoco.accounting.noisy_ftrl import (
     calibrate,
     guarantee,
 )
+from dpoco.accounting.noisy_ftrl_regret import run_of
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.privacy.mechanisms.bounds import SecondMoments
@@ -33,6 +33,12 @@ DOMAINS = [LpBall(4), LpBall(4, 1.0), LpBall(4, 1.5, 3.0), LpBall(4, np.inf), Lp
 def quadratic_sensitivity(length, label, scale, relation):
     moments = SecondMoments(2, 2.0, length, math.inf, label, float(scale))
     return moments.movement(Neighbours(relation))
+
+
+def run(domain, *, horizon=10, method="blt", noise_scale=0.0):
+    """Return a run of linear losses of slope 1."""
+    of = {"horizon": horizon, "batch": 1, "method": method, "noise_scale": noise_scale}
+    return run_of(domain, LinearLoss(1.0), 1.0, **of)
 
 
 def test_linear_losses_in_the_ball_cost_half_a_thousandth_of_the_range():
@@ -182,7 +188,7 @@ def test_the_gaussian_width_is_an_upper_bound_and_close():
             reached = np.abs(xi) @ (0.5 * (domain.upper - domain.lower))
         else:
             reached = domain.radius * np.linalg.norm(xi, ord=domain.dual_exponent, axis=1)
-        width = problem_of(domain, LinearLoss(1.0), 1.0).width
+        width = run(domain).width
         error = 5 * reached.std() / math.sqrt(len(xi))
         assert reached.mean() - error <= width <= 1.7 * reached.mean()
 
@@ -191,10 +197,9 @@ def test_bound_a_needs_noise_that_grows():
     for method in ("blt", "toeplitz"):
         rows = continual_sum.row_norm(method, np.arange(1, 4001), 4000)
         assert (np.diff(rows) > 0).all()
-    problem = problem_of(LpBall(3), LinearLoss(1.0), 1.0)
     for method, scope in (("blt", "oblivious"), ("tree", "adaptive"), ("honaker", "adaptive")):
-        run = Schedule(10**6, 1, method, 20.0)
-        assert regret_of(problem, run, best_step_size(problem, run)).scope == scope
+        found = run(LpBall(3), horizon=10**6, method=method, noise_scale=20.0)
+        assert found.regret(found.best_step()).scope == scope
 
 
 @pytest.mark.parametrize("noise_scale", [0.0, 0.3, 2.0, 10.0, 60.0])
@@ -202,9 +207,8 @@ def test_bound_a_needs_noise_that_grows():
 def test_the_worst_fixed_stream_of_signs_keeps_to_bound_a(noise_scale, factor):
     """On [-1, 1] with losses +-x the worst stream is found exactly, by dynamic programming."""
     horizon = 400
-    problem = problem_of(LpBall(1), LinearLoss(1.0), 1.0)
-    run = Schedule(horizon, 1, "blt", noise_scale)
-    eta = factor * best_step_size(problem, run)
+    found = run(LpBall(1), horizon=horizon, noise_scale=noise_scale)
+    eta = factor * found.best_step()
     deviations = np.zeros(horizon)
     deviations[1:] = noise_scale * continual_sum.row_norm("blt", np.arange(1, horizon), horizon)
     sums = np.arange(-horizon, horizon + 1)
@@ -217,7 +221,7 @@ def test_the_worst_fixed_stream_of_signs_keeps_to_bound_a(noise_scale, factor):
         later[1, 1:] = -mean[1:] + value[:-1]
         value = later.max(axis=0)
     worst = value[horizon]
-    bound = regret_of(problem, run, eta)
+    bound = found.regret(eta)
     assert worst <= bound.total * (1 + 1e-12)
     assert worst >= 0.35 * bound.total  # the bound is not idle
 
@@ -235,13 +239,15 @@ def mean_projection(center, deviation):
 def test_bound_b_sums_the_noise_of_every_decision():
     for method in continual_sum.METHODS:
         for horizon, batch in ((50, 1), (50, 7), (49, 7), (8, 8), (9, 8)):
-            problem = problem_of(LpBall(3), SquaredLoss(1.0, 1.0), 2.0)
-            run = Schedule(horizon, batch, method, 5.0)
+            found = run_of(
+                LpBall(3), SquaredLoss(1.0, 1.0), 2.0,
+                horizon=horizon, batch=batch, method=method, noise_scale=5.0,
+            )  # fmt: skip
             pushes = horizon // batch
             blocks = [min(batch, horizon - k * batch) for k in range(-(-horizon // batch))]
             rows = continual_sum.row_norm(method, np.arange(1, pushes + 1), pushes)
             noise = 0.1 * 2.0 * 5.0 * math.sqrt(3) * np.dot(blocks[1:], rows[: len(blocks) - 1])
-            terms = noisy_ftrl.regret_of(problem, run, 0.1).terms
+            terms = found.regret(0.1).terms
             if "trivial" not in terms:
                 assert noise <= terms["noise"] * (1 + 1e-12)
                 assert terms["noise"] <= 1.5 * noise + 0.1 * 2 * 5 * 2 * batch
@@ -269,8 +275,7 @@ def test_parameters_survive_json(statistics, budget):
     record = json.loads(json.dumps(p.to_dict()))
     assert NoisyFTRLParameters.from_dict(record) == p
     for key, value in [
-        ("kind", "dpoco.guarantee"), ("version", 3), ("horizon", 0), ("pushes", 7),
-        ("noise_scale", -1.0), ("noise_scale", "nan"), ("mu", 0.0), ("step_size", 0.0),
+        ("version", 3), ("pushes", 7), ("noise_scale", "nan"), ("mu", 0.0),
         ("statistics", "cubic"), ("vector_scale", None if statistics == "quadratic" else 1.0),
         ("regret_terms", [1.0]), ("regret_terms", {"noise": -1.0}), ("regret_scope", "none"),
         ("dimension", 2.5), ("radius", float("inf")), ("calibration", "paper"),

@@ -148,15 +148,3 @@ def test_it_learns_faster():
     shorter, longer = regrets(None), regrets("predicted")
     gain = shorter - 1.5 * longer
     assert gain.mean() > 6.0 * gain.std(ddof=1) / math.sqrt(gain.size)
-
-
-def test_states_and_clones_keep_the_step(tmp_path):
-    learner = NoisyFTRL(LpBall(5), SquaredLoss(), horizon=T, budget=BUDGET, step_size="predicted")
-    features, labels = stream(0)
-    learner.run(features[:50], labels[:50])
-    learner.save(tmp_path / "learner.dpoco")
-    again = dpoco.load(tmp_path / "learner.dpoco")
-    assert again.get_params()["step_size"] == "predicted"
-    assert again.parameters == learner.parameters
-    np.testing.assert_array_equal(again.decide(), learner.decide())
-    assert learner.clone().parameters == learner.parameters

@@ -9,18 +9,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dpoco._validation import (
-    LARGEST_HORIZON,
-    SMALLEST_SCALE,
-    positive_float,
-    positive_int,
-    real_float,
-)
-from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero
-from dpoco.accounting._experts.selection_scales import store, zero_or_more
+from dpoco._validation import LARGEST_HORIZON, SMALLEST_SCALE, positive_float, real_float
 from dpoco.accounting._search import raised_until, scale_for
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.parameters import Parameters, at_least
 from dpoco.accounting.statement import state
 from dpoco.privacy.mechanisms.base import Mechanism, Open
 from dpoco.privacy.mechanisms.thresholds import ThresholdTests
@@ -36,8 +29,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class AboveThresholdParameters(StoredParameters):
+@dataclass(frozen=True, kw_only=True)
+class AboveThresholdParameters(Parameters):
     """Parameters of AboveThreshold.
 
     Attributes
@@ -60,32 +53,21 @@ class AboveThresholdParameters(StoredParameters):
         Pure epsilon; infinite without noise. Derived.
     """
 
-    _kind: ClassVar[str] = "dpoco.above_threshold_parameters"
+    kind: ClassVar[str] = "dpoco.above_threshold_parameters"
 
     horizon: int | None
-    threshold_noise_scale: float
-    query_noise_scale: float
+    threshold_noise_scale: float = at_least(0.0)
+    query_noise_scale: float = at_least(0.0)
     sensitivity: float
     spread: float
     alarms: int
-    false_alarm: float
-    margin: float
-    epsilon: float
+    false_alarm: float = at_least(SMALLEST_SCALE, 1.0 - 2.0**-53)
+    margin: float = at_least(-math.inf)
+    epsilon: float = at_least(0.0, infinite=True)
 
     def __post_init__(self) -> None:
-        """Validate the ranges and convert; `epsilon` is not trusted."""
-        store(
-            self,
-            horizon=None if self.horizon is None else positive_int("horizon", self.horizon),
-            sensitivity=positive_float("sensitivity", self.sensitivity),
-            spread=positive_float("spread", self.spread),
-            alarms=positive_int("alarms", self.alarms),
-            false_alarm=probability("false_alarm", self.false_alarm),
-            margin=real_float("margin", self.margin),
-            epsilon=zero_or_more("epsilon", self.epsilon),
-        )
-        for name in ("threshold_noise_scale", "query_noise_scale"):
-            store(self, **{name: at_least_zero(name, getattr(self, name))})
+        """Check that the fields fit each other, too."""
+        super().__post_init__()
         if not self.sensitivity <= self.spread <= 2.0 * self.sensitivity:
             raise ValueError("spread must lie between the sensitivity and twice the sensitivity")
 
@@ -162,37 +144,33 @@ def calibrate(
     ValueError, TypeError
         For bad arguments.
     """
-    queries = LARGEST_HORIZON if horizon is None else positive_int("horizon", horizon)
-    sensitivity = positive_float("sensitivity", sensitivity)
-    reach = 2.0 * sensitivity if spread is None else positive_float("spread", spread)
-    count = positive_int("alarms", alarms)
-    log_queries = math.log(queries / probability("false_alarm", false_alarm))
-    parameters = AboveThresholdParameters(
+    plain = AboveThresholdParameters(
         horizon=horizon,
         threshold_noise_scale=0.0,
         query_noise_scale=0.0,
         sensitivity=sensitivity,
-        spread=reach,
-        alarms=count,
+        spread=2.0 * positive_float("sensitivity", sensitivity) if spread is None else spread,
+        alarms=alarms,
         false_alarm=false_alarm,
         margin=0.0,
         epsilon=math.inf,
     )
     if budget is None:
-        return parameters
+        return plain
+    log_queries = math.log((plain.horizon or LARGEST_HORIZON) / plain.false_alarm)
     first, second = split_scales(
         budget.epsilon,
-        sensitivity=sensitivity,
-        spread=reach,
-        alarms=count,
+        sensitivity=plain.sensitivity,
+        spread=plain.spread,
+        alarms=plain.alarms,
         log_queries=log_queries,
     )
     return replace(
-        parameters,
+        plain,
         threshold_noise_scale=first,
         query_noise_scale=second,
         margin=second * log_queries,
-        epsilon=sensitivity / first + count * reach / second,
+        epsilon=plain.sensitivity / first + plain.alarms * plain.spread / second,
     )
 
 

@@ -8,6 +8,10 @@ sqrt(kappa) for generalized Gaussian noise) all n sums together are mu-GDP with
 
 for adaptively chosen leaves, and the sum released at t has noise sigma * row_norm(t) per unit.
 
+For "blt", the encoder C is Toeplitz with c_0 = 1, c_i = sum_j omega_j (1 - s_j)^(i-1), the decoder
+B has coefficients b_t = b_0 + sum_j gamma_j (1 - g_j)^t. Any parameters are safe: they only decide
+the accuracy.
+
 Proof: ``docs/privacy/continual_sum.md``, which also derives every formula below. Sources: Dwork et
 al. and Chan et al. (tree, 2010); Honaker (2015); Fichtenberger, Henzinger and Upadhyay (square-root
 Toeplitz, 2023); Dvijotham et al. (BLT, 2024).
@@ -16,14 +20,14 @@ Toeplitz, 2023); Dvijotham et al. (BLT, 2024).
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int
-from dpoco.accounting.blt import blt_parameters, shipped_horizon
+from dpoco._validation import choice, positive_float, positive_int
 from dpoco.privacy.mechanisms.factorisations import (
     SHIPPED,
     SQUARE_ROOT_LIMIT,
@@ -38,6 +42,8 @@ __all__ = [
     "NOISES",
     "TOEPLITZ_LIMIT",
     "UNBOUNDED_HORIZON",
+    "BLTParameters",
+    "blt_parameters",
     "choose_method",
     "column_norm",
     "factorisation",
@@ -50,6 +56,8 @@ __all__ = [
     "worst_round",
     "worst_row_norm",
 ]
+
+FloatArray = NDArray[np.float64]
 
 METHODS = ("blt", "tree", "honaker", "toeplitz")
 NOISES = ("gaussian", "generalized_gaussian")
@@ -68,7 +76,7 @@ def factorisation(method: str, pushes: int) -> Buffered | SquareRoot | Tree:
     """Return the factorisation of this name, with the shipped parameters for so many pushes."""
     n = _checked(method, pushes)
     if method == "blt":
-        return SHIPPED[shipped_horizon(n)]
+        return SHIPPED[_shipped(n)]
     return SquareRoot() if method == "toeplitz" else Tree(combined=method == "honaker")
 
 
@@ -136,17 +144,13 @@ def worst_round(method: str, horizon: int | None) -> int:
         if n >> bit & 1:
             candidate = (n >> (bit + 1) << (bit + 1)) | ((1 << bit) - 1)
             candidates += [candidate] if candidate else []
-    return max(candidates, key=lambda t: (_row_square(method, t), -t))
-
-
-def worst_row_norm(method: str, horizon: int | None) -> float:
-    """Return the largest `row_norm` over all rounds, exactly."""
-    return _worst_row_norm(method, _checked(method, horizon))
+    return max(candidates, key=lambda t: (row_norm(method, t, n), -t))
 
 
 @lru_cache(maxsize=1024)
-def _worst_row_norm(method: str, n: int) -> float:
-    return float(row_norm(method, worst_round(method, n), n))
+def worst_row_norm(method: str, horizon: int | None) -> float:
+    """Return the largest `row_norm` over all rounds, exactly."""
+    return float(row_norm(method, worst_round(method, horizon), horizon))
 
 
 def root_mean_square_row(method: str, horizon: int | None) -> float:
@@ -225,6 +229,129 @@ def _node_variance(method: str, level: int) -> float:
     return 1.0 if method == "tree" else 2.0**level / (2.0 ** (level + 1) - 1.0)
 
 
-def _row_square(method: str, t: int) -> float:
-    bits = range(LARGEST_HORIZON.bit_length())
-    return math.fsum(_node_variance(method, bit) for bit in bits if t >> bit & 1)
+@dataclass(frozen=True, eq=False)
+class BLTParameters:
+    """Decay rates, weights and exact norms of one BLT factorisation.
+
+    Attributes
+    ----------
+    horizon : int
+        Horizon the parameters were optimised for (they are valid for every horizon).
+    decay, weights : ndarray, shape (buffers,)
+        s_j in (0, 1) increasing and omega_j > 0 of the encoder.
+    g, gamma : ndarray, shape (buffers,)
+        Decay rates, in (0, 1), and weights of the decoder.
+    b0 : float
+        Constant term of the decoder's coefficients (their limit).
+    """
+
+    horizon: int
+    decay: FloatArray
+    weights: FloatArray
+    g: FloatArray
+    gamma: FloatArray
+    b0: float
+
+    def row_norm(self, t: ArrayLike) -> Any:
+        """Return the l2 norm of row t of the decoder; float for a scalar, else an array.
+
+        It increases with t: row t holds the first t coefficients.
+
+        Parameters
+        ----------
+        t : int or array_like of int
+            Rounds, at least 1.
+        """
+        rounds = np.asarray(t, dtype=np.float64)
+        pairs = list(zip(self.gamma, self.g, strict=True))
+        squared = rounds * self.b0**2 + _quadratic(self.gamma, self.g, rounds)
+        squared = squared + 2.0 * self.b0 * sum(w * _geometric(x, rounds) for w, x in pairs)
+        norm = np.sqrt(squared)
+        return float(norm) if rounds.ndim == 0 else norm
+
+    def mean_square_row(self, n: int) -> float:
+        """Return the mean of row_norm(t)^2 over t = 1..n, in closed form."""
+        n = positive_int("n", n)
+        pairs = list(zip(self.gamma, self.g, strict=True))
+        total = 0.5 * n * (n + 1.0) * self.b0**2
+        total += 2.0 * self.b0 * sum(w * _geometric_sum(x, n) for w, x in pairs)
+        total += sum(v * w * _geometric_sum(x + y - x * y, n) for v, x in pairs for w, y in pairs)
+        return float(total) / n
+
+    def encoder(self, n: int) -> FloatArray:
+        """Return the coefficients c_0..c_{n-1}, shape (n,)."""
+        powers = np.power.outer(1.0 - self.decay, np.arange(positive_int("n", n) - 1))
+        return np.concatenate([[1.0], self.weights @ powers])
+
+    def decoder(self, n: int) -> FloatArray:
+        """Return the coefficients b_0..b_{n-1}, shape (n,)."""
+        powers = np.power.outer(1.0 - self.g, np.arange(positive_int("n", n)))
+        return np.asarray(self.b0 + self.gamma @ powers, dtype=np.float64)
+
+
+def _shipped(pushes: int) -> int:
+    """Return the smallest tabulated horizon that covers `pushes`, or the largest there is."""
+    return next((key for key in SHIPPED if key >= pushes), max(SHIPPED))
+
+
+def blt_parameters(horizon: int) -> BLTParameters:
+    """Return the shipped parameters of the smallest tabulated horizon that covers `horizon`."""
+    return _build(_shipped(positive_int("horizon", horizon)))
+
+
+@cache
+def _build(key: int) -> BLTParameters:
+    decay, weights = SHIPPED[key].decay, SHIPPED[key].weights
+    g = [_decoder_rate(j, decay, weights) for j in range(len(decay))]
+    rates = np.array([rate for rate, _ in g])
+    # gamma_j = (u_j . sqrt(omega))^2 / g_j for the unit eigenvector u_j prop. to
+    # sqrt(omega_i) / (s_i - g_j), which simplifies by the secular equation.
+    gamma = np.array([1.0 / (rate * spread) for rate, spread in g])
+    s, omega = np.array(decay), np.array(weights)
+    for array in (s, omega, rates, gamma):
+        array.setflags(write=False)
+    return BLTParameters(key, s, omega, rates, gamma, b0=1.0 - math.fsum(gamma))
+
+
+def _decoder_rate(
+    j: int, decay: tuple[float, ...], weights: tuple[float, ...]
+) -> tuple[float, float]:
+    """Return the j-th eigenvalue g of diag(s) + sqrt(w) sqrt(w)^T and sum_i w_i / (s_i - g)^2.
+
+    The eigenvalues interlace the s_i; solving the secular equation for g - s_j keeps full relative
+    accuracy for the smallest of them, which a dense eigensolver would lose.
+    """
+    gaps = [s - decay[j] for s in decay]
+    terms = list(zip(weights, gaps, strict=True))
+    low, high = 0.0, gaps[j + 1] if j + 1 < len(decay) else math.fsum(weights)
+    while True:
+        shift = 0.5 * (low + high)
+        if not low < shift < high:
+            break
+        if 1.0 + math.fsum(w / (gap - shift) for w, gap in terms) < 0.0:
+            low = shift
+        else:
+            high = shift
+    return decay[j] + shift, math.fsum(w / (gap - shift) ** 2 for w, gap in terms)
+
+
+def _geometric(x: float, m: Any) -> Any:
+    """Return sum_{t < m} (1 - x)^t for x in (0, 1), any shape of m."""
+    return -np.expm1(m * math.log1p(-x)) / x
+
+
+def _geometric_sum(x: float, n: int) -> float:
+    """Return sum_{t=1..n} of _geometric(x, t)."""
+    return float((n - (1.0 - x) * _geometric(x, float(n))) / x)
+
+
+def _quadratic(weights: FloatArray, rates: FloatArray, m: Any) -> Any:
+    """Return sum_ij w_i w_j sum_{t < m} ((1 - x_i)(1 - x_j))^t, any shape of m."""
+    m = np.asarray(m, dtype=np.float64)
+    total = np.zeros_like(m)
+    for i, x in enumerate(rates):
+        for j in range(i + 1):
+            y = rates[j]
+            term = weights[i] * weights[j] * _geometric(float(x + y - x * y), m)
+            total = total + (term if i == j else 2.0 * term)
+    return total

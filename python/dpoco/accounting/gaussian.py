@@ -15,12 +15,7 @@ from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.gaussian import gaussian_delta, log_gaussian_delta
 from dpoco.privacy.losses.loss import SMALLEST_DELTA
 
-__all__ = [
-    "compose_gdp",
-    "gaussian_epsilon",
-    "gaussian_mu",
-    "gaussian_sigma",
-]
+__all__ = ["compose_gdp", "gaussian_epsilon", "gaussian_mu", "gaussian_sigma"]
 
 SMALLEST_MU, LARGEST_MU = 1e-9, 1e3
 
@@ -43,7 +38,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     delta : float
         Strictly between 0 and 1.
     """
-    _check_delta(delta)
+    check_delta(delta)
     if not mu >= 0.0:
         raise ValueError(f"mu must be at least 0; got {mu!r}")
     if mu >= 1e8:
@@ -79,7 +74,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     epsilon = real_float("epsilon", epsilon)
     if not epsilon >= 0.0:
         raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
-    _check_delta(delta)
+    check_delta(delta)
     return largest_mu(
         lambda mu: log_gaussian_delta(epsilon, mu) - math.log(delta),
         lambda mu: gaussian_delta(epsilon, mu) <= delta,
@@ -102,10 +97,7 @@ def gaussian_sigma(budget: Budget, sensitivity: float) -> float:
 
 def compose_gdp(mus: Iterable[float]) -> float:
     """Return the mu of an adaptive composition of mu_i-GDP mechanisms: sqrt(sum of squares)."""
-    values = [real_float("mu", mu) for mu in mus]
-    if any(mu < 0.0 for mu in values):
-        raise ValueError("every mu must be at least 0")
-    return math.hypot(*values)
+    return math.hypot(*check_sums("mu", mus))
 
 
 def smallest_epsilon(
@@ -150,6 +142,15 @@ def largest_mu(excess: Callable[[float], float], holds: Callable[[float], bool])
     return mu
 
 
-def _check_delta(delta: float) -> None:
+def check_sums(name: str, values: Iterable[float]) -> list[float]:
+    """Return the parameters of what is composed, if they are at least 0."""
+    numbers = [real_float(name, value) for value in values]
+    if any(number < 0.0 for number in numbers):
+        raise ValueError(f"every {name} must be at least 0")
+    return numbers
+
+
+def check_delta(delta: float) -> None:
+    """Raise unless `delta` is strictly between 0 and 1."""
     if not 0.0 < real_float("delta", delta) < 1.0:
         raise ValueError(f"delta must be strictly between 0 and 1; got {delta!r}")

@@ -18,33 +18,25 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from dpoco._validation import choice, positive_float, positive_int
+from dpoco._validation import choice, positive_int
 from dpoco.accounting import polyhedral_frank_wolfe, tree_frank_wolfe
-from dpoco.accounting._bandits.high_dimensional_arms import (
-    arm_of,
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.high_dimensional_arms import (
+    HighDimensionalBanditParameters,
     attainable_gain,
-    automatic_batch,
-    forced_of,
+    loss_of,
     noise_error,
+    planned_arm,
     total_error,
 )
-from dpoco.accounting._bandits.high_dimensional_parameters import (
-    LARGEST_ARMS,
-    LINKS,
-    HighDimensionalBanditParameters,
-    arm_horizon,
-    gap_of,
-    loss_of,
-)
-from dpoco.accounting.budget import Budget
-from dpoco.accounting.frank_wolfe_parameters import CALIBRATIONS, TreeFrankWolfeParameters
-from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.polyhedral_planner import SELECTORS, L1Geometry
+from dpoco.accounting.linucb import JOINT, NEIGHBOURS, check_sizes
+from dpoco.accounting.polyhedral_planner import L1Geometry
 from dpoco.accounting.release import common_conditions
 from dpoco.accounting.statement import stated_delta
 from dpoco.errors import BudgetExceeded, CalibrationError
-from dpoco.privacy.mechanisms.base import Mechanism, Parts
-from dpoco.privacy.neighbours import CHANGES, Neighbours
+from dpoco.privacy.mechanisms.base import Parts
+from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
     "ARM_LEARNERS",
@@ -55,6 +47,7 @@ __all__ = [
 ]
 
 ARM_LEARNERS = ("auto", "polyhedral", "tree")
+_NO_BOX = "tree arms need a domain in l_1 geometry, not a box"
 
 
 def calibrate(
@@ -116,65 +109,37 @@ def calibrate(
     CalibrationError
         If no noise scale meets the budget, or the published constants miss it.
     """
-    k = positive_int("arms", arms, maximum=LARGEST_ARMS)
     if horizon is None:
         raise ValueError("horizon must be an int: the noise depends on the number of rounds")
     rounds = positive_int("horizon", horizon)
-    choice("calibration", calibration, CALIBRATIONS)
-    choice("relation", relation, CHANGES)
-    choice("link", link, LINKS)
-    if selector is not None:
-        choice("selector", selector, SELECTORS)
+    k = positive_int("arms", arms, maximum=2**12)
     if batch is not None and batch != "auto":
         batch = positive_int("batch", batch, maximum=rounds)
-    reach, top = (
-        positive_float("context_bound", context_bound),
-        positive_float("reward_bound", reward_bound),
-    )
-    wide, loss, view = gap_of(gap), loss_of(link, reach, top), L1Geometry(domain)
-    d = view.dimension
-
-    def candidate(learner: str) -> HighDimensionalBanditParameters:
-        """Return the parameters with arms of one kind."""
-        options: dict[str, Any] = {
-            "budget": budget,
-            "calibration": calibration,
-            "relation": relation,
-            **({"sum_method": sum_method} if learner == "tree" else {"selector": selector}),
-        }
-        size = batch
-        if not isinstance(size, int):
-            size = automatic_batch(k, rounds, learner, domain, loss, options)
-        forced = forced_of(forced_rounds, k, d, rounds, size, budget)
-        clock = arm_horizon(k, rounds, forced)
-        if size == batch and size > clock:
-            raise ValueError(
-                f"batch must be at most the {clock} rounds of an arm's clock; got {size}"
-            )
-        own = arm_of(learner, k, clock, domain, loss, size, options)
-        return HighDimensionalBanditParameters(
-            arms=k,
-            dimension=d,
-            horizon=rounds,
-            link=link,
-            context_bound=reach,
-            reward_bound=top,
-            forced_rounds=forced,
-            gap=wide,
-            arm=own,
-            predicted_error=noise_error(own, domain),
-            attainable=attainable_gain(link, reach * view.max_norm(), top, k),
-        )
-
-    learners = _learners(arm_learner, view, budget, calibration, selector, sum_method)
-    candidates = []
+    loss, view = loss_of(link, context_bound, reward_bound), L1Geometry(domain)
+    options: dict[str, Any] = {"budget": budget, "calibration": calibration, "relation": relation}
+    learners, found = _learners(arm_learner, view, budget, calibration, selector, sum_method), []
     for learner in learners:
+        own = {"sum_method": sum_method} if learner == "tree" else {"selector": selector}
+        problem = (k, rounds, domain, loss, batch, forced_rounds)
         try:
-            candidates.append(candidate(learner))
+            found.append(planned_arm(learner, *problem, **(options | own)))
         except CalibrationError:  # delta may not pay for the tails of all sums: others have none
-            if learner == learners[-1] and not candidates:
+            if learner == learners[-1] and not found:
                 raise
-    best = min(candidates, key=lambda p: total_error(p.arm, domain, loss))
+    forced, arm = min(found, key=lambda one: total_error(one[1], domain, loss))
+    best = HighDimensionalBanditParameters(
+        arms=k,
+        dimension=view.dimension,
+        horizon=rounds,
+        link=link,
+        context_bound=context_bound,
+        reward_bound=reward_bound,
+        forced_rounds=forced,
+        gap=gap,
+        arm=arm,
+        predicted_error=noise_error(arm, domain),
+        attainable=attainable_gain(link, context_bound * view.max_norm(), reward_bound, k),
+    )
     if budget is not None:
         try:
             guarantee(k, domain, best, budget=budget).require(budget)
@@ -192,24 +157,16 @@ def _learners(
     sum_method: str | None,
 ) -> list[str]:
     """Return the kinds of arms that the options allow, at least one."""
-    choice("arm_learner", wanted, ARM_LEARNERS)
-    given = {"selector": selector, "sum_method": sum_method}
-    foreign = {"polyhedral": "sum_method", "tree": "selector"}
-    if wanted != "auto":
-        if given[foreign[wanted]] is not None:
-            raise ValueError(f"{foreign[wanted]} does not apply to arm_learner {wanted!r}")
-        if wanted == "tree" and view.is_box:
-            raise ValueError("tree arms need a domain in l_1 geometry, not a box")
-        return [wanted]
-    if selector is not None and sum_method is not None:
-        raise ValueError("selector is for polyhedral arms, sum_method for tree arms: give one")
-    if sum_method is not None:
-        return _learners("tree", view, budget, calibration, selector, sum_method)
+    needed = {choice("arm_learner", wanted, ARM_LEARNERS)} - {"auto"}
+    needed |= {"polyhedral"} if selector is not None else set()
+    needed |= {"tree"} if sum_method is not None else set()
+    if len(needed) > 1:
+        raise ValueError("selector is for polyhedral arms, and sum_method for tree arms only")
+    if needed == {"tree"} and view.is_box:
+        raise ValueError(_NO_BOX)
     # The published bandit has selections for arms; noise on sums cannot do without a delta.
-    simple = budget is None or budget.delta == 0.0 or calibration != "tight"
-    if selector is not None or simple or view.is_box:
-        return ["polyhedral"]
-    return ["polyhedral", "tree"]
+    simple = budget is None or budget.delta == 0.0 or calibration != "tight" or view.is_box
+    return list(needed) or (["polyhedral"] if simple else ["polyhedral", "tree"])
 
 
 def guarantee(
@@ -241,73 +198,59 @@ def guarantee(
         If the parameters say "paper" and the published claim is false for them.
     """
     p, own, view = parameters, parameters.arm, L1Geometry(domain)
-    if (p.arms, p.dimension) != (arms, view.dimension):
-        raise ValueError(
-            f"parameters are for {p.arms} arms and dimension {p.dimension}; "
-            f"got {arms} and {view.dimension}"
-        )
-    tree = isinstance(own, TreeFrankWolfeParameters)
+    check_sizes(p, arms, view.dimension)
+    tree = p.arm_learner == "tree"
+    if tree and view.is_box:
+        raise ValueError(_NO_BOX)
     kind = f"{p.sum_method!r} sums" if tree else f"{p.selector!r} selections"
     what = (
         f"to every user the action of the high-dimensional bandit ({p.arms} arms, dimension "
         f"{p.dimension}, {kind}), to everybody the estimates of all arms"
     )
     details: dict[str, float | str | None] = {
-        "neighbours": (
-            "a user's record is replaced" if p.relation == "replace" else "a record is emptied"
-        ),
+        "neighbours": NEIGHBOURS[p.relation],
         "forced rounds of each arm": float(p.forced_rounds),
         "rounds of an arm's clock": float(p.arm_horizon),
         "regret": "no bound is claimed",
     }
     delta = stated_delta(budget, p.horizon)
-    one: Guarantee
-    if isinstance(own, TreeFrankWolfeParameters):
-        if view.is_box:
-            raise ValueError("tree arms need a domain in l_1 geometry, not a box")
-        one = tree_frank_wolfe.guarantee(domain, p.loss, own, budget=delta, seeded=seeded)
-    else:
-        one = polyhedral_frank_wolfe.guarantee(domain, p.loss, own, budget=delta, seeded=seeded)
-    if not p.private:
-        return replace(Guarantee.none(p.horizon, what), details=details)
+    one: Guarantee = _learner_of(p).guarantee(domain, p.loss, own, budget=delta, seeded=seeded)
     whole = mechanism_of(arms, domain, p)
-    if not isinstance(own, TreeFrankWolfeParameters):
-        one = replace(one, description=whole)
-    else:
-        loss = whole.loss(Neighbours(p.relation, "others"))
-        assert loss is not None
-        one = replace(one, epsilon=loss.epsilon(delta), loss=loss, description=whole)
+    loss = whole.loss(Neighbours(p.relation, "others"))
+    if loss is None:
+        return replace(Guarantee.none(p.horizon, what), details=details)
+    epsilon = loss.epsilon(one.delta)
     rewards = "[0, 1]" if p.link == "logistic" else f"[{-p.reward_bound:g}, {p.reward_bound:g}]"
     return replace(
         one,
+        epsilon=epsilon,
+        loss=loss if tree else one.loss,
+        description=whole,
         change=p.relation,
         view="others",
         unit="one user's record",
         horizon=p.horizon,
         mechanism=what,
-        certified=not seeded and math.isfinite(one.epsilon),
+        certified=not seeded and math.isfinite(epsilon),
         reference="Han et al., DP-HDB, Theorem 4.1, corrected; "
         "docs/privacy/high_dimensional_bandit.md",
         conditions=(
             f"contexts are clipped to maximum norm {p.context_bound:g}, rewards to {rewards}, what "
             f"a record adds to maximum norm {own.leaf_bound:g}; a missing record counts as no "
             "data, enforced",
-            "a user's record is the context and the rewards of all arms; it is hidden from all "
-            "OTHER users and from everybody who sees the estimates, not from those who see the "
-            "user's own action or reward: a log of all actions is not covered",
-            "other users' records do not depend on a user's own action and reward",
-            *common_conditions(one.truncation_mass, seeded, sums=tree),
+            *JOINT,
+            *common_conditions(loss.mass, seeded, sums=tree),
         ),
         details={**one.details, **details},
     )
 
 
-def mechanism_of(arms: int, domain: Any, parameters: HighDimensionalBanditParameters) -> Mechanism:
+def mechanism_of(arms: int, domain: Any, parameters: HighDimensionalBanditParameters) -> Parts:
     """Return the arms' mechanisms: a record is data of one of them, and zeros for all others."""
-    own = parameters.arm
-    one: Mechanism
-    if isinstance(own, TreeFrankWolfeParameters):
-        one = tree_frank_wolfe.mechanism_of(domain, parameters.loss, own)
-    else:
-        one = polyhedral_frank_wolfe.mechanism_of(domain, parameters.loss, own)
+    one = _learner_of(parameters).mechanism_of(domain, parameters.loss, parameters.arm)
     return Parts("one_of", (one,) * arms, "high_dimensional_bandit")
+
+
+def _learner_of(p: HighDimensionalBanditParameters) -> Any:
+    """Return the accountant of an arm's learner."""
+    return tree_frank_wolfe if p.arm_learner == "tree" else polyhedral_frank_wolfe

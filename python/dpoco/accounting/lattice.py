@@ -11,27 +11,15 @@ Proof: ``docs/privacy/lattice.md``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
-from dpoco.privacy.mechanisms.lattice import (
-    COARSEST_BITS,
-    FINEST_BITS,
-    LARGEST_LIMIT,
-    LARGEST_SUM,
-)
+from dpoco.privacy.mechanisms.lattice import COARSEST_BITS, FINEST_BITS, LARGEST_LIMIT, LARGEST_SUM
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = [
-    "LATTICE_NOISES",
-    "NUMERICS",
-    "Lattice",
-    "batch_grid",
-    "lattice_of",
-    "noisy_on_lattice",
-    "placed",
-]
+__all__ = ["LATTICE_NOISES", "NUMERICS", "batch_grid", "noisy_on_lattice", "placed"]
 
 NUMERICS = ("float", "lattice")
 # Laws that single sums of a batch of losses are released with on a lattice.
@@ -40,53 +28,13 @@ LATTICE_NOISES = ("gaussian", "laplace")
 LARGEST_INFLATION = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Lattice:
-    """Where a continual sum lives.
-
-    Attributes
-    ----------
-    grid : float
-        Spacing, a power of two.
-    limit : float
-        Integer; entries of what one push adds are kept within this many grids.
-    """
-
-    grid: float
-    limit: float
-
-
-def lattice_of(noise_scale: float, sensitivity: float, pushes: int, batch: int = 1) -> Lattice:
-    """Return the finest lattice on which no sum can overflow.
-
-    Parameters
-    ----------
-    noise_scale : float
-        sigma of one draw, positive.
-    sensitivity : float
-        Bound D on the l2 difference of what a round adds; also bounds each of its entries.
-    pushes : int
-        Largest number of pushes.
-    batch : int
-        Rounds whose vectors are added before each push.
-
-    Raises
-    ------
-    CalibrationError
-        If only a lattice too coarse for the noise is safe.
-    """
+def _grids(noise_scale: float) -> Iterator[float]:
+    """Yield the spacings that suit noise of this scale, the finest first."""
     exponent = math.frexp(noise_scale)[1] - 1
-    reach = batch * sensitivity * (1.0 + 2.0**-20)
     for bits in range(FINEST_BITS, COARSEST_BITS - 1, -1):
         grid = math.ldexp(1.0, exponent - bits)
-        if grid < 2.0**-900:
-            break
-        limit = math.ceil(reach / grid) + 1.0 if reach / grid < LARGEST_LIMIT else math.inf
-        if limit <= LARGEST_LIMIT and limit * pushes <= LARGEST_SUM:
-            return Lattice(grid, limit)
-    raise CalibrationError(
-        f"no lattice is fine enough for {pushes} sums; shorten the horizon or use numerics='float'"
-    )
+        if grid > 2.0**-900:
+            yield grid
 
 
 def batch_grid(experts: int, noise: str, noise_scale: float, batch: int) -> float:
@@ -112,14 +60,11 @@ def batch_grid(experts: int, noise: str, noise_scale: float, batch: int) -> floa
     CalibrationError
         If no grid is fine enough for the noise and coarse enough for the sum.
     """
-    exponent = math.frexp(noise_scale)[1] - 1
-    coarsest = 2.0**-16 if noise == "gaussian" else 1.0
-    for bits in range(FINEST_BITS, COARSEST_BITS - 1, -1):
-        grid = math.ldexp(1.0, exponent - bits)
-        if not 2.0**-900 < grid <= coarsest:
-            continue
+    gaussian = noise == "gaussian"
+    for grid in _grids(noise_scale):
         units = batch / grid
-        if units < 2.0**51 and (noise != "gaussian" or experts * units <= 2.0**53):
+        held = units < 2.0**51 and (not gaussian or experts * units <= 2.0**53)
+        if held and grid <= (2.0**-16 if gaussian else 1.0):
             return grid
     raise CalibrationError(
         f"no lattice suits sums of {batch} losses with noise of scale {noise_scale:.3g}; "
@@ -128,10 +73,23 @@ def batch_grid(experts: int, noise: str, noise_scale: float, batch: int) -> floa
 
 
 def placed(plain: GaussianSum, near: Neighbours, scale: float) -> GaussianSum:
-    """Return a sum with noise of `scale` on the finest lattice on which nothing overflows."""
-    pushes = max(plain.pushes, 1)
-    lattice = lattice_of(scale, plain.summand.movement(near), pushes, plain.batch)
-    return replace(plain, scale=float(scale), grid=lattice.grid, limit=int(lattice.limit))
+    """Return a sum with noise of `scale` on the finest lattice on which nothing overflows.
+
+    Entries of what one push adds are kept within `limit` grids.
+
+    Raises
+    ------
+    CalibrationError
+        If only a lattice too coarse for the noise is safe.
+    """
+    pushes, reach = max(plain.pushes, 1), plain.batch * plain.summand.movement(near)
+    for grid in _grids(scale):
+        entry = reach * (1.0 + 2.0**-20) / grid
+        if entry <= LARGEST_LIMIT - 1.0 and (math.ceil(entry) + 1) * pushes <= LARGEST_SUM:
+            return replace(plain, scale=float(scale), grid=grid, limit=math.ceil(entry) + 1)
+    raise CalibrationError(
+        f"no lattice is fine enough for {pushes} sums; shorten the horizon or use numerics='float'"
+    )
 
 
 def noisy_on_lattice(plain: GaussianSum, near: Neighbours, mu: float) -> GaussianSum:

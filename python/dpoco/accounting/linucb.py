@@ -16,33 +16,47 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
+from typing import Any
 
-from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting._bandits.linucb_noise import moments_of, tuned, unit_bound
-from dpoco.accounting._bandits.linucb_parameters import (
-    CALIBRATIONS,
-    LARGEST_ARMS,
-    LARGEST_DIMENSION,
-    LinUCBParameters,
-    failure_probability,
-)
-from dpoco.accounting._bandits.linucb_regret import regret_of
-from dpoco.accounting._experts.parameters import at_least_zero
+from dpoco._validation import choice, positive_int
+from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.linucb_parameters import (
+    LinUCBParameters,
+    bias_of,
+    confidence_of,
+    noise_bounds,
+    regret_of,
+)
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import DEFAULT_NUMERICS, plain_numerics, sum_of
+from dpoco.accounting.release import DEFAULT_NUMERICS, plain_numerics, planned_noise, sum_of
 from dpoco.accounting.statement import state_sum, stated_delta
+from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
+from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
-from dpoco.privacy.neighbours import CHANGES, Neighbours
+from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["CALIBRATIONS", "LinUCBParameters", "calibrate", "guarantee", "mechanism_of"]
+__all__ = ["LinUCBParameters", "calibrate", "guarantee", "mechanism_of"]
 
+# Products are rounded in double precision; contexts are shrunk by more than that beforehand.
+ROUNDING = 1.0 + 1e-12
+# Candidates for u = (a Y / X)^2; beyond 2 the noise in the rewards falls no further.
+_SHARES = tuple(2.0 ** (1.0 - 0.25 * i) for i in range(40))
 # What a batch may cost: of statistics that are a batch old, (b - 1) X^2 / rho in the square of the
 # bound on regret; at the start, before each arm has been released once, b K / T.
 _STALE, _START = 0.1, 0.01
 _LARGEST_BATCH_BITS = 20
+# What every bandit's guarantee is about.
+JOINT = (
+    "a user's record is the context and the rewards of all arms; it is hidden from all "
+    "OTHER users and from everybody who sees the estimates, not from those who see the "
+    "user's own action or reward: a log of all actions is not covered",
+    "other users' records do not depend on a user's own action and reward",
+)
+NEIGHBOURS = {"replace": "a user's record is replaced", "zero_out": "a record is emptied"}
 
 
 def calibrate(
@@ -106,38 +120,24 @@ def calibrate(
     CalibrationError
         If no noise scale meets the budget, as for delta = 0.
     """
-    k = positive_int("arms", arms, maximum=LARGEST_ARMS)
-    d = positive_int("dimension", dimension, maximum=LARGEST_DIMENSION)
     if horizon is None:
         raise ValueError("horizon must be an int: the noise depends on the number of rounds")
     rounds = positive_int("horizon", horizon)
-    choice("calibration", calibration, CALIBRATIONS)
-    choice("relation", relation, CHANGES)
-    if batch is not None:
-        batch = positive_int("batch", batch)
-    reach, top = (
-        unit_bound("context_bound", context_bound),
-        unit_bound("reward_bound", reward_bound),
-    )
-    if regularization is not None:
-        regularization = positive_float("regularization", regularization)
-    if reward_weight is not None:
-        reward_weight = positive_float("reward_weight", reward_weight)
     plain = LinUCBParameters(
-        arms=k,
-        dimension=d,
+        arms=arms,
+        dimension=dimension,
         horizon=rounds,
-        batch=1,
+        batch=1 if batch is None else batch,
         sum_method="blt",
         noise_scale=0.0,
         reward_weight=1.0 if reward_weight is None else reward_weight,
-        regularization=reach**2 if regularization is None else regularization,
-        context_bound=reach,
-        reward_bound=top,
-        parameter_bound=unit_bound("parameter_bound", parameter_bound),
-        reward_noise=top if reward_noise is None else unit_bound("reward_noise", reward_noise),
-        failure=min(0.5, 1.0 / rounds) if failure is None else failure_probability(failure),
-        exploration=at_least_zero("exploration", exploration),
+        regularization=1.0 if regularization is None else regularization,
+        context_bound=context_bound,
+        reward_bound=reward_bound,
+        parameter_bound=parameter_bound,
+        reward_noise=reward_bound if reward_noise is None else reward_noise,
+        failure=min(0.5, 1.0 / rounds) if failure is None else failure,
+        exploration=exploration,
         relation=relation,
         calibration=calibration,
         sensitivity=0.0,
@@ -147,31 +147,26 @@ def calibrate(
         regret_terms={},
         numerics=plain_numerics(numerics, "gaussian"),
     )
-    if batch is not None:
-        best = tuned(plain, batch, budget, sum_method, regularization, reward_weight, numerics)
-    else:
-        # Doubled while statistics that are a batch old cost little, in the bound and at the start.
-        best = _doubled(plain, budget, sum_method, regularization, reward_weight, numerics)
-    total, terms = regret_of(best.setting)
+    rho = None if regularization is None else plain.regularization
+    weight = None if reward_weight is None else plain.reward_weight
+    if rho is None:
+        plain = replace(plain, regularization=plain.context_bound**2)
+    options = (budget, sum_method, rho, weight, numerics)
+    best = _doubled(plain, *options) if batch is None else _tuned(plain, *options)
+    total, terms = regret_of(best)
     return replace(best, regret_bound=total, regret_terms=terms)
 
 
-def _doubled(
-    plain: LinUCBParameters,
-    budget: Budget | None,
-    sum_method: str | None,
-    regularization: float | None,
-    reward_weight: float | None,
-    numerics: str,
-) -> LinUCBParameters:
+def _doubled(plain: LinUCBParameters, *options: Any) -> LinUCBParameters:
     """Return the parameters of the largest batch by which little is lost; of the first that fits.
 
-    The tails of many releases may cost more than delta: then no small batch meets the budget.
+    Little in the bound, of statistics that are a batch old, and at the start. The tails of many
+    releases may cost more than delta: then no small batch meets the budget.
     """
     best: LinUCBParameters | None = None
     for b in (1 << bit for bit in range(_LARGEST_BATCH_BITS + 1)):
         try:
-            following = tuned(plain, b, budget, sum_method, regularization, reward_weight, numerics)
+            following = _tuned(replace(plain, batch=b), *options)
         except CalibrationError:
             if b == 1 << _LARGEST_BATCH_BITS or 2 * b >= plain.horizon:
                 raise  # a batch as long as the horizon would learn nothing
@@ -185,6 +180,60 @@ def _doubled(
             break
     assert best is not None
     return best
+
+
+def _tuned(
+    plain: LinUCBParameters,
+    budget: Budget | None,
+    sum_method: str | None,
+    rho: float | None,
+    weight: float | None,
+    numerics: str,
+) -> LinUCBParameters:
+    """Return the parameters with the least noise for this batch; rho: the noise margin if None."""
+    near, method = Neighbours(plain.relation), sum_method
+    if method in (None, "auto"):
+        method = "blt" if budget is None else continual_sum.choose_method(plain.pushes)
+    choice("sum_method", method, continual_sum.METHODS)
+    column = continual_sum.column_norm(method, plain.pushes)
+    base = replace(plain, sum_method=method, column_norm=column)
+    if budget is None or base.releases == 0:
+        # Without noise the weight has no effect, nor has anything without a release.
+        moved = _moments(base, rounding=1.0).movement(near)
+        return replace(base, sensitivity=moved, mu=math.inf if budget is None else 0.0)
+    budget.require_delta()
+    total = mechanism_of(base.arms, base.dimension, base)
+
+    def noisy(weight: float) -> LinUCBParameters:
+        """Return the parameters with the noise that this weight needs."""
+        p = replace(base, reward_weight=weight)
+        plain = replace(total, summand=_moments(p))
+        noise = planned_noise(plain, near, budget=budget, numerics=numerics)
+        noise["sensitivity"] = _moments(p, rounding=1.0).movement(near)
+        margin = noise_bounds(p, noise["noise_scale"])[0]
+        return replace(p, **noise, regularization=margin if rho is None else rho)
+
+    if weight is not None:
+        return noisy(weight)
+    # In plain numbers first: arithmetic makes the noise hardly larger than it is here.
+    mu = charged_gaussian_mu(budget, total.tails(exact=numerics != "float"))
+    units, ratio = base.context_bound**2, base.context_bound / base.reward_bound
+    weights = [math.sqrt(u) * ratio for u in _SHARES]
+    biases = [
+        bias_of(base, units * moved * column / mu, weight, rho)
+        for weight, moved in zip(weights, _unit_movements(base.relation), strict=True)
+    ]
+    close = [w for w, bias in zip(weights, biases, strict=True) if bias <= 1.02 * min(biases)]
+    return min(map(noisy, close), key=lambda p: confidence_of(p).bias)
+
+
+@lru_cache
+def _unit_movements(relation: str) -> tuple[float, ...]:
+    """Return how far the statistics move for every share, in units of the context's bound."""
+    near = Neighbours(relation)
+    return tuple(
+        SecondMoments(1, 2.0, 1.0, math.inf, 1.0, math.sqrt(u)).movement(near) for u in _SHARES
+    )
 
 
 def guarantee(
@@ -214,16 +263,12 @@ def guarantee(
         If the parameters are for other sizes.
     """
     p = parameters
-    if (p.arms, p.dimension) != (arms, dimension):
-        raise ValueError(
-            f"parameters are for {p.arms} arms and dimension {p.dimension}; "
-            f"got {arms} and {dimension}"
-        )
+    check_sizes(p, arms, dimension)
     what = (
         f"to every user the action of LinUCB ({p.arms} arms, dimension {p.dimension}, "
         f"{p.sum_method!r} sum), to everybody the estimates of all arms"
     )
-    regret, terms = regret_of(p.setting)
+    regret, terms = regret_of(p)
     most = 2.0 * p.reward_bound * p.horizon
     stated = stated_regret(regret, most, most)
     details: dict[str, float | str | None] = stated["details"] | {
@@ -232,9 +277,7 @@ def guarantee(
             f"||theta_a|| <= {p.parameter_bound:g}, deviations from them that are "
             f"{p.reward_noise:g}-subgaussian, contexts that do not see the round's rewards"
         ),
-        "neighbours": (
-            "a user's record is replaced" if p.relation == "replace" else "a record is emptied"
-        ),
+        "neighbours": NEIGHBOURS[p.relation],
         "rounds per release": float(p.batch),
         "noise margin": p.noise_margin,
         **{f"regret: {name}": value for name, value in terms.items()},
@@ -252,10 +295,7 @@ def guarantee(
         conditions=(
             f"contexts are clipped to l2 norm {p.context_bound:g}, rewards to "
             f"[{-p.reward_bound:g}, {p.reward_bound:g}]; a missing one counts as no data, enforced",
-            "a user's record is the context and the rewards of all arms; it is hidden from all "
-            "OTHER users and from everybody who sees the estimates, not from those who see the "
-            "user's own action or reward: a log of all actions is not covered",
-            "other users' records do not depend on a user's own action and reward",
+            *JOINT,
         ),
         regret_bound=stated["regret_bound"],
         details=details,
@@ -266,7 +306,7 @@ def mechanism_of(arms: int, dimension: int, parameters: LinUCBParameters) -> Gau
     """Return the one sum through which records reach the estimates: all released batches."""
     p = parameters
     return sum_of(
-        moments_of(p),
+        _moments(p),
         p.sum_method,
         p.releases,
         Neighbours(p.relation),
@@ -274,3 +314,18 @@ def mechanism_of(arms: int, dimension: int, parameters: LinUCBParameters) -> Gau
         numerics=p.numerics,
         batch=p.batch,
     )
+
+
+def _moments(p: LinUCBParameters, rounding: float = ROUNDING) -> SecondMoments:
+    """Return what a record adds: the statistics of the arm chosen."""
+    bounds = p.context_bound, math.inf, p.reward_bound
+    return SecondMoments(p.dimension, 2.0, *bounds, p.reward_weight, p.arms, rounding)
+
+
+def check_sizes(p: Any, arms: int, dimension: int) -> None:
+    """Raise `ValueError` unless parameters are for so many arms and this dimension."""
+    if (p.arms, p.dimension) != (arms, dimension):
+        raise ValueError(
+            f"parameters are for {p.arms} arms and dimension {p.dimension}; "
+            f"got {arms} and {dimension}"
+        )

@@ -15,30 +15,21 @@ accounting and better sums.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
-from dpoco.accounting._oco.ftrl_parameters import CALIBRATIONS, STATISTICS, NoisyFTRLParameters
-from dpoco.accounting._oco.ftrl_regret import (
-    Problem,
-    Schedule,
-    best_step_size,
-    predicted_step_size,
-    problem_of,
-    regret_of,
-)
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import (
-    DEFAULT_NUMERICS,
-    calibrate_noise,
-    numerics_of,
-    plain_numerics,
-    sum_of,
+from dpoco.accounting.noisy_ftrl_regret import (
+    SCOPES_IN_WORDS,
+    STATISTICS,
+    NoisyFTRLParameters,
+    Run,
+    run_of,
 )
+from dpoco.accounting.regret_bounds import stated_regret
+from dpoco.accounting.release import DEFAULT_NUMERICS, planned_noise, sum_of
 from dpoco.accounting.statement import state_sum, stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, Loss, SquaredLoss
@@ -49,10 +40,6 @@ from dpoco.privacy.neighbours import CHANGES, Neighbours
 __all__ = ["NoisyFTRLParameters", "best_vector_scale", "calibrate", "guarantee", "mechanism_of"]
 
 STEPS = ("predicted",)
-SCOPES_IN_WORDS = {
-    "oblivious": "streams fixed in advance",
-    "adaptive": "all streams, also such as react to the decisions",
-}
 
 
 def calibrate(
@@ -104,65 +91,48 @@ def calibrate(
     """
     if isinstance(budget, Budget):
         budget.require_delta()
-    choice("calibration", calibration, CALIBRATIONS)
     choice("relation", relation, CHANGES)
     n = continual_sum.resolve_horizon(horizon)
     pushes = n // positive_int("batch", batch, maximum=n)
     scale = None
     if _check_statistics(loss, statistics) == "quadratic":
         scale = best_vector_scale(domain, loss, relation)
-    predicted = isinstance(step_size, str) and choice("step_size", step_size, STEPS) == "predicted"
-    if predicted and scale is not None:
-        raise ValueError("step_size='predicted' is for gradient statistics")
-    near, problem = Neighbours(relation), _problem(domain, loss)
-    summand = _summand(domain, loss, scale)
-    best: NoisyFTRLParameters | None = None
+    if isinstance(step_size, str):
+        choice("step_size", step_size, STEPS)
+        if scale is not None:
+            raise ValueError("step_size='predicted' is for gradient statistics")
+    fixed = step_size is not None and not isinstance(step_size, str)
+    near, summand, best = Neighbours(relation), _summand(domain, loss, scale), None
     for method in _candidates(sum_method, pushes, budget):
-        found = sum_of(summand, method, pushes, near, batch=batch)
-        arithmetic, mu = plain_numerics(numerics, "gaussian"), math.inf
-        if budget is not None:
-            found, mu = calibrate_noise(found, near, budget=budget, numerics=numerics)
-            arithmetic = numerics_of(found)
-        run = _schedule(domain, loss, n, batch, method, found.scale, scale)
-        automatic = predicted or step_size is None
-        eta = best_step_size(problem, run) if automatic else positive_float("step_size", step_size)
-        regret = regret_of(problem, run, eta)
-        candidate = NoisyFTRLParameters(
-            statistics=statistics,
-            sum_method=method,
-            noise_scale=found.scale,
-            step_size=eta,
-            vector_scale=scale,
-            batch=int(batch),
-            pushes=pushes,
-            horizon=n,
-            relation=relation,
-            calibration=calibration,
-            dimension=problem.dimension,
-            lipschitz=problem.lipschitz,
-            radius=problem.radius,
-            diameter=problem.diameter,
-            sensitivity=summand.movement(near),
-            column_norm=continual_sum.column_norm(method, pushes),
-            mu=mu,
-            regret_bound=regret.total,
-            regret_terms=regret.terms,
-            regret_scope=regret.scope,
-            numerics=arithmetic,
-        )
+        plain = sum_of(summand, method, pushes, near, batch=batch)
+        noise = planned_noise(plain, near, budget=budget, numerics=numerics)
+        run = _run(domain, loss, scale, n, batch, method, noise["noise_scale"])
+        eta = positive_float("step_size", step_size) if fixed else run.best_step()
+        regret = run.regret(eta)
         # The first candidate is the default; another must be clearly better.
-        if best is None or candidate.regret_bound < 0.99 * best.regret_bound:
-            best = candidate
+        if best is None or regret.total < 0.99 * best[-1].total:
+            best = noise, run, eta, regret
     assert best is not None
-    if predicted:  # of the sum that the default has, too
-        run = _schedule(domain, loss, n, batch, best.sum_method, best.noise_scale, None)
-        eta = predicted_step_size(domain, loss, problem, run)
-        regret = regret_of(problem, run, eta)
-        best = replace(
-            best, step_size=eta, regret_bound=regret.total, regret_terms=regret.terms,
-            regret_scope=regret.scope,
-        )  # fmt: skip
-    return best
+    noise, run, eta, regret = best
+    if isinstance(step_size, str):  # of the sum that the default has, too
+        eta = run.predicted_step(domain, loss)
+        regret = run.regret(eta)
+    return NoisyFTRLParameters(
+        statistics=statistics,
+        sum_method=run.method,
+        step_size=eta,
+        vector_scale=scale,
+        batch=batch,
+        pushes=pushes,
+        horizon=n,
+        relation=relation,
+        calibration=calibration,
+        **{name: getattr(run, name) for name in ("dimension", "lipschitz", "radius", "diameter")},
+        regret_bound=regret.total,
+        regret_terms=regret.terms,
+        regret_scope=regret.scope,
+        **noise,
+    )
 
 
 def guarantee(
@@ -198,8 +168,8 @@ def guarantee(
         f"the decisions of the leader on noisy sums (dimension {d}, p = {domain.p:g}; "
         f"{p.statistics} statistics, {p.sum_method!r} sum, Gaussian noise)"
     )
-    run = _schedule(domain, loss, p.horizon, p.batch, p.sum_method, p.noise_scale, p.vector_scale)
-    regret = regret_of(_problem(domain, loss), run, p.step_size)
+    schedule = (p.horizon, p.batch, p.sum_method, p.noise_scale)
+    regret = _run(domain, loss, p.vector_scale, *schedule).regret(p.step_size)
     still = p.lipschitz * p.radius
     if isinstance(loss, GlmLoss):
         still = min(still, loss.center_regret(domain))
@@ -294,25 +264,15 @@ def _or_inf(bound: float | None) -> float:
     return math.inf if bound is None else float(bound)
 
 
-def _problem(domain: Domain, loss: Any) -> Problem:
-    return problem_of(domain, loss, _summand(domain, loss, None).movement(Neighbours("zero_out")))
+def _slope(domain: Domain, loss: Any) -> float:
+    """Return the largest l2 norm of a gradient."""
+    return _summand(domain, loss, None).movement(Neighbours("zero_out"))
 
 
-def _schedule(
-    domain: Domain,
-    loss: Any,
-    horizon: int,
-    batch: int,
-    method: str,
-    noise_scale: float,
-    vector_scale: float | None,
-) -> Schedule:
-    amplification = None
-    if vector_scale is not None:
-        d, reach = domain.dimension, float(domain.max_norm(2.0))
-        matrix = reach * math.sqrt(0.5 * d * (d + 1.0))
-        amplification = 2.0 * loss.weight * (matrix + math.sqrt(d) / vector_scale)
-    return Schedule(horizon, int(batch), method, noise_scale, amplification)
+def _run(domain: Domain, loss: Any, vector_scale: float | None, *schedule: Any) -> Run:
+    names = ("horizon", "batch", "method", "noise_scale")
+    own = dict(zip(names, schedule, strict=True))
+    return run_of(domain, loss, _slope(domain, loss), vector_scale, **own)
 
 
 def _candidates(sum_method: str | None, pushes: int, budget: Budget | None) -> tuple[str, ...]:
@@ -330,6 +290,6 @@ def _clipping_condition(domain: Domain, loss: Any, statistics: str) -> str:
             f"features are clipped to l_2 norm {_feature_length(domain, loss):g} and labels to "
             f"[-{loss.label_bound:g}, {loss.label_bound:g}], enforced"
         )
-    bound = _summand(domain, loss, None).movement(Neighbours("zero_out"))
-    text = f"the gradient a round adds to the sum is clipped to l_2 norm {bound:g}, enforced"
+    text = f"the gradient a round adds to the sum is clipped to l_2 norm {_slope(domain, loss):g}"
+    text += ", enforced"
     return text + ("; features and labels to their declared bounds" if loss.glm else "")

@@ -18,12 +18,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero
-from dpoco.accounting._experts.selection_scales import store, zero_or_more
+from dpoco._validation import choice, positive_int
 from dpoco.accounting._search import raised_until, scale_for
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.statement import state, stated_delta
 from dpoco.accounting.zcdp import zcdp_rho
 from dpoco.errors import CalibrationError
@@ -41,17 +40,15 @@ __all__ = [
     "law_of",
     "mean_excess",
     "mechanism_of",
-    "scale_for",
     "selection_budget",
-    "selection_epsilon",
 ]
 
 NOISES = ("exponential", "gumbel", "laplace", "permute_and_flip")
 LARGEST_CANDIDATES = 2**32
 
 
-@dataclass(frozen=True)
-class NoisyMaxParameters(StoredParameters):
+@dataclass(frozen=True, kw_only=True)
+class NoisyMaxParameters(Parameters):
     """Parameters of report noisy max.
 
     Attributes
@@ -74,31 +71,16 @@ class NoisyMaxParameters(StoredParameters):
         Pure epsilon of one selection; infinite without noise. Derived.
     """
 
-    _kind: ClassVar[str] = "dpoco.noisy_max_parameters"
+    kind: ClassVar[str] = "dpoco.noisy_max_parameters"
 
-    candidates: int
+    candidates: int = at_least(1, LARGEST_CANDIDATES)
     horizon: int
-    noise: str
-    scale: float
+    noise: str = one_of(*NOISES)
+    scale: float = at_least(0.0)
     sensitivity: float
     one_directional: bool
     largest: bool
-    epsilon_each: float
-
-    def __post_init__(self) -> None:
-        """Validate the ranges and convert; `epsilon_each` is not trusted."""
-        store(
-            self,
-            candidates=positive_int("candidates", self.candidates, maximum=LARGEST_CANDIDATES),
-            horizon=positive_int("horizon", self.horizon),
-            noise=choice("noise", self.noise, NOISES),
-            scale=at_least_zero("scale", self.scale),
-            sensitivity=positive_float("sensitivity", self.sensitivity),
-            epsilon_each=zero_or_more("epsilon_each", self.epsilon_each),
-        )
-        for name in ("one_directional", "largest"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} must be a bool")
+    epsilon_each: float = at_least(0.0, infinite=True)
 
     @property
     def private(self) -> bool:
@@ -116,11 +98,6 @@ def law_of(noise: str) -> str:
     return "exponential" if noise == "permute_and_flip" else choice("noise", noise, NOISES)
 
 
-def selection_epsilon(scale: float, score_range: float) -> float:
-    """Return the pure epsilon of one selection; infinite without noise."""
-    return score_range / scale if scale > 0.0 else math.inf
-
-
 def mean_excess(candidates: int, noise: str) -> float:
     """Return a bound on how much worse than the best the selected score is on average.
 
@@ -133,7 +110,11 @@ def mean_excess(candidates: int, noise: str) -> float:
         return 0.0
     if law == "gumbel":
         return math.log(n)
-    return _harmonic(n) - (1.0 if law == "exponential" else 0.0)
+    # H_n, rounded up; the asymptotic series, cut off after a positive and before a negative term.
+    harmonic = math.fsum(1.0 / k for k in range(1, min(n, 1000) + 1))
+    if n > 1000:
+        harmonic = (math.log(n) + 0.5772156649015329 + 0.5 / n) * (1.0 + 1e-15)
+    return harmonic - (1.0 if law == "exponential" else 0.0)
 
 
 def selection_budget(budget: Budget, noise: str, count: int = 1) -> float:
@@ -198,29 +179,24 @@ def calibrate(
     ValueError, TypeError
         For bad arguments.
     """
-    selections = positive_int("horizon", horizon)
     parameters = NoisyMaxParameters(
         candidates=candidates,
-        horizon=selections,
-        noise=choice("noise", noise, NOISES),
+        horizon=horizon,
+        noise=noise,
         scale=0.0,
-        sensitivity=positive_float("sensitivity", sensitivity),
+        sensitivity=sensitivity,
         one_directional=one_directional,
         largest=largest,
         epsilon_each=math.inf,
     )
     if budget is None:
         return parameters
-    reach = parameters.score_range
+    reach, selections = parameters.score_range, parameters.horizon
     each = selection_budget(budget, noise, selections)
     scale = scale_for(reach, each)
-    # Where epsilons add up, their sum, too, has to keep to the budget to the last bit.
-    adds_up = each == budget.epsilon / selections
-    if adds_up:
-        scale = raised_until(
-            scale, lambda b: selections * selection_epsilon(b, reach) <= budget.epsilon
-        )
-    return replace(parameters, scale=scale, epsilon_each=selection_epsilon(scale, reach))
+    if each == budget.epsilon / selections:  # epsilons add up: their sum has to keep to the budget
+        scale = raised_until(scale, lambda b: selections * (reach / b) <= budget.epsilon)
+    return replace(parameters, scale=scale, epsilon_each=reach / scale)
 
 
 def mechanism_of(parameters: NoisyMaxParameters) -> Mechanism:
@@ -237,10 +213,7 @@ def mechanism_of(parameters: NoisyMaxParameters) -> Mechanism:
 
 
 def guarantee(
-    parameters: NoisyMaxParameters,
-    *,
-    budget: Budget | float | None = None,
-    seeded: bool = False,
+    parameters: NoisyMaxParameters, *, budget: Budget | float | None = None, seeded: bool = False
 ) -> Guarantee:
     """Return what any parameters guarantee, recomputed from scale and sensitivity.
 
@@ -273,12 +246,3 @@ def guarantee(
             "caller, not enforced",
         ),
     )
-
-
-def _harmonic(n: int) -> float:
-    """Return H_n = 1 + 1/2 + ... + 1/n, rounded up."""
-    if n <= 1000:
-        return math.fsum(1.0 / k for k in range(1, n + 1))
-    # The asymptotic series, cut off after a positive and before a negative term.
-    value = math.log(n) + 0.5772156649015329 + 0.5 / n
-    return value * (1.0 + 1e-15)

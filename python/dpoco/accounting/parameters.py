@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
@@ -97,8 +97,8 @@ def _members(hint: Any) -> tuple[Any, ...]:
 
 def _checked(name: str, value: Any, types: tuple[Any, ...], may: Mapping[str, Any]) -> Any:
     """Return the value as one of `types`, or raise naming the field."""
-    if value is None and type(None) in types:
-        return None
+    if (value is None or is_dataclass(value)) and type(value) in types:
+        return value
     for kind in types:
         origin, inner = getattr(kind, "__origin__", None), get_args(kind)
         if origin is tuple and isinstance(value, (tuple, list)):

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import float_array, real_float
-from dpoco.accounting.gaussian import raised
+from dpoco.accounting.gaussian import check_delta, raised
 from dpoco.privacy.losses.loss import ORDERS, renyi_delta
 
 __all__ = ["DEFAULT_ORDERS", "compose_rdp", "gaussian_rdp", "rdp_delta", "rdp_epsilon"]
@@ -58,8 +58,7 @@ def rdp_delta(orders: ArrayLike, divergences: ArrayLike, epsilon: float) -> floa
 def rdp_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: float) -> float:
     """Return the smallest epsilon >= 0 proved at `delta`; other arguments as `rdp_delta`."""
     a, divergence = _checked(orders, divergences)
-    if not 0.0 < real_float("delta", delta) < 1.0:
-        raise ValueError(f"delta must be strictly between 0 and 1; got {delta!r}")
+    check_delta(delta)
     t = a - 1.0
     epsilon = divergence - np.log1p(1.0 / t) - (math.log(delta) + np.log(a)) / t
     return raised(max(0.0, float(epsilon.min())), lambda e: rdp_delta(a, divergence, e) <= delta)

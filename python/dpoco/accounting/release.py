@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from dpoco._validation import choice, exponent, positive_float
 from dpoco.accounting import continual_sum
@@ -108,28 +109,47 @@ def calibrate_noise(
     if numerics == "float":
         mu = charged_gaussian_mu(budget, plain.mass)
         return replace(plain, scale=plain.reach(near) / mu), mu
-    refused, exact, mu = None, plain, 0.0
+    exact: GaussianSum | None = None
     try:
         mu = charged_gaussian_mu(budget, plain.tails(exact=True))
         exact = noisy_on_lattice(plain, near, mu)
-    except CalibrationError as error:
+    except CalibrationError:
         if numerics == "lattice":
             raise
-        refused = error
-    # With fewer tails to pay for, mu is no smaller than in doubles: this compares the scales.
-    column = plain.factorisation.column(plain.pushes)
-    least = (1.0 + LARGEST_INFLATION) * plain.summand.movement(near) * column
-    if numerics == "auto" and not (refused is None and exact.scale * mu <= least):
+    if numerics == "auto":
         try:
             rounded = calibrate_noise(plain, near, budget=budget, numerics="float")
         except CalibrationError:
-            if refused is not None:
+            if exact is None:
                 raise
         else:
-            largest = (1.0 + LARGEST_INFLATION) * rounded[0].scale
-            if refused is not None or not exact.scale <= largest:
+            if exact is None or not exact.scale <= (1.0 + LARGEST_INFLATION) * rounded[0].scale:
                 return rounded
+    assert exact is not None
     return exact, exact.reach(near) / exact.scale
+
+
+def planned_noise(
+    plain: GaussianSum,
+    near: Neighbours,
+    *,
+    budget: Budget | None,
+    numerics: str,
+    noise: str = "gaussian",
+) -> dict[str, Any]:
+    """Return what parameters say of the noise of a sum: the least that meets `budget`."""
+    found, mu, arithmetic = plain, math.inf, plain_numerics(numerics, noise)
+    if budget is not None:
+        wanted = numerics if noise == "gaussian" else arithmetic
+        found, mu = calibrate_noise(plain, near, budget=budget, numerics=wanted)
+        arithmetic = numerics_of(found)
+    return {
+        "noise_scale": found.scale,
+        "sensitivity": plain.summand.movement(near, plain.order),
+        "column_norm": plain.factorisation.column(max(plain.pushes, 1)),
+        "mu": mu,
+        "numerics": arithmetic,
+    }
 
 
 def numerics_of(mechanism: GaussianSum) -> str:
@@ -146,38 +166,33 @@ def common_conditions(
     mass: float, seeded: bool, *, sums: bool = True, numerics: str | None = "float"
 ) -> tuple[str, ...]:
     """Return the conditions all guarantees share; `sums`: of sums with added noise."""
-    source = (
-        "SEEDED SOURCE: the noise is reproducible; void outside tests"
-        if seeded
-        else "the noise key comes from the operating system's entropy and stays secret"
-    )
-    tails = (
-        f"truncated tails of the samplers (total variation {mass:.2g}) are charged to delta"
-        if mass > 0.0
-        else "the noise has its full tails"
-    )
-    rounded = (
-        ": sums with added noise are rounded to a coarse grid that hides it from known attacks, "
-        "without proof"
-        if sums
-        else ""
-    )
-    arithmetic = (
-        f"{tails}; that sums and noise are computed in double precision is not accounted for"
-        + rounded
-    )
+    source = "the noise key comes from the operating system's entropy and stays secret"
+    if seeded:
+        source = "SEEDED SOURCE: the noise is reproducible; void outside tests"
     if numerics == "lattice":
-        held = (
-            f"what the arithmetic cannot hold (total variation {mass:.2g}) in delta"
-            if mass > 0.0
-            else "there is nothing that the arithmetic cannot hold"
-        )
+        held = "there is nothing that the arithmetic cannot hold"
+        if mass > 0.0:
+            held = f"what the arithmetic cannot hold (total variation {mass:.2g}) in delta"
         arithmetic = (
             "numerics 'lattice': sums are exact integers, and noise is integers of exactly the "
             "law the proof is for (an ideal Gaussian rounded, or discrete Laplace); rounding of "
             f"the data is in epsilon, and {held}; assumed: ideal random bits, IEEE 754, "
             "and the tested error bounds of elementary functions"
         )
+    else:
+        tails = "the noise has its full tails"
+        if mass > 0.0:
+            tails = (
+                f"truncated tails of the samplers (total variation {mass:.2g}) are charged to delta"
+            )
+        arithmetic = (
+            f"{tails}; that sums and noise are computed in double precision is not accounted for"
+        )
+        if sums:
+            arithmetic += (
+                ": sums with added noise are rounded to a coarse grid that hides it from known "
+                "attacks, without proof"
+            )
     return (
         "the bounds, the horizon and all parameters were fixed without looking at the data",
         "the stream may react to everything released; one person's data in several rounds are "

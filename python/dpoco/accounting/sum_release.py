@@ -14,41 +14,35 @@ Proof: ``docs/privacy/continual_sum.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 from dpoco._validation import choice, exponent, positive_float, positive_int
 from dpoco.accounting import continual_sum
-from dpoco.accounting._records import plain_float, read_record
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import coordinate_variance
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
-    calibrate_noise,
     check_numerics,
     check_scale,
     noise_in_words,
     noise_order,
     norm_name,
-    numerics_of,
-    plain_numerics,
+    planned_noise,
     sum_of,
 )
 from dpoco.accounting.statement import state_sum, stated_delta
-from dpoco.errors import StateError
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
 __all__ = ["ContinualSumParameters", "calibrate", "guarantee", "mechanism_of"]
 
-_KIND, _VERSION = "dpoco.continual_sum_parameters", 2
 
-
-@dataclass(frozen=True)
-class ContinualSumParameters:
+@dataclass(frozen=True, kw_only=True)
+class ContinualSumParameters(Parameters):
     """Everything calibration fixes for a `ContinualSum`.
 
     Attributes
@@ -73,30 +67,28 @@ class ContinualSumParameters:
         Arithmetic: doubles, or exact integers.
     """
 
+    kind: ClassVar[str] = "dpoco.continual_sum_parameters"
+    version: ClassVar[int] = 2
+    added: ClassVar[dict[str, str]] = {"numerics": "float"}
+
     dimension: int
     horizon: int
     bound: float
-    norm: float
-    method: str
-    noise: str
+    norm: float = at_least(1.0, infinite=True)
+    method: str = one_of(*continual_sum.METHODS)
+    noise: str = one_of(*continual_sum.NOISES)
     norm_order: float
-    noise_scale: float
-    relation: str
+    noise_scale: float = at_least(0.0)
+    relation: str = one_of(*CHANGES)
     sensitivity: float
     column_norm: float
-    mu: float
+    mu: float = at_least(0.0, infinite=True)
     numerics: str = "float"
 
     def __post_init__(self) -> None:
-        """Validate; derived quantities are only checked for form."""
-        positive_int("dimension", self.dimension)
-        positive_int("horizon", self.horizon)
-        choice("method", self.method, continual_sum.METHODS)
-        choice("relation", self.relation, CHANGES)
-        exponent("norm", self.norm)
+        """Check that the fields fit each other, too."""
+        super().__post_init__()
         noise_order(self.noise, self.norm_order, self.norm, self.dimension)
-        for name in ("bound", "sensitivity", "column_norm"):
-            positive_float(name, getattr(self, name))
         check_scale(self.noise_scale, self.mu)
         check_numerics(self.numerics, self.noise)
 
@@ -106,25 +98,6 @@ class ContinualSumParameters:
         draw = coordinate_variance(self.norm_order, self.dimension)
         grid = continual_sum.release_grid(self.noise_scale)
         return (self.noise_scale * row) ** 2 * draw + grid**2 / 12.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
-        body = {k: plain_float(v) if isinstance(v, float) else v for k, v in asdict(self).items()}
-        return {"kind": _KIND, "version": _VERSION, **body}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> ContinualSumParameters:
-        """Return the parameters written by `to_dict`; `StateError` if they are not."""
-        names = frozenset(field.name for field in fields(cls))
-        body = read_record(
-            record, kind=_KIND, version=_VERSION, fields=names, added={"numerics": "float"}
-        )
-        try:
-            for name in ("norm", "mu"):
-                body[name] = float(body[name])
-            return cls(**body)
-        except (TypeError, ValueError) as error:
-            raise StateError("malformed continual sum parameters") from error
 
 
 def calibrate(
@@ -151,18 +124,14 @@ def calibrate(
     """
     if isinstance(budget, Budget):
         budget.require_delta()
+    dimension = positive_int("dimension", dimension, maximum=2**40)
+    bound, norm = positive_float("bound", bound), exponent("norm", norm)
     n = continual_sum.resolve_horizon(horizon)
     if method == "auto":
         method = continual_sum.choose_method(n, noise)
     order = noise_order(noise, norm_order, norm, dimension)
-    near, mu = Neighbours(choice("relation", relation, CHANGES)), math.inf
-    arithmetic = plain_numerics(numerics, noise)
-    summand = ClippedVector(dimension, float(norm), float(bound), math.inf)
-    found = sum_of(summand, method, n, near, order=order)
-    if budget is not None:
-        wanted = numerics if noise == "gaussian" else arithmetic
-        found, mu = calibrate_noise(found, near, budget=budget, numerics=wanted)
-        arithmetic = numerics_of(found)
+    near = Neighbours(choice("relation", relation, CHANGES))
+    plain = sum_of(ClippedVector(dimension, norm, bound, math.inf), method, n, near, order=order)
     return ContinualSumParameters(
         dimension=dimension,
         horizon=n,
@@ -171,12 +140,8 @@ def calibrate(
         method=method,
         noise=noise,
         norm_order=order,
-        noise_scale=found.scale,
         relation=relation,
-        sensitivity=summand.movement(near, order),
-        column_norm=continual_sum.column_norm(method, n),
-        mu=mu,
-        numerics=arithmetic,
+        **planned_noise(plain, near, budget=budget, numerics=numerics, noise=noise),
     )
 
 
@@ -184,7 +149,7 @@ def mechanism_of(parameters: ContinualSumParameters) -> GaussianSum:
     """Return the sum that is released: its bounds are what the engine clips to."""
     p = parameters
     return sum_of(
-        ClippedVector(p.dimension, float(p.norm), float(p.bound), math.inf),
+        ClippedVector(p.dimension, p.norm, p.bound, math.inf),
         p.method,
         p.horizon,
         Neighbours(p.relation),

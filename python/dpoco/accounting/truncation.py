@@ -20,16 +20,11 @@ from functools import lru_cache
 
 from dpoco._validation import real_float
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.gaussian import (
-    gaussian_epsilon,
-    largest_mu,
-    raised,
-    smallest_epsilon,
-)
+from dpoco.accounting.gaussian import gaussian_epsilon, largest_mu
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import with_tails
 from dpoco.privacy.losses.gaussian import Gaussian, log_gaussian_delta, turning_point
-from dpoco.privacy.losses.loss import charge
+from dpoco.privacy.losses.loss import Loss, charge
 from dpoco.privacy.mechanisms.gaussian_sum import TAIL
 
 __all__ = [
@@ -100,21 +95,10 @@ def charged_gaussian_epsilon(mu: float, delta: float, mass: float) -> float:
 
     Infinite if there is none.
     """
-    if mass == 0.0:
-        return gaussian_epsilon(mu, delta)
-    if not 0.0 < mu < math.inf or mass >= 0.5:
-        return 0.0 if charged_gaussian_delta(0.0, mu, mass) <= delta else math.inf
-
-    def holds(epsilon: float) -> bool:
-        return charged_gaussian_delta(epsilon, mu, mass) <= delta
-
-    lowest = turning_point(mu, mass)
-    if not holds(lowest):
-        return math.inf
-    if holds(0.0):
-        return 0.0
-    return smallest_epsilon(
-        lambda epsilon: charged_gaussian_delta(epsilon, mu, mass) - delta, holds, lowest
+    return (
+        gaussian_epsilon(mu, delta)
+        if mass == 0.0
+        else with_tails(Gaussian(mu), mass).epsilon(delta)
     )
 
 
@@ -155,17 +139,7 @@ def charged_delta(curve: Callable[[float], float], epsilon: float, mass: float) 
 
     The minimum of curve(e) + (1 + e^e) mass over some e <= epsilon; every such e is valid.
     """
-    value = curve(epsilon)
-    if mass == 0.0:
-        return value
-    value += charge(epsilon, mass)
-    # A smaller e can only be better where the charge matters; steps of 1/4 lose little of it.
-    if charge(epsilon, mass) > 1e-3 * value:
-        at = epsilon
-        while at > 1e-3:
-            at = max(at - 0.25, 0.5 * at) if at > 0.25 else 0.5 * at
-            value = min(value, curve(at) + charge(at, mass))
-    return min(1.0, value)
+    return curve(epsilon) if mass == 0.0 else _Curve(curve).charged(epsilon, mass)
 
 
 def charged_epsilon(
@@ -187,22 +161,11 @@ def charged_epsilon(
     mass : float
         Total variation between the two.
     """
-    epsilon = ideal_epsilon(delta)
-    if mass == 0.0:
-        return epsilon
-    # Monotone fixed-point iteration from below: the charge at a lower bound of epsilon is a lower
-    # bound of the charge.
-    for _ in range(1000):
-        left = delta - charge(epsilon, mass)
-        if not left > 0.0:
-            return math.inf
-        following = ideal_epsilon(left)
-        if following <= epsilon or delta_at(following) <= delta:
-            epsilon = max(epsilon, following)
-            break
-        epsilon = following
-    else:
-        return math.inf
-    highest = 1.001 * epsilon + 1e-300
-    epsilon = raised(epsilon, lambda e: delta_at(e) <= delta, highest)
-    return epsilon if delta_at(epsilon) <= delta else math.inf
+    return ideal_epsilon(delta) if mass == 0.0 else _Curve(delta_at).epsilon(delta)
+
+
+class _Curve(Loss):
+    """A loss of which nothing but a curve is known."""
+
+    def __init__(self, curve: Callable[[float], float]) -> None:
+        self.delta = curve  # type: ignore[assignment, method-assign]

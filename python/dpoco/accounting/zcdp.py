@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable
 
 from dpoco._validation import real_float
-from dpoco.accounting.gaussian import smallest_epsilon
+from dpoco.accounting.gaussian import check_delta, check_sums, smallest_epsilon
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.loss import SMALLEST_DELTA
 
@@ -37,10 +37,8 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
     rho : float
         At least 0; may be infinite (then delta is 1).
     """
-    if not epsilon >= 0.0:
-        raise ValueError(f"epsilon must be at least 0; got {epsilon!r}")
-    if not rho >= 0.0:
-        raise ValueError(f"rho must be at least 0; got {rho!r}")
+    if not epsilon >= 0.0 or not rho >= 0.0:
+        raise ValueError(f"epsilon and rho must be at least 0; got {epsilon!r} and {rho!r}")
     if rho == 0.0 or epsilon == math.inf:
         return 0.0
     if rho == math.inf:
@@ -50,13 +48,9 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Return the smallest epsilon >= 0 with ``zcdp_delta(epsilon, rho) <= delta``, rounded up."""
-    _check_delta(delta)
-    if not rho >= 0.0:
-        raise ValueError(f"rho must be at least 0; got {rho!r}")
-    if rho > 1e15:
-        return math.inf
-    if zcdp_delta(0.0, rho) <= delta:
-        return 0.0
+    check_delta(delta)
+    if rho > 1e15 or zcdp_delta(0.0, rho) <= delta:
+        return math.inf if rho > 1e15 else 0.0
     log_delta = math.log(delta)
     # Bun and Steinke's conversion bounds the answer.
     highest = (rho + 2.0 * math.sqrt(-rho * log_delta)) * (1.0 + 1e-12)
@@ -79,7 +73,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
     if not real_float("epsilon", epsilon) > 0.0:
         raise ValueError(f"epsilon must be positive; got {epsilon!r}")
-    _check_delta(delta)
+    check_delta(delta)
     log_delta = math.log(delta)
 
     def excess(log_rho: float) -> float:
@@ -99,10 +93,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 def compose_zcdp(rhos: Iterable[float]) -> float:
     """Return the rho of an adaptive composition of rho_i-zCDP mechanisms: the sum."""
-    values = [real_float("rho", rho) for rho in rhos]
-    if any(rho < 0.0 for rho in values):
-        raise ValueError("every rho must be at least 0")
-    return math.fsum(values)
+    return math.fsum(check_sums("rho", rhos))
 
 
 def _log_delta(epsilon: float, rho: float) -> float:
@@ -130,8 +121,3 @@ def _log_delta(epsilon: float, rho: float) -> float:
     # log(1 - 1/a) = -log1p(1/t) for a = 1 + t.
     up = _MARGIN + _TERM * (t * ((1.0 + t) * rho + epsilon) + abs(x))
     return t * ((1.0 + t) * rho - epsilon) - x - (1.0 + t) * math.log1p(1.0 / t) + up
-
-
-def _check_delta(delta: float) -> None:
-    if not 0.0 < real_float("delta", delta) < 1.0:
-        raise ValueError(f"delta must be strictly between 0 and 1; got {delta!r}")

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpoco import _core
-from dpoco.accounting.blt import blt_parameters
-from dpoco.accounting.continual_sum import release_grid
+from dpoco.accounting.continual_sum import blt_parameters, release_grid
 from dpoco.audit._family import FloatArray
 from dpoco.audit._scorer import Scorer, Scores, draws_of
 from dpoco.audit._sums import Sums

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from abc import abstractmethod
-from typing import Any, Literal, overload
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,22 +24,31 @@ IntArray = NDArray[np.int64]
 class BanditLearner(OnlineLearner):
     """Base of the bandits: `decide` for a context and `observe` its reward, in alternation.
 
-    Subclasses take ``arms`` and ``dimension`` first, their engine is a ``_core.BanditLearner``, and
-    they name the bounds that clipping enforces.
+    Their engine is a ``_core.BanditLearner``, their parameters have ``arms``, ``dimension`` and the
+    bounds that clipping enforces.
     """
 
     # Not on actions: a user's own action depends on the user's record.
     _seen = "published estimates"
+    _norm: ClassVar[float]  # order of the norm that contexts are bounded in
     _arms: int
     _dimension: int
 
-    @abstractmethod
+    def _set_up(
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+    ) -> None:
+        self._arms, self._dimension = parameters.arms, parameters.dimension
+        super()._set_up(arguments, parameters, seeded, claim)
+
     def _reward_range(self) -> tuple[float, float]:
         """Return the range that rewards are clipped to."""
+        return -self._parameters.reward_bound, self._parameters.reward_bound
 
-    @abstractmethod
     def _context_norms(self, rows: FloatArray) -> FloatArray:
         """Return the norms of contexts in units of their bound, shape (T,)."""
+        with np.errstate(all="ignore"):  # what overflows is out of the bound
+            scaled: FloatArray = rows / self._parameters.context_bound
+            return np.asarray(np.linalg.norm(scaled, self._norm, axis=1))
 
     @property
     def arms(self) -> int:
@@ -282,19 +290,26 @@ class BanditLearner(OnlineLearner):
     def _refuse_contexts(self, rows: FloatArray, first: int, unit: str = "round") -> None:
         good = self._context_norms(rows) <= 1.0  # false for NaN, too
         if not good.all():
-            row = int(np.argmin(good))
-            raise ValueError(
-                f"the context of {unit} {first + row} is out of its bound or not finite"
-            )
+            row = first + int(np.argmin(good))
+            raise ValueError(f"the context of {unit} {row} is out of its bound or not finite")
 
     def _refuse_rewards(self, table: FloatArray, first: int, unit: str = "round") -> None:
         low, high = self._reward_range()
         good = np.all((table >= low) & (table <= high), axis=1)
         if not good.all():
-            row = int(np.argmin(good))
-            raise ValueError(
-                f"rewards of {unit} {first + row} are out of their range or not finite"
-            )
+            row = first + int(np.argmin(good))
+            raise ValueError(f"rewards of {unit} {row} are out of their range or not finite")
+
+    @property
+    def coefficients(self) -> FloatArray:
+        """Estimates of all arms, shape (K, d), read-only.
+
+        Computed from what is released: covered by the guarantee, to be published.
+        """
+        self._check_active()
+        self._check_alone()
+        flat: FloatArray = self._engine.coefficients()
+        return flat.reshape(self._arms, self._dimension)
 
     @property
     def nonprivate_violations(self) -> int:

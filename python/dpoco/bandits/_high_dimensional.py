@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -16,13 +16,9 @@ from dpoco._state import stated_dimension
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.accounting import high_dimensional_bandit as accountant
-from dpoco.accounting._bandits.high_dimensional_arms import forced_of
-from dpoco.accounting._bandits.high_dimensional_parameters import LARGEST_ARMS
-from dpoco.accounting.frank_wolfe_parameters import TreeFrankWolfeParameters
-from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
+from dpoco.accounting.high_dimensional_arms import HighDimensionalBanditParameters, forced_of
 from dpoco.bandits._bandit import BanditLearner
-from dpoco.frank_wolfe._polyhedral import diameters
-from dpoco.mechanisms import continual_sum_settings
+from dpoco.mechanisms import clipper_of, continual_sum_settings
 from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.bounds import GlmGradient
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -137,6 +133,7 @@ class HighDimensionalBandit(BanditLearner):
     _mechanism: Parts
     _accountant: ClassVar[ModuleType] = accountant
     _parameters_class = HighDimensionalBanditParameters
+    _norm = np.inf
 
     def __init__(
         self,
@@ -192,29 +189,17 @@ class HighDimensionalBandit(BanditLearner):
         domain = arguments["domain"]
         if not isinstance(domain, domains.Domain):
             raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
-        return positive_int("arms", arguments["arms"], maximum=LARGEST_ARMS), domain
+        return positive_int("arms", arguments["arms"]), domain
 
     @classmethod
     def _check_restated(
-        cls,
-        arguments: Mapping[str, Any],
-        parameters: Any,
-        defaults: Mapping[str, Any],
-        free: Collection[str] = (),
+        cls, arguments: Mapping[str, Any], parameters: Any, *more: Any, **named: Any
     ) -> None:
-        restated = dict(arguments)
         if arguments["forced_rounds"] == "paper":  # as calibration resolved it
-            p = parameters
-            restated["forced_rounds"] = forced_of(
-                "paper", p.arms, p.dimension, p.horizon, p.batch, arguments["budget"]
-            )
-        super()._check_restated(restated, parameters, defaults, free)
-
-    def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
-    ) -> None:
-        self._arms, self._dimension = int(arguments["arms"]), arguments["domain"].dimension
-        super()._set_up(arguments, parameters, seeded, claim)
+            p, budget = parameters, arguments["budget"]
+            forced = forced_of("paper", p.arms, p.dimension, p.horizon, p.batch, budget)
+            arguments = {**arguments, "forced_rounds": forced}
+        super()._check_restated(arguments, parameters, *more, **named)
 
     def _entries(self) -> dict[str, float]:
         return {"decisions and gradients of the arms": 4.0 * self._arms * self._dimension}
@@ -222,60 +207,58 @@ class HighDimensionalBandit(BanditLearner):
     def _build_engine(self, claim: dict[str, Any]) -> _core.HighDimensionalBandit:
         p, domain = self._parameters, self.domain
         low, high = self._reward_range()
+        clipper, model, noise = self._arm_settings()
         # One key for this learner alone; the arms' generators are its streams.
         message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
         key = hashlib.sha256(message).digest()
+        rule = "sum" if p.arm_learner == "tree" else "selection"
+        streams = [{"key": key, "stream": arm} for arm in range(self._arms)]
         return _core.HighDimensionalBandit(
             domain._engine,
             p.loss._glm_engine,
-            _core.RecordClipper(self._dimension, p.context_bound, np.inf, np.inf),
+            clipper,
             {
                 "arms": self._arms,
                 "rounds": self._horizon,
                 "reward_low": low,
                 "reward_high": high,
                 "forced": p.forced_rounds,
-                "batch": p.batch,
+                "batch": model["batch"],
                 "gap": p.gap,
                 "logistic": p.link == "logistic",
-                "models": [
-                    self._arm_settings({"key": key, "stream": arm}) for arm in range(self._arms)
-                ],
+                "models": [{**model, rule: {**noise, **stream}} for stream in streams],
             },
             np.array(domain.center),
         )
 
-    def _arm_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
-        """Return what the compiled learner of one arm is built from."""
-        own = self._parameters.arm
-        settings: dict[str, Any] = {
+    def _arm_settings(self) -> tuple[_core.RecordClipper, dict[str, Any], dict[str, Any]]:
+        """Return what bounds contexts, and what an arm's learner and its noise are built from."""
+        p, own, one = self._parameters, self._parameters.arm, self._mechanism.parts[0]
+        model = {
             "rounds": own.horizon,
             "batch": own.batch,
-            "leaf_scalar_bound": own.leaf_scalar_bound or 0.0,
+            "leaf_scalar_bound": own.leaf_scalar_bound,
+            "step_scale": getattr(own, "step_scale", 1.0),
             "published_weights": own.weights == "paper",
         }
-        if not isinstance(own, TreeFrankWolfeParameters):
-            selection = {"selector": own.selector, "scale": own.scale, "exponent": own.exponent}
-            selection |= {**diameters(self.domain, l2=False), **claim}
-            drawn = self._mechanism.parts[0]
-            if isinstance(drawn, Selections) and isinstance(drawn.scores, VertexScores):
-                scores = drawn.scores
-                selection |= {
-                    "selector": drawn.law,
-                    "scale": drawn.scale,
-                    "exponent": drawn.exponent,
-                    "diameter_l1": scores.diameter_l1,
-                    "diameter_l2": scores.diameter_l2,
-                    "diameter_linf": scores.diameter_max,
-                }
-                settings |= {"batch": scores.batch, "leaf_scalar_bound": scores.slope}
-            return {**settings, "step_scale": 1.0, "selection": selection}
-        total = self._mechanism.parts[0]
-        assert isinstance(total, GaussianSum)
-        assert isinstance(total.summand, GlmGradient)
-        settings |= {"batch": total.batch, "leaf_scalar_bound": total.summand.slope}
-        sums = continual_sum_settings(total, claim)
-        return {**settings, "step_scale": own.step_scale, "sum": sums}
+        if isinstance(one, GaussianSum):
+            assert isinstance(one.summand, GlmGradient)
+            bounds = {"batch": one.batch, "leaf_scalar_bound": one.summand.slope}
+            return clipper_of(one.summand), model | bounds, continual_sum_settings(one, {})
+        # No claim rests on the parameters' numbers: there is no noise, or nothing to choose.
+        within, sizes = (p.context_bound, np.inf), [np.inf] * 3
+        law = {name: getattr(own, name) for name in ("selector", "scale", "exponent")}
+        if isinstance(one, Selections):
+            scores = one.scores
+            assert isinstance(scores, VertexScores)
+            model |= {"batch": scores.batch, "leaf_scalar_bound": scores.slope}
+            model["published_weights"] = scores.offset == 1
+            within = scores.leaf, scores.leaf_l2
+            sizes = [scores.diameter_l1, scores.diameter_l2, scores.diameter_max]
+            law = {"selector": one.law, "scale": one.scale, "exponent": one.exponent}
+        law |= dict(zip(("diameter_l1", "diameter_l2", "diameter_linf"), sizes, strict=True))
+        clipper = _core.RecordClipper(self._dimension, within[0], np.inf, within[1])
+        return clipper, model, law
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
@@ -283,15 +266,7 @@ class HighDimensionalBandit(BanditLearner):
         return int(arguments["arms"]) * stated_dimension(arguments["domain"])
 
     def _reward_range(self) -> tuple[float, float]:
-        p = self._parameters
-        return (0.0, 1.0) if p.link == "logistic" else (-p.reward_bound, p.reward_bound)
-
-    def _context_norms(self, rows: FloatArray) -> FloatArray:
-        with np.errstate(all="ignore"):  # what overflows is out of the bound
-            norms: FloatArray = np.abs(rows / self._parameters.context_bound).max(
-                axis=1, initial=0.0
-            )
-        return norms
+        return (0.0, 1.0) if self._parameters.link == "logistic" else super()._reward_range()
 
     @property
     def domain(self) -> domains.Domain:
@@ -303,14 +278,3 @@ class HighDimensionalBandit(BanditLearner):
     def parameters(self) -> HighDimensionalBanditParameters:
         """Everything calibration fixed: schedule, arms' learners, noise scales."""
         return self._parameters
-
-    @property
-    def coefficients(self) -> FloatArray:
-        """Estimates of all arms, shape (K, d), read-only.
-
-        Decisions of the arms' private learners: covered by the guarantee, to be published.
-        """
-        self._check_active()
-        self._check_alone()
-        flat: FloatArray = self._engine.coefficients()
-        return flat.reshape(self._arms, self._dimension)

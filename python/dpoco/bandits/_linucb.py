@@ -13,13 +13,7 @@ from dpoco import _core
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.accounting import linucb as accountant
-from dpoco.accounting._bandits.linucb_parameters import (
-    LARGEST_ARMS,
-    LARGEST_DIMENSION,
-    sum_dimension,
-)
-from dpoco.accounting._bandits.linucb_regret import confidence_of
-from dpoco.accounting.linucb import LinUCBParameters
+from dpoco.accounting.linucb_parameters import LinUCBParameters, confidence_of
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import BanditLearner
 from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
@@ -129,6 +123,7 @@ class LinUCB(BanditLearner):
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = LinUCBParameters
+    _norm = 2.0
 
     def __init__(
         self,
@@ -180,16 +175,7 @@ class LinUCB(BanditLearner):
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
-        return (
-            positive_int("arms", arguments["arms"], maximum=LARGEST_ARMS),
-            positive_int("dimension", arguments["dimension"], maximum=LARGEST_DIMENSION),
-        )
-
-    def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
-    ) -> None:
-        self._arms, self._dimension = int(arguments["arms"]), int(arguments["dimension"])
-        super()._set_up(arguments, parameters, seeded, claim)
+        return tuple(positive_int(name, arguments[name]) for name in ("arms", "dimension"))
 
     def _entries(self) -> dict[str, float]:
         factors = {"factors of the arms' matrices": float(self._arms) * self._dimension**2}
@@ -199,7 +185,7 @@ class LinUCB(BanditLearner):
         p, total = self._parameters, self._mechanism
         moments = total.summand
         assert isinstance(moments, SecondMoments)
-        confidence = confidence_of(p.setting)
+        confidence = confidence_of(p)
         return _core.LinUcb(
             {
                 "arms": moments.arms,
@@ -221,30 +207,10 @@ class LinUCB(BanditLearner):
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
-        return sum_dimension(
-            int(header["arguments"]["arms"]), int(header["arguments"]["dimension"])
-        )
-
-    def _reward_range(self) -> tuple[float, float]:
-        return -self._parameters.reward_bound, self._parameters.reward_bound
-
-    def _context_norms(self, rows: FloatArray) -> FloatArray:
-        with np.errstate(all="ignore"):  # what overflows is out of the bound
-            norms: FloatArray = np.linalg.norm(rows / self._parameters.context_bound, axis=1)
-        return norms
+        arms, d = (int(header["arguments"][name]) for name in ("arms", "dimension"))
+        return arms * (d * (d + 3) // 2)
 
     @property
     def parameters(self) -> LinUCBParameters:
         """Everything calibration fixed: noise scale, sum, batch, widths, regret bound."""
         return self._parameters
-
-    @property
-    def coefficients(self) -> FloatArray:
-        """Estimates of all arms, shape (K, d), read-only.
-
-        Computed from what the private sum released: covered by the guarantee, to be published.
-        """
-        self._check_active()
-        self._check_alone()
-        flat: FloatArray = self._engine.coefficients()
-        return flat.reshape(self._arms, self._dimension)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dpoco.mechanisms._above_threshold import AboveThreshold, AboveThresholdParameters
+from dpoco.accounting.above_threshold import AboveThresholdParameters
+from dpoco.accounting.noisy_max import NoisyMaxParameters
+from dpoco.accounting.sum_release import ContinualSumParameters
 from dpoco.mechanisms._continual_sum import (
     ContinualSum,
-    ContinualSumParameters,
     clipper_of,
     continual_sum_settings,
     sum_entries,
 )
-from dpoco.mechanisms._noisy_max import NoisyMax, NoisyMaxParameters
+from dpoco.mechanisms._selection import AboveThreshold, NoisyMax
 
 __all__ = [
     "AboveThreshold",

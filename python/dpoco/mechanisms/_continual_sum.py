@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -12,14 +11,10 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._validation import (
-    choice,
-    exponent,
     float_array,
-    positive_float,
     positive_int,
 )
 from dpoco.accounting import Budget
-from dpoco.accounting import continual_sum as norms
 from dpoco.accounting import sum_release as accountant
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.sum_release import ContinualSumParameters
@@ -32,7 +27,6 @@ from dpoco.random import Source
 
 __all__ = [
     "ContinualSum",
-    "ContinualSumParameters",
     "clipper_of",
     "continual_sum_settings",
     "sum_entries",
@@ -144,6 +138,7 @@ class ContinualSum(Mechanism):
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = ContinualSumParameters
+    _shown = ("dimension", "horizon", "method", "bound", "norm")
 
     def __init__(
         self,
@@ -177,16 +172,6 @@ class ContinualSum(Mechanism):
             source=source,
         )
 
-    @classmethod
-    def _calibrated(cls, arguments: Mapping[str, Any], *problem: Any, **known: Any) -> Any:
-        checked = {
-            "dimension": positive_int("dimension", arguments["dimension"], maximum=2**40),
-            "bound": positive_float("bound", arguments["bound"]),
-            "norm": exponent("norm", arguments["norm"]),
-            "method": choice("method", arguments["method"], ("auto", *norms.METHODS)),
-        }
-        return super()._calibrated(arguments, *problem, **checked, **known)
-
     def _entries(self) -> dict[str, float]:
         return sum_entries(self._mechanism)
 
@@ -202,11 +187,6 @@ class ContinualSum(Mechanism):
     def parameters(self) -> ContinualSumParameters:
         """Method taken, noise scale, sensitivity: everything calibration fixed."""
         return self._parameters
-
-    @property
-    def horizon(self) -> int:
-        """Largest number of vectors."""
-        return self._parameters.horizon
 
     def push(self, value: Any) -> FloatArray:
         """Add a vector and release the running sum.
@@ -265,10 +245,3 @@ class ContinualSum(Mechanism):
     def variance(self, t: int) -> float:
         """Return the exact variance of each coordinate of the noise in the sum of round t >= 1."""
         return self._parameters.variance(positive_int("t", t, maximum=self.horizon))
-
-    def __repr__(self) -> str:
-        p = self._parameters
-        return (
-            f"ContinualSum(dimension={p.dimension}, horizon={p.horizon}, method={p.method!r}, "
-            f"bound={p.bound!r}, norm={p.norm!r})\n  {self._guarantee!r}"
-        )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from dpoco._calibrated import Calibrated
 from dpoco._memory import require_memory
 from dpoco._state import Stateful
+from dpoco._validation import LARGEST_HORIZON
 from dpoco.accounting import Guarantee
 from dpoco.privacy.mechanisms.base import Mechanism as Description
 from dpoco.random import Source
@@ -23,6 +24,7 @@ class Mechanism(Calibrated, Stateful):
 
     _mechanism: Description
     _guarantee: Guarantee
+    _shown: ClassVar[tuple[str, ...]]  # parameters in the report
 
     def _begin(self, constructed: type, /, **arguments: Any) -> None:
         """Check a constructor's arguments, calibrate unless they bring parameters, and build.
@@ -70,6 +72,20 @@ class Mechanism(Calibrated, Stateful):
         return self._guarantee
 
     @property
+    def horizon(self) -> int:
+        """Largest number of releases; 10^12 for a mechanism without a horizon."""
+        declared: int | None = self._parameters.horizon
+        return LARGEST_HORIZON if declared is None else declared
+
+    @property
     def round(self) -> int:
         """Releases made so far."""
         return int(self._engine.round)
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        return 1  # nothing is allocated before the caller brings scores or queries
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={getattr(self._parameters, name)!r}" for name in self._shown)
+        return f"{type(self).__name__}({shown})\n  {self._guarantee!r}"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from dpoco import _core, domains, losses
 from dpoco._record_learner import RecordLearner
@@ -22,8 +19,6 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
 __all__ = ["NoisyFTRL", "NoisyFTRLParameters"]
-
-FloatArray = NDArray[np.float64]
 
 
 class NoisyFTRL(RecordLearner):
@@ -115,6 +110,7 @@ class NoisyFTRL(RecordLearner):
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
     _parameters_class = NoisyFTRLParameters
+    _looks_back = False
 
     def __init__(
         self,
@@ -158,10 +154,12 @@ class NoisyFTRL(RecordLearner):
     def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyFtrl:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         parameters, domain, total = self._parameters, self._domain, self._mechanism
-        summand = total.summand
+        summand, loss = total.summand, self._loss
+        if isinstance(loss, losses.SquaredLoss) and isinstance(summand, SecondMoments):
+            loss = replace(loss, label_bound=summand.label)
         return _core.NoisyFtrl(
             domain._engine,
-            self._loss._glm_engine,
+            loss._glm_engine,
             clipper_of(summand),
             {
                 "rounds": parameters.horizon,
@@ -174,15 +172,6 @@ class NoisyFTRL(RecordLearner):
                 "sum": continual_sum_settings(total, claim),
             },
         )
-
-    def _observe_custom(self, record: Any, turn: int, decision: FloatArray) -> None:
-        gradient: Callable[[FloatArray], Any] | None = getattr(record, "gradient", None)
-        if gradient is None:
-            raise TypeError("a custom loss must have a method gradient(theta)")
-        at_decision = self._vector("gradient", gradient(decision))
-        if self._raises:
-            self._refuse_violations(at_decision[None, :], None)
-        self._engine.observe_gradient(turn, at_decision)
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

@@ -1,1 +1,0 @@
-"""Parts of the accounting of the Euclidean learners: settings, searches, stored values."""

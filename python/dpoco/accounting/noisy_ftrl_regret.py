@@ -1,0 +1,364 @@
+"""Parameters of the leader on noisy sums, its regret, and the step size that is best.
+
+Claim, with A = G^2 times the sum of the squared block lengths, s_k the standard deviation of the
+noise after block k, K blocks, and w the Gaussian width of the centred domain:
+
+(a) linear losses fixed in advance, s_k non-decreasing: E Reg <= R^2/(2 eta) + eta A/2 + N with
+    N = eta n s^2/2 if eta n s <= w, else w s - w^2/(2 eta n), s = s_{K-1};
+(b) convex losses, chosen adaptively: E Reg <= R^2/(2 eta) + eta A/2 + eta G sum_t E||noise_t||,
+    where for quadratic statistics the noise is that of the gradient, anywhere in the domain.
+
+The rounding of released sums to a grid adds eta G (T - m) times half the grid's diagonal to both.
+
+The predicted step is no bound: it counts the regularisation, stability and linear noise terms of
+(a), and the second-order cost of noise that is independent of the records and does not meet the
+boundary. It uses public constants only, and no decision's privacy depends on the step.
+
+Proof: ``docs/privacy/noisy_ftrl.md``; derivation of the step: "A predicted step" there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from dpoco.accounting import continual_sum
+from dpoco.accounting.generalized_gaussian import expected_norm_bound
+from dpoco.accounting.lattice import NUMERICS
+from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.release import check_scale
+from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
+from dpoco.losses import GlmLoss
+from dpoco.privacy.neighbours import CHANGES
+
+STATISTICS = ("gradient", "quadratic")
+SCOPES_IN_WORDS = {
+    "oblivious": "streams fixed in advance",
+    "adaptive": "all streams, also such as react to the decisions",
+}
+# Methods whose noise grows with every round, exactly: rows of a Toeplitz factor.
+GROWING = ("blt", "toeplitz")
+_DEPTH, _POINTS = 1e-4, 4001  # steps from this part of the largest candidate, 0.23 % apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyFTRLParameters(Parameters):
+    """Parameters of the noisy leader.
+
+    Attributes
+    ----------
+    statistics : {"gradient", "quadratic"}
+        What is summed: gradients, or the statistics (x x', y x) of squared losses.
+    sum_method : {"blt", "tree", "honaker", "toeplitz"}
+        Continual sum.
+    noise_scale : float
+        Scale sigma of one Gaussian draw; 0 means no privacy.
+    step_size : float
+        eta (length^2 / loss).
+    vector_scale : float or None
+        Factor on y x in the quadratic statistics (length^2 of features / their product with a
+        label); None for gradients.
+    batch : int
+        Rounds per decision.
+    pushes : int
+        Updates: horizon // batch.
+    horizon : int
+        Rounds.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams.
+    calibration : {"tight"}
+        How the noise scale was found: exact Gaussian accounting.
+    dimension : int
+        n of the set of decisions (d; d - 1 for a simplex). Derived, as is everything below.
+    lipschitz : float
+        G, l2 bound on a gradient, enforced by clipping in the gradient statistics.
+    radius, diameter : float
+        R and D: largest l2 distance from the domain's centre and within the domain.
+    sensitivity : float
+        Largest l2 difference of what a round adds to the sum, between neighbours.
+    column_norm : float
+        Factor of the continual sum on the sensitivity.
+    mu : float
+        GDP parameter; infinite without noise.
+    regret_bound : float
+        Bound on the expected regret, in units of loss.
+    regret_terms : dict of str to float
+        The terms it is the sum of.
+    regret_scope : {"oblivious", "adaptive"}
+        Streams it holds for: fixed in advance, or any.
+    numerics : {"float", "lattice"}
+        Arithmetic of the sum: doubles, or exact integers.
+    """
+
+    kind: ClassVar[str] = "dpoco.noisy_ftrl_parameters"
+    version: ClassVar[int] = 2
+    added: ClassVar[dict[str, str]] = {"numerics": "float"}
+
+    statistics: str = one_of(*STATISTICS)
+    sum_method: str = one_of(*continual_sum.METHODS)
+    noise_scale: float = at_least(0.0)
+    step_size: float
+    vector_scale: float | None
+    batch: int
+    pushes: int
+    horizon: int
+    relation: str = one_of(*CHANGES)
+    calibration: str = one_of("tight")
+    dimension: int = at_least(0)
+    lipschitz: float
+    radius: float = at_least(0.0)
+    diameter: float = at_least(0.0)
+    sensitivity: float
+    column_norm: float
+    mu: float = at_least(0.0, infinite=True)
+    regret_bound: float = at_least(0.0)
+    regret_terms: dict[str, float]
+    regret_scope: str = one_of(*SCOPES_IN_WORDS)
+    numerics: str = one_of(*NUMERICS, default="float")
+
+    def __post_init__(self) -> None:
+        """Check that the fields fit each other, too."""
+        super().__post_init__()
+        if (self.vector_scale is None) != (self.statistics == "gradient"):
+            raise ValueError("vector_scale belongs to the quadratic statistics, and to them only")
+        if self.pushes != self.horizon // self.batch:
+            raise ValueError("pushes must be horizon // batch")
+        check_scale(self.noise_scale, self.mu)
+
+    @property
+    def private(self) -> bool:
+        """Whether any noise is added."""
+        return self.noise_scale > 0.0
+
+    @property
+    def noise(self) -> str:
+        """Law of the draws: "gaussian"."""
+        return "gaussian"
+
+    @property
+    def predicted_error(self) -> float:
+        """Loss a round that slow steps and noise are predicted to cost; no bound.
+
+        The terms of the regret for steps without noise, and what a Lipschitz loss sees of the
+        noise in the direction of its gradient. With quadratic statistics the regret bound.
+        """
+        if self.vector_scale is not None:
+            return self.regret_bound / self.horizon
+        eta, slope = self.step_size, self.lipschitz
+        steps = 0.5 * self.radius**2 / (eta * self.horizon) + 0.5 * eta * slope**2 * self.batch
+        noise = self.noise_scale * continual_sum.worst_row_norm(self.sum_method, self.pushes)
+        return steps + eta * slope * noise
+
+    @property
+    def noise_dominates(self) -> bool:
+        """Whether the predicted error clearly exceeds what leaving the centre can gain, G R.
+
+        Measured on the easiest stream, a single record, and on hard ones, features in all
+        directions: where it is so, the learner gets less than half of the way from the loss of the
+        centre to that of the best decision; where not, at least 0.15 on the easiest stream.
+        """
+        return self.private and self.predicted_error > 1.2 * self.lipschitz * self.radius
+
+
+class Regret(NamedTuple):
+    """A bound on expected regret (loss), its terms, and the streams it holds for."""
+
+    total: float
+    terms: dict[str, float]
+    scope: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Euclidean constants of a domain and a loss, and what noise does, whatever the step size.
+
+    Attributes
+    ----------
+    coordinates, dimension : int
+        d, and n of the set of decisions.
+    lipschitz : float
+        G: every gradient in the domain has l2 norm at most G while the data keep their bounds.
+    radius, diameter : float
+        Largest l2 distance from the centre, and within the domain.
+    width : float
+        w >= E max <xi, x - c> over the domain, xi standard normal.
+    linear : bool
+        Whether the losses are linear.
+    horizon, batch : int
+        Rounds, and rounds per decision.
+    method : str
+        Of the continual sum.
+    noise_scale : float
+        Of one draw.
+    amplification : float or None
+        For the quadratic statistics: l2 norm of a gradient's noise per unit of a coordinate's.
+    """
+
+    coordinates: int
+    dimension: int
+    lipschitz: float
+    radius: float
+    diameter: float
+    width: float
+    linear: bool
+    horizon: int
+    batch: int
+    method: str
+    noise_scale: float
+    amplification: float | None = None
+
+    @property
+    def squares(self) -> float:
+        """Sum of the squared block lengths, an incomplete last one included."""
+        whole, rest = divmod(self.horizon, self.batch)
+        return float(whole) * float(self.batch) ** 2 + float(rest) ** 2
+
+    @cached_property
+    def deviations(self) -> tuple[float, float]:
+        """Noise of a coordinate behind the last decision, and its root mean square."""
+        pushes, last = self.horizon // self.batch, self._noisy_blocks
+        if last == 0 or self.noise_scale == 0.0:
+            return 0.0, 0.0
+        row = float(continual_sum.row_norm(self.method, last, pushes))
+        # Over the sums behind decisions; the method's mean square is over all of them.
+        mean = continual_sum.root_mean_square_row(self.method, pushes) * math.sqrt(pushes / last)
+        return self.noise_scale * row, self.noise_scale * mean
+
+    @property
+    def rounding(self) -> float:
+        """Factor of eta in the rounding term: G times the rounded decisions' errors."""
+        half = 0.5 * continual_sum.release_grid(self.noise_scale)
+        half *= math.sqrt(self.coordinates) if self.amplification is None else self.amplification
+        return self.lipschitz * self.noisy_rounds * half
+
+    @property
+    def linear_noise(self) -> float:
+        """Factor of eta in bound (b): G sum_t E||noise_t||, rounding included."""
+        _, mean = self.deviations
+        if mean == 0.0:
+            return 0.0
+        size = math.sqrt(self.dimension) if self.amplification is None else self.amplification
+        # Cauchy-Schwarz over the sums behind decisions.
+        return self.lipschitz * self.batch * self._noisy_blocks * mean * size + self.rounding
+
+    @property
+    def noisy_rounds(self) -> int:
+        """Rounds whose decision has seen a sum."""
+        return self.horizon - self.batch
+
+    @property
+    def _noisy_blocks(self) -> int:
+        """Blocks whose decision has seen a sum: all but the first."""
+        return -(-self.horizon // self.batch) - 1
+
+    @property
+    def growing(self) -> bool:
+        """Whether bound (a) holds, of linear losses and noise that never falls."""
+        return self.linear and self.method in GROWING and self.amplification is None
+
+    def regret(self, eta: float) -> Regret:
+        """Return the least proved bound for a step size eta > 0."""
+        n, w, s = self.dimension, self.width, self.deviations[0]
+        common = {
+            "regularization": 0.5 * self.radius**2 / eta,
+            "stability": 0.5 * eta * self.lipschitz**2 * self.squares,
+        }
+        rounding = {"rounding": eta * self.rounding}
+        noise = eta * max(0.0, self.linear_noise - self.rounding)
+        bounds = [(common | {"noise": noise} | rounding, "adaptive")]
+        if self.growing:
+            flat = eta * n * s <= w
+            noise = 0.5 * eta * n * s * s if flat else w * s - 0.5 * w * w / (eta * n)
+            bounds.append((common | {"noise": noise} | rounding, "oblivious"))
+        bounds.append(({"trivial": self.lipschitz * self.diameter * self.horizon}, "adaptive"))
+        found = (Regret(math.fsum(terms.values()), terms, scope) for terms, scope in bounds)
+        return min(found, key=lambda bound: bound.total)
+
+    def best_step(self) -> float:
+        """Return the step size of the least bound; 1 if the domain is a single point."""
+        r, stability = self.radius, self.lipschitz**2 * self.squares
+        if r == 0.0:
+            return 1.0
+        candidates = [r / math.sqrt(stability + 2.0 * self.linear_noise)]
+        s, _ = self.deviations
+        if self.growing and s > 0.0:
+            n, w = self.dimension, self.width
+            flat, turn = stability + 2.0 * self.rounding, w / (n * s)
+            candidates.append(min(turn, r / math.sqrt(flat + n * s * s)))
+            candidates.append(max(turn, math.sqrt(max(0.0, r * r - w * w / n) / flat)))
+        return min(candidates, key=lambda eta: self.regret(eta).total)
+
+    def predicted_step(self, domain: Domain, loss: Any) -> float:
+        """Return the step size of the least predicted regret; 1 if the domain is a single point.
+
+        For gradient statistics. With s_k the noise's standard deviation and s its root mean square
+        over the rounds, the prediction is
+        R^2/(2 eta) + eta (A + n s_K^2)/2 + T' min(beta kappa (eta s)^2/2, G chi eta s):
+        T' rounds whose decisions carry noise, of which a loss of smoothness beta and slope G sees
+        the share kappa = 1 and chi = sqrt(2/pi), one direction, if it is a generalised linear one,
+        and all n otherwise.
+        """
+        if self.radius == 0.0:
+            return 1.0
+        n, slope, (last, mean) = self.dimension, self.lipschitz, self.deviations
+        # The step of bound (a) while noise does not fill the domain.
+        largest = self.radius / math.sqrt(slope**2 * self.squares + n * last**2)
+        if mean == 0.0:
+            return largest
+        if isinstance(loss, GlmLoss):
+            margin = loss.margin_bound(domain)
+            steepest = loss.derivative_bound(margin)
+            smoothness = loss.curvature_bound(margin) * (slope / steepest) ** 2
+            seen, chi = 1.0, math.sqrt(2.0 / math.pi)
+        else:
+            # |v|_p^2 <= d^(2/p - 1) |v|_2^2 for p < 2.
+            wider = domain.dimension ** max(0.0, 2.0 / domain.p - 1.0)
+            smoothness, seen, chi = float(loss.smoothness(domain)) * wider, float(n), math.sqrt(n)
+        eta = largest * np.geomspace(_DEPTH, 1.0, _POINTS)
+        curved = 0.5 * smoothness * seen * np.square(eta * mean)
+        predicted = (
+            0.5 * self.radius**2 / eta
+            + 0.5 * eta * (slope**2 * self.squares + n * last**2)
+            + self.noisy_rounds * np.minimum(curved, slope * chi * mean * eta)
+        )
+        return float(eta[int(np.argmin(predicted))])
+
+
+def run_of(
+    domain: Domain, loss: Any, lipschitz: float, vector_scale: float | None = None, **schedule: Any
+) -> Run:
+    """Return a run on a domain, of losses with this l2 Lipschitz bound, of a schedule of noise."""
+    n, radius, amplification = domain.intrinsic_dimension, float(domain.radius_from_center()), None
+    if vector_scale is not None:
+        d = domain.dimension
+        matrix = float(domain.max_norm(2.0)) * math.sqrt(0.5 * d * (d + 1.0))
+        amplification = 2.0 * loss.weight * (matrix + math.sqrt(d) / vector_scale)
+    return Run(
+        coordinates=domain.dimension,
+        dimension=n,
+        lipschitz=lipschitz,
+        radius=radius,
+        diameter=float(domain.diameter(2.0)),
+        width=min(_width(domain), radius * math.sqrt(n)),
+        linear=hasattr(loss, "gradient_bound"),
+        amplification=amplification,
+        **schedule,
+    )
+
+
+def _width(domain: Domain) -> float:
+    if isinstance(domain, Simplex):
+        # <xi, x - c> = scale (max_i xi_i - mean xi), and E max_i xi_i <= sqrt(2 ln d).
+        return domain.scale * math.sqrt(2.0 * math.log(domain.dimension))
+    if isinstance(domain, LpBall):
+        return domain.radius * expected_norm_bound(2.0, domain.dual_exponent, domain.dimension)
+    if isinstance(domain, (Box, Polytope)):
+        ends = (domain.lower, domain.upper) if isinstance(domain, Box) else domain.bounding_box
+        return math.sqrt(0.5 / math.pi) * float((ends[1] - ends[0]).sum())
+    raise TypeError(
+        f"domain must be an LpBall, Box, Simplex or Polytope; got {type(domain).__name__}"
+    )

@@ -1,0 +1,159 @@
+"""Forged state files of the bandits, with correct checksums: nothing impossible is accepted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco import _state
+from dpoco.accounting import high_dimensional_bandit as accountant
+from dpoco.bandits import HighDimensionalBandit, LinUCB
+from dpoco.domains import Box, LpBall
+from dpoco.random import Source
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
+T, K, D = 30, 3, 2
+SIZE = K * D * (D + 3) // 2
+RNG = np.random.default_rng(0)
+X, R = RNG.uniform(-1.1, 1.1, size=(T, D)), RNG.normal(size=(T, K)) * 0.8
+LINEAR = [
+    {"batch": 1},
+    {"sum_method": "tree", "batch": 4},
+    {"sum_method": "honaker", "batch": 3, "exploration": 0.1},
+    {"sum_method": "toeplitz"},
+    {"budget": None},
+]
+HIGH_DIMENSIONAL = [
+    {"arm_learner": "polyhedral", "batch": 3, "forced_rounds": 4, "gap": 0.2},
+    {"arm_learner": "tree", "forced_rounds": 3},
+    {"arm_learner": "tree", "sum_method": "honaker", "batch": 2, "forced_rounds": 0, "gap": 0.1},
+    {"arm_learner": "polyhedral", "selector": "laplace", "forced_rounds": 12},
+    {"budget": None, "link": "logistic", "forced_rounds": 2},
+    {"arm_learner": "polyhedral", "forced_rounds": "paper", "budget": dpoco.Budget(2.0, 1e-5)},
+    {"arm_learner": "polyhedral", "forced_rounds": 5, "batch": 20},  # all the clock can count
+]
+
+
+def framed(header, payload):
+    text = json.dumps(header).encode()
+    frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(text), len(payload)) + text + payload
+    return frame + hashlib.sha256(frame).digest()
+
+
+def saved(kind, configuration, rounds=21):
+    options = {"budget": dpoco.Budget(1.0, 1e-5), **configuration}
+    problem = (K, D) if kind is LinUCB else (K, LpBall(D, 1.0))
+    learner = kind(*problem, horizon=T, source=Source.seeded(1), **options)
+    learner.run(X[:rounds], R[:rounds])
+    header, payload = _state.unpack(learner._to_bytes())
+    assert kind._from_bytes(framed(header, payload)).round == rounds
+    return header, payload
+
+
+def refused(kind, header, payload, *forged):
+    """Each (place, word) alone makes the payload impossible."""
+    for at, value in forged or [(None, None)]:
+        words = bytearray(payload)
+        if at is not None:
+            form = "<d" if isinstance(value, float) else "<Q"
+            struct.pack_into(form, words, at % len(words), value)
+        with pytest.raises(dpoco.StateError):
+            kind._from_bytes(framed(header, bytes(words)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "lies"),
+    [
+        (LinUCB, [("arms", v) for v in (2, 4, 2**20, -1)] + [("dimension", 3)]),
+        (HighDimensionalBandit, [("arms", v) for v in (2, 4, 2**11, 2**30, -1)]),
+    ],
+)
+def test_sizes_that_the_payload_does_not_have_are_refused(kind, lies):
+    header, payload = saved(kind, {"batch": 1})
+    for body in (payload[:-8], payload + bytes(8), b""):
+        refused(kind, header, body)
+    for name, value in lies:
+        lie = json.loads(json.dumps(header))
+        lie["object"]["arguments"][name] = value
+        refused(kind, lie, payload)
+        lie["object"]["parameters"][name] = value
+        refused(kind, lie, payload)
+    if kind is HighDimensionalBandit:
+        header["object"]["arguments"]["domain"]["dimension"] = 2**30
+        refused(kind, header, payload)
+
+
+@pytest.mark.parametrize("configuration", LINEAR)
+def test_impossible_statistics_are_refused(configuration):
+    header, payload = saved(LinUCB, configuration)
+    # Past the horizon, out of step with the sum.
+    refused(LinUCB, header, payload, *((0, round_) for round_ in (31, 2**63, 12, 28)))
+    # Round, violations, then batch, its rounding and releases, each after its length.
+    batch, rest, released = 24, 32 + 8 * SIZE, 40 + 16 * SIZE
+    for value in (float("nan"), float("inf")):
+        refused(LinUCB, header, payload, (batch, value), (rest, value), (released, value))
+    refused(LinUCB, header, payload, (rest, 1.0))
+    if configuration.get("budget", 0) is None:  # the factors of all arms come last
+        wrong = (-1.0, 0.0, float("nan"), float("inf"))
+        refused(LinUCB, header, payload, *((-8, value) for value in wrong))
+    # Statistics before the first round.
+    refused(LinUCB, *saved(LinUCB, configuration, rounds=0), (batch, 1.0), (released, 1.0))
+
+
+def streams(payload):
+    """Where the arms' generators have their stream numbers: three like pieces, after a key."""
+    words = np.frombuffer(payload, dtype="<u8")
+    # Round, violations, length and entries of the frozen estimates, then K pieces.
+    piece = (len(words) - 3 - K * D) // K
+    pieces = words[3 + K * D :].reshape(K, piece)
+    (at,) = np.flatnonzero((pieces == np.arange(K)[:, None]).all(axis=0))
+    return [8 * (3 + K * D + i * piece + int(at)) for i in range(K)], 8 * piece
+
+
+@pytest.mark.parametrize("configuration", HIGH_DIMENSIONAL)
+def test_impossible_arms_are_refused(configuration):
+    kind, frozen = HighDimensionalBandit, 24
+    header, payload = saved(kind, configuration)
+    # Past the horizon, out of step with the clocks; estimates out of the domain, or not known yet.
+    refused(kind, header, payload, *((0, round_) for round_ in (31, 2**63, 12, 28)))
+    refused(kind, header, payload, *((frozen, v) for v in (float("nan"), float("inf"), 1.5)))
+    places, piece = streams(payload)
+    twins = [(places[i], other) for i in range(K) for other in range(K) if other != i]
+    refused(kind, header, payload, *twins)  # two arms with one generator
+    # The arms' learners exchanged: each with a clock that fits, but another's noise.
+    start = 8 * (3 + K * D)
+    swapped = payload[:start] + payload[start + piece : start + 2 * piece]
+    swapped += payload[start : start + piece] + payload[start + 2 * piece :]
+    refused(kind, header, swapped)
+    # Estimates before the first round.
+    refused(kind, *saved(kind, configuration, rounds=0), (frozen, 0.25))
+
+
+def test_estimates_just_frozen_are_the_current_ones():
+    state = saved(HighDimensionalBandit, HIGH_DIMENSIONAL[0], rounds=12)
+    refused(HighDimensionalBandit, *state, (24, 0.01))
+
+
+@pytest.mark.parametrize("dimension", [3, 2000])  # bounds are a list, or encoded
+def test_a_box_is_not_built_for_arms_the_file_does_not_hold(dimension, monkeypatch):
+    box = Box([-1.0] * dimension, [1.0] * dimension)
+    learner = HighDimensionalBandit(2, box, horizon=50, budget=dpoco.Budget(1.0, 1e-5),
+                                    forced_rounds=0, batch=2)  # fmt: skip
+    header, payload = _state.unpack(learner._to_bytes())
+    assert HighDimensionalBandit._header_dimension(header["object"]) == 2 * dimension
+    assert HighDimensionalBandit._from_bytes(framed(header, payload)).arms == 2
+    many = 4 * len(payload) // (8 * dimension)
+    parameters = accountant.calibrate(many, box, horizon=50, budget=dpoco.Budget(1.0, 1e-5),
+                                      forced_rounds=0, batch=2)  # fmt: skip
+    header["object"]["arguments"]["arms"] = many
+    header["object"]["parameters"] = parameters.to_dict()
+    # Nothing of the size the header claims may be built before the file is found to be short.
+    monkeypatch.setattr(HighDimensionalBandit, "_set_up", None)
+    with pytest.raises(dpoco.StateError, match="differ in size"):
+        HighDimensionalBandit._from_bytes(framed(header, payload))
