@@ -44,6 +44,9 @@ LOSSES = {
 }
 
 
+BOUNDS = {"bound", "later_bound", "smoothness", "radius"}  # that engines are told
+
+
 def learner_of(cls, domain="l2", loss="squared", **options):
     if cls is NoisySGD:
         options = {"steps": 200, **options}
@@ -117,6 +120,8 @@ def test_the_bound_is_nearly_reached_and_a_forgotten_clip_is_caught(cls):
     class Unclipped(cls):
         """Features may be 100 times longer than the accounting believes."""
 
+        stated = False
+
         def _engine(self, features, labels):
             honest, self._loss = self._loss, SquaredLoss(100.0, 1.0)
             try:
@@ -124,7 +129,47 @@ def test_the_bound_is_nearly_reached_and_a_forgotten_clip_is_caught(cls):
             finally:
                 self._loss = honest
 
-    assert any(moved > declared for _, moved, declared in movements(learner_of(Unclipped)))
+        def _settings(self):
+            own = super()._settings()
+            lied = {} if self.stated else dict.fromkeys(BOUNDS & own.keys(), math.inf)
+            return {**own, **lied}
+
+    learner = learner_of(Unclipped)
+    assert any(moved > declared for _, moved, declared in movements(learner))
+    learner.stated = True  # what is described, as without the defect: the engine is not built
+    with pytest.raises(ValueError, match="stated smaller than it is"):
+        learner._engine(X, Y)
+
+
+@pytest.mark.parametrize(("cls", "domain", "loss"), CASES)
+def test_a_bound_one_percent_too_small_is_refused(cls, domain, loss):
+    learner = learner_of(cls, domain, loss)
+    settings = learner._settings()
+    own = {"radius"} if cls is LocalizedMirrorDescent else set()  # of its steps, not of a proof
+    for name in (BOUNDS - own) & settings.keys():
+        learner._settings = lambda name=name: {**settings, name: 0.99 * settings[name]}
+        with pytest.raises(ValueError, match="stated smaller than it is"):
+            learner._engine(X, Y)
+    if cls is NoisySGD:
+        learner._settings = lambda: {**settings, "records": 2 * N}
+        with pytest.raises(ValueError, match="another number of records"):
+            learner._engine(X, Y)
+
+
+def test_losses_and_domains_cannot_state_less_than_engines_enforce():
+    class Flat(LogisticLoss):
+        def curvature_bound(self, margin):
+            return 0.01
+
+    class Small(LpBall):
+        def max_norm(self, order=None):
+            return 1e-3
+
+    for domain, loss in ((LpBall(D), Flat(1.0)), (Small(D), LogisticLoss(1.0))):
+        learner = PhasedSGD(domain, loss, budget=BUDGET, records=N)
+        with pytest.raises(ValueError, match="stated smaller than it is"):
+            learner.fit(X, Y)
+        assert not learner._fitted
 
 
 def test_a_record_moves_its_own_release_only():

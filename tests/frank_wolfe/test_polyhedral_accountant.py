@@ -15,12 +15,11 @@ from dpoco.accounting import _profiles
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import lossless_leaf_bounds
-from dpoco.accounting.polyhedral_planner import (
+from dpoco.accounting.polyhedral_frank_wolfe import (
     L1Geometry,
     PolyhedralFrankWolfeParameters,
-    Reach,
+    Ranges,
     scores_of,
-    smallest_scale,
 )
 from dpoco.accounting.rdp import DEFAULT_ORDERS
 from dpoco.accounting.zcdp import zcdp_epsilon, zcdp_rho
@@ -49,15 +48,16 @@ def test_scales_of_zcdp_composition(n, m, budget, radius, labels, alpha, leaf, f
     loss = SquaredLoss(1.0, labels, weight=0.5)
     bounds = lossless_leaf_bounds(view, loss, "unbiased", "tight", 1.0)
     assert bounds.dual == pytest.approx(leaf, rel=1e-12)
-    scores = replace(scores_of(view, loss, bounds, 0), batch=m)
-    reach, decay = Reach(*scores.reach(2.0)), Decay(alpha, 0, n // m)
-    scale = smallest_scale(budget, reach, "gumbel", decay, tight=False)
+    reach = replace(scores_of(view, bounds, 0), batch=m).reach(2.0)
+    decay = Decay(alpha, 0, n // m)
+    gumbel = Ranges("gumbel", *reach, decay)
+    scale = gumbel.least_scale(budget, tight=False)
     assert scale == pytest.approx(first, rel=3e-7)
     assert scale * decay.terms**-alpha == pytest.approx(last, rel=3e-7)
-    tight = smallest_scale(budget, reach, "gumbel", decay, tight=True)
+    tight = gumbel.least_scale(budget, tight=True)
     assert 0.9 * scale < tight <= scale
     # Laplace selection: twice the noise at equal rho, not the same (8 rho for 2 rho).
-    laplace = smallest_scale(budget, reach, "laplace", decay, tight=False)
+    laplace = Ranges("laplace", *reach, decay).least_scale(budget, tight=False)
     assert laplace == pytest.approx(2.0 * scale, rel=1e-9)
 
 

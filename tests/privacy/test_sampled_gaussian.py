@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 import dpoco
 from dpoco.accounting import _profiles
-from dpoco.accounting import sampled_gaussian as accountant
+from dpoco.accounting import noisy_sgd as accountant
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpoco.privacy.losses import sampled as loss
 from dpoco.privacy.losses import sampled_few as transform

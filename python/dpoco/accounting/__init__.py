@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         rdp,
         regret_bounds,
         release,
-        sampled_gaussian,
         shift_detector,
         sum_release,
         tables,
@@ -54,12 +53,6 @@ if TYPE_CHECKING:
         zcdp,
     )
     from dpoco.accounting.above_threshold import AboveThresholdParameters
-    from dpoco.accounting.batch_baselines import (
-        LocalizedMirrorDescentParameters,
-        NoisyFrankWolfeParameters,
-        NoisySGDParameters,
-        PhasedSGDParameters,
-    )
     from dpoco.accounting.batch_share import BatchShareParameters
     from dpoco.accounting.continuous_multiplicative_weights import (
         ContinuousMultiplicativeWeightsParameters,
@@ -71,9 +64,13 @@ if TYPE_CHECKING:
     from dpoco.accounting.ledger import Ledger
     from dpoco.accounting.linucb import LinUCBParameters
     from dpoco.accounting.lipschitz import LipschitzParameters
+    from dpoco.accounting.localized_mirror_descent import LocalizedMirrorDescentParameters
+    from dpoco.accounting.noisy_frank_wolfe import NoisyFrankWolfeParameters
     from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
     from dpoco.accounting.noisy_max import NoisyMaxParameters
+    from dpoco.accounting.noisy_sgd import NoisySGDParameters
     from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
+    from dpoco.accounting.phased_sgd import PhasedSGDParameters
     from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
     from dpoco.accounting.prefix_hedge import PrefixHedgeParameters
     from dpoco.accounting.shift_detector import ShiftDetectorParameters
@@ -113,7 +110,6 @@ _MODULES = frozenset(
         "rdp",
         "regret_bounds",
         "release",
-        "sampled_gaussian",
         "shift_detector",
         "sum_release",
         "tables",
@@ -134,13 +130,13 @@ _CLASSES = {
     "LinUCBParameters": "linucb",
     "explain": "explanation",
     "LipschitzParameters": "lipschitz",
-    "LocalizedMirrorDescentParameters": "batch_baselines",
+    "LocalizedMirrorDescentParameters": "localized_mirror_descent",
     "NoisyFTRLParameters": "noisy_ftrl",
-    "NoisyFrankWolfeParameters": "batch_baselines",
+    "NoisyFrankWolfeParameters": "noisy_frank_wolfe",
     "NoisyMaxParameters": "noisy_max",
-    "NoisySGDParameters": "batch_baselines",
+    "NoisySGDParameters": "noisy_sgd",
     "ObliviousTrackerParameters": "oblivious_tracker",
-    "PhasedSGDParameters": "batch_baselines",
+    "PhasedSGDParameters": "phased_sgd",
     "PolyhedralFrankWolfeParameters": "polyhedral_frank_wolfe",
     "PrefixHedgeParameters": "prefix_hedge",
     "ShiftDetectorParameters": "shift_detector",
@@ -203,7 +199,6 @@ __all__ = [
     "rdp",
     "regret_bounds",
     "release",
-    "sampled_gaussian",
     "shift_detector",
     "sum_release",
     "tables",

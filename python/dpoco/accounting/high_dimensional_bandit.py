@@ -37,11 +37,12 @@ from dpoco.accounting._bandits.high_dimensional_parameters import (
     loss_of,
 )
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.frank_wolfe_parameters import CALIBRATIONS, TreeFrankWolfeParameters
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.polyhedral_planner import SELECTORS, L1Geometry
+from dpoco.accounting.leaf_bounds import CALIBRATIONS
+from dpoco.accounting.polyhedral_frank_wolfe import SELECTORS, L1Geometry
 from dpoco.accounting.release import common_conditions
 from dpoco.accounting.statement import stated_delta
+from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.errors import BudgetExceeded, CalibrationError
 from dpoco.privacy.mechanisms.base import Mechanism, Parts
 from dpoco.privacy.neighbours import CHANGES, Neighbours

@@ -16,12 +16,23 @@ Proof: ``docs/privacy/leaf_bounds.md``. Source: Han et al., DP-TOFW, Section 3, 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dpoco.accounting.frank_wolfe_parameters import TreeFrankWolfeParameters
+__all__ = [
+    "CALIBRATIONS",
+    "WEIGHTS",
+    "DomainLike",
+    "LeafBounds",
+    "check_fixed",
+    "enforced_leaf_bounds",
+    "lossless_leaf_bounds",
+    "published_leaf_bound",
+]
 
-__all__ = ["DomainLike", "LeafBounds", "enforced_leaf_bounds", "lossless_leaf_bounds"]
+CALIBRATIONS = ("tight", "corrected", "paper")
+WEIGHTS = ("unbiased", "paper")
 
 
 class DomainLike(Protocol):
@@ -39,11 +50,50 @@ class DomainLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LeafBounds:
-    """Enforced bounds on one round's leaf: of its scalar, in the dual norm, in l2."""
+    """Enforced bounds on one round's leaf.
 
-    scalar: float | None
-    dual: float
-    l2: float
+    Attributes
+    ----------
+    slope : float or None
+        Bound on the scalar that the features are multiplied with; None if the leaf is clipped as
+        it is.
+    bound, bound_l2 : float
+        Bounds on what is clipped, features or leaf: in the dual norm, and in l2 (infinite for
+        none).
+    """
+
+    slope: float | None
+    bound: float
+    bound_l2: float
+
+    @property
+    def dual(self) -> float:
+        """Bound on the leaf in the dual norm."""
+        return self.bound if self.slope is None else self.slope * self.bound
+
+    @property
+    def l2(self) -> float:
+        """Bound on the leaf in l2."""
+        return self.bound_l2 if self.slope is None else self.slope * self.bound_l2
+
+    @property
+    def fields(self) -> dict[str, float | None]:
+        """Return the bounds as parameters hold them."""
+        return {
+            "leaf_scalar_bound": self.slope,
+            "leaf_bound": self.dual,
+            "leaf_bound_l2": None if self.l2 == math.inf else self.l2,
+        }
+
+    def condition(self, dual_exponent: float) -> str:
+        """Return the clipping condition in words."""
+        norm = "l_inf" if dual_exponent == math.inf else f"l_{dual_exponent:g}"
+        text = f"what a round adds to the gradient sum is clipped to {norm} norm {self.dual:g}"
+        if self.l2 < math.inf:
+            text += f" and l_2 norm {self.l2:g}"
+        return text + (
+            "" if self.slope is None else ", features and labels to their declared bounds"
+        )
 
 
 def lossless_leaf_bounds(
@@ -51,46 +101,46 @@ def lossless_leaf_bounds(
 ) -> LeafBounds:
     """Return the bounds that lose nothing while the declared bounds on the data hold."""
     published = weights == "paper" or calibration != "tight"
-    if loss.glm:
-        bound = float(loss.feature_bound)
-        if published:
-            scalar = published_leaf_bound(domain, loss, step_scale) / bound
-        else:
-            scalar = float(loss.leaf_scalar_bound(_margin(domain, loss), step_scale))
-        return LeafBounds(scalar, scalar * bound, scalar * _or_inf(loss.feature_bound_l2))
-    if hasattr(loss, "gradient_bound"):
-        return LeafBounds(None, float(loss.gradient_bound), _or_inf(loss.gradient_bound_l2))
-    dual = loss.leaf_bound
-    if published or dual is None:
-        dual = published_leaf_bound(domain, loss, step_scale)
-    return LeafBounds(None, float(dual), _or_inf(loss.leaf_bound_l2))
-
-
-def enforced_leaf_bounds(loss: Any, p: TreeFrankWolfeParameters) -> LeafBounds:
-    """Return the bounds a learner with these parameters enforces."""
-    if loss.glm:
-        if p.leaf_scalar_bound is None:
-            raise ValueError("leaf_scalar_bound is required by this loss")
-        scalar, bound = p.leaf_scalar_bound, float(loss.feature_bound)
-        leaf = LeafBounds(scalar, scalar * bound, scalar * _or_inf(loss.feature_bound_l2))
-    elif p.leaf_scalar_bound is not None:
-        raise ValueError("leaf_scalar_bound must be None for this loss")
-    elif hasattr(loss, "gradient_bound"):
-        leaf = LeafBounds(None, float(loss.gradient_bound), _or_inf(loss.gradient_bound_l2))
+    if not loss.glm:
+        dual = getattr(loss, "leaf_bound", None)
+        if published or dual is None:
+            dual = published_leaf_bound(domain, loss, step_scale)
+        return _clipped(loss, None, dual, getattr(loss, "leaf_bound_l2", None))
+    if published:
+        slope = published_leaf_bound(domain, loss, step_scale) / float(loss.feature_bound)
     else:
-        leaf = LeafBounds(None, p.leaf_bound, _or_inf(p.leaf_bound_l2))
-    if not math.isclose(leaf.dual, p.leaf_bound, rel_tol=1e-9):
-        raise ValueError(f"leaf_bound must be {leaf.dual!r} for this loss; got {p.leaf_bound!r}")
-    if not math.isclose(leaf.l2, _or_inf(p.leaf_bound_l2), rel_tol=1e-9):
-        raise ValueError(f"leaf_bound_l2 must be {leaf.l2!r} for this loss")
+        slope = float(loss.leaf_scalar_bound(loss.margin_bound(domain), step_scale))
+    return _clipped(loss, slope, None, None)
+
+
+def enforced_leaf_bounds(loss: Any, parameters: Any) -> LeafBounds:
+    """Return the bounds that a learner with these parameters enforces.
+
+    Raises
+    ------
+    ValueError
+        If they are not the loss's.
+    """
+    p = parameters
+    if loss.glm != (p.leaf_scalar_bound is not None):
+        raise ValueError(
+            f"leaf_scalar_bound is {'required by' if loss.glm else 'not for'} this loss"
+        )
+    leaf = _clipped(loss, p.leaf_scalar_bound, p.leaf_bound, p.leaf_bound_l2)
+    for name, own in leaf.fields.items():
+        given = getattr(p, name)
+        if (own is None) != (given is None) or not math.isclose(own or 0.0, given or 0.0):
+            raise ValueError(f"{name} must be {own!r} for this loss; got {given!r}")
     return leaf
 
 
-def _margin(domain: DomainLike, loss: Any) -> float:
-    """Return a bound on |<theta, x>|: the loss's own, or Hoelder's."""
-    if hasattr(loss, "margin_bound"):
-        return float(loss.margin_bound(domain))
-    return float(loss.feature_bound) * float(domain.max_norm(domain.p))
+def _clipped(loss: Any, slope: float | None, dual: Any, l2: Any) -> LeafBounds:
+    """Return what is clipped: features, gradients of linear losses, or leaves to these bounds."""
+    if loss.glm:
+        dual, l2 = loss.feature_bound, loss.feature_bound_l2
+    elif hasattr(loss, "gradient_bound"):
+        dual, l2 = loss.gradient_bound, loss.gradient_bound_l2
+    return LeafBounds(slope, float(dual), math.inf if l2 is None else float(l2))
 
 
 def published_leaf_bound(domain: DomainLike, loss: Any, step_scale: float) -> float:
@@ -99,15 +149,11 @@ def published_leaf_bound(domain: DomainLike, loss: Any, step_scale: float) -> fl
     return curvature + float(loss.lipschitz(domain))
 
 
-def clipping_condition(domain: DomainLike, loss: Any, leaf: LeafBounds) -> str:
-    """Return the clipping condition in words."""
-    q = domain.dual_exponent
-    norm = "l_inf" if q == math.inf else f"l_{q:g}"
-    text = f"what a round adds to the gradient sum is clipped to {norm} norm {leaf.dual:g}"
-    if leaf.l2 < math.inf:
-        text += f" and l_2 norm {leaf.l2:g}"
-    return text + (", features and labels to their declared bounds" if loss.glm else "")
-
-
-def _or_inf(bound: float | None) -> float:
-    return math.inf if bound is None else float(bound)
+def check_fixed(chosen: Mapping[str, Any], fixed: Mapping[str, tuple[Any, ...]]) -> None:
+    """Raise `ValueError` unless the options chosen are those that their calibration fixes."""
+    for name, allowed in fixed.items():
+        if chosen[name] not in allowed:
+            needed = " or ".join(map(repr, allowed))
+            raise ValueError(
+                f"calibration {chosen['calibration']!r} has {name} {needed}; got {chosen[name]!r}"
+            )

@@ -11,6 +11,7 @@ from dpoco.accounting._profiles import profile_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.release import common_conditions, norm_name, numerics_of
+from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import Least, Tailed
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Pure, Zcdp
@@ -18,7 +19,7 @@ from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["state", "state_sum", "stated_delta"]
+__all__ = ["check_claim", "require_published", "state", "state_sum", "stated_delta"]
 
 
 def stated_delta(budget: Budget | float | None, horizon: int | None) -> float:
@@ -143,3 +144,28 @@ def state_sum(mechanism: GaussianSum, near: Neighbours, **text: Any) -> Guarante
         column_norm=mechanism.factorisation.column(max(mechanism.pushes, 1)),
         **text,
     )
+
+
+def require_published(exact: float, budget: Budget) -> None:
+    """Raise `CalibrationError` if published constants miss the budget: delta is `exact`."""
+    if not exact <= budget.delta:
+        raise CalibrationError(
+            f"the published constants miss delta = {budget.delta:.3g} at epsilon = "
+            f"{budget.epsilon:.6g}: exact delta {exact:.3g}; use calibration='tight'"
+        )
+
+
+def check_claim(result: Guarantee) -> Guarantee:
+    """Return a guarantee whose published claim, if any, is true; else raise `CalibrationError`.
+
+    The slack covers the rounding of a composition's own epsilon, at a single release.
+    """
+    if result.claimed is not None:
+        epsilon, delta = result.claimed
+        exact = result.delta_at(epsilon)
+        if not exact <= delta * (1.0 + 1e-9):
+            raise CalibrationError(
+                f"the published claim (epsilon = {epsilon:.6g}, delta = {delta:.3g}) is false "
+                f"for this noise: exact delta {exact:.3g}"
+            )
+    return result

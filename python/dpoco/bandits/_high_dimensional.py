@@ -18,10 +18,10 @@ from dpoco.accounting import Budget
 from dpoco.accounting import high_dimensional_bandit as accountant
 from dpoco.accounting._bandits.high_dimensional_arms import forced_of
 from dpoco.accounting._bandits.high_dimensional_parameters import LARGEST_ARMS
-from dpoco.accounting.frank_wolfe_parameters import TreeFrankWolfeParameters
 from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
+from dpoco.accounting.polyhedral_frank_wolfe import L1Geometry
+from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.bandits._bandit import BanditLearner
-from dpoco.frank_wolfe._polyhedral import diameters
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.bounds import GlmGradient
@@ -255,7 +255,7 @@ class HighDimensionalBandit(BanditLearner):
         }
         if not isinstance(own, TreeFrankWolfeParameters):
             selection = {"selector": own.selector, "scale": own.scale, "exponent": own.exponent}
-            selection |= {**diameters(self.domain, l2=False), **claim}
+            selection |= {**L1Geometry(self.domain).diameters(l2=False), **claim}
             return {**settings, "step_scale": 1.0, "selection": selection}
         total = self._mechanism.parts[0]
         assert isinstance(total, GaussianSum)

@@ -45,7 +45,7 @@ class BatchLearner(Calibrated, ABC):
     _theta: FloatArray | None = None
     _fitted: bool = False
 
-    def _begin(self, constructed: type, /, **arguments: Any) -> None:
+    def _begin(self, constructed: type, arguments: dict[str, Any]) -> None:
         """Take a constructor's arguments, and calibrate if the number of records is known.
 
         `constructed` is the class whose constructor it is; `arguments` are all that it takes.
@@ -108,7 +108,11 @@ class BatchLearner(Calibrated, ABC):
 
     @abstractmethod
     def _settings(self) -> dict[str, Any]:
-        """Return what the compiled fit takes besides the data, from the parameters."""
+        """Return what the compiled fit takes besides the data.
+
+        What privacy rests on is the description's; the compiled class refuses a ``bound`` that the
+        clipped records can exceed.
+        """
 
     def fit(self: Self, X: Any, y: Any, *, progress: Progress | None = None) -> Self:
         """Fit the model to a data set, once.
@@ -195,7 +199,7 @@ class BatchLearner(Calibrated, ABC):
             domain.dimension,
             loss.feature_bound,
             domain.dual_exponent,
-            np.inf if loss._l2 is None else loss._l2,
+            np.inf if loss.feature_bound_l2 is None else loss.feature_bound_l2,
         )
         settings = {
             "method": self._method,

@@ -11,10 +11,11 @@ from dpoco.accounting.noisy_sgd import NoisySGDParameters
 from dpoco.accounting.phased_sgd import PhasedSGDParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.frank_wolfe._batch_base import BatchLearner
+from dpoco.frank_wolfe._leaf_learner import given
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, IteratePhase, SampledGaussian
 from dpoco.random import Source
 
-__all__ = ["NoisySGD", "PhasedSGD"]
+__all__ = ["NoisySGD", "NoisySGDParameters", "PhasedSGD", "PhasedSGDParameters"]
 
 
 class NoisySGD(BatchLearner):
@@ -103,28 +104,15 @@ class NoisySGD(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            NoisySGD,
-            domain=domain,
-            loss=loss,
-            budget=budget,
-            parameters=parameters,
-            records=records,
-            calibration=calibration,
-            steps=steps,
-            step_scale=step_scale,
-            numerics=numerics,
-            start=start,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(NoisySGD, given(locals()))
 
     def _settings(self) -> dict[str, Any]:
-        p: NoisySGDParameters = self._parameters
         m: SampledGaussian = self._mechanism
         return {
+            "records": m.records,
+            "bound": m.bound,
             "steps": m.steps,
-            "step_size": p.step_size,
+            "step_size": self._parameters.step_size,
             "noise_scale": m.scale,
             "grid": m.grid,
         }
@@ -211,22 +199,15 @@ class PhasedSGD(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            PhasedSGD,
-            domain=domain,
-            loss=loss,
-            budget=budget,
-            parameters=parameters,
-            records=records,
-            calibration=calibration,
-            step_scale=step_scale,
-            start=start,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(PhasedSGD, given(locals()))
 
     def _settings(self) -> dict[str, Any]:
         m: GaussianPhases = self._mechanism
         walks = [phase for phase in m.phases if isinstance(phase, IteratePhase)]
-        phases = [(phase.records, phase.step, phase.scale) for phase in walks]
-        return {"phases": phases, "grids": [0.0] * len(phases)}
+        return {
+            "bound": min(walk.lipschitz for walk in walks),
+            "smoothness": min(walk.smoothness for walk in walks),
+            "radius": min(walk.radius for walk in walks),
+            "phases": [(walk.records, walk.step, walk.scale) for walk in walks],
+            "grids": [walk.grid for walk in walks],
+        }

@@ -11,10 +11,11 @@ from dpoco.accounting import localized_mirror_descent as accountant
 from dpoco.accounting.localized_mirror_descent import LocalizedMirrorDescentParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.frank_wolfe._batch_base import BatchLearner
-from dpoco.privacy.mechanisms.batch_fits import GaussianPhases
+from dpoco.frank_wolfe._leaf_learner import given
+from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SummedPhase
 from dpoco.random import Source
 
-__all__ = ["LocalizedMirrorDescent"]
+__all__ = ["LocalizedMirrorDescent", "LocalizedMirrorDescentParameters"]
 
 
 class LocalizedMirrorDescent(BatchLearner):
@@ -103,28 +104,16 @@ class LocalizedMirrorDescent(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            LocalizedMirrorDescent,
-            domain=domain,
-            loss=loss,
-            budget=budget,
-            parameters=parameters,
-            records=records,
-            calibration=calibration,
-            steps=steps,
-            step_scale=step_scale,
-            numerics=numerics,
-            start=start,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(LocalizedMirrorDescent, given(locals()))
 
     def _settings(self) -> dict[str, Any]:
+        p: LocalizedMirrorDescentParameters = self._parameters
+        m: GaussianPhases = self._mechanism
         ball = self._domain
         assert isinstance(ball, domains.LpBall)
-        m: GaussianPhases = self._mechanism
-        tunings = accountant.regularisers(ball, self._loss, self._parameters)
+        tunings = p.regularisers(ball, self._loss)
         return {
+            "bound": min(phase.bound for phase in m.phases if isinstance(phase, SummedPhase)),
             "phases": [
                 (phase.records, *tuning, phase.scale)
                 for phase, tuning in zip(m.phases, tunings, strict=True)
@@ -132,5 +121,5 @@ class LocalizedMirrorDescent(BatchLearner):
             "grids": [phase.grid for phase in m.phases],
             "p": ball.p,
             "radius": ball.radius,
-            "steps": self._parameters.steps,
+            "steps": max(phase.releases for phase in m.phases),
         }

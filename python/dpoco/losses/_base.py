@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +26,13 @@ class Loss(ABC):
     """
 
     glm: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check all bounds: positive numbers, or None for none where that is the default."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not None or each.default is not None:
+                object.__setattr__(self, each.name, positive_float(each.name, value))
 
     @abstractmethod
     def lipschitz(self, domain: Domain) -> float:

@@ -42,12 +42,6 @@ class LinearLoss(Loss):
     _: KW_ONLY
     gradient_bound_l2: float | None = None
 
-    def __post_init__(self) -> None:
-        self._set(
-            gradient_bound=positive_float("gradient_bound", self.gradient_bound),
-            gradient_bound_l2=optional_bound("gradient_bound_l2", self.gradient_bound_l2),
-        )
-
     def lipschitz(self, domain: Domain) -> float:
         """``gradient_bound``."""
         return self.gradient_bound

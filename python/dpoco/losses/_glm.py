@@ -14,7 +14,7 @@ from dpoco import _core
 from dpoco._clipping import lp_norm, record_flags, record_multipliers
 from dpoco._validation import FloatArray, float_array, positive_float, real_float
 from dpoco.domains import Domain
-from dpoco.losses._base import Loss, optional_bound
+from dpoco.losses._base import Loss
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class GlmLoss(Loss):
 
     @property
     @abstractmethod
-    def label_range(self) -> tuple[float, float]:
-        """Interval labels are clipped to."""
+    def feature_bound_l2(self) -> float | None:
+        """The declared ``l_2`` bound of the features."""
 
     @property
     @abstractmethod
-    def _l2(self) -> float | None:
-        """The declared ``l_2`` bound of the features."""
+    def label_range(self) -> tuple[float, float]:
+        """Interval labels are clipped to."""
 
     @abstractmethod
     def derivative_bound(self, margin: float) -> float:
@@ -77,7 +77,11 @@ class GlmLoss(Loss):
         smaller.
         """
         bound = self.feature_bound * domain.max_norm()
-        return bound if self._l2 is None else min(bound, self._l2 * domain.max_norm(2.0))
+        return (
+            bound
+            if self.feature_bound_l2 is None
+            else min(bound, self.feature_bound_l2 * domain.max_norm(2.0))
+        )
 
     def center_regret(self, domain: Domain) -> float:
         """Bound on a round's regret of the decision ``domain.center``, whatever the record.
@@ -89,9 +93,9 @@ class GlmLoss(Loss):
         size, length = lp_norm(center, domain.p), lp_norm(center, 2.0)
         start = self.feature_bound * size
         reach = self.feature_bound * min(domain.diameter(), domain.max_norm() + size)
-        if self._l2 is not None:
-            start = min(start, self._l2 * length)
-            reach = min(reach, self._l2 * domain.radius_from_center())
+        if self.feature_bound_l2 is not None:
+            start = min(start, self.feature_bound_l2 * length)
+            reach = min(reach, self.feature_bound_l2 * domain.radius_from_center())
         ends = np.array([start, start - reach, max(start - reach, low)])
         values = self.value(np.ones(1), ends[:, None], np.full(3, low))
         return float(values[0] - min(values[1:]))
@@ -143,7 +147,7 @@ class GlmLoss(Loss):
         rows = float_array("features", features, (None, domain.dimension))
         point = float_array("theta", theta, (domain.dimension,))
         targets = float_array("labels", labels, (rows.shape[0],))
-        factors = record_multipliers(domain, rows, self.feature_bound, self._l2)
+        factors = record_multipliers(domain, rows, self.feature_bound, self.feature_bound_l2)
         factors[~np.isfinite(targets)] = 0.0
         with np.errstate(invalid="ignore", over="ignore"):
             margins = factors * (rows @ point)
@@ -153,14 +157,14 @@ class GlmLoss(Loss):
         return values
 
     def _declared_l2(self, domain: Domain, step_scale: float) -> float:
-        if self._l2 is None:
+        if self.feature_bound_l2 is None:
             return math.inf
-        return self.leaf_scalar_bound(self.margin_bound(domain), step_scale) * self._l2
+        return self.leaf_scalar_bound(self.margin_bound(domain), step_scale) * self.feature_bound_l2
 
     def _flags(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None
     ) -> dict[str, NDArray[np.bool_]]:
-        factors = record_multipliers(domain, records, self.feature_bound, self._l2)
+        factors = record_multipliers(domain, records, self.feature_bound, self.feature_bound_l2)
         targets = float_array("labels", labels, (records.shape[0],))
         return record_flags(factors, targets, self.label_range)
 
@@ -189,7 +193,19 @@ def _evaluate(
 
 
 @dataclass(frozen=True)
-class SquaredLoss(GlmLoss):
+class _LabelledLoss(GlmLoss):
+    """A loss of a margin and a label that is bounded on either side."""
+
+    label_bound: float = 1.0
+
+    @property
+    def label_range(self) -> tuple[float, float]:
+        """``(-label_bound, label_bound)``."""
+        return -self.label_bound, self.label_bound
+
+
+@dataclass(frozen=True)
+class SquaredLoss(_LabelledLoss):
     """``weight (<theta, x> - y)^2``.
 
     Parameters
@@ -210,27 +226,9 @@ class SquaredLoss(GlmLoss):
         Unless all bounds are numbers in [1e-100, 1e100].
     """
 
-    label_bound: float = 1.0
     _: KW_ONLY
     weight: float = 1.0
     feature_bound_l2: float | None = None
-
-    def __post_init__(self) -> None:
-        self._set(
-            feature_bound=positive_float("feature_bound", self.feature_bound),
-            label_bound=positive_float("label_bound", self.label_bound),
-            weight=positive_float("weight", self.weight),
-            feature_bound_l2=optional_bound("feature_bound_l2", self.feature_bound_l2),
-        )
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        """``(-label_bound, label_bound)``."""
-        return -self.label_bound, self.label_bound
-
-    @property
-    def _l2(self) -> float | None:
-        return self.feature_bound_l2
 
     def derivative_bound(self, margin: float) -> float:
         """``2 weight (margin + label_bound)``."""
@@ -269,20 +267,10 @@ class LogisticLoss(GlmLoss):
     _: KW_ONLY
     feature_bound_l2: float | None = None
 
-    def __post_init__(self) -> None:
-        self._set(
-            feature_bound=positive_float("feature_bound", self.feature_bound),
-            feature_bound_l2=optional_bound("feature_bound_l2", self.feature_bound_l2),
-        )
-
     @property
     def label_range(self) -> tuple[float, float]:
         """``(0, 1)``."""
         return 0.0, 1.0
-
-    @property
-    def _l2(self) -> float | None:
-        return self.feature_bound_l2
 
     def derivative_bound(self, margin: float) -> float:
         """``sigmoid(margin)``, attained by a confident wrong answer."""
@@ -302,7 +290,7 @@ class LogisticLoss(GlmLoss):
 
 
 @dataclass(frozen=True)
-class HuberLoss(GlmLoss):
+class HuberLoss(_LabelledLoss):
     """With r = <theta, x> - y: ``r^2/2`` for |r| <= threshold, ``threshold (|r| - threshold/2)``.
 
     Parameters
@@ -322,27 +310,9 @@ class HuberLoss(GlmLoss):
         Unless all bounds are numbers in [1e-100, 1e100].
     """
 
-    label_bound: float = 1.0
     _: KW_ONLY
     threshold: float = 1.0
     feature_bound_l2: float | None = None
-
-    def __post_init__(self) -> None:
-        self._set(
-            feature_bound=positive_float("feature_bound", self.feature_bound),
-            label_bound=positive_float("label_bound", self.label_bound),
-            threshold=positive_float("threshold", self.threshold),
-            feature_bound_l2=optional_bound("feature_bound_l2", self.feature_bound_l2),
-        )
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        """``(-label_bound, label_bound)``."""
-        return -self.label_bound, self.label_bound
-
-    @property
-    def _l2(self) -> float | None:
-        return self.feature_bound_l2
 
     def derivative_bound(self, margin: float) -> float:
         """``min(threshold, margin + label_bound)``."""

@@ -18,7 +18,7 @@ from dpoco.accounting._bandits.high_dimensional_parameters import ArmParameters
 from dpoco.accounting._experts.parameters import count_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
-from dpoco.accounting.polyhedral_planner import L1Geometry, PolyhedralFrankWolfeParameters
+from dpoco.accounting.polyhedral_frank_wolfe import L1Geometry, PolyhedralFrankWolfeParameters
 from dpoco.accounting.truncation import charged_gaussian_mu
 
 __all__ = [
@@ -34,7 +34,7 @@ IntArray = NDArray[np.int64]
 
 _FEWEST_FORCED = 50
 _POINTS = 200  # of a mean over rounds
-# Of the worst-case curvature in the comparison of batches: see `polyhedral_planner`.
+# Of the worst-case curvature in the comparison of batches: see `polyhedral_frank_wolfe`.
 _CURVATURE = 0.125
 # Noise in sums is charged for the worst pair of vertices, and stays the same from one update to
 # the next; measured regret of both kinds of arms is equal where that bound is 2.5 times larger.

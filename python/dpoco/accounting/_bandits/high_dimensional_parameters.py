@@ -12,8 +12,8 @@ from typing import Any, ClassVar, TypeAlias
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting._experts.parameters import StoredParameters, at_least_zero, count_of
-from dpoco.accounting.frank_wolfe_parameters import TreeFrankWolfeParameters
-from dpoco.accounting.polyhedral_planner import PolyhedralFrankWolfeParameters
+from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
+from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.errors import StateError
 
 __all__ = [
