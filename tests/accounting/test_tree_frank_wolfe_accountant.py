@@ -18,7 +18,7 @@ from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import CalibrationError, StateError
-from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
 
 INF = math.inf
 BUDGET = Budget(1.0, 1e-3)
@@ -199,6 +199,11 @@ def test_leaf_bounds_of_the_other_losses():
     assert published.leaf_scalar_bound == pytest.approx(published.leaf_bound)
     stretched, _ = both(domain, squared(1.25), step_scale=1.5)
     assert stretched.leaf_scalar_bound == pytest.approx(2 * (2.0 * 2.0 + 1.25))
+
+
+def test_losses_that_are_not_gradients_are_refused():
+    with pytest.raises(TypeError, match=r"dpoco\.oco"):
+        both(LpBall(3), QuadraticLoss(1.0, 1.0))
 
 
 def test_box_and_simplex_of_the_library():

@@ -201,8 +201,8 @@ def test_custom_loss_equals_the_built_in_one():
     X, y = stream(30)
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
     y = np.clip(y, -1, 1)
-    bound = loss.leaf_norm_bound(LpBall(3))
     built_in = make(loss=loss, horizon=30)
+    bound = built_in.parameters.leaf_bound
     custom = make(loss=CustomLoss(lipschitz=4.0, smoothness=2.0, leaf_bound=bound), horizon=30)
     assert custom.parameters.noise_scale == pytest.approx(built_in.parameters.noise_scale)
 

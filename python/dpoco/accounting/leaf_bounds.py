@@ -101,16 +101,19 @@ def lossless_leaf_bounds(
 ) -> LeafBounds:
     """Return the bounds that lose nothing while the declared bounds on the data hold."""
     published = weights == "paper" or calibration != "tight"
-    if not loss.glm:
-        dual = getattr(loss, "leaf_bound", None)
-        if published or dual is None:
-            dual = published_leaf_bound(domain, loss, step_scale)
-        return _clipped(loss, None, dual, getattr(loss, "leaf_bound_l2", None))
-    if published:
+    if loss.glm and published:
         slope = published_leaf_bound(domain, loss, step_scale) / float(loss.feature_bound)
-    else:
-        slope = float(loss.leaf_scalar_bound(loss.margin_bound(domain), step_scale))
-    return _clipped(loss, slope, None, None)
+        return _clipped(loss, slope)
+    if loss.glm:
+        return _clipped(loss, float(loss.leaf_scalar_bound(loss.margin_bound(domain), step_scale)))
+    if hasattr(loss, "gradient_bound"):
+        return _clipped(loss)
+    if not hasattr(loss, "leaf_bound"):
+        raise TypeError("a QuadraticLoss is for the learners of dpoco.oco; use a CustomLoss here")
+    dual = loss.leaf_bound
+    if published or dual is None:
+        dual = published_leaf_bound(domain, loss, step_scale)
+    return _clipped(loss, None, dual, loss.leaf_bound_l2)
 
 
 def enforced_leaf_bounds(loss: Any, parameters: Any) -> LeafBounds:
@@ -134,7 +137,7 @@ def enforced_leaf_bounds(loss: Any, parameters: Any) -> LeafBounds:
     return leaf
 
 
-def _clipped(loss: Any, slope: float | None, dual: Any, l2: Any) -> LeafBounds:
+def _clipped(loss: Any, slope: float | None = None, dual: Any = None, l2: Any = None) -> LeafBounds:
     """Return what is clipped: features, gradients of linear losses, or leaves to these bounds."""
     if loss.glm:
         dual, l2 = loss.feature_bound, loss.feature_bound_l2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -14,14 +12,12 @@ from dpoco import _core
 from dpoco._clipping import lp_norm
 from dpoco._memory import require_memory
 from dpoco._validation import (
-    LARGEST_SCALE,
     FloatArray,
     exponent,
-    float_array,
     positive_float,
     positive_int,
 )
-from dpoco.domains._base import Domain
+from dpoco.domains._base import Domain, array_from_json, array_to_json, bounded_array
 
 LARGEST_DIMENSION = 10**9
 
@@ -107,8 +103,8 @@ class Box(Domain):
     upper: FloatArray
 
     def __init__(self, lower: Any, upper: Any) -> None:
-        low = _bound("lower", lower, None)
-        high = _bound("upper", upper, low.shape[0])
+        low = bounded_array("lower", lower, (None,))
+        high = bounded_array("upper", upper, low.shape)
         if not (low <= high).all():
             raise ValueError("lower must not exceed upper in any coordinate")
         self._freeze(_core.Box(low, high), dimension=low.shape[0], lower=low, upper=high)
@@ -136,11 +132,11 @@ class Box(Domain):
         return int((self.lower < self.upper).sum())
 
     def _arguments(self) -> dict[str, Any]:
-        return {"lower": _array_to_json(self.lower), "upper": _array_to_json(self.upper)}
+        return {"lower": array_to_json(self.lower), "upper": array_to_json(self.upper)}
 
     @classmethod
     def _from_arguments(cls, arguments: Mapping[str, Any]) -> Domain:
-        return super()._from_arguments({k: _array_from_json(k, v) for k, v in arguments.items()})
+        return super()._from_arguments({k: array_from_json(k, v) for k, v in arguments.items()})
 
 
 class Simplex(Domain):
@@ -199,39 +195,6 @@ class Simplex(Domain):
         return {"dimension": self.dimension, "scale": self.scale}
 
 
-def _bound(name: str, value: Any, length: int | None) -> FloatArray:
-    if np.asarray(value).dtype.kind == "b":
-        raise TypeError(f"{name} must be an array of real numbers; got bool")
-    array = float_array(name, value, (length,)).copy()
-    if array.size == 0:
-        raise ValueError(f"{name} must not be empty")
-    # NaN fails the comparison.
-    if not (np.abs(array) <= LARGEST_SCALE).all():
-        raise ValueError(f"{name} must be finite, at most {LARGEST_SCALE} in magnitude")
-    array += 0.0  # -0.0 becomes 0.0, so that equal boxes also print and save equally
-    array.flags.writeable = False
-    return array
-
-
-_LONGEST_LIST = 64
-
-
-def _array_to_json(x: FloatArray) -> Any:
-    if x.size <= _LONGEST_LIST:
-        return x.tolist()
-    return {"float64": base64.b64encode(x.astype("<f8").tobytes()).decode("ascii")}
-
-
-def _array_from_json(name: str, value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        return value
-    try:
-        raw = base64.b64decode(value["float64"], validate=True)
-        return np.frombuffer(raw, dtype="<f8").astype(np.float64)
-    except (KeyError, TypeError, ValueError, binascii.Error):
-        raise ValueError(f"{name} is not a list or an encoded array") from None
-
-
 # Beyond, the pairs of vertices are not gone through for a diameter.
 _MOST_PAIRED = 3000
 _OUTWARD = 1.0 + 1e-12
@@ -270,16 +233,7 @@ class VertexSet(Domain):
     _known: dict[float, float]
 
     def __init__(self, vertices: Any) -> None:
-        if np.asarray(vertices).dtype.kind == "b":
-            raise TypeError("vertices must be an array of real numbers; got bool")
-        points = float_array("vertices", vertices, (None, None)).copy()
-        if points.size == 0:
-            raise ValueError("vertices must have at least one row and one column")
-        # NaN fails the comparison.
-        if not (np.abs(points) <= LARGEST_SCALE).all():
-            raise ValueError(f"vertices must be finite, at most {LARGEST_SCALE} in magnitude")
-        points += 0.0  # -0.0 becomes 0.0, so that equal sets also print and save equally
-        points.flags.writeable = False
+        points = bounded_array("vertices", vertices, (None, None))
         engine = _core.VertexSet(points)
         self._freeze(engine, dimension=points.shape[1], vertices=points, _known={})
 
@@ -312,17 +266,14 @@ class VertexSet(Domain):
         return int(np.linalg.matrix_rank(spread / size)) if size > 0.0 else 0
 
     def _arguments(self) -> dict[str, Any]:
-        return {"dimension": self.dimension, "vertices": _array_to_json(self.vertices)}
+        return {"dimension": self.dimension, "vertices": array_to_json(self.vertices)}
 
     @classmethod
     def _from_arguments(cls, arguments: Mapping[str, Any]) -> Domain:
         if set(arguments) != {"dimension", "vertices"}:
             raise ValueError(f"{cls.__name__} needs exactly the keys ['dimension', 'vertices']")
         d = positive_int("dimension", arguments["dimension"])
-        points = _array_from_json("vertices", arguments["vertices"])
-        if np.ndim(points) == 1 and np.size(points) % d == 0:
-            points = np.reshape(points, (-1, d))
-        self = cls(points)
+        self = cls(array_from_json("vertices", arguments["vertices"], d))
         if self.dimension != d:
             raise ValueError("dimension must be the number of columns of vertices")
         return self

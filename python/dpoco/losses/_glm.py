@@ -108,11 +108,6 @@ class GlmLoss(Loss):
         """``sup l'' feature_bound^2``, from ``l_p`` to ``l_q``."""
         return self.curvature_bound(self.margin_bound(domain)) * self.feature_bound**2
 
-    def leaf_norm_bound(self, domain: Domain, step_scale: float = 1.0) -> float:
-        """``c feature_bound`` with c of :meth:`leaf_scalar_bound`, in ``l_q``."""
-        scalar = self.leaf_scalar_bound(self.margin_bound(domain), step_scale)
-        return scalar * self.feature_bound
-
     def value(self, theta: Any, features: Any, label: Any = None) -> Any:
         """Loss of a decision on raw records: no clipping, not private.
 
@@ -155,11 +150,6 @@ class GlmLoss(Loss):
         values = engine.values(margins, engine.clip_labels(targets))
         values[factors == 0.0] = 0.0
         return values
-
-    def _declared_l2(self, domain: Domain, step_scale: float) -> float:
-        if self.feature_bound_l2 is None:
-            return math.inf
-        return self.leaf_scalar_bound(self.margin_bound(domain), step_scale) * self.feature_bound_l2
 
     def _flags(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None
