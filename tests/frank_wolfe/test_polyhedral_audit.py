@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,20 +12,15 @@ from scipy.special import logsumexp
 import dpoco
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
 from dpoco.accounting._profiles import loss_of
-from dpoco.audit import replay_audit
 from dpoco.domains import Box, LpBall, Simplex, VertexSet
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.privacy.losses.loss import ORDERS as RENYI_ORDERS
 from dpoco.random import Source
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+from . import polyhedral_reference as reference
 
-_spec = importlib.util.spec_from_file_location(
-    "polyhedral_reference", Path(__file__).with_name("polyhedral_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 LOSS = SquaredLoss(1.0, 1.0, weight=0.5)
 ORDERS = (1.5, 2.0, 4.0, 16.0)
@@ -231,22 +224,3 @@ def test_parameters_cannot_claim_more_than_they_give():
     assert g.epsilon > 1.5
     with pytest.raises(dpoco.BudgetExceeded):
         make(LpBall(2, 1.0), 20, parameters=weaker)
-
-
-@pytest.mark.parametrize("loss", [SquaredLoss(1.0, 1.0), LinearLoss(1.0)])
-@pytest.mark.parametrize("domain", [LpBall(3, 1.0), Box([-1.0] * 3, [1.0] * 3)])
-def test_the_public_replay_audit_takes_the_learner(domain, loss):
-    def learner(source):
-        return PolyhedralFrankWolfe(
-            domain, loss, horizon=8, budget=dpoco.Budget(1.0, 1e-5), batch=1, source=source
-        )
-
-    rng = np.random.default_rng(0)
-    X, y = rng.choice([-1.0, 1.0], size=(8, 3)), None
-    if loss.glm:
-        y = rng.choice([-1.0, 1.0], size=8)
-    pairs = [(t, -X[t] if y is None else X[t], 0.0 if y is None else -y[t]) for t in range(8)]
-    report = replay_audit(learner, (X, y), [*pairs, (2, np.full(3, np.inf), 0.0)])
-    assert report.passed, str(report)
-    assert report.declared == pytest.approx(2.0 * learner(Source.seeded(0)).parameters.leaf_bound)
-    assert report.measured > 0.2 * report.declared

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
 import resource
 import signal
 import stat
@@ -232,25 +231,6 @@ def test_a_killed_process_resumes_to_the_same_releases(tmp_path, kill_after):
         assert np.array_equal(whole.run(X, y).decisions, resumed.run(X, y).decisions)
 
 
-def test_numpy_arguments_can_be_saved():
-    learner = TreeFrankWolfe(
-        LpBall(D), SquaredLoss(), horizon=np.int64(T), budget=dpoco.Budget(1.0, 1e-4),
-        batch=np.int32(2), step_scale=np.float64(1.5), start=np.full(D, 0.1),
-    )  # fmt: skip
-    loaded = TreeFrankWolfe._from_bytes(learner._to_bytes())
-    assert loaded.parameters == learner.parameters
-    assert np.array_equal(loaded.decide(), learner.decide())
-
-
-def test_a_subclass_is_not_saved_under_a_name_nobody_can_load():
-    class Mine(TreeFrankWolfe):
-        pass
-
-    learner = Mine(LpBall(D), SquaredLoss(), horizon=T, budget=dpoco.Budget(1.0, 1e-4))
-    with pytest.raises(dpoco.StateError, match="cannot be saved"):
-        learner.save("nowhere")
-
-
 def test_arguments_of_any_number_type_and_changed_arrays_can_be_saved():
     start = np.full(D, 0.1)
     learner = TreeFrankWolfe(
@@ -351,22 +331,3 @@ def test_descriptions_must_fit_their_parameters(tmp_path):
         refused(_framed(_set(key, value)(header), payload), tmp_path)
     del header["object"]["arguments"]["start"]
     refused(_framed(header, payload), tmp_path)
-
-
-def test_suspended_and_forked_copies_are_not_saved(tmp_path):
-    learner = make(CONFIGURATIONS[0])
-    play(learner, 0, 5)
-    copy = pickle.loads(pickle.dumps(learner))
-    with pytest.raises(dpoco.StateError, match="resume"):
-        copy.save(tmp_path / "copy")
-    copy.resume()
-    copy.save(tmp_path / "copy")
-    if hasattr(os, "fork"):
-        pid = os.fork()
-        if pid == 0:  # pragma: no cover - the child
-            try:
-                learner.save(tmp_path / "child")
-            except dpoco.StateError:
-                os._exit(7)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
