@@ -304,26 +304,3 @@ def test_law_of_the_first_vertex_of_frank_wolfe(scale):
     up = int((found > 0).sum())  # the mean gradient is -1/2
     low, high = stats.binom.ppf([5e-7, 1 - 5e-7], 20_000, stats.norm.cdf(0.5 / 0.5))
     assert (low <= up <= high) == (scale == 1.0)
-
-
-@pytest.mark.parametrize("noise_factor", [1.0, 0.3])
-def test_black_box_bound_on_the_epsilon_of_a_model(noise_factor):
-    """Clopper-Pearson bounds for an attacker who thresholds models of neighbouring data sets."""
-    budget = dpoco.Budget(1.0, 1e-3)
-    domain, loss = LpBall(1, 2.0, 1.0), HuberLoss(1.0, 1.0, threshold=0.1)
-    p = PhasedSGD(domain, loss, budget=budget, records=2, step_scale=0.2).parameters
-    p = dataclasses.replace(p, noise_multiplier=noise_factor * p.noise_multiplier)
-    runs, counts = 25_000, []
-    for world, label in enumerate((1.0, -1.0)):
-        learner = PhasedSGD(domain, loss, budget=None, parameters=p)
-        tape, hits = Source.seeded(world), 0
-        for _ in range(runs):
-            learner._source = tape
-            engine = learner._engine(np.ones((2, 1)), np.array([label, 0.0]))
-            engine.advance(engine.units)
-            hits += engine.result()[0] > 1.5 * p.step_sizes[0] * p.derivative_bound
-        counts.append(hits)
-    low = stats.beta.ppf(5e-7, counts[0], runs - counts[0] + 1)
-    high = stats.beta.ppf(1 - 5e-7, counts[1] + 1, runs - counts[1])
-    bound = math.log((low - budget.delta) / high)
-    assert (bound <= budget.epsilon) == (noise_factor == 1.0)
