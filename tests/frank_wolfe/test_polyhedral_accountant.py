@@ -14,9 +14,8 @@ import dpoco
 from dpoco.accounting import _profiles
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.leaf_bounds import lossless_leaf_bounds
+from dpoco.accounting.leaf_bounds import L1Geometry, lossless_leaf_bounds
 from dpoco.accounting.polyhedral_frank_wolfe import (
-    L1Geometry,
     PolyhedralFrankWolfeParameters,
     Ranges,
     scores_of,

@@ -19,13 +19,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 from dpoco._validation import choice, positive_float
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import NUMERICS
-from dpoco.accounting.leaf_bounds import DomainLike
 from dpoco.accounting.parameters import Parameters
 from dpoco.accounting.release import plain_numerics
 from dpoco.accounting.statement import check_claim, require_published, state, stated_delta
@@ -35,41 +34,18 @@ from dpoco.accounting.truncation import (
     charged_gaussian_mu,
     truncation_mass,
 )
+from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.mechanisms.batch_fits import moved
 from dpoco.privacy.mechanisms.gaussian_sum import EXACT_TAIL
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = [
-    "CALIBRATIONS",
-    "BatchBounds",
-    "BatchDomain",
-    "BatchParameters",
-    "Release",
-    "batch_bounds",
-    "checked_budget",
-    "counted_variates",
-    "exact_scale",
-    "gaussian_target",
-    "grid_of",
-    "guarantee",
-    "mechanism_of",
-    "resolved",
-]
-
 CALIBRATIONS = ("tight", "paper")
 _FINEST_BITS, _COARSEST_BITS = 28, 16
 _FARTHEST = 2.0**49  # grids that a sum may reach; the compiled classes clamp at twice as many
 # "auto" takes the grid if it makes the noise no more than this much larger.
 _LARGEST_INFLATION = 0.01
-
-
-class BatchDomain(DomainLike, Protocol):
-    """What the batch baselines ask of a decision set, besides."""
-
-    def radius_from_center(self) -> float:
-        """Return how far a decision can be from the center, in l2."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +78,7 @@ class BatchBounds:
         return self.curvature * self.feature_l2**2
 
 
-def batch_bounds(domain: BatchDomain, loss: Any) -> BatchBounds:
+def batch_bounds(domain: Domain, loss: Any) -> BatchBounds:
     """Return the bounds; `TypeError` unless the loss is generalised linear."""
     if not getattr(loss, "glm", False):
         raise TypeError(
@@ -135,34 +111,30 @@ class BatchParameters(Parameters, ABC):
     """
 
     method: ClassVar[str]  # in words
+    noise: ClassVar[str]  # the field that is 0 without privacy
     records: int
 
     def __post_init__(self) -> None:
         """Check that the fields fit each other, too."""
         super().__post_init__()
-        if self.noise != 0.0:
-            positive_float("the noise", self.noise)
         own: Any = self
+        if self.private:
+            positive_float(self.noise, getattr(self, self.noise))
         if getattr(self, "numerics", "float") == "lattice" and own.calibration != "tight":
             raise ValueError("numerics 'lattice' is for calibration 'tight'")
 
     @property
-    @abstractmethod
-    def noise(self) -> float:
-        """Scale or multiplier of the noise; 0 means no privacy."""
-
-    @property
     def private(self) -> bool:
         """Whether any noise is added."""
-        return self.noise > 0.0
+        return bool(getattr(self, self.noise) > 0.0)
 
     @abstractmethod
-    def mechanism(self, domain: BatchDomain, loss: Any) -> Mechanism:
+    def mechanism(self, domain: Domain, loss: Any) -> Mechanism:
         """Return that through which data reach the model."""
 
     @abstractmethod
     def stated(
-        self, domain: BatchDomain, found: BatchBounds, mechanism: Any, delta: float
+        self, domain: Domain, found: BatchBounds, mechanism: Any, delta: float
     ) -> dict[str, Any]:
         """Return what the guarantee says besides: fields of `Guarantee`.
 
@@ -171,13 +143,13 @@ class BatchParameters(Parameters, ABC):
         """
 
 
-def mechanism_of(domain: BatchDomain, loss: Any, parameters: BatchParameters) -> Mechanism:
+def mechanism_of(domain: Domain, loss: Any, parameters: BatchParameters) -> Mechanism:
     """Return that through which data reach the model."""
     return parameters.mechanism(domain, loss)
 
 
 def guarantee(
-    domain: BatchDomain,
+    domain: Domain,
     loss: Any,
     parameters: BatchParameters,
     *,
@@ -371,7 +343,7 @@ def resolved(
     return "lattice"
 
 
-def _clipping(loss: Any, domain: BatchDomain, derivative: float, lossless: float) -> str:
+def _clipping(loss: Any, domain: Domain, derivative: float, lossless: float) -> str:
     """Return in words how records are bounded."""
     (low, high), declared = loss.label_range, loss.feature_bound_l2
     l2 = "" if declared is None else f" and ||x||_2 <= {declared:g}"

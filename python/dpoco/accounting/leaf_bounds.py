@@ -18,12 +18,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
+
+from dpoco import domains
+from dpoco.accounting.noisy_max import mean_excess
 
 __all__ = [
     "CALIBRATIONS",
     "WEIGHTS",
-    "DomainLike",
+    "L1Geometry",
     "LeafBounds",
     "check_fixed",
     "enforced_leaf_bounds",
@@ -33,19 +36,6 @@ __all__ = [
 
 CALIBRATIONS = ("tight", "corrected", "paper")
 WEIGHTS = ("unbiased", "paper")
-
-
-class DomainLike(Protocol):
-    """What accounting asks of a decision set (see `dpoco.domains`)."""
-
-    dimension: int
-
-    @property
-    def p(self) -> float: ...  # noqa: D102
-    @property
-    def dual_exponent(self) -> float: ...  # noqa: D102
-    def diameter(self, order: float | None = None) -> float: ...  # noqa: D102
-    def max_norm(self, order: float | None = None) -> float: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +86,60 @@ class LeafBounds:
         )
 
 
+class L1Geometry:
+    """A polytope in the geometry of l_1: what the learner's bounds are stated in, a box's too.
+
+    Raises ``TypeError`` for a domain without listed or structured vertices.
+    """
+
+    p = 1.0
+    dual_exponent = math.inf
+
+    def __init__(self, domain: Any) -> None:
+        self.domain = domain
+        self.dimension: int = domain.dimension
+        self.is_box = isinstance(domain, domains.Box)
+        if isinstance(domain, domains.LpBall) and domain.p == 1.0:
+            self.vertices = 2 * domain.dimension
+        elif isinstance(domain, domains.Simplex):
+            self.vertices = domain.dimension
+        elif isinstance(domain, domains.VertexSet):
+            self.vertices = len(domain.vertices)
+        elif self.is_box:
+            self.vertices = 2  # a coordinate
+        else:
+            raise TypeError(
+                "domain must be an LpBall with p = 1, a Simplex, a Box or a VertexSet; "
+                f"got {type(domain).__name__}"
+            )
+
+    def diameter(self, order: float | None = None) -> float:
+        """Largest distance, in l_1 by default."""
+        return float(self.domain.diameter(1.0 if order is None else order))
+
+    def diameters(self, l2: bool) -> dict[str, float]:
+        """Return the sizes that the sensitivity of the vertices' scores rests on.
+
+        Those in l_2 and l_inf only for a box, or if leaves are bounded in l_2; else infinite.
+        """
+        return {
+            "diameter_l1": self.diameter(1.0),
+            "diameter_l2": self.diameter(2.0) if l2 or self.is_box else math.inf,
+            "diameter_linf": self.diameter(math.inf) if l2 and self.is_box else math.inf,
+        }
+
+    def max_norm(self, order: float | None = None) -> float:
+        """Largest norm, in l_1 by default."""
+        return float(self.domain.max_norm(1.0 if order is None else order))
+
+    def excess(self, selector: str) -> float:
+        """Return a bound on the mean excess score of a private selection, in units of the scale."""
+        coordinates = int(self.domain.intrinsic_dimension) if self.is_box else 1
+        return coordinates * mean_excess(self.vertices, selector)
+
+
 def lossless_leaf_bounds(
-    domain: DomainLike, loss: Any, weights: str, calibration: str, step_scale: float
+    domain: Any, loss: Any, weights: str, calibration: str, step_scale: float
 ) -> LeafBounds:
     """Return the bounds that lose nothing while the declared bounds on the data hold."""
     published = weights == "paper" or calibration != "tight"
@@ -146,7 +188,7 @@ def _clipped(loss: Any, slope: float | None = None, dual: Any = None, l2: Any = 
     return LeafBounds(slope, float(dual), math.inf if l2 is None else float(l2))
 
 
-def published_leaf_bound(domain: DomainLike, loss: Any, step_scale: float) -> float:
+def published_leaf_bound(domain: Any, loss: Any, step_scale: float) -> float:
     """Return s beta D + L, the leaf bound of the paper."""
     curvature = step_scale * float(loss.smoothness(domain)) * float(domain.diameter())
     return curvature + float(loss.lipschitz(domain))

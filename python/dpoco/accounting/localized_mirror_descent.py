@@ -18,28 +18,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting.batch_baselines import (
-    BatchBounds,
-    BatchDomain,
-    Release,
-    batch_bounds,
-    checked_budget,
-    exact_scale,
-    gaussian_target,
-    grid_of,
-    guarantee,
-    mechanism_of,
-    resolved,
-)
+from dpoco.accounting import batch_baselines as fits
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.phased_sgd import PhasedParameters, phase_sizes
+from dpoco.domains import Domain
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SummedPhase
 
-__all__ = ["LocalizedMirrorDescentParameters", "calibrate", "guarantee", "mechanism_of"]
-
+guarantee, mechanism_of = fits.guarantee, fits.mechanism_of
 _MOST_STEPS = 10**6
 
 
@@ -79,22 +67,22 @@ class LocalizedMirrorDescentParameters(PhasedParameters):
     calibration: str = one_of("tight", default="tight")
     numerics: str = one_of(*NUMERICS, default="float")
 
-    def mechanism(self, domain: BatchDomain, loss: Any) -> GaussianPhases:
+    def mechanism(self, domain: Domain, loss: Any) -> GaussianPhases:
         """Return the phases, of several mean gradients each, through which data reach the model."""
         _check_ball(domain)
         d, multiplier = domain.dimension, self.noise_multiplier
-        bound = self.derivative_bound * batch_bounds(domain, loss).feature_l2
+        bound = self.derivative_bound * fits.batch_bounds(domain, loss).feature_l2
         phases = []
         for size in phase_sizes(self.records, self.phases):
             scale, grid = multiplier * 2.0 * bound / size, 0.0
             if self.private and self.numerics == "lattice":
-                scale = exact_scale(Release(bound, multiplier, size), d)
-                grid = grid_of(scale * size, bound, size)
+                scale = fits.exact_scale(fits.Release(bound, multiplier, size), d)
+                grid = fits.grid_of(scale * size, bound, size)
             phases.append(SummedPhase(size, bound, scale, grid, self.steps, 1))
         return GaussianPhases(d, tuple(phases))
 
     def stated(
-        self, domain: BatchDomain, found: BatchBounds, mechanism: GaussianPhases, delta: float
+        self, domain: Domain, found: fits.BatchBounds, mechanism: GaussianPhases, delta: float
     ) -> dict[str, Any]:
         """Return what the guarantee says besides."""
         scale = mechanism.phases[0].scale
@@ -105,9 +93,9 @@ class LocalizedMirrorDescentParameters(PhasedParameters):
             "details": {"phases": float(self.phases), "steps per phase": float(self.steps)},
         }
 
-    def regularisers(self, domain: BatchDomain, loss: Any) -> list[tuple[float, float]]:
+    def regularisers(self, domain: Domain, loss: Any) -> list[tuple[float, float]]:
         """Return the regularisation and the radius of every phase."""
-        lipschitz = self.derivative_bound * batch_bounds(domain, loss).feature
+        lipschitz = self.derivative_bound * fits.batch_bounds(domain, loss).feature
         rows = []
         for i, size in enumerate(phase_sizes(self.records, self.phases), start=1):
             reach = math.ldexp(self.step_size, -2 * i) * size
@@ -117,7 +105,7 @@ class LocalizedMirrorDescentParameters(PhasedParameters):
 
 
 def calibrate(
-    domain: BatchDomain,
+    domain: Domain,
     loss: Any,
     *,
     records: int,
@@ -157,18 +145,18 @@ def calibrate(
     n = positive_int("records", records)
     count = positive_int("steps", steps, maximum=_MOST_STEPS)
     scale = positive_float("step_scale", step_scale)
-    budget = checked_budget(budget)
-    found, sizes, d = batch_bounds(domain, loss), phase_sizes(n), domain.dimension
+    budget = fits.checked_budget(budget)
+    found, sizes, d = fits.batch_bounds(domain, loss), phase_sizes(n), domain.dimension
     multiplier, strength = 0.0, math.inf
-    arithmetic = resolved(numerics, "tight", None, d)
+    arithmetic = fits.resolved(numerics, "tight", None, d)
     if budget is not None:
         variates, slope = float(len(sizes) * count * d), found.derivative * found.feature_l2
-        mu = gaussian_target(budget, "tight", variates, exact=numerics != "float")
+        mu = fits.gaussian_target(budget, "tight", variates, exact=numerics != "float")
         multiplier = math.sqrt(count) / mu
-        releases = [Release(slope, multiplier, size) for size in sizes]
-        arithmetic = resolved(numerics, "tight", releases, d)
+        releases = [fits.Release(slope, multiplier, size) for size in sizes]
+        arithmetic = fits.resolved(numerics, "tight", releases, d)
         if arithmetic == "float":
-            mu = gaussian_target(budget, "tight", variates)
+            mu = fits.gaussian_target(budget, "tight", variates)
             multiplier = math.sqrt(count) / mu
         # Size of the noise of a mean over n records, in l_q and in units of the gradient's bound.
         inflation = found.feature_l2 / found.feature
@@ -186,7 +174,7 @@ def calibrate(
     )
 
 
-def _check_ball(domain: BatchDomain) -> None:
+def _check_ball(domain: Domain) -> None:
     """Raise `ValueError` unless mirror steps have a closed form."""
     if not (hasattr(domain, "radius") and 1.0 < domain.p <= 2.0):
         raise ValueError("localised mirror descent needs an l_p ball with 1 < p <= 2")

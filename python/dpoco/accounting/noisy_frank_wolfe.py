@@ -17,32 +17,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dpoco._validation import SMALLEST_SCALE, choice, positive_float, positive_int
-from dpoco.accounting.batch_baselines import (
-    CALIBRATIONS,
-    BatchBounds,
-    BatchDomain,
-    BatchParameters,
-    Release,
-    batch_bounds,
-    checked_budget,
-    exact_scale,
-    gaussian_target,
-    grid_of,
-    guarantee,
-    mechanism_of,
-    resolved,
-)
+from dpoco.accounting import batch_baselines as fits
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.release import check_scale
+from dpoco.domains import Domain
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SummedPhase
 
-__all__ = ["NoisyFrankWolfeParameters", "calibrate", "guarantee", "mechanism_of"]
+guarantee, mechanism_of = fits.guarantee, fits.mechanism_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyFrankWolfeParameters(BatchParameters):
+class NoisyFrankWolfeParameters(fits.BatchParameters):
     """Parameters of `NoisyFrankWolfe`.
 
     Attributes
@@ -73,6 +60,7 @@ class NoisyFrankWolfeParameters(BatchParameters):
     version = 2
     added: ClassVar[Mapping[str, Any] | None] = {"numerics": "float"}
     method = "noisy batch Frank-Wolfe"
+    noise = "first_scale"
 
     first_batch: int
     batch: int = at_least(0)
@@ -83,7 +71,7 @@ class NoisyFrankWolfeParameters(BatchParameters):
     first_scale: float = at_least(0.0)
     later_scale: float = at_least(0.0)
     mu: float = at_least(0.0, infinite=True)
-    calibration: str = one_of(*CALIBRATIONS, default="tight")
+    calibration: str = one_of(*fits.CALIBRATIONS, default="tight")
     numerics: str = one_of(*NUMERICS, default="float")
 
     def __post_init__(self) -> None:
@@ -97,29 +85,23 @@ class NoisyFrankWolfeParameters(BatchParameters):
         if (self.first_scale > 0.0) != (self.later_scale > 0.0):
             raise ValueError("first_scale and later_scale are both positive or both 0")
 
-    @property
-    def noise(self) -> float:
-        """`first_scale`."""
-        return self.first_scale
-
-    def mechanism(self, domain: BatchDomain, loss: Any) -> GaussianPhases:
+    def mechanism(self, domain: Domain, loss: Any) -> GaussianPhases:
         """Return the means through which data reach the model: the first, and all later ones."""
-        length = batch_bounds(domain, loss).feature_l2
-        exact = self.private and self.numerics == "lattice"
+        length = fits.batch_bounds(domain, loss).feature_l2
         rows = [
             (self.first_batch, self.derivative_bound * length, self.first_scale, 1),
             (self.batch, self.difference_bound * length, self.later_scale, self.steps - 1),
         ]
-        phases = tuple(
+        phases = []
+        for n, bound, scale, copies in rows[: self.steps]:
+            exact = self.private and self.numerics == "lattice"
             # The scale of the sum, as the compiled class multiplies it.
-            SummedPhase(n, bound, scale, grid_of(scale * n, bound, n) if exact else 0.0, 1, copies)
-            for n, bound, scale, copies in rows
-            if copies > 0
-        )
-        return GaussianPhases(domain.dimension, phases)
+            grid = fits.grid_of(scale * n, bound, n) if exact else 0.0
+            phases.append(SummedPhase(n, bound, scale, grid, 1, copies))
+        return GaussianPhases(domain.dimension, tuple(phases))
 
     def stated(
-        self, domain: BatchDomain, found: BatchBounds, mechanism: GaussianPhases, delta: float
+        self, domain: Domain, found: fits.BatchBounds, mechanism: GaussianPhases, delta: float
     ) -> dict[str, Any]:
         """Return what the guarantee says besides."""
         first, *later = (phase.mu(domain.dimension) for phase in mechanism.phases)
@@ -140,7 +122,7 @@ class NoisyFrankWolfeParameters(BatchParameters):
 
 
 def calibrate(
-    domain: BatchDomain,
+    domain: Domain,
     loss: Any,
     *,
     records: int,
@@ -173,10 +155,10 @@ def calibrate(
     CalibrationError
         If no noise scale keeps to the budget, or the published one does not.
     """
-    choice("calibration", calibration, CALIBRATIONS)
+    choice("calibration", calibration, fits.CALIBRATIONS)
     n = positive_int("records", records)
-    budget = checked_budget(budget)
-    found, d = batch_bounds(domain, loss), domain.dimension
+    budget = fits.checked_budget(budget)
+    found, d = fits.batch_bounds(domain, loss), domain.dimension
     root = math.isqrt(n)
     first, batch = max(1, n // 2), root // 2
     steps = root if batch else 1
@@ -186,17 +168,19 @@ def calibrate(
     step_size = min(1.0, max(step_size, 1e-100))
     difference = min(found.curvature * step_size * found.reach, 2.0 * found.derivative)
     difference = max(difference, 1e-100)
-    scales, mu, arithmetic = [0.0, 0.0], math.inf, resolved(numerics, calibration, None, d)
+    scales, mu, arithmetic = [0.0, 0.0], math.inf, fits.resolved(numerics, calibration, None, d)
     if budget is not None:
         variates = float(steps * d)
-        mu = gaussian_target(budget, calibration, variates, exact=numerics != "float")
+        mu = fits.gaussian_target(budget, calibration, variates, exact=numerics != "float")
         sums = ((found.derivative, first), (difference, max(batch, 1)))
-        releases = [Release(slope * found.feature_l2, 1.0 / mu, count) for slope, count in sums]
-        arithmetic = resolved(numerics, calibration, releases, d)
+        releases = [
+            fits.Release(slope * found.feature_l2, 1.0 / mu, count) for slope, count in sums
+        ]
+        arithmetic = fits.resolved(numerics, calibration, releases, d)
         if arithmetic == "lattice":
-            scales = [exact_scale(each, d) for each in releases]
+            scales = [fits.exact_scale(each, d) for each in releases]
         else:
-            mu = gaussian_target(budget, calibration, variates)
+            mu = fits.gaussian_target(budget, calibration, variates)
             scales = [2.0 * each.bound / each.size / mu for each in releases]
     return NoisyFrankWolfeParameters(
         records=n,

@@ -17,41 +17,21 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting.batch_baselines import (
-    CALIBRATIONS,
-    BatchBounds,
-    BatchDomain,
-    BatchParameters,
-    Release,
-    batch_bounds,
-    checked_budget,
-    counted_variates,
-    exact_scale,
-    grid_of,
-    guarantee,
-    mechanism_of,
-    resolved,
-)
+from dpoco.accounting import batch_baselines as fits
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.statement import require_published
 from dpoco.accounting.truncation import reserve
+from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.sampled import LARGEST_STEPS, Sampled
 from dpoco.privacy.losses.sampled_few import MOST_TRANSFORMED, ROUNDING_PER_STEP
 from dpoco.privacy.mechanisms.batch_fits import SampledGaussian
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = [
-    "NoisySGDParameters",
-    "calibrate",
-    "guarantee",
-    "mechanism_of",
-    "sampled_gaussian_multiplier",
-]
-
+guarantee, mechanism_of = fits.guarantee, fits.mechanism_of
 # More steps than these no longer change the error much.
 _MOST_STEPS = 10**7
 # What is unknown of a Fourier sum, and how much a bound moves with the last bits of its arguments.
@@ -59,7 +39,7 @@ _UNKNOWN, _JITTER = 2e-3, 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisySGDParameters(BatchParameters):
+class NoisySGDParameters(fits.BatchParameters):
     """Parameters of `NoisySGD`.
 
     Attributes
@@ -84,29 +64,25 @@ class NoisySGDParameters(BatchParameters):
     version = 2
     added: ClassVar[Mapping[str, Any] | None] = {"numerics": "float"}
     method = "noisy stochastic gradient descent"
+    noise = "noise_scale"
 
     steps: int = at_least(1, LARGEST_STEPS)
     step_size: float
     derivative_bound: float
     noise_scale: float = at_least(0.0)
-    calibration: str = one_of(*CALIBRATIONS, default="tight")
+    calibration: str = one_of(*fits.CALIBRATIONS, default="tight")
     numerics: str = one_of(*NUMERICS, default="float")
 
-    @property
-    def noise(self) -> float:
-        """`noise_scale`."""
-        return self.noise_scale
-
-    def mechanism(self, domain: BatchDomain, loss: Any) -> SampledGaussian:
+    def mechanism(self, domain: Domain, loss: Any) -> SampledGaussian:
         """Return the steps through which data reach the model."""
-        bound = self.derivative_bound * batch_bounds(domain, loss).feature_l2
+        bound = self.derivative_bound * fits.batch_bounds(domain, loss).feature_l2
         exact = self.private and self.numerics == "lattice"
-        grid = grid_of(self.noise_scale, bound) if exact else 0.0
+        grid = fits.grid_of(self.noise_scale, bound) if exact else 0.0
         d = domain.dimension
         return SampledGaussian(self.records, self.steps, d, bound, self.noise_scale, grid)
 
     def stated(
-        self, domain: BatchDomain, found: BatchBounds, mechanism: SampledGaussian, delta: float
+        self, domain: Domain, found: fits.BatchBounds, mechanism: SampledGaussian, delta: float
     ) -> dict[str, Any]:
         """Return what the guarantee says besides."""
         paper = math.sqrt(8.0 * math.log(1.0 / delta)) * mechanism.bound / self.noise_scale
@@ -123,7 +99,7 @@ class NoisySGDParameters(BatchParameters):
 
 
 def calibrate(
-    domain: BatchDomain,
+    domain: Domain,
     loss: Any,
     *,
     records: int,
@@ -158,28 +134,28 @@ def calibrate(
     CalibrationError
         If no noise scale keeps to the budget, or the published one does not.
     """
-    choice("calibration", calibration, CALIBRATIONS)
+    choice("calibration", calibration, fits.CALIBRATIONS)
     n = positive_int("records", records)
     scale = positive_float("step_scale", step_scale)
-    budget = checked_budget(budget)
+    budget = fits.checked_budget(budget)
     if steps is None:
         steps = n * n if calibration == "paper" else min(n * n, max(_MOST_STEPS, 10 * n))
     k = positive_int("steps", steps, maximum=LARGEST_STEPS)
-    found, d = batch_bounds(domain, loss), domain.dimension
+    found, d = fits.batch_bounds(domain, loss), domain.dimension
     lipschitz = found.derivative * found.feature_l2
-    sigma, arithmetic = 0.0, resolved(numerics, calibration, None, d)
+    sigma, arithmetic = 0.0, fits.resolved(numerics, calibration, None, d)
     if budget is not None and calibration == "tight":
         given: Budget = budget
 
-        def release(exact: bool) -> Release:
-            rest = reserve(given, counted_variates(float(k) * d, exact))
+        def release(exact: bool) -> fits.Release:
+            rest = reserve(given, fits.counted_variates(float(k) * d, exact))
             factor = sampled_gaussian_multiplier(rest.epsilon, rest.delta, records=n, steps=k)
-            return Release(lipschitz, factor)
+            return fits.Release(lipschitz, factor)
 
         found_release = release(numerics != "float")
-        arithmetic = resolved(numerics, calibration, [found_release], d)
+        arithmetic = fits.resolved(numerics, calibration, [found_release], d)
         if arithmetic == "lattice":
-            sigma = exact_scale(found_release, d)
+            sigma = fits.exact_scale(found_release, d)
         else:
             sigma = 2.0 * lipschitz * release(exact=False).multiplier
     elif budget is not None:
@@ -209,6 +185,7 @@ def calibrate(
     )
 
 
+@lru_cache(maxsize=64)
 def sampled_gaussian_multiplier(epsilon: float, delta: float, *, records: int, steps: int) -> float:
     """Return the smallest noise multiplier with delta at `epsilon`, to relative 1e-4, rounded up.
 
@@ -226,15 +203,9 @@ def sampled_gaussian_multiplier(epsilon: float, delta: float, *, records: int, s
     CalibrationError
         If there is none in the range of double precision.
     """
-    n, k = positive_int("records", records), positive_int("steps", steps, maximum=LARGEST_STEPS)
-    return _least_multiplier(epsilon, delta, n, k)
-
-
-@lru_cache(maxsize=64)
-def _least_multiplier(epsilon: float, delta: float, n: int, k: int) -> float:
     from scipy.optimize import brentq
 
-    target = gaussian_mu(epsilon, delta)
+    n, k, target = records, steps, gaussian_mu(epsilon, delta)
     least = math.sqrt(k) / target  # enough without the secrecy of the index
     if n == 1:
         return least

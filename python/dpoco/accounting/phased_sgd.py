@@ -16,33 +16,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting.batch_baselines import (
-    CALIBRATIONS,
-    BatchBounds,
-    BatchDomain,
-    BatchParameters,
-    batch_bounds,
-    checked_budget,
-    gaussian_target,
-    guarantee,
-    mechanism_of,
-)
+from dpoco.accounting import batch_baselines as fits
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.statement import require_published
 from dpoco.accounting.truncation import charged_gaussian_delta, truncation_mass
-from dpoco.domains import Box, LpBall
+from dpoco.domains import Box, Domain, LpBall
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, IteratePhase
 
-__all__ = [
-    "PhasedParameters",
-    "PhasedSGDParameters",
-    "calibrate",
-    "guarantee",
-    "mechanism_of",
-    "phase_sizes",
-]
+guarantee, mechanism_of = fits.guarantee, fits.mechanism_of
 
 
 def phase_sizes(records: int, phases: int | None = None) -> list[int]:
@@ -52,22 +35,16 @@ def phase_sizes(records: int, phases: int | None = None) -> list[int]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PhasedParameters(BatchParameters):
+class PhasedParameters(fits.BatchParameters):
     """Base of parameters of phases: phase i has floor(n / 2^i) records."""
 
+    noise = "noise_multiplier"
     phases: int
 
     def __post_init__(self) -> None:
         """Check that the fields fit each other, too."""
         super().__post_init__()
         positive_int("phases", self.phases, maximum=len(phase_sizes(self.records)))
-
-    @property
-    def noise(self) -> float:
-        """`noise_multiplier`."""
-        own: Any = self
-        multiplier: float = own.noise_multiplier
-        return multiplier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +76,7 @@ class PhasedSGDParameters(PhasedParameters):
     largest_step: float
     derivative_bound: float
     noise_multiplier: float = at_least(0.0)
-    calibration: str = one_of(*CALIBRATIONS, default="tight")
+    calibration: str = one_of(*fits.CALIBRATIONS, default="tight")
 
     @property
     def step_sizes(self) -> list[float]:
@@ -107,9 +84,9 @@ class PhasedSGDParameters(PhasedParameters):
         sizes = [math.ldexp(self.step_size, -2 * i) for i in range(1, self.phases + 1)]
         return [max(min(size, self.largest_step), 1e-300) for size in sizes]
 
-    def mechanism(self, domain: BatchDomain, loss: Any) -> GaussianPhases:
+    def mechanism(self, domain: Domain, loss: Any) -> GaussianPhases:
         """Return the phases through which data reach the model."""
-        found, d = batch_bounds(domain, loss), domain.dimension
+        found, d = fits.batch_bounds(domain, loss), domain.dimension
         # The noise's grid, 2^-12 of its scale or less, is no finer than the doubles it is added to.
         least = 2.0**-38 * float(domain.max_norm(2.0)) if self.private else 0.0
         phases = []
@@ -120,7 +97,7 @@ class PhasedSGDParameters(PhasedParameters):
         return GaussianPhases(d, tuple(phases))
 
     def stated(
-        self, domain: BatchDomain, found: BatchBounds, mechanism: GaussianPhases, delta: float
+        self, domain: Domain, found: fits.BatchBounds, mechanism: GaussianPhases, delta: float
     ) -> dict[str, Any]:
         """Return what the guarantee says besides."""
         walks = (each for each in mechanism.phases if isinstance(each, IteratePhase))
@@ -141,7 +118,7 @@ class PhasedSGDParameters(PhasedParameters):
 
 
 def calibrate(
-    domain: BatchDomain,
+    domain: Domain,
     loss: Any,
     *,
     records: int,
@@ -170,16 +147,16 @@ def calibrate(
     CalibrationError
         If no noise scale keeps to the budget, or the published one does not.
     """
-    choice("calibration", calibration, CALIBRATIONS)
+    choice("calibration", calibration, fits.CALIBRATIONS)
     n = positive_int("records", records)
     scale = positive_float("step_scale", step_scale)
-    budget = checked_budget(budget)
-    found, sizes, d = batch_bounds(domain, loss), phase_sizes(n), domain.dimension
+    budget = fits.checked_budget(budget)
+    found, sizes, d = fits.batch_bounds(domain, loss), phase_sizes(n), domain.dimension
     multiplier, strength = 0.0, math.inf
     if budget is not None:
         variates = float(len(sizes) * d)
         if calibration == "tight":
-            strength = gaussian_target(budget, "tight", variates)
+            strength = fits.gaussian_target(budget, "tight", variates)
             multiplier = 1.0 / strength
         else:
             strength = budget.epsilon / (2.0 * math.sqrt(math.log(1.0 / budget.delta)))
@@ -208,7 +185,7 @@ def calibrate(
 
 
 def _walk(
-    domain: BatchDomain, found: BatchBounds, derivative: float, size: int, step: float
+    domain: Domain, found: fits.BatchBounds, derivative: float, size: int, step: float
 ) -> IteratePhase:
     """Return a phase without noise."""
     # Boxes and Euclidean balls clip or scale. Other projections sort, add up or iterate.

@@ -31,13 +31,13 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import (
     CALIBRATIONS,
     WEIGHTS,
+    L1Geometry,
     LeafBounds,
     check_fixed,
     enforced_leaf_bounds,
     lossless_leaf_bounds,
     published_leaf_bound,
 )
-from dpoco.accounting.noisy_max import mean_excess
 from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.statement import check_claim, require_published, state, stated_delta
 from dpoco.accounting.zcdp import zcdp_epsilon, zcdp_rho
@@ -49,7 +49,6 @@ from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
 __all__ = [
-    "L1Geometry",
     "PolyhedralFrankWolfeParameters",
     "Ranges",
     "calibrate",
@@ -158,60 +157,6 @@ class PolyhedralFrankWolfeParameters(Parameters):
     def noise_scale_at(self, update: int) -> float:
         """Return the noise scale b_k of an update k >= 1."""
         return self.scale * math.pow(positive_int("update", update), -self.exponent)
-
-
-class L1Geometry:
-    """A polytope in the geometry of l_1: what the learner's bounds are stated in, a box's too.
-
-    Raises ``TypeError`` for a domain without listed or structured vertices.
-    """
-
-    p = 1.0
-    dual_exponent = math.inf
-
-    def __init__(self, domain: Any) -> None:
-        from dpoco import domains
-
-        self.domain = domain
-        self.dimension: int = domain.dimension
-        self.is_box = isinstance(domain, domains.Box)
-        if isinstance(domain, domains.LpBall) and domain.p == 1.0:
-            self.vertices = 2 * domain.dimension
-        elif isinstance(domain, domains.Simplex):
-            self.vertices = domain.dimension
-        elif isinstance(domain, domains.VertexSet):
-            self.vertices = len(domain.vertices)
-        elif self.is_box:
-            self.vertices = 2  # a coordinate
-        else:
-            raise TypeError(
-                "domain must be an LpBall with p = 1, a Simplex, a Box or a VertexSet; "
-                f"got {type(domain).__name__}"
-            )
-
-    def diameter(self, order: float | None = None) -> float:
-        """Largest distance, in l_1 by default."""
-        return float(self.domain.diameter(1.0 if order is None else order))
-
-    def diameters(self, l2: bool) -> dict[str, float]:
-        """Return the sizes that the sensitivity of the vertices' scores rests on.
-
-        Those in l_2 and l_inf only for a box, or if leaves are bounded in l_2; else infinite.
-        """
-        return {
-            "diameter_l1": self.diameter(1.0),
-            "diameter_l2": self.diameter(2.0) if l2 or self.is_box else math.inf,
-            "diameter_linf": self.diameter(math.inf) if l2 and self.is_box else math.inf,
-        }
-
-    def max_norm(self, order: float | None = None) -> float:
-        """Largest norm, in l_1 by default."""
-        return float(self.domain.max_norm(1.0 if order is None else order))
-
-    def excess(self, selector: str) -> float:
-        """Return a bound on the mean excess score of a private selection, in units of the scale."""
-        coordinates = int(self.domain.intrinsic_dimension) if self.is_box else 1
-        return coordinates * mean_excess(self.vertices, selector)
 
 
 @dataclass(frozen=True)

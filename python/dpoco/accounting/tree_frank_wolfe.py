@@ -26,7 +26,6 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import (
     CALIBRATIONS,
     WEIGHTS,
-    DomainLike,
     LeafBounds,
     check_fixed,
     enforced_leaf_bounds,
@@ -58,6 +57,7 @@ from dpoco.accounting.truncation import (
     reserve,
     truncation_mass,
 )
+from dpoco.domains import Domain
 from dpoco.privacy.losses.gaussian import gaussian_delta
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, smoothness_constant
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -162,7 +162,7 @@ class TreeFrankWolfeParameters(Parameters):
 
 
 def calibrate(
-    domain: DomainLike,
+    domain: Domain,
     loss: Any,
     *,
     horizon: int | None,
@@ -274,7 +274,7 @@ def calibrate(
 
 
 def guarantee(
-    domain: DomainLike,
+    domain: Domain,
     loss: Any,
     parameters: TreeFrankWolfeParameters,
     *,
@@ -343,9 +343,7 @@ def guarantee(
     return check_claim(result)
 
 
-def mechanism_of(
-    domain: DomainLike, loss: Any, parameters: TreeFrankWolfeParameters
-) -> GaussianSum:
+def mechanism_of(domain: Domain, loss: Any, parameters: TreeFrankWolfeParameters) -> GaussianSum:
     """Return the one sum through which data reach the decisions.
 
     Nothing here is trusted: its bounds are what the engine clips to.
@@ -363,7 +361,7 @@ def mechanism_of(
     )
 
 
-def _summand(domain: DomainLike, leaf: LeafBounds) -> ClippedVector | GlmGradient:
+def _summand(domain: Domain, leaf: LeafBounds) -> ClippedVector | GlmGradient:
     """Return what a round adds: a leaf, bounded as a product or as it is."""
     d, q = domain.dimension, float(domain.dual_exponent)
     if leaf.slope is None:

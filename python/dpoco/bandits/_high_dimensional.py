@@ -19,7 +19,7 @@ from dpoco.accounting import high_dimensional_bandit as accountant
 from dpoco.accounting._bandits.high_dimensional_arms import forced_of
 from dpoco.accounting._bandits.high_dimensional_parameters import LARGEST_ARMS
 from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
-from dpoco.accounting.polyhedral_frank_wolfe import L1Geometry
+from dpoco.accounting.leaf_bounds import L1Geometry
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.bandits._bandit import BanditLearner
 from dpoco.mechanisms import continual_sum_settings

@@ -18,7 +18,8 @@ from dpoco.accounting._bandits.high_dimensional_parameters import ArmParameters
 from dpoco.accounting._experts.parameters import count_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
-from dpoco.accounting.polyhedral_frank_wolfe import L1Geometry, PolyhedralFrankWolfeParameters
+from dpoco.accounting.leaf_bounds import L1Geometry
+from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
 from dpoco.accounting.truncation import charged_gaussian_mu
 
 __all__ = [
