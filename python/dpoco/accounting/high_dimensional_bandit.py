@@ -39,7 +39,7 @@ from dpoco.accounting._bandits.high_dimensional_parameters import (
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import CALIBRATIONS, L1Geometry
-from dpoco.accounting.polyhedral_frank_wolfe import SELECTORS
+from dpoco.accounting.polyhedral_planner import SELECTORS
 from dpoco.accounting.release import common_conditions
 from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters

@@ -18,45 +18,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting import continual_sum
+from dpoco.accounting import continual_sum, leaf_bounds, published, release, truncation
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.generalized_gaussian import expected_norm_bound, paper_order
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.leaf_bounds import (
-    CALIBRATIONS,
-    WEIGHTS,
-    LeafBounds,
-    check_fixed,
-    enforced_leaf_bounds,
-    lossless_leaf_bounds,
-    published_leaf_bound,
-)
 from dpoco.accounting.parameters import Parameters, at_least, one_of
-from dpoco.accounting.published import (
-    published_epsilon,
-    published_sigma,
-    tree_equivalent_scale,
-)
-from dpoco.accounting.release import (
-    DEFAULT_NUMERICS,
-    calibrate_noise,
-    check_numerics,
-    check_scale,
-    noise_in_words,
-    noise_order,
-    numerics_of,
-    plain_numerics,
-    sum_of,
-)
 from dpoco.accounting.statement import check_claim, require_published, state_sum, stated_delta
-from dpoco.accounting.truncation import (
-    charged_delta,
-    charged_epsilon,
-    charged_gaussian_delta,
-    reserve,
-    truncation_mass,
-)
 from dpoco.domains import Domain
 from dpoco.privacy.losses.gaussian import gaussian_delta
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, smoothness_constant
@@ -123,7 +91,7 @@ class TreeFrankWolfeParameters(Parameters):
     norm_order: float = at_least(2.0)
     noise_scale: float = at_least(0.0)
     sum_method: str = one_of(*continual_sum.METHODS)
-    weights: str = one_of(*WEIGHTS)
+    weights: str = one_of(*leaf_bounds.WEIGHTS)
     leaf_scalar_bound: float | None
     leaf_bound: float
     leaf_bound_l2: float | None
@@ -134,7 +102,7 @@ class TreeFrankWolfeParameters(Parameters):
     batch: int
     pushes: int
     horizon: int
-    calibration: str = one_of(*CALIBRATIONS)
+    calibration: str = one_of(*leaf_bounds.CALIBRATIONS)
     relation: str = one_of(*CHANGES)
     predicted_error: float = at_least(0.0)
     loss_range: float = at_least(0.0)
@@ -147,8 +115,8 @@ class TreeFrankWolfeParameters(Parameters):
             raise ValueError(f"norm_order {self.norm_order!r} does not fit noise {self.noise!r}")
         if self.pushes != self.horizon // self.batch:
             raise ValueError("pushes must be horizon // batch")
-        check_scale(self.noise_scale, self.mu)
-        check_numerics(self.numerics, self.noise, self.calibration)
+        release.check_scale(self.noise_scale, self.mu)
+        release.check_numerics(self.numerics, self.noise, self.calibration)
 
     @property
     def private(self) -> bool:
@@ -175,7 +143,7 @@ def calibrate(
     step_scale: float = 1.0,
     batch: int = 1,
     relation: str = "replace",
-    numerics: str = DEFAULT_NUMERICS,
+    numerics: str = release.DEFAULT_NUMERICS,
 ) -> TreeFrankWolfeParameters:
     """Return the parameters with the least noise that meets `budget`.
 
@@ -211,48 +179,52 @@ def calibrate(
     """
     if isinstance(budget, Budget):
         budget.require_delta()
-    published = choice("calibration", calibration, CALIBRATIONS) != "tight"
+    printed = choice("calibration", calibration, leaf_bounds.CALIBRATIONS) != "tight"
     step_scale = positive_float("step_scale", step_scale)
     n = continual_sum.resolve_horizon(horizon)
     pushes = n // positive_int("batch", batch, maximum=n)
     d, q = domain.dimension, domain.dual_exponent
     if noise is None:
-        noise = "generalized_gaussian" if published and q >= 2.0 else "gaussian"
-    if norm_order is None and published and noise == "generalized_gaussian":
+        noise = "generalized_gaussian" if printed and q >= 2.0 else "gaussian"
+    if norm_order is None and printed and noise == "generalized_gaussian":
         norm_order = paper_order(q, d)
-    order = noise_order(noise, norm_order, q, d)
+    order = release.noise_order(noise, norm_order, q, d)
     if sum_method in (None, "auto"):
-        sum_method = "tree" if published else continual_sum.choose_method(pushes, noise)
+        sum_method = "tree" if printed else continual_sum.choose_method(pushes, noise)
     chosen: dict[str, Any] = {
         "noise": noise,
         "norm_order": order,
         "sum_method": choice("sum_method", sum_method or "", continual_sum.METHODS),
-        "weights": choice("weights", weights or ("paper" if published else "unbiased"), WEIGHTS),
+        "weights": choice(
+            "weights", weights or ("paper" if printed else "unbiased"), leaf_bounds.WEIGHTS
+        ),
         "batch": batch,
         "calibration": calibration,
         "relation": choice("relation", relation, CHANGES),
     }
-    check_fixed(chosen, _fixed(calibration, q, d))
-    leaf = lossless_leaf_bounds(domain, loss, chosen["weights"], calibration, step_scale)
+    leaf_bounds.check_fixed(chosen, _fixed(calibration, q, d))
+    leaf = leaf_bounds.lossless_leaf_bounds(
+        domain, loss, chosen["weights"], calibration, step_scale
+    )
     near, summand = Neighbours(relation), _summand(domain, leaf)
-    found = sum_of(summand, chosen["sum_method"], pushes, near, batch=batch, order=order)
-    arithmetic, mu = plain_numerics(numerics, noise), math.inf
-    check_numerics(arithmetic, noise, calibration)
-    if budget is not None and not published:
+    found = release.sum_of(summand, chosen["sum_method"], pushes, near, batch=batch, order=order)
+    arithmetic, mu = release.plain_numerics(numerics, noise), math.inf
+    release.check_numerics(arithmetic, noise, calibration)
+    if budget is not None and not printed:
         wanted = numerics if noise == "gaussian" else arithmetic
-        found, mu = calibrate_noise(found, near, budget=budget, numerics=wanted)
-        arithmetic = numerics_of(found)
+        found, mu = release.calibrate_noise(found, near, budget=budget, numerics=wanted)
+        arithmetic = release.numerics_of(found)
     elif budget is not None:
         if calibration == "corrected":
             unit = summand.inflation(order) * summand.movement(near, order)
             scale = unit / _node_mu(budget, pushes, found.mass)
         else:
             kappa = smoothness_constant(order, q, d)
-            bound = published_leaf_bound(domain, loss, step_scale)
-            scale = published_sigma(budget, pushes=pushes, kappa=kappa, leaf_bound=bound)
+            bound = leaf_bounds.published_leaf_bound(domain, loss, step_scale)
+            scale = published.published_sigma(budget, pushes=pushes, kappa=kappa, leaf_bound=bound)
         found = replace(found, scale=scale)
         mu = found.reach(near) / scale
-        require_published(charged_gaussian_delta(budget.epsilon, mu, found.mass), budget)
+        require_published(truncation.charged_gaussian_delta(budget.epsilon, mu, found.mass), budget)
     # D E||noise of the last sum||_q / (batch pushes) is what noise costs the last minimisation. For
     # a sum of independent draws the norm is at most its Gaussian-like size, row * E||Z||_q.
     row = float(continual_sum.row_norm(chosen["sum_method"], pushes, pushes))
@@ -303,24 +275,24 @@ def guarantee(
     """
     p = parameters
     d, q = domain.dimension, domain.dual_exponent
-    noise_order(p.noise, p.norm_order, q, d)
-    check_fixed(vars(p), _fixed(p.calibration, q, d))
-    leaf = enforced_leaf_bounds(loss, p)
+    release.noise_order(p.noise, p.norm_order, q, d)
+    leaf_bounds.check_fixed(vars(p), _fixed(p.calibration, q, d))
+    leaf = leaf_bounds.enforced_leaf_bounds(loss, p)
     what = (
         f"the decisions of tree Frank-Wolfe (dimension {d}, p = {domain.p:g}; "
-        f"{p.sum_method!r} sum, {noise_in_words(p.noise, p.norm_order)})"
+        f"{p.sum_method!r} sum, {release.noise_in_words(p.noise, p.norm_order)})"
     )
     if not p.private:
         return Guarantee.none(p.horizon, what)
     delta, near = stated_delta(budget, p.horizon), Neighbours(p.relation)
     total = mechanism_of(domain, loss, p)
     sides = 1.0 if p.relation == "replace" else 0.5
-    paper_epsilon = published_epsilon(
-        tree_equivalent_scale(p.noise_scale, p.sum_method, p.pushes),
+    paper_epsilon = published.published_epsilon(
+        published.tree_equivalent_scale(p.noise_scale, p.sum_method, p.pushes),
         delta,
         pushes=p.pushes,
         kappa=smoothness_constant(p.norm_order, q, d),
-        leaf_bound=sides * published_leaf_bound(domain, loss, p.step_scale),
+        leaf_bound=sides * leaf_bounds.published_leaf_bound(domain, loss, p.step_scale),
     )
     claimed = (paper_epsilon, delta) if p.calibration == "paper" else None
     if p.calibration == "corrected":
@@ -349,8 +321,8 @@ def mechanism_of(domain: Domain, loss: Any, parameters: TreeFrankWolfeParameters
     Nothing here is trusted: its bounds are what the engine clips to.
     """
     p = parameters
-    return sum_of(
-        _summand(domain, enforced_leaf_bounds(loss, p)),
+    return release.sum_of(
+        _summand(domain, leaf_bounds.enforced_leaf_bounds(loss, p)),
         p.sum_method,
         p.pushes,
         Neighbours(p.relation),
@@ -361,7 +333,7 @@ def mechanism_of(domain: Domain, loss: Any, parameters: TreeFrankWolfeParameters
     )
 
 
-def _summand(domain: Domain, leaf: LeafBounds) -> ClippedVector | GlmGradient:
+def _summand(domain: Domain, leaf: leaf_bounds.LeafBounds) -> ClippedVector | GlmGradient:
     """Return what a round adds: a leaf, bounded as a product or as it is."""
     d, q = domain.dimension, float(domain.dual_exponent)
     if leaf.slope is None:
@@ -372,7 +344,7 @@ def _summand(domain: Domain, leaf: LeafBounds) -> ClippedVector | GlmGradient:
 def _node_mu(budget: Budget, pushes: int, mass: float) -> float:
     """Return the mu of one node such that basic composition over bit_length(n) meets `budget`."""
     nodes = pushes.bit_length()
-    rest = reserve(budget, mass / truncation_mass(1.0))
+    rest = truncation.reserve(budget, mass / truncation.truncation_mass(1.0))
     return gaussian_mu(rest.epsilon / nodes, rest.delta / nodes)
 
 
@@ -383,9 +355,9 @@ def _basic_composition_epsilon(node_mu: float, pushes: int, delta: float, mass: 
     def ideal(epsilon: float) -> float:
         return min(1.0, nodes * gaussian_delta(epsilon / nodes, node_mu))
 
-    return charged_epsilon(
+    return truncation.charged_epsilon(
         lambda target: nodes * gaussian_epsilon(node_mu, target / nodes),
-        lambda epsilon: charged_delta(ideal, epsilon, mass),
+        lambda epsilon: truncation.charged_delta(ideal, epsilon, mass),
         delta,
         mass,
     )

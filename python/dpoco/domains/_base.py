@@ -25,17 +25,15 @@ class Domain(ABC):
     ----------
     dimension : int
         Number of coordinates d.
+    p : float
+        Exponent in [1, inf] of the norm in which distances of decisions are measured.
     """
 
     dimension: int
+    p: float
     _fields: ClassVar[tuple[str, ...]]
     _engine: _core.Domain
     _center: FloatArray
-
-    @property
-    @abstractmethod
-    def p(self) -> float:
-        """Exponent in [1, inf] of the norm in which distances of decisions are measured."""
 
     @abstractmethod
     def diameter(self, order: float | None = None) -> float:

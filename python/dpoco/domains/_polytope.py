@@ -51,6 +51,7 @@ class Polytope(Domain):
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("matrix", "bounds")
+    p = 2.0
     matrix: FloatArray
     bounds: FloatArray
     bounding_box: tuple[FloatArray, FloatArray]
@@ -94,11 +95,6 @@ class Polytope(Domain):
             _extents=extents,
             _known={2.0: extents},
         )
-
-    @property
-    def p(self) -> float:
-        """Geometry exponent: 2."""
-        return 2.0
 
     @property
     def constraints(self) -> int:

@@ -42,19 +42,13 @@ class LpBall(Domain):
 
     _fields: ClassVar[tuple[str, ...]] = ("dimension", "p", "radius")
     radius: float
-    _p: float
 
     def __init__(self, dimension: int, p: float = 2.0, radius: float = 1.0) -> None:
         size = positive_int("dimension", dimension, maximum=LARGEST_DIMENSION)
         power = exponent("p", p)
         length = positive_float("radius", radius)
         require_memory({"the centre of the domain": float(size)})
-        self._freeze(_core.LpBall(size, power, length), dimension=size, _p=power, radius=length)
-
-    @property
-    def p(self) -> float:
-        """Exponent of the ball's own norm, in [1, inf]."""
-        return self._p
+        self._freeze(_core.LpBall(size, power, length), dimension=size, p=power, radius=length)
 
     def diameter(self, order: float | None = None) -> float:
         """``2 radius d^max(0, 1/order - 1/p)``: the set is symmetric."""
@@ -99,6 +93,7 @@ class Box(Domain):
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("lower", "upper")
+    p = math.inf
     lower: FloatArray
     upper: FloatArray
 
@@ -108,11 +103,6 @@ class Box(Domain):
         if not (low <= high).all():
             raise ValueError("lower must not exceed upper in any coordinate")
         self._freeze(_core.Box(low, high), dimension=low.shape[0], lower=low, upper=high)
-
-    @property
-    def p(self) -> float:
-        """Geometry exponent: inf."""
-        return math.inf
 
     def diameter(self, order: float | None = None) -> float:
         """``||upper - lower||_order``, attained by opposite corners."""
@@ -156,6 +146,7 @@ class Simplex(Domain):
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("dimension", "scale")
+    p = 1.0
     scale: float
 
     def __init__(self, dimension: int, scale: float = 1.0) -> None:
@@ -163,11 +154,6 @@ class Simplex(Domain):
         total = positive_float("scale", scale)
         require_memory({"the centre of the domain": float(size)})
         self._freeze(_core.Simplex(size, total), dimension=size, scale=total)
-
-    @property
-    def p(self) -> float:
-        """Geometry exponent: 1."""
-        return 1.0
 
     def diameter(self, order: float | None = None) -> float:
         """``scale 2^(1/order)``, the distance of two vertices; 0 in dimension 1.
@@ -229,6 +215,7 @@ class VertexSet(Domain):
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("vertices",)
+    p = 1.0
     vertices: FloatArray
     _known: dict[float, float]
 
@@ -236,11 +223,6 @@ class VertexSet(Domain):
         points = bounded_array("vertices", vertices, (None, None))
         engine = _core.VertexSet(points)
         self._freeze(engine, dimension=points.shape[1], vertices=points, _known={})
-
-    @property
-    def p(self) -> float:
-        """Geometry exponent: 1."""
-        return 1.0
 
     def diameter(self, order: float | None = None) -> float:
         """Largest distance of two points in l_order; an upper bound beyond 3000 (see Notes)."""

@@ -226,7 +226,6 @@ class SquaredLoss(_LabelledLoss):
 
     def curvature_bound(self, margin: float) -> float:
         """``2 weight``."""
-        checked_margin(margin)
         return 2.0 * self.weight
 
     def _special_scalar_bound(self, reach: float) -> float:
@@ -268,7 +267,6 @@ class LogisticLoss(GlmLoss):
 
     def curvature_bound(self, margin: float) -> float:
         """1/4, attained at margin 0."""
-        checked_margin(margin)
         return 0.25
 
     def _special_scalar_bound(self, reach: float) -> float:
@@ -310,7 +308,6 @@ class HuberLoss(_LabelledLoss):
 
     def curvature_bound(self, margin: float) -> float:
         """1 (almost everywhere: the derivative is 1-Lipschitz)."""
-        checked_margin(margin)
         return 1.0
 
     def _special_scalar_bound(self, reach: float) -> float:

@@ -35,7 +35,7 @@ IntArray = NDArray[np.int64]
 
 _FEWEST_FORCED = 50
 _POINTS = 200  # of a mean over rounds
-# Of the worst-case curvature in the comparison of batches: see `polyhedral_frank_wolfe`.
+# Of the worst-case curvature in the comparison of batches: see `polyhedral_planner`.
 _CURVATURE = 0.125
 # Noise in sums is charged for the worst pair of vertices, and stays the same from one update to
 # the next; measured regret of both kinds of arms is equal where that bound is 2.5 times larger.
