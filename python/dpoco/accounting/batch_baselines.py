@@ -41,6 +41,8 @@ from dpoco.privacy.mechanisms.batch_fits import moved
 from dpoco.privacy.mechanisms.gaussian_sum import EXACT_TAIL
 from dpoco.privacy.neighbours import Neighbours
 
+__all__ = ["BatchBounds", "BatchParameters", "batch_bounds", "guarantee", "mechanism_of"]
+
 CALIBRATIONS = ("tight", "paper")
 _FINEST_BITS, _COARSEST_BITS = 28, 16
 _FARTHEST = 2.0**49  # grids that a sum may reach; the compiled classes clamp at twice as many

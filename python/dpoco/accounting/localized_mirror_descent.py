@@ -27,6 +27,8 @@ from dpoco.accounting.phased_sgd import PhasedParameters, phase_sizes
 from dpoco.domains import Domain
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SummedPhase
 
+__all__ = ["LocalizedMirrorDescentParameters", "calibrate"]
+
 guarantee, mechanism_of = fits.guarantee, fits.mechanism_of
 _MOST_STEPS = 10**6
 

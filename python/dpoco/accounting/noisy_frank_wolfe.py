@@ -25,6 +25,8 @@ from dpoco.accounting.release import check_scale
 from dpoco.domains import Domain
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SummedPhase
 
+__all__ = ["NoisyFrankWolfeParameters", "calibrate"]
+
 guarantee, mechanism_of = fits.guarantee, fits.mechanism_of
 
 

@@ -31,6 +31,8 @@ from dpoco.privacy.losses.sampled_few import MOST_TRANSFORMED, ROUNDING_PER_STEP
 from dpoco.privacy.mechanisms.batch_fits import SampledGaussian
 from dpoco.privacy.neighbours import Neighbours
 
+__all__ = ["NoisySGDParameters", "calibrate", "sampled_gaussian_multiplier"]
+
 guarantee, mechanism_of = fits.guarantee, fits.mechanism_of
 # More steps than these no longer change the error much.
 _MOST_STEPS = 10**7

@@ -25,6 +25,8 @@ from dpoco.domains import Box, Domain, LpBall
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, IteratePhase
 
+__all__ = ["PhasedSGDParameters", "calibrate"]
+
 guarantee, mechanism_of = fits.guarantee, fits.mechanism_of
 
 
