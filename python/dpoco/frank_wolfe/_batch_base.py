@@ -18,6 +18,7 @@ from dpoco._validation import (
 )
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import BudgetExceeded, RoundOrderError
+from dpoco.frank_wolfe._leaf_learner import start_in
 from dpoco.random import Source
 
 __all__ = ["BatchLearner"]
@@ -77,12 +78,8 @@ class BatchLearner(Calibrated, ABC):
                 f"{type(loss).__name__}"
             )
         self._check_common(arguments)
-        source, start = arguments["source"], arguments["start"]
-        self._start = np.array(
-            domain.center if start is None else float_array("start", start, (domain.dimension,))
-        )
-        if not domain.contains(self._start):
-            raise ValueError("start must lie in the domain")
+        source = arguments["source"]
+        self._start = start_in(domain, arguments["start"])
         self._domain: domains.Domain = domain
         self._loss: losses.GlmLoss = loss
         self._source: Source | None = source

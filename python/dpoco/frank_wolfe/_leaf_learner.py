@@ -7,14 +7,25 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco._record_learner import RecordLearner
-from dpoco._validation import float_array
+from dpoco._validation import FloatArray, float_array
+from dpoco.domains import Domain
 
-__all__ = ["LeafLearner", "given"]
+__all__ = ["LeafLearner", "given", "start_in"]
 
 
 def given(scope: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a constructor, whose local variables these are so far."""
     return {name: value for name, value in scope.items() if name != "self"}
+
+
+def start_in(domain: Domain, start: Any) -> FloatArray:
+    """Return a copy of a public first decision, by default the centre, or raise."""
+    if start is None:
+        return np.array(domain.center)
+    point = np.array(float_array("start", start, (domain.dimension,)))
+    if not domain.contains(point):
+        raise ValueError("start must lie in the domain")
+    return point
 
 
 class LeafLearner(RecordLearner):
@@ -25,12 +36,7 @@ class LeafLearner(RecordLearner):
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
     ) -> None:
-        domain, start = arguments["domain"], arguments["start"]
-        self._start = np.array(
-            domain.center if start is None else float_array("start", start, (domain.dimension,))
-        )
-        if start is not None and not domain.contains(self._start):
-            raise ValueError("start must lie in the domain")
+        self._start = start_in(arguments["domain"], arguments["start"])
         super()._set_up(arguments, parameters, seeded, claim)
 
     def _saved_arguments(self) -> dict[str, Any]:
