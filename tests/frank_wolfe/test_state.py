@@ -183,8 +183,7 @@ def test_random_payloads_never_crash(data):
     play(learner, learner.round, T)
 
 
-@pytest.mark.parametrize("kill_after", [0.3, 0.7])
-def test_a_killed_process_resumes_to_the_same_releases(tmp_path, kill_after):
+def test_a_killed_process_resumes_to_the_same_releases(tmp_path):
     """SIGKILL in the middle of `run` with checkpoints; the rest is replayed exactly."""
     rounds = 4_000_000
     checkpoint = tmp_path / "checkpoint.dpoco"
@@ -206,11 +205,11 @@ def test_a_killed_process_resumes_to_the_same_releases(tmp_path, kill_after):
         """
     )
     child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-    assert child.stdout.readline() == b"ready\n"
+    assert b"ready\n" in iter(child.stdout.readline, b"")
     deadline = time.monotonic() + 60
     while not checkpoint.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
-    time.sleep(kill_after * 0.2)
+    time.sleep(0.1)
     child.send_signal(signal.SIGKILL)
     child.wait()
     child.stdout.close()
