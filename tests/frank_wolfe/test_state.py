@@ -89,14 +89,26 @@ def refused(data, tmp_path):
         dpoco.load(path)
 
 
-def resealed(header=None, payload=None, *, version=1, magic=b"dpocost\n"):
-    """A state with a right checksum but another content."""
-    data = saved()
-    old_header, old_payload = _state.unpack(data)
-    text = json.dumps(old_header if header is None else header(old_header)).encode()
-    body = old_payload if payload is None else payload(old_payload)
-    frame = struct.pack("<8sIIQ", magic, version, len(text), len(body)) + text + body
+def framed(header, payload, *, version=1, magic=b"dpocost\n"):
+    """A file with a right checksum."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    frame = struct.pack("<8sIIQ", magic, version, len(text), len(payload)) + text + payload
     return frame + hashlib.sha256(frame).digest()
+
+
+def resealed(header=None, payload=None, **frame):
+    """A state with a right checksum but another content."""
+    old_header, old_payload = _state.unpack(saved())
+    return framed(
+        old_header if header is None else header(old_header),
+        old_payload if payload is None else payload(old_payload),
+        **frame,
+    )
+
+
+def played(index):
+    """Header and payload of a learner in round 20."""
+    return _state.unpack(saved(CONFIGURATIONS[index], 20))
 
 
 def test_every_truncation_and_every_flipped_byte_is_refused(tmp_path):
@@ -247,11 +259,7 @@ def test_headers_cannot_make_the_loader_allocate_what_the_file_does_not_hold(tmp
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     refused(resealed(_set("object.arguments.domain", huge)), tmp_path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB, of 8e6
-    data = saved()
-    nested = b"[" * 100_000 + b"]" * 100_000
-    frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(nested), 0) + nested
-    assert data
-    refused(frame + hashlib.sha256(frame).digest(), tmp_path)
+    refused(framed(b"[" * 100_000 + b"]" * 100_000, b""), tmp_path)
 
 
 def _with_words(payload, changes):
@@ -263,15 +271,10 @@ def _with_words(payload, changes):
 
 @pytest.mark.parametrize("index", [0, 1, 2, 3, 4])
 def test_payloads_that_would_reuse_noise_or_leave_the_domain_are_refused(index, tmp_path):
-    learner = make(CONFIGURATIONS[index])
-    play(learner, 0, 20)
-    header, payload = _state.unpack(learner._to_bytes())
+    header, payload = played(index)
 
     def refuse(changes):
-        text = json.dumps(header).encode()
-        body = _with_words(payload, changes)
-        frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(text), len(body)) + text + body
-        refused(frame + hashlib.sha256(frame).digest(), tmp_path)
+        refused(framed(header, _with_words(payload, changes)), tmp_path)
 
     gaussian, word = -48 + 2 * 8, -48
     moved = word if index == 4 else gaussian  # generalized Gaussian: one sign word a vector
@@ -282,41 +285,27 @@ def test_payloads_that_would_reuse_noise_or_leave_the_domain_are_refused(index, 
 
 
 def test_a_square_root_state_with_missing_draws_is_refused(tmp_path):
-    learner = make(CONFIGURATIONS[3])
-    play(learner, 0, 20)
-    header, payload = _state.unpack(learner._to_bytes())
+    header, payload = played(3)
     rows = struct.pack("<QQ", 20, 20 * D)
     at = payload.index(rows)
     shorter = payload[:at] + struct.pack("<QQ", 0, 0) + payload[at + 16 + 20 * D * 8 :]
-    text = json.dumps(header).encode()
-    frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(text), len(shorter)) + text + shorter
-    refused(frame + hashlib.sha256(frame).digest(), tmp_path)
-
-
-def _framed(header, payload):
-    text = json.dumps(header).encode()
-    frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(text), len(payload)) + text + payload
-    return frame + hashlib.sha256(frame).digest()
+    refused(framed(header, shorter), tmp_path)
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 3])
 def test_generalized_gaussian_states_with_reset_lanes_are_refused(kind, tmp_path):
     # Word, uniform, Gaussian and exponential positions must all fit the draws made.
-    learner = make(CONFIGURATIONS[4])
-    play(learner, 0, 20)
-    header, payload = _state.unpack(learner._to_bytes())
-    dpoco.load(_write(tmp_path, _framed(header, payload)))
+    header, payload = played(4)
+    dpoco.load(_write(tmp_path, framed(header, payload)))
     for position in (0, 2**63):
-        refused(_framed(header, _with_words(payload, {-48 + 8 * kind: position})), tmp_path)
+        refused(framed(header, _with_words(payload, {-48 + 8 * kind: position})), tmp_path)
 
 
 def test_noise_that_is_not_a_number_is_refused(tmp_path):
-    for configuration in CONFIGURATIONS[:5]:
-        learner = make(configuration)
-        play(learner, 0, 20)
-        header, payload = _state.unpack(learner._to_bytes())
+    for index in range(5):
+        header, payload = played(index)
         at = len(payload) - 48 - 40 - 8  # the last number before key, stream and positions
-        refused(_framed(header, _with_words(payload, {at: float("nan")})), tmp_path)
+        refused(framed(header, _with_words(payload, {at: float("nan")})), tmp_path)
 
 
 def test_descriptions_must_fit_their_parameters(tmp_path):
@@ -327,6 +316,6 @@ def test_descriptions_must_fit_their_parameters(tmp_path):
         ("object.arguments.foo", 1),
         ("object.parameters.noise_scale", header["object"]["parameters"]["noise_scale"] * 1000),
     ]:
-        refused(_framed(_set(key, value)(header), payload), tmp_path)
+        refused(framed(_set(key, value)(header), payload), tmp_path)
     del header["object"]["arguments"]["start"]
-    refused(_framed(header, payload), tmp_path)
+    refused(framed(header, payload), tmp_path)
