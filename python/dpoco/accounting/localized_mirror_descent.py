@@ -13,9 +13,8 @@ constants.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import batch_baselines as fits
@@ -58,8 +57,6 @@ class LocalizedMirrorDescentParameters(PhasedParameters):
     """
 
     kind = "dpoco.localized_mirror_descent_parameters"
-    version = 2
-    added: ClassVar[Mapping[str, Any] | None] = {"numerics": "float"}
     method = "localised mirror descent"
 
     steps: int = at_least(1, _MOST_STEPS)

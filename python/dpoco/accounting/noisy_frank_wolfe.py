@@ -12,9 +12,8 @@ Proof: ``docs/privacy/batch_baselines.md``, ``docs/privacy/lattice.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from dpoco._validation import SMALLEST_SCALE, choice, positive_float, positive_int
 from dpoco.accounting import batch_baselines as fits
@@ -59,8 +58,6 @@ class NoisyFrankWolfeParameters(fits.BatchParameters):
     """
 
     kind = "dpoco.noisy_frank_wolfe_parameters"
-    version = 2
-    added: ClassVar[Mapping[str, Any] | None] = {"numerics": "float"}
     method = "noisy batch Frank-Wolfe"
     noise = "first_scale"
 

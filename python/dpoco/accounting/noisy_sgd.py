@@ -11,10 +11,9 @@ Proof: ``docs/privacy/batch_baselines.md``, ``docs/privacy/lattice.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import batch_baselines as fits
@@ -63,8 +62,6 @@ class NoisySGDParameters(fits.BatchParameters):
     """
 
     kind = "dpoco.noisy_sgd_parameters"
-    version = 2
-    added: ClassVar[Mapping[str, Any] | None] = {"numerics": "float"}
     method = "noisy stochastic gradient descent"
     noise = "noise_scale"
 

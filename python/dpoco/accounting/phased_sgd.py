@@ -72,6 +72,8 @@ class PhasedSGDParameters(PhasedParameters):
     """
 
     kind = "dpoco.phased_sgd_parameters"
+    version = 1
+    added = None
     method = "phased stochastic gradient descent"
 
     step_size: float
