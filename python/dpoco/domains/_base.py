@@ -26,11 +26,12 @@ class Domain(ABC):
     dimension : int
         Number of coordinates d.
     p : float
-        Exponent in [1, inf] of the norm in which distances of decisions are measured.
+        Exponent in [1, inf] of the norm in which distances of decisions are measured; 2 if a set
+        says nothing else.
     """
 
     dimension: int
-    p: float
+    p: float = 2.0
     _fields: ClassVar[tuple[str, ...]]
     _engine: _core.Domain
     _center: FloatArray

@@ -51,7 +51,6 @@ class Polytope(Domain):
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("matrix", "bounds")
-    p = 2.0
     matrix: FloatArray
     bounds: FloatArray
     bounding_box: tuple[FloatArray, FloatArray]

@@ -18,6 +18,7 @@ from dpoco._validation import (
     positive_int,
 )
 from dpoco.domains._base import Domain, array_from_json, array_to_json, bounded_array
+from dpoco.domains._polytope_shape import OUTWARD
 
 LARGEST_DIMENSION = 10**9
 
@@ -183,7 +184,6 @@ class Simplex(Domain):
 
 # Beyond, the pairs of vertices are not gone through for a diameter.
 _MOST_PAIRED = 3000
-_OUTWARD = 1.0 + 1e-12
 
 
 class VertexSet(Domain):
@@ -276,7 +276,7 @@ def _diameter(points: FloatArray, center: FloatArray, order: float) -> float:
                 scaled = gaps / np.where(top > 0.0, top, 1.0)[:, None]
                 sizes = top * (scaled**order).sum(axis=1) ** (1.0 / order)
             largest = max(largest, float(sizes.max()))
-        return largest * _OUTWARD if largest > 0.0 else 0.0
+        return largest * OUTWARD if largest > 0.0 else 0.0
     from_center = 2.0 * max(lp_norm(row, order) for row in points - center)
     across = lp_norm(np.ascontiguousarray(points.max(axis=0) - points.min(axis=0)), order)
-    return min(from_center, across) * _OUTWARD
+    return min(from_center, across) * OUTWARD
