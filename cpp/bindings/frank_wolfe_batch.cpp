@@ -1,6 +1,7 @@
 #include <utility>
 #include <vector>
 
+#include "dpoco/core/statements.hpp"
 #include "dpoco/frank_wolfe/batch_fit.hpp"
 #include "registrars.hpp"
 #include "settings.hpp"
@@ -15,9 +16,17 @@ namespace {
 
 using DomainPointer = std::shared_ptr<const domains::Domain>;
 
+// What stated bounds on the vectors of records are held against.
+struct Enforced {
+  double derivative_bound = 0.0;
+  double features_l2 = 0.0;
+  double curvature = 0.0;
+  double radius = 0.0;
+};
+
 BatchProblem problem_of(DomainPointer domain, const losses::GlmLoss& loss,
                         const losses::RecordClipper& clipper, const Array& features,
-                        const Array& labels, Fields& from) {
+                        const Array& labels, const Enforced& enforced, Fields& from) {
   const auto d = static_cast<std::size_t>(domain->dimension());
   const auto start = from.read<Array>("start");
   const auto count = static_cast<std::size_t>(labels.size());
@@ -26,25 +35,33 @@ BatchProblem problem_of(DomainPointer domain, const losses::GlmLoss& loss,
   if (clipper.dimension() != domain->dimension()) {
     throw std::invalid_argument("the clipper has the wrong dimension");
   }
-  BatchRecords records(clipper, loss, from.read<double>("derivative_bound"), count, data(features),
+  refuse_smaller(from.read<double>("bound"), enforced.derivative_bound * enforced.features_l2,
+                 "the bound on a record's gradient");
+  BatchRecords records(clipper, loss, enforced.derivative_bound, count, data(features),
                        data(labels));
   return {std::move(domain), std::move(records), read_source(from),
           std::vector<double>(data(start), data(start) + d)};
 }
 
-frank_wolfe::NoisySgdSettings sgd_of(Fields& from) {
+frank_wolfe::NoisySgdSettings sgd_of(Fields& from, std::uint64_t records) {
+  if (from.read<std::uint64_t>("records") != records) {
+    throw std::invalid_argument("steps draw from another number of records");
+  }
   return {.steps = from.read<std::uint64_t>("steps"),
           .step_size = from.read<double>("step_size"),
           .noise_scale = from.read<double>("noise_scale"),
           .grid = from.read<double>("grid")};
 }
 
-frank_wolfe::NoisyFrankWolfeSettings frank_wolfe_of(Fields& from) {
+frank_wolfe::NoisyFrankWolfeSettings frank_wolfe_of(Fields& from, const Enforced& enforced) {
+  const auto difference = from.read<double>("difference_bound");
+  refuse_smaller(from.read<double>("later_bound"), difference * enforced.features_l2,
+                 "the bound on a record's change of gradients");
   return {.first_batch = from.read<std::uint64_t>("first_batch"),
           .batch = from.read<std::uint64_t>("batch"),
           .steps = from.read<std::uint64_t>("steps"),
           .step_size = from.read<double>("step_size"),
-          .difference_bound = from.read<double>("difference_bound"),
+          .difference_bound = difference,
           .first_scale = from.read<double>("first_scale"),
           .later_scale = from.read<double>("later_scale"),
           .first_grid = from.read<double>("first_grid"),
@@ -67,13 +84,22 @@ std::vector<Phase> phases_of(Fields& from, std::size_t columns, Make make) {
 
 enum class Method { noisy_sgd, noisy_frank_wolfe, phased_sgd, localized_mirror_descent };
 
-std::unique_ptr<BatchFit> fit_of(Method method, BatchProblem problem, Fields& from) {
+std::unique_ptr<BatchFit> fit_of(Method method, BatchProblem problem, const Enforced& enforced,
+                                 Fields& from) {
+  const double l2 = enforced.features_l2;
   switch (method) {
-    case Method::noisy_sgd:
-      return make_noisy_sgd(std::move(problem), sgd_of(from));
+    case Method::noisy_sgd: {
+      const auto settings = sgd_of(from, problem.records.count());
+      return make_noisy_sgd(std::move(problem), settings);
+    }
     case Method::noisy_frank_wolfe:
-      return make_noisy_frank_wolfe(std::move(problem), frank_wolfe_of(from));
+      return make_noisy_frank_wolfe(std::move(problem), frank_wolfe_of(from, enforced));
     case Method::phased_sgd:
+      // Walks do not drift apart because steps are below 2 / smoothness, and rounding is in units
+      // of the largest decision.
+      refuse_smaller(from.read<double>("smoothness"), enforced.curvature * (l2 * l2),
+                     "the smoothness of losses");
+      refuse_smaller(from.read<double>("radius"), enforced.radius, "the largest decision");
       return make_phased_sgd(
           std::move(problem),
           phases_of<frank_wolfe::SgdPhase>(from, 3, [](const py::tuple& row, double grid) {
@@ -111,9 +137,14 @@ void register_batch_fits(py::module_& m) {
                               {"noisy_frank_wolfe", Method::noisy_frank_wolfe},
                               {"phased_sgd", Method::phased_sgd},
                               {"localized_mirror_descent", Method::localized_mirror_descent}});
-               return fit_of(method,
-                             problem_of(std::move(domain), loss, clipper, features, labels, from),
-                             from);
+               const Enforced enforced{
+                   .derivative_bound = from.read<double>("derivative_bound"),
+                   .features_l2 = clipper.largest_l2(),
+                   .curvature = loss.largest_curvature(),
+                   .radius = method == Method::phased_sgd ? domain->max_norm(2.0) : 0.0};
+               BatchProblem problem =
+                   problem_of(std::move(domain), loss, clipper, features, labels, enforced, from);
+               return fit_of(method, std::move(problem), enforced, from);
              });
            }),
            "domain"_a, "loss"_a, "clipper"_a, "features"_a.noconvert(), "labels"_a.noconvert(),

@@ -14,7 +14,6 @@ from dpoco.accounting.generalized_gaussian import (
     coordinate_variance,
     expected_norm_bound,
     generalized_gaussian_mu,
-    generalized_gaussian_rho,
     paper_order,
     smoothness_constant,
 )
@@ -80,8 +79,6 @@ def test_an_order_above_q_has_no_dimension_factor():
 def test_privacy_parameters():
     mu = generalized_gaussian_mu(2.0, 10.0, 3.0, 3.0, 100)
     assert mu == pytest.approx(math.sqrt(2.0) * 2.0 / 10.0)
-    rho = generalized_gaussian_rho(2.0, 10.0, 3.0, 3.0, 100)
-    assert rho == pytest.approx(2.0 * 4.0 / 200.0)
 
 
 def sample(order, dimension, size, rng):

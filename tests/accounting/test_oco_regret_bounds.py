@@ -68,20 +68,6 @@ def test_scheduled_example():
         assert bound <= parameters.regret_bound <= bound * 1.002
 
 
-def test_square_root_factor_oracles():
-    for horizon, value in ((10, 1.7913439), (1000, 3.2650031), (10**5, 4.7309531)):
-        assert regret_bounds.square_root_factor(horizon) == pytest.approx(value, rel=3e-8)
-    exact = np.cumprod(np.r_[1.0, np.arange(1, 2 * 10**5, 2) / np.arange(2, 2 * 10**5 + 1, 2)])
-    for horizon in (4095, 4096, 4097, 10**5):
-        expected = float((exact[:horizon] ** 2).sum())
-        assert regret_bounds.square_root_factor(horizon) == pytest.approx(expected, rel=1e-9)
-    noisy = regret_bounds.continual_sum_regret(
-        horizon=10**6, dimension=10, lipschitz=1.0, radius=0.5, sensitivity=2.0, mu=0.23670438
-    )
-    assert 7e-5 < noisy.terms["noise"] / 10**6 < 8e-5
-    assert noisy.total / 10**6 == pytest.approx(6e-4, rel=0.05)
-
-
 def test_published_privacy_oracles():
     claim = published.gibbs_claim(horizon=10**6, noise_to_signal=1e-3, delta=1e-6, corrected=False)
     assert claim.log_ratio == pytest.approx(0.11542837, rel=1e-7)

@@ -16,7 +16,9 @@ from dpoco.accounting import tree_frank_wolfe as accountant
 from dpoco.accounting.continual_sum import column_norm, row_norm
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
+from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import CalibrationError, StateError
+from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
 
 INF = math.inf
 BUDGET = Budget(1.0, 1e-3)
@@ -32,16 +34,24 @@ SCALES = [
 ]
 
 
+def squared(label=1.0, l2=None):
+    return SquaredLoss(1.0, label, feature_bound_l2=l2)
+
+
+def custom(lipschitz, smoothness, leaf=None, l2=None):
+    return CustomLoss(lipschitz, smoothness, leaf_bound=leaf, leaf_bound_l2=l2)
+
+
 def both(domain, loss, budget=BUDGET, *, horizon=1000, **options):
     parameters = accountant.calibrate(domain, loss, horizon=horizon, budget=budget, **options)
     return parameters, accountant.guarantee(domain, loss, parameters, budget=budget)
 
 
 @pytest.mark.parametrize("case", SCALES)
-def test_scale_oracles(kit, case):
+def test_scale_oracles(case):
     d, p, n, epsilon, delta, radius, label, blt, tree = case
     budget = Budget(epsilon, delta)
-    domain, loss = kit.ball(d, p, radius), kit.squared(label)
+    domain, loss = LpBall(d, p, radius), squared(label)
     # Truncated tails: tau = n d 2^-64 is charged to delta, visible only where n d is 1e8.
     tolerance = 1e-9 if n * d < 1e7 else 4e-6
     for method, scale in (("blt", blt), ("tree", tree)):
@@ -69,8 +79,8 @@ def test_scale_oracles(kit, case):
 @pytest.mark.parametrize("p", [1.0, 1.2, 1.5, 2.0, 4.0, INF])
 @pytest.mark.parametrize("method", ["blt", "tree", "honaker", "toeplitz"])
 @pytest.mark.parametrize("relation", ["replace", "zero_out"])
-def test_there_and_back(fakes, noise, p, method, relation):
-    domain, loss = fakes.Ball(40, p, 1.5), fakes.Squared(2.0, 0.5)
+def test_there_and_back(noise, p, method, relation):
+    domain, loss = LpBall(40, p, 1.5), SquaredLoss(2.0, 0.5)
     parameters, guarantee = both(domain, loss, noise=noise, sum_method=method, relation=relation)
     assert guarantee.epsilon <= 1.0
     assert guarantee.epsilon == pytest.approx(1.0, rel=1e-9)
@@ -91,10 +101,10 @@ def test_there_and_back(fakes, noise, p, method, relation):
     batch=st.integers(1, 20),
     noise=st.sampled_from(["gaussian", "generalized_gaussian"]),
 )
-def test_any_problem_meets_its_budget(fakes, d, p, n, epsilon, log_delta, batch, noise):
+def test_any_problem_meets_its_budget(d, p, n, epsilon, log_delta, batch, noise):
     budget = Budget(epsilon, math.exp(log_delta))
     batch = min(batch, n)
-    domain, loss = fakes.Ball(d, p, 1.0), fakes.Squared(1.0, 1.0)
+    domain, loss = LpBall(d, p, 1.0), SquaredLoss(1.0, 1.0)
     parameters, guarantee = both(domain, loss, budget, horizon=n, batch=batch, noise=noise)
     assert guarantee.epsilon <= epsilon
     assert guarantee.epsilon == pytest.approx(epsilon, rel=1e-8)
@@ -103,8 +113,8 @@ def test_any_problem_meets_its_budget(fakes, d, p, n, epsilon, log_delta, batch,
     )
 
 
-def test_a_wrong_scale_or_a_lying_field_changes_nothing_but_the_truth(kit):
-    domain, loss = kit.ball(5, 1.5, 2.0), kit.squared(1.25)
+def test_a_wrong_scale_or_a_lying_field_changes_nothing_but_the_truth():
+    domain, loss = LpBall(5, 1.5, 2.0), squared(1.25)
     parameters, guarantee = both(domain, loss)
     weak = dataclasses.replace(parameters, noise_scale=parameters.noise_scale / math.sqrt(2))
     spent = accountant.guarantee(domain, loss, weak, budget=BUDGET)
@@ -123,18 +133,18 @@ def test_a_wrong_scale_or_a_lying_field_changes_nothing_but_the_truth(kit):
     assert accountant.guarantee(domain, loss, tighter, budget=BUDGET).epsilon < 0.5
 
 
-def test_parameters_that_do_not_fit_the_problem(kit):
-    domain, loss = kit.ball(5, 1.5, 2.0), kit.squared(1.25)
+def test_parameters_that_do_not_fit_the_problem():
+    domain, loss = LpBall(5, 1.5, 2.0), squared(1.25)
     parameters, _ = both(domain, loss)
-    linear, _ = both(domain, kit.linear(2.0))
+    linear, _ = both(domain, LinearLoss(2.0))
     cases = [
         (loss, dataclasses.replace(parameters, leaf_bound=3.0)),
         (loss, dataclasses.replace(parameters, leaf_scalar_bound=3.0)),
         (loss, dataclasses.replace(parameters, leaf_scalar_bound=None)),
         (loss, dataclasses.replace(parameters, leaf_bound_l2=1.0)),
-        (kit.linear(2.0), dataclasses.replace(linear, leaf_bound=1.0)),
-        (kit.linear(2.0), dataclasses.replace(linear, leaf_scalar_bound=2.0)),
-        (kit.linear(1.0), linear),
+        (LinearLoss(2.0), dataclasses.replace(linear, leaf_bound=1.0)),
+        (LinearLoss(2.0), dataclasses.replace(linear, leaf_scalar_bound=2.0)),
+        (LinearLoss(1.0), linear),
     ]
     for other, wrong in cases:
         with pytest.raises(ValueError, match="leaf"):
@@ -146,8 +156,8 @@ def test_parameters_that_do_not_fit_the_problem(kit):
         accountant.guarantee(domain, loss, order, budget=BUDGET)
 
 
-def test_halves_batches_and_unknown_horizons(kit):
-    domain, loss = kit.ball(5, 1.5, 2.0), kit.squared(1.25)
+def test_halves_batches_and_unknown_horizons():
+    domain, loss = LpBall(5, 1.5, 2.0), squared(1.25)
     plain, _ = both(domain, loss)
     half, _ = both(domain, loss, relation="zero_out")
     assert half.noise_scale == pytest.approx(plain.noise_scale / 2, rel=1e-12)
@@ -160,54 +170,57 @@ def test_halves_batches_and_unknown_horizons(kit):
     assert unknown.column_norm == column_norm("blt", 10**9)
 
 
-def test_declared_euclidean_bounds_save_noise(kit):
+def test_declared_euclidean_bounds_save_noise():
     d = 20
-    domain = kit.ball(d, INF, 1.0)  # features in l_1, noise for their l_2 norm
-    dense, _ = both(domain, kit.squared(1.0))
-    known, guarantee = both(domain, kit.squared(1.0, 0.35))
+    domain = LpBall(d, INF, 1.0)  # features in l_1, noise for their l_2 norm
+    dense, _ = both(domain, squared(1.0))
+    known, guarantee = both(domain, squared(1.0, 0.35))
     assert known.leaf_bound_l2 == pytest.approx(0.35 * known.leaf_scalar_bound)
     assert dense.noise_scale / known.noise_scale > 2.8
     assert "l_2 norm" in guarantee.conditions[0]
-    useless, _ = both(domain, kit.squared(1.0, 50.0))
+    useless, _ = both(domain, squared(1.0, 50.0))
     assert useless.noise_scale == pytest.approx(dense.noise_scale, rel=1e-12)
-    flat = kit.ball(d, 1.0, 1.0)
-    assert both(flat, kit.squared(1.0))[0].sensitivity == pytest.approx(8 * math.sqrt(d))
-    assert both(flat, kit.squared(1.0, 1.5))[0].sensitivity <= 12.0
+    flat = LpBall(d, 1.0, 1.0)
+    assert both(flat, squared(1.0))[0].sensitivity == pytest.approx(8 * math.sqrt(d))
+    assert both(flat, squared(1.0, 1.5))[0].sensitivity <= 12.0
 
 
-def test_leaf_bounds_of_the_other_losses(kit):
-    domain = kit.ball(10, 1.5, 2.0)
-    linear, _ = both(domain, kit.linear(3.0), step_scale=2.0)
+def test_leaf_bounds_of_the_other_losses():
+    domain = LpBall(10, 1.5, 2.0)
+    linear, _ = both(domain, LinearLoss(3.0), step_scale=2.0)
     assert (linear.leaf_bound, linear.leaf_scalar_bound) == (3.0, None)
     for weights in ("unbiased", "paper"):
-        smooth, _ = both(domain, kit.custom(3.0, 0.5), step_scale=2.0, weights=weights)
+        smooth, _ = both(domain, custom(3.0, 0.5), step_scale=2.0, weights=weights)
         assert smooth.leaf_bound == 2.0 * 0.5 * 4.0 + 3.0
-    chosen, _ = both(domain, kit.custom(3.0, 0.5, 1.25, 0.75))
+    chosen, _ = both(domain, custom(3.0, 0.5, 1.25, 0.75))
     assert (chosen.leaf_bound, chosen.leaf_bound_l2, chosen.sensitivity) == (1.25, 0.75, 1.5)
-    published, _ = both(domain, kit.squared(1.25), weights="paper")
+    published, _ = both(domain, squared(1.25), weights="paper")
     assert published.leaf_bound == pytest.approx(2 * 4.0 + 2 * (2.0 + 1.25))
     assert published.leaf_scalar_bound == pytest.approx(published.leaf_bound)
-    stretched, _ = both(domain, kit.squared(1.25), step_scale=1.5)
+    stretched, _ = both(domain, squared(1.25), step_scale=1.5)
     assert stretched.leaf_scalar_bound == pytest.approx(2 * (2.0 * 2.0 + 1.25))
 
 
-def test_box_and_simplex_of_the_library():
-    from dpoco import domains, losses
+def test_losses_that_are_not_gradients_are_refused():
+    with pytest.raises(TypeError, match=r"dpoco\.oco"):
+        both(LpBall(3), QuadraticLoss(1.0, 1.0))
 
-    loss = losses.LogisticLoss(feature_bound=1.0)
-    for domain in (domains.Box([-1.0, 0.0], [1.0, 3.0]), domains.Simplex(4, scale=2.0)):
+
+def test_box_and_simplex_of_the_library():
+    loss = LogisticLoss(feature_bound=1.0)
+    for domain in (Box([-1.0, 0.0], [1.0, 3.0]), Simplex(4, scale=2.0)):
         parameters, guarantee = both(domain, loss)
         margin = loss.margin_bound(domain)
         assert parameters.leaf_bound == pytest.approx(loss.leaf_scalar_bound(margin))
         assert guarantee.epsilon == pytest.approx(1.0, rel=1e-9)
-    huber = losses.HuberLoss(feature_bound=2.0, label_bound=1.0, threshold=0.5)
-    parameters, guarantee = both(domains.LpBall(3, p=1.5), huber)
+    huber = HuberLoss(feature_bound=2.0, label_bound=1.0, threshold=0.5)
+    parameters, guarantee = both(LpBall(3, p=1.5), huber)
     assert parameters.leaf_bound == pytest.approx(2.0 * parameters.leaf_scalar_bound)
     assert guarantee.epsilon == pytest.approx(1.0, rel=1e-9)
 
 
-def test_no_budget_is_no_privacy(kit):
-    domain, loss = kit.ball(5), kit.squared()
+def test_no_budget_is_no_privacy():
+    domain, loss = LpBall(5), squared()
     parameters, guarantee = both(domain, loss, None)
     assert (parameters.noise_scale, parameters.mu, parameters.private) == (0.0, INF, False)
     assert parameters.predicted_error == 0.0
@@ -218,8 +231,8 @@ def test_no_budget_is_no_privacy(kit):
     )
 
 
-def test_without_a_delta_a_cautious_one_is_used(kit):
-    domain, loss = kit.ball(5), kit.squared()
+def test_without_a_delta_a_cautious_one_is_used():
+    domain, loss = LpBall(5), squared()
     parameters, _ = both(domain, loss)
     assert accountant.guarantee(domain, loss, parameters).delta == 1e-4
     assert accountant.guarantee(domain, loss, parameters, budget=1e-7).delta == 1e-7
@@ -227,19 +240,19 @@ def test_without_a_delta_a_cautious_one_is_used(kit):
     assert not seeded.certified
 
 
-def test_predicted_error_bounds_the_noise(fakes):
+def test_predicted_error_bounds_the_noise():
     rng = np.random.default_rng(5)
     for p in (1.0, 1.5, 2.0, 4.0, INF):
-        domain = fakes.Ball(30, p, 2.0)
+        domain = LpBall(30, p, 2.0)
         q = domain.dual_exponent
-        parameters, _ = both(domain, fakes.Squared(1.0, 1.0), batch=4)
+        parameters, _ = both(domain, SquaredLoss(1.0, 1.0), batch=4)
         noise = parameters.noise_scale * row_norm("blt", 250, 250) * rng.normal(size=(4000, 30))
         measured = 4.0 * np.linalg.norm(noise, ord=q, axis=1).mean() / (4 * 250)
         assert measured * 0.97 < parameters.predicted_error < 1.6 * measured
         assert parameters.loss_range == pytest.approx(6.0 * 4.0)
-    hopeless, _ = both(fakes.Ball(100, 1.5, 1.0), fakes.Squared(1.0, 1.0), horizon=50)
+    hopeless, _ = both(LpBall(100, 1.5, 1.0), SquaredLoss(1.0, 1.0), horizon=50)
     assert hopeless.noise_dominates
-    easy, _ = both(fakes.Ball(5, 1.5, 1.0), fakes.Squared(1.0, 1.0), horizon=10**5)
+    easy, _ = both(LpBall(5, 1.5, 1.0), SquaredLoss(1.0, 1.0), horizon=10**5)
     assert not easy.noise_dominates
 
 
@@ -272,13 +285,13 @@ def test_predicted_error_bounds_the_noise(fakes):
         {"horizon": 5000, "sum_method": "toeplitz"},
     ],
 )
-def test_contradictions(fakes, options):
+def test_contradictions(options):
     with pytest.raises(ValueError, match=r"must|has|order|limited"):
-        both(fakes.Ball(5, 1.5), fakes.Squared(), **options)
+        both(LpBall(5, 1.5), SquaredLoss(), **options)
 
 
-def test_stored_parameters_are_checked(fakes):
-    good, _ = both(fakes.Ball(5), fakes.Squared())
+def test_stored_parameters_are_checked():
+    good, _ = both(LpBall(5), SquaredLoss())
     for change in (
         {"noise_scale": -1.0},
         {"noise_scale": math.nan},
@@ -302,6 +315,6 @@ def test_stored_parameters_are_checked(fakes):
             TreeFrankWolfeParameters.from_dict(broken)
 
 
-def test_a_budget_below_the_truncated_tails_is_refused(fakes):
+def test_a_budget_below_the_truncated_tails_is_refused():
     with pytest.raises(CalibrationError, match="truncated tails"):
-        both(fakes.Ball(10**6), fakes.Squared(), Budget(1.0, 1e-6), horizon=None, numerics="float")
+        both(LpBall(10**6), SquaredLoss(), Budget(1.0, 1e-6), horizon=None, numerics="float")

@@ -17,9 +17,19 @@ from dpoco.accounting.published import (
     published_sigma,
     tree_equivalent_scale,
 )
+from dpoco.domains import LpBall
 from dpoco.errors import CalibrationError
+from dpoco.losses import CustomLoss, SquaredLoss
 
 BUDGET = Budget(1.0, 1e-3)
+
+
+def squared(label=1.0, l2=None):
+    return SquaredLoss(1.0, label, feature_bound_l2=l2)
+
+
+def custom(lipschitz, smoothness, leaf=None, l2=None):
+    return CustomLoss(lipschitz, smoothness, leaf_bound=leaf, leaf_bound_l2=l2)
 
 
 def both(domain, loss, budget=BUDGET, *, horizon=1000, **options):
@@ -31,8 +41,8 @@ def both(domain, loss, budget=BUDGET, *, horizon=1000, **options):
     ("d", "p", "n", "delta", "lipschitz", "smoothness", "sigma"),
     [(5, 1.5, 1000, 1e-3, 6.0, 1.0, 1241.097924), (100, 1.5, 10_000, 1e-4, 0.5, 0.125, 207.138133)],
 )
-def test_published_scale_oracles(kit, d, p, n, delta, lipschitz, smoothness, sigma):
-    domain, loss = kit.ball(d, p, 2.0), kit.custom(lipschitz, smoothness)
+def test_published_scale_oracles(d, p, n, delta, lipschitz, smoothness, sigma):
+    domain, loss = LpBall(d, p, 2.0), custom(lipschitz, smoothness)
     parameters, guarantee = both(domain, loss, Budget(1.0, delta), horizon=n, calibration="paper")
     assert parameters.noise_scale == pytest.approx(sigma, rel=1e-8)
     assert (parameters.sum_method, parameters.weights) == ("tree", "paper")
@@ -46,8 +56,8 @@ def test_published_scale_oracles(kit, d, p, n, delta, lipschitz, smoothness, sig
     assert "Claimed" in str(guarantee)
 
 
-def test_published_noise_above_two_is_plain_gaussian(kit):
-    domain, loss = kit.ball(50, 4.0, 1.0), kit.squared()
+def test_published_noise_above_two_is_plain_gaussian():
+    domain, loss = LpBall(50, 4.0, 1.0), squared()
     parameters, guarantee = both(domain, loss, calibration="paper")
     assert (parameters.noise, parameters.norm_order) == ("gaussian", 2.0)
     bound = 2 * 2.0 + 4.0  # beta D + L
@@ -57,8 +67,8 @@ def test_published_noise_above_two_is_plain_gaussian(kit):
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
-def test_published_claims_that_are_false_are_refused(kit):
-    domain, loss = kit.ball(5), kit.custom(1.0, 0.0)
+def test_published_claims_that_are_false_are_refused():
+    domain, loss = LpBall(5), custom(1.0, 0.0)
     with pytest.raises(CalibrationError, match="miss delta"):
         accountant.calibrate(
             domain, loss, horizon=1, budget=Budget(10.0, 1e-5), calibration="paper"
@@ -87,8 +97,8 @@ def test_published_levels(n):
 
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 1000, 10**6])
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 4.0])
-def test_corrected_calibration_composes_exact_nodes(kit, n, p):
-    domain, loss = kit.ball(30, p, 1.0), kit.squared()
+def test_corrected_calibration_composes_exact_nodes(n, p):
+    domain, loss = LpBall(30, p, 1.0), squared()
     parameters, guarantee = both(domain, loss, horizon=n, calibration="corrected")
     nodes = n.bit_length()
     node = gaussian_mu(1.0 / nodes, 1e-3 / nodes)
@@ -108,8 +118,8 @@ def test_corrected_calibration_composes_exact_nodes(kit, n, p):
         assert tight.noise_scale < parameters.noise_scale < published.noise_scale
 
 
-def test_published_epsilon_of_any_noise(kit):
-    domain, loss = kit.ball(5, 1.5, 2.0), kit.squared(1.25)
+def test_published_epsilon_of_any_noise():
+    domain, loss = LpBall(5, 1.5, 2.0), squared(1.25)
     tree, guarantee = both(domain, loss, sum_method="tree")
     bound, kappa = 2 * 4.0 + 2 * 3.25, 5 ** (1 / 3)
     want = math.sqrt(8) * 11 * math.sqrt(kappa * math.log(11e3)) * bound / tree.noise_scale
@@ -128,8 +138,8 @@ def test_published_epsilon_of_any_noise(kit):
     assert guarantee.paper_epsilon == pytest.approx(want * tree.noise_scale / equal, rel=1e-12)
 
 
-def test_allowed_variations_of_the_corrected_calibration(fakes):
-    domain, loss = fakes.Ball(50, 1.5), fakes.Squared()
+def test_allowed_variations_of_the_corrected_calibration():
+    domain, loss = LpBall(50, 1.5), SquaredLoss()
     plain, _ = both(domain, loss, calibration="corrected")
     for options in (
         {"sum_method": "honaker"},

@@ -11,7 +11,6 @@ import pytest
 
 import dpoco
 from dpoco import accounting, experts, mechanisms, oco
-from dpoco.accounting import _profiles
 from dpoco.domains import Box, LpBall
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.local import BitRandomizer
@@ -48,7 +47,7 @@ def local_reports(delta):
     ).to_dict()
     if delta > 0.0:
         del stated["description"]
-        stated |= {"epsilon": loss.epsilon(1e-6), "profile": _profiles.profile_of(loss)}
+        stated |= {"epsilon": loss.epsilon(1e-6), "profile": loss.to_dict()}
     return stated
 
 

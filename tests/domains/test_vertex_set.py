@@ -11,9 +11,7 @@ import pytest
 from scipy.optimize import linprog, lsq_linear
 from scipy.spatial.distance import pdist
 
-import dpoco
 from dpoco.domains import LpBall, Simplex, VertexSet, from_dict
-from dpoco.losses import SquaredLoss
 
 CASES = [(1, 1), (2, 1), (1, 3), (5, 2), (4, 3), (40, 6), (30, 40), (500, 10)]
 
@@ -156,17 +154,6 @@ def test_values_are_immutable_equal_and_stored_exactly() -> None:
 def test_bad_vertices(vertices: object) -> None:
     with pytest.raises((ValueError, TypeError)):
         VertexSet(vertices)
-
-
-@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
-def test_other_learners_take_it() -> None:
-    domain = VertexSet(points(12, 4))
-    learner = dpoco.frank_wolfe.TreeFrankWolfe(
-        domain, SquaredLoss(), horizon=20, budget=dpoco.Budget(1.0, 1e-5)
-    )
-    rng = np.random.default_rng(0)
-    trace = learner.run(rng.normal(size=(20, 4)), rng.normal(size=20))
-    assert all(domain.contains(theta) for theta in trace.decisions)
 
 
 def exact_projection(rows: np.ndarray, x: np.ndarray) -> np.ndarray:

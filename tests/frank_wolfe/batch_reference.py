@@ -56,8 +56,8 @@ def clipped(domain, loss, X, y):
     q = domain.dual_exponent
     for row in rows:
         row *= min(1.0, loss.feature_bound / max(np.linalg.norm(row, ord=q), 1e-300))
-        if loss._l2 is not None:
-            row *= min(1.0, loss._l2 / max(np.linalg.norm(row), 1e-300))
+        if loss.feature_bound_l2 is not None:
+            row *= min(1.0, loss.feature_bound_l2 / max(np.linalg.norm(row), 1e-300))
     return rows, np.clip(labels, *loss.label_range)
 
 
@@ -108,7 +108,7 @@ def noisy_frank_wolfe(domain, loss, p, rows, labels, start, tape):
 def phased_sgd(domain, loss, p, rows, labels, start, tape):
     theta, first, n = np.array(start), 0, len(rows)
     x2 = loss.feature_bound * len(start) ** max(0.0, 0.5 - 1 / domain.dual_exponent)
-    x2 = min(x2, loss._l2 or np.inf)
+    x2 = min(x2, loss.feature_bound_l2 or np.inf)
     for i in range(1, p.phases + 1):
         size = max(1, n // 2**i)
         eta = min(p.step_size / 4**i, p.largest_step)

@@ -7,7 +7,7 @@ import pytest
 
 import dpoco
 from dpoco.accounting import polyhedral_frank_wolfe as polyhedral
-from dpoco.domains import Box, LpBall, VertexSet
+from dpoco.domains import Box, LpBall, Simplex, VertexSet
 from dpoco.frank_wolfe import NoisySGD, PhasedSGD, PolyhedralFrankWolfe
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
@@ -45,6 +45,15 @@ def test_equal_points_say_nothing_about_the_data():
         return learner.run(np.full((4, 1), gradient)).decisions[-1, 0]
 
     assert last(0.0) == last(1.0) == last(-1.0) == 0.1
+
+
+def test_a_simplex_that_says_it_is_a_single_point_is_none():
+    class Point(Simplex):
+        def diameter(self, order=None):
+            return 0.0
+
+    with pytest.raises(ValueError, match="stated smaller than it is"):
+        PolyhedralFrankWolfe(Point(3), LinearLoss(1.0), horizon=4, budget=BUDGET)
 
 
 def test_points_of_different_scales_have_a_centre_to_start_from():

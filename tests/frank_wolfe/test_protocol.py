@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import numpy as np
 import pytest
 
 import dpoco
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.frank_wolfe import TreeFrankWolfe
-from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.losses import CustomLoss, LinearLoss, SquaredLoss
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -35,27 +32,6 @@ def stream(T, d=3, seed=0):
     return rng.normal(size=(T, d)), rng.normal(size=T)
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("loss", [SquaredLoss(1.0, 1.0), LogisticLoss(1.0), HuberLoss(1.0, 1.0)])
-@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, np.inf])
-def test_run_equals_round_by_round(p, loss, batch):
-    X, y = stream(20)
-    whole = make(domain=LpBall(3, p), loss=loss, batch=batch)
-    trace = whole.run(X, y)
-    single = make(domain=LpBall(3, p), loss=loss, batch=batch)
-    for t in range(20):
-        assert np.array_equal(single.decide(), trace.decisions[t])
-        single.observe(X[t], y[t])
-    assert np.array_equal(single.last_decision, whole.last_decision)
-    mixed = make(domain=LpBall(3, p), loss=loss, batch=batch)
-    mixed.run(X[:7], y[:7])
-    mixed.decide()  # a decision asked for is the one the run goes on with
-    mixed.run(X[7:], y[7:], record_decisions=False)
-    assert np.array_equal(mixed.last_decision, whole.last_decision)
-    with pytest.raises(ValueError, match="record_decisions"):
-        _ = mixed.run(X[:0], y[:0], record_decisions=False).decisions
-
-
 def test_incomplete_last_batch_is_discarded():
     X, y = stream(11)
     learner = make(horizon=11, batch=4)
@@ -65,29 +41,18 @@ def test_incomplete_last_batch_is_discarded():
     assert learner.parameters.pushes == 2
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 3, 7, 8, 9, 31, 32, 33])
+@pytest.mark.parametrize("horizon", [1, 8, 9, 31])
 @pytest.mark.parametrize("method", ["blt", "tree", "honaker", "toeplitz"])
-def test_horizon_is_a_wall(horizon, method):
+def test_the_horizon_is_a_wall_of_the_compiled_class(horizon, method):
     X, y = stream(horizon + 1)
     learner = make(horizon=horizon, sum_method=method)
-    with pytest.raises(dpoco.HorizonExceeded):
-        learner.run(X, y)
-    assert learner.round == 0
     learner.run(X[:-1], y[:-1])
-    state, final = learner._engine.state(), learner.last_decision
-    for breach in (
-        learner.decide,
-        lambda: learner.observe(X[0], 0.0),
-        lambda: learner.run(X[:1], y[:1]),
-        lambda: learner._engine.observe(horizon, X[0], 0.0),
-        lambda: learner._engine.run(X[:1].copy(), y[:1].copy(), np.empty(1), None,
-                                    np.empty(1, np.uint8)),
-    ):  # fmt: skip
+    engine, state = learner._engine, learner._engine.state()
+    single = X[:1].copy(), y[:1].copy(), np.empty(1), None, np.empty(1, np.uint8)
+    for breach in (lambda: engine.observe(horizon, X[0], 0.0), lambda: engine.run(*single)):
         with pytest.raises(dpoco.HorizonExceeded):
             breach()
-        assert learner._engine.state() == state
-    assert np.array_equal(learner.last_decision, final)
-    assert learner.domain.contains(final)
+        assert engine.state() == state
 
 
 def test_unknown_horizon_is_a_declared_maximum():
@@ -120,50 +85,6 @@ def test_huge_records_are_clipped_in_every_geometry(p):
         assert largest * scaled <= bound * (1 + 1e-9)
         before = np.array(total)
         assert domain.contains(learner.last_decision)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"horizon": 0},
-        {"horizon": -5},
-        {"horizon": 1.5},
-        {"horizon": True},
-        {"horizon": 10**13},
-        {"budget": (1.0, 1e-5)},
-        {"budget": 1.0},
-        {"domain": "ball"},
-        {"loss": "squared"},
-        {"calibration": "loose"},
-        {"noise": "cauchy"},
-        {"sum_method": "magic"},
-        {"weights": "equal"},
-        {"relation": "add"},
-        {"step_scale": 0.0},
-        {"step_scale": np.nan},
-        {"batch": 0},
-        {"batch": 21},
-        {"start": [2.0, 0.0, 0.0]},
-        {"start": [0.0, 0.0]},
-        {"start": [np.nan, 0.0, 0.0]},
-        {"on_violation": "ignore"},
-        {"parameters": {}},
-        {"sum_method": "toeplitz", "horizon": 5000},
-    ],
-)
-def test_bad_arguments_are_refused_at_construction(options):
-    with pytest.raises((ValueError, TypeError)):
-        make(**options)
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta"),
-    [(0.0, 1e-5), (-1.0, 1e-5), (np.nan, 1e-5), (np.inf, 1e-5), (1.0, 1.0),
-     (1.0, -0.1), (1.0, np.nan)],
-)  # fmt: skip
-def test_bad_budgets(epsilon, delta):
-    with pytest.raises(ValueError, match=r"epsilon|delta"):
-        dpoco.Budget(epsilon, delta)
 
 
 def test_gaussian_noise_is_never_purely_private():
@@ -201,8 +122,8 @@ def test_custom_loss_equals_the_built_in_one():
     X, y = stream(30)
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
     y = np.clip(y, -1, 1)
-    bound = loss.leaf_norm_bound(LpBall(3))
     built_in = make(loss=loss, horizon=30)
+    bound = built_in.parameters.leaf_bound
     custom = make(loss=CustomLoss(lipschitz=4.0, smoothness=2.0, leaf_bound=bound), horizon=30)
     assert custom.parameters.noise_scale == pytest.approx(built_in.parameters.noise_scale)
 
@@ -262,61 +183,11 @@ def test_linear_losses():
     X, _ = stream(50)
     learner = make(loss=loss, budget=None, horizon=50)
     trace = learner.run(X)
-    step = make(loss=loss, budget=None, horizon=50)
-    for t in range(50):
-        assert np.array_equal(step.decide(), trace.decisions[t])
-        step.observe(X[t])
     clipped = X / np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
     assert np.allclose(learner._engine.nonprivate_sum(), clipped.sum(axis=0))
     assert trace.losses[3] == pytest.approx(trace.decisions[3] @ clipped[3])
     with pytest.raises(TypeError, match="label"):
         make(loss=loss).run(X[:20], np.zeros(20))
-
-
-@pytest.mark.parametrize("domain", [Box([-1, 0, 0], [1, 2, 0.5]), Simplex(3), LpBall(3, 1.0)])
-def test_decisions_stay_in_the_domain(domain):
-    learner = make(domain=domain, horizon=200)
-    X, y = stream(200)
-    for theta in learner.run(X, y).decisions:
-        assert domain.contains(theta)
-
-
-# -- copies, threads, forks -----------------------------------------------------------------------
-
-
-def test_interrupt_between_rounds_leaves_a_consistent_learner():
-    T = 300_000
-    X, y = stream(1000)
-    X, y = np.tile(X, (T // 1000, 1)), np.tile(y, T // 1000)
-    learner = make(horizon=T)
-    sent = []
-
-    def send(done, total):
-        if done > 100_000 and not sent:
-            sent.append(done)
-            os.kill(os.getpid(), signal.SIGINT)  # as Ctrl-C does
-
-    with pytest.raises(KeyboardInterrupt):
-        learner.run(X, y, record_decisions=False, progress=send)
-    done = learner.round
-    assert sent[0] <= done < sent[0] + 20_000  # answered at once
-    twin = make(horizon=T)
-    twin.run(X[:done], y[:done], record_decisions=False)
-    assert np.array_equal(learner.decide(), twin.decide())
-    assert learner._engine.state() == twin._engine.state()
-    learner.run(X[done:], y[done:], record_decisions=False)
-    assert learner.round == T
-
-
-def test_trace_frame_and_repr():
-    pytest.importorskip("pandas")
-    learner = make()
-    learner.run(*stream(5))
-    trace = learner.run(*stream(5))
-    frame = trace.to_frame()
-    assert list(frame["round"]) == [6, 7, 8, 9, 10]
-    assert "not private" in repr(trace)
-    assert frame["changed"].sum() == trace.switches.size
 
 
 @pytest.mark.filterwarnings("error")
@@ -343,9 +214,13 @@ def test_values_out_of_range_are_silent_zero_records():
 
 
 @pytest.mark.parametrize(
-    "domain", [Simplex(1), Box([0.5, 0.5], [0.5, 0.5]), Box([0.0, 0.3], [1.0, 0.3])]
-)
-def test_degenerate_domains(domain):
+    "domain",
+    [Simplex(1), Box([0.5, 0.5], [0.5, 0.5]), Box([0.0, 0.3], [1.0, 0.3]), Box([-1, 0], [1, 2]),
+     Simplex(3), LpBall(3, 1.0)],
+)  # fmt: skip
+def test_decisions_stay_in_the_domain(domain):
     learner = make(domain=domain)
-    learner.run(*stream(20, d=domain.dimension))
-    assert domain.contains(learner.last_decision)
+    decisions = learner.run(*stream(20, d=domain.dimension)).decisions
+    assert all(domain.contains(each) for each in [*decisions, learner.last_decision])
+    with pytest.raises(ValueError, match="start"):
+        make(domain=domain, start=np.full(domain.dimension, 2.5))

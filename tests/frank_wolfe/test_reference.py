@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,13 +15,9 @@ from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+from . import reference
 
-_spec = importlib.util.spec_from_file_location(
-    "reference", Path(__file__).with_name("reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 X = np.array([[0.6, -0.8, 0.2], [0.1, 0.5, -0.7], [-0.4, 0.3, 0.9], [0.8, 0.1, 0.1],
               [-0.2, -0.6, 0.5]])  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
 import resource
 import signal
 import stat
@@ -90,14 +89,26 @@ def refused(data, tmp_path):
         dpoco.load(path)
 
 
-def resealed(header=None, payload=None, *, version=1, magic=b"dpocost\n"):
-    """A state with a right checksum but another content."""
-    data = saved()
-    old_header, old_payload = _state.unpack(data)
-    text = json.dumps(old_header if header is None else header(old_header)).encode()
-    body = old_payload if payload is None else payload(old_payload)
-    frame = struct.pack("<8sIIQ", magic, version, len(text), len(body)) + text + body
+def framed(header, payload, *, version=1, magic=b"dpocost\n"):
+    """A file with a right checksum."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    frame = struct.pack("<8sIIQ", magic, version, len(text), len(payload)) + text + payload
     return frame + hashlib.sha256(frame).digest()
+
+
+def resealed(header=None, payload=None, **frame):
+    """A state with a right checksum but another content."""
+    old_header, old_payload = _state.unpack(saved())
+    return framed(
+        old_header if header is None else header(old_header),
+        old_payload if payload is None else payload(old_payload),
+        **frame,
+    )
+
+
+def played(index):
+    """Header and payload of a learner in round 20."""
+    return _state.unpack(saved(CONFIGURATIONS[index], 20))
 
 
 def test_every_truncation_and_every_flipped_byte_is_refused(tmp_path):
@@ -184,8 +195,7 @@ def test_random_payloads_never_crash(data):
     play(learner, learner.round, T)
 
 
-@pytest.mark.parametrize("kill_after", [0.3, 0.7])
-def test_a_killed_process_resumes_to_the_same_releases(tmp_path, kill_after):
+def test_a_killed_process_resumes_to_the_same_releases(tmp_path):
     """SIGKILL in the middle of `run` with checkpoints; the rest is replayed exactly."""
     rounds = 4_000_000
     checkpoint = tmp_path / "checkpoint.dpoco"
@@ -207,11 +217,11 @@ def test_a_killed_process_resumes_to_the_same_releases(tmp_path, kill_after):
         """
     )
     child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-    assert child.stdout.readline() == b"ready\n"
+    assert b"ready\n" in iter(child.stdout.readline, b"")
     deadline = time.monotonic() + 60
     while not checkpoint.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
-    time.sleep(kill_after * 0.2)
+    time.sleep(0.1)
     child.send_signal(signal.SIGKILL)
     child.wait()
     child.stdout.close()
@@ -232,25 +242,6 @@ def test_a_killed_process_resumes_to_the_same_releases(tmp_path, kill_after):
         assert np.array_equal(whole.run(X, y).decisions, resumed.run(X, y).decisions)
 
 
-def test_numpy_arguments_can_be_saved():
-    learner = TreeFrankWolfe(
-        LpBall(D), SquaredLoss(), horizon=np.int64(T), budget=dpoco.Budget(1.0, 1e-4),
-        batch=np.int32(2), step_scale=np.float64(1.5), start=np.full(D, 0.1),
-    )  # fmt: skip
-    loaded = TreeFrankWolfe._from_bytes(learner._to_bytes())
-    assert loaded.parameters == learner.parameters
-    assert np.array_equal(loaded.decide(), learner.decide())
-
-
-def test_a_subclass_is_not_saved_under_a_name_nobody_can_load():
-    class Mine(TreeFrankWolfe):
-        pass
-
-    learner = Mine(LpBall(D), SquaredLoss(), horizon=T, budget=dpoco.Budget(1.0, 1e-4))
-    with pytest.raises(dpoco.StateError, match="cannot be saved"):
-        learner.save("nowhere")
-
-
 def test_arguments_of_any_number_type_and_changed_arrays_can_be_saved():
     start = np.full(D, 0.1)
     learner = TreeFrankWolfe(
@@ -268,11 +259,7 @@ def test_headers_cannot_make_the_loader_allocate_what_the_file_does_not_hold(tmp
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     refused(resealed(_set("object.arguments.domain", huge)), tmp_path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB, of 8e6
-    data = saved()
-    nested = b"[" * 100_000 + b"]" * 100_000
-    frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(nested), 0) + nested
-    assert data
-    refused(frame + hashlib.sha256(frame).digest(), tmp_path)
+    refused(framed(b"[" * 100_000 + b"]" * 100_000, b""), tmp_path)
 
 
 def _with_words(payload, changes):
@@ -284,15 +271,10 @@ def _with_words(payload, changes):
 
 @pytest.mark.parametrize("index", [0, 1, 2, 3, 4])
 def test_payloads_that_would_reuse_noise_or_leave_the_domain_are_refused(index, tmp_path):
-    learner = make(CONFIGURATIONS[index])
-    play(learner, 0, 20)
-    header, payload = _state.unpack(learner._to_bytes())
+    header, payload = played(index)
 
     def refuse(changes):
-        text = json.dumps(header).encode()
-        body = _with_words(payload, changes)
-        frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(text), len(body)) + text + body
-        refused(frame + hashlib.sha256(frame).digest(), tmp_path)
+        refused(framed(header, _with_words(payload, changes)), tmp_path)
 
     gaussian, word = -48 + 2 * 8, -48
     moved = word if index == 4 else gaussian  # generalized Gaussian: one sign word a vector
@@ -303,41 +285,27 @@ def test_payloads_that_would_reuse_noise_or_leave_the_domain_are_refused(index, 
 
 
 def test_a_square_root_state_with_missing_draws_is_refused(tmp_path):
-    learner = make(CONFIGURATIONS[3])
-    play(learner, 0, 20)
-    header, payload = _state.unpack(learner._to_bytes())
+    header, payload = played(3)
     rows = struct.pack("<QQ", 20, 20 * D)
     at = payload.index(rows)
     shorter = payload[:at] + struct.pack("<QQ", 0, 0) + payload[at + 16 + 20 * D * 8 :]
-    text = json.dumps(header).encode()
-    frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(text), len(shorter)) + text + shorter
-    refused(frame + hashlib.sha256(frame).digest(), tmp_path)
-
-
-def _framed(header, payload):
-    text = json.dumps(header).encode()
-    frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(text), len(payload)) + text + payload
-    return frame + hashlib.sha256(frame).digest()
+    refused(framed(header, shorter), tmp_path)
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 3])
 def test_generalized_gaussian_states_with_reset_lanes_are_refused(kind, tmp_path):
     # Word, uniform, Gaussian and exponential positions must all fit the draws made.
-    learner = make(CONFIGURATIONS[4])
-    play(learner, 0, 20)
-    header, payload = _state.unpack(learner._to_bytes())
-    dpoco.load(_write(tmp_path, _framed(header, payload)))
+    header, payload = played(4)
+    dpoco.load(_write(tmp_path, framed(header, payload)))
     for position in (0, 2**63):
-        refused(_framed(header, _with_words(payload, {-48 + 8 * kind: position})), tmp_path)
+        refused(framed(header, _with_words(payload, {-48 + 8 * kind: position})), tmp_path)
 
 
 def test_noise_that_is_not_a_number_is_refused(tmp_path):
-    for configuration in CONFIGURATIONS[:5]:
-        learner = make(configuration)
-        play(learner, 0, 20)
-        header, payload = _state.unpack(learner._to_bytes())
+    for index in range(5):
+        header, payload = played(index)
         at = len(payload) - 48 - 40 - 8  # the last number before key, stream and positions
-        refused(_framed(header, _with_words(payload, {at: float("nan")})), tmp_path)
+        refused(framed(header, _with_words(payload, {at: float("nan")})), tmp_path)
 
 
 def test_descriptions_must_fit_their_parameters(tmp_path):
@@ -348,25 +316,6 @@ def test_descriptions_must_fit_their_parameters(tmp_path):
         ("object.arguments.foo", 1),
         ("object.parameters.noise_scale", header["object"]["parameters"]["noise_scale"] * 1000),
     ]:
-        refused(_framed(_set(key, value)(header), payload), tmp_path)
+        refused(framed(_set(key, value)(header), payload), tmp_path)
     del header["object"]["arguments"]["start"]
-    refused(_framed(header, payload), tmp_path)
-
-
-def test_suspended_and_forked_copies_are_not_saved(tmp_path):
-    learner = make(CONFIGURATIONS[0])
-    play(learner, 0, 5)
-    copy = pickle.loads(pickle.dumps(learner))
-    with pytest.raises(dpoco.StateError, match="resume"):
-        copy.save(tmp_path / "copy")
-    copy.resume()
-    copy.save(tmp_path / "copy")
-    if hasattr(os, "fork"):
-        pid = os.fork()
-        if pid == 0:  # pragma: no cover - the child
-            try:
-                learner.save(tmp_path / "child")
-            except dpoco.StateError:
-                os._exit(7)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    refused(framed(header, payload), tmp_path)

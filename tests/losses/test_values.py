@@ -74,7 +74,6 @@ def test_text_json_and_pickle_restore_an_equal_loss(loss: Loss) -> None:
         (lambda: CustomLoss(1.0, 1.0, leaf_bound=0.0), ValueError, "leaf_bound"),
         (lambda: SquaredLoss().leaf_scalar_bound(-1.0), ValueError, "margin"),
         (lambda: SquaredLoss().leaf_scalar_bound(1.0, 0.0), ValueError, "step_scale"),
-        (lambda: LinearLoss().leaf_norm_bound(LpBall(2), -1.0), ValueError, "step_scale"),
         (lambda: SquaredLoss().value([0, 0], [1, 2, 3], 0), ValueError, "features"),
         (lambda: SquaredLoss().value([0, 0], [[1, 2]], 0), ValueError, "labels?"),
         (lambda: SquaredLoss().value([0, 0], [1, 2], [0, 1]), ValueError, "label"),
@@ -220,16 +219,8 @@ def test_constants_of_the_other_losses() -> None:
     ball = LpBall(16, math.inf, 1.5)
     assert LinearLoss(0.7).lipschitz(ball) == 0.7
     assert LinearLoss(0.7).smoothness(ball) == 0.0
-    assert LinearLoss(0.7).leaf_norm_bound(ball) == 0.7
-    assert LinearLoss(0.7).leaf_norm_bound_l2(ball) == 0.7
-    assert LinearLoss(0.7).leaf_norm_bound_l2(LpBall(16, 1.0)) == pytest.approx(2.8)
-    assert LinearLoss(0.7, gradient_bound_l2=0.9).leaf_norm_bound_l2(LpBall(16, 1.0)) == 0.9
     custom = CustomLoss(2.0, 0.5)
     assert (custom.lipschitz(ball), custom.smoothness(ball)) == (2.0, 0.5)
-    assert custom.leaf_norm_bound(ball) == 0.5 * 3.0 + 2.0
-    assert custom.leaf_norm_bound(ball, 3.0) == 3 * 0.5 * 3.0 + 2.0
-    assert CustomLoss(2.0, 0.5, leaf_bound=1.0).leaf_norm_bound(ball) == 1.0
-    assert CustomLoss(2.0, 0.5, leaf_bound_l2=0.1).leaf_norm_bound_l2(ball) == 0.1
 
 
 def test_margins_use_the_smaller_of_two_hoelder_bounds() -> None:
@@ -238,12 +229,6 @@ def test_margins_use_the_smaller_of_two_hoelder_bounds() -> None:
     assert SquaredLoss(1.0, feature_bound_l2=0.1).margin_bound(ball) == pytest.approx(0.4)
     assert SquaredLoss(1.0, feature_bound_l2=0.9).margin_bound(ball) == 1.0
     assert SquaredLoss(2.0).margin_bound(Box([-3.0, 0.0], [1.0, 0.0])) == 6.0
-    loss = SquaredLoss(1.0, feature_bound_l2=0.1)
-    assert loss.leaf_norm_bound(ball) == pytest.approx(2 * 1.4)
-    assert loss.leaf_norm_bound_l2(ball) == pytest.approx(0.28)
-    # q = 1 <= 2: an l_1 bound already is an l_2 bound.
-    assert SquaredLoss(1.0).leaf_norm_bound_l2(ball) == SquaredLoss(1.0).leaf_norm_bound(ball)
-    assert SquaredLoss(1.0).leaf_norm_bound_l2(LpBall(16, 1)) == pytest.approx(4 * 4.0)
 
 
 def test_compiled_loss_refuses_unknown_kinds() -> None:

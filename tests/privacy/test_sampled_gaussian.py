@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 import dpoco
-from dpoco.accounting import sampled_gaussian as accountant
+from dpoco.accounting import noisy_sgd as accountant
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpoco.privacy.losses import sampled as loss
 from dpoco.privacy.losses import sampled_few as transform
@@ -126,7 +126,7 @@ def test_a_single_record_or_no_secrecy_is_plain_composition():
 @pytest.mark.parametrize(("n", "k", "epsilon", "delta"), [(10**5, 10**10, 1.0, 1e-6),
                          (10**6, 10**12, 0.3, 1e-8), (10**6, 10**12, 2.0, 1e-30)])  # fmt: skip
 def test_many_steps_are_calibrated_with_little_work(work, n, k, epsilon, delta):
-    accountant._least_multiplier.cache_clear()
+    accountant.sampled_gaussian_multiplier.cache_clear()
     multiplier, done = work(
         lambda: accountant.sampled_gaussian_multiplier(epsilon, delta, records=n, steps=k)
     )

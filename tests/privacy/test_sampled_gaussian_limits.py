@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dpoco.accounting import sampled_gaussian as accountant
+from dpoco.accounting import noisy_sgd as accountant
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpoco.privacy.losses import sampled_sum as composition
 from dpoco.privacy.losses.sampled import Sampled

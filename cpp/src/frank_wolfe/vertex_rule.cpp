@@ -66,7 +66,6 @@ class SelectionRule final : public VertexRule {
         !(settings.exponent >= 0.0 && settings.exponent <= 1.0)) {
       throw std::invalid_argument("scale must be at least 0, the exponent in [0, 1]");
     }
-    if (settings.scale == 0.0) return;
     const Diameters& stated = settings.diameters;
     for (const auto& [diameter, order] :
          {std::pair(stated.l1, 1.0), std::pair(stated.l2, 2.0),

@@ -155,7 +155,7 @@ def _bounds(domain: Domain, loss: Any, unbounded: bool, n: int) -> tuple[str, fl
         own = math.inf if loss.gradient_bound_l2 is None else loss.gradient_bound_l2
         return "linear", min(own, loss.gradient_bound * stretch), 0.0, 0
     if isinstance(loss, GlmLoss):
-        own = math.inf if loss._l2 is None else loss._l2
+        own = math.inf if loss.feature_bound_l2 is None else loss.feature_bound_l2
         length = min(own, loss.feature_bound * stretch)
         margin = _FARTHER if unbounded else loss.margin_bound(domain)
         slope, curvature = loss.derivative_bound(margin), loss.curvature_bound(margin)

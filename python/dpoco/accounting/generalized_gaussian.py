@@ -25,7 +25,6 @@ __all__ = [
     "coordinate_variance",
     "expected_norm_bound",
     "generalized_gaussian_mu",
-    "generalized_gaussian_rho",
     "paper_order",
 ]
 
@@ -47,14 +46,6 @@ def paper_order(q: float, dimension: int) -> float:
     """Return the order the paper intends: max(2, min(q, ln d)) (Lemma 3.2, corrected)."""
     q = exponent("q", q)
     return max(2.0, min(q, math.log(positive_int("dimension", dimension))))
-
-
-def generalized_gaussian_rho(
-    sensitivity: float, sigma: float, order: float, q: float, dimension: int
-) -> float:
-    """Return the zCDP parameter kappa(r) D^2 / (2 sigma^2) for l_q sensitivity D."""
-    mu = generalized_gaussian_mu(sensitivity, sigma, order, q, dimension)
-    return 0.5 * mu * mu
 
 
 def generalized_gaussian_mu(

@@ -18,9 +18,9 @@ from dpoco._validation import LARGEST_HORIZON, choice, positive_int
 from dpoco.accounting import continual_sum, polyhedral_frank_wolfe, tree_frank_wolfe
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
+from dpoco.accounting.leaf_bounds import L1Geometry
 from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
-from dpoco.accounting.polyhedral_planner import L1Geometry
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import StateError

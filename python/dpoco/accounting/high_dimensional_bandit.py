@@ -30,8 +30,8 @@ from dpoco.accounting.high_dimensional_arms import (
     planned_arm,
     total_error,
 )
+from dpoco.accounting.leaf_bounds import L1Geometry
 from dpoco.accounting.linucb import JOINT, NEIGHBOURS, check_sizes
-from dpoco.accounting.polyhedral_planner import L1Geometry
 from dpoco.accounting.release import common_conditions
 from dpoco.accounting.statement import stated_delta
 from dpoco.errors import BudgetExceeded, CalibrationError

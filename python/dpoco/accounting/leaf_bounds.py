@@ -16,98 +16,189 @@ Proof: ``docs/privacy/leaf_bounds.md``. Source: Han et al., DP-TOFW, Section 3, 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from dpoco.accounting.frank_wolfe_parameters import TreeFrankWolfeParameters
+from dpoco import domains
+from dpoco.accounting.noisy_max import mean_excess
 
-__all__ = ["DomainLike", "LeafBounds", "enforced_leaf_bounds", "lossless_leaf_bounds"]
+__all__ = [
+    "CALIBRATIONS",
+    "WEIGHTS",
+    "L1Geometry",
+    "LeafBounds",
+    "check_fixed",
+    "enforced_leaf_bounds",
+    "lossless_leaf_bounds",
+    "published_leaf_bound",
+]
 
-
-class DomainLike(Protocol):
-    """What accounting asks of a decision set (see `dpoco.domains`)."""
-
-    dimension: int
-
-    @property
-    def p(self) -> float: ...  # noqa: D102
-    @property
-    def dual_exponent(self) -> float: ...  # noqa: D102
-    def diameter(self, order: float | None = None) -> float: ...  # noqa: D102
-    def max_norm(self, order: float | None = None) -> float: ...  # noqa: D102
+CALIBRATIONS = ("tight", "corrected", "paper")
+WEIGHTS = ("unbiased", "paper")
 
 
 @dataclass(frozen=True, slots=True)
 class LeafBounds:
-    """Enforced bounds on one round's leaf: of its scalar, in the dual norm, in l2."""
+    """Enforced bounds on one round's leaf.
 
-    scalar: float | None
-    dual: float
-    l2: float
+    Attributes
+    ----------
+    slope : float or None
+        Bound on the scalar that the features are multiplied with; None if the leaf is clipped as
+        it is.
+    bound, bound_l2 : float
+        Bounds on what is clipped, features or leaf: in the dual norm, and in l2 (infinite for
+        none).
+    """
+
+    slope: float | None
+    bound: float
+    bound_l2: float
+
+    @property
+    def dual(self) -> float:
+        """Bound on the leaf in the dual norm."""
+        return self.bound if self.slope is None else self.slope * self.bound
+
+    @property
+    def l2(self) -> float:
+        """Bound on the leaf in l2."""
+        return self.bound_l2 if self.slope is None else self.slope * self.bound_l2
+
+    @property
+    def fields(self) -> dict[str, float | None]:
+        """Return the bounds as parameters hold them."""
+        return {
+            "leaf_scalar_bound": self.slope,
+            "leaf_bound": self.dual,
+            "leaf_bound_l2": None if self.l2 == math.inf else self.l2,
+        }
+
+    def condition(self, dual_exponent: float) -> str:
+        """Return the clipping condition in words."""
+        norm = "l_inf" if dual_exponent == math.inf else f"l_{dual_exponent:g}"
+        text = f"what a round adds to the gradient sum is clipped to {norm} norm {self.dual:g}"
+        if self.l2 < math.inf:
+            text += f" and l_2 norm {self.l2:g}"
+        return text + (
+            "" if self.slope is None else ", features and labels to their declared bounds"
+        )
+
+
+class L1Geometry:
+    """A polytope in the geometry of l_1: what the learner's bounds are stated in, a box's too.
+
+    Raises ``TypeError`` for a domain without listed or structured vertices.
+    """
+
+    p = 1.0
+    dual_exponent = math.inf
+
+    def __init__(self, domain: Any) -> None:
+        self.domain = domain
+        self.dimension: int = domain.dimension
+        self.is_box = isinstance(domain, domains.Box)
+        if isinstance(domain, domains.LpBall) and domain.p == 1.0:
+            self.vertices = 2 * domain.dimension
+        elif isinstance(domain, domains.Simplex):
+            self.vertices = domain.dimension
+        elif isinstance(domain, domains.VertexSet):
+            self.vertices = len(domain.vertices)
+        elif self.is_box:
+            self.vertices = 2  # a coordinate
+        else:
+            raise TypeError(
+                "domain must be an LpBall with p = 1, a Simplex, a Box or a VertexSet; "
+                f"got {type(domain).__name__}"
+            )
+
+    def diameter(self, order: float | None = None) -> float:
+        """Largest distance, in l_1 by default."""
+        return float(self.domain.diameter(1.0 if order is None else order))
+
+    def diameters(self, l2: bool) -> dict[str, float]:
+        """Return the sizes that the sensitivity of the vertices' scores rests on.
+
+        Those in l_2 and l_inf only for a box, or if leaves are bounded in l_2; else infinite.
+        """
+        return {
+            "diameter_l1": self.diameter(1.0),
+            "diameter_l2": self.diameter(2.0) if l2 or self.is_box else math.inf,
+            "diameter_linf": self.diameter(math.inf) if l2 and self.is_box else math.inf,
+        }
+
+    def max_norm(self, order: float | None = None) -> float:
+        """Largest norm, in l_1 by default."""
+        return float(self.domain.max_norm(1.0 if order is None else order))
+
+    def excess(self, selector: str) -> float:
+        """Return a bound on the mean excess score of a private selection, in units of the scale."""
+        coordinates = int(self.domain.intrinsic_dimension) if self.is_box else 1
+        return coordinates * mean_excess(self.vertices, selector)
 
 
 def lossless_leaf_bounds(
-    domain: DomainLike, loss: Any, weights: str, calibration: str, step_scale: float
+    domain: Any, loss: Any, weights: str, calibration: str, step_scale: float
 ) -> LeafBounds:
     """Return the bounds that lose nothing while the declared bounds on the data hold."""
     published = weights == "paper" or calibration != "tight"
+    if loss.glm and published:
+        slope = published_leaf_bound(domain, loss, step_scale) / float(loss.feature_bound)
+        return _clipped(loss, slope)
     if loss.glm:
-        bound = float(loss.feature_bound)
-        if published:
-            scalar = published_leaf_bound(domain, loss, step_scale) / bound
-        else:
-            scalar = float(loss.leaf_scalar_bound(_margin(domain, loss), step_scale))
-        return LeafBounds(scalar, scalar * bound, scalar * _or_inf(loss.feature_bound_l2))
+        return _clipped(loss, float(loss.leaf_scalar_bound(loss.margin_bound(domain), step_scale)))
     if hasattr(loss, "gradient_bound"):
-        return LeafBounds(None, float(loss.gradient_bound), _or_inf(loss.gradient_bound_l2))
+        return _clipped(loss)
+    if not hasattr(loss, "leaf_bound"):
+        raise TypeError("a QuadraticLoss is for the learners of dpoco.oco; use a CustomLoss here")
     dual = loss.leaf_bound
     if published or dual is None:
         dual = published_leaf_bound(domain, loss, step_scale)
-    return LeafBounds(None, float(dual), _or_inf(loss.leaf_bound_l2))
+    return _clipped(loss, None, dual, loss.leaf_bound_l2)
 
 
-def enforced_leaf_bounds(loss: Any, p: TreeFrankWolfeParameters) -> LeafBounds:
-    """Return the bounds a learner with these parameters enforces."""
-    if loss.glm:
-        if p.leaf_scalar_bound is None:
-            raise ValueError("leaf_scalar_bound is required by this loss")
-        scalar, bound = p.leaf_scalar_bound, float(loss.feature_bound)
-        leaf = LeafBounds(scalar, scalar * bound, scalar * _or_inf(loss.feature_bound_l2))
-    elif p.leaf_scalar_bound is not None:
-        raise ValueError("leaf_scalar_bound must be None for this loss")
-    elif hasattr(loss, "gradient_bound"):
-        leaf = LeafBounds(None, float(loss.gradient_bound), _or_inf(loss.gradient_bound_l2))
-    else:
-        leaf = LeafBounds(None, p.leaf_bound, _or_inf(p.leaf_bound_l2))
-    if not math.isclose(leaf.dual, p.leaf_bound, rel_tol=1e-9):
-        raise ValueError(f"leaf_bound must be {leaf.dual!r} for this loss; got {p.leaf_bound!r}")
-    if not math.isclose(leaf.l2, _or_inf(p.leaf_bound_l2), rel_tol=1e-9):
-        raise ValueError(f"leaf_bound_l2 must be {leaf.l2!r} for this loss")
+def enforced_leaf_bounds(loss: Any, parameters: Any) -> LeafBounds:
+    """Return the bounds that a learner with these parameters enforces.
+
+    Raises
+    ------
+    ValueError
+        If they are not the loss's.
+    """
+    p = parameters
+    if loss.glm != (p.leaf_scalar_bound is not None):
+        raise ValueError(
+            f"leaf_scalar_bound is {'required by' if loss.glm else 'not for'} this loss"
+        )
+    leaf = _clipped(loss, p.leaf_scalar_bound, p.leaf_bound, p.leaf_bound_l2)
+    for name, own in leaf.fields.items():
+        given = getattr(p, name)
+        if (own is None) != (given is None) or not math.isclose(own or 0.0, given or 0.0):
+            raise ValueError(f"{name} must be {own!r} for this loss; got {given!r}")
     return leaf
 
 
-def _margin(domain: DomainLike, loss: Any) -> float:
-    """Return a bound on |<theta, x>|: the loss's own, or Hoelder's."""
-    if hasattr(loss, "margin_bound"):
-        return float(loss.margin_bound(domain))
-    return float(loss.feature_bound) * float(domain.max_norm(domain.p))
+def _clipped(loss: Any, slope: float | None = None, dual: Any = None, l2: Any = None) -> LeafBounds:
+    """Return what is clipped: features, gradients of linear losses, or leaves to these bounds."""
+    if loss.glm:
+        dual, l2 = loss.feature_bound, loss.feature_bound_l2
+    elif hasattr(loss, "gradient_bound"):
+        dual, l2 = loss.gradient_bound, loss.gradient_bound_l2
+    return LeafBounds(slope, float(dual), math.inf if l2 is None else float(l2))
 
 
-def published_leaf_bound(domain: DomainLike, loss: Any, step_scale: float) -> float:
+def published_leaf_bound(domain: Any, loss: Any, step_scale: float) -> float:
     """Return s beta D + L, the leaf bound of the paper."""
     curvature = step_scale * float(loss.smoothness(domain)) * float(domain.diameter())
     return curvature + float(loss.lipschitz(domain))
 
 
-def clipping_condition(domain: DomainLike, loss: Any, leaf: LeafBounds) -> str:
-    """Return the clipping condition in words."""
-    q = domain.dual_exponent
-    norm = "l_inf" if q == math.inf else f"l_{q:g}"
-    text = f"what a round adds to the gradient sum is clipped to {norm} norm {leaf.dual:g}"
-    if leaf.l2 < math.inf:
-        text += f" and l_2 norm {leaf.l2:g}"
-    return text + (", features and labels to their declared bounds" if loss.glm else "")
-
-
-def _or_inf(bound: float | None) -> float:
-    return math.inf if bound is None else float(bound)
+def check_fixed(chosen: Mapping[str, Any], fixed: Mapping[str, tuple[Any, ...]]) -> None:
+    """Raise `ValueError` unless the options chosen are those that their calibration fixes."""
+    for name, allowed in fixed.items():
+        if chosen[name] not in allowed:
+            needed = " or ".join(map(repr, allowed))
+            raise ValueError(
+                f"calibration {chosen['calibration']!r} has {name} {needed}; got {chosen[name]!r}"
+            )

@@ -14,36 +14,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from dpoco._validation import choice, positive_float, positive_int, real_float
-from dpoco.accounting._experts.parameters import StoredParameters
-from dpoco.accounting.batch_fits import (
-    BatchDomain,
-    batch_bounds,
-    batch_guarantee,
-    check_phases,
-    checked_budget,
-    clipping,
-    exact_scale,
-    gaussian_target,
-    grid_of,
-    phase_sizes,
-    resolved,
-)
+from dpoco._validation import choice, positive_float, positive_int
+from dpoco.accounting import batch_baselines as fits
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
-from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import NUMERICS
-from dpoco.accounting.statement import stated_delta
+from dpoco.accounting.parameters import at_least, one_of
+from dpoco.accounting.phased_sgd import PhasedParameters, phase_sizes
+from dpoco.domains import Domain
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SummedPhase
 
-WHAT = "the model of localised mirror descent"
-_STEPS = 100
+__all__ = ["LocalizedMirrorDescentParameters", "calibrate"]
+
+guarantee, mechanism_of = fits.guarantee, fits.mechanism_of
+_MOST_STEPS = 10**6
 
 
-@dataclass(frozen=True)
-class LocalizedMirrorDescentParameters(StoredParameters):
+@dataclass(frozen=True, kw_only=True)
+class LocalizedMirrorDescentParameters(PhasedParameters):
     """Parameters of `LocalizedMirrorDescent`: phase i has floor(n / 2^i) records.
 
     Attributes
@@ -66,47 +56,61 @@ class LocalizedMirrorDescentParameters(StoredParameters):
         Arithmetic of releases: doubles, whose rounding the guarantee leaves out, or exact integers.
     """
 
-    _kind = "dpoco.localized_mirror_descent_parameters"
-    _version = 2
-    _added: ClassVar[dict[str, Any] | None] = {"numerics": "float"}
+    kind = "dpoco.localized_mirror_descent_parameters"
+    method = "localised mirror descent"
 
-    records: int
-    phases: int
-    steps: int
+    steps: int = at_least(1, _MOST_STEPS)
     step_size: float
     derivative_bound: float
-    noise_multiplier: float
-    calibration: str = "tight"
-    numerics: str = "float"
+    noise_multiplier: float = at_least(0.0)
+    calibration: str = one_of("tight", default="tight")
+    numerics: str = one_of(*NUMERICS, default="float")
 
-    def __post_init__(self) -> None:
-        """Validate."""
-        for name in ("step_size", "derivative_bound", "noise_multiplier"):
-            # As one double: bounds are products of what is clipped at.
-            object.__setattr__(self, name, real_float(name, getattr(self, name)))
-        choice("numerics", self.numerics, NUMERICS)
-        choice("calibration", self.calibration, ("tight",))
-        check_phases(self.records, self.phases)
-        positive_int("steps", self.steps, maximum=10**6)
-        positive_float("step_size", self.step_size)
-        positive_float("derivative_bound", self.derivative_bound)
-        if self.noise_multiplier != 0.0:
-            positive_float("noise_multiplier", self.noise_multiplier)
+    def mechanism(self, domain: Domain, loss: Any) -> GaussianPhases:
+        """Return the phases, of several mean gradients each, through which data reach the model."""
+        _check_ball(domain)
+        d, multiplier = domain.dimension, self.noise_multiplier
+        bound = self.derivative_bound * fits.batch_bounds(domain, loss).feature_l2
+        phases = []
+        for size in phase_sizes(self.records, self.phases):
+            scale, grid = multiplier * 2.0 * bound / size, 0.0
+            if self.private and self.numerics == "lattice":
+                scale = fits.exact_scale(fits.Release(bound, multiplier, size), d)
+                grid = fits.grid_of(scale * size, bound, size)
+            phases.append(SummedPhase(size, bound, scale, grid, self.steps, 1))
+        return GaussianPhases(d, tuple(phases))
 
-    @property
-    def private(self) -> bool:
-        """Whether any noise is added."""
-        return self.noise_multiplier > 0.0
+    def stated(
+        self, domain: Domain, found: fits.BatchBounds, mechanism: GaussianPhases, delta: float
+    ) -> dict[str, Any]:
+        """Return what the guarantee says besides."""
+        scale = mechanism.phases[0].scale
+        return {
+            "released": f", p = {domain.p:g}, {self.phases} phases of {self.steps} steps",
+            "sensitivity": scale / self.noise_multiplier,
+            "noise_scale": scale,
+            "details": {"phases": float(self.phases), "steps per phase": float(self.steps)},
+        }
+
+    def regularisers(self, domain: Domain, loss: Any) -> list[tuple[float, float]]:
+        """Return the regularisation and the radius of every phase."""
+        lipschitz = self.derivative_bound * fits.batch_bounds(domain, loss).feature
+        rows = []
+        for i, size in enumerate(phase_sizes(self.records, self.phases), start=1):
+            reach = math.ldexp(self.step_size, -2 * i) * size
+            radius = min(domain.diameter(), 2.0 * lipschitz * (domain.p - 1.0) * reach)
+            rows.append((1.0 / reach, max(radius, 1e-300)))
+        return rows
 
 
 def calibrate(
-    domain: BatchDomain,
+    domain: Domain,
     loss: Any,
     *,
     records: int,
     budget: Budget | None,
     calibration: str = "tight",
-    steps: int = _STEPS,
+    steps: int = 100,
     step_scale: float = 1.0,
     numerics: str = "auto",
 ) -> LocalizedMirrorDescentParameters:
@@ -136,26 +140,22 @@ def calibrate(
         If no noise scale keeps to the budget.
     """
     choice("calibration", calibration, ("tight",))
-    check_ball(domain)
+    _check_ball(domain)
     n = positive_int("records", records)
-    count = positive_int("steps", steps, maximum=10**6)
+    count = positive_int("steps", steps, maximum=_MOST_STEPS)
     scale = positive_float("step_scale", step_scale)
-    budget = checked_budget(budget)
-    found = batch_bounds(domain, loss)
-    sizes, d = phase_sizes(n), domain.dimension
+    budget = fits.checked_budget(budget)
+    found, sizes, d = fits.batch_bounds(domain, loss), phase_sizes(n), domain.dimension
     multiplier, strength = 0.0, math.inf
-    arithmetic = resolved(numerics, "tight", False, [], d)
+    arithmetic = fits.resolved(numerics, "tight", None, d)
     if budget is not None:
-        variates = float(len(sizes) * count * d)
-        slope = found.derivative * found.feature_l2
-        mu = gaussian_target(
-            budget, "tight", variates, "float" if numerics == "float" else "lattice"
-        )
+        variates, slope = float(len(sizes) * count * d), found.derivative * found.feature_l2
+        mu = fits.gaussian_target(budget, "tight", variates, exact=numerics != "float")
         multiplier = math.sqrt(count) / mu
-        releases = [(2.0 * slope, multiplier, slope, size) for size in sizes]
-        arithmetic = resolved(numerics, "tight", True, releases, d)
+        releases = [fits.Release(slope, multiplier, size) for size in sizes]
+        arithmetic = fits.resolved(numerics, "tight", releases, d)
         if arithmetic == "float":
-            mu = gaussian_target(budget, "tight", variates)
+            mu = fits.gaussian_target(budget, "tight", variates)
             multiplier = math.sqrt(count) / mu
         # Size of the noise of a mean over n records, in l_q and in units of the gradient's bound.
         inflation = found.feature_l2 / found.feature
@@ -169,78 +169,11 @@ def calibrate(
         step_size=max(scale * step, 1e-90),
         derivative_bound=found.derivative,
         noise_multiplier=multiplier,
-        calibration=calibration,
         numerics=arithmetic,
     )
 
 
-def guarantee(
-    domain: BatchDomain,
-    loss: Any,
-    parameters: LocalizedMirrorDescentParameters,
-    *,
-    budget: Budget | float | None = None,
-    seeded: bool = False,
-) -> Guarantee:
-    """Return what any parameters guarantee, from noise multiplier and enforced bounds alone."""
-    p = parameters
-    check_ball(domain)
-    found = batch_bounds(domain, loss)
-    if not p.private:
-        return Guarantee.none(1, WHAT, unit="one record")
-    delta = stated_delta(budget, p.records)
-    mechanism = mechanism_of(domain, loss, p)
-    noise_scale = mechanism.phases[0].scale
-    reach = noise_scale / p.noise_multiplier
-    return batch_guarantee(
-        mechanism,
-        what=f"{WHAT} (dimension {domain.dimension}, p = {domain.p:g}, {p.phases} phases of "
-        f"{p.steps} steps)",
-        records=p.records,
-        delta=delta,
-        calibration=p.calibration,
-        seeded=seeded,
-        sensitivity=reach,
-        noise_scale=noise_scale,
-        bound=clipping(loss, domain, p.derivative_bound, found.derivative),
-        claimed_epsilon=math.nan,
-        details={"phases": float(p.phases), "steps per phase": float(p.steps)},
-        numerics=p.numerics,
-    )
-
-
-def mechanism_of(
-    domain: BatchDomain, loss: Any, parameters: LocalizedMirrorDescentParameters
-) -> GaussianPhases:
-    """Return the phases, of several mean gradients each, through which data reach the model."""
-    p, d = parameters, domain.dimension
-    bound = p.derivative_bound * batch_bounds(domain, loss).feature_l2
-    exact = p.private and p.numerics == "lattice"
-    phases = []
-    for size in phase_sizes(p.records, p.phases):
-        scale, grid = p.noise_multiplier * 2.0 * bound / size, 0.0
-        if exact:
-            scale = exact_scale(2.0 * bound, p.noise_multiplier, bound, size, d)
-            grid = grid_of(scale * size, bound, size)
-        phases.append(SummedPhase(size, bound, scale, grid, p.steps, 1))
-    return GaussianPhases(d, tuple(phases))
-
-
-def regularisers(
-    domain: BatchDomain, loss: Any, parameters: LocalizedMirrorDescentParameters
-) -> list[tuple[float, float]]:
-    """Return the regularisation and the radius of every phase."""
-    p = parameters
-    lipschitz = p.derivative_bound * batch_bounds(domain, loss).feature
-    rows = []
-    for i, size in enumerate(phase_sizes(p.records, p.phases), start=1):
-        reach = math.ldexp(p.step_size, -2 * i) * size
-        radius = min(domain.diameter(), 2.0 * lipschitz * (domain.p - 1.0) * reach)
-        rows.append((1.0 / reach, max(radius, 1e-300)))
-    return rows
-
-
-def check_ball(domain: BatchDomain) -> None:
+def _check_ball(domain: Domain) -> None:
     """Raise `ValueError` unless mirror steps have a closed form."""
     if not (hasattr(domain, "radius") and 1.0 < domain.p <= 2.0):
         raise ValueError("localised mirror descent needs an l_p ball with 1 < p <= 2")

@@ -217,11 +217,15 @@ def _summand(
     """Return what a round adds: a gradient, or the statistics of a squared loss."""
     d, q = domain.dimension, float(domain.dual_exponent)
     if vector_scale is not None:
-        bounds = (float(loss.feature_bound), _or_inf(loss._l2), float(loss.label_bound))
+        bounds = (
+            float(loss.feature_bound),
+            _or_inf(loss.feature_bound_l2),
+            float(loss.label_bound),
+        )
         return SecondMoments(d, q, *bounds, weight=vector_scale)
     if isinstance(loss, GlmLoss):
         slope = float(loss.derivative_bound(loss.margin_bound(domain)))
-        return GlmGradient(d, q, float(loss.feature_bound), _or_inf(loss._l2), slope)
+        return GlmGradient(d, q, float(loss.feature_bound), _or_inf(loss.feature_bound_l2), slope)
     if isinstance(loss, LinearLoss):
         return ClippedVector(d, q, float(loss.gradient_bound), _or_inf(loss.gradient_bound_l2))
     if isinstance(loss, CustomLoss):
@@ -257,7 +261,7 @@ def _check_statistics(loss: Any, statistics: str) -> str:
 def _feature_length(domain: Domain, loss: Any) -> float:
     """Return the enforced l2 bound on the features."""
     stretch = math.pow(domain.dimension, max(0.0, 0.5 - 1.0 / domain.dual_exponent))
-    return min(float(loss.feature_bound) * stretch, _or_inf(loss._l2))
+    return min(float(loss.feature_bound) * stretch, _or_inf(loss.feature_bound_l2))
 
 
 def _or_inf(bound: float | None) -> float:

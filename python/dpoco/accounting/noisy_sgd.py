@@ -12,40 +12,35 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import lru_cache
+from typing import Any
 
-from dpoco._validation import choice, positive_float, positive_int, real_float
-from dpoco.accounting._experts.parameters import StoredParameters
-from dpoco.accounting.batch_fits import (
-    CALIBRATIONS,
-    BatchDomain,
-    batch_bounds,
-    batch_guarantee,
-    checked_budget,
-    clipping,
-    counted_variates,
-    exact_scale,
-    grid_of,
-    require_published,
-    resolved,
-)
+from dpoco._validation import choice, positive_float, positive_int
+from dpoco.accounting import batch_baselines as fits
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.lattice import NUMERICS
-from dpoco.accounting.sampled_gaussian import sampled_gaussian_multiplier
-from dpoco.accounting.statement import stated_delta
+from dpoco.accounting.parameters import at_least, one_of
+from dpoco.accounting.statement import require_published
 from dpoco.accounting.truncation import reserve
-from dpoco.privacy.losses.sampled import LARGEST_STEPS
+from dpoco.domains import Domain
+from dpoco.errors import CalibrationError
+from dpoco.privacy.losses.sampled import LARGEST_STEPS, Sampled
+from dpoco.privacy.losses.sampled_few import MOST_TRANSFORMED, ROUNDING_PER_STEP
 from dpoco.privacy.mechanisms.batch_fits import SampledGaussian
 from dpoco.privacy.neighbours import Neighbours
 
-WHAT = "the model of noisy stochastic gradient descent"
+__all__ = ["NoisySGDParameters", "calibrate", "sampled_gaussian_multiplier"]
+
+guarantee, mechanism_of = fits.guarantee, fits.mechanism_of
 # More steps than these no longer change the error much.
 _MOST_STEPS = 10**7
+# What is unknown of a Fourier sum, and how much a bound moves with the last bits of its arguments.
+_UNKNOWN, _JITTER = 2e-3, 1e-6
 
 
-@dataclass(frozen=True)
-class NoisySGDParameters(StoredParameters):
+@dataclass(frozen=True, kw_only=True)
+class NoisySGDParameters(fits.BatchParameters):
     """Parameters of `NoisySGD`.
 
     Attributes
@@ -66,47 +61,44 @@ class NoisySGDParameters(StoredParameters):
         Arithmetic of releases: doubles, whose rounding the guarantee leaves out, or exact integers.
     """
 
-    _kind = "dpoco.noisy_sgd_parameters"
-    _version = 2
-    _added: ClassVar[dict[str, Any] | None] = {"numerics": "float"}
+    kind = "dpoco.noisy_sgd_parameters"
+    method = "noisy stochastic gradient descent"
+    noise = "noise_scale"
 
-    records: int
-    steps: int
+    steps: int = at_least(1, LARGEST_STEPS)
     step_size: float
     derivative_bound: float
-    noise_scale: float
-    calibration: str = "tight"
-    numerics: str = "float"
+    noise_scale: float = at_least(0.0)
+    calibration: str = one_of(*fits.CALIBRATIONS, default="tight")
+    numerics: str = one_of(*NUMERICS, default="float")
 
-    def __post_init__(self) -> None:
-        """Validate."""
-        for name in ("step_size", "derivative_bound", "noise_scale"):
-            # As one double: bounds are products of what is clipped at.
-            object.__setattr__(self, name, real_float(name, getattr(self, name)))
-        choice("numerics", self.numerics, NUMERICS)
-        if self.numerics == "lattice" and self.calibration != "tight":
-            raise ValueError("numerics 'lattice' is for calibration 'tight'")
-        choice("calibration", self.calibration, CALIBRATIONS)
-        positive_int("records", self.records)
-        positive_int("steps", self.steps, maximum=LARGEST_STEPS)
-        positive_float("step_size", self.step_size)
-        positive_float("derivative_bound", self.derivative_bound)
-        if self.noise_scale != 0.0:
-            positive_float("noise_scale", self.noise_scale)
+    def mechanism(self, domain: Domain, loss: Any) -> SampledGaussian:
+        """Return the steps through which data reach the model."""
+        bound = self.derivative_bound * fits.batch_bounds(domain, loss).feature_l2
+        exact = self.private and self.numerics == "lattice"
+        grid = fits.grid_of(self.noise_scale, bound) if exact else 0.0
+        d = domain.dimension
+        return SampledGaussian(self.records, self.steps, d, bound, self.noise_scale, grid)
 
-    @property
-    def private(self) -> bool:
-        """Whether any noise is added."""
-        return self.noise_scale > 0.0
-
-
-def default_steps(records: int) -> int:
-    """Return n^2 as published, at most 10^7 or ten passes."""
-    return min(records * records, max(_MOST_STEPS, 10 * records))
+    def stated(
+        self, domain: Domain, found: fits.BatchBounds, mechanism: SampledGaussian, delta: float
+    ) -> dict[str, Any]:
+        """Return what the guarantee says besides."""
+        paper = math.sqrt(8.0 * math.log(1.0 / delta)) * mechanism.bound / self.noise_scale
+        return {
+            "released": f", {self.steps} steps",
+            "sensitivity": mechanism.movement,
+            "noise_scale": self.noise_scale,
+            "paper_epsilon": paper if self.steps <= self.records**2 else None,
+            "details": {
+                "steps": float(self.steps),
+                "noise multiplier": self.noise_scale / mechanism.movement,
+            },
+        }
 
 
 def calibrate(
-    domain: BatchDomain,
+    domain: Domain,
     loss: Any,
     *,
     records: int,
@@ -141,38 +133,36 @@ def calibrate(
     CalibrationError
         If no noise scale keeps to the budget, or the published one does not.
     """
-    choice("calibration", calibration, CALIBRATIONS)
+    choice("calibration", calibration, fits.CALIBRATIONS)
     n = positive_int("records", records)
     scale = positive_float("step_scale", step_scale)
-    budget = checked_budget(budget)
+    budget = fits.checked_budget(budget)
     if steps is None:
-        steps = n * n if calibration == "paper" else default_steps(n)
+        steps = n * n if calibration == "paper" else min(n * n, max(_MOST_STEPS, 10 * n))
     k = positive_int("steps", steps, maximum=LARGEST_STEPS)
-    found = batch_bounds(domain, loss)
+    found, d = fits.batch_bounds(domain, loss), domain.dimension
     lipschitz = found.derivative * found.feature_l2
-    radius, d = float(domain.radius_from_center()), domain.dimension
-    sigma, arithmetic = 0.0, resolved(numerics, calibration, False, [], d)
-    if budget is not None:
-        variates = float(k) * d
-        if calibration == "tight":
-            reach = 2.0 * lipschitz
+    sigma, arithmetic = 0.0, fits.resolved(numerics, calibration, None, d)
+    if budget is not None and calibration == "tight":
+        given: Budget = budget
 
-            def factor_for(numerics: str) -> float:
-                rest = reserve(budget, counted_variates(variates, numerics))
-                return sampled_gaussian_multiplier(rest.epsilon, rest.delta, records=n, steps=k)
+        def release(exact: bool) -> fits.Release:
+            rest = reserve(given, fits.counted_variates(float(k) * d, exact))
+            factor = sampled_gaussian_multiplier(rest.epsilon, rest.delta, records=n, steps=k)
+            return fits.Release(lipschitz, factor)
 
-            factor = factor_for("float" if numerics == "float" else "lattice")
-            release = (reach, factor, found.derivative * found.feature_l2, 1)
-            arithmetic = resolved(numerics, calibration, True, [release], d)
-            if arithmetic == "lattice":
-                sigma = exact_scale(*release, d)
-            else:
-                sigma = reach * factor_for("float")
+        found_release = release(numerics != "float")
+        arithmetic = fits.resolved(numerics, calibration, [found_release], d)
+        if arithmetic == "lattice":
+            sigma = fits.exact_scale(found_release, d)
         else:
-            sigma = lipschitz * math.sqrt(8.0 * math.log(1.0 / budget.delta)) / budget.epsilon
-            published = SampledGaussian(n, k, d, lipschitz, sigma, 0.0).loss(Neighbours())
-            assert published is not None
-            require_published(published.delta(budget.epsilon), budget)
+            sigma = 2.0 * lipschitz * release(exact=False).multiplier
+    elif budget is not None:
+        sigma = lipschitz * math.sqrt(8.0 * math.log(1.0 / budget.delta)) / budget.epsilon
+        published = SampledGaussian(n, k, d, lipschitz, sigma, 0.0).loss(Neighbours())
+        assert published is not None
+        require_published(published.delta(budget.epsilon), budget)
+    radius = float(domain.radius_from_center())
     if calibration == "paper":
         noise = 0.0
         if budget is not None:
@@ -194,47 +184,60 @@ def calibrate(
     )
 
 
-def guarantee(
-    domain: BatchDomain,
-    loss: Any,
-    parameters: NoisySGDParameters,
-    *,
-    budget: Budget | float | None = None,
-    seeded: bool = False,
-) -> Guarantee:
-    """Return what any parameters guarantee, from noise scale and enforced bounds alone."""
-    p = parameters
-    found = batch_bounds(domain, loss)
-    if not p.private:
-        return Guarantee.none(1, WHAT, unit="one record")
-    delta = stated_delta(budget, p.records)
-    lipschitz = p.derivative_bound * found.feature_l2
-    mechanism = mechanism_of(domain, loss, p)
-    return batch_guarantee(
-        mechanism,
-        what=f"{WHAT} (dimension {domain.dimension}, {p.steps} steps)",
-        records=p.records,
-        delta=delta,
-        calibration=p.calibration,
-        seeded=seeded,
-        sensitivity=mechanism.movement,
-        noise_scale=p.noise_scale,
-        bound=clipping(loss, domain, p.derivative_bound, found.derivative),
-        claimed_epsilon=math.sqrt(8.0 * math.log(1.0 / delta)) * lipschitz / p.noise_scale
-        if p.steps <= p.records**2
-        else math.nan,
-        details={
-            "steps": float(p.steps),
-            "noise multiplier": p.noise_scale / mechanism.movement,
-        },
-        numerics=p.numerics,
-    )
+@lru_cache(maxsize=64)
+def sampled_gaussian_multiplier(epsilon: float, delta: float, *, records: int, steps: int) -> float:
+    """Return the smallest noise multiplier with delta at `epsilon`, to relative 1e-4, rounded up.
 
+    Parameters
+    ----------
+    epsilon : float
+        Positive.
+    delta : float
+        Strictly between 0 and 1.
+    records, steps : int
+        n and K of `Sampled`.
 
-def mechanism_of(domain: BatchDomain, loss: Any, parameters: NoisySGDParameters) -> SampledGaussian:
-    """Return the steps through which data reach the model."""
-    p = parameters
-    bound = p.derivative_bound * batch_bounds(domain, loss).feature_l2
-    exact = p.private and p.numerics == "lattice"
-    grid = grid_of(p.noise_scale, bound) if exact else 0.0
-    return SampledGaussian(p.records, p.steps, domain.dimension, bound, p.noise_scale, grid)
+    Raises
+    ------
+    CalibrationError
+        If there is none in the range of double precision.
+    """
+    from scipy.optimize import brentq
+
+    n, k, target = records, steps, gaussian_mu(epsilon, delta)
+    least = math.sqrt(k) / target  # enough without the secrecy of the index
+    if n == 1:
+        return least
+
+    # A bound jitters with the last bits of its arguments: who evaluates it again, at a multiplier
+    # or epsilon computed another way, must find it below delta, too.
+    rounding = k * ROUNDING_PER_STEP / delta
+    transformed = k <= MOST_TRANSFORMED and rounding < 1.0
+    jitter = _JITTER + (min(rounding, _UNKNOWN) if transformed else 0.0)
+
+    def excess(log_multiplier: float) -> float:
+        value = Sampled(n, math.exp(log_multiplier), k).delta(epsilon)
+        return math.log(max(value, 1e-300)) - math.log(delta) + jitter
+
+    # In the limit of many steps the loss is that of a Gaussian with mu^2 = K q^2 (exp(1/z^2) - 1).
+    guess = -0.5 * math.log(math.log1p((target * n) ** 2 / k))
+    high = min(guess, math.log(least))
+    low, step = high, 0.05
+    while excess(high) > 0.0:
+        low, high = high, min(high + step, math.log(least))
+        step *= 2.0
+        if high == low:
+            break
+    step = 0.05
+    while excess(low) <= 0.0:
+        high, low = low, low - step
+        step *= 2.0
+        if step > 100.0:
+            raise CalibrationError("no noise scale fits these steps")
+    root = float(brentq(excess, low, high, xtol=1e-5)) if low < high else high
+    margin = 2e-5
+    while excess(root) > 0.0:
+        root, margin = min(root + margin, high), 2.0 * margin
+        if root == high:
+            break
+    return min(math.exp(root), least)

@@ -9,7 +9,9 @@ eps_k = 2 C D / (m w_k b_k), and all decisions together are rho-zCDP with
 
 and (sum eps_k)-private; the Renyi divergences of `Decaying` are smaller. On a
 box, whose coordinates are chosen independently, the l_2 diameter takes the place of D in rho. A
-change in batch i is seen by the selections k >= i only: later users have smaller rho.
+change in batch i is seen by the selections k >= i only: later users have smaller rho. For sums of
+squares of ranges that are fixed by the budget, the sum of the noise scales b_k = b_1 k^-alpha is
+least at alpha = 2/3; for fixed sums of ranges, pure privacy, at 1/2.
 
 Proof: ``docs/privacy/polyhedral_frank_wolfe.md``. Source: Han et al., DP-POFW, Theorem 3.4,
 corrected: range instead of monotone counts, exact sums, batches.
@@ -18,54 +20,136 @@ corrected: range instead of monotone counts, exact sums, batches.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any
 
 from dpoco._validation import choice, positive_int
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.frank_wolfe_parameters import CALIBRATIONS, WEIGHTS
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import (
-    DomainLike,
-    clipping_condition,
+    CALIBRATIONS,
+    WEIGHTS,
+    L1Geometry,
+    LeafBounds,
+    check_fixed,
     enforced_leaf_bounds,
     lossless_leaf_bounds,
 )
-from dpoco.accounting.polyhedral_planner import (
-    SELECTORS,
-    L1Geometry,
-    PolyhedralFrankWolfeParameters,
-    Reach,
-    best_batch,
-    closed_scale,
-    decaying,
-    keeps,
-    published_epsilon,
-    published_scale,
-    scores_of,
-    smallest_scale,
-)
-from dpoco.accounting.statement import state, stated_delta
+from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.polyhedral_planner import SELECTORS, Ranges, best_batch, published_factor
+from dpoco.accounting.statement import check_claim, require_published, state, stated_delta
 from dpoco.accounting.zcdp import zcdp_epsilon
-from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import NOTHING
-from dpoco.privacy.losses.decaying import Decay, Decaying
+from dpoco.privacy.losses.decaying import LARGEST_EXPONENT, Decay, Decaying
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
-from dpoco.privacy.mechanisms.selections import Selections
+from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
 __all__ = [
-    "L1Geometry",
     "PolyhedralFrankWolfeParameters",
     "calibrate",
     "guarantee",
     "mechanism_of",
+    "scores_of",
     "user_rho",
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PolyhedralFrankWolfeParameters(Parameters):
+    """Parameters of the polyhedral Frank-Wolfe learner.
+
+    Attributes
+    ----------
+    selector : {"gumbel", "laplace"}
+        Private selection of a vertex: the exponential mechanism, or noisy max with Laplace noise.
+    weights : {"unbiased", "paper"}
+        Weights w_k of the gradient estimate: k or k + 1.
+    exponent : float
+        alpha in [0, 0.9]: update k has noise of scale ``scale * k**-alpha``.
+    scale : float
+        Noise scale b_1 of the first update, in units of the loss; 0 means no noise.
+    leaf_scalar_bound : float or None
+        Bound on the scalar of a generalised linear loss's leaf; None for other losses.
+    leaf_bound : float
+        Bound C on a leaf in the maximum norm, enforced by clipping.
+    leaf_bound_l2 : float or None
+        Bound on a leaf in l2, enforced too; None for none.
+    batch : int
+        Rounds per update.
+    updates : int
+        Updates K = horizon // batch.
+    horizon : int
+        Rounds.
+    calibration : {"tight", "corrected", "paper"}
+        How the noise scale was found.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams.
+    score_range : float
+        Length of the interval in which one record moves the scores of the sum of leaves, divided
+        by `batch`. Derived, as is all below.
+    rho : float
+        zCDP parameter; infinite without noise.
+    predicted_error : float
+        Bound on the excess loss that noise adds to the last decision.
+    loss_range : float
+        L D, more than which no loss can differ between two decisions.
+    """
+
+    kind = "dpoco.polyhedral_frank_wolfe_parameters"
+
+    selector: str = one_of(*SELECTORS)
+    weights: str = one_of(*WEIGHTS)
+    exponent: float = at_least(0.0, LARGEST_EXPONENT)
+    scale: float = at_least(0.0)
+    leaf_scalar_bound: float | None
+    leaf_bound: float
+    leaf_bound_l2: float | None
+    batch: int
+    updates: int
+    horizon: int
+    calibration: str = one_of(*CALIBRATIONS)
+    relation: str = one_of(*CHANGES)
+    score_range: float = at_least(0.0)
+    rho: float = at_least(0.0, infinite=True)
+    predicted_error: float = at_least(0.0)
+    loss_range: float = at_least(0.0)
+
+    def __post_init__(self) -> None:
+        """Check that the fields fit each other, too."""
+        super().__post_init__()
+        if self.updates != self.horizon // self.batch:
+            raise ValueError("updates must be horizon // batch")
+        if (self.rho == math.inf) != (self.scale == 0.0 < self.score_range):
+            raise ValueError("rho must be infinite without noise, and then only")
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is promised: there is noise, or nothing depends on the data."""
+        return self.scale > 0.0 or self.score_range == 0.0
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest difference of a leaf between neighbours, in the maximum norm."""
+        return self.leaf_bound * (2.0 if self.relation == "replace" else 1.0)
+
+    @property
+    def noise_dominates(self) -> bool:
+        """Whether the predicted error exceeds the range of the loss."""
+        return self.predicted_error > self.loss_range
+
+    @property
+    def decay(self) -> Decay:
+        """How the ranges of the selections shrink."""
+        return Decay(self.exponent, 1 if self.weights == "paper" else 0, self.updates)
+
+    def noise_scale_at(self, update: int) -> float:
+        """Return the noise scale b_k of an update k >= 1."""
+        return self.scale * math.pow(positive_int("update", update), -self.exponent)
+
+
 def calibrate(
-    domain: DomainLike,
+    domain: Any,
     loss: Any,
     *,
     horizon: int,
@@ -111,71 +195,77 @@ def calibrate(
         raise TypeError(f"budget must be a Budget or None; got {type(budget).__name__}")
     view = L1Geometry(domain)
     published = choice("calibration", calibration, CALIBRATIONS) != "tight"
-    choice("relation", relation, CHANGES)
-    n = positive_int("horizon", horizon)
-    selector = choice("selector", selector or ("laplace" if published else "gumbel"), SELECTORS)
-    weights = choice("weights", weights or ("paper" if published else "unbiased"), WEIGHTS)
+    n, pure = positive_int("horizon", horizon), budget is not None and budget.delta == 0.0
     if exponent is None:
-        pure = budget is not None and budget.delta == 0.0
         exponent = 0.5 if published or pure else 2.0 / 3.0
-    leaf = lossless_leaf_bounds(view, loss, weights, calibration, 1.0)
-    offset = 1 if weights == "paper" else 0
-    scores, sides = scores_of(view, loss, leaf, offset), Neighbours(change=relation).sides
+    chosen: dict[str, Any] = {
+        "selector": choice(
+            "selector", selector or ("laplace" if published else "gumbel"), SELECTORS
+        ),
+        "weights": choice("weights", weights or ("paper" if published else "unbiased"), WEIGHTS),
+        "exponent": float(exponent),
+        "calibration": calibration,
+        "relation": choice("relation", relation, CHANGES),
+    }
+    leaf = lossless_leaf_bounds(view, loss, chosen["weights"], calibration, 1.0)
+    offset = 1 if chosen["weights"] == "paper" else 0
+    scores, sides = scores_of(view, leaf, offset), Neighbours(change=relation).sides
 
-    def reach_of(m: int) -> Reach:
-        return Reach(0.0, 0.0) if scores is None else Reach(*replace(scores, batch=m).reach(sides))
-
-    def coefficient(m: int, quick: bool = False) -> float:
-        """Return b_1 for batches of m; a quick one is for comparisons only."""
-        reach, decay = reach_of(m), Decay(exponent, offset, n // m)
-        if budget is None or reach.range == 0.0:
-            return 0.0
-        if quick:
-            return closed_scale(budget, reach, selector, decay)
-        return smallest_scale(budget, reach, selector, decay, tight=not published)
+    def ranges(m: int) -> Ranges:
+        reach = (0.0, 0.0) if scores is None else replace(scores, batch=m).reach(sides)
+        return Ranges(chosen["selector"], *reach, Decay(exponent, offset, n // m))
 
     if batch not in (None, "auto"):
         batch = positive_int("batch", batch, maximum=n)
     elif published or budget is None:
         batch = 1
     else:
-        batch = best_batch(view, loss, n, selector, exponent, lambda m: coefficient(m, quick=True))
+        target: Budget = budget
+        batch = best_batch(view, loss, n, chosen, lambda m: ranges(m).closed_scale(target))
     assert isinstance(batch, int)
-    _check_agreement(calibration, selector, exponent, weights, batch, relation)
-    if calibration == "paper" and budget is not None:
+    chosen["batch"] = batch
+    check_fixed(chosen, _fixed(calibration))
+    own, scale = ranges(batch), 0.0
+    if budget is not None and calibration == "paper":
         budget.require_delta()
-        scale = published_scale(view, loss, n, budget)
-    else:
-        scale = coefficient(batch)
-    reach, decay = reach_of(batch), Decay(exponent, offset, n // batch)
-    if budget is not None and reach.range > 0.0:
-        _require(budget, reach, selector, decay, scale)
-    rho = 0.0 if reach.range == 0.0 else math.inf
-    if scale > 0.0 and reach.range > 0.0:
-        rho = decaying(selector, reach, decay, scale).rho
+        scale = published_factor(view, loss, n, budget.delta) / budget.epsilon
+        if scores is not None:
+            exact = own.loss(scale).delta(budget.epsilon) if scale > 0.0 else 1.0
+            require_published(exact, budget)
+    elif budget is not None and scores is not None:
+        scale = own.least_scale(budget, tight=not published)
+    rho = 0.0 if scores is None else math.inf
     return PolyhedralFrankWolfeParameters(
-        selector=selector,
-        weights=weights,
-        exponent=float(exponent),
+        **chosen,
+        **leaf.fields,  # type: ignore[arg-type]
         scale=scale,
-        leaf_scalar_bound=leaf.scalar,
-        leaf_bound=leaf.dual,
-        leaf_bound_l2=None if leaf.l2 == math.inf else leaf.l2,
-        batch=batch,
         updates=n // batch,
         horizon=n,
-        calibration=calibration,
-        relation=relation,
-        score_range=reach.range,
-        rho=rho,
-        predicted_error=view.excess(selector) * scale * decay.mean_scale(),
+        score_range=own.range,
+        rho=own.loss(scale).rho if scale > 0.0 and scores is not None else rho,
+        predicted_error=view.excess(chosen["selector"]) * scale * own.decay.mean_scale(),
         loss_range=float(loss.lipschitz(view)) * view.diameter(),
     )
 
 
-def mechanism_of(
-    domain: DomainLike, loss: Any, parameters: PolyhedralFrankWolfeParameters
-) -> Mechanism:
+def scores_of(view: L1Geometry, leaf: LeafBounds, offset: int) -> VertexScores | None:
+    """Return the scores of selections from batches of one round; None for a single point."""
+    if view.diameter(1.0) == 0.0:
+        return None
+    return VertexScores(
+        slope=1.0 if leaf.slope is None else leaf.slope,
+        leaf=leaf.bound,
+        leaf_l2=leaf.bound_l2,
+        diameter_l1=view.diameter(1.0),
+        diameter_l2=view.diameter(2.0),
+        diameter_max=view.diameter(math.inf),
+        product=view.is_box,
+        batch=1,
+        offset=offset,
+    )
+
+
+def mechanism_of(domain: Any, loss: Any, parameters: PolyhedralFrankWolfeParameters) -> Mechanism:
     """Return what the parameters describe.
 
     Raises
@@ -184,21 +274,20 @@ def mechanism_of(
         If the parameters contradict the domain, the loss or their own calibration.
     """
     p = parameters
-    _check_agreement(p.calibration, p.selector, p.exponent, p.weights, p.batch, p.relation)
-    leaf = enforced_leaf_bounds(loss, cast(Any, p))
-    scores = scores_of(L1Geometry(domain), loss, leaf, p.decay.offset)
+    check_fixed(vars(p), _fixed(p.calibration))
+    scores = scores_of(L1Geometry(domain), enforced_leaf_bounds(loss, p), p.decay.offset)
     if scores is None:
         return Nothing("the domain is a single point")
     if p.scale == 0.0:
         return Open("no noise is added")
     scores = replace(scores, batch=p.batch)
     return Selections(
-        law=p.selector, scores=scores, scale=p.scale, rounds=p.updates, exponent=float(p.exponent)
+        law=p.selector, scores=scores, scale=p.scale, rounds=p.updates, exponent=p.exponent
     )
 
 
 def guarantee(
-    domain: DomainLike,
+    domain: Any,
     loss: Any,
     parameters: PolyhedralFrankWolfeParameters,
     *,
@@ -228,7 +317,7 @@ def guarantee(
     """
     p, mechanism = parameters, mechanism_of(domain, loss, parameters)
     near, delta = Neighbours(change=p.relation), stated_delta(budget, p.horizon)
-    view = L1Geometry(domain)
+    view, leaf = L1Geometry(domain), enforced_leaf_bounds(loss, p)
     noise = "exponential mechanism" if p.selector == "gumbel" else "Laplace noise"
     shared: dict[str, Any] = {
         "released": "the decisions of polyhedral Frank-Wolfe "
@@ -246,7 +335,9 @@ def guarantee(
         return state(mechanism, Neighbours(), conditions=(nothing,), **shared)
     claimed = None
     if p.calibration == "paper":
-        claimed = (published_epsilon(view, loss, p.horizon, p.scale, delta), delta)
+        if not delta > 0.0:
+            raise ValueError("calibration 'paper' claims nothing at delta = 0")
+        claimed = (published_factor(view, loss, p.horizon, delta) / p.scale, delta)
     elif p.calibration == "corrected" and delta > 0.0:
         claimed = (min(zcdp_epsilon(known.rho, delta), known.pure), delta)
     result = state(
@@ -255,7 +346,7 @@ def guarantee(
         sensitivity=p.sensitivity,
         sensitivity_norm="linf",
         noise_scale=p.scale,
-        conditions=(clipping_condition(view, loss, enforced_leaf_bounds(loss, cast(Any, p))),),
+        conditions=(leaf.condition(math.inf),),
         claimed=claimed,
         details={
             "rounds per update": float(p.batch),
@@ -266,16 +357,11 @@ def guarantee(
         },
         **shared,
     )
-    if claimed is not None and not result.delta_at(claimed[0]) <= delta * (1.0 + 1e-9):
-        raise CalibrationError(
-            f"the published claim (epsilon = {claimed[0]:.6g}, delta = {delta:.3g}) is false "
-            f"for this noise: exact delta {result.delta_at(claimed[0]):.3g}"
-        )
-    return result
+    return check_claim(result)
 
 
 def user_rho(
-    domain: DomainLike, loss: Any, parameters: PolyhedralFrankWolfeParameters, round: int
+    domain: Any, loss: Any, parameters: PolyhedralFrankWolfeParameters, round: int
 ) -> float:
     """Return the zCDP parameter against a change of one round's data, given the round.
 
@@ -298,27 +384,15 @@ def user_rho(
     return known.rho_from(batch) if isinstance(known, Decaying) else math.inf
 
 
-def _require(budget: Budget, reach: Reach, selector: str, decay: Decay, scale: float) -> None:
-    if not scale > 0.0 or not keeps(budget, reach, selector, decay, scale):
-        raise CalibrationError(
-            f"the published constants miss delta = {budget.delta:.3g} at epsilon = "
-            f"{budget.epsilon:.6g}; use calibration='tight'"
-        )
-
-
-def _check_agreement(
-    calibration: str, selector: str, exponent: float, weights: str, batch: int, relation: str
-) -> None:
-    """Raise if an option contradicts the calibration."""
+def _fixed(calibration: str) -> dict[str, tuple[Any, ...]]:
+    """Return the options that a calibration fixes."""
     if calibration == "tight":
-        return
-    fixed: dict[str, tuple[Any, Any]] = {
-        "selector": (selector, "laplace"),
-        "exponent": (exponent, 0.5),
-        "weights": (weights, "paper"),
+        return {}
+    fixed: dict[str, tuple[Any, ...]] = {
+        "selector": ("laplace",),
+        "exponent": (0.5,),
+        "weights": ("paper",),
     }
     if calibration == "paper":
-        fixed.update(batch=(batch, 1), relation=(relation, "replace"))
-    for name, (given, needed) in fixed.items():
-        if given != needed:
-            raise ValueError(f"calibration {calibration!r} has {name} {needed!r}; got {given!r}")
+        fixed.update(batch=(1,), relation=("replace",))
+    return fixed

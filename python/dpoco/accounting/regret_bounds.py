@@ -20,19 +20,14 @@ __all__ = [
     "RegretBound",
     "best_inverse_temperature",
     "best_step_size",
-    "continual_sum_regret",
     "entropy_term",
     "gibbs_regret",
     "leader_regret",
     "published_gibbs_regret",
     "published_leader_regret",
-    "square_root_factor",
     "stated_regret",
     "uniform_is_as_good",
 ]
-
-# Sums over rounds are exact up to this many terms and bounded by integrals beyond.
-_EXACT_TERMS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,44 +227,6 @@ def best_step_size(
     """Return eta = R / sqrt(m^2 G^2 ceil(T/m) + sigma^2 n), the minimiser of `leader_regret`."""
     rounds = (block * lipschitz) ** 2 * -(-horizon // block)
     return radius / math.sqrt(rounds + noise_scale**2 * dimension)
-
-
-def continual_sum_regret(
-    *,
-    horizon: int,
-    dimension: int,
-    lipschitz: float,
-    radius: float,
-    sensitivity: float,
-    mu: float,
-) -> RegretBound:
-    """Return the bound of a leader on gradient sums released under mu-GDP, for linear losses.
-
-    R (G sqrt(T) + sqrt(n) sigma_T) with sigma_T = Delta s_T/mu and
-    s_T = sum over k < T of (binom(2k, k)/4^k)^2: square-root factorisation.
-    """
-    sigma = sensitivity * square_root_factor(horizon) / mu
-    return _bound(
-        regularization=radius * lipschitz * math.sqrt(horizon),
-        noise=radius * math.sqrt(dimension) * sigma,
-    )
-
-
-def square_root_factor(horizon: int) -> float:
-    """Return s_T; beyond 4096 terms by ln(T)/pi + 1.0668 with its 1/T corrections.
-
-    (binom(2k, k)/4^k)^2 = 1/(pi k) (1 - 1/(4k) + 1/(32 k^2) + ...), so the tail from k = K on is
-    (psi(T) - psi(K))/pi - (1/4pi) (1/K - 1/T) to 1e-12.
-    """
-    total, term = 0.0, 1.0
-    for k in range(min(horizon, _EXACT_TERMS)):
-        total += term * term
-        term *= (2 * k + 1) / (2 * k + 2)
-    if horizon > _EXACT_TERMS:
-        near, far = _EXACT_TERMS - 0.5, horizon - 0.5
-        # Midpoint rule for the sums of 1/k and 1/k^2; its error is below 1e-9.
-        total += (math.log(far / near) - 0.25 * (1.0 / near - 1.0 / far)) / math.pi
-    return total
 
 
 def published_gibbs_regret(

@@ -8,7 +8,7 @@ of diameter 1: bounds are in units of G D, and the decision that never moves has
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from dpoco.accounting import continuous_multiplicative_weights, coupled_regularized_leader
@@ -66,10 +66,7 @@ def format_markdown(table: Sequence[RegretTableEntry], digits: int = 2) -> str:
         "|---|" + "---|" * 7,
     ]
     for entry in table:
-        bounds = (
-            entry.ftrl, entry.leader, entry.leader_glm, entry.weights, entry.published_leader,
-            entry.published_weights,
-        )  # fmt: skip
+        _, _, *bounds = astuple(entry)
         cells = " | ".join(f"{bound:.{digits}g}" for bound in bounds)
         lines.append(f"| {entry.horizon:.0e} | {entry.dimension} | {cells} |".replace("e+0", "e"))
     return "\n".join(lines)
@@ -85,10 +82,11 @@ def _entry(horizon: int, dimension: int, budget: Budget) -> RegretTableEntry:
     # Records this long give a logistic loss its largest Hessian 1 = 1/4 * 2^2; its slope, at most
     # 2 sigmoid(1), is divided out below.
     logistic = LogisticLoss(feature_bound=2.0)
+    slope = float(logistic.lipschitz(ball))
     leader = coupled_regularized_leader.calibrate
     weights = continuous_multiplicative_weights.calibrate
-    slope = float(logistic.lipschitz(ball))
     options: dict[str, Any] = {"horizon": horizon, "budget": budget}
+    printed = {**options, "calibration": "paper"}
     return RegretTableEntry(
         horizon=horizon,
         dimension=dimension,
@@ -96,8 +94,6 @@ def _entry(horizon: int, dimension: int, budget: Budget) -> RegretTableEntry:
         leader=leader(ball, smooth, **options).regret_bound / horizon,
         leader_glm=leader(ball, logistic, **options).regret_bound / (slope * horizon),
         weights=weights(ball, linear, **options).regret_bound / horizon,
-        published_leader=leader(ball, smooth, calibration="paper", **options).regret_bound
-        / horizon,
-        published_weights=weights(ball, linear, calibration="paper", **options).regret_bound
-        / horizon,
+        published_leader=leader(ball, smooth, **printed).regret_bound / horizon,
+        published_weights=weights(ball, linear, **printed).regret_bound / horizon,
     )

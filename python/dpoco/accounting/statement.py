@@ -18,6 +18,7 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import common_conditions, norm_name, numerics_of
+from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import NOTHING, Least, Tailed, with_tails
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.gaussian import Gaussian
@@ -28,8 +29,10 @@ from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
     "REGRET_SCOPES",
+    "check_claim",
     "check_experts",
     "delayed",
+    "require_published",
     "state",
     "state_experts",
     "state_sum",
@@ -256,3 +259,28 @@ def delayed(immediate: Guarantee, seen: str = "released decisions") -> Guarantee
     details = {n: v for n, v in immediate.details.items() if not n.startswith("regret")}
     conditions = (*immediate.conditions, *((condition,) if immediate.private else ()))
     return replace(immediate, conditions=conditions, regret_bound=None, details=details)
+
+
+def require_published(exact: float, budget: Budget) -> None:
+    """Raise `CalibrationError` if published constants miss the budget: delta is `exact`."""
+    if not exact <= budget.delta:
+        raise CalibrationError(
+            f"the published constants miss delta = {budget.delta:.3g} at epsilon = "
+            f"{budget.epsilon:.6g}: exact delta {exact:.3g}; use calibration='tight'"
+        )
+
+
+def check_claim(result: Guarantee) -> Guarantee:
+    """Return a guarantee whose published claim, if any, is true; else raise `CalibrationError`.
+
+    The slack covers the rounding of a composition's own epsilon, at a single release.
+    """
+    if result.claimed is not None:
+        epsilon, delta = result.claimed
+        exact = result.delta_at(epsilon)
+        if not exact <= delta * (1.0 + 1e-9):
+            raise CalibrationError(
+                f"the published claim (epsilon = {epsilon:.6g}, delta = {delta:.3g}) is false "
+                f"for this noise: exact delta {exact:.3g}"
+            )
+    return result

@@ -13,52 +13,19 @@ the order of the smooth norm, composition over bit_length(n) nodes, exact Gaussi
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting import continual_sum
+from dpoco.accounting import continual_sum, leaf_bounds, published, release, truncation
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.frank_wolfe_parameters import (
-    CALIBRATIONS,
-    WEIGHTS,
-    TreeFrankWolfeParameters,
-)
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.generalized_gaussian import expected_norm_bound, paper_order
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.leaf_bounds import (
-    DomainLike,
-    LeafBounds,
-    clipping_condition,
-    enforced_leaf_bounds,
-    lossless_leaf_bounds,
-    published_leaf_bound,
-)
-from dpoco.accounting.published import (
-    published_epsilon,
-    published_sigma,
-    tree_equivalent_scale,
-)
-from dpoco.accounting.release import (
-    DEFAULT_NUMERICS,
-    calibrate_noise,
-    check_numerics,
-    noise_in_words,
-    noise_order,
-    numerics_of,
-    plain_numerics,
-    sum_of,
-)
-from dpoco.accounting.statement import state_sum, stated_delta
-from dpoco.accounting.truncation import (
-    charged_delta,
-    charged_epsilon,
-    charged_gaussian_delta,
-    reserve,
-    truncation_mass,
-)
-from dpoco.errors import CalibrationError
+from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.statement import check_claim, require_published, state_sum, stated_delta
+from dpoco.domains import Domain
 from dpoco.privacy.losses.gaussian import gaussian_delta
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, smoothness_constant
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -67,8 +34,103 @@ from dpoco.privacy.neighbours import CHANGES, Neighbours
 __all__ = ["TreeFrankWolfeParameters", "calibrate", "guarantee", "mechanism_of"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TreeFrankWolfeParameters(Parameters):
+    """Parameters of the tree Frank-Wolfe learner.
+
+    Attributes
+    ----------
+    noise : {"gaussian", "generalized_gaussian"}
+        Law of the draws.
+    norm_order : float
+        Order r of the noise norm; 2 for Gaussian noise.
+    noise_scale : float
+        Scale sigma of one draw; 0 means no privacy.
+    sum_method : {"blt", "tree", "honaker", "toeplitz"}
+        Continual sum.
+    weights : {"unbiased", "paper"}
+        Weights w_k of the gradient estimate: k or k + 1.
+    leaf_scalar_bound : float or None
+        Bound on the scalar of a generalised linear loss's leaf; None for other losses.
+    leaf_bound : float
+        Bound C on a leaf in the dual norm, enforced by clipping.
+    leaf_bound_l2 : float or None
+        Bound on a leaf in l2, enforced too; None for none.
+    sensitivity : float
+        Largest difference of a leaf between neighbours, in l2 for Gaussian noise, else in the dual
+        norm. Derived, as are `column_norm` and `mu`: a guarantee recomputes all three.
+    column_norm : float
+        Factor of the continual sum on the sensitivity.
+    mu : float
+        GDP parameter; infinite without noise.
+    step_scale : float
+        s in the steps s / (k + s).
+    batch : int
+        Rounds per update.
+    pushes : int
+        Updates: horizon // batch.
+    horizon : int
+        Rounds.
+    calibration : {"tight", "corrected", "paper"}
+        How the noise scale was found.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams.
+    predicted_error : float
+        Bound on the excess loss that noise causes in the last update's linear minimisation.
+    loss_range : float
+        L D, more than which no loss can differ between two decisions.
+    numerics : {"float", "lattice"}
+        Arithmetic of the sum: doubles, or exact integers.
+    """
+
+    kind = "dpoco.tree_frank_wolfe_parameters"
+    version = 2
+    added: ClassVar[Mapping[str, Any] | None] = {"numerics": "float"}
+
+    noise: str = one_of(*continual_sum.NOISES)
+    norm_order: float = at_least(2.0)
+    noise_scale: float = at_least(0.0)
+    sum_method: str = one_of(*continual_sum.METHODS)
+    weights: str = one_of(*leaf_bounds.WEIGHTS)
+    leaf_scalar_bound: float | None
+    leaf_bound: float
+    leaf_bound_l2: float | None
+    sensitivity: float
+    column_norm: float
+    mu: float = at_least(0.0, infinite=True)
+    step_scale: float
+    batch: int
+    pushes: int
+    horizon: int
+    calibration: str = one_of(*leaf_bounds.CALIBRATIONS)
+    relation: str = one_of(*CHANGES)
+    predicted_error: float = at_least(0.0)
+    loss_range: float = at_least(0.0)
+    numerics: str = "float"
+
+    def __post_init__(self) -> None:
+        """Check that the fields fit each other, too."""
+        super().__post_init__()
+        if self.noise == "gaussian" and self.norm_order != 2.0:
+            raise ValueError(f"norm_order {self.norm_order!r} does not fit noise {self.noise!r}")
+        if self.pushes != self.horizon // self.batch:
+            raise ValueError("pushes must be horizon // batch")
+        release.check_scale(self.noise_scale, self.mu)
+        release.check_numerics(self.numerics, self.noise, self.calibration)
+
+    @property
+    def private(self) -> bool:
+        """Whether any noise is added."""
+        return self.noise_scale > 0.0
+
+    @property
+    def noise_dominates(self) -> bool:
+        """Whether even the last update's predicted error exceeds the range of the loss."""
+        return self.predicted_error > self.loss_range
+
+
 def calibrate(
-    domain: DomainLike,
+    domain: Domain,
     loss: Any,
     *,
     horizon: int | None,
@@ -81,7 +143,7 @@ def calibrate(
     step_scale: float = 1.0,
     batch: int = 1,
     relation: str = "replace",
-    numerics: str = DEFAULT_NUMERICS,
+    numerics: str = release.DEFAULT_NUMERICS,
 ) -> TreeFrankWolfeParameters:
     """Return the parameters with the least noise that meets `budget`.
 
@@ -117,72 +179,74 @@ def calibrate(
     """
     if isinstance(budget, Budget):
         budget.require_delta()
-    choice("calibration", calibration, CALIBRATIONS)
-    choice("relation", relation, CHANGES)
+    printed = choice("calibration", calibration, leaf_bounds.CALIBRATIONS) != "tight"
     step_scale = positive_float("step_scale", step_scale)
     n = continual_sum.resolve_horizon(horizon)
     pushes = n // positive_int("batch", batch, maximum=n)
     d, q = domain.dimension, domain.dual_exponent
-    published = calibration != "tight"
     if noise is None:
-        noise = "generalized_gaussian" if published and q >= 2.0 else "gaussian"
-    if norm_order is None and published and noise == "generalized_gaussian":
+        noise = "generalized_gaussian" if printed and q >= 2.0 else "gaussian"
+    if norm_order is None and printed and noise == "generalized_gaussian":
         norm_order = paper_order(q, d)
-    order = noise_order(noise, norm_order, q, d)
-    weights = choice("weights", weights or ("paper" if published else "unbiased"), WEIGHTS)
+    order = release.noise_order(noise, norm_order, q, d)
     if sum_method in (None, "auto"):
-        sum_method = "tree" if published else continual_sum.choose_method(pushes, noise)
-    assert sum_method is not None
-    _check_agreement(
-        calibration, noise, order, sum_method, weights, batch, relation, paper_order(q, d), q
+        sum_method = "tree" if printed else continual_sum.choose_method(pushes, noise)
+    chosen: dict[str, Any] = {
+        "noise": noise,
+        "norm_order": order,
+        "sum_method": choice("sum_method", sum_method or "", continual_sum.METHODS),
+        "weights": choice(
+            "weights", weights or ("paper" if printed else "unbiased"), leaf_bounds.WEIGHTS
+        ),
+        "batch": batch,
+        "calibration": calibration,
+        "relation": choice("relation", relation, CHANGES),
+    }
+    leaf_bounds.check_fixed(chosen, _fixed(calibration, q, d))
+    leaf = leaf_bounds.lossless_leaf_bounds(
+        domain, loss, chosen["weights"], calibration, step_scale
     )
-    leaf = lossless_leaf_bounds(domain, loss, weights, calibration, step_scale)
-    near, summand = Neighbours(relation), _summand(domain, loss, leaf)
-    found, mu = sum_of(summand, sum_method, pushes, near, batch=batch, order=order), math.inf
-    arithmetic = plain_numerics(numerics, noise)
-    check_numerics(arithmetic, noise, calibration)
-    if budget is not None and calibration == "tight":
+    near, summand = Neighbours(relation), _summand(domain, leaf)
+    found = release.sum_of(summand, chosen["sum_method"], pushes, near, batch=batch, order=order)
+    arithmetic, mu = release.plain_numerics(numerics, noise), math.inf
+    release.check_numerics(arithmetic, noise, calibration)
+    if budget is not None and not printed:
         wanted = numerics if noise == "gaussian" else arithmetic
-        found, mu = calibrate_noise(found, near, budget=budget, numerics=wanted)
-        arithmetic = numerics_of(found)
+        found, mu = release.calibrate_noise(found, near, budget=budget, numerics=wanted)
+        arithmetic = release.numerics_of(found)
     elif budget is not None:
         if calibration == "corrected":
             unit = summand.inflation(order) * summand.movement(near, order)
             scale = unit / _node_mu(budget, pushes, found.mass)
         else:
             kappa = smoothness_constant(order, q, d)
-            bound = published_leaf_bound(domain, loss, step_scale)
-            scale = published_sigma(budget, pushes=pushes, kappa=kappa, leaf_bound=bound)
+            bound = leaf_bounds.published_leaf_bound(domain, loss, step_scale)
+            scale = published.published_sigma(budget, pushes=pushes, kappa=kappa, leaf_bound=bound)
         found = replace(found, scale=scale)
         mu = found.reach(near) / scale
-        _require(budget, mu, found.mass)
-    lipschitz = float(loss.lipschitz(domain))
+        require_published(truncation.charged_gaussian_delta(budget.epsilon, mu, found.mass), budget)
+    # D E||noise of the last sum||_q / (batch pushes) is what noise costs the last minimisation. For
+    # a sum of independent draws the norm is at most its Gaussian-like size, row * E||Z||_q.
+    row = float(continual_sum.row_norm(chosen["sum_method"], pushes, pushes))
+    width, size = float(domain.diameter()), expected_norm_bound(order, q, d)
     return TreeFrankWolfeParameters(
-        noise=noise,
-        norm_order=order,
+        **chosen,
+        **leaf.fields,  # type: ignore[arg-type]
         noise_scale=found.scale,
-        sum_method=sum_method,
-        weights=weights,
-        leaf_scalar_bound=leaf.scalar,
-        leaf_bound=leaf.dual,
-        leaf_bound_l2=None if leaf.l2 == math.inf else leaf.l2,
         sensitivity=summand.movement(near, order),
-        column_norm=continual_sum.column_norm(sum_method, pushes),
+        column_norm=continual_sum.column_norm(chosen["sum_method"], pushes),
         mu=mu,
         step_scale=step_scale,
-        batch=batch,
         pushes=pushes,
         horizon=n,
-        calibration=calibration,
-        relation=relation,
-        predicted_error=_predicted_error(domain, found.scale, order, sum_method, pushes, batch),
-        loss_range=lipschitz * domain.diameter(),
+        predicted_error=width * found.scale * row * size / (batch * pushes),
+        loss_range=float(loss.lipschitz(domain)) * domain.diameter(),
         numerics=arithmetic,
     )
 
 
 def guarantee(
-    domain: DomainLike,
+    domain: Domain,
     loss: Any,
     parameters: TreeFrankWolfeParameters,
     *,
@@ -211,32 +275,27 @@ def guarantee(
     """
     p = parameters
     d, q = domain.dimension, domain.dual_exponent
-    noise_order(p.noise, p.norm_order, q, d)
-    _check_agreement(
-        p.calibration, p.noise, p.norm_order, p.sum_method, p.weights, p.batch, p.relation,
-        paper_order(q, d), q,
-    )  # fmt: skip
-    leaf = enforced_leaf_bounds(loss, p)
+    release.noise_order(p.noise, p.norm_order, q, d)
+    leaf_bounds.check_fixed(vars(p), _fixed(p.calibration, q, d))
+    leaf = leaf_bounds.enforced_leaf_bounds(loss, p)
     what = (
         f"the decisions of tree Frank-Wolfe (dimension {d}, p = {domain.p:g}; "
-        f"{p.sum_method!r} sum, {noise_in_words(p.noise, p.norm_order)})"
+        f"{p.sum_method!r} sum, {release.noise_in_words(p.noise, p.norm_order)})"
     )
     if not p.private:
         return Guarantee.none(p.horizon, what)
     delta, near = stated_delta(budget, p.horizon), Neighbours(p.relation)
     total = mechanism_of(domain, loss, p)
     sides = 1.0 if p.relation == "replace" else 0.5
-    paper_epsilon = published_epsilon(
-        tree_equivalent_scale(p.noise_scale, p.sum_method, p.pushes),
+    paper_epsilon = published.published_epsilon(
+        published.tree_equivalent_scale(p.noise_scale, p.sum_method, p.pushes),
         delta,
         pushes=p.pushes,
         kappa=smoothness_constant(p.norm_order, q, d),
-        leaf_bound=sides * published_leaf_bound(domain, loss, p.step_scale),
+        leaf_bound=sides * leaf_bounds.published_leaf_bound(domain, loss, p.step_scale),
     )
-    claimed = None
-    if p.calibration == "paper":
-        claimed = (paper_epsilon, delta)
-    elif p.calibration == "corrected":
+    claimed = (paper_epsilon, delta) if p.calibration == "paper" else None
+    if p.calibration == "corrected":
         summand, order = total.summand, total.order
         node_mu = summand.inflation(order) * summand.movement(near, order) / p.noise_scale
         claimed = (_basic_composition_epsilon(node_mu, p.pushes, delta, total.mass), delta)
@@ -248,30 +307,22 @@ def guarantee(
         calibration=p.calibration,
         delta=delta,
         reference="Han et al., DP-TOFW, Theorem 3.1, corrected; docs/privacy/tree_frank_wolfe.md",
-        conditions=(clipping_condition(domain, loss, leaf),),
+        conditions=(leaf.condition(q),),
         seeded=seeded,
         claimed=claimed,
         paper_epsilon=paper_epsilon,
     )
-    # The slack covers the rounding of the composition's own epsilon, at a single push.
-    if claimed is not None and not result.delta_at(claimed[0]) <= claimed[1] * (1.0 + 1e-9):
-        raise CalibrationError(
-            f"the published claim (epsilon = {claimed[0]:.6g}, delta = {claimed[1]:.3g}) is false "
-            f"for this noise: exact delta {result.delta_at(claimed[0]):.3g}"
-        )
-    return result
+    return check_claim(result)
 
 
-def mechanism_of(
-    domain: DomainLike, loss: Any, parameters: TreeFrankWolfeParameters
-) -> GaussianSum:
+def mechanism_of(domain: Domain, loss: Any, parameters: TreeFrankWolfeParameters) -> GaussianSum:
     """Return the one sum through which data reach the decisions.
 
     Nothing here is trusted: its bounds are what the engine clips to.
     """
     p = parameters
-    return sum_of(
-        _summand(domain, loss, enforced_leaf_bounds(loss, p)),
+    return release.sum_of(
+        _summand(domain, leaf_bounds.enforced_leaf_bounds(loss, p)),
         p.sum_method,
         p.pushes,
         Neighbours(p.relation),
@@ -282,20 +333,18 @@ def mechanism_of(
     )
 
 
-def _summand(domain: DomainLike, loss: Any, leaf: LeafBounds) -> ClippedVector | GlmGradient:
+def _summand(domain: Domain, leaf: leaf_bounds.LeafBounds) -> ClippedVector | GlmGradient:
     """Return what a round adds: a leaf, bounded as a product or as it is."""
     d, q = domain.dimension, float(domain.dual_exponent)
-    if leaf.scalar is None:
-        return ClippedVector(d, q, float(leaf.dual), float(leaf.l2))
-    l2 = loss.feature_bound_l2
-    features_l2 = math.inf if l2 is None else float(l2)
-    return GlmGradient(d, q, float(loss.feature_bound), features_l2, float(leaf.scalar))
+    if leaf.slope is None:
+        return ClippedVector(d, q, leaf.bound, leaf.bound_l2)
+    return GlmGradient(d, q, leaf.bound, leaf.bound_l2, float(leaf.slope))
 
 
 def _node_mu(budget: Budget, pushes: int, mass: float) -> float:
     """Return the mu of one node such that basic composition over bit_length(n) meets `budget`."""
     nodes = pushes.bit_length()
-    rest = reserve(budget, mass / truncation_mass(1.0))
+    rest = truncation.reserve(budget, mass / truncation.truncation_mass(1.0))
     return gaussian_mu(rest.epsilon / nodes, rest.delta / nodes)
 
 
@@ -306,61 +355,25 @@ def _basic_composition_epsilon(node_mu: float, pushes: int, delta: float, mass: 
     def ideal(epsilon: float) -> float:
         return min(1.0, nodes * gaussian_delta(epsilon / nodes, node_mu))
 
-    return charged_epsilon(
+    return truncation.charged_epsilon(
         lambda target: nodes * gaussian_epsilon(node_mu, target / nodes),
-        lambda epsilon: charged_delta(ideal, epsilon, mass),
+        lambda epsilon: truncation.charged_delta(ideal, epsilon, mass),
         delta,
         mass,
     )
 
 
-def _require(budget: Budget, mu: float, mass: float) -> None:
-    exact = charged_gaussian_delta(budget.epsilon, mu, mass)
-    if not exact <= budget.delta:
-        raise CalibrationError(
-            f"the published constants miss delta = {budget.delta:.3g} at epsilon = "
-            f"{budget.epsilon:.6g}: exact delta {exact:.3g}; use calibration='tight'"
-        )
-
-
-def _check_agreement(
-    calibration: str,
-    noise: str,
-    order: float,
-    sum_method: str,
-    weights: str,
-    batch: int,
-    relation: str,
-    published_order: float,
-    q: float,
-) -> None:
-    """Raise if an option contradicts the calibration."""
-    choice("sum_method", sum_method, continual_sum.METHODS)
-    if calibration == "corrected":
-        # Honaker's estimator is post-processing of the same nodes.
-        if sum_method not in ("tree", "honaker"):
-            raise ValueError("calibration 'corrected' counts tree nodes; sum_method must be a tree")
-    elif calibration == "paper":
-        fixed = {
-            "sum_method": (sum_method, "tree"),
-            "weights": (weights, "paper"),
-            "relation": (relation, "replace"),
-            "batch": (batch, 1),
-            "noise": (noise, "generalized_gaussian" if q >= 2.0 else "gaussian"),
-            "norm_order": (order, published_order),
-        }
-        for name, (given, needed) in fixed.items():
-            if given != needed:
-                raise ValueError(f"calibration 'paper' has {name} {needed!r}; got {given!r}")
-
-
-def _predicted_error(
-    domain: DomainLike, scale: float, order: float, method: str, pushes: int, batch: int
-) -> float:
-    """Return D E||noise of the last sum||_q / (batch pushes), the cost of one noisy minimisation.
-
-    For the sum of independent draws the norm is at most its Gaussian-like size row * E||Z||_q.
-    """
-    row = float(continual_sum.row_norm(method, pushes, pushes))
-    size = expected_norm_bound(order, domain.dual_exponent, domain.dimension)
-    return float(domain.diameter()) * scale * row * size / (batch * pushes)
+def _fixed(calibration: str, q: float, dimension: int) -> dict[str, tuple[Any, ...]]:
+    """Return the options that a calibration fixes."""
+    if calibration == "corrected":  # Honaker's estimator is post-processing of the same nodes
+        return {"sum_method": ("tree", "honaker")}
+    if calibration == "tight":
+        return {}
+    return {
+        "sum_method": ("tree",),
+        "weights": ("paper",),
+        "relation": ("replace",),
+        "batch": (1,),
+        "noise": ("generalized_gaussian" if q >= 2.0 else "gaussian",),
+        "norm_order": (paper_order(q, dimension),),
+    }

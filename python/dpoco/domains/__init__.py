@@ -18,11 +18,7 @@ from dpoco.domains._sets import Box, LpBall, Simplex, VertexSet
 __all__ = ["Box", "Domain", "LpBall", "Polytope", "Simplex", "VertexSet", "from_dict"]
 
 _KINDS: dict[str, type[Domain]] = {
-    "LpBall": LpBall,
-    "Box": Box,
-    "Simplex": Simplex,
-    "Polytope": Polytope,
-    "VertexSet": VertexSet,
+    kind.__name__: kind for kind in (LpBall, Box, Simplex, Polytope, VertexSet)
 }
 
 

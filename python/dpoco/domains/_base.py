@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -10,7 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco import _core
-from dpoco._validation import FloatArray, exponent, float_array, real_float
+from dpoco._validation import LARGEST_SCALE, FloatArray, exponent, float_array, real_float
+
+# Longer arrays are saved encoded.
+_LONGEST_LIST = 64
 
 
 class Domain(ABC):
@@ -20,17 +25,16 @@ class Domain(ABC):
     ----------
     dimension : int
         Number of coordinates d.
+    p : float
+        Exponent in [1, inf] of the norm in which distances of decisions are measured; 2 if a set
+        says nothing else.
     """
 
     dimension: int
+    p: float = 2.0
     _fields: ClassVar[tuple[str, ...]]
     _engine: _core.Domain
     _center: FloatArray
-
-    @property
-    @abstractmethod
-    def p(self) -> float:
-        """Exponent in [1, inf] of the norm in which distances of decisions are measured."""
 
     @abstractmethod
     def diameter(self, order: float | None = None) -> float:
@@ -176,3 +180,38 @@ def _evaluable(value: Any) -> str:
             return f"[{items[0]!r}] * {len(items)}"
         return repr(items)
     return "float('inf')" if value == math.inf else repr(value)
+
+
+def bounded_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatArray:
+    """Return a checked copy of an array of this shape, which may not be empty, or raise."""
+    if np.asarray(value).dtype.kind == "b":
+        raise TypeError(f"{name} must be an array of real numbers; got bool")
+    array = float_array(name, value, shape).copy()
+    if array.size == 0:
+        raise ValueError(f"{name} must not be empty")
+    # NaN fails the comparison.
+    if not (np.abs(array) <= LARGEST_SCALE).all():
+        raise ValueError(f"{name} must be finite, at most {LARGEST_SCALE} in magnitude")
+    array += 0.0  # -0.0 becomes 0.0, so that equal sets also print and save equally
+    array.flags.writeable = False
+    return array
+
+
+def array_to_json(x: FloatArray) -> Any:
+    """Return a list, or the encoding of a long array, that `array_from_json` restores exactly."""
+    if x.size <= _LONGEST_LIST:
+        return x.tolist()
+    return {"float64": base64.b64encode(x.astype("<f8").tobytes()).decode("ascii")}
+
+
+def array_from_json(name: str, value: Any, columns: int | None = None) -> Any:
+    """Return the array, or list, that was saved; a matrix if it has a number of columns."""
+    if isinstance(value, Mapping):
+        try:
+            raw = base64.b64decode(value["float64"], validate=True)
+            value = np.frombuffer(raw, dtype="<f8").astype(np.float64)
+        except (KeyError, TypeError, ValueError, binascii.Error):
+            raise ValueError(f"{name} is not a list or an encoded array") from None
+    if columns is not None and np.ndim(value) == 1 and np.size(value) % columns == 0:
+        return np.reshape(value, (-1, columns))
+    return value

@@ -11,8 +11,7 @@ import numpy as np
 from dpoco import _core
 from dpoco._validation import LARGEST_SCALE, SMALLEST_SCALE, FloatArray, float_array, positive_int
 from dpoco.domains import _polytope_shape as shape
-from dpoco.domains._base import Domain
-from dpoco.domains._sets import _array_from_json, _array_to_json
+from dpoco.domains._base import Domain, array_from_json, array_to_json, bounded_array
 
 
 class Polytope(Domain):
@@ -97,11 +96,6 @@ class Polytope(Domain):
         )
 
     @property
-    def p(self) -> float:
-        """Geometry exponent: 2."""
-        return 2.0
-
-    @property
     def constraints(self) -> int:
         """Number of distinct inequalities, redundant ones included."""
         return len(shape.distinct_rows(self.matrix, self.bounds)[1])
@@ -137,11 +131,11 @@ class Polytope(Domain):
         lower, upper = self.bounding_box
         return {
             "dimension": self.dimension,
-            "matrix": _array_to_json(self.matrix),
-            "bounds": _array_to_json(self.bounds),
-            "center": _array_to_json(self.center),
-            "lower": _array_to_json(lower),
-            "upper": _array_to_json(upper),
+            "matrix": array_to_json(self.matrix),
+            "bounds": array_to_json(self.bounds),
+            "center": array_to_json(self.center),
+            "lower": array_to_json(lower),
+            "upper": array_to_json(upper),
             "extents": list(self._extents),
         }
 
@@ -151,10 +145,9 @@ class Polytope(Domain):
         if set(arguments) != set(names):
             raise ValueError(f"{cls.__name__} needs exactly the keys {sorted(names)}")
         d = positive_int("dimension", arguments["dimension"])
-        arrays = {name: _array_from_json(name, arguments[name]) for name in names[1:]}
-        if np.ndim(arrays["matrix"]) == 1 and np.size(arrays["matrix"]) % d == 0:
-            arrays["matrix"] = np.reshape(arrays["matrix"], (-1, d))
-        matrix, bounds = _inequalities(arrays["matrix"], arrays["bounds"])
+        arrays = {name: array_from_json(name, arguments[name]) for name in names[1:]}
+        rows = array_from_json("matrix", arguments["matrix"], d)
+        matrix, bounds = _inequalities(rows, arrays["bounds"])
         if matrix.shape[1] != d:
             raise ValueError("dimension must be the number of columns of matrix")
         vectors = [float_array(name, arrays[name], (d,)).copy() for name in names[3:6]]
@@ -169,18 +162,8 @@ class Polytope(Domain):
 
 def _inequalities(matrix: Any, bounds: Any) -> tuple[FloatArray, FloatArray]:
     """Return checked copies."""
-    for name, value in (("matrix", matrix), ("bounds", bounds)):
-        if isinstance(value, np.ndarray) and value.dtype.kind == "b":
-            raise TypeError(f"{name} must be an array of real numbers; got bool")
-    a = float_array("matrix", matrix, (None, None)).copy()
-    b = float_array("bounds", bounds, (a.shape[0],)).copy()
-    if a.size == 0:
-        raise ValueError("matrix must have at least one row and one column")
-    for name, array in (("matrix", a), ("bounds", b)):
-        # NaN fails the comparison.
-        if not (np.abs(array) <= LARGEST_SCALE).all():
-            raise ValueError(f"{name} must be finite, at most {LARGEST_SCALE} in magnitude")
-        array += 0.0  # -0.0 becomes 0.0, so that equal sets also print and save equally
+    a = bounded_array("matrix", matrix, (None, None))
+    b = bounded_array("bounds", bounds, (a.shape[0],))
     if not (np.abs(a).max(axis=1) >= SMALLEST_SCALE).all():
         raise ValueError("every row of matrix must have an entry of at least 1e-100 in magnitude")
     return a, b

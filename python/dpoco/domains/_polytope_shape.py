@@ -19,7 +19,7 @@ _MOST_CORNERS = 20_000
 _MOST_PAIRED = 5_000
 # The share of a slack that rounding may take: the barrier asks for a centre good to 1e-6.
 _NOISE = 1e-7
-_OUTWARD = 1.0 + 1e-12
+OUTWARD = 1.0 + 1e-12  # more than what rounding takes off a norm
 _CORNERS_OUTWARD = 1.0 + 1e-9
 
 
@@ -234,18 +234,18 @@ def extents(
     crude
         Another bound of the distance from the centre, in l_order.
     """
-    radius = min(lp_norm(box.max(axis=0), order) * _OUTWARD, crude)
-    diameter = lp_norm(box.sum(axis=0), order) * _OUTWARD
+    radius = min(lp_norm(box.max(axis=0), order) * OUTWARD, crude)
+    diameter = lp_norm(box.sum(axis=0), order) * OUTWARD
     far = np.maximum(np.abs(center - box[0]), np.abs(center + box[1]))
-    largest = lp_norm(far, order) * _OUTWARD
+    largest = lp_norm(far, order) * OUTWARD
     if points is not None:
         radius = min(radius, largest_distance(points, order) * _CORNERS_OUTWARD)
         slip = (_CORNERS_OUTWARD - 1.0) * radius
-        largest = min(largest, largest_distance(points + center, order) * _OUTWARD + slip)
+        largest = min(largest, largest_distance(points + center, order) * OUTWARD + slip)
         if points.shape[0] <= _MOST_PAIRED:
             gaps = max(largest_distance(points[i:] - points[i], order) for i in range(len(points)))
             diameter = min(diameter, gaps * _CORNERS_OUTWARD + slip)
-    largest = min(largest, (lp_norm(center, order) + radius) * _OUTWARD)
+    largest = min(largest, (lp_norm(center, order) + radius) * OUTWARD)
     return radius, min(diameter, 2.0 * radius), largest
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -14,14 +12,13 @@ from dpoco import _core
 from dpoco._clipping import lp_norm
 from dpoco._memory import require_memory
 from dpoco._validation import (
-    LARGEST_SCALE,
     FloatArray,
     exponent,
-    float_array,
     positive_float,
     positive_int,
 )
-from dpoco.domains._base import Domain
+from dpoco.domains._base import Domain, array_from_json, array_to_json, bounded_array
+from dpoco.domains._polytope_shape import OUTWARD
 
 LARGEST_DIMENSION = 10**9
 
@@ -46,19 +43,13 @@ class LpBall(Domain):
 
     _fields: ClassVar[tuple[str, ...]] = ("dimension", "p", "radius")
     radius: float
-    _p: float
 
     def __init__(self, dimension: int, p: float = 2.0, radius: float = 1.0) -> None:
         size = positive_int("dimension", dimension, maximum=LARGEST_DIMENSION)
         power = exponent("p", p)
         length = positive_float("radius", radius)
         require_memory({"the centre of the domain": float(size)})
-        self._freeze(_core.LpBall(size, power, length), dimension=size, _p=power, radius=length)
-
-    @property
-    def p(self) -> float:
-        """Exponent of the ball's own norm, in [1, inf]."""
-        return self._p
+        self._freeze(_core.LpBall(size, power, length), dimension=size, p=power, radius=length)
 
     def diameter(self, order: float | None = None) -> float:
         """``2 radius d^max(0, 1/order - 1/p)``: the set is symmetric."""
@@ -103,20 +94,16 @@ class Box(Domain):
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("lower", "upper")
+    p = math.inf
     lower: FloatArray
     upper: FloatArray
 
     def __init__(self, lower: Any, upper: Any) -> None:
-        low = _bound("lower", lower, None)
-        high = _bound("upper", upper, low.shape[0])
+        low = bounded_array("lower", lower, (None,))
+        high = bounded_array("upper", upper, low.shape)
         if not (low <= high).all():
             raise ValueError("lower must not exceed upper in any coordinate")
         self._freeze(_core.Box(low, high), dimension=low.shape[0], lower=low, upper=high)
-
-    @property
-    def p(self) -> float:
-        """Geometry exponent: inf."""
-        return math.inf
 
     def diameter(self, order: float | None = None) -> float:
         """``||upper - lower||_order``, attained by opposite corners."""
@@ -136,11 +123,11 @@ class Box(Domain):
         return int((self.lower < self.upper).sum())
 
     def _arguments(self) -> dict[str, Any]:
-        return {"lower": _array_to_json(self.lower), "upper": _array_to_json(self.upper)}
+        return {"lower": array_to_json(self.lower), "upper": array_to_json(self.upper)}
 
     @classmethod
     def _from_arguments(cls, arguments: Mapping[str, Any]) -> Domain:
-        return super()._from_arguments({k: _array_from_json(k, v) for k, v in arguments.items()})
+        return super()._from_arguments({k: array_from_json(k, v) for k, v in arguments.items()})
 
 
 class Simplex(Domain):
@@ -160,6 +147,7 @@ class Simplex(Domain):
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("dimension", "scale")
+    p = 1.0
     scale: float
 
     def __init__(self, dimension: int, scale: float = 1.0) -> None:
@@ -167,11 +155,6 @@ class Simplex(Domain):
         total = positive_float("scale", scale)
         require_memory({"the centre of the domain": float(size)})
         self._freeze(_core.Simplex(size, total), dimension=size, scale=total)
-
-    @property
-    def p(self) -> float:
-        """Geometry exponent: 1."""
-        return 1.0
 
     def diameter(self, order: float | None = None) -> float:
         """``scale 2^(1/order)``, the distance of two vertices; 0 in dimension 1.
@@ -199,42 +182,8 @@ class Simplex(Domain):
         return {"dimension": self.dimension, "scale": self.scale}
 
 
-def _bound(name: str, value: Any, length: int | None) -> FloatArray:
-    if np.asarray(value).dtype.kind == "b":
-        raise TypeError(f"{name} must be an array of real numbers; got bool")
-    array = float_array(name, value, (length,)).copy()
-    if array.size == 0:
-        raise ValueError(f"{name} must not be empty")
-    # NaN fails the comparison.
-    if not (np.abs(array) <= LARGEST_SCALE).all():
-        raise ValueError(f"{name} must be finite, at most {LARGEST_SCALE} in magnitude")
-    array += 0.0  # -0.0 becomes 0.0, so that equal boxes also print and save equally
-    array.flags.writeable = False
-    return array
-
-
-_LONGEST_LIST = 64
-
-
-def _array_to_json(x: FloatArray) -> Any:
-    if x.size <= _LONGEST_LIST:
-        return x.tolist()
-    return {"float64": base64.b64encode(x.astype("<f8").tobytes()).decode("ascii")}
-
-
-def _array_from_json(name: str, value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        return value
-    try:
-        raw = base64.b64decode(value["float64"], validate=True)
-        return np.frombuffer(raw, dtype="<f8").astype(np.float64)
-    except (KeyError, TypeError, ValueError, binascii.Error):
-        raise ValueError(f"{name} is not a list or an encoded array") from None
-
-
 # Beyond, the pairs of vertices are not gone through for a diameter.
 _MOST_PAIRED = 3000
-_OUTWARD = 1.0 + 1e-12
 
 
 class VertexSet(Domain):
@@ -266,27 +215,14 @@ class VertexSet(Domain):
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("vertices",)
+    p = 1.0
     vertices: FloatArray
     _known: dict[float, float]
 
     def __init__(self, vertices: Any) -> None:
-        if np.asarray(vertices).dtype.kind == "b":
-            raise TypeError("vertices must be an array of real numbers; got bool")
-        points = float_array("vertices", vertices, (None, None)).copy()
-        if points.size == 0:
-            raise ValueError("vertices must have at least one row and one column")
-        # NaN fails the comparison.
-        if not (np.abs(points) <= LARGEST_SCALE).all():
-            raise ValueError(f"vertices must be finite, at most {LARGEST_SCALE} in magnitude")
-        points += 0.0  # -0.0 becomes 0.0, so that equal sets also print and save equally
-        points.flags.writeable = False
+        points = bounded_array("vertices", vertices, (None, None))
         engine = _core.VertexSet(points)
         self._freeze(engine, dimension=points.shape[1], vertices=points, _known={})
-
-    @property
-    def p(self) -> float:
-        """Geometry exponent: 1."""
-        return 1.0
 
     def diameter(self, order: float | None = None) -> float:
         """Largest distance of two points in l_order; an upper bound beyond 3000 (see Notes)."""
@@ -312,17 +248,14 @@ class VertexSet(Domain):
         return int(np.linalg.matrix_rank(spread / size)) if size > 0.0 else 0
 
     def _arguments(self) -> dict[str, Any]:
-        return {"dimension": self.dimension, "vertices": _array_to_json(self.vertices)}
+        return {"dimension": self.dimension, "vertices": array_to_json(self.vertices)}
 
     @classmethod
     def _from_arguments(cls, arguments: Mapping[str, Any]) -> Domain:
         if set(arguments) != {"dimension", "vertices"}:
             raise ValueError(f"{cls.__name__} needs exactly the keys ['dimension', 'vertices']")
         d = positive_int("dimension", arguments["dimension"])
-        points = _array_from_json("vertices", arguments["vertices"])
-        if np.ndim(points) == 1 and np.size(points) % d == 0:
-            points = np.reshape(points, (-1, d))
-        self = cls(points)
+        self = cls(array_from_json("vertices", arguments["vertices"], d))
         if self.dimension != d:
             raise ValueError("dimension must be the number of columns of vertices")
         return self
@@ -343,7 +276,7 @@ def _diameter(points: FloatArray, center: FloatArray, order: float) -> float:
                 scaled = gaps / np.where(top > 0.0, top, 1.0)[:, None]
                 sizes = top * (scaled**order).sum(axis=1) ** (1.0 / order)
             largest = max(largest, float(sizes.max()))
-        return largest * _OUTWARD if largest > 0.0 else 0.0
+        return largest * OUTWARD if largest > 0.0 else 0.0
     from_center = 2.0 * max(lp_norm(row, order) for row in points - center)
     across = lp_norm(np.ascontiguousarray(points.max(axis=0) - points.min(axis=0)), order)
-    return min(from_center, across) * _OUTWARD
+    return min(from_center, across) * OUTWARD

@@ -80,7 +80,9 @@ class AverageLoss:
             )
         else:
             assert labels is not None
-            factors = record_multipliers(domain, features, loss.feature_bound, loss._l2)
+            factors = record_multipliers(
+                domain, features, loss.feature_bound, loss.feature_bound_l2
+            )
             factors[~np.isfinite(labels)] = 0.0
         kept = factors > 0.0
         self._rounds = int(features.shape[0])

@@ -10,15 +10,15 @@ Baselines that are not streams, but fit one model to a data set at once: `NoisyF
 
 from __future__ import annotations
 
-from dpoco.accounting.batch_baselines import (
+from dpoco.frank_wolfe._batch_descent import (
+    LocalizedMirrorDescent,
     LocalizedMirrorDescentParameters,
-    NoisyFrankWolfeParameters,
+    NoisySGD,
     NoisySGDParameters,
+    PhasedSGD,
     PhasedSGDParameters,
 )
-from dpoco.frank_wolfe._batch_descent import NoisySGD, PhasedSGD
-from dpoco.frank_wolfe._batch_frank_wolfe import NoisyFrankWolfe
-from dpoco.frank_wolfe._batch_mirror_descent import LocalizedMirrorDescent
+from dpoco.frank_wolfe._batch_frank_wolfe import NoisyFrankWolfe, NoisyFrankWolfeParameters
 from dpoco.frank_wolfe._polyhedral import PolyhedralFrankWolfe, PolyhedralFrankWolfeParameters
 from dpoco.frank_wolfe._tree import TreeFrankWolfe, TreeFrankWolfeParameters
 

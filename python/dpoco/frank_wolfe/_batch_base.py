@@ -18,6 +18,7 @@ from dpoco._validation import (
 )
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import BudgetExceeded, RoundOrderError
+from dpoco.frank_wolfe._leaf_learner import start_in
 from dpoco.random import Source
 
 __all__ = ["BatchLearner"]
@@ -45,7 +46,7 @@ class BatchLearner(Calibrated, ABC):
     _theta: FloatArray | None = None
     _fitted: bool = False
 
-    def _begin(self, constructed: type, /, **arguments: Any) -> None:
+    def _begin(self, constructed: type, arguments: dict[str, Any]) -> None:
         """Take a constructor's arguments, and calibrate if the number of records is known.
 
         `constructed` is the class whose constructor it is; `arguments` are all that it takes.
@@ -77,12 +78,8 @@ class BatchLearner(Calibrated, ABC):
                 f"{type(loss).__name__}"
             )
         self._check_common(arguments)
-        source, start = arguments["source"], arguments["start"]
-        self._start = np.array(
-            domain.center if start is None else float_array("start", start, (domain.dimension,))
-        )
-        if not domain.contains(self._start):
-            raise ValueError("start must lie in the domain")
+        source = arguments["source"]
+        self._start = start_in(domain, arguments["start"])
         self._domain: domains.Domain = domain
         self._loss: losses.GlmLoss = loss
         self._source: Source | None = source
@@ -108,7 +105,11 @@ class BatchLearner(Calibrated, ABC):
 
     @abstractmethod
     def _settings(self) -> dict[str, Any]:
-        """Return what the compiled fit takes besides the data, from the parameters."""
+        """Return what the compiled fit takes besides the data.
+
+        What privacy rests on is the description's; the compiled class refuses a ``bound`` that the
+        clipped records can exceed.
+        """
 
     def fit(self: Self, X: Any, y: Any, *, progress: Progress | None = None) -> Self:
         """Fit the model to a data set, once.
@@ -195,7 +196,7 @@ class BatchLearner(Calibrated, ABC):
             domain.dimension,
             loss.feature_bound,
             domain.dual_exponent,
-            np.inf if loss._l2 is None else loss._l2,
+            np.inf if loss.feature_bound_l2 is None else loss.feature_bound_l2,
         )
         settings = {
             "method": self._method,

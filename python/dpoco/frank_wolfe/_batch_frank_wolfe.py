@@ -5,16 +5,19 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, ClassVar
 
+import numpy as np
+
 from dpoco import domains, losses
 from dpoco.accounting import Budget
 from dpoco.accounting import noisy_frank_wolfe as accountant
 from dpoco.accounting.noisy_frank_wolfe import NoisyFrankWolfeParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.frank_wolfe._batch_base import BatchLearner
-from dpoco.privacy.mechanisms.batch_fits import GaussianPhases
+from dpoco.frank_wolfe._leaf_learner import given
+from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SummedPhase
 from dpoco.random import Source
 
-__all__ = ["NoisyFrankWolfe"]
+__all__ = ["NoisyFrankWolfe", "NoisyFrankWolfeParameters"]
 
 
 class NoisyFrankWolfe(BatchLearner):
@@ -103,33 +106,23 @@ class NoisyFrankWolfe(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            NoisyFrankWolfe,
-            domain=domain,
-            loss=loss,
-            budget=budget,
-            parameters=parameters,
-            records=records,
-            calibration=calibration,
-            step_scale=step_scale,
-            numerics=numerics,
-            start=start,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(NoisyFrankWolfe, given(locals()))
 
     def _settings(self) -> dict[str, Any]:
         p: NoisyFrankWolfeParameters = self._parameters
         m: GaussianPhases = self._mechanism
-        first, later = m.phases[0], m.phases[-1]
+        first, *rest = (phase for phase in m.phases if isinstance(phase, SummedPhase))
+        later = rest[0] if rest else first
         return {
+            "bound": first.bound,
             "first_batch": first.records,
-            "batch": p.batch,
-            "steps": p.steps,
+            "first_scale": first.scale,
+            "first_grid": first.grid,
+            "steps": 1 + sum(phase.copies for phase in rest),
             "step_size": p.step_size,
             "difference_bound": p.difference_bound,
-            "first_scale": first.scale,
-            "later_scale": later.scale if p.steps > 1 else p.later_scale,
-            "first_grid": first.grid,
-            "later_grid": later.grid if p.steps > 1 else 0.0,
+            "later_bound": later.bound if rest else np.inf,
+            "batch": later.records,
+            "later_scale": later.scale,
+            "later_grid": later.grid,
         }

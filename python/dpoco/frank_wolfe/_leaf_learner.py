@@ -6,11 +6,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpoco import _core, losses
 from dpoco._record_learner import RecordLearner
-from dpoco._validation import float_array
+from dpoco._validation import FloatArray, float_array
+from dpoco.domains import Domain
 
-__all__ = ["LeafLearner"]
+__all__ = ["LeafLearner", "given", "start_in"]
+
+
+def given(scope: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a constructor, whose local variables these are so far."""
+    return {name: value for name, value in scope.items() if name != "self"}
+
+
+def start_in(domain: Domain, start: Any) -> FloatArray:
+    """Return a copy of a public first decision, by default the centre, or raise."""
+    if start is None:
+        return np.array(domain.center)
+    point = np.array(float_array("start", start, (domain.dimension,)))
+    if not domain.contains(point):
+        raise ValueError("start must lie in the domain")
+    return point
 
 
 class LeafLearner(RecordLearner):
@@ -21,33 +36,8 @@ class LeafLearner(RecordLearner):
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
     ) -> None:
-        domain, start = arguments["domain"], arguments["start"]
-        self._start = np.array(
-            domain.center if start is None else float_array("start", start, (domain.dimension,))
-        )
-        if start is not None and not domain.contains(self._start):
-            raise ValueError("start must lie in the domain")
+        self._start = start_in(arguments["domain"], arguments["start"])
         super()._set_up(arguments, parameters, seeded, claim)
-
-    def _leaf_l2(self) -> float | None:
-        """Return the bound in l_2 on features for GLM losses, else on the leaf itself."""
-        loss = self._loss
-        if isinstance(loss, losses.GlmLoss):
-            return loss._l2
-        bound: float | None = self._parameters.leaf_bound_l2
-        return loss.gradient_bound_l2 if isinstance(loss, losses.LinearLoss) else bound
-
-    def _clipper(self, order: float) -> _core.RecordClipper:
-        """Return the bounds in l_order on features for GLM losses, else on the leaf itself."""
-        loss, bound_l2 = self._loss, self._leaf_l2()
-        bound: float = self._parameters.leaf_bound
-        if isinstance(loss, losses.GlmLoss):
-            bound = loss.feature_bound
-        elif isinstance(loss, losses.LinearLoss):
-            bound = loss.gradient_bound
-        return _core.RecordClipper(
-            self._domain.dimension, bound, order, np.inf if bound_l2 is None else bound_l2
-        )
 
     def _saved_arguments(self) -> dict[str, Any]:
         arguments = super()._saved_arguments()

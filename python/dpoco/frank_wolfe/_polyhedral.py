@@ -10,25 +10,14 @@ import numpy as np
 from dpoco import _core, domains, losses
 from dpoco.accounting import Budget
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
-from dpoco.accounting.polyhedral_frank_wolfe import L1Geometry, PolyhedralFrankWolfeParameters
-from dpoco.frank_wolfe._leaf_learner import LeafLearner
+from dpoco.accounting.leaf_bounds import L1Geometry, LeafBounds, enforced_leaf_bounds
+from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
+from dpoco.frank_wolfe._leaf_learner import LeafLearner, given
+from dpoco.privacy.mechanisms.base import Nothing
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.random import Source
 
-__all__ = ["PolyhedralFrankWolfe", "PolyhedralFrankWolfeParameters", "diameters"]
-
-
-def diameters(domain: Any, l2: bool) -> dict[str, float]:
-    """Return the sizes of a decision set that the sensitivity of its vertices' scores rests on.
-
-    Those in l_2 and l_inf only for a box, or if leaves are bounded in l_2; else infinite.
-    """
-    view = L1Geometry(domain)
-    return {
-        "diameter_l1": view.diameter(1.0),
-        "diameter_l2": view.diameter(2.0) if l2 or view.is_box else np.inf,
-        "diameter_linf": view.diameter(np.inf) if l2 and view.is_box else np.inf,
-    }
+__all__ = ["PolyhedralFrankWolfe", "PolyhedralFrankWolfeParameters"]
 
 
 class PolyhedralFrankWolfe(LeafLearner):
@@ -130,23 +119,7 @@ class PolyhedralFrankWolfe(LeafLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            PolyhedralFrankWolfe,
-            domain=domain,
-            loss=loss,
-            horizon=horizon,
-            budget=budget,
-            parameters=parameters,
-            calibration=calibration,
-            selector=selector,
-            exponent=exponent,
-            weights=weights,
-            batch=batch,
-            relation=relation,
-            start=start,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(PolyhedralFrankWolfe, **given(locals()))
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
@@ -157,17 +130,23 @@ class PolyhedralFrankWolfe(LeafLearner):
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.FrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        p, drawn = self._parameters, self._mechanism.part(Selections)
-        clipper, batch, slope = self._clipper(np.inf), p.batch, p.leaf_scalar_bound or 0.0
-        published = p.weights == "paper"
-        noise: dict[str, Any] = {"selector": p.selector, "scale": p.scale, "exponent": p.exponent}
-        sizes = diameters(self._arguments["domain"], self._leaf_l2() is not None)
-        if drawn is not None and isinstance(drawn.scores, VertexScores):
-            scores, dimension = drawn.scores, self._domain.dimension
-            clipper = _core.RecordClipper(dimension, scores.leaf, np.inf, scores.leaf_l2)
-            batch, slope = scores.batch, scores.slope if self._loss.glm else 0.0
-            published = scores.offset == 1
-            noise = {"selector": drawn.law, "scale": drawn.scale, "exponent": drawn.exponent}
+        p, mechanism = self._parameters, self._mechanism
+        leaf, batch, published = enforced_leaf_bounds(self._loss, p), p.batch, p.weights == "paper"
+        # Without noise nothing is stated of the domain, but that a single point is one.
+        size = 0.0 if isinstance(mechanism, Nothing) else np.inf
+        selection = {"selector": p.selector, "scale": 0.0, "exponent": p.exponent}
+        sizes = dict.fromkeys(("diameter_l1", "diameter_l2", "diameter_linf"), size)
+        if isinstance(mechanism, Selections):
+            scores = mechanism.scores
+            assert isinstance(scores, VertexScores)
+            slope = scores.slope if self._loss.glm else None
+            leaf = LeafBounds(slope, scores.leaf, scores.leaf_l2)
+            batch, published = scores.batch, scores.offset == 1
+            selection = {
+                "selector": mechanism.law,
+                "scale": mechanism.scale,
+                "exponent": mechanism.exponent,
+            }
             sizes = {
                 "diameter_l1": scores.diameter_l1,
                 "diameter_l2": scores.diameter_l2,
@@ -176,14 +155,14 @@ class PolyhedralFrankWolfe(LeafLearner):
         return _core.FrankWolfe(
             self._arguments["domain"]._engine,
             self._loss._glm_engine,
-            clipper,
+            _core.RecordClipper(self._domain.dimension, leaf.bound, np.inf, leaf.bound_l2),
             {
                 "rounds": p.horizon,
                 "batch": batch,
-                "leaf_scalar_bound": slope,
+                "leaf_scalar_bound": leaf.slope or 0.0,
                 "step_scale": 1.0,
                 "published_weights": published,
-                "selection": {**noise, **sizes, **claim},
+                "selection": {**selection, **sizes, **claim},
             },
             np.array(self._start),
         )

@@ -12,7 +12,7 @@ from dpoco.accounting import Budget
 from dpoco.accounting import tree_frank_wolfe as accountant
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
-from dpoco.frank_wolfe._leaf_learner import LeafLearner
+from dpoco.frank_wolfe._leaf_learner import LeafLearner, given
 from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
 from dpoco.privacy.mechanisms.bounds import GlmGradient
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -127,26 +127,7 @@ class TreeFrankWolfe(LeafLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            TreeFrankWolfe,
-            domain=domain,
-            loss=loss,
-            horizon=horizon,
-            budget=budget,
-            parameters=parameters,
-            calibration=calibration,
-            noise=noise,
-            norm_order=norm_order,
-            sum_method=sum_method,
-            weights=weights,
-            step_scale=step_scale,
-            batch=batch,
-            relation=relation,
-            numerics=numerics,
-            start=start,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(TreeFrankWolfe, **given(locals()))
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)

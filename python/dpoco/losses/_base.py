@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,6 +26,13 @@ class Loss(ABC):
 
     glm: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        """Check all bounds: positive numbers, or None for none where that is the default."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not None or each.default is not None:
+                object.__setattr__(self, each.name, positive_float(each.name, value))
+
     @abstractmethod
     def lipschitz(self, domain: Domain) -> float:
         """Bound on the gradient over `domain`, in the dual norm ``l_q``."""
@@ -34,29 +40,6 @@ class Loss(ABC):
     @abstractmethod
     def smoothness(self, domain: Domain) -> float:
         """Bound on ``||grad f(a) - grad f(b)||_q / ||a - b||_p`` over `domain`."""
-
-    @abstractmethod
-    def leaf_norm_bound(self, domain: Domain, step_scale: float = 1.0) -> float:
-        """Bound C, in ``l_q``, on what one round adds to the gradient sum of a Frank-Wolfe learner.
-
-        Parameters
-        ----------
-        domain
-            Set of decisions.
-        step_scale
-            s > 0 of the steps s/(k + s), weights w_k = k.
-        """
-
-    def leaf_norm_bound_l2(self, domain: Domain, step_scale: float = 1.0) -> float:
-        """Bound in ``l_2`` on the same vector: ``min(C d^max(0, 1/2 - 1/q), C_2)``.
-
-        C_2 is the bound that follows from a declared ``l_2`` bound on the data.
-        """
-        gap = 0.5 - 1.0 / domain.dual_exponent
-        from_dual = self.leaf_norm_bound(domain, step_scale) * math.pow(
-            domain.dimension, max(0.0, gap)
-        )
-        return min(from_dual, self._declared_l2(domain, step_scale))
 
     @abstractmethod
     def value(self, theta: Any, features: Any, label: Any = None) -> Any:
@@ -92,10 +75,6 @@ class Loss(ABC):
         return {"type": type(self).__name__, **asdict(self)}
 
     @abstractmethod
-    def _declared_l2(self, domain: Domain, step_scale: float) -> float:
-        """``l_2`` bound on a leaf from declared ``l_2`` bounds; inf without any."""
-
-    @abstractmethod
     def _flags(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None
     ) -> dict[str, NDArray[np.bool_]]:
@@ -120,6 +99,30 @@ class Loss(ABC):
             object.__setattr__(self, name, value)
 
 
-def optional_bound(name: str, value: Any) -> float | None:
-    """Return a positive bound, or None for none."""
-    return None if value is None else positive_float(name, value)
+@dataclass(frozen=True, init=False, repr=False)
+class DeclaredLoss(Loss):
+    """A loss whose Lipschitz constant and smoothness are given, not computed."""
+
+    lipschitz_bound: float
+    smoothness_bound: float
+
+    def lipschitz(self, domain: Domain) -> float:
+        """Return the constant given."""
+        return self.lipschitz_bound
+
+    def smoothness(self, domain: Domain) -> float:
+        """Return the constant given."""
+        return self.smoothness_bound
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters as a JSON-able dict; :func:`dpoco.losses.from_dict` restores them exactly."""
+        return {"type": type(self).__name__, **self._arguments()}
+
+    def _arguments(self) -> dict[str, float | None]:
+        own = asdict(self)
+        constants = {name: own.pop(f"{name}_bound") for name in ("lipschitz", "smoothness")}
+        return {**constants, **own}
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self._arguments().items())
+        return f"{type(self).__name__}({arguments})"

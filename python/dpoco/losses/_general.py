@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ from dpoco._validation import (
     real_float,
 )
 from dpoco.domains import Domain
-from dpoco.losses._base import Loss, optional_bound
+from dpoco.losses._base import DeclaredLoss, Loss
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,6 @@ class LinearLoss(Loss):
     _: KW_ONLY
     gradient_bound_l2: float | None = None
 
-    def __post_init__(self) -> None:
-        self._set(
-            gradient_bound=positive_float("gradient_bound", self.gradient_bound),
-            gradient_bound_l2=optional_bound("gradient_bound_l2", self.gradient_bound_l2),
-        )
-
     def lipschitz(self, domain: Domain) -> float:
         """``gradient_bound``."""
         return self.gradient_bound
@@ -55,11 +48,6 @@ class LinearLoss(Loss):
     def smoothness(self, domain: Domain) -> float:
         """0."""
         return 0.0
-
-    def leaf_norm_bound(self, domain: Domain, step_scale: float = 1.0) -> float:
-        """``gradient_bound``: the weighted difference k g - (k-1) g is g itself."""
-        positive_float("step_scale", step_scale)
-        return self.gradient_bound
 
     def value(self, theta: Any, features: Any, label: Any = None) -> Any:
         """``<features, theta>``: a number for shape (d,), shape (T,) for shape (T, d)."""
@@ -86,9 +74,6 @@ class LinearLoss(Loss):
         values[factors == 0.0] = 0.0
         return values
 
-    def _declared_l2(self, domain: Domain, step_scale: float) -> float:
-        return math.inf if self.gradient_bound_l2 is None else self.gradient_bound_l2
-
     def _flags(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None
     ) -> dict[str, NDArray[np.bool_]]:
@@ -98,7 +83,7 @@ class LinearLoss(Loss):
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class CustomLoss(Loss):
+class CustomLoss(DeclaredLoss):
     """Any convex loss; a round's data is an object with ``value(theta)`` and ``gradient(theta)``.
 
     Parameters
@@ -131,8 +116,6 @@ class CustomLoss(Loss):
     not certified.
     """
 
-    lipschitz_bound: float
-    smoothness_bound: float
     leaf_bound: float | None
     leaf_bound_l2: float | None
 
@@ -150,24 +133,11 @@ class CustomLoss(Loss):
         self._set(
             lipschitz_bound=positive_float("lipschitz", lipschitz),
             smoothness_bound=beta,
-            leaf_bound=optional_bound("leaf_bound", leaf_bound),
-            leaf_bound_l2=optional_bound("leaf_bound_l2", leaf_bound_l2),
+            leaf_bound=None if leaf_bound is None else positive_float("leaf_bound", leaf_bound),
+            leaf_bound_l2=None
+            if leaf_bound_l2 is None
+            else positive_float("leaf_bound_l2", leaf_bound_l2),
         )
-
-    def lipschitz(self, domain: Domain) -> float:
-        """Return the constant given."""
-        return self.lipschitz_bound
-
-    def smoothness(self, domain: Domain) -> float:
-        """Return the constant given."""
-        return self.smoothness_bound
-
-    def leaf_norm_bound(self, domain: Domain, step_scale: float = 1.0) -> float:
-        """``leaf_bound`` if given, else ``step_scale beta D + L``."""
-        s = positive_float("step_scale", step_scale)
-        if self.leaf_bound is not None:
-            return self.leaf_bound
-        return s * self.smoothness_bound * domain.diameter() + self.lipschitz_bound
 
     def value(self, theta: Any, features: Any, label: Any = None) -> Any:
         """``features.value(theta)``: the round's data is the loss itself."""
@@ -185,25 +155,6 @@ class CustomLoss(Loss):
     ) -> FloatArray:
         """Not available: the losses are not arrays. Raises TypeError."""
         raise TypeError("a CustomLoss has no array form; evaluate the loss objects one by one")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Parameters as a JSON-able dict; :func:`dpoco.losses.from_dict` restores them exactly."""
-        return {"type": "CustomLoss", **self._arguments()}
-
-    def _arguments(self) -> dict[str, float | None]:
-        return {
-            "lipschitz": self.lipschitz_bound,
-            "smoothness": self.smoothness_bound,
-            "leaf_bound": self.leaf_bound,
-            "leaf_bound_l2": self.leaf_bound_l2,
-        }
-
-    def __repr__(self) -> str:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in self._arguments().items())
-        return f"CustomLoss({arguments})"
-
-    def _declared_l2(self, domain: Domain, step_scale: float) -> float:
-        return math.inf if self.leaf_bound_l2 is None else self.leaf_bound_l2
 
     def _flags(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None

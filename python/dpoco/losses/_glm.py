@@ -14,7 +14,7 @@ from dpoco import _core
 from dpoco._clipping import lp_norm, record_flags, record_multipliers
 from dpoco._validation import FloatArray, float_array, positive_float, real_float
 from dpoco.domains import Domain
-from dpoco.losses._base import Loss, optional_bound
+from dpoco.losses._base import Loss
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class GlmLoss(Loss):
 
     @property
     @abstractmethod
-    def label_range(self) -> tuple[float, float]:
-        """Interval labels are clipped to."""
+    def feature_bound_l2(self) -> float | None:
+        """The declared ``l_2`` bound of the features."""
 
     @property
     @abstractmethod
-    def _l2(self) -> float | None:
-        """The declared ``l_2`` bound of the features."""
+    def label_range(self) -> tuple[float, float]:
+        """Interval labels are clipped to."""
 
     @abstractmethod
     def derivative_bound(self, margin: float) -> float:
@@ -77,7 +77,11 @@ class GlmLoss(Loss):
         smaller.
         """
         bound = self.feature_bound * domain.max_norm()
-        return bound if self._l2 is None else min(bound, self._l2 * domain.max_norm(2.0))
+        return (
+            bound
+            if self.feature_bound_l2 is None
+            else min(bound, self.feature_bound_l2 * domain.max_norm(2.0))
+        )
 
     def center_regret(self, domain: Domain) -> float:
         """Bound on a round's regret of the decision ``domain.center``, whatever the record.
@@ -89,9 +93,9 @@ class GlmLoss(Loss):
         size, length = lp_norm(center, domain.p), lp_norm(center, 2.0)
         start = self.feature_bound * size
         reach = self.feature_bound * min(domain.diameter(), domain.max_norm() + size)
-        if self._l2 is not None:
-            start = min(start, self._l2 * length)
-            reach = min(reach, self._l2 * domain.radius_from_center())
+        if self.feature_bound_l2 is not None:
+            start = min(start, self.feature_bound_l2 * length)
+            reach = min(reach, self.feature_bound_l2 * domain.radius_from_center())
         ends = np.array([start, start - reach, max(start - reach, low)])
         values = self.value(np.ones(1), ends[:, None], np.full(3, low))
         return float(values[0] - min(values[1:]))
@@ -103,11 +107,6 @@ class GlmLoss(Loss):
     def smoothness(self, domain: Domain) -> float:
         """``sup l'' feature_bound^2``, from ``l_p`` to ``l_q``."""
         return self.curvature_bound(self.margin_bound(domain)) * self.feature_bound**2
-
-    def leaf_norm_bound(self, domain: Domain, step_scale: float = 1.0) -> float:
-        """``c feature_bound`` with c of :meth:`leaf_scalar_bound`, in ``l_q``."""
-        scalar = self.leaf_scalar_bound(self.margin_bound(domain), step_scale)
-        return scalar * self.feature_bound
 
     def value(self, theta: Any, features: Any, label: Any = None) -> Any:
         """Loss of a decision on raw records: no clipping, not private.
@@ -143,7 +142,7 @@ class GlmLoss(Loss):
         rows = float_array("features", features, (None, domain.dimension))
         point = float_array("theta", theta, (domain.dimension,))
         targets = float_array("labels", labels, (rows.shape[0],))
-        factors = record_multipliers(domain, rows, self.feature_bound, self._l2)
+        factors = record_multipliers(domain, rows, self.feature_bound, self.feature_bound_l2)
         factors[~np.isfinite(targets)] = 0.0
         with np.errstate(invalid="ignore", over="ignore"):
             margins = factors * (rows @ point)
@@ -152,15 +151,10 @@ class GlmLoss(Loss):
         values[factors == 0.0] = 0.0
         return values
 
-    def _declared_l2(self, domain: Domain, step_scale: float) -> float:
-        if self._l2 is None:
-            return math.inf
-        return self.leaf_scalar_bound(self.margin_bound(domain), step_scale) * self._l2
-
     def _flags(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None
     ) -> dict[str, NDArray[np.bool_]]:
-        factors = record_multipliers(domain, records, self.feature_bound, self._l2)
+        factors = record_multipliers(domain, records, self.feature_bound, self.feature_bound_l2)
         targets = float_array("labels", labels, (records.shape[0],))
         return record_flags(factors, targets, self.label_range)
 
@@ -189,7 +183,19 @@ def _evaluate(
 
 
 @dataclass(frozen=True)
-class SquaredLoss(GlmLoss):
+class _LabelledLoss(GlmLoss):
+    """A loss of a margin and a label that is bounded on either side."""
+
+    label_bound: float = 1.0
+
+    @property
+    def label_range(self) -> tuple[float, float]:
+        """``(-label_bound, label_bound)``."""
+        return -self.label_bound, self.label_bound
+
+
+@dataclass(frozen=True)
+class SquaredLoss(_LabelledLoss):
     """``weight (<theta, x> - y)^2``.
 
     Parameters
@@ -210,27 +216,9 @@ class SquaredLoss(GlmLoss):
         Unless all bounds are numbers in [1e-100, 1e100].
     """
 
-    label_bound: float = 1.0
     _: KW_ONLY
     weight: float = 1.0
     feature_bound_l2: float | None = None
-
-    def __post_init__(self) -> None:
-        self._set(
-            feature_bound=positive_float("feature_bound", self.feature_bound),
-            label_bound=positive_float("label_bound", self.label_bound),
-            weight=positive_float("weight", self.weight),
-            feature_bound_l2=optional_bound("feature_bound_l2", self.feature_bound_l2),
-        )
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        """``(-label_bound, label_bound)``."""
-        return -self.label_bound, self.label_bound
-
-    @property
-    def _l2(self) -> float | None:
-        return self.feature_bound_l2
 
     def derivative_bound(self, margin: float) -> float:
         """``2 weight (margin + label_bound)``."""
@@ -238,7 +226,6 @@ class SquaredLoss(GlmLoss):
 
     def curvature_bound(self, margin: float) -> float:
         """``2 weight``."""
-        checked_margin(margin)
         return 2.0 * self.weight
 
     def _special_scalar_bound(self, reach: float) -> float:
@@ -269,20 +256,10 @@ class LogisticLoss(GlmLoss):
     _: KW_ONLY
     feature_bound_l2: float | None = None
 
-    def __post_init__(self) -> None:
-        self._set(
-            feature_bound=positive_float("feature_bound", self.feature_bound),
-            feature_bound_l2=optional_bound("feature_bound_l2", self.feature_bound_l2),
-        )
-
     @property
     def label_range(self) -> tuple[float, float]:
         """``(0, 1)``."""
         return 0.0, 1.0
-
-    @property
-    def _l2(self) -> float | None:
-        return self.feature_bound_l2
 
     def derivative_bound(self, margin: float) -> float:
         """``sigmoid(margin)``, attained by a confident wrong answer."""
@@ -290,7 +267,6 @@ class LogisticLoss(GlmLoss):
 
     def curvature_bound(self, margin: float) -> float:
         """1/4, attained at margin 0."""
-        checked_margin(margin)
         return 0.25
 
     def _special_scalar_bound(self, reach: float) -> float:
@@ -302,7 +278,7 @@ class LogisticLoss(GlmLoss):
 
 
 @dataclass(frozen=True)
-class HuberLoss(GlmLoss):
+class HuberLoss(_LabelledLoss):
     """With r = <theta, x> - y: ``r^2/2`` for |r| <= threshold, ``threshold (|r| - threshold/2)``.
 
     Parameters
@@ -322,27 +298,9 @@ class HuberLoss(GlmLoss):
         Unless all bounds are numbers in [1e-100, 1e100].
     """
 
-    label_bound: float = 1.0
     _: KW_ONLY
     threshold: float = 1.0
     feature_bound_l2: float | None = None
-
-    def __post_init__(self) -> None:
-        self._set(
-            feature_bound=positive_float("feature_bound", self.feature_bound),
-            label_bound=positive_float("label_bound", self.label_bound),
-            threshold=positive_float("threshold", self.threshold),
-            feature_bound_l2=optional_bound("feature_bound_l2", self.feature_bound_l2),
-        )
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        """``(-label_bound, label_bound)``."""
-        return -self.label_bound, self.label_bound
-
-    @property
-    def _l2(self) -> float | None:
-        return self.feature_bound_l2
 
     def derivative_bound(self, margin: float) -> float:
         """``min(threshold, margin + label_bound)``."""
@@ -350,7 +308,6 @@ class HuberLoss(GlmLoss):
 
     def curvature_bound(self, margin: float) -> float:
         """1 (almost everywhere: the derivative is 1-Lipschitz)."""
-        checked_margin(margin)
         return 1.0
 
     def _special_scalar_bound(self, reach: float) -> float:

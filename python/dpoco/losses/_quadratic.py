@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpoco._clipping import record_flags
 from dpoco._validation import FloatArray, float_array, positive_float, real_float
 from dpoco.domains import Domain
-from dpoco.losses._base import Loss
+from dpoco.losses._base import DeclaredLoss
 
 # The engine's own limits: what is not convex beyond rounding is no loss, and a scaled loss stays
 # inside its bounds.
@@ -21,7 +21,7 @@ _RESERVE = 1.0 - 1e-12
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class QuadraticLoss(Loss):
+class QuadraticLoss(DeclaredLoss):
     """``f(x) = x'Ax/2 - b'x`` with A symmetric and positive semidefinite.
 
     A round's data are the matrix A, shape (d, d), and the vector b, shape (d,).
@@ -48,8 +48,6 @@ class QuadraticLoss(Loss):
     one losses of a regression use `SquaredLoss`.
     """
 
-    lipschitz_bound: float
-    smoothness_bound: float
     strong_convexity: float
 
     def __init__(
@@ -64,18 +62,6 @@ class QuadraticLoss(Loss):
             smoothness_bound=beta,
             strong_convexity=modulus,
         )
-
-    def lipschitz(self, domain: Domain) -> float:
-        """Return the constant given; it is Euclidean, whatever the domain's geometry."""
-        return self.lipschitz_bound
-
-    def smoothness(self, domain: Domain) -> float:
-        """Return the constant given; it is Euclidean, whatever the domain's geometry."""
-        return self.smoothness_bound
-
-    def leaf_norm_bound(self, domain: Domain, step_scale: float = 1.0) -> NoReturn:
-        """Not available: Frank-Wolfe learners take gradients. Raises TypeError."""
-        raise TypeError("a QuadraticLoss is for the learners of dpoco.oco; use a CustomLoss here")
 
     def value(self, theta: Any, features: Any, label: Any = None) -> Any:
         """Loss of a decision on raw data: a number for A of shape (d, d), else shape (T,)."""
@@ -150,24 +136,6 @@ class QuadraticLoss(Loss):
         if scale * reach > self.lipschitz_bound:
             scale = _RESERVE * self.lipschitz_bound / reach
         return scale if scale >= np.finfo(float).tiny else 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Parameters as a JSON-able dict; :func:`dpoco.losses.from_dict` restores them exactly."""
-        return {
-            "type": "QuadraticLoss",
-            "lipschitz": self.lipschitz_bound,
-            "smoothness": self.smoothness_bound,
-            "strong_convexity": self.strong_convexity,
-        }
-
-    def __repr__(self) -> str:
-        return (
-            f"QuadraticLoss(lipschitz={self.lipschitz_bound!r}, "
-            f"smoothness={self.smoothness_bound!r}, strong_convexity={self.strong_convexity!r})"
-        )
-
-    def _declared_l2(self, domain: Domain, step_scale: float) -> float:
-        return math.inf
 
     def _flags(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None

@@ -91,7 +91,7 @@ class CoupledLearner(RecordLearner):
             bound, bound_l2 = loss.gradient_bound, loss.gradient_bound_l2
             settings.update(kind="linear", clipper=_clipper(domain, bound, bound_l2))
         elif isinstance(loss, losses.GlmLoss):
-            clipper = _clipper(domain, loss.feature_bound, loss._l2)
+            clipper = _clipper(domain, loss.feature_bound, loss.feature_bound_l2)
             settings.update(kind="glm", clipper=clipper, glm=loss._glm_engine)
         return settings
 
