@@ -199,6 +199,15 @@ def best_constant_prediction(loss: GlmLoss, labels: Any) -> ConstantPrediction:
     return ConstantPrediction(high, total, total / given.size)
 
 
+def constant_losses(loss: GlmLoss, margin: float, labels: FloatArray) -> FloatArray:
+    """Losses of a constant margin, shape (T,); 0 where the label is not finite."""
+    present = np.isfinite(labels)
+    low, high = loss.label_range
+    targets = np.clip(np.where(present, labels, low), low, high)
+    values = loss.value(np.array([margin]), np.ones((len(labels), 1)), targets)
+    return np.where(present, values, 0.0)
+
+
 def suboptimality(
     loss: Loss, decision: Any, features: Any, labels: Any, reference: Any, *, relative: bool = False
 ) -> float:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpoco._record_learner import RecordLearner
 from dpoco._validation import FloatArray, float_array, positive_int
 from dpoco.datasets import Stream
+from dpoco.evaluation.reports import Report
 from dpoco.learners import plays
 from dpoco.losses import LogisticLoss
 
@@ -20,8 +21,10 @@ _WINDOWS = 20
 
 
 @dataclass(frozen=True)
-class PrequentialResult:
+class PrequentialResult(Report):
     """Measures of a run over windows of rounds. **Not private**: computed from raw records.
+
+    In records NaN is None.
 
     Attributes
     ----------
@@ -35,22 +38,15 @@ class PrequentialResult:
         Rounds of each window after which the decision changed.
     """
 
+    schema: ClassVar[str] = "dpoco.prequential/1"
+    _beside: ClassVar[tuple[str, ...]] = ("private",)
     ends: tuple[int, ...]
     measures: dict[str, tuple[float, ...]]
     overall: dict[str, float]
     switches: tuple[int, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry: NaN is None."""
-        record = asdict(self)
-        record["measures"] = {
-            name: [None if np.isnan(value) else value for value in values]
-            for name, values in self.measures.items()
-        }
-        record["overall"] = {
-            name: None if np.isnan(value) else value for name, value in self.overall.items()
-        }
-        return {"schema": "dpoco.prequential/1", "private": False, **record}
+    def _stated(self) -> dict[str, Any]:
+        return {"private": False}
 
     def __repr__(self) -> str:
         return (

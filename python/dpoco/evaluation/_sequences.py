@@ -14,8 +14,8 @@ from dpoco.domains import Domain
 from dpoco.evaluation._comparators import (
     best_constant_prediction,
     best_fixed_decision,
+    constant_losses,
 )
-from dpoco.evaluation._game import constant_losses
 from dpoco.trace import Trace
 
 

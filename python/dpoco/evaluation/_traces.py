@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpoco._state import write_atomically
 from dpoco._validation import FloatArray, float_array, reading
 from dpoco.bandits import BanditTrace
-from dpoco.evaluation._report import RunReport
+from dpoco.evaluation.reports import RunReport
 from dpoco.experts import ExpertTrace
 from dpoco.trace import Trace
 
