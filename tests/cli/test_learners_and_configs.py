@@ -199,7 +199,6 @@ def test_comparisons_that_are_none(tmp_path, monkeypatch, invoke, arguments, mes
 def test_datasets_are_what_loaders_return(invoke):
     pytest.importorskip("river")
     from dpoco import datasets
-    from dpoco.cli._problem import bundled_losses
 
     for facts in json.loads(invoke("datasets", "--json").stdout)["datasets"]:
         if not facts["installed"]:
@@ -210,7 +209,7 @@ def test_datasets_are_what_loaders_return(invoke):
             assert source.startswith(facts["source"])
             assert (facts["licence"] or "") in stream.licence
         else:
-            shape = bundled_losses(facts["name"])[0].shape
+            shape = datasets.load_losses(facts["name"])[0].shape
         assert shape == (facts["rounds"], facts["columns"])
         assert facts["bytes"] > 1000
     assert invoke("datasets", "phishing", "--cite").stdout.startswith("UCI")

@@ -13,6 +13,7 @@ import dpoco
 from dpoco._calibrated import Option, options_of
 from dpoco._validation import unknown
 from dpoco.accounting import Budget, Guarantee
+from dpoco.cli._options import own_options
 from dpoco.cli._plan_problem import (
     plan_arms,
     plan_batch,
@@ -22,7 +23,6 @@ from dpoco.cli._plan_problem import (
     plan_surface,
 )
 from dpoco.cli._plan_report import print_plan
-from dpoco.cli._problem import own_options
 from dpoco.cli._support import JsonFlag, console, errors_in_one_line, print_json, say, table
 from dpoco.learners import LEARNERS, Learner
 
@@ -170,7 +170,7 @@ def _own_flag(option: Option) -> inspect.Parameter:
 def command_of(entry: Learner) -> Callable[..., None]:
     """Return the command that plans a learner; its flags are the learner's own options."""
     empty, defaults = inspect.Parameter.empty, _defaults(entry)
-    own = {option.name: option for option in own_options(entry)}
+    own = own_options(entry)
     flags = [_flag("horizon", int, empty, "Rounds; for batch baselines, records.")]
     flags += [
         _flag(name, kind, defaults.get(name, empty), text)

@@ -1,15 +1,20 @@
-"""What commands share: options from a file, errors in one line, notes, progress, tables, JSON."""
+"""What commands share: options, also from a file, errors in one line, notes, progress, tables.
+
+The options of a command are the parameters of a function: their types and defaults are in its
+signature, their help is in its docstring, as for the constructors of learners.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from rich.console import Console
@@ -26,6 +31,7 @@ from rich.table import Table
 from rich.text import Text
 
 import dpoco
+from dpoco._calibrated import documented
 from dpoco._validation import named
 from dpoco.plotting import new_figure
 
@@ -34,8 +40,34 @@ if TYPE_CHECKING:
 
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Function = TypeVar("Function", bound=Callable[..., None])
 _WIDTH = 100
 _FIGURES = (".png", ".svg", ".pdf")
+
+
+def documented_options(function: Function) -> Function:
+    """Make options of a function's parameters, and leave the rest of its docstring as the help.
+
+    Values in the docstring that begin with a dash are what the option is called; others are its
+    metavar.
+    """
+    said, hints = documented(function), get_type_hints(function, include_extras=True)
+    shown = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in said:
+            values, meaning = said[name]
+            flags = [word for word in values.split() if word.startswith("-")]
+            metavar = " ".join(word for word in values.split() if word not in flags)
+            option = typer.Option(*flags, metavar=metavar or None, help=meaning)
+            hints[name] = Annotated[hints[name], option]
+        shown[name] = parameter.replace(annotation=hints[name])
+    described: Any = function
+    described.__signature__ = inspect.Signature(list(shown.values()))
+    described.__annotations__ = {name: hints[name] for name in shown}
+    function.__doc__ = (inspect.getdoc(function) or "").partition("\nParameters\n")[0]
+    return function
+
 
 # Where a run writes, and what continues another one, is not taken over from a report.
 _NOT_AGAIN = ("config", "checkpoint", "resume", "skip_played", "out", "output")
@@ -170,6 +202,22 @@ def check_figure(path: Path | None) -> None:
         raise ValueError(f"--figure cannot be written: {reason.strerror}") from None
     if not existed:
         path.unlink()
+
+
+def write_report(report: Any, path: Path, draw: Callable[[Any], Any] | None) -> list[str]:
+    """Write a report, and what is drawn of it beside it; return the files' names."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(report.to_json() + "\n", encoding="utf-8")
+    files = [str(path)]
+    if draw is not None:
+        image = path.with_suffix(".png")
+        try:
+            draw(report).savefig(image)
+        except ImportError as error:
+            typer.echo(f"note: no figure: {error}", err=True)
+        else:
+            files.append(str(image))
+    return files
 
 
 def print_json(record: Any) -> None:
