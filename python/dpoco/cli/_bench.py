@@ -20,7 +20,9 @@ from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.cli._support import (
     JsonFlag,
+    Quiet,
     console,
+    documented_options,
     errors_in_one_line,
     notes,
     print_json,
@@ -36,16 +38,12 @@ _FAMILIES = ("records", "experts", "arms")
 _VARIATES = 1_000_000
 
 
+@documented_options
 def bench_command(
-    learners: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,NAME,...", help="Learners to time. [default: all that stream]"),
-    ] = None,
-    rounds: Annotated[int, typer.Option(help="Rounds of a run.")] = 5000,
-    dimension: Annotated[int, typer.Option(help="Coordinates, or experts.")] = 10,
-    pairs: Annotated[
-        int, typer.Option(help="Runs with and without noise, in turn; medians count.")
-    ] = 3,
+    learners: str | None = None,
+    rounds: int = 5000,
+    dimension: int = 10,
+    pairs: int = 3,
     as_json: JsonFlag = False,
 ) -> None:
     """Time learners and noise on this machine, in about ten seconds.
@@ -59,6 +57,17 @@ def bench_command(
     dpoco bench
 
     dpoco bench --learners noisy-ftrl,prefix-hedge --rounds 100000 --json
+
+    Parameters
+    ----------
+    learners : NAME,NAME,...
+        Learners to time. [default: all that stream]
+    rounds
+        Rounds of a run.
+    dimension
+        Coordinates, or experts.
+    pairs
+        Runs with and without noise, in turn; medians count.
     """
     with errors_in_one_line(), notes(True):
         for name, value in (("rounds", rounds), ("dimension", dimension), ("pairs", pairs)):
@@ -195,37 +204,22 @@ def _print_times(report: dict[str, Any]) -> None:
 _MEASURES = ("average_loss", "average_regret", "switches")
 
 
+@documented_options
 def sweep_command(
     learner: Annotated[
         str, typer.Argument(metavar="LEARNER", help=", ".join(BuiltInRun.learners()) + ".")
     ],
-    epsilon: Annotated[str, typer.Option(metavar="E,E,...", help="Privacy budgets.")] = "1",
-    horizon: Annotated[str, typer.Option(metavar="T,T,...", help="Rounds.")] = "1000",
-    dimension: Annotated[
-        str, typer.Option(metavar="D,D,...", help="Coordinates, or experts.")
-    ] = "10",
-    delta: Annotated[
-        float | None, typer.Option(help="Privacy budget. [default: 1/(10 horizon)]")
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs per cell, each with its own noise and data.")] = (
-        10
-    ),
-    root: Annotated[int, typer.Option(help="Root of the seed tree.")] = 0,
-    output: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE",
-            help="JSON lines, one a run. Runs that the file has are not done again.",
-        ),
-    ] = Path("results.jsonl"),
-    backend: Annotated[
-        str, typer.Option(metavar="NAME", help="serial, threads, loky or ray.")
-    ] = "serial",
-    workers: Annotated[
-        int | None, typer.Option(help="[default: the cores of this machine; serial: 1]")
-    ] = None,
+    epsilon: str = "1",
+    horizon: str = "1000",
+    dimension: str = "10",
+    delta: float | None = None,
+    seeds: int = 10,
+    root: int = 0,
+    output: Path = Path("results.jsonl"),
+    backend: str = "serial",
+    workers: int | None = None,
     as_json: JsonFlag = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Play a learner in simulated worlds, over seeds and all combinations of the given values.
 
@@ -236,6 +230,27 @@ def sweep_command(
     For example:
 
     dpoco sweep noisy-ftrl --epsilon 1,4 --horizon 1000,10000 --seeds 5
+
+    Parameters
+    ----------
+    epsilon : E,E,...
+        Privacy budgets.
+    horizon : T,T,...
+        Rounds.
+    dimension : D,D,...
+        Coordinates, or experts.
+    delta
+        Privacy budget. [default: 1/(10 horizon)]
+    seeds
+        Runs per cell, each with its own noise and data.
+    root
+        Root of the seed tree.
+    output : FILE
+        JSON lines, one a run. Runs that the file has are not done again.
+    backend : NAME
+        serial, threads, loky or ray.
+    workers
+        [default: the cores of this machine; serial: 1]
     """
     with errors_in_one_line(output), notes(quiet):
         run = BuiltInRun(learner)

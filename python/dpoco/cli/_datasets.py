@@ -9,20 +9,26 @@ import typer
 
 from dpoco import datasets
 from dpoco._validation import named
-from dpoco.cli._support import JsonFlag, console, errors_in_one_line, print_json, table
+from dpoco.cli._support import (
+    JsonFlag,
+    console,
+    documented_options,
+    errors_in_one_line,
+    print_json,
+    table,
+)
 from dpoco.datasets import BUNDLED, Bundled
 
 _SCHEMA = "dpoco.datasets/1"
 _COLUMNS = {"records": "features", "experts": "losses"}
 
 
+@documented_options
 def datasets_command(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Describe this one. [default: list all]")
     ] = None,
-    cite: Annotated[
-        bool, typer.Option("--cite", help="Print where the data are from, and nothing else.")
-    ] = False,
+    cite: bool = False,
     as_json: JsonFlag = False,
 ) -> None:
     """List the bundled streams, or describe one: rounds, columns, scaling, source, size.
@@ -37,6 +43,11 @@ def datasets_command(
     dpoco datasets shuttle
 
     dpoco datasets phishing --cite
+
+    Parameters
+    ----------
+    cite : --cite
+        Print where the data are from, and nothing else.
     """
     with errors_in_one_line():
         if name is None:

@@ -12,7 +12,7 @@ import typer
 from dpoco.accounting import Guarantee
 from dpoco.accounting.explanation import explain, facts
 from dpoco.accounting.ledger import Ledger
-from dpoco.cli._support import JsonFlag, errors_in_one_line, numbers, print_json
+from dpoco.cli._support import JsonFlag, documented_options, errors_in_one_line, numbers, print_json
 
 
 def explain_command(
@@ -96,13 +96,10 @@ def _say(name: str, entries: list[Any], markdown: str, as_json: bool) -> None:
 
 
 @table_app.command()
+@documented_options
 def noise(
-    horizons: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Numbers of rounds.")
-    ] = "1000,10000,100000,1000000,10000000",
-    epsilons: Annotated[
-        str, typer.Option(metavar="E,E,...", help="Privacy budgets.")
-    ] = "0.1,0.5,1,2,4,8",
+    horizons: str = "1000,10000,100000,1000000,10000000",
+    epsilons: str = "0.1,0.5,1,2,4,8",
     as_json: JsonFlag = False,
 ) -> None:
     """Noise of the published constants over exact accounting, as a Markdown table.
@@ -113,6 +110,13 @@ def noise(
     For example:
 
     dpoco table noise --horizons 1000,100000 --epsilons 1,4
+
+    Parameters
+    ----------
+    horizons : N,N,...
+        Numbers of rounds.
+    epsilons : E,E,...
+        Privacy budgets.
     """
     with errors_in_one_line():
         from dpoco.accounting import tables
@@ -125,9 +129,10 @@ def noise(
 
 
 @table_app.command()
+@documented_options
 def regret(
-    epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Privacy budget.")] = 1e-6,
+    epsilon: float = 1.0,
+    delta: float = 1e-06,
     as_json: JsonFlag = False,
 ) -> None:
     """Proven regret per round of the Euclidean learners, as a Markdown table.
@@ -137,6 +142,13 @@ def regret(
     For example:
 
     dpoco table regret --epsilon 4
+
+    Parameters
+    ----------
+    epsilon
+        Privacy budget.
+    delta
+        Privacy budget.
     """
     with errors_in_one_line():
         from dpoco.accounting import regret_table
@@ -146,9 +158,10 @@ def regret(
 
 
 @table_app.command()
+@documented_options
 def experts(
-    epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Privacy budget, positive.")] = 1e-6,
+    epsilon: float = 1.0,
+    delta: float = 1e-06,
     as_json: JsonFlag = False,
 ) -> None:
     """Proven regret of the learners of experts against S switches, as a Markdown table.
@@ -158,6 +171,13 @@ def experts(
     For example:
 
     dpoco table experts --epsilon 4 --json
+
+    Parameters
+    ----------
+    epsilon
+        Privacy budget.
+    delta
+        Privacy budget, positive.
     """
     with errors_in_one_line():
         from dpoco.accounting import expert_table

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from dpoco._validation import positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee
+from dpoco.cli._plan_problem import Problem
 from dpoco.cli._support import console, say, table, told
 from dpoco.errors import CalibrationError, NoiseDominatesWarning, StateError
 from dpoco.learners import Learner
@@ -19,36 +19,13 @@ _LARGEST = 10**12
 _LOOKS = 12  # calibrations in the search for the smallest useful horizon
 _CLOSE = 1.05
 
-Calibrate = Callable[[int, Budget], Any]
-
-
-@dataclass(frozen=True)
-class Scale:
-    """How to read the regret of a learner's parameters.
-
-    Attributes
-    ----------
-    bound : callable
-        ``parameters -> (regret, range)``: regret over the horizon, and the largest there can be per
-        round, in the same units.
-    kind : {"proven", "predicted"} or None
-        Whether it is a theorem, or an estimate of what the noise costs; None: nothing is known.
-    unit : str
-        Units, for the text.
-    """
-
-    bound: Callable[[Any], tuple[float, float]]
-    kind: str | None
-    unit: str
-
 
 def plan_report(
     entry: Learner,
-    build: Callable[[int, Budget], Any],
-    calibrate: Calibrate | None,
-    scale: Scale,
+    problem: Problem,
+    facts: dict[str, Any],
+    options: dict[str, Any],
     *,
-    problem: dict[str, Any],
     horizon: int,
     epsilon: float,
     delta: float | None,
@@ -56,58 +33,68 @@ def plan_report(
 ) -> dict[str, Any]:
     """Return the plan of one learner, JSON-able.
 
-    `build` returns an unstarted learner, and `calibrate` its parameters, for a horizon and a
-    budget; `delta` None is a tenth of one over the horizon, also in the search.
+    `facts` and `options` are what was asked for; `delta` None is a tenth of one over the horizon,
+    also in the search.
     """
     positive_int("horizon", horizon)
     if not 0.0 < positive_float("target", target) < 1.0:
         raise ValueError(f"target must be in (0, 1); got {target!r}")
+    options = {**problem.options, **options}
+    cls, build = entry.load(), problem.build
 
     def budget(rounds: int) -> Budget:
         return Budget._over(epsilon, delta, rounds)
 
+    def share(parameters: Any, rounds: int) -> float:
+        total, largest = problem.bound(parameters)
+        return total / (rounds * largest)
+
+    def share_at(rounds: int) -> float:
+        try:
+            if build is not None:
+                parameters = build(rounds, budget(rounds), options).parameters
+            else:
+                parameters = cls._accountant.calibrate(
+                    *problem.arguments, horizon=rounds, budget=budget(rounds), **options
+                )
+        except CalibrationError:  # no noise meets the budget on so short a stream
+            return math.inf
+        return share(parameters, rounds)
+
+    asked = budget(horizon)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NoiseDominatesWarning)
-        learner = build(horizon, budget(horizon))
+        if build is not None:
+            learner = build(horizon, asked, options)
+        else:
+            learner = cls(*problem.arguments, horizon=horizon, budget=asked, **options)
     parameters, guarantee = learner.parameters, learner.guarantee
-    regret: dict[str, Any] = {"kind": scale.kind, "unit": scale.unit}
+    regret: dict[str, Any] = {"kind": problem.kind, "unit": problem.unit}
     useful = None
-    if scale.kind is not None:
-        total, largest = scale.bound(parameters)
-        share = total / (horizon * largest)
+    if problem.kind is not None:
+        total, own = problem.bound(parameters)[0], share(parameters, horizon)
         regret.update(
-            bound=_finite(total), per_round=_finite(total / horizon), share=_finite(share),
+            bound=_finite(total), per_round=_finite(total / horizon), share=_finite(own),
             scope=getattr(parameters, "regret_scope", None),
         )  # fmt: skip
-        if calibrate is not None:
-            useful = _smallest_useful(
-                lambda rounds: _share(calibrate, scale, rounds, budget(rounds)),
-                target, (horizon, share),
-            )  # fmt: skip
-    asked = budget(horizon)
+        useful = _smallest_useful(share_at, target, (horizon, own))
     return {
         "schema": PLAN_SCHEMA,
         "learner": entry.name,
         "class": f"dpoco.{entry.path}",
-        "problem": {"horizon": horizon, **{k: told(value) for k, value in problem.items()}},
+        "problem": {
+            "horizon": horizon, **{k: told(value) for k, value in {**facts, **options}.items()}
+        },
         "budget": {"epsilon": asked.epsilon, "delta": asked.delta},
         "regret": regret,
-        "regret_bound_per_round": regret.get("share") if scale.kind == "proven" else None,
+        "regret_bound_per_round": regret.get("share") if problem.kind == "proven" else None,
         "useful": {"target": target, "horizon": useful},
         "noise": _noise(parameters, guarantee),
         "memory": {"state_bytes": _state_bytes(learner)},
         "notes": list(dict.fromkeys(str(warning.message) for warning in caught)),
         "parameters": parameters.to_dict(),
         "guarantee": guarantee.to_dict(),
-    }
-
-
-def _share(calibrate: Calibrate, scale: Scale, rounds: int, budget: Budget) -> float:
-    try:
-        total, largest = scale.bound(calibrate(rounds, budget))
-    except CalibrationError:  # no noise meets the budget on so short a stream
-        return math.inf
-    return total / (rounds * largest)
+    }  # fmt: skip
 
 
 def _smallest_useful(

@@ -46,25 +46,25 @@ _WIDTH = 100
 _FIGURES = (".png", ".svg", ".pdf")
 
 
-def documented_options(function: Function) -> Function:
-    """Make options of a function's parameters, and leave the rest of its docstring as the help.
+def option_of(kind: Any, values: str, meaning: str) -> Any:
+    """Return the annotation of an option: words with a dash are its names, others its metavar."""
+    flags = [word for word in values.split() if word.startswith("-")]
+    metavar = " ".join(word for word in values.split() if word not in flags)
+    return Annotated[kind, typer.Option(*flags, metavar=metavar or None, help=meaning)]
 
-    Values in the docstring that begin with a dash are what the option is called; others are its
-    metavar.
-    """
+
+def documented_options(function: Function) -> Function:
+    """Make options of a function's parameters, and leave the rest of its docstring as the help."""
     said, hints = documented(function), get_type_hints(function, include_extras=True)
-    shown = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        if name in said:
-            values, meaning = said[name]
-            flags = [word for word in values.split() if word.startswith("-")]
-            metavar = " ".join(word for word in values.split() if word not in flags)
-            option = typer.Option(*flags, metavar=metavar or None, help=meaning)
-            hints[name] = Annotated[hints[name], option]
-        shown[name] = parameter.replace(annotation=hints[name])
+    shown = [
+        parameter.replace(
+            annotation=option_of(hints[name], *said[name]) if name in said else hints[name]
+        )
+        for name, parameter in inspect.signature(function).parameters.items()
+    ]
     described: Any = function
-    described.__signature__ = inspect.Signature(list(shown.values()))
-    described.__annotations__ = {name: hints[name] for name in shown}
+    described.__signature__ = inspect.Signature(shown)
+    described.__annotations__ = {each.name: each.annotation for each in shown}
     function.__doc__ = (inspect.getdoc(function) or "").partition("\nParameters\n")[0]
     return function
 
