@@ -51,7 +51,7 @@ def test_figure_quick(capfd, tmp_path):
     ("arguments", "message"),
     [
         (["table-5.1", "--horizon", "1500"], "horizon must be among"),
-        (["table-5.1", "--horizon", "ten"], "--horizon must be numbers"),
+        (["table-5.1", "--horizon", "ten"], "--horizon must be whole numbers"),
         (["table-5.1", "--horizon", "1000.5"], "--horizon must be whole numbers"),
         (["table-5.1", "--p", "2"], "p must be among"),
         (["table-5.1", "--seeds", "1"], "seeds must be in"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,11 +25,14 @@ from dpoco.cli._support import (
     documented_options,
     errors_in_one_line,
     notes,
+    numbers,
     print_json,
     progress,
     say,
     table,
+    whole_numbers,
 )
+from dpoco.evaluation.reports import spread_of
 from dpoco.learners import LEARNERS, Learner, learner_named
 from dpoco.scale import BuiltInRun
 
@@ -117,26 +120,20 @@ def _time_learner(entry: Learner, rounds: int, dimension: int, pairs: int) -> di
     problem, data = _case(entry, rounds, dimension)
     cls = entry.load()
     budget = Budget._derived(1.0, 1.0 / (10.0 * rounds))
-    known: dict[bool, Any] = {}
+    known: dict[Budget | None, Any] = {}
 
-    def learner(private: bool) -> Any:
-        spent = budget if private else None
-        made = cls(*problem, horizon=rounds, budget=spent, parameters=known.get(private))
-        known[private] = made.parameters
-        return made
+    def timed(spent: Budget | None) -> float:
+        player = cls(*problem, horizon=rounds, budget=spent, parameters=known.get(spent))
+        known[spent] = player.parameters
+        return _cpu(lambda: player.run(*data))
 
-    times: dict[bool, list[float]] = {True: [], False: []}
-    for _ in range(pairs):
-        for private in (True, False):
-            player = learner(private)
-            times[private].append(_cpu(lambda player=player: player.run(*data)))  # type: ignore[misc]
-    own, free = (statistics.median(times[private]) for private in (True, False))
-    ratios = [a / b for a, b in zip(times[True], times[False], strict=True)]
+    times = [(timed(budget), timed(None)) for _ in range(pairs)]
+    own, free = (statistics.median(column) for column in zip(*times, strict=True))
     return {
         "learner": entry.name,
         "rounds_per_second": rounds / own,
         "without_noise_rounds_per_second": rounds / free,
-        "noise_ratio": statistics.median(ratios),
+        "noise_ratio": statistics.median(a / b for a, b in times),
     }
 
 
@@ -158,21 +155,19 @@ def _case(entry: Learner, rounds: int, dimension: int) -> tuple[tuple[Any, ...],
 
 def _time_noise(pairs: int) -> list[dict[str, Any]]:
     source, rng = dpoco.random.Source(), np.random.default_rng()
-    kinds: tuple[tuple[str, Callable[[], Any], Callable[[], Any]], ...] = (
-        ("gaussian", lambda: dpoco.noise.gaussian(source, _VARIATES),
-         lambda: rng.standard_normal(_VARIATES)),
-        ("laplace", lambda: dpoco.noise.laplace(source, _VARIATES),
-         lambda: rng.laplace(size=_VARIATES)),
-    )  # fmt: skip
     results = []
-    for name, ours, theirs in kinds:
-        ours(), theirs()
-        both = [(_cpu(ours), _cpu(theirs)) for _ in range(pairs)]
+    for name, theirs in (("gaussian", rng.standard_normal), ("laplace", rng.laplace)):
+        calls = (
+            partial(getattr(dpoco.noise, name), source, _VARIATES),
+            partial(theirs, size=_VARIATES),
+        )
+        both = [tuple(map(_cpu, calls)) for _ in range(pairs + 1)][1:]  # the first one warms up
+        own, other = (statistics.median(column) for column in zip(*both, strict=True))
         results.append(
             {
                 "noise": name,
-                "variates_per_second": _VARIATES / statistics.median(own for own, _ in both),
-                "numpy_variates_per_second": _VARIATES / statistics.median(b for _, b in both),
+                "variates_per_second": _VARIATES / own,
+                "numpy_variates_per_second": _VARIATES / other,
                 "ratio": statistics.median(b / a for a, b in both),
             }
         )
@@ -180,20 +175,17 @@ def _time_noise(pairs: int) -> list[dict[str, Any]]:
 
 
 def _print_times(report: dict[str, Any]) -> None:
-    learners = table(["learner"], ["rounds/s", "without noise", "CPU, private/not"])
-    for each in report["learners"]:
-        learners.add_row(
-            each["learner"], f"{each['rounds_per_second']:,.0f}",
-            f"{each['without_noise_rounds_per_second']:,.0f}", f"{each['noise_ratio']:.2f}",
-        )  # fmt: skip
-    noise = table(["noise"], ["variates/s", "NumPy", "ratio"])
-    for each in report["noise"]:
-        noise.add_row(
-            each["noise"], f"{each['variates_per_second']:,.0f}",
-            f"{each['numpy_variates_per_second']:,.0f}", f"{each['ratio']:.2f}",
-        )  # fmt: skip
-    for shown in (learners, "", noise):
-        console().print(shown)
+    shown = {
+        "learners": ("learner", "rounds/s", "without noise", "CPU, private/not"),
+        "noise": ("noise", "variates/s", "NumPy", "ratio"),
+    }
+    for index, (part, (name, *titles)) in enumerate(shown.items()):
+        made = table([name], titles)
+        for label, own, other, ratio in (each.values() for each in report[part]):
+            made.add_row(label, f"{own:,.0f}", f"{other:,.0f}", f"{ratio:.2f}")
+        if index:
+            typer.echo()
+        console().print(made)
     facts = report["machine"]
     typer.echo(
         f"\n{facts['processors']} processors, {facts['instruction_set']}; {_VARIATES:,} variates; "
@@ -254,11 +246,11 @@ def sweep_command(
     """
     with errors_in_one_line(output), notes(quiet):
         run = BuiltInRun(learner)
-        grid = {
-            "epsilon": _listed("--epsilon", epsilon, _epsilon),
+        grid: dict[str, list[Any]] = {
+            "epsilon": numbers("--epsilon", epsilon, positive=True),
             "delta": [delta],
-            "horizon": _listed("--horizon", horizon, _whole),
-            "dimension": _listed("--dimension", dimension, _whole),
+            "horizon": whole_numbers("--horizon", horizon),
+            "dimension": whole_numbers("--dimension", dimension),
         }
         if delta is not None:
             Budget(1.0, delta)
@@ -295,25 +287,6 @@ def sweep_command(
             )
 
 
-def _listed(name: str, text: str, read: Callable[[str], Any]) -> list[Any]:
-    try:
-        return [read(part) for part in text.split(",")]
-    except ValueError:
-        kind = "whole numbers from 1 on" if read is _whole else "positive numbers"
-        raise ValueError(f"{name} must be {kind} separated by commas; got {text!r}") from None
-
-
-def _epsilon(text: str) -> float:
-    value = float(text)
-    if not (value > 0.0 and math.isfinite(value)):
-        raise ValueError
-    return value
-
-
-def _whole(text: str) -> int:
-    return positive_int("value", int(text), maximum=10**9)
-
-
 def _summary(found: dpoco.scale.SweepResults) -> list[dict[str, Any]]:
     """Return one entry for each combination of values: median and range over its seeds."""
     groups: dict[str, list[dict[str, Any]]] = {}
@@ -324,12 +297,7 @@ def _summary(found: dpoco.scale.SweepResults) -> list[dict[str, Any]]:
         results = [record["result"] for record in records if "result" in record]
         entry: dict[str, Any] = {**records[0]["values"], "runs": len(results)}
         for name in _MEASURES if results else ():
-            numbers = [result[name] for result in results]
-            entry[name] = {
-                "median": statistics.median(numbers),
-                "min": min(numbers),
-                "max": max(numbers),
-            }
+            entry[name] = spread_of([result[name] for result in results])
         cells.append(entry)
     return cells
 

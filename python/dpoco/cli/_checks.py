@@ -16,6 +16,7 @@ from dpoco.cli._support import (
     numbers,
     print_json,
     progress,
+    whole_numbers,
 )
 
 SCHEMA, NAMES_SCHEMA = "dpoco.audit/2", "dpoco.audit-names/1"
@@ -182,11 +183,11 @@ def table_5_1(
     """
     with errors_in_one_line():
         check_figure(figure)
-        horizons = _whole("--horizon", horizon)
+        horizons = whole_numbers("--horizon", horizon) if horizon else None
         with progress(as_json) as (show, _):
             result = dpoco.reproduce.table_5_1(
                 horizons=[1000] if quick and horizons is None else horizons,
-                dimensions=_whole("--dimension", dimension),
+                dimensions=whole_numbers("--dimension", dimension) if dimension else None,
                 p=numbers("--p", p) if p else None,
                 seeds=min(seeds, 3) if quick else seeds,
                 first_seed=seed,
@@ -250,7 +251,7 @@ def figure_5_1(
             result = dpoco.reproduce.figure_5_1(
                 horizon=min(horizon, 2000) if quick else horizon,
                 dimension=dimension,
-                arms=_whole("--arms", arms) or [],
+                arms=whole_numbers("--arms", arms),
                 epsilon=epsilon,
                 runs=min(runs, 2) if quick else runs,
                 first_seed=seed,
@@ -259,7 +260,3 @@ def figure_5_1(
         typer.echo(result.to_json() if as_json else result.format_markdown())
         if figure is not None:
             dpoco.plotting.plot_figure_5_1(result).savefig(figure, dpi=_DPI)
-
-
-def _whole(name: str, text: str | None) -> list[int] | None:
-    return None if text is None else [int(value) for value in numbers(name, text, whole=True)]

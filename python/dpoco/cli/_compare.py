@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -128,9 +127,7 @@ def compare_command(
         entries = [learner_named(name.strip(), _FAMILIES) for name in learners.split(",")]
         if len({entry.name for entry in entries}) < len(entries):
             raise ValueError("--learners names one of them twice")
-        sizes = numbers("--epsilons", epsilons)
-        if not all(0.0 < size < math.inf for size in sizes):
-            raise ValueError("--epsilons must be positive")
+        sizes = numbers("--epsilons", epsilons, positive=True)
         if len(set(sizes)) < len(sizes):
             raise ValueError("--epsilons names one of them twice")
         if out.exists() and not out.is_dir():

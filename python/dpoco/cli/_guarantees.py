@@ -12,7 +12,14 @@ import typer
 from dpoco.accounting import Guarantee
 from dpoco.accounting.explanation import explain, facts
 from dpoco.accounting.ledger import Ledger
-from dpoco.cli._support import JsonFlag, documented_options, errors_in_one_line, numbers, print_json
+from dpoco.cli._support import (
+    JsonFlag,
+    documented_options,
+    errors_in_one_line,
+    numbers,
+    print_json,
+    whole_numbers,
+)
 
 
 def explain_command(
@@ -122,8 +129,8 @@ def noise(
         from dpoco.accounting import tables
 
         entries = tables.noise_table(
-            [int(n) for n in _positive("--horizons", horizons, whole=True)],
-            _positive("--epsilons", epsilons),
+            whole_numbers("--horizons", horizons),
+            numbers("--epsilons", epsilons, positive=True),
         )
         _say("noise", entries, tables.format_markdown(entries), as_json)
 
@@ -184,11 +191,3 @@ def experts(
 
         entries = expert_table.expert_table(epsilon=epsilon, delta=delta)
         _say("experts", entries, expert_table.format_markdown(entries), as_json)
-
-
-def _positive(name: str, text: str, whole: bool = False) -> list[float]:
-    values = numbers(name, text, whole)
-    if not all(0.0 < value < 1e13 for value in values):
-        kind = "whole numbers" if whole else "positive numbers"
-        raise ValueError(f"{name} must be {kind} separated by commas; got {text!r}")
-    return values

@@ -175,15 +175,22 @@ def _option_names(context: typer.Context) -> dict[str, str]:
     return {str(name): option[2:].replace("-", "_") for name, option in long.items()}
 
 
-def numbers(name: str, text: str, whole: bool = False) -> list[float]:
-    """Return the numbers of a text, separated by commas."""
+def numbers(name: str, text: str, whole: bool = False, *, positive: bool = False) -> list[float]:
+    """Return the numbers of a text, separated by commas; positive ones are below 10^13."""
     try:
         values = [float(part) for part in text.split(",")]
+        fits = not whole or all(value.is_integer() for value in values)
     except ValueError:
-        raise ValueError(f"{name} must be numbers separated by commas; got {text!r}") from None
-    if whole and not all(value.is_integer() for value in values):
-        raise ValueError(f"{name} must be whole numbers separated by commas; got {text!r}")
+        fits = False
+    if not fits or (positive and not all(0.0 < value < 1e13 for value in values)):
+        kind = "whole numbers" if whole else "positive numbers" if positive else "numbers"
+        raise ValueError(f"{name} must be {kind} separated by commas; got {text!r}")
     return values
+
+
+def whole_numbers(name: str, text: str) -> list[int]:
+    """Return the positive whole numbers of a text, separated by commas."""
+    return [int(value) for value in numbers(name, text, True, positive=True)]
 
 
 def check_figure(path: Path | None) -> None:
