@@ -53,12 +53,7 @@ def play(
     ValueError
         If learner and world differ in the number of experts, or the world has too few rounds left.
     """
-    left = environment.horizon - environment.round
-    count = left if rounds is None else rounds
-    if isinstance(count, bool) or not isinstance(count, (int, np.integer)):
-        raise TypeError(f"rounds must be an int; got {type(count).__name__}")
-    if not 1 <= count <= left:
-        raise ValueError(f"rounds must be in [1, {left}], what is left of the world; got {count}")
+    count = _left(environment, rounds)
     experts = getattr(learner, "experts", environment.experts)
     if experts != environment.experts:
         raise ValueError(f"the learner has {experts} experts, the world {environment.experts}")
@@ -76,6 +71,11 @@ def play(
         learner.observe(losses)
     own = rows[np.arange(count), decisions]
     return ExpertTrace.of(rows, own, decisions, first_round, (0.0, 1.0))
+
+
+def _left(world: Environment | ContextualWorld, rounds: int | None) -> int:
+    left = world.horizon - world.round
+    return positive_int("rounds", left if rounds is None else rounds, maximum=left)
 
 
 class BanditPlayer(Protocol):
@@ -112,10 +112,7 @@ def play_bandit(
     ValueError
         If learner and world differ in arms or dimension, or the world has too few rounds left.
     """
-    left = world.horizon - world.round
-    count = left if rounds is None else positive_int("rounds", rounds)
-    if not 1 <= count <= left:
-        raise ValueError(f"rounds must be in [1, {left}], what is left of the world; got {count}")
+    count = _left(world, rounds)
     for name in ("arms", "dimension"):
         if getattr(learner, name, getattr(world, name)) != getattr(world, name):
             raise ValueError(f"learner and world differ in {name}")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dpoco._validation import FloatArray, IntArray, positive_float, positive_int, real_float
-from dpoco.environments._base import Oblivious, segment_starts, within, world_switches
+from dpoco.environments._base import Oblivious, segment_starts, world_switches
 
 
 class SwitchingStochastic(Oblivious):
@@ -46,18 +46,8 @@ class SwitchingStochastic(Oblivious):
         seed: int | None = None,
     ) -> None:
         super().__init__(experts, horizon, seed=seed)
-        self._switches = world_switches(switches, self.horizon, self.experts)
-        self._gap = within("gap", real_float("gap", gap), 0.0, 1.0)
-
-    @property
-    def switches(self) -> int:
-        """How often the good expert changes, S."""
-        return self._switches
-
-    @property
-    def gap(self) -> float:
-        """How much less the good expert loses a round, in expectation."""
-        return self._gap
+        self.switches = world_switches(switches, self.horizon, self.experts)
+        self.gap = _share("gap", gap)
 
     def _build(self) -> tuple[FloatArray, IntArray]:
         generator = self._generator()
@@ -107,16 +97,11 @@ class ObliviousSwitching(Oblivious):
         seed: int | None = None,
     ) -> None:
         super().__init__(experts, horizon, seed=seed)
-        self._switches = world_switches(switches, self.horizon, self.experts)
-        self._gap = within("gap", real_float("gap", gap), 0.0, 1.0)
-        self._period = real_float("period", period)
-        if not 2.0 <= self._period <= 1e12:
-            raise ValueError(f"period must be in [2, 1e12]; got {self._period!r}")
-
-    @property
-    def switches(self) -> int:
-        """How often the good expert changes, S."""
-        return self._switches
+        self.switches = world_switches(switches, self.horizon, self.experts)
+        self.gap = _share("gap", gap)
+        self.period = real_float("period", period)
+        if not 2.0 <= self.period <= 1e12:
+            raise ValueError(f"period must be in [2, 1e12]; got {period!r}")
 
     def _build(self) -> tuple[FloatArray, IntArray]:
         generator = self._generator()
@@ -124,9 +109,9 @@ class ObliviousSwitching(Oblivious):
         starts = np.concatenate([[0], np.sort(after) + 1]).astype(np.int64)
         best = _sequence(starts, self.horizon, _changing(generator, len(starts), self.experts))
         phases = generator.random(self.experts)
-        turns = np.arange(self.horizon)[:, None] / self._period + phases
-        waves = 0.5 * (1.0 - self._gap) * np.sin(2.0 * np.pi * turns)
-        losses = _gapped(best, self.experts, self._gap) + waves
+        turns = np.arange(self.horizon)[:, None] / self.period + phases
+        waves = 0.5 * (1.0 - self.gap) * np.sin(2.0 * np.pi * turns)
+        losses = _gapped(best, self.experts, self.gap) + waves
         return np.clip(losses, 0.0, 1.0), best  # rounding only
 
 
@@ -155,16 +140,19 @@ class AdversarialBlocks(Oblivious):
         self, experts: int, horizon: int, *, block: int = 1, seed: int | None = None
     ) -> None:
         super().__init__(experts, horizon, seed=seed)
-        self._block = positive_int("block", block)
-
-    @property
-    def block(self) -> int:
-        """Rounds in a block."""
-        return self._block
+        self.block = positive_int("block", block)
 
     def _build(self) -> tuple[FloatArray, IntArray]:
-        best = np.arange(self.horizon, dtype=np.int64) // self._block % self.experts
+        best = np.arange(self.horizon, dtype=np.int64) // self.block % self.experts
         return _gapped(best, self.experts, 1.0), best
+
+
+def _share(name: str, value: float) -> float:
+    """Return a public parameter that lies in (0, 1], or raise naming it."""
+    share = positive_float(name, value)
+    if share > 1.0:
+        raise ValueError(f"{name} must be in (0, 1]; got {share!r}")
+    return share
 
 
 def _changing(generator: np.random.Generator, count: int, experts: int) -> IntArray:
@@ -208,6 +196,13 @@ class Packing(Oblivious):
     seed : int, optional
         Seed of the world. None takes one from the operating system.
 
+    Attributes
+    ----------
+    shown : int
+        Rounds of a phase in which anybody loses, m.
+    largest_regret : float
+        What the worst learner loses: S m.
+
     Raises
     ------
     ValueError, TypeError
@@ -223,35 +218,20 @@ class Packing(Oblivious):
         phases: int = 1,
         seed: int | None = None,
     ) -> None:
-        self._phases = positive_int("phases", phases)
-        self._group = positive_int("experts", experts) // self._phases
-        self._epsilon = positive_float("epsilon", epsilon)
+        self.phases = positive_int("phases", phases)
+        self._group = positive_int("experts", experts) // self.phases
         spread = math.log(self._group) if self._group > 0 else 0.0
-        self._shown = math.floor(spread / (2.0 * self._epsilon))
-        if self._shown < 1:
+        self.shown = math.floor(spread / (2.0 * positive_float("epsilon", epsilon)))
+        if self.shown < 1:
             raise ValueError(
                 f"{experts} experts in {phases} phases are too few for epsilon = {epsilon:g}: "
                 "log(experts / phases) must be at least 2 epsilon"
             )
-        least = self._phases * self._shown
+        least = self.phases * self.shown
+        self.largest_regret = float(least)
         super().__init__(experts, least if horizon is None else horizon, seed=seed)
         if self.horizon < least:
             raise ValueError(f"horizon must be at least {least}; got {self.horizon}")
-
-    @property
-    def phases(self) -> int:
-        """Number of phases S."""
-        return self._phases
-
-    @property
-    def shown(self) -> int:
-        """Rounds of a phase in which anybody loses, m."""
-        return self._shown
-
-    @property
-    def largest_regret(self) -> float:
-        """What the worst learner loses: S m."""
-        return float(self._phases * self._shown)
 
     def regret_lower_bound(self, epsilon: float, delta: float = 0.0) -> float:
         """Return what every private learner loses here in expectation, at least.
@@ -282,22 +262,22 @@ class Packing(Oblivious):
         if not 0.0 <= failure < 1.0:
             raise ValueError(f"delta must be in [0, 1); got {failure!r}")
         largest = 0.0
-        for k in range(1, self._shown + 1):
+        for k in range(1, self.shown + 1):
             exponent = budget * k
             if exponent > math.log(self._group):
                 break
             shared = failure * math.expm1(exponent) / math.expm1(budget)
             largest = max(largest, k * (1.0 - math.exp(exponent) / self._group - shared))
-        return self._phases * largest
+        return self.phases * largest
 
     def _build(self) -> tuple[FloatArray, IntArray]:
         generator = self._generator()
-        phases = np.arange(self._phases, dtype=np.int64)
-        good = phases * self._group + generator.integers(self._group, size=self._phases)
-        starts = segment_starts(self.horizon, self._phases)
+        phases = np.arange(self.phases, dtype=np.int64)
+        good = phases * self._group + generator.integers(self._group, size=self.phases)
+        starts = segment_starts(self.horizon, self.phases)
         best = np.repeat(good, np.diff(starts, append=self.horizon))
         losses = np.zeros((self.horizon, self.experts))
         for start in starts:
-            losses[start : start + self._shown] = 1.0
+            losses[start : start + self.shown] = 1.0
         losses[np.arange(self.horizon), best] = 0.0
         return losses, best
