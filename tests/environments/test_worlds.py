@@ -172,7 +172,7 @@ def test_bad_arguments_are_named():
         (lambda: SwitchingStochastic(1, 5, switches=1), "switches must be in"),
         (lambda: SwitchingStochastic(2, 5, gap=0.0), "gap must be"),
         (lambda: SwitchingStochastic(2, 5, gap=1.1), "gap must be"),
-        (lambda: SwitchingStochastic(2, 5, seed=-1), "seed must not be negative"),
+        (lambda: SwitchingStochastic(2, 5, seed=-1), "seed must be at least 0"),
         (lambda: ObliviousSwitching(2, 5, period=1.0), "period must be in"),
         (lambda: AdversarialBlocks(2, 5, block=0), "block must be in"),
         (lambda: Packing(7, epsilon=1.0), "too few for epsilon"),

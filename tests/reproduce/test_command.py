@@ -59,7 +59,7 @@ def test_figure_quick(capfd, tmp_path):
         (["table-5.1", "--figure", "no/such/dir.png"], "no such directory"),
         (["table-5.1", "--figure", "table.txt"], ".png, .svg or .pdf"),
         (["figure-5.1", "--arms", "1"], "arms must be in"),
-        (["figure-5.1", "--arms", "x"], "--arms must be numbers"),
+        (["figure-5.1", "--arms", "x"], "--arms must be whole numbers"),
         (["figure-5.1", "--epsilon", "0"], "epsilon"),
         (["figure-5.2"], "figure-5.2"),
     ],

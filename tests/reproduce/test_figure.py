@@ -9,7 +9,7 @@ import pytest
 
 from dpoco import reproduce
 from dpoco.reproduce._figure import SparseWorld
-from dpoco.reproduce._published_selection import not_private_regrets
+from dpoco.reproduce._published import not_private_regrets
 
 
 @pytest.fixture(scope="module")

@@ -7,25 +7,21 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from dpoco._validation import choice, positive_float, positive_int
+from dpoco._validation import choice, positive_float, positive_int, whole_number
 from dpoco.accounting.continual_sum import worst_row_norm
 from dpoco.accounting.generalized_gaussian import coordinate_variance
 from dpoco.frank_wolfe import TreeFrankWolfeParameters
 from dpoco.reproduce._cell import (
     VARIANTS,
     Cell,
-    LearningHorizon,
     Outcome,
     Scores,
     baseline_rows,
     learning_horizon,
 )
-from dpoco.reproduce._printed import PrintedCell, printed_table_5_1
+from dpoco.reproduce._printed import PrintedCell, Progress, printed_table_5_1
 from dpoco.reproduce._result import Table51, TableRow
-from dpoco.reproduce._shared import Progress, whole
 from dpoco.reproduce._verdict import DirectionLaw, judge
-
-__all__ = ["table_5_1"]
 
 TARGETS = ("dense", "sparse5", "gaussian")
 
@@ -93,12 +89,13 @@ def table_5_1(
     """
     start = time.process_time()
     cells = _selection(horizons, dimensions, p)
-    runs = range(whole("first_seed", first_seed), first_seed + whole("seeds", seeds, 2))
+    most = 10**6
+    first_seed = whole_number("first_seed", first_seed, 0, most)
+    runs = range(first_seed, first_seed + whole_number("seeds", seeds, 2, most))
     choice("target", target, TARGETS)
     positive_int("test_records", test_records, maximum=10**7)
     positive_float("baseline_seconds", baseline_seconds)
-    whole("learning_runs", learning_runs)
-    if learning_runs == 1:
+    if whole_number("learning_runs", learning_runs, 0, most) == 1:
         raise ValueError("learning_runs must be 0 or at least 2; got 1")
     rows, compared = [], []
     laws: dict[tuple[int, float], DirectionLaw] = {}
@@ -119,13 +116,12 @@ def table_5_1(
         done += printed.horizon * seeds * len(VARIANTS)
         if progress is not None:
             progress("table", done, work)
-    learning: list[LearningHorizon] = []
-    if learning_runs:
-        pairs = list(dict.fromkeys((cell.p, cell.dimension) for cell in cells))
-        looked = range(first_seed, first_seed + learning_runs)
-        learning = [
-            learning_horizon(dimension, power, looked, target) for power, dimension in pairs
-        ]
+    looked = range(first_seed, first_seed + learning_runs)
+    learning = [
+        learning_horizon(dimension, power, looked, target)
+        for power, dimension in dict.fromkeys((cell.p, cell.dimension) for cell in cells)
+        if looked
+    ]
     settings = {
         "horizons": sorted({cell.horizon for cell in cells}),
         "dimensions": sorted({cell.dimension for cell in cells}),

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.generalized_gaussian import paper_order
@@ -33,15 +34,12 @@ from dpoco.accounting.published import published_sigma
 from dpoco.privacy.mechanisms.bounds import smoothness_constant
 from dpoco.reproduce._cell import LABEL_BOUND, RADIUS, Cell, Outcome
 from dpoco.reproduce._printed import PrintedCell
-from dpoco.reproduce._published_law import (
+from dpoco.reproduce._published import (
     LEAF_BOUND,
     draw_unit_noise,
     not_private_decisions,
     printed_scale,
 )
-from dpoco.reproduce._shared import FloatArray
-
-__all__ = ["STEP_SCALES", "DirectionLaw", "Verdict", "judge", "repaired_epsilon"]
 
 _THRESHOLDS = np.linspace(-0.984375, 0.984375, 64)  # symmetric; cosines are in [-1, 1]
 _DRAWS = 200_000
