@@ -303,10 +303,7 @@ def _summary(found: dpoco.scale.SweepResults) -> list[dict[str, Any]]:
 
 
 def _print(
-    learner: str,
-    cells: list[dict[str, Any]],
-    found: dpoco.scale.SweepResults,
-    output: Path,
+    learner: str, cells: list[dict[str, Any]], found: dpoco.scale.SweepResults, output: Path
 ) -> None:
     shown = table(
         right=("horizon", "dimension", "epsilon", "runs", "average loss", "regret a round", "range")

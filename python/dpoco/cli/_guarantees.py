@@ -129,19 +129,14 @@ def noise(
         from dpoco.accounting import tables
 
         entries = tables.noise_table(
-            whole_numbers("--horizons", horizons),
-            numbers("--epsilons", epsilons, positive=True),
+            whole_numbers("--horizons", horizons), numbers("--epsilons", epsilons, positive=True)
         )
         _say("noise", entries, tables.format_markdown(entries), as_json)
 
 
 @table_app.command()
 @documented_options
-def regret(
-    epsilon: float = 1.0,
-    delta: float = 1e-06,
-    as_json: JsonFlag = False,
-) -> None:
+def regret(epsilon: float = 1.0, delta: float = 1e-06, as_json: JsonFlag = False) -> None:
     """Proven regret per round of the Euclidean learners, as a Markdown table.
 
     In units of G D: losses are G-Lipschitz on a ball of diameter D; standing still has 1/2.
@@ -166,11 +161,7 @@ def regret(
 
 @table_app.command()
 @documented_options
-def experts(
-    epsilon: float = 1.0,
-    delta: float = 1e-06,
-    as_json: JsonFlag = False,
-) -> None:
+def experts(epsilon: float = 1.0, delta: float = 1e-06, as_json: JsonFlag = False) -> None:
     """Proven regret of the learners of experts against S switches, as a Markdown table.
 
     Losses in [0, 1]; a bound above the number of rounds says nothing.

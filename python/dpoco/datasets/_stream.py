@@ -157,12 +157,7 @@ class Stream:
         target = self.target
         if target is not None:
             target = _frozen(float_array("target", target, (dimension,)))
-        fields = {
-            "features": features,
-            "labels": labels,
-            "feature_names": names,
-            "target": target,
-        }
+        fields = {"features": features, "labels": labels, "feature_names": names, "target": target}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 

@@ -150,10 +150,7 @@ def prequential(
 
 
 def _margins(
-    learner: Any,
-    rows: FloatArray,
-    targets: FloatArray,
-    progress: Callable[[int, int], None] | None,
+    learner: Any, rows: FloatArray, targets: FloatArray, progress: Callable[[int, int], None] | None
 ) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
     """Play in parts; return losses, margins and whether the decision changed after each round."""
     rounds, dimension = rows.shape

@@ -12,12 +12,7 @@ from dpoco.datasets import Stream
 from dpoco.domains import Domain
 from dpoco.evaluation._comparators import GlmLoss
 from dpoco.evaluation._runs import Snapshot
-from dpoco.evaluation.games import (
-    game_of_arms,
-    game_of_experts,
-    game_of_functions,
-    game_of_records,
-)
+from dpoco.evaluation.games import game_of_arms, game_of_experts, game_of_functions, game_of_records
 from dpoco.evaluation.playing import Step, fit_game, horizon_of, play_game
 from dpoco.evaluation.reports import FitReport, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe

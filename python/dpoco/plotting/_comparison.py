@@ -43,11 +43,7 @@ _SPREAD = 0.36  # of learners within a budget
 
 
 def plot_comparison(
-    comparison: Comparison,
-    *,
-    measure: str = "regret",
-    bounds: bool = False,
-    ax: Axes | None = None,
+    comparison: Comparison, *, measure: str = "regret", bounds: bool = False, ax: Axes | None = None
 ) -> Axes:
     """Draw what each learner reached at each budget: median, and range over its runs.
 

@@ -76,8 +76,7 @@ def losses_so_far(trace: AnyTrace) -> FloatArray:
 
 
 def lines_of(
-    runs: RunReport | Mapping[str, Runs],
-    so_far: Callable[[Any], FloatArray] = losses_so_far,
+    runs: RunReport | Mapping[str, Runs], so_far: Callable[[Any], FloatArray] = losses_so_far
 ) -> tuple[NDArray[np.int64], list[Line]]:
     """Return the rounds shown, and for every player what ``so_far(trace)`` is at their end.
 
@@ -98,8 +97,7 @@ def lines_of(
     shown = shown_rounds(common_length(grouped))
     return shown, [
         Line.of(
-            label,
-            np.stack([np.asarray(so_far(trace), np.float64)[shown - 1] for trace in traces]),
+            label, np.stack([np.asarray(so_far(trace), np.float64)[shown - 1] for trace in traces])
         )
         for label, traces in grouped.items()
     ]

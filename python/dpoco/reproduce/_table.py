@@ -11,14 +11,7 @@ from dpoco._validation import choice, positive_float, positive_int, whole_number
 from dpoco.accounting.continual_sum import worst_row_norm
 from dpoco.accounting.generalized_gaussian import coordinate_variance
 from dpoco.frank_wolfe import TreeFrankWolfeParameters
-from dpoco.reproduce._cell import (
-    VARIANTS,
-    Cell,
-    Outcome,
-    Scores,
-    baseline_rows,
-    learning_horizon,
-)
+from dpoco.reproduce._cell import VARIANTS, Cell, Outcome, Scores, baseline_rows, learning_horizon
 from dpoco.reproduce._printed import PrintedCell, Progress, printed_table_5_1
 from dpoco.reproduce._result import Table51, TableRow
 from dpoco.reproduce._verdict import DirectionLaw, judge
