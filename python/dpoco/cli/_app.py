@@ -10,11 +10,10 @@ import dpoco
 from dpoco.cli._bench import bench_command, sweep_command
 from dpoco.cli._checks import audit_command, reproduce_app
 from dpoco.cli._compare import compare_command
-from dpoco.cli._datasets import datasets_command
-from dpoco.cli._guarantees import explain_command, table_app
+from dpoco.cli._guarantees import explain_command, verify_command
 from dpoco.cli._plan import plan_app
 from dpoco.cli._run import run_command
-from dpoco.cli._verify import verify_command
+from dpoco.cli._tables import datasets_command, table_app
 
 app = typer.Typer(
     help="Private online learning: every decision of a stream under differential privacy.\n\n"

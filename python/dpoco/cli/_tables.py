@@ -1,8 +1,9 @@
-"""``dpoco datasets``: the streams that come without a download."""
+"""What is known beforehand: ``dpoco table``, of the accounting, and ``dpoco datasets``."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -14,12 +15,113 @@ from dpoco.cli._support import (
     console,
     documented_options,
     errors_in_one_line,
+    numbers,
     print_json,
     table,
+    whole_numbers,
 )
 from dpoco.datasets import BUNDLED, Bundled
 
-_SCHEMA = "dpoco.datasets/1"
+table_app = typer.Typer(
+    help="Print tables of the accounting, as Markdown or JSON.\n\nExample: dpoco table regret",
+    no_args_is_help=False,
+    rich_markup_mode=None,
+)
+
+SCHEMA = "dpoco.table/1"
+
+
+def _say(name: str, entries: list[Any], markdown: str, as_json: bool) -> None:
+    if not as_json:
+        typer.echo(markdown)
+        return
+    record = {"schema": SCHEMA, "table": name, "rows": [asdict(entry) for entry in entries]}
+    print_json(record)
+
+
+@table_app.command()
+@documented_options
+def noise(
+    horizons: str = "1000,10000,100000,1000000,10000000",
+    epsilons: str = "0.1,0.5,1,2,4,8",
+    as_json: JsonFlag = False,
+) -> None:
+    """Noise of the published constants over exact accounting, as a Markdown table.
+
+    Each cell: the ratio of the scales with a binary tree; the ratio on the noisiest released sum
+    with the default sum; the epsilon that the published noise really spends. delta = 1/rounds.
+
+    For example:
+
+    dpoco table noise --horizons 1000,100000 --epsilons 1,4
+
+    Parameters
+    ----------
+    horizons : N,N,...
+        Numbers of rounds.
+    epsilons : E,E,...
+        Privacy budgets.
+    """
+    with errors_in_one_line():
+        from dpoco.accounting import tables
+
+        entries = tables.noise_table(
+            whole_numbers("--horizons", horizons), numbers("--epsilons", epsilons, positive=True)
+        )
+        _say("noise", entries, tables.format_markdown(entries), as_json)
+
+
+@table_app.command()
+@documented_options
+def regret(epsilon: float = 1.0, delta: float = 1e-06, as_json: JsonFlag = False) -> None:
+    """Proven regret per round of the Euclidean learners, as a Markdown table.
+
+    In units of G D: losses are G-Lipschitz on a ball of diameter D; standing still has 1/2.
+
+    For example:
+
+    dpoco table regret --epsilon 4
+
+    Parameters
+    ----------
+    epsilon
+        Privacy budget.
+    delta
+        Privacy budget.
+    """
+    with errors_in_one_line():
+        from dpoco.accounting import regret_table
+
+        entries = regret_table.regret_table(epsilon=epsilon, delta=delta)
+        _say("regret", entries, regret_table.format_markdown(entries), as_json)
+
+
+@table_app.command()
+@documented_options
+def experts(epsilon: float = 1.0, delta: float = 1e-06, as_json: JsonFlag = False) -> None:
+    """Proven regret of the learners of experts against S switches, as a Markdown table.
+
+    Losses in [0, 1]; a bound above the number of rounds says nothing.
+
+    For example:
+
+    dpoco table experts --epsilon 4 --json
+
+    Parameters
+    ----------
+    epsilon
+        Privacy budget.
+    delta
+        Privacy budget, positive.
+    """
+    with errors_in_one_line():
+        from dpoco.accounting import expert_table
+
+        entries = expert_table.expert_table(epsilon=epsilon, delta=delta)
+        _say("experts", entries, expert_table.format_markdown(entries), as_json)
+
+
+_DATASETS = "dpoco.datasets/1"
 _COLUMNS = {"records": "features", "experts": "losses"}
 
 
@@ -53,7 +155,7 @@ def datasets_command(
         if name is None:
             records = [_facts(each) for each in BUNDLED.values()]
             if as_json:
-                print_json({"schema": _SCHEMA, "datasets": records})
+                print_json({"schema": _DATASETS, "datasets": records})
             elif cite:
                 for record in records:
                     typer.echo(f"{record['name']}: {record['source']}")
@@ -68,7 +170,7 @@ def datasets_command(
                 found = datasets.load(name).summary()
             facts.update(names=found["feature_names"], scaling=found["scaling"])
         if as_json:
-            print_json({"schema": _SCHEMA, **facts})
+            print_json({"schema": _DATASETS, **facts})
         elif cite:
             typer.echo(facts["source"])
         else:
