@@ -20,12 +20,13 @@ from dpoco.datasets._bundled import (
     stock_losses,
 )
 from dpoco.datasets._files import column_names, load_file, read_columns
-from dpoco.datasets._stream import PublicScaling, Stream, linear_regression_stream
+from dpoco.datasets._stream import TARGETS, PublicScaling, Stream, linear_regression_stream
 
 __all__ = [
     "BUNDLED",
     "POLLSTERS",
     "STOCKS",
+    "TARGETS",
     "Bundled",
     "PublicScaling",
     "Stream",

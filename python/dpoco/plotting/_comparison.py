@@ -78,7 +78,8 @@ def plot_comparison(
     if bounds and measure != "regret":
         raise ValueError('bounds are on measure="regret"')
     field, words = _MEASURES[measure]
-    places = _places(comparison)
+    keys = sorted({_key(row.budget) for row in comparison.rows})
+    places = {key: place for place, key in enumerate(keys)}
     learners = list(dict.fromkeys(row.learner for row in comparison.rows))
     axes = axes_for(ax)
     shown: list[float] = []
@@ -134,11 +135,6 @@ def plot_comparison(
 
 def _key(budget: Any) -> tuple[float, float]:
     return (np.inf, 0.0) if budget is None else (budget["epsilon"], budget["delta"])
-
-
-def _places(comparison: Comparison) -> dict[tuple[float, float], int]:
-    keys = sorted({_key(row.budget) for row in comparison.rows})
-    return {key: place for place, key in enumerate(keys)}
 
 
 def _name_places(

@@ -10,13 +10,12 @@ from typing import Any
 from dpoco._validation import choice, positive_float, positive_int, whole_number
 from dpoco.accounting.continual_sum import worst_row_norm
 from dpoco.accounting.generalized_gaussian import coordinate_variance
+from dpoco.datasets import TARGETS
 from dpoco.frank_wolfe import TreeFrankWolfeParameters
 from dpoco.reproduce._cell import VARIANTS, Cell, Outcome, Scores, baseline_rows, learning_horizon
 from dpoco.reproduce._printed import PrintedCell, Progress, printed_table_5_1
 from dpoco.reproduce._result import Table51, TableRow
 from dpoco.reproduce._verdict import DirectionLaw, judge
-
-TARGETS = ("dense", "sparse5", "gaussian")
 
 
 def table_5_1(
@@ -119,12 +118,9 @@ def table_5_1(
         "horizons": sorted({cell.horizon for cell in cells}),
         "dimensions": sorted({cell.dimension for cell in cells}),
         "p": ["inf" if math.isinf(power) else power for power in sorted({c.p for c in cells})],
-        "seeds": seeds,
-        "first_seed": first_seed,
-        "target": target,
-        "test_records": test_records,
+        "seeds": seeds, "first_seed": first_seed, "target": target, "test_records": test_records,
         "learning_runs": learning_runs,
-    }
+    }  # fmt: skip
     seconds = time.process_time() - start
     return Table51(settings, tuple(rows), tuple(learning), tuple(compared), seconds)
 
