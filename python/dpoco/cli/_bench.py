@@ -310,15 +310,11 @@ def _print(
     )
     for cell in sorted(cells, key=lambda c: (c["horizon"], c["dimension"], c["epsilon"])):
         row = [f"{cell['horizon']:,}", str(cell["dimension"]), f"{cell['epsilon']:g}"]
-        row.append(str(cell["runs"]))
         if cell["runs"]:
-            regret = cell["average_regret"]
-            row += [
-                f"{cell['average_loss']['median']:.4f}",
-                f"{regret['median']:.4f}",
-                f"{regret['min']:.4f}-{regret['max']:.4f}",
-            ]
-        shown.add_row(*row)
+            regret, loss = cell["average_regret"], cell["average_loss"]["median"]
+            reach = f"{regret['min']:.4f}-{regret['max']:.4f}"
+            measured = [f"{loss:.4f}", f"{regret['median']:.4f}", reach]
+        shown.add_row(*row, str(cell["runs"]), *(measured if cell["runs"] else []))
     say(f"{learner}: medians over seeds")
     console().print(shown)
     say(f"Seeded noise, for research: the guarantee is void. {len(found)} runs in {output}")

@@ -275,18 +275,12 @@ class _Rate(ProgressColumn):
         return Text("" if speed is None else f"{speed:,.0f} rounds/s", style="progress.data.speed")
 
 
-# The columns that users of online learners know, and what privacy adds.
-_COLUMNS = ("round", "average loss", "since last", "regret", "switches", "epsilon")
-
-
-def _heading() -> str:
-    return " ".join(f"{name:>12}" for name in _COLUMNS)
-
-
-def _line(seen: Snapshot) -> str:
-    cells = (f"{seen.round:,}", f"{seen.average_loss:.4f}", f"{seen.since_last:.4f}",
-             f"{seen.regret:,.1f}", f"{seen.switches:,}", f"{seen.epsilon:.4g}")  # fmt: skip
-    return " ".join(f"{cell:>12}" for cell in cells)
+# The columns that users of online learners know, and what privacy adds: title, attribute, format.
+_COLUMNS = (
+    ("round", "round", ","), ("average loss", "average_loss", ".4f"),
+    ("since last", "since_last", ".4f"), ("regret", "regret", ",.1f"),
+    ("switches", "switches", ","), ("epsilon", "epsilon", ".4g"),
+)  # fmt: skip
 
 
 @contextmanager
@@ -308,28 +302,21 @@ def progress(
     if silent or not (console.is_terminal or lines):
         yield None, None
         return
-    told: list[Snapshot] = []
+    rows = [[title for title, _, _ in _COLUMNS]]
 
     def snapshot(seen: Snapshot) -> None:
-        text = ([] if told else [_heading()]) + [_line(seen)]
-        told.append(seen)
-        if console.is_terminal:
-            console.print("\n".join(text), markup=False, highlight=False, soft_wrap=True)
-        else:
-            typer.echo("\n".join(text), err=True)
+        rows.append([format(getattr(seen, name), form) for _, name, form in _COLUMNS])
+        for row in rows:
+            text = " ".join(f"{cell:>12}" for cell in row)
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+        rows.clear()
 
     shown = snapshot if table and lines is not False else None
     if not console.is_terminal:
         yield None, shown
         return
-    columns = (
-        TextColumn("{task.description:<14}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _Rate(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bars:
+    shape = TextColumn("{task.description:<14}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*shape, _Rate(), TimeRemainingColumn(), console=console, transient=True) as bars:
         tasks: dict[str, Any] = {}
 
         def show(phase: str, done: int, total: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,17 +65,14 @@ def softmax_class(
     scores are ``scale <weights, context>``.
     """
     rng = np.random.default_rng(seeded(seed))
-    sizes = [
-        positive_int(name, value, maximum=_LARGEST)
-        for name, value in (
-            ("contexts", contexts), ("hypotheses", hypotheses),
-            ("labels", labels), ("dimension", dimension),
-        )
-    ]  # fmt: skip
-    points = rng.standard_normal((sizes[0], sizes[3]))
-    weights = rng.standard_normal((sizes[1], sizes[2], sizes[3]))
-    scores = positive_float("scale", scale) * np.einsum("cd,kmd->ckm", points, weights)
-    return _softmax(scores)
+    count = partial(positive_int, maximum=_LARGEST)
+    points = rng.standard_normal((count("contexts", contexts), count("dimension", dimension)))
+    shape = count("hypotheses", hypotheses), count("labels", labels), dimension
+    scores = np.einsum("cd,kmd->ckm", points, rng.standard_normal(shape))
+    scores *= positive_float("scale", scale)
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    rows: FloatArray = powers / powers.sum(axis=-1, keepdims=True)
+    return rows
 
 
 def near_duplicates(
@@ -144,12 +142,6 @@ def draw_labels(
         edges, here = np.cumsum(rows[context]), places == context
         labels[here] = np.searchsorted(edges[:-1], draws[here] * edges[-1], side="right")
     return labels
-
-
-def _softmax(scores: FloatArray) -> FloatArray:
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    rows: FloatArray = powers / powers.sum(axis=-1, keepdims=True)
-    return rows
 
 
 _LARGEST_PAIRS = 4095

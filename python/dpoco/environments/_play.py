@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +16,7 @@ from dpoco.environments._contextual import ContextualWorld
 from dpoco.experts import ExpertTrace
 
 
-class ExpertsPlayer(Protocol):
-    """Whatever plays experts: the learners of `dpoco.experts`, or your own."""
-
-    def decide(self) -> int:
-        """Return this round's expert, in 0..N-1."""
-
-    def observe(self, losses: Any) -> None:
-        """End the round with the losses of all experts, shape (N,)."""
-
-
-def play(
-    learner: ExpertsPlayer, environment: Environment, *, rounds: int | None = None
-) -> ExpertTrace:
+def play(learner: Any, environment: Environment, *, rounds: int | None = None) -> ExpertTrace:
     """Let a learner and a world play.
 
     In each round the world's losses are computed, the learner decides, the world is told the
@@ -37,7 +25,8 @@ def play(
     Parameters
     ----------
     learner : object with ``decide()`` and ``observe(losses)``
-        A learner of `dpoco.experts`, or your own.
+        A learner of `dpoco.experts`, or your own: `decide` returns an expert in 0..N-1, `observe`
+        ends the round with the losses of all, shape (N,).
     environment : Environment
         Played from its current round on.
     rounds : int, optional
@@ -78,25 +67,14 @@ def _left(world: Environment | ContextualWorld, rounds: int | None) -> int:
     return positive_int("rounds", left if rounds is None else rounds, maximum=left)
 
 
-class BanditPlayer(Protocol):
-    """Whatever plays a bandit: the learners of `dpoco.bandits`, or your own."""
-
-    def decide(self, context: Any) -> int:
-        """Return an arm for the round's context."""
-
-    def observe(self, reward: Any) -> None:
-        """End the round with the reward of that arm."""
-
-
-def play_bandit(
-    learner: BanditPlayer, world: ContextualWorld, *, rounds: int | None = None
-) -> BanditTrace:
+def play_bandit(learner: Any, world: ContextualWorld, *, rounds: int | None = None) -> BanditTrace:
     """Let a learner and a contextual world play, round by round.
 
     Parameters
     ----------
     learner : object with ``decide(context)`` and ``observe(reward)``
-        A learner of `dpoco.bandits` (whose ``run`` is faster), or your own.
+        A learner of `dpoco.bandits` (whose ``run`` is faster), or your own: `decide` returns an arm
+        for the context, `observe` ends the round with the arm's reward.
     world : ContextualWorld
         Played from its current round on.
     rounds : int, optional

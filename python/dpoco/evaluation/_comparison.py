@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco._learner import Progress
-from dpoco._validation import positive_int
+from dpoco._validation import positive_int, whole_number
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import CalibrationError
 from dpoco.evaluation._runs import SeedTree, part_of, play_all
@@ -68,12 +68,9 @@ def repeat(
     publishing several costs several budgets.
     """
     if isinstance(repeats, Iterable):
-        numbers = list(repeats)
-        for number in numbers:
-            if isinstance(number, bool) or not isinstance(number, int):
-                raise TypeError(f"numbers of runs must be int; got {type(number).__name__}")
-        if len(set(numbers)) != len(numbers) or any(number < 0 for number in numbers):
-            raise ValueError("numbers of runs must differ and be at least 0")
+        numbers = [whole_number("numbers of runs", number) for number in repeats]
+        if len(set(numbers)) != len(numbers):
+            raise ValueError("numbers of runs must differ")
     else:
         numbers = list(range(positive_int("repeats", repeats, maximum=10**6)))
     root = None if seed is None else seed if isinstance(seed, SeedTree) else SeedTree(seed)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpoco._learner import Progress
-from dpoco._validation import positive_int
+from dpoco._validation import positive_int, whole_number
 from dpoco.learners import plays
 from dpoco.random import Source
 from dpoco.trace import Trace
@@ -29,6 +29,13 @@ class SeedTree:
         At least 0. None takes the root from the operating system; `seed` tells it.
     *path : str or int
         Names from the root to this node.
+
+    Attributes
+    ----------
+    seed : int
+        The root's seed: what reproduces the whole tree.
+    path : tuple of str and int
+        The names.
 
     Raises
     ------
@@ -51,34 +58,20 @@ class SeedTree:
     def __init__(self, seed: int | None = None, *path: str | int) -> None:
         if seed is None:
             seed = secrets.randbits(128)
-        if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
-            raise TypeError(f"seed must be an int; got {type(seed).__name__}")
-        if seed < 0:
-            raise ValueError(f"seed must be at least 0; got {seed}")
+        self.seed = whole_number("seed", seed)
         for name in path:
             if isinstance(name, bool) or not isinstance(name, (str, int, np.integer)):
                 raise TypeError(f"names must be str or int; got {type(name).__name__}")
-        self._seed = int(seed)
-        self._path = tuple(name if isinstance(name, str) else int(name) for name in path)
-
-    @property
-    def seed(self) -> int:
-        """The root's seed: what reproduces the whole tree."""
-        return self._seed
-
-    @property
-    def path(self) -> tuple[str | int, ...]:
-        """Names from the root to this node."""
-        return self._path
+        self.path = tuple(name if isinstance(name, str) else int(name) for name in path)
 
     def child(self, *names: str | int) -> SeedTree:
         """Return the node below this one with these names."""
-        return SeedTree(self._seed, *self._path, *names)
+        return SeedTree(self.seed, *self.path, *names)
 
     def _digest(self, use: bytes) -> bytes:
         # Lengths first, so that ("a", "b") and ("ab",) differ; the kind, so that 1 and "1" do.
         hashed = hashlib.sha256(b"dpoco seed tree" + use)
-        for name in (self._seed, *self._path):
+        for name in (self.seed, *self.path):
             text = str(name).encode()
             kind = b"s" if isinstance(name, str) else b"i"
             hashed.update(kind + len(text).to_bytes(8, "little") + text)
@@ -95,13 +88,13 @@ class SeedTree:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SeedTree):
             return NotImplemented
-        return (self._seed, self._path) == (other._seed, other._path)
+        return (self.seed, self.path) == (other.seed, other.path)
 
     def __hash__(self) -> int:
-        return hash((self._seed, self._path))
+        return hash((self.seed, self.path))
 
     def __repr__(self) -> str:
-        return f"SeedTree({', '.join(repr(name) for name in (self._seed, *self._path))})"
+        return f"SeedTree({', '.join(repr(name) for name in (self.seed, *self.path))})"
 
 
 def repeat_runs(

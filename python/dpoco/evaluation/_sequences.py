@@ -9,7 +9,15 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._clipping import admitted_losses, checked_range
-from dpoco._validation import LARGEST_HORIZON, FloatArray, IntArray, choice, float_array, real_float
+from dpoco._validation import (
+    LARGEST_HORIZON,
+    FloatArray,
+    IntArray,
+    choice,
+    float_array,
+    real_float,
+    whole_number,
+)
 from dpoco.domains import Domain
 from dpoco.evaluation._comparators import (
     best_constant_prediction,
@@ -125,12 +133,9 @@ def best_switching_sequence(
     the worst. The costs of all limits come together, since they are not convex in the limit and no
     penalty per switch finds them all.
     """
-    if isinstance(switches, (bool, np.bool_)) or not isinstance(switches, (int, np.integer)):
-        raise TypeError(f"switches must be an int; got {type(switches).__name__}")
-    if not 0 <= switches <= LARGEST_HORIZON:
-        raise ValueError(f"switches must be in [0, {LARGEST_HORIZON}]; got {switches}")
+    most = whole_number("switches", switches, 0, LARGEST_HORIZON)
     rows = _admitted_table(losses, loss_range)
-    useful = min(int(switches), len(rows) - 1)
+    useful = min(most, len(rows) - 1)
     costs, decisions = _core.best_switching_sequence(rows, useful)
     for array in (costs, decisions):
         array.flags.writeable = False

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpoco._clipping import admitted_losses, checked_range
-from dpoco._validation import FloatArray, float_array, positive_int, real_float
+from dpoco._validation import FloatArray, float_array, real_float, whole_number
 from dpoco.accounting import Budget
 from dpoco.bandits import HighDimensionalBandit
 from dpoco.datasets import Stream
@@ -229,12 +229,9 @@ def class_rewards(labels: Any, classes: int, *, first: int = 0) -> FloatArray:
         For bad arguments.
     """
     codes = float_array("labels", labels, (None,))
-    count = positive_int("classes", classes)
-    if count < 2:
-        raise ValueError("classes must be at least 2")
-    if isinstance(first, bool) or not isinstance(first, int):
-        raise TypeError(f"first must be int; got {type(first).__name__}")
-    table: FloatArray = (codes[:, None] == np.arange(first, first + count)).astype(np.float64)
+    count = whole_number("classes", classes, 2)
+    start = whole_number("first", first, -(2**53))
+    table: FloatArray = (codes[:, None] == np.arange(start, start + count)).astype(np.float64)
     table[~np.isfinite(codes)] = np.nan
     return table
 

@@ -142,12 +142,11 @@ def _name_places(
 ) -> None:
     deltas = {row.budget["delta"] for row in comparison.rows if row.budget is not None}
     one = len(deltas) == 1
-    names = []
-    for epsilon, delta in places:
-        if epsilon == np.inf:
-            names.append("no privacy")
-        else:
-            names.append(f"{epsilon:g}" if one else f"{epsilon:g}\ndelta = {delta:g}")
+    names = [
+        "no privacy" if epsilon == np.inf
+        else f"{epsilon:g}" if one else f"{epsilon:g}\ndelta = {delta:g}"
+        for epsilon, delta in places
+    ]  # fmt: skip
     axes.set_xticks(list(places.values()), names)
     axes.set_xlim(-0.5, len(places) - 0.5)
     axes.set_xlabel(f"epsilon (delta = {min(deltas):.3g})" if one else "epsilon")

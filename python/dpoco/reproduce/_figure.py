@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -254,57 +255,41 @@ def _players(
     arms, d, horizon = first.arms, first.dimension, first.horizon
     delta = 1.0 / horizon
 
-    def learners(build: Callable[[Source], Any]) -> Callable[[], FloatArray]:
-        def play() -> FloatArray:
-            rows = []
-            for seed, world in enumerate(worlds, start=first_seed):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", NoiseDominatesWarning)  # the result says it
-                    learner = build(Source.seeded(seed))
-                trace = learner.run(world.contexts, world.rewards)
-                rows.append(np.diff(trace.pseudo_regret(world.means), prepend=0.0))
-            return np.array(rows)
+    def learners(cls: Any, shape: Any, budget: Budget | None, **options: Any) -> FloatArray:
+        rows = []
+        for seed, world in enumerate(worlds, start=first_seed):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", NoiseDominatesWarning)  # the result says it
+                learner = cls(
+                    arms, shape, horizon=horizon, budget=budget, reward_bound=first.reward_bound,
+                    source=Source.seeded(seed), **options,
+                )  # fmt: skip
+            trace = learner.run(world.contexts, world.rewards)
+            rows.append(np.diff(trace.pseudo_regret(world.means), prepend=0.0))
+        return np.array(rows)
 
-        return play
-
-    def high_dimensional(budget: Budget | None) -> Callable[[], FloatArray]:
-        return learners(
-            lambda source: HighDimensionalBandit(
-                arms, LpBall(d, 1.0, 1.0), horizon=horizon, budget=budget,
-                reward_bound=first.reward_bound, source=source,
-            )
+    def published(factor: float, shared: bool, leak: bool) -> FloatArray:
+        return not_private_regrets(
+            worlds, epsilon=epsilon, factor=factor, shared=shared, leak=leak,
+            generator=np.random.default_rng([horizon, arms, first_seed]),
         )  # fmt: skip
-
-    def linear(source: Source) -> LinUCB:
-        return LinUCB(
-            arms, d, horizon=horizon, budget=Budget._derived(epsilon, delta), source=source,
-            context_bound=math.sqrt(d), reward_bound=first.reward_bound,
-        )  # fmt: skip
-
-    def published(factor: float, shared: bool, leak: bool) -> Callable[[], FloatArray]:
-        def play() -> FloatArray:
-            return not_private_regrets(
-                worlds, epsilon=epsilon, factor=factor, shared=shared, leak=leak,
-                generator=np.random.default_rng([horizon, arms, first_seed]),
-            )  # fmt: skip
-
-        return play
 
     def uniform() -> FloatArray:
         return np.array([world.means.max(axis=1) - world.means.mean(axis=1) for world in worlds])
 
-    larger = _LARGER * epsilon
+    high = partial(learners, HighDimensionalBandit, LpBall(d, 1.0, 1.0))
+    stated, larger = Budget._derived(epsilon, delta), _LARGER * epsilon
     everyone: list[tuple[str, bool, Callable[[], FloatArray]]] = [
         ("uniformly random", True, uniform),
-        ("LinUCB", True, learners(linear)),
-        ("HDB", True, high_dimensional(Budget._derived(epsilon, delta))),
-        (f"HDB, epsilon = {larger:g}", False, high_dimensional(Budget._derived(larger, delta))),
-        ("HDB, no noise", False, high_dimensional(None)),
+        ("LinUCB", True, partial(learners, LinUCB, d, stated, context_bound=math.sqrt(d))),
+        ("HDB", True, partial(high, stated)),
+        (f"HDB, epsilon = {larger:g}", False, partial(high, Budget._derived(larger, delta))),
+        ("HDB, no noise", False, partial(high, None)),
     ]
     for shared, suffix in ((False, ""), (True, ", shared gradient")):
         for factor in factors:
             name = f"published, not private, noise x {factor:g}{suffix}"
-            everyone.append((name, False, published(factor, shared, True)))
+            everyone.append((name, False, partial(published, factor, shared, True)))
     worst = max(factors, default=1.0)
     name = f"published without the leak, noise x {worst:g}"
-    return [*everyone, (name, False, published(worst, False, False))]
+    return [*everyone, (name, False, partial(published, worst, False, False))]
