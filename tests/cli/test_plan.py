@@ -86,10 +86,3 @@ def test_bad_input_is_one_line(invoke, arguments):
     result = invoke("plan", *arguments)
     assert result.exit_code == 2
     assert "Traceback" not in result.stderr
-
-
-def test_help_lists_the_learners(invoke):
-    assert "plan" in invoke().stdout
-    text = invoke("plan", "--help").stdout
-    assert "ctrl" in text
-    assert "comw" in text

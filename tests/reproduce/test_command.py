@@ -71,10 +71,3 @@ def test_one_clear_line(capfd, arguments, message):
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert message in err
-
-
-def test_help(capfd):
-    assert main(["reproduce", "--help"]) == 0
-    out = capfd.readouterr().out
-    assert "table-5.1" in out
-    assert "figure-5.1" in out
