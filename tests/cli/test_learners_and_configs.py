@@ -118,24 +118,6 @@ def test_bad_configurations(tmp_path, monkeypatch, invoke, name, text, message):
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--learner", "distribution-learner"], "not for this"),
-        (["--learner", "comw", "--batch", "2"], "comw has no --batch"),
-        (["--learner", "prefix-hedge", "--switches", "2"], "prefix-hedge has no --switches"),
-        (["--switches", "2"], "learners of experts"),
-        (["--learner", "prefix-hedge", "--label", "y"], "takes losses"),
-        (["--learner", "prefix-hedge", "--stream", "shuttle"], "pollsters"),
-    ],
-)
-def test_options_that_do_not_fit(tmp_path, monkeypatch, invoke, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    result = invoke("run", *arguments)
-    assert result.exit_code == 2
-    assert message in result.stderr
-
-
 def test_compare_is_at_equal_privacy_and_rows_stand_alone(table, invoke, tmp_path):
     common = ("compare", *FILE, "--epsilons", "2,8", "--repeats", 2, "--seed", 1, "--json")
     both = invoke(*common, "--learners", "noisy-ftrl,comw")
@@ -168,25 +150,6 @@ def test_compare_of_experts(losses, invoke):
     record = json.loads(result.stdout)
     assert record["comparator"]["average_loss"] == pytest.approx(losses[:, 0].mean(), rel=1e-5)
     assert all(row["regret"] > 0.0 for row in record["rows"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--learners", "comw,prefix-hedge"], "no stream in common"),
-        (["--learners", "comw,comw"], "twice"),
-        (["--epsilons", "1,1"], "twice"),
-        (["--epsilons", "one"], "numbers"),
-        (["--epsilons", "-1"], "positive"),
-        (["--repeats", "0"], "repeats"),
-    ],
-)
-def test_comparisons_that_are_none(tmp_path, monkeypatch, invoke, arguments, message):
-    pytest.importorskip("river")
-    monkeypatch.chdir(tmp_path)
-    result = invoke("compare", *arguments)
-    assert result.exit_code == 2
-    assert message in result.stderr
 
 
 def test_datasets_are_what_loaders_return(invoke):

@@ -64,25 +64,3 @@ def test_problems_have_unit_diameter_and_slope(invoke, learner, domain, loss):
     assert lipschitz == pytest.approx(1.0) if loss != "logistic" else 0.5 < lipschitz < 1.0
     assert report["guarantee"]["change"] == "zero_out"
     assert report["guarantee"]["delta"] == pytest.approx(1e-6)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("ctrl", "--horizon", 0, "--dimension", 2),
-        ("ctrl", "--horizon", 10, "--dimension", 0),
-        ("ctrl", "--horizon", 10, "--dimension", 2, "--epsilon", -1),
-        ("ctrl", "--horizon", 10, "--dimension", 2, "--delta", 2),
-        ("ctrl", "--horizon", 10, "--dimension", 2, "--loss", "hinge"),
-        ("ctrl", "--horizon", 10, "--dimension", 2, "--domain", "cone"),
-        ("ctrl", "--horizon", 10, "--dimension", 2, "--coupling", "dartboard"),
-        ("comw", "--horizon", 10, "--dimension", 1, "--domain", "simplex"),
-        ("comw", "--horizon", 10, "--dimension", 2, "--relation", "local"),
-        ("comw", "--horizon", 10, "--dimension", 2, "--calibration", "best"),
-        ("comw", "--dimension", 2),
-    ],
-)
-def test_bad_input_is_one_line(invoke, arguments):
-    result = invoke("plan", *arguments)
-    assert result.exit_code == 2
-    assert "Traceback" not in result.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dpoco._validation import FloatArray, positive_int
@@ -16,7 +16,6 @@ from dpoco.evaluation.games import game_of_arms, game_of_experts, game_of_functi
 from dpoco.evaluation.playing import Step, fit_game, horizon_of, play_game
 from dpoco.evaluation.reports import FitReport, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
-from dpoco.trace import Flags
 
 # How a game is played, which no learner takes.
 _PLAYING = ("repeats", "seed", "progress", "snapshot", "checkpoint", "resume", "skip_played")
@@ -118,7 +117,6 @@ def compare_private_experts(
     *,
     budget: Budget,
     horizon: int | None = None,
-    stream: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> RunReport:
     """Play a private learner of experts, and everything it should be compared with.
@@ -148,7 +146,7 @@ def compare_private_experts(
         As `compare_private`.
     """
     how, options = _apart(options, horizon, len(losses))
-    return play_game(game_of_experts(learner, losses, stream=stream, **options), budget, **how)
+    return play_game(game_of_experts(learner, losses, **options), budget, **how)
 
 
 def compare_private_bandit(
@@ -157,11 +155,7 @@ def compare_private_bandit(
     learner: Callable[..., Any],
     *,
     budget: Budget,
-    reward_range: tuple[float, float] = (0.0, 1.0),
-    domain: Domain | None = None,
     horizon: int | None = None,
-    stream: Mapping[str, Any] | None = None,
-    nonprivate_flags: Flags | None = None,
     **options: Any,
 ) -> RunReport:
     """Play a private contextual bandit, and everything it should be compared with.
@@ -205,11 +199,7 @@ def compare_private_bandit(
         As `compare_private`.
     """
     how, options = _apart(options, horizon, len(contexts))
-    game = game_of_arms(
-        learner, contexts, rewards, reward_range=reward_range, domain=domain, stream=stream,
-        nonprivate_flags=nonprivate_flags, **options,
-    )  # fmt: skip
-    return play_game(game, budget, **how)
+    return play_game(game_of_arms(learner, contexts, rewards, **options), budget, **how)
 
 
 def compare_private_lipschitz(
@@ -219,8 +209,6 @@ def compare_private_lipschitz(
     lipschitz: float,
     budget: Budget,
     horizon: int | None = None,
-    stream: Mapping[str, Any] | None = None,
-    nonprivate_flags: Flags | None = None,
     **options: Any,
 ) -> RunReport:
     """Play `dpoco.oco.LipschitzLearner`, and everything it should be compared with.
@@ -256,11 +244,9 @@ def compare_private_lipschitz(
         As `compare_private`.
     """
     how, options = _apart(options, horizon, len(losses))
-    game = game_of_functions(
-        losses, domain, lipschitz=lipschitz, stream=stream, nonprivate_flags=nonprivate_flags,
-        **options,
-    )  # fmt: skip
-    return play_game(game, budget, **how)
+    return play_game(
+        game_of_functions(losses, domain, lipschitz=lipschitz, **options), budget, **how
+    )
 
 
 def compare_private_fit(

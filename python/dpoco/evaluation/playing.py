@@ -61,7 +61,7 @@ def noise_of(game: Game, parameters: Any, budget: Budget) -> dict[str, Any]:
     record: dict[str, Any] = {"scale": scale, "released": None, **dict.fromkeys(names)}
     if game.learner is not TreeFrankWolfe:
         return record
-    record["released"] = _released(parameters, game.problem[0].dimension)
+    record["released"] = released_deviations(parameters, game.problem[0].dimension)[1]
     try:  # the published algorithm updates every round
         paper = accounting.tree_frank_wolfe.calibrate(
             *game.problem,
@@ -72,16 +72,18 @@ def noise_of(game: Game, parameters: Any, budget: Budget) -> dict[str, Any]:
         )
     except CalibrationError:  # the published constants miss this budget: nothing to compare
         return record
-    released = _released(paper, game.problem[0].dimension)
+    released = released_deviations(paper, game.problem[0].dimension)[1]
     ratios = paper.noise_scale / scale, released / record["released"]
     return record | dict(zip(names, (paper.noise_scale, released, *ratios), strict=True))
 
 
-def _released(parameters: TreeFrankWolfeParameters, dimension: int) -> float:
-    """Return the standard deviation of one coordinate of the noisiest released sum."""
-    row = continual_sum.worst_row_norm(parameters.sum_method, parameters.pushes)
+def released_deviations(
+    parameters: TreeFrankWolfeParameters, dimension: int
+) -> tuple[float, float]:
+    """Return the standard deviations of a coordinate of a draw, and of the noisiest sum."""
     variance = coordinate_variance(parameters.norm_order, dimension)
-    return float(parameters.noise_scale * row * np.sqrt(variance))
+    one = float(parameters.noise_scale * np.sqrt(variance))
+    return one, one * continual_sum.worst_row_norm(parameters.sum_method, parameters.pushes)
 
 
 def versions() -> dict[str, str]:

@@ -7,16 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray
 from dpoco.evaluation import FitReport, RunReport
 from dpoco.plotting._drawing import (
     BEST_FIXED,
-    COLOURS,
     GREY,
     MARKERS,
     NONPRIVATE,
     PRIVATE,
+    Line,
     Runs,
     axes_for,
     draw,
@@ -113,8 +114,7 @@ def plot_regret(
     """
     if isinstance(runs, RunReport) != (comparator is None):
         raise ValueError("comparator belongs to traces; a report has its own")
-    compared = BEST_FIXED
-    places: Sequence[int] = range(len(COLOURS))
+    compared, places = BEST_FIXED, None
     if isinstance(runs, RunReport):
         rounds, lines = lines_of(runs)
         baseline = np.array(runs.curves.best_fixed)
@@ -123,15 +123,27 @@ def plot_regret(
         places = (0, 1, 3)  # the colours they have in `plot_loss`
     else:
         rounds, lines = lines_of(runs, regret_against(comparator))
+    name = plain(compared)
+    gap = " " if len(name) < 24 else "\n"  # the height of the axes
+    label = "regret" if callable(comparator) else f"regret against the{gap}{name}"
+    return finish(regret_axes(ax, lines, rounds, bounds, places), label)
+
+
+def regret_axes(
+    ax: Axes | None,
+    lines: Sequence[Line],
+    rounds: NDArray[np.int64],
+    bounds: Mapping[str, float | None] | None,
+    places: Sequence[int] | None = None,
+) -> Axes:
+    """Draw regret so far and its bounds; `places` are the indices of the lines' looks."""
     axes = axes_for(ax)
-    for index, line in enumerate(lines):
-        draw(axes, places[index] if index < len(places) else index, line, rounds)
+    for index, line in zip(places or range(len(lines)), lines, strict=True):
+        draw(axes, index, line, rounds)
     draw_bounds(axes, lines, bounds, rounds)
     axes.axhline(0.0, color=GREY, linewidth=0.8, zorder=1)
     linear_rounds(axes, rounds[-1])
-    name = plain(compared)
-    gap = " " if len(name) < 24 else "\n"  # the height of the axes
-    return finish(axes, "regret" if callable(comparator) else f"regret against the{gap}{name}")
+    return axes
 
 
 def regret_against(comparator: Any) -> Callable[[Any], FloatArray]:

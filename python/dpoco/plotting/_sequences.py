@@ -13,7 +13,6 @@ from dpoco._validation import IntArray
 from dpoco.evaluation import BestSequence, PrequentialResult
 from dpoco.experts import ExpertTrace
 from dpoco.plotting._drawing import (
-    GREY,
     Line,
     Runs,
     axes_for,
@@ -21,7 +20,6 @@ from dpoco.plotting._drawing import (
     common_length,
     density,
     draw,
-    draw_bounds,
     finish,
     linear_rounds,
     lines_of,
@@ -33,7 +31,7 @@ from dpoco.plotting._drawing import (
     thousands,
     traces_of,
 )
-from dpoco.plotting._runs import regret_against
+from dpoco.plotting._runs import regret_against, regret_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,13 +79,8 @@ def plot_dynamic_regret(
     """
     decisions = sequence_of(comparator)
     rounds, lines = lines_of(runs, regret_against(decisions))
-    axes = axes_for(ax)
-    for index, line in enumerate(lines):
-        draw(axes, index, line, rounds)
-    draw_bounds(axes, lines, bounds, rounds)
+    axes = regret_axes(ax, lines, rounds, bounds)
     mark_switches(axes, decisions)
-    axes.axhline(0.0, color=GREY, linewidth=0.8, zorder=1)
-    linear_rounds(axes, rounds[-1])
     named = isinstance(comparator, BestSequence)
     what = f"the best {comparator.limit}-switch sequence" if named else "a sequence of experts"
     return finish(axes, f"regret against {what}")

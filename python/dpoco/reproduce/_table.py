@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int, whole_number
-from dpoco.accounting.continual_sum import worst_row_norm
-from dpoco.accounting.generalized_gaussian import coordinate_variance
 from dpoco.datasets import TARGETS
-from dpoco.frank_wolfe import TreeFrankWolfeParameters
+from dpoco.evaluation.playing import released_deviations
 from dpoco.reproduce._cell import VARIANTS, Cell, Outcome, Scores, baseline_rows, learning_horizon
 from dpoco.reproduce._printed import PrintedCell, Progress, printed_table_5_1
 from dpoco.reproduce._result import Table51, TableRow
@@ -131,7 +129,7 @@ def _measure(cell: Cell, printed: PrintedCell, law: DirectionLaw | None) -> Tabl
     risk, risk_se = _ratio(paper.risk, tight.risk)
     excess, excess_se = _ratio(paper.suboptimality, tight.suboptimality)
     spreads = {
-        name: _spread(cell, cell.learner(0, **VARIANTS[name]).parameters)
+        name: released_deviations(cell.learner(0, **VARIANTS[name]).parameters, cell.dimension)
         for name in ("tight", "tight_tree", "paper")
     }
     return TableRow(
@@ -147,13 +145,6 @@ def _measure(cell: Cell, printed: PrintedCell, law: DirectionLaw | None) -> Tabl
         tight_tree_minus_paper=_difference(scores["tight_tree"], paper),
         verdict=None if law is None else judge(cell, printed, law),
     )
-
-
-def _spread(cell: Cell, parameters: TreeFrankWolfeParameters) -> tuple[float, float]:
-    """Return the standard deviation of a coordinate of a draw, and of the noisiest sum."""
-    order = parameters.norm_order
-    one = parameters.noise_scale * math.sqrt(coordinate_variance(order, cell.dimension))
-    return one, one * worst_row_norm(parameters.sum_method, parameters.pushes)
 
 
 def _difference(ours: Scores, theirs: Scores) -> float:
