@@ -79,7 +79,7 @@ def _apply(context: typer.Context, path: Path | None) -> Path | None:
         return path
     with errors_in_one_line():
         given = _read(path)
-        options = {name: parameter for parameter, name in _option_names(context).items()}
+        options = _options_of(context)
         del options["config"]
         chosen: dict[str, Any] = {}
         for key, value in given.items():
@@ -158,8 +158,8 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
 
 def asked_of(context: typer.Context, leave_out: Collection[str]) -> dict[str, Any]:
     """Return what a command was asked, by its options' names, in their order, as a report says."""
-    names = {name: parameter for parameter, name in _option_names(context).items()}
-    return {name: told(context.params[names[name]]) for name in names if name not in leave_out}
+    options = _options_of(context).items()
+    return {name: told(context.params[own]) for name, own in options if name not in leave_out}
 
 
 def told(value: Any) -> Any:
@@ -169,10 +169,10 @@ def told(value: Any) -> Any:
     return "inf" if value == math.inf else value
 
 
-def _option_names(context: typer.Context) -> dict[str, str]:
-    """Return the names of a command's options, without dashes in front, by its parameters'."""
-    long = {p.name: p.opts[0] for p in context.command.params if p.name != "help"}
-    return {str(name): option[2:].replace("-", "_") for name, option in long.items()}
+def _options_of(context: typer.Context) -> dict[str, str]:
+    """Return the parameters of a command's options, by their names without dashes in front."""
+    own = [each for each in context.command.params if each.name != "help"]
+    return {each.opts[0][2:].replace("-", "_"): str(each.name) for each in own}
 
 
 def numbers(name: str, text: str, whole: bool = False, *, positive: bool = False) -> list[float]:

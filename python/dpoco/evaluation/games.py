@@ -34,7 +34,6 @@ from dpoco.trace import Flags
 __all__ = [
     "Comparators",
     "Game",
-    "class_rewards",
     "game_of_arms",
     "game_of_experts",
     "game_of_functions",

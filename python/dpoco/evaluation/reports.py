@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-__all__ = ["FIT_SCHEMA", "SCHEMA", "Curves", "FitReport", "PlayedRuns", "Report", "RunReport"]
+__all__ = ["Report", "spread_of"]
 
 SCHEMA, FIT_SCHEMA = "dpoco.run-report/1", "dpoco.fit-report/1"
 Self = TypeVar("Self", bound="Report")
