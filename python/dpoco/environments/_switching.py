@@ -10,7 +10,28 @@ from dpoco._validation import FloatArray, IntArray, positive_float, positive_int
 from dpoco.environments._base import Oblivious, segment_starts, world_switches
 
 
-class SwitchingStochastic(Oblivious):
+class _Switching(Oblivious):
+    """Base of the worlds with a good expert that changes."""
+
+    def __init__(
+        self, experts: int, horizon: int, *, switches: int, gap: float, seed: int | None
+    ) -> None:
+        super().__init__(experts, horizon, seed=seed)
+        self.switches = world_switches(switches, self.horizon, self.experts)
+        self.gap = positive_float("gap", gap)
+        if self.gap > 1.0:
+            raise ValueError(f"gap must be in (0, 1]; got {gap!r}")
+
+    def _good(self, generator: np.random.Generator, starts: IntArray) -> IntArray:
+        """Return the good expert of each round; no two segments in a row have the same."""
+        first = generator.integers(self.experts)
+        more = len(starts) - 1
+        steps = generator.integers(1, self.experts, more) if more else np.empty(0, np.int64)
+        good = np.cumsum(np.concatenate([[first], steps])) % self.experts
+        return np.repeat(good.astype(np.int64), np.diff(starts, append=self.horizon))
+
+
+class SwitchingStochastic(_Switching):
     """Losses of 0 or 1, independent and identically distributed between switches.
 
     The horizon is cut into S + 1 segments of almost equal length. In each, one expert loses with
@@ -45,19 +66,17 @@ class SwitchingStochastic(Oblivious):
         gap: float = 0.4,
         seed: int | None = None,
     ) -> None:
-        super().__init__(experts, horizon, seed=seed)
-        self.switches = world_switches(switches, self.horizon, self.experts)
-        self.gap = _share("gap", gap)
+        super().__init__(experts, horizon, switches=switches, gap=gap, seed=seed)
 
     def _build(self) -> tuple[FloatArray, IntArray]:
         generator = self._generator()
         starts = segment_starts(self.horizon, self.switches + 1)
-        best = _sequence(starts, self.horizon, _changing(generator, len(starts), self.experts))
+        best = self._good(generator, starts)
         means = _gapped(best, self.experts, self.gap)
         return (generator.random(means.shape) < means).astype(np.float64), best
 
 
-class ObliviousSwitching(Oblivious):
+class ObliviousSwitching(_Switching):
     """Losses fixed in advance that are not stationary even between switches.
 
     Every expert's loss is a wave, ``1/2 + ((1 - gap) sin(2 pi t / period + phase) +- gap) / 2``,
@@ -96,9 +115,7 @@ class ObliviousSwitching(Oblivious):
         period: float = 64.0,
         seed: int | None = None,
     ) -> None:
-        super().__init__(experts, horizon, seed=seed)
-        self.switches = world_switches(switches, self.horizon, self.experts)
-        self.gap = _share("gap", gap)
+        super().__init__(experts, horizon, switches=switches, gap=gap, seed=seed)
         self.period = real_float("period", period)
         if not 2.0 <= self.period <= 1e12:
             raise ValueError(f"period must be in [2, 1e12]; got {period!r}")
@@ -107,7 +124,7 @@ class ObliviousSwitching(Oblivious):
         generator = self._generator()
         after = generator.choice(self.horizon - 1, self.switches, replace=False)
         starts = np.concatenate([[0], np.sort(after) + 1]).astype(np.int64)
-        best = _sequence(starts, self.horizon, _changing(generator, len(starts), self.experts))
+        best = self._good(generator, starts)
         phases = generator.random(self.experts)
         turns = np.arange(self.horizon)[:, None] / self.period + phases
         waves = 0.5 * (1.0 - self.gap) * np.sin(2.0 * np.pi * turns)
@@ -145,26 +162,6 @@ class AdversarialBlocks(Oblivious):
     def _build(self) -> tuple[FloatArray, IntArray]:
         best = np.arange(self.horizon, dtype=np.int64) // self.block % self.experts
         return _gapped(best, self.experts, 1.0), best
-
-
-def _share(name: str, value: float) -> float:
-    """Return a public parameter that lies in (0, 1], or raise naming it."""
-    share = positive_float(name, value)
-    if share > 1.0:
-        raise ValueError(f"{name} must be in (0, 1]; got {share!r}")
-    return share
-
-
-def _changing(generator: np.random.Generator, count: int, experts: int) -> IntArray:
-    """Return a uniform sequence of experts no two of which in a row are equal."""
-    first = generator.integers(experts)
-    steps = generator.integers(1, experts, count - 1) if count > 1 else np.empty(0, np.int64)
-    return np.concatenate([[first], first + np.cumsum(steps)]).astype(np.int64) % experts
-
-
-def _sequence(starts: IntArray, horizon: int, good: IntArray) -> IntArray:
-    """Return the good expert of each round, given that of each segment."""
-    return np.repeat(good, np.diff(starts, append=horizon))
 
 
 def _gapped(best: IntArray, experts: int, gap: float) -> FloatArray:

@@ -172,8 +172,33 @@ class Curves:
         return cls(*(tuple(curve.tolist()) for curve in (rounds, *private, *rest)))
 
 
-@dataclass(frozen=True)
-class RunReport(Report):
+@dataclass(frozen=True, kw_only=True)
+class PlayedReport(Report):
+    """What all reports on a private learner hold: see `RunReport`."""
+
+    _beside: ClassVar[tuple[str, ...]] = ("summary",)
+    stream: dict[str, Any]
+    settings: dict[str, Any]
+    domain: dict[str, Any]
+    loss: dict[str, Any]
+    parameters: dict[str, Any]
+    guarantee: dict[str, Any]
+    guarantee_text: str
+    best_fixed: dict[str, Any]
+    versions: dict[str, str]
+    timing: dict[str, Any]
+    rows: dict[str, int] = field(default_factory=dict)
+    nonprivate_records: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return (
+            f"<dpoco.evaluation.{type(self).__name__} on {self.stream.get('name')!r}, "
+            f"{self.stream.get('rounds')} rounds: not private, for evaluation only>"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RunReport(PlayedReport):
     """A private learner against its comparators on one stream; not private itself.
 
     Every field but `timing` is a function of the stream, the settings and the seed.
@@ -219,26 +244,13 @@ class RunReport(Report):
     """
 
     schema: ClassVar[str] = SCHEMA
-    _beside: ClassVar[tuple[str, ...]] = ("summary",)
-    stream: dict[str, Any]
-    settings: dict[str, Any]
-    domain: dict[str, Any]
-    loss: dict[str, Any]
-    parameters: dict[str, Any]
-    guarantee: dict[str, Any]
-    guarantee_text: str
     noise: dict[str, Any]
     private: PlayedRuns
     nonprivate: PlayedRuns
-    best_fixed: dict[str, Any]
     best_constant: dict[str, Any]
     curves: Curves
-    versions: dict[str, str]
-    timing: dict[str, Any]
     first_round: int = 0
     others: tuple[dict[str, Any], ...] = ()
-    rows: dict[str, int] = field(default_factory=dict)
-    nonprivate_records: dict[str, Any] = field(default_factory=dict)
 
     @property
     def rounds(self) -> int:
@@ -261,15 +273,9 @@ class RunReport(Report):
             "price_of_privacy": self.price_of_privacy,
         }
 
-    def __repr__(self) -> str:
-        return (
-            f"<dpoco.evaluation.RunReport on {self.stream.get('name')!r}, {self.rounds} rounds: "
-            "not private, for evaluation only>"
-        )
 
-
-@dataclass(frozen=True)
-class FitReport(Report):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FitReport(PlayedReport):
     """Private fits to a whole data set against their comparators; not private itself.
 
     Every loss is the average over the records of the fit, clipped as a learner clips them: how a
@@ -301,22 +307,9 @@ class FitReport(Report):
     """
 
     schema: ClassVar[str] = FIT_SCHEMA
-    _beside: ClassVar[tuple[str, ...]] = ("summary",)
-    stream: dict[str, Any]
-    settings: dict[str, Any]
-    domain: dict[str, Any]
-    loss: dict[str, Any]
-    parameters: dict[str, Any]
-    guarantee: dict[str, Any]
-    guarantee_text: str
     private: tuple[float, ...]
     nonprivate: tuple[float, ...]
-    best_fixed: dict[str, Any]
     zero: dict[str, Any]
-    versions: dict[str, str]
-    timing: dict[str, Any]
-    rows: dict[str, int] = field(default_factory=dict)
-    nonprivate_records: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (self.private and self.nonprivate):
@@ -337,9 +330,3 @@ class FitReport(Report):
             "zero_average_loss": self.zero["average_loss"],
             "price_of_privacy": self.price_of_privacy,
         }
-
-    def __repr__(self) -> str:
-        return (
-            f"<dpoco.evaluation.FitReport on {self.stream.get('name')!r}, "
-            f"{self.stream.get('rounds')} records: not private, for evaluation only>"
-        )
