@@ -5,10 +5,13 @@ import json
 import pytest
 
 from dpoco.accounting import (
+    Budget,
     ContinuousMultiplicativeWeightsParameters,
     CoupledRegularizedLeaderParameters,
     Guarantee,
 )
+from dpoco.cli._plan_problem import of_records
+from dpoco.learners import learner_named
 
 MOST_WORK = 7_000_000  # 5.8 million: a handful of calibrations find the smallest useful horizon
 TABLE = ("--horizon", 10**6, "--dimension", 10, "--epsilon", 1, "--delta", 1e-6)
@@ -51,16 +54,21 @@ def test_text_says_what_it_costs_and_why(invoke):
 @pytest.mark.parametrize("learner", ["ctrl", "comw"])
 @pytest.mark.parametrize("domain", ["ball", "box", "simplex"])
 @pytest.mark.parametrize("loss", ["linear", "logistic", "huber", "general"])
-def test_problems_have_unit_diameter_and_slope(invoke, learner, domain, loss):
-    result = invoke(
-        "plan", learner, "--horizon", 10**5, "--dimension", 4, "--domain", domain, "--loss", loss,
-        "--relation", "zero_out", "--coupling", "scheduled", "--json",
-    )  # fmt: skip
-    assert result.exit_code == 0, result.stderr
-    report = json.loads(result.stdout)
-    assert report["parameters"]["diameter"] == pytest.approx(1.0)
+def test_problems_have_unit_diameter_and_slope(learner, domain, loss):
+    entry = learner_named(learner)
+    problem = of_records(entry, 4, loss, domain)
+    parameters = entry.load()._accountant.calibrate(
+        *problem.arguments, horizon=10**5, budget=Budget(1.0, 1e-6)
+    )
+    assert parameters.diameter == pytest.approx(1.0)
     # A logistic loss is less steep where margins are bounded.
-    lipschitz = report["parameters"]["lipschitz"]
-    assert lipschitz == pytest.approx(1.0) if loss != "logistic" else 0.5 < lipschitz < 1.0
+    steep = parameters.lipschitz
+    assert steep == pytest.approx(1.0) if loss != "logistic" else 0.5 < steep < 1.0
+    assert problem.bound(parameters) == (parameters.regret_bound, steep * parameters.diameter)
+
+
+def test_options_reach_the_guarantee(invoke):
+    given = ("--relation", "zero_out", "--coupling", "scheduled", "--horizon", 10**5)
+    report = json.loads(invoke("plan", "ctrl", "--dimension", 4, *given, "--json").stdout)
     assert report["guarantee"]["change"] == "zero_out"
     assert report["guarantee"]["delta"] == pytest.approx(1e-6)

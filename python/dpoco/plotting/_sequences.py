@@ -139,9 +139,8 @@ def plot_decisions(
     _draw_shares(axes, played, experts, length)
     if behind is not None:
         _draw_behind(axes, behind)
-    axes.set_xlim(0, length)
+    _timeline(axes, length)
     axes.set_ylim(experts - 0.4, -0.6)
-    thousands(axes.xaxis)
     if names is not None and experts <= _LARGEST_NAMED:
         axes.set_yticks(range(experts), [plain(name) for name in names])
     else:
@@ -149,9 +148,15 @@ def plot_decisions(
 
         axes.yaxis.set_major_locator(MaxNLocator(10, integer=True))
         axes.set_ylabel("expert")
-    axes.set_xlabel("round")
-    bare(axes, grid=False)
     return axes
+
+
+def _timeline(axes: Axes, length: int, *sides: str) -> None:
+    """Let the rounds run to the right, without a grid and without these sides."""
+    axes.set_xlim(0, length)
+    thousands(axes.xaxis)
+    axes.set_xlabel("round")
+    bare(axes, *sides, grid=False)
 
 
 def sequence_of(comparator: Any) -> IntArray:
@@ -248,12 +253,9 @@ def plot_switches(
     axes.set_yticks(
         range(len(grouped)), [textwrap.fill(plain(label), _NAME) for label in grouped]
     )  # fmt: skip
-    axes.set_xlim(0, length)
+    _timeline(axes, length, "left")
     axes.set_ylim(len(grouped) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
-    thousands(axes.xaxis)
-    axes.set_xlabel("round")
-    bare(axes, "left", grid=False)
     return axes
 
 
