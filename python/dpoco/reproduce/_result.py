@@ -123,15 +123,28 @@ def format_markdown(table: Table51) -> str:
     -------
     str
     """
-    parts = [_suboptimality(table), _risk(table)]
-    if any(row.verdict is not None for row in table.rows):
-        parts.append(_verdicts(table))
-    if table.learning:
-        parts.append(_learning(table))
-    if table.baselines:
-        parts.append(_baselines(table))
-    parts.append(_summary(table))
-    return "\n\n".join(parts)
+    cells = sorted(table.rows, key=lambda row: _place(row.printed))
+    judged = [row for row in cells if row.verdict is not None]
+    methods = sorted(table.baselines, key=lambda entry: (*_place(entry), entry.algorithm))
+    seeds, looks = table.settings["seeds"], sum(entry.runs for entry in table.learning[:1])
+    parts = (
+        (f"Suboptimality at (1, 1/T), mean ± standard deviation of {seeds} runs; 1 is predicting "
+         "zero", _SUBOPTIMALITY, cells),
+        ("Risk, and published constants over the tight calibration: standard deviation of a draw "
+         "(both with a tree), of the noisiest sum, and mean risk ± standard error", _RISK, cells),
+        ("What the printed suboptimality costs: epsilon at delta = 1/T", _VERDICTS, judged),
+        ("Smallest horizon at which the tight calibration beats predicting zero at (1, 1/T), "
+         f"{looks} runs a look", _LEARNING, table.learning),
+        ("Suboptimality of the batch methods", _BASELINES, methods),
+    )  # fmt: skip
+    shown = [
+        f"{title}\n\n{markdown_table(columns, rows)}" for title, columns, rows in parts if rows
+    ]
+    return "\n\n".join([*shown, _summary(table, cells)])
+
+
+def _place(cell: Any) -> tuple[float, int, int]:
+    return cell.p, cell.dimension, cell.horizon
 
 
 _KEY: Columns = {
@@ -148,107 +161,83 @@ def _excess(of: Any) -> str:
     return _spread(of.suboptimality, of.suboptimality_sd)
 
 
-def _suboptimality(table: Table51) -> str:
-    columns: Columns = {
-        **_PLACE,
-        "printed": lambda row: _excess(row.printed),
-        **{
-            title: lambda row, name=name: _excess(row.outcomes[name])  # type: ignore[misc]
-            for name, title in _VARIANTS.items()
-        },
-    }
-    return (
-        f"Suboptimality at (1, 1/T), mean ± standard deviation of {table.settings['seeds']} runs; "
-        "1 is predicting zero\n\n" + markdown_table(columns, _sorted(table))
-    )
+_SUBOPTIMALITY: Columns = {
+    **_PLACE,
+    "printed": lambda row: _excess(row.printed),
+    **{
+        title: lambda row, name=name: _excess(row.outcomes[name])  # type: ignore[misc]
+        for name, title in _VARIANTS.items()
+    },
+}
 
 
-def _risk(table: Table51) -> str:
-    columns: Columns = {
-        **_PLACE,
-        "printed risk": lambda row: _spread(row.printed.risk, row.printed.risk_sd),
-        "paper": lambda row: _spread(row.outcomes["paper"].risk, row.outcomes["paper"].risk_sd),
-        "tight": lambda row: _spread(row.outcomes["tight"].risk, row.outcomes["tight"].risk_sd),
-        "noise, tree / tree": lambda row: f"{row.noise_ratio_tree:.1f}",
-        "noise, worst sum": lambda row: f"{row.noise_ratio:.1f}",
-        "risk ratio": lambda row: _spread(row.risk_ratio, row.risk_ratio_se),
-        "printed seconds": lambda row: _seconds(row.printed.seconds),
-        "seconds": lambda row: f"{row.outcomes['tight'].seconds:.2g}",
-    }
-    return (
-        "Risk, and published constants over the tight calibration: standard deviation of a draw "
-        "(both with a tree), of the noisiest sum, and mean risk ± standard error\n\n"
-        + markdown_table(columns, _sorted(table))
-    )
+_RISK: Columns = {
+    **_PLACE,
+    "printed risk": lambda row: _spread(row.printed.risk, row.printed.risk_sd),
+    "paper": lambda row: _spread(row.outcomes["paper"].risk, row.outcomes["paper"].risk_sd),
+    "tight": lambda row: _spread(row.outcomes["tight"].risk, row.outcomes["tight"].risk_sd),
+    "noise, tree / tree": lambda row: f"{row.noise_ratio_tree:.1f}",
+    "noise, worst sum": lambda row: f"{row.noise_ratio:.1f}",
+    "risk ratio": lambda row: _spread(row.risk_ratio, row.risk_ratio_se),
+    "printed seconds": lambda row: _seconds(row.printed.seconds),
+    "seconds": lambda row: f"{row.outcomes['tight'].seconds:.2g}",
+}
 
 
-def _verdicts(table: Table51) -> str:
-    columns: Columns = {
-        **_PLACE,
-        "printed": lambda row: _excess(row.printed),
-        "as printed, simulated": lambda row: _excess(row.verdict.simulated),
-        "at (1, 1/T)": lambda row: row.verdict.words,
-        "needs epsilon": lambda row: _or_dash(row.verdict.needed_epsilon, ".2g"),
-        "order repaired, spends": lambda row: f"{row.verdict.repaired_epsilon:.2g}",
-        "as printed, spends at least": lambda row: f"{row.verdict.least_epsilon:.2g}",
-        "this regression, at least": lambda row: f"{row.verdict.least_epsilon_here:.2g}",
-    }
-    judged = [row for row in _sorted(table) if row.verdict is not None]
-    return "What the printed suboptimality costs: epsilon at delta = 1/T\n\n" + markdown_table(
-        columns, judged
-    )
+_VERDICTS: Columns = {
+    **_PLACE,
+    "printed": lambda row: _excess(row.printed),
+    "as printed, simulated": lambda row: _excess(row.verdict.simulated),
+    "at (1, 1/T)": lambda row: row.verdict.words,
+    "needs epsilon": lambda row: _or_dash(row.verdict.needed_epsilon, ".2g"),
+    "order repaired, spends": lambda row: f"{row.verdict.repaired_epsilon:.2g}",
+    "as printed, spends at least": lambda row: f"{row.verdict.least_epsilon:.2g}",
+    "this regression, at least": lambda row: f"{row.verdict.least_epsilon_here:.2g}",
+}
 
 
-def _learning(table: Table51) -> str:
-    def before(entry: LearningHorizon) -> str:
-        known = entry.standard_errors_before
-        return "-" if known is None else f"{known:.1f} at T = {entry.before}"
-
-    columns: Columns = {
-        "p": _KEY["p"],
-        "d": _KEY["d"],
-        "smallest T": lambda entry: _or_dash(entry.horizon),
-        "suboptimality ± standard error": lambda entry: _spread(
-            entry.suboptimality, entry.suboptimality_se
-        ),
-        "standard errors below 1": lambda entry: f"{entry.standard_errors:.1f}",
-        "one step earlier": before,
-    }
-    return (
-        f"Smallest horizon at which the tight calibration beats predicting zero at (1, 1/T), "
-        f"{table.learning[0].runs} runs a look\n\n" + markdown_table(columns, table.learning)
-    )
+def _before(entry: LearningHorizon) -> str:
+    known = entry.standard_errors_before
+    return "-" if known is None else f"{known:.1f} at T = {entry.before}"
 
 
-def _baselines(table: Table51) -> str:
-    words = {True: "yes", False: "no", None: "-"}
+_LEARNING: Columns = {
+    "p": _KEY["p"],
+    "d": _KEY["d"],
+    "smallest T": lambda entry: _or_dash(entry.horizon),
+    "suboptimality ± standard error": lambda entry: _spread(
+        entry.suboptimality, entry.suboptimality_se
+    ),
+    "standard errors below 1": lambda entry: f"{entry.standard_errors:.1f}",
+    "one step earlier": _before,
+}
 
-    def own(entry: BaselineRow) -> str:
-        found = entry.outcome
-        return _excess(found) if found.runs > 1 else f"{found.suboptimality:.2g}"
 
-    columns: Columns = {
-        **_KEY,
-        "method": lambda entry: entry.algorithm,
-        "printed": lambda entry: "-" if entry.printed is None else _excess(entry.printed),
-        "at (1, 1/T)": own,
-        "runs": lambda entry: str(entry.outcome.runs),
-        "printed seconds": lambda entry: (
-            "-" if entry.printed is None else _seconds(entry.printed.seconds)
-        ),
-        "seconds": lambda entry: f"{entry.outcome.seconds:.2g}",
-        "same problem": lambda entry: words[entry.same_problem],
-    }
-    rows = sorted(table.baselines, key=lambda e: (e.p, e.dimension, e.horizon, e.algorithm))
-    return "Suboptimality of the batch methods\n\n" + markdown_table(columns, rows)
+def _own(entry: BaselineRow) -> str:
+    found = entry.outcome
+    return _excess(found) if found.runs > 1 else f"{found.suboptimality:.2g}"
+
+
+_SAME = {True: "yes", False: "no", None: "-"}
+_BASELINES: Columns = {
+    **_KEY,
+    "method": lambda entry: entry.algorithm,
+    "printed": lambda entry: "-" if entry.printed is None else _excess(entry.printed),
+    "at (1, 1/T)": _own,
+    "runs": lambda entry: str(entry.outcome.runs),
+    "printed seconds": lambda entry: (
+        "-" if entry.printed is None else _seconds(entry.printed.seconds)
+    ),
+    "seconds": lambda entry: f"{entry.outcome.seconds:.2g}",
+    "same problem": lambda entry: _SAME[entry.same_problem],
+}
 
 
 def _or_dash(value: float | None, form: str = "") -> str:
     return "-" if value is None else format(value, form)
 
 
-def _summary(table: Table51) -> str:
-    rows = _sorted(table)
+def _summary(table: Table51, rows: list[TableRow]) -> str:
     lines = [f"Cells: {len(rows)}; CPU time {table.seconds:.0f} s."]
     judged = [row.verdict for row in rows if row.verdict is not None]
     if judged:
@@ -267,12 +256,6 @@ def _summary(table: Table51) -> str:
         )
         lines.append(f"Cells in which {name} is worse than paper: {len(worse)}{cells}.")
     return "\n".join(lines)
-
-
-def _sorted(table: Table51) -> list[TableRow]:
-    return sorted(
-        table.rows, key=lambda row: (row.printed.p, row.printed.dimension, row.printed.horizon)
-    )
 
 
 def _seconds(value: float) -> str:
