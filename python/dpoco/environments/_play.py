@@ -163,7 +163,7 @@ def play_delayed(learner: Any, records: tuple[Any, ...], delays: Any) -> Delayed
     -----
     O(T) beside the learner's own work, and the tickets outstanding.
     """
-    rows = [_doubles(part) for part in records]
+    rows = [float_array("records", part, (None, *np.shape(part)[1:])) for part in records]
     steps = int(rows[0].shape[0]) if rows else 0
     if any(part.shape[0] != steps for part in rows):
         raise ValueError("records must have one row for each decision")
@@ -196,13 +196,6 @@ def play_delayed(learner: Any, records: tuple[Any, ...], delays: Any) -> Delayed
     for ticket in tickets.values():
         learner.expire(ticket)
     return DelayedRun(np.array(decisions), values, np.array(arrivals, dtype=np.int64), most)
-
-
-def _doubles(values: Any) -> FloatArray:
-    shape = np.shape(values)
-    if not shape:
-        raise ValueError("records must be arrays with one row for each decision")
-    return float_array("records", values, (None, *shape[1:]))
 
 
 def _waits(delays: Any, steps: int) -> IntArray:
