@@ -105,44 +105,29 @@ def _smallest_useful(
     Regret per round falls like a power of the horizon, so the search follows the slope between two
     logarithms, and halves the logarithmic interval where that leads out of it.
     """
-    low, high = 0, 0  # the largest known not to meet it, the smallest known to
-    nudge = 1.0
-    values: dict[int, float] = {}
-
-    def look(rounds: int, found: float) -> None:
-        nonlocal low, high, nudge
-        values[rounds] = found
-        # A little beyond where the slope points, so that the other end of the interval moves next.
-        if found <= target:
-            high = rounds if high == 0 else min(high, rounds)
-            nudge = 0.985
-        else:
-            low = max(low, rounds)
-            nudge = 1.015
-
-    look(*known)
+    values = dict([known])
     for _ in range(_LOOKS):
+        low = max((rounds for rounds, found in values.items() if found > target), default=0)
+        high = min((rounds for rounds, found in values.items() if found <= target), default=0)
         if high == 1 or (low and high and high <= max(low + 1, _CLOSE * low)):
             break
         if low >= _LARGEST:
             return None
-        base = high or low
+        base, slope = high or low, -0.6
         if low and high and math.isfinite(values[low]):
             slope = math.log(values[high] / values[low]) / math.log(high / low)
-        else:
-            slope = -0.6
+        guess = base / 30.0 if high else base * 30.0
         if 0.0 < values[base] < math.inf:
             step = math.log(target / values[base]) / min(slope, -0.05)
-            guess = base * math.exp(max(min(step, 9.0), -9.0)) * nudge
-        else:
-            guess = base / 30.0 if high else base * 30.0
-        if low and high and not low < guess < high:
-            guess = math.sqrt(low * high)
-        rounds = max(1, min(round(guess), _LARGEST))
+            # A little beyond where the slope points, so that the other end of the interval moves.
+            beyond = 0.985 if list(values.values())[-1] <= target else 1.015
+            guess = base * math.exp(max(min(step, 9.0), -9.0)) * beyond
         if low and high:
-            rounds = min(max(rounds, low + 1), high - 1)
-        look(rounds, share(rounds))
-    return high or None
+            guess = guess if low < guess < high else math.sqrt(low * high)
+            guess = min(max(round(guess), low + 1), high - 1)
+        rounds = max(1, min(round(guess), _LARGEST))
+        values[rounds] = share(rounds)
+    return min((rounds for rounds, found in values.items() if found <= target), default=None)
 
 
 def _noise(parameters: Any, guarantee: Guarantee) -> dict[str, Any]:
