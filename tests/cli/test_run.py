@@ -160,21 +160,6 @@ def test_columns_have_ranges_of_their_own(table, invoke, tmp_path):
     assert "[0, 10], [0, 20]" in stream["scaling"]
 
 
-def test_a_file_without_a_header_loses_no_record(table, invoke, tmp_path):
-    bare = table.with_name("bare.csv")
-    bare.write_text(table.read_text().partition("\n")[2])
-    common = ("--feature-range", "0,10", "--seed", 1, "--no-figure", "--out")
-    assert invoke("run", *FILE, "--seed", 1, "--no-figure", "--out", "named").exit_code == 0
-    result = invoke("run", "--data", bare, "--no-header", "--label", 4, *common, "bare")
-    assert result.exit_code == 0, result.output
-    named, numbered = (report_of(tmp_path / name) for name in ("named", "bare"))
-    assert numbered["summary"] == named["summary"]
-    assert numbered["stream"]["feature_names"] == ["1", "2", "3", "constant"]
-    again = invoke("compare", "--data", bare, "--no-header", "--label", 4, "--epsilons", 1,
-                   "--learners", "noisy-ftrl", "--repeats", 1, "--no-figure", "--json")  # fmt: skip
-    assert json.loads(again.stdout)["stream"]["rounds"] == 400
-
-
 def test_shuttle_is_the_default(invoke, tmp_path):
     if sys.version_info < (3, 11):
         pytest.skip("the river that bundles the stream needs Python 3.11")

@@ -296,42 +296,29 @@ def regret(
         raise TypeError("domain and loss come together")
     if (switches is not None) != (against == "switching"):
         raise TypeError('switches belongs to against="switching"')
-    if domain is not None:
-        return _convex(own, rows, labels, against, domain, loss, tolerance)
-    if labels is not None:
+    if domain is None and labels is not None:
         raise TypeError("losses of experts take no labels")
-    if against == "constant":
+    if domain is None and against == "constant":
         raise ValueError('against="constant" needs domain, loss and labels')
-    if against == "interval":
-        return Regret(against, interval_regret(own, rows, loss_range=loss_range), None, None)
-    best = best_switching_sequence(rows, switches or 0, loss_range=loss_range)
-    low, high = checked_range(loss_range)
-    compared = admitted_losses(rows[np.arange(len(rows)), best.decisions], low, high)
-    curve = np.cumsum(own - compared)
-    return Regret(against, float(curve[-1]), curve, best)
-
-
-def _convex(
-    own: FloatArray,
-    rows: FloatArray,
-    labels: Any,
-    against: str,
-    domain: Domain,
-    loss: Any,
-    tolerance: float,
-) -> Regret:
-    comparator: Any
-    if against == "fixed":
-        targets = None if labels is None else float_array("labels", labels, (len(own),))
-        comparator = best_fixed_decision(domain, loss, rows, targets, tolerance=tolerance)
-        compared = loss.batch_values(domain, comparator.decision, rows, targets)
-    elif against == "constant":
+    if domain is not None and against in ("switching", "interval"):
+        raise ValueError(f"against={against!r} is for losses of experts")
+    targets: Any = None
+    if labels is not None or against == "constant":
         targets = float_array("labels", labels, (len(own),))
+    best: Any
+    if domain is None and against == "interval":
+        return Regret(against, interval_regret(own, rows, loss_range=loss_range), None, None)
+    if domain is None:
+        best = best_switching_sequence(rows, switches or 0, loss_range=loss_range)
+        met = rows[np.arange(len(rows)), best.decisions]
+        compared = admitted_losses(met, *checked_range(loss_range))
+    elif against == "fixed":
+        best = best_fixed_decision(domain, loss, rows, targets, tolerance=tolerance)
+        compared = loss.batch_values(domain, best.decision, rows, targets)
+    else:
         # A round with a missing record costs nobody anything.
         present = np.where(np.isfinite(rows).all(axis=1), targets, np.nan)
-        comparator = best_constant_prediction(loss, present)
-        compared = constant_losses(loss, comparator.prediction, present)
-    else:
-        raise ValueError(f"against={against!r} is for losses of experts")
+        best = best_constant_prediction(loss, present)
+        compared = constant_losses(loss, best.prediction, present)
     curve = np.cumsum(own - compared)
-    return Regret(against, float(curve[-1]), curve, comparator)
+    return Regret(against, float(curve[-1]), curve, best)
