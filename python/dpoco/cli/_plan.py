@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
@@ -116,13 +116,13 @@ def command_of(entry: Learner) -> Callable[..., None]:
         keyword = inspect.Parameter.KEYWORD_ONLY
         flags.append(inspect.Parameter(name, keyword, default=default, annotation=shown))
 
-    empty, said, hints = inspect.Parameter.empty, documented(make), get_type_hints(make)
+    empty, said = inspect.Parameter.empty, documented(make)
     defaults = {"loss": {"ctrl": "general", "comw": "linear"}.get(entry.name, "logistic"),
                 "domain": "simplex" if entry.ball == 1.0 else "ball"}  # fmt: skip
     flag("horizon", int, empty, "", "Rounds; for batch baselines, records.")
-    for name, parameter in inspect.signature(make).parameters.items():
+    for name, parameter in inspect.signature(make, eval_str=True).parameters.items():
         if name in said:
-            flag(name, hints[name], defaults.get(name, parameter.default), *said[name])
+            flag(name, parameter.annotation, defaults.get(name, parameter.default), *said[name])
     sizes = [each.name for each in flags[1:]]
     flag("epsilon", float, 1.0, "", "Privacy budget; of reports, of one.")
     if entry.plays != "reports":

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -55,12 +55,14 @@ def option_of(kind: Any, values: str, meaning: str) -> Any:
 
 def documented_options(function: Function) -> Function:
     """Make options of a function's parameters, and leave the rest of its docstring as the help."""
-    said, hints = documented(function), get_type_hints(function, include_extras=True)
+    said = documented(function)
+    # Not `get_type_hints`: where the default is None, Python 3.10 hides annotations in a union.
+    parameters = inspect.signature(function, eval_str=True).parameters.values()
     shown = [
-        parameter.replace(
-            annotation=option_of(hints[name], *said[name]) if name in said else hints[name]
-        )
-        for name, parameter in inspect.signature(function).parameters.items()
+        each.replace(annotation=option_of(each.annotation, *said[each.name]))
+        if each.name in said
+        else each
+        for each in parameters
     ]
     described: Any = function
     described.__signature__ = inspect.Signature(shown)
