@@ -84,19 +84,24 @@ class Option:
         return value
 
 
-@cache
-def options_of(constructed: type) -> dict[str, Option]:
-    """Return the table of a class: every argument of its constructor, in order."""
-    sections = re.split(r"\n(\w[\w ]*)\n-+\n", inspect.getdoc(constructed) or "")
+def documented(item: Any) -> dict[str, tuple[str, str]]:
+    """Return what a docstring says of every parameter: the values it takes, and what it means."""
+    sections = re.split(r"\n(\w[\w ]*)\n-+\n", inspect.getdoc(item) or "")
     said = dict(zip(sections[1::2], sections[2::2], strict=True)).get("Parameters", "")
     entries = re.findall(
         r"^(\w[\w, ]*?)(?: : (.*))?\n((?:[ ]{4}.*(?:\n|$)|\n)+)", f"{said}\n", re.M
     )
-    about = {
+    return {
         name: (values, " ".join(text.split()))
         for names, values, text in entries
         for name in names.split(", ")
     }
+
+
+@cache
+def options_of(constructed: type) -> dict[str, Option]:
+    """Return the table of a class: every argument of its constructor, in order."""
+    about = documented(constructed)
     found = {}
     for name, parameter in inspect.signature(constructed).parameters.items():
         values, meaning = about.get(name, ("", ""))

@@ -48,11 +48,17 @@ def real_float(name: str, value: Any) -> float:
 
 def positive_int(name: str, value: Any, *, minimum: int = 1, maximum: int = LARGEST_HORIZON) -> int:
     """Return `value` as an int in [minimum, maximum], or raise naming the argument."""
+    return whole_number(name, value, minimum, maximum)
+
+
+def whole_number(name: str, value: Any, low: int = 0, high: int | None = None) -> int:
+    """Return `value` as an int in [low, high], or raise naming the argument."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an int; got {type(value).__name__}")
     number = int(value)
-    if not minimum <= number <= maximum:
-        raise ValueError(f"{name} must be in [{minimum}, {maximum}]; got {number}")
+    if number < low or (high is not None and number > high):
+        reach = f"at least {low}" if high is None else f"in [{low}, {high}]"
+        raise ValueError(f"{name} must be {reach}; got {number}")
     return number
 
 

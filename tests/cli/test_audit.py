@@ -97,29 +97,3 @@ def test_options_reach_the_case(invoke):
         "epsilon": 2.0, "delta": 0.0, "horizon": 1, "dimension": 3, "calibration": "tight",
     }  # fmt: skip
     assert record["claim"]["epsilon"] == pytest.approx(2.0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "name a learner, or ask for --list"),
-        (("noisy-mex",), "did you mean 'noisy-max'?"),
-        (("zebra",), "it is one of: tree-frank-wolfe"),
-        (("noisy-max", "--trials", 10), "trials must be at least"),
-        (("noisy-max", "--epsilon", -1), "epsilon"),
-        (("noisy-max", "--delta", 3), "delta"),
-        (("noisy-max", "--horizon", 0), "horizon"),
-        (("noisy-max", "--calibration", "paper"), "calibration must be one of ['tight']"),
-        (("noisy-max", "--seed", -1), "--seed must be at least 0"),
-        (("noisy-max", "--figure", "nowhere/a.png"), "no such directory"),
-        (("noisy-max", "--figure", "a.txt"), "--figure must end in"),
-        (("tree-frank-wolfe", "--delta", 0), "never purely private"),
-    ],
-)
-def test_bad_input_is_one_line(invoke, arguments, message):
-    result = invoke("audit", *arguments)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
-    assert message in result.stderr

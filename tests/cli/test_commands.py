@@ -30,19 +30,6 @@ def test_version(invoke):
     assert result.stdout == f"dpoco {dpoco.__version__}\n"
 
 
-def test_help_lists_the_commands_and_explains_labels(invoke):
-    assert "run" in invoke().stdout
-    text = " ".join(invoke("run", "--help").stdout.split())
-    for option in (
-        "--data", "--label", "--epsilon", "--delta", "--radius", "--p", "--loss", "--horizon",
-        "--sum-method", "--noise", "--calibration", "--step-scale", "--batch", "--repeats",
-        "--seed", "--out", "--checkpoint", "--resume", "--skip-played",
-        "--header", "--json", "--quiet",
-    ):  # fmt: skip
-        assert option in text
-    assert "1 = it happened" in text
-
-
 def test_noise_table_is_the_accountings(invoke):
     result = invoke("table", "noise", "--horizons", "1000,10000", "--epsilons", "0.5,1")
     expected = tables.format_markdown(tables.noise_table([1000, 10_000], [0.5, 1.0]))

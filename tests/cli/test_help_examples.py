@@ -36,6 +36,7 @@ def examples(command):
 def test_examples_are_understood(names):
     found = examples(COMMANDS[names])
     assert found
+    assert all(getattr(parameter, "help", None) for parameter in COMMANDS[names].params)
     assert any(tuple(words[: len(names)]) == names for words in found)
     for words in found:
         depth = next(d for d in (1, 2) if tuple(words[:d]) in COMMANDS)

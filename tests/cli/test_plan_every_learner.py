@@ -91,7 +91,7 @@ def test_every_option_of_the_constructor_is_one_of_the_plan(name):
     entry = learner_named(name)
     flags = inspect.signature(command_of(entry)).parameters
     table = options_of(entry.load())
-    own = [option.name for option in own_options(entry)]
+    own = list(own_options(entry))
     assert own or entry.plays == "reports"
     for option in own:
         shown = flags[option].annotation.__metadata__[0]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from dpoco import experts
 from dpoco.accounting import Guarantee
 
@@ -33,14 +31,3 @@ def test_text(invoke):
     assert "ObliviousTracker" in text
     assert "oblivious losses" in text
     assert "Differential privacy: epsilon = " in text
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [("--adversary", "friendly"), ("--switches", -1), ("--epsilon", 0), ("--experts", 0),
-     ("--horizon", 0), ("--delta", 1.5)],
-)  # fmt: skip
-def test_bad_input_is_one_line(invoke, arguments):
-    result = invoke(*PROBLEM, *arguments)
-    assert result.exit_code == 2
-    assert "Traceback" not in result.stderr

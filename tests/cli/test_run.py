@@ -66,26 +66,6 @@ def test_json_schema(table, invoke, tmp_path):
     assert record["curves"]["rounds"][-1] == 400
 
 
-def test_seed_reproduces_everything_but_timing(table, invoke, tmp_path):
-    for name, seed in (("a", 5), ("b", 5), ("c", 6)):
-        assert invoke("run", *FILE, "--seed", seed, "--out", name, "--no-figure").exit_code == 0
-    a, b, c = (report_of(tmp_path / name) for name in "abc")
-    assert a.pop("timing") != b.pop("timing")
-    assert a == b
-    assert c["private"] != a["private"]
-    assert not (tmp_path / "a" / "report.png").exists()
-
-
-def test_entropy_is_fresh_without_a_seed(table, invoke, tmp_path):
-    for name in "ab":
-        assert invoke("run", *FILE, "--repeats", 1, "--out", name, "--no-figure").exit_code == 0
-    a, b = (report_of(tmp_path / name) for name in "ab")
-    assert a["private"]["average_losses"] != b["private"]["average_losses"]
-    assert a["nonprivate"] == b["nonprivate"]
-    assert a["settings"]["seed"] is None
-    assert a["guarantee"]["certified"] is True
-
-
 def test_json_alone_on_standard_output(table, invoke, tmp_path):
     result = invoke("run", *FILE, "--seed", 5, "--json")
     assert json.loads(result.stdout) == report_of(tmp_path / "results")
@@ -180,21 +160,6 @@ def test_columns_have_ranges_of_their_own(table, invoke, tmp_path):
     assert "[0, 10], [0, 20]" in stream["scaling"]
 
 
-def test_a_file_without_a_header_loses_no_record(table, invoke, tmp_path):
-    bare = table.with_name("bare.csv")
-    bare.write_text(table.read_text().partition("\n")[2])
-    common = ("--feature-range", "0,10", "--seed", 1, "--no-figure", "--out")
-    assert invoke("run", *FILE, "--seed", 1, "--no-figure", "--out", "named").exit_code == 0
-    result = invoke("run", "--data", bare, "--no-header", "--label", 4, *common, "bare")
-    assert result.exit_code == 0, result.output
-    named, numbered = (report_of(tmp_path / name) for name in ("named", "bare"))
-    assert numbered["summary"] == named["summary"]
-    assert numbered["stream"]["feature_names"] == ["1", "2", "3", "constant"]
-    again = invoke("compare", "--data", bare, "--no-header", "--label", 4, "--epsilons", 1,
-                   "--learners", "noisy-ftrl", "--repeats", 1, "--no-figure", "--json")  # fmt: skip
-    assert json.loads(again.stdout)["stream"]["rounds"] == 400
-
-
 def test_shuttle_is_the_default(invoke, tmp_path):
     if sys.version_info < (3, 11):
         pytest.skip("the river that bundles the stream needs Python 3.11")
@@ -269,30 +234,6 @@ def split(table, *sizes):
         table.with_name(names[-1]).write_text("".join([lines[0], *lines[start : start + size]]))
         start += size
     return names
-
-
-def test_rows_of_a_resumed_run_are_new_rows(table, invoke, tmp_path):
-    common = (*FILE[2:], "--seed", 3, "--epsilon", 20, "--no-figure")
-    assert invoke("run", *FILE[:2], *common, "--repeats", 1, "--out", "all").exit_code == 0
-    whole = invoke("run", *FILE[:2], *common, "--checkpoint", "whole", "--out", "all")
-    assert whole.exit_code == 0, whole.output
-    started, total = 0, 0.0
-    for name, rounds in zip(split(table, 80, 120, 200), (80, 120, 200), strict=True):
-        more = ("--resume",) if started else ("--horizon", 400)
-        result = invoke("run", "--data", name, *common, "--checkpoint", "state", *more)
-        assert result.exit_code == 0, result.output
-        record = report_of(tmp_path / "results")
-        assert record["rows"] == {"skipped": 0, "played": rounds, "beyond_horizon": 0}
-        assert record["settings"]["horizon"] == 400
-        assert (record["first_round"], record["stream"]["rounds"]) == (started, rounds)
-        shown = f"rows: 0 skipped, {rounds} played, 0 left out beyond the horizon"
-        assert (shown in result.stdout) == (started > 0)
-        started += rounds
-        total += rounds * record["private"]["average_losses"][0]
-        assert dpoco.load("state").round == started
-    assert np.array_equal(dpoco.load("state").last_decision, dpoco.load("whole").last_decision)
-    expected = 400 * report_of(tmp_path / "all")["private"]["average_losses"][0]
-    assert total == pytest.approx(expected)
 
 
 def test_rows_beyond_the_horizon_are_counted(table, invoke, tmp_path):

@@ -59,7 +59,7 @@ def test_the_label_range_names_the_classes(classes, invoke):
     assert record["others"][0]["average_loss"] == pytest.approx(2.0 / 3.0)
 
 
-def test_options_reach_the_bandit_and_a_report_is_a_configuration(table, invoke, tmp_path):
+def test_options_reach_the_bandit(table, invoke):
     options = ("--exploration", 0.7, "--feature-bound", 0.9, "--batch", 20, "--sum-method", "tree")
     first = invoke("run", *FILE, *QUICK, "--learner", "linucb", *options, "--no-figure", "--json")
     assert first.exit_code == 0, first.stderr
@@ -67,18 +67,6 @@ def test_options_reach_the_bandit_and_a_report_is_a_configuration(table, invoke,
     expected = {"exploration": 0.7, "context_bound": 0.9, "batch": 20, "sum_method": "tree",
                 "reward_bound": 0.5}  # fmt: skip
     assert {name: record["parameters"][name] for name in expected} == expected
-    again = invoke("run", "--config", "results/report.json", "--no-figure", "--json")
-    assert again.exit_code == 0, again.stderr
-    assert json.loads(again.stdout)["private"] == record["private"]
-
-
-def test_a_bandit_tells_how_it_goes_and_resumes(table, invoke, tmp_path):
-    common = ("run", *FILE, "--learner", "linucb", "--no-figure", "--epsilon", 50)
-    told = invoke(*common, *QUICK, "--progress")
-    assert [line.split()[0] for line in told.stderr.splitlines()[-3:]] == ["128", "256", "400"]
-    kept = ("--checkpoint", "state", "--horizon", 500)
-    assert invoke(*common, *kept).exit_code == 0
-    assert "already played" in invoke(*common, *kept, "--resume", "--skip-played").stderr
 
 
 def test_comparing_bandits(table, invoke, tmp_path):

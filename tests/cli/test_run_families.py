@@ -112,7 +112,7 @@ def test_a_regret_of_less_than_a_half_is_no_minus_nothing(table, invoke, capsys)
 
 @pytest.mark.parametrize("value", [0.0, -0.0])
 def test_a_loss_of_nothing_has_no_sign(value):
-    from dpoco.cli._play import _Pinball
+    from dpoco.cli._problem import _Pinball
 
     lost = _Pinball(value, 0.5)(np.array([[0.0], [-0.0], [np.nan]]))
     assert not np.signbit(lost[:2]).any()
@@ -123,15 +123,20 @@ def test_a_loss_of_nothing_has_no_sign(value):
     "arguments",
     [
         ("--learner", "lipschitz", "--label", "load", "--label-range", "0,10", "--quantile", 0.8),
-        ("--learner", "phased-sgd", "--label", "alarm", "--feature-range", "0,10"),
+        *(
+            ("--learner", name, *FILE[2:], "--epsilon", 3)
+            for name in ("phased-sgd", "comw", "linucb")
+        ),
     ],
 )
 def test_a_report_is_a_configuration(table, invoke, arguments):
-    common = ("--no-figure", "--json")
+    common = ("--no-figure", "--json", "--output", "results.json")
     first = json.loads(invoke("run", *FILE[:2], *arguments, *QUICK, *common).stdout)
-    again = json.loads(invoke("run", "--config", "results/report.json", *common).stdout)
+    again = json.loads(invoke("run", "--config", "results.json", *common).stdout)
     first.pop("timing"), again.pop("timing")
     assert again == first
+    other = invoke("run", "--config", "results.json", "--epsilon", 5, *common)
+    assert json.loads(other.stdout)["settings"]["epsilon"] == 5.0
 
 
 @pytest.mark.parametrize(

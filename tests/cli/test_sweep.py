@@ -47,31 +47,6 @@ def test_a_sweep_goes_on_and_grows(invoke, tmp_path):
     assert "another sweep: run changed" in other.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("nobody",), "learner must be one of"),
-        (("prefix-hedge", "--epsilon", "1,a"), "--epsilon must be positive numbers"),
-        (("prefix-hedge", "--epsilon", "inf"), "--epsilon must be positive numbers"),
-        (("prefix-hedge", "--horizon", "0"), "--horizon must be whole numbers"),
-        (("prefix-hedge", "--horizon", "1e3"), "--horizon must be whole numbers"),
-        (("prefix-hedge", "--dimension", ""), "--dimension must be whole numbers"),
-        (("prefix-hedge", "--seeds", "0"), "--seeds must be in"),
-        (("prefix-hedge", "--delta", "2"), "delta"),
-        (("prefix-hedge", "--backend", "mpi"), "backend must be one of"),
-        (("prefix-hedge", "--root", "-1"), "root must be in"),
-        (("prefix-hedge", "--output", "missing/file"), "No such file or directory"),
-    ],
-)
-def test_bad_input(invoke, tmp_path, monkeypatch, arguments, said):
-    monkeypatch.chdir(tmp_path)
-    result = invoke("sweep", *arguments)
-    assert result.exit_code == 2
-    assert said in result.stderr
-    assert result.stderr.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
 def test_failed_runs_are_told(invoke, tmp_path):
     path = tmp_path / "results.jsonl"
     result = invoke("sweep", "prefix-hedge", "--delta", "0", "--seeds", "2", "--output", path)

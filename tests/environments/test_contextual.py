@@ -57,7 +57,7 @@ def test_a_seed_is_a_world():
 def test_order_of_calls():
     world = LinearWorld(2, 3, 2, seed=1)
     for bad in (2, -1):
-        with pytest.raises(ValueError, match="arms"):
+        with pytest.raises(ValueError, match="action"):
             world.reward(bad)
     for bad in (0.5, True, None):
         with pytest.raises(TypeError):

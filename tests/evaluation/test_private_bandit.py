@@ -133,28 +133,6 @@ def test_a_logistic_link_has_rewards_in_the_unit_interval():
         play(HighDimensionalBandit, link="logistic", reward_range=(0.0, 2.0))
 
 
-def test_a_resumed_bandit_ends_as_if_it_had_not_stopped(tmp_path):
-    snapshots = []
-    whole = play(snapshot=snapshots.append)
-    assert [seen.round for seen in snapshots] == [*(2**k for k in range(12)), T]
-    assert snapshots[-1].average_loss == pytest.approx(whole.private.average_loss)
-    assert snapshots[-1].switches == whole.private.switches[0]
-    learner = LinUCB(
-        2, D, horizon=T, budget=BUDGET, context_bound=1.5, exploration=0.1, reward_bound=0.5,
-        source=dpoco.random.Source.seeded(7),
-    )  # fmt: skip
-    learner.run(CONTEXTS[:1000], REWARDS[:1000] - 0.5)
-    learner.save(tmp_path / "state")
-    rest = play(resume=dpoco.load(tmp_path / "state"), skip_played=True)
-    assert (rest.first_round, rest.rounds) == (1000, 2000)
-    before = whole.curves.private[-1] - 2000 * rest.private.average_loss
-    first = play(horizon=T).curves  # the same run again
-    at = np.searchsorted(first.rounds, 1000)
-    assert first.private[at - 1] <= before + 1e-9 <= first.private[at] + 1e-6
-    with pytest.raises(ValueError, match="parameters"):
-        play(exploration=0.5, resume=dpoco.load(tmp_path / "state"))
-
-
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

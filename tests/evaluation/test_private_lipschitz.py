@@ -62,17 +62,6 @@ def test_a_point_in_the_plane():
     assert report.best_constant["decision"] == [0.0, 0.0]
 
 
-def test_a_resumed_learner_plays_the_rest(tmp_path):
-    state = tmp_path / "state"
-    learner = LipschitzLearner(Box([0.0], [1.0]), lipschitz=1.0, horizon=T, budget=BUDGET)
-    learner.run(LOSSES[:400])
-    learner.save(state)
-    report = play(resume=dpoco.load(state))
-    assert (report.first_round, report.rounds) == (400, 600)
-    with pytest.raises(ValueError, match="parameters"):
-        play(resume=dpoco.load(state), budget=dpoco.Budget(2.0, 1e-5))
-
-
 def test_no_rounds():
     with pytest.raises(ValueError, match="rounds"):
         compare_private_lipschitz([], Box([0.0], [1.0]), lipschitz=1.0, budget=BUDGET, horizon=5)

@@ -39,6 +39,11 @@ def test_entropy_is_fresh_without_a_seed(losses):
     assert not np.array_equal(a.decisions, b.decisions)
 
 
+def test_learners_of_experts_take_no_labels(losses):
+    with pytest.raises(TypeError, match="no labels"):
+        evaluation.repeat_runs(build, losses, np.zeros(T), repeats=1)
+
+
 @pytest.mark.parametrize("repeats", [0, [1, 1], [-1], [True]])
 def test_numbers_of_runs_are_checked(losses, repeats):
     with pytest.raises((ValueError, TypeError)):

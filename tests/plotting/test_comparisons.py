@@ -156,6 +156,11 @@ def test_bounds_are_dashed_and_end_in_a_triangle(plot):
     top = float(np.abs(RUNS["one"].regret(0)).max())
     limit = 0.01 if plot is plot_regret_per_round else top
     axes = plot(RUNS, comparator=0, bounds={"one": limit, "three": 1e9})
+    last = np.median([trace.regret(0)[-1] for trace in RUNS["three"]])
+    shown = [line for line in axes.get_lines() if str(line.get_label()).startswith("three:")]
+    per_round = plot is plot_regret_per_round
+    assert shown[0].get_ydata()[-1] == pytest.approx(last / T if per_round else last)
+    assert axes.get_xlabel() == ("round (logarithmic)" if per_round else "round")
     by_label = {str(line.get_label()): line for line in axes.get_lines()}
     (label,) = [name for name in by_label if name.startswith("proven for one: ")]
     assert by_label[label].is_dashed()

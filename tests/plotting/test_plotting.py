@@ -192,13 +192,6 @@ def test_importing_the_library_imports_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
-def test_pyplot_state_is_left_alone(report):
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    before = pyplot.get_fignums()
-    plot_run_report(report)
-    assert pyplot.get_fignums() == before
-
-
 def test_comparators_of_a_report_have_the_names_it_gives_them():
     losses = np.random.default_rng(1).uniform(size=(200, 3)) * [0.2, 1.0, 1.0]
     played = compare_private_experts(

@@ -45,36 +45,3 @@ def test_figure_quick(capfd, tmp_path):
     assert image.read_text(encoding="utf-8").startswith("<?xml")
     assert main([*arguments, "--horizon", "1000", "--json"]) == 0
     assert reproduce.Figure51.from_dict(json.loads(capfd.readouterr().out)).settings["runs"] == 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["table-5.1", "--horizon", "1500"], "horizon must be among"),
-        (["table-5.1", "--horizon", "ten"], "--horizon must be numbers"),
-        (["table-5.1", "--horizon", "1000.5"], "--horizon must be whole numbers"),
-        (["table-5.1", "--p", "2"], "p must be among"),
-        (["table-5.1", "--seeds", "1"], "seeds must be in"),
-        (["table-5.1", "--target", "x"], "target must be one of"),
-        (["table-5.1", "--figure", "no/such/dir.png"], "no such directory"),
-        (["table-5.1", "--figure", "table.txt"], ".png, .svg or .pdf"),
-        (["figure-5.1", "--arms", "1"], "arms must be in"),
-        (["figure-5.1", "--arms", "x"], "--arms must be numbers"),
-        (["figure-5.1", "--epsilon", "0"], "epsilon"),
-        (["figure-5.2"], "figure-5.2"),
-    ],
-)
-def test_one_clear_line(capfd, arguments, message):
-    assert main(["reproduce", *arguments]) == 2
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert message in err
-
-
-def test_help(capfd):
-    assert main(["reproduce", "--help"]) == 0
-    out = capfd.readouterr().out
-    assert "table-5.1" in out
-    assert "figure-5.1" in out

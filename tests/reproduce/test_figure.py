@@ -9,7 +9,7 @@ import pytest
 
 from dpoco import reproduce
 from dpoco.reproduce._figure import SparseWorld
-from dpoco.reproduce._published_selection import not_private_regrets
+from dpoco.reproduce._published import not_private_regrets
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_json_frame_and_text(small):
     assert sum(line.startswith("| 2 |") for line in text.splitlines()) == 12
     assert "| 3 | HDB | yes |" in text
     assert "not private" in repr(small)
-    with pytest.raises(ValueError, match="not a result"):
+    with pytest.raises(ValueError, match="not a report"):
         reproduce.Figure51.from_dict({})
     with pytest.raises(ValueError, match="malformed"):
         reproduce.Figure51.from_dict({**small.to_dict(), "curves": [{}]})

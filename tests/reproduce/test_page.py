@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dpoco import reproduce
+from dpoco.evaluation.playing import released_deviations
 from dpoco.reproduce._cell import Cell
-from dpoco.reproduce._table import _spread
 from dpoco.reproduce._verdict import DirectionLaw, repaired_epsilon
 
 PAGE = Path(__file__).parents[2] / "docs" / "reproduce.md"
@@ -51,7 +51,7 @@ def test_noise_ratios():
     for key, row in rows("noise, worst sum").items():
         cell = Cell(key[2], key[1], key[0], [0], "dense", 10)
         paper, tight, tree = (
-            _spread(cell, cell.learner(0, **options).parameters)
+            released_deviations(cell.learner(0, **options).parameters, cell.dimension)
             for options in ({"calibration": "paper"}, {}, {"sum_method": "tree"})
         )
         assert row["noise, tree / tree"] == f"{paper[0] / tree[0]:.1f}"

@@ -128,7 +128,7 @@ def test_json_and_frame(small):
     assert float(tight.suboptimality.iloc[0]) == small.rows[0].outcomes["tight"].suboptimality
     assert "not private" in repr(small)
     for broken in ({}, {"schema": "x"}, {**small.to_dict(), "rows": [1]}, 3):
-        with pytest.raises(ValueError, match="result"):
+        with pytest.raises(ValueError, match="report"):
             reproduce.Table51.from_dict(broken)
 
 

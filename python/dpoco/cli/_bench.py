@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,14 +20,19 @@ from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.cli._support import (
     JsonFlag,
+    Quiet,
     console,
+    documented_options,
     errors_in_one_line,
     notes,
+    numbers,
     print_json,
     progress,
     say,
     table,
+    whole_numbers,
 )
+from dpoco.evaluation.reports import spread_of
 from dpoco.learners import LEARNERS, Learner, learner_named
 from dpoco.scale import BuiltInRun
 
@@ -36,16 +41,12 @@ _FAMILIES = ("records", "experts", "arms")
 _VARIATES = 1_000_000
 
 
+@documented_options
 def bench_command(
-    learners: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,NAME,...", help="Learners to time. [default: all that stream]"),
-    ] = None,
-    rounds: Annotated[int, typer.Option(help="Rounds of a run.")] = 5000,
-    dimension: Annotated[int, typer.Option(help="Coordinates, or experts.")] = 10,
-    pairs: Annotated[
-        int, typer.Option(help="Runs with and without noise, in turn; medians count.")
-    ] = 3,
+    learners: str | None = None,
+    rounds: int = 5000,
+    dimension: int = 10,
+    pairs: int = 3,
     as_json: JsonFlag = False,
 ) -> None:
     """Time learners and noise on this machine, in about ten seconds.
@@ -59,6 +60,17 @@ def bench_command(
     dpoco bench
 
     dpoco bench --learners noisy-ftrl,prefix-hedge --rounds 100000 --json
+
+    Parameters
+    ----------
+    learners : NAME,NAME,...
+        Learners to time. [default: all that stream]
+    rounds
+        Rounds of a run.
+    dimension
+        Coordinates, or experts.
+    pairs
+        Runs with and without noise, in turn; medians count.
     """
     with errors_in_one_line(), notes(True):
         for name, value in (("rounds", rounds), ("dimension", dimension), ("pairs", pairs)):
@@ -108,26 +120,20 @@ def _time_learner(entry: Learner, rounds: int, dimension: int, pairs: int) -> di
     problem, data = _case(entry, rounds, dimension)
     cls = entry.load()
     budget = Budget._derived(1.0, 1.0 / (10.0 * rounds))
-    known: dict[bool, Any] = {}
+    known: dict[Budget | None, Any] = {}
 
-    def learner(private: bool) -> Any:
-        spent = budget if private else None
-        made = cls(*problem, horizon=rounds, budget=spent, parameters=known.get(private))
-        known[private] = made.parameters
-        return made
+    def timed(spent: Budget | None) -> float:
+        player = cls(*problem, horizon=rounds, budget=spent, parameters=known.get(spent))
+        known[spent] = player.parameters
+        return _cpu(lambda: player.run(*data))
 
-    times: dict[bool, list[float]] = {True: [], False: []}
-    for _ in range(pairs):
-        for private in (True, False):
-            player = learner(private)
-            times[private].append(_cpu(lambda player=player: player.run(*data)))  # type: ignore[misc]
-    own, free = (statistics.median(times[private]) for private in (True, False))
-    ratios = [a / b for a, b in zip(times[True], times[False], strict=True)]
+    times = [(timed(budget), timed(None)) for _ in range(pairs)]
+    own, free = (statistics.median(column) for column in zip(*times, strict=True))
     return {
         "learner": entry.name,
         "rounds_per_second": rounds / own,
         "without_noise_rounds_per_second": rounds / free,
-        "noise_ratio": statistics.median(ratios),
+        "noise_ratio": statistics.median(a / b for a, b in times),
     }
 
 
@@ -149,21 +155,19 @@ def _case(entry: Learner, rounds: int, dimension: int) -> tuple[tuple[Any, ...],
 
 def _time_noise(pairs: int) -> list[dict[str, Any]]:
     source, rng = dpoco.random.Source(), np.random.default_rng()
-    kinds: tuple[tuple[str, Callable[[], Any], Callable[[], Any]], ...] = (
-        ("gaussian", lambda: dpoco.noise.gaussian(source, _VARIATES),
-         lambda: rng.standard_normal(_VARIATES)),
-        ("laplace", lambda: dpoco.noise.laplace(source, _VARIATES),
-         lambda: rng.laplace(size=_VARIATES)),
-    )  # fmt: skip
     results = []
-    for name, ours, theirs in kinds:
-        ours(), theirs()
-        both = [(_cpu(ours), _cpu(theirs)) for _ in range(pairs)]
+    for name, theirs in (("gaussian", rng.standard_normal), ("laplace", rng.laplace)):
+        calls = (
+            partial(getattr(dpoco.noise, name), source, _VARIATES),
+            partial(theirs, size=_VARIATES),
+        )
+        both = [tuple(map(_cpu, calls)) for _ in range(pairs + 1)][1:]  # the first one warms up
+        own, other = (statistics.median(column) for column in zip(*both, strict=True))
         results.append(
             {
                 "noise": name,
-                "variates_per_second": _VARIATES / statistics.median(own for own, _ in both),
-                "numpy_variates_per_second": _VARIATES / statistics.median(b for _, b in both),
+                "variates_per_second": _VARIATES / own,
+                "numpy_variates_per_second": _VARIATES / other,
                 "ratio": statistics.median(b / a for a, b in both),
             }
         )
@@ -171,20 +175,17 @@ def _time_noise(pairs: int) -> list[dict[str, Any]]:
 
 
 def _print_times(report: dict[str, Any]) -> None:
-    learners = table(["learner"], ["rounds/s", "without noise", "CPU, private/not"])
-    for each in report["learners"]:
-        learners.add_row(
-            each["learner"], f"{each['rounds_per_second']:,.0f}",
-            f"{each['without_noise_rounds_per_second']:,.0f}", f"{each['noise_ratio']:.2f}",
-        )  # fmt: skip
-    noise = table(["noise"], ["variates/s", "NumPy", "ratio"])
-    for each in report["noise"]:
-        noise.add_row(
-            each["noise"], f"{each['variates_per_second']:,.0f}",
-            f"{each['numpy_variates_per_second']:,.0f}", f"{each['ratio']:.2f}",
-        )  # fmt: skip
-    for shown in (learners, "", noise):
-        console().print(shown)
+    shown = {
+        "learners": ("learner", "rounds/s", "without noise", "CPU, private/not"),
+        "noise": ("noise", "variates/s", "NumPy", "ratio"),
+    }
+    for index, (part, (name, *titles)) in enumerate(shown.items()):
+        made = table([name], titles)
+        for label, own, other, ratio in (each.values() for each in report[part]):
+            made.add_row(label, f"{own:,.0f}", f"{other:,.0f}", f"{ratio:.2f}")
+        if index:
+            typer.echo()
+        console().print(made)
     facts = report["machine"]
     typer.echo(
         f"\n{facts['processors']} processors, {facts['instruction_set']}; {_VARIATES:,} variates; "
@@ -195,37 +196,22 @@ def _print_times(report: dict[str, Any]) -> None:
 _MEASURES = ("average_loss", "average_regret", "switches")
 
 
+@documented_options
 def sweep_command(
     learner: Annotated[
         str, typer.Argument(metavar="LEARNER", help=", ".join(BuiltInRun.learners()) + ".")
     ],
-    epsilon: Annotated[str, typer.Option(metavar="E,E,...", help="Privacy budgets.")] = "1",
-    horizon: Annotated[str, typer.Option(metavar="T,T,...", help="Rounds.")] = "1000",
-    dimension: Annotated[
-        str, typer.Option(metavar="D,D,...", help="Coordinates, or experts.")
-    ] = "10",
-    delta: Annotated[
-        float | None, typer.Option(help="Privacy budget. [default: 1/(10 horizon)]")
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs per cell, each with its own noise and data.")] = (
-        10
-    ),
-    root: Annotated[int, typer.Option(help="Root of the seed tree.")] = 0,
-    output: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE",
-            help="JSON lines, one a run. Runs that the file has are not done again.",
-        ),
-    ] = Path("results.jsonl"),
-    backend: Annotated[
-        str, typer.Option(metavar="NAME", help="serial, threads, loky or ray.")
-    ] = "serial",
-    workers: Annotated[
-        int | None, typer.Option(help="[default: the cores of this machine; serial: 1]")
-    ] = None,
+    epsilon: str = "1",
+    horizon: str = "1000",
+    dimension: str = "10",
+    delta: float | None = None,
+    seeds: int = 10,
+    root: int = 0,
+    output: Path = Path("results.jsonl"),
+    backend: str = "serial",
+    workers: int | None = None,
     as_json: JsonFlag = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Play a learner in simulated worlds, over seeds and all combinations of the given values.
 
@@ -236,14 +222,35 @@ def sweep_command(
     For example:
 
     dpoco sweep noisy-ftrl --epsilon 1,4 --horizon 1000,10000 --seeds 5
+
+    Parameters
+    ----------
+    epsilon : E,E,...
+        Privacy budgets.
+    horizon : T,T,...
+        Rounds.
+    dimension : D,D,...
+        Coordinates, or experts.
+    delta
+        Privacy budget. [default: 1/(10 horizon)]
+    seeds
+        Runs per cell, each with its own noise and data.
+    root
+        Root of the seed tree.
+    output : FILE
+        JSON lines, one a run. Runs that the file has are not done again.
+    backend : NAME
+        serial, threads, loky or ray.
+    workers
+        [default: the cores of this machine; serial: 1]
     """
     with errors_in_one_line(output), notes(quiet):
         run = BuiltInRun(learner)
-        grid = {
-            "epsilon": _listed("--epsilon", epsilon, _epsilon),
+        grid: dict[str, list[Any]] = {
+            "epsilon": numbers("--epsilon", epsilon, positive=True),
             "delta": [delta],
-            "horizon": _listed("--horizon", horizon, _whole),
-            "dimension": _listed("--dimension", dimension, _whole),
+            "horizon": whole_numbers("--horizon", horizon),
+            "dimension": whole_numbers("--dimension", dimension),
         }
         if delta is not None:
             Budget(1.0, delta)
@@ -280,25 +287,6 @@ def sweep_command(
             )
 
 
-def _listed(name: str, text: str, read: Callable[[str], Any]) -> list[Any]:
-    try:
-        return [read(part) for part in text.split(",")]
-    except ValueError:
-        kind = "whole numbers from 1 on" if read is _whole else "positive numbers"
-        raise ValueError(f"{name} must be {kind} separated by commas; got {text!r}") from None
-
-
-def _epsilon(text: str) -> float:
-    value = float(text)
-    if not (value > 0.0 and math.isfinite(value)):
-        raise ValueError
-    return value
-
-
-def _whole(text: str) -> int:
-    return positive_int("value", int(text), maximum=10**9)
-
-
 def _summary(found: dpoco.scale.SweepResults) -> list[dict[str, Any]]:
     """Return one entry for each combination of values: median and range over its seeds."""
     groups: dict[str, list[dict[str, Any]]] = {}
@@ -309,36 +297,24 @@ def _summary(found: dpoco.scale.SweepResults) -> list[dict[str, Any]]:
         results = [record["result"] for record in records if "result" in record]
         entry: dict[str, Any] = {**records[0]["values"], "runs": len(results)}
         for name in _MEASURES if results else ():
-            numbers = [result[name] for result in results]
-            entry[name] = {
-                "median": statistics.median(numbers),
-                "min": min(numbers),
-                "max": max(numbers),
-            }
+            entry[name] = spread_of([result[name] for result in results])
         cells.append(entry)
     return cells
 
 
 def _print(
-    learner: str,
-    cells: list[dict[str, Any]],
-    found: dpoco.scale.SweepResults,
-    output: Path,
+    learner: str, cells: list[dict[str, Any]], found: dpoco.scale.SweepResults, output: Path
 ) -> None:
     shown = table(
         right=("horizon", "dimension", "epsilon", "runs", "average loss", "regret a round", "range")
     )
     for cell in sorted(cells, key=lambda c: (c["horizon"], c["dimension"], c["epsilon"])):
         row = [f"{cell['horizon']:,}", str(cell["dimension"]), f"{cell['epsilon']:g}"]
-        row.append(str(cell["runs"]))
         if cell["runs"]:
-            regret = cell["average_regret"]
-            row += [
-                f"{cell['average_loss']['median']:.4f}",
-                f"{regret['median']:.4f}",
-                f"{regret['min']:.4f}-{regret['max']:.4f}",
-            ]
-        shown.add_row(*row)
+            regret, loss = cell["average_regret"], cell["average_loss"]["median"]
+            reach = f"{regret['min']:.4f}-{regret['max']:.4f}"
+            measured = [f"{loss:.4f}", f"{regret['median']:.4f}", reach]
+        shown.add_row(*row, str(cell["runs"]), *(measured if cell["runs"] else []))
     say(f"{learner}: medians over seeds")
     console().print(shown)
     say(f"Seeded noise, for research: the guarantee is void. {len(found)} runs in {output}")

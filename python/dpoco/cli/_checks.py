@@ -11,10 +11,12 @@ import dpoco
 from dpoco.cli._support import (
     JsonFlag,
     check_figure,
+    documented_options,
     errors_in_one_line,
     numbers,
     print_json,
     progress,
+    whole_numbers,
 )
 
 SCHEMA, NAMES_SCHEMA = "dpoco.audit/2", "dpoco.audit-names/1"
@@ -22,6 +24,7 @@ SCHEMA, NAMES_SCHEMA = "dpoco.audit/2", "dpoco.audit-names/1"
 _EXIT_CODES = {"not refuted": 0, "refuted": 1, "no power": 3}
 
 
+@documented_options
 def audit_command(
     learner: Annotated[
         str | None,
@@ -30,38 +33,15 @@ def audit_command(
             help="Name of a learner or mechanism, such as tree-frank-wolfe; see --list.",
         ),
     ] = None,
-    list_names: Annotated[
-        bool, typer.Option("--list", help="Print all names, and nothing else.")
-    ] = False,
-    epsilon: Annotated[float, typer.Option(help="Privacy budget.")] = 1.0,
-    delta: Annotated[
-        float | None,
-        typer.Option(help="Privacy budget. [default: 0 where the learner allows it, else 1e-3]"),
-    ] = None,
-    horizon: Annotated[
-        int | None, typer.Option(help="Rounds. [default: a few, the hardest]")
-    ] = None,
-    dimension: Annotated[
-        int | None,
-        typer.Option(help="Coordinates, experts, points or candidates. [default: a few]"),
-    ] = None,
-    calibration: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="tight, corrected or paper. With paper the published claim is attacked where it "
-            "is stronger than what is stated here for the same noise.",
-        ),
-    ] = "tight",
-    trials: Annotated[
-        int | None,
-        typer.Option(help="Runs on each of the two streams. [default: enough for power]"),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of all runs, at least 0.")] = 0,
-    figure: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw claimed and measured curves (needs matplotlib)."),
-    ] = None,
+    list_names: bool = False,
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    horizon: int | None = None,
+    dimension: int | None = None,
+    calibration: str = "tight",
+    trials: int | None = None,
+    seed: int = 0,
+    figure: Path | None = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Attack a learner's privacy claim: on one random tape, by exact likelihoods, by frequencies.
@@ -75,6 +55,28 @@ def audit_command(
     dpoco audit tree-frank-wolfe --trials 2000
 
     dpoco audit --list
+
+    Parameters
+    ----------
+    list_names : --list
+        Print all names, and nothing else.
+    epsilon
+        Privacy budget.
+    delta
+        Privacy budget. [default: 0 where the learner allows it, else 1e-3]
+    horizon
+        Rounds. [default: a few, the hardest]
+    dimension
+        Coordinates, experts, points or candidates. [default: a few]
+    calibration : NAME
+        tight, corrected or paper. With paper the published claim is attacked where it is stronger
+        than what is stated here for the same noise.
+    trials
+        Runs on each of the two streams. [default: enough for power]
+    seed
+        Of all runs, at least 0.
+    figure : FILE
+        Draw claimed and measured curves (needs matplotlib).
     """
     from dpoco import audit
 
@@ -122,43 +124,23 @@ reproduce_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_Figure = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Also draw it: a PNG, PDF or SVG file.")
-]
-_Quick = Annotated[bool, typer.Option("--quick", help="A small part, in a few seconds.")]
 _DPI = 75  # a PNG below 100 kB
-_Seed = Annotated[int, typer.Option(help="Seed of the first run; the others follow.")]
 
 
 @reproduce_app.command("table-5.1")
+@documented_options
 def table_5_1(
-    horizon: Annotated[
-        str | None,
-        typer.Option(metavar="T,T,...", help="Some of 1000,2000,5000,10000. [default: all]"),
-    ] = None,
-    dimension: Annotated[
-        str | None, typer.Option(metavar="D,D,...", help="Some of 5,10,20. [default: all]")
-    ] = None,
-    p: Annotated[
-        str | None, typer.Option(metavar="P,P", help="1.5 or inf. [default: both]")
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs per cell.")] = 10,
-    seed: _Seed = 0,
-    target: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="True parameter: dense (as printed), sparse5, gaussian."),
-    ] = "dense",
-    learning_runs: Annotated[
-        int, typer.Option(help="Runs a look in the search for horizons that learn; 0: none.")
-    ] = 40,
-    baselines: Annotated[
-        bool, typer.Option("--baselines", help="Also NoisySFW, NoisySGD and PhasedSGD.")
-    ] = False,
-    baseline_seconds: Annotated[
-        float, typer.Option(help="CPU time a baseline may take in a cell; it runs at least once.")
-    ] = 20.0,
-    figure: _Figure = None,
-    quick: _Quick = False,
+    horizon: str | None = None,
+    dimension: str | None = None,
+    p: str | None = None,
+    seeds: int = 10,
+    seed: int = 0,
+    target: str = "dense",
+    learning_runs: int = 40,
+    baselines: bool = False,
+    baseline_seconds: float = 20.0,
+    figure: Path | None = None,
+    quick: bool = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Han et al., Table 5.1: private regression in l_p geometry, at (1, 1/T).
@@ -173,14 +155,39 @@ def table_5_1(
     dpoco reproduce table-5.1 --horizon 1000,10000 --dimension 5 --p inf --figure table.png
 
     dpoco reproduce table-5.1 --baselines --json
+
+    Parameters
+    ----------
+    horizon : T,T,...
+        Some of 1000,2000,5000,10000. [default: all]
+    dimension : D,D,...
+        Some of 5,10,20. [default: all]
+    p : P,P
+        1.5 or inf. [default: both]
+    seeds
+        Runs per cell.
+    seed
+        Seed of the first run; the others follow.
+    target : NAME
+        True parameter: dense (as printed), sparse5, gaussian.
+    learning_runs
+        Runs a look in the search for horizons that learn; 0: none.
+    baselines : --baselines
+        Also NoisySFW, NoisySGD and PhasedSGD.
+    baseline_seconds
+        CPU time a baseline may take in a cell; it runs at least once.
+    figure : FILE
+        Also draw it: a PNG, PDF or SVG file.
+    quick : --quick
+        A small part, in a few seconds.
     """
     with errors_in_one_line():
         check_figure(figure)
-        horizons = _whole("--horizon", horizon)
+        horizons = whole_numbers("--horizon", horizon) if horizon else None
         with progress(as_json) as (show, _):
             result = dpoco.reproduce.table_5_1(
                 horizons=[1000] if quick and horizons is None else horizons,
-                dimensions=_whole("--dimension", dimension),
+                dimensions=whole_numbers("--dimension", dimension) if dimension else None,
                 p=numbers("--p", p) if p else None,
                 seeds=min(seeds, 3) if quick else seeds,
                 first_seed=seed,
@@ -196,15 +203,16 @@ def table_5_1(
 
 
 @reproduce_app.command("figure-5.1")
+@documented_options
 def figure_5_1(
-    horizon: Annotated[int, typer.Option(help="Rounds.")] = 10_000,
-    dimension: Annotated[int, typer.Option(help="Entries of a context.")] = 50,
-    arms: Annotated[str, typer.Option(metavar="K,K,...", help="Numbers of arms.")] = "2,5",
-    epsilon: Annotated[float, typer.Option(help="Privacy budget; delta is 1/horizon.")] = 1.0,
-    runs: Annotated[int, typer.Option(help="Worlds.")] = 10,
-    seed: _Seed = 0,
-    figure: _Figure = None,
-    quick: _Quick = False,
+    horizon: int = 10000,
+    dimension: int = 50,
+    arms: str = "2,5",
+    epsilon: float = 1.0,
+    runs: int = 10,
+    seed: int = 0,
+    figure: Path | None = None,
+    quick: bool = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Han et al., Figure 5.1: regret of private bandits, at (1, 1/T)-joint privacy.
@@ -217,6 +225,25 @@ def figure_5_1(
     dpoco reproduce figure-5.1 --quick
 
     dpoco reproduce figure-5.1 --epsilon 4 --arms 2 --figure regret.png
+
+    Parameters
+    ----------
+    horizon
+        Rounds.
+    dimension
+        Entries of a context.
+    arms : K,K,...
+        Numbers of arms.
+    epsilon
+        Privacy budget; delta is 1/horizon.
+    runs
+        Worlds.
+    seed
+        Seed of the first run; the others follow.
+    figure : FILE
+        Also draw it: a PNG, PDF or SVG file.
+    quick : --quick
+        A small part, in a few seconds.
     """
     with errors_in_one_line():
         check_figure(figure)
@@ -224,7 +251,7 @@ def figure_5_1(
             result = dpoco.reproduce.figure_5_1(
                 horizon=min(horizon, 2000) if quick else horizon,
                 dimension=dimension,
-                arms=_whole("--arms", arms) or [],
+                arms=whole_numbers("--arms", arms),
                 epsilon=epsilon,
                 runs=min(runs, 2) if quick else runs,
                 first_seed=seed,
@@ -233,7 +260,3 @@ def figure_5_1(
         typer.echo(result.to_json() if as_json else result.format_markdown())
         if figure is not None:
             dpoco.plotting.plot_figure_5_1(result).savefig(figure, dpi=_DPI)
-
-
-def _whole(name: str, text: str | None) -> list[int] | None:
-    return None if text is None else [int(value) for value in numbers(name, text, whole=True)]

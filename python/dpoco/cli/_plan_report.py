@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from dpoco._validation import positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee
+from dpoco.cli._plan_problem import Problem
 from dpoco.cli._support import console, say, table, told
 from dpoco.errors import CalibrationError, NoiseDominatesWarning, StateError
 from dpoco.learners import Learner
@@ -19,36 +19,13 @@ _LARGEST = 10**12
 _LOOKS = 12  # calibrations in the search for the smallest useful horizon
 _CLOSE = 1.05
 
-Calibrate = Callable[[int, Budget], Any]
-
-
-@dataclass(frozen=True)
-class Scale:
-    """How to read the regret of a learner's parameters.
-
-    Attributes
-    ----------
-    bound : callable
-        ``parameters -> (regret, range)``: regret over the horizon, and the largest there can be per
-        round, in the same units.
-    kind : {"proven", "predicted"} or None
-        Whether it is a theorem, or an estimate of what the noise costs; None: nothing is known.
-    unit : str
-        Units, for the text.
-    """
-
-    bound: Callable[[Any], tuple[float, float]]
-    kind: str | None
-    unit: str
-
 
 def plan_report(
     entry: Learner,
-    build: Callable[[int, Budget], Any],
-    calibrate: Calibrate | None,
-    scale: Scale,
+    problem: Problem,
+    facts: dict[str, Any],
+    options: dict[str, Any],
     *,
-    problem: dict[str, Any],
     horizon: int,
     epsilon: float,
     delta: float | None,
@@ -56,58 +33,68 @@ def plan_report(
 ) -> dict[str, Any]:
     """Return the plan of one learner, JSON-able.
 
-    `build` returns an unstarted learner, and `calibrate` its parameters, for a horizon and a
-    budget; `delta` None is a tenth of one over the horizon, also in the search.
+    `facts` and `options` are what was asked for; `delta` None is a tenth of one over the horizon,
+    also in the search.
     """
     positive_int("horizon", horizon)
     if not 0.0 < positive_float("target", target) < 1.0:
         raise ValueError(f"target must be in (0, 1); got {target!r}")
+    options = {**problem.options, **options}
+    cls, build = entry.load(), problem.build
 
     def budget(rounds: int) -> Budget:
         return Budget._over(epsilon, delta, rounds)
 
+    def share(parameters: Any, rounds: int) -> float:
+        total, largest = problem.bound(parameters)
+        return total / (rounds * largest)
+
+    def share_at(rounds: int) -> float:
+        try:
+            if build is not None:
+                parameters = build(rounds, budget(rounds), options).parameters
+            else:
+                parameters = cls._accountant.calibrate(
+                    *problem.arguments, horizon=rounds, budget=budget(rounds), **options
+                )
+        except CalibrationError:  # no noise meets the budget on so short a stream
+            return math.inf
+        return share(parameters, rounds)
+
+    asked = budget(horizon)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NoiseDominatesWarning)
-        learner = build(horizon, budget(horizon))
+        if build is not None:
+            learner = build(horizon, asked, options)
+        else:
+            learner = cls(*problem.arguments, horizon=horizon, budget=asked, **options)
     parameters, guarantee = learner.parameters, learner.guarantee
-    regret: dict[str, Any] = {"kind": scale.kind, "unit": scale.unit}
+    regret: dict[str, Any] = {"kind": problem.kind, "unit": problem.unit}
     useful = None
-    if scale.kind is not None:
-        total, largest = scale.bound(parameters)
-        share = total / (horizon * largest)
+    if problem.kind is not None:
+        total, own = problem.bound(parameters)[0], share(parameters, horizon)
         regret.update(
-            bound=_finite(total), per_round=_finite(total / horizon), share=_finite(share),
+            bound=_finite(total), per_round=_finite(total / horizon), share=_finite(own),
             scope=getattr(parameters, "regret_scope", None),
         )  # fmt: skip
-        if calibrate is not None:
-            useful = _smallest_useful(
-                lambda rounds: _share(calibrate, scale, rounds, budget(rounds)),
-                target, (horizon, share),
-            )  # fmt: skip
-    asked = budget(horizon)
+        useful = _smallest_useful(share_at, target, (horizon, own))
     return {
         "schema": PLAN_SCHEMA,
         "learner": entry.name,
         "class": f"dpoco.{entry.path}",
-        "problem": {"horizon": horizon, **{k: told(value) for k, value in problem.items()}},
+        "problem": {
+            "horizon": horizon, **{k: told(value) for k, value in {**facts, **options}.items()}
+        },
         "budget": {"epsilon": asked.epsilon, "delta": asked.delta},
         "regret": regret,
-        "regret_bound_per_round": regret.get("share") if scale.kind == "proven" else None,
+        "regret_bound_per_round": regret.get("share") if problem.kind == "proven" else None,
         "useful": {"target": target, "horizon": useful},
         "noise": _noise(parameters, guarantee),
         "memory": {"state_bytes": _state_bytes(learner)},
         "notes": list(dict.fromkeys(str(warning.message) for warning in caught)),
         "parameters": parameters.to_dict(),
         "guarantee": guarantee.to_dict(),
-    }
-
-
-def _share(calibrate: Calibrate, scale: Scale, rounds: int, budget: Budget) -> float:
-    try:
-        total, largest = scale.bound(calibrate(rounds, budget))
-    except CalibrationError:  # no noise meets the budget on so short a stream
-        return math.inf
-    return total / (rounds * largest)
+    }  # fmt: skip
 
 
 def _smallest_useful(
@@ -118,44 +105,29 @@ def _smallest_useful(
     Regret per round falls like a power of the horizon, so the search follows the slope between two
     logarithms, and halves the logarithmic interval where that leads out of it.
     """
-    low, high = 0, 0  # the largest known not to meet it, the smallest known to
-    nudge = 1.0
-    values: dict[int, float] = {}
-
-    def look(rounds: int, found: float) -> None:
-        nonlocal low, high, nudge
-        values[rounds] = found
-        # A little beyond where the slope points, so that the other end of the interval moves next.
-        if found <= target:
-            high = rounds if high == 0 else min(high, rounds)
-            nudge = 0.985
-        else:
-            low = max(low, rounds)
-            nudge = 1.015
-
-    look(*known)
+    values = dict([known])
     for _ in range(_LOOKS):
+        low = max((rounds for rounds, found in values.items() if found > target), default=0)
+        high = min((rounds for rounds, found in values.items() if found <= target), default=0)
         if high == 1 or (low and high and high <= max(low + 1, _CLOSE * low)):
             break
         if low >= _LARGEST:
             return None
-        base = high or low
+        base, slope = high or low, -0.6
         if low and high and math.isfinite(values[low]):
             slope = math.log(values[high] / values[low]) / math.log(high / low)
-        else:
-            slope = -0.6
+        guess = base / 30.0 if high else base * 30.0
         if 0.0 < values[base] < math.inf:
             step = math.log(target / values[base]) / min(slope, -0.05)
-            guess = base * math.exp(max(min(step, 9.0), -9.0)) * nudge
-        else:
-            guess = base / 30.0 if high else base * 30.0
-        if low and high and not low < guess < high:
-            guess = math.sqrt(low * high)
-        rounds = max(1, min(round(guess), _LARGEST))
+            # A little beyond where the slope points, so that the other end of the interval moves.
+            beyond = 0.985 if list(values.values())[-1] <= target else 1.015
+            guess = base * math.exp(max(min(step, 9.0), -9.0)) * beyond
         if low and high:
-            rounds = min(max(rounds, low + 1), high - 1)
-        look(rounds, share(rounds))
-    return high or None
+            guess = guess if low < guess < high else math.sqrt(low * high)
+            guess = min(max(round(guess), low + 1), high - 1)
+        rounds = max(1, min(round(guess), _LARGEST))
+        values[rounds] = share(rounds)
+    return min((rounds for rounds, found in values.items() if found <= target), default=None)
 
 
 def _noise(parameters: Any, guarantee: Guarantee) -> dict[str, Any]:

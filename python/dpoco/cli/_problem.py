@@ -1,4 +1,8 @@
-"""From the options of ``dpoco run`` to a stream, a domain, a loss and a learner's settings.
+"""From the options of ``dpoco run`` and ``dpoco compare`` to games.
+
+What a learner learns from decides which game is played. Classes are the arms of bandits. For
+Lipschitz losses a decision is a number that should be near the column's next value, or a point near
+the next values of two columns; the losses are those that quantiles and geometric medians minimise.
 
 Every default is a function of public quantities alone: the number of rounds, of columns, the loss.
 """
@@ -15,282 +19,150 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import datasets
-from dpoco._calibrated import Calibrated, Option, options_of
-from dpoco._validation import choice, named, positive_float, positive_int
-from dpoco.accounting import Budget
+from dpoco._validation import FloatArray, choice, named, positive_float, positive_int
+from dpoco.cli._options import given_options, parse_range, refuse_useless
 from dpoco.datasets import PublicScaling, Stream
-from dpoco.domains import LpBall
+from dpoco.domains import Box, LpBall
+from dpoco.evaluation.games import (
+    Game,
+    class_rewards,
+    game_of_arms,
+    game_of_experts,
+    game_of_functions,
+    game_of_records,
+)
 from dpoco.learners import Learner
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
 
-LOSSES = ("huber", "logistic", "squared")
+FAMILIES = ("records", "experts", "arms", "surface", "batch")
+_LOSSES = {"huber": HuberLoss, "logistic": LogisticLoss, "squared": SquaredLoss}
 # Euclidean length of the largest decision. Logistic: a confident answer needs margins of several
 # units; chosen after runs on the shuttle stream with 2 to 16, where 6 to 12 are equally good.
 # Regression: labels are scaled to [-1, 1].
 _DECISION_LENGTH = {"logistic": 8.0, "squared": 1.0, "huber": 1.0}
 # A thousand updates are plenty for the steps 1/(k + 1); fewer updates mean fewer noisy ones.
 _UPDATES = 1000
+# Factor on the proven widths of confidence intervals: with 0.1 LinUCB earned more in all worlds of
+# docs/bandits.md and on both bundled streams.
+_EXPLORATION = 0.1
+_MOST_CLASSES = 4096  # rewards are a table of rounds x classes
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Everything `dpoco.evaluation.compare_private` needs."""
+def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]:
+    """Return the games of learners on the same stream, which is loaded once.
 
-    domain: LpBall
-    loss: SquaredLoss | LogisticLoss | HuberLoss
-    budget: Budget
-    horizon: int
-    options: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Input:
-    """Where rounds come from: a file, a bundled stream by name, or neither."""
-
-    path: str | None
-    name: str | None
-    header: bool | None
-
-    @classmethod
-    def of(cls, asked: Mapping[str, Any]) -> Input:
-        """Return what the options say; they must not say both, nor describe a file that is none."""
-        if asked["data"] is not None and asked["stream"] is not None:
-            raise ValueError("--data and --stream exclude each other")
-        described = ("features", "feature_range", "label_range", "loss_range", "header")
-        if asked["data"] is None and (
-            any(asked[name] not in (None, []) for name in described)
-            or not asked.get("intercept", True)
-        ):
-            raise ValueError("options that describe a file need --data FILE")
-        return cls(asked["data"], asked["stream"], asked["header"])
+    Parameters
+    ----------
+    entries : sequence of Learner
+        All of records (or batch baselines), of experts, of arms or of functions.
+    asked : mapping
+        Options of the command, by name, as in `UNASKED`.
+    """
+    families = {"records" if entry.plays == "batch" else entry.plays for entry in entries}
+    if len(families) > 1:
+        raise ValueError("learners of records, of experts and of arms have no stream in common")
+    for entry in entries:
+        refuse_useless(entry, asked)
+    if asked["data"] is not None and asked["stream"] is not None:
+        raise ValueError("--data and --stream exclude each other")
+    described = ("features", "feature_range", "label_range", "loss_range", "header")
+    if asked["data"] is None and not (
+        asked["intercept"] and all(asked[name] in (None, []) for name in described)
+    ):
+        raise ValueError("options that describe a file need --data FILE")
+    columns = asked["features"]
+    if columns is not None:
+        columns = [name.strip() for name in columns.split(",")]
+    return _GAMES[families.pop()](entries, {**asked, "features": columns})
 
 
-def parse_range(name: str, text: str) -> tuple[float, float]:
-    """Return LOW and HIGH of the text "LOW,HIGH"."""
-    parts = text.split(",")
-    try:
-        low, high = (float(part) for part in parts)
-    except ValueError:
-        raise ValueError(f"{name} must be LOW,HIGH, two numbers; got {text!r}") from None
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"{name} must have LOW < HIGH, both finite; got {text!r}")
-    return low, high
+def _covered(asked: Mapping[str, Any], rounds: int) -> int:
+    return positive_int("horizon", rounds if asked["horizon"] is None else asked["horizon"])
 
 
-def load_stream(
-    source: Input,
-    label: str | None,
-    columns: Sequence[str] | None,
-    feature_ranges: Sequence[str],
-    label_range: str | None,
-    intercept: bool,
-    loss: str,
-) -> Stream:
+# ---- records -------------------------------------------------------------------------------------
+
+
+def _load_stream(asked: Mapping[str, Any], loss: str, label_range: str | None) -> Stream:
     """Load the file, or a bundled stream by name, scaled by the declared public ranges.
 
     Without either, the shuttle stream; on a Python whose river does not have it yet, the shorter
     phishing stream.
     """
-    choice("loss", loss, LOSSES)
-    if source.path is None:
+    label = asked["label"]
+    if asked["data"] is None:
         if label is not None:
             raise ValueError("options that describe a file need --data FILE")
-        if source.name is not None:
-            return datasets.load(named("stream", source.name, datasets.available()))
+        if asked["stream"] is not None:
+            return datasets.load(asked["stream"])
         try:
             return datasets.load_shuttle()
         except ImportError:
             return datasets.load_phishing()
     if label is None:
         raise ValueError("--data needs --label COLUMN")
+    scaling = None
+    if label_range is not None:
+        scaling = PublicScaling(*parse_range("--label-range", label_range), intercept=False)
     stream = datasets.load_file(
-        source.path,
+        asked["data"],
         label=label,
-        features=columns or None,
-        header=source.header,
-        label_scaling=None
-        if label_range is None
-        else PublicScaling(*parse_range("--label-range", label_range), intercept=False),
+        features=asked["features"] or None,
+        header=asked["header"],
+        label_scaling=scaling,
         task="classification" if loss == "logistic" else "regression",
     )
     if label_range is not None and loss == "logistic":  # [-1, 1] to [0, 1]
         stream = replace(stream, labels=(stream.labels + 1.0) / 2.0)
-    low, high = _column_ranges(feature_ranges, stream.feature_names)
-    return stream.scaled(PublicScaling(low, high, intercept=intercept))
-
-
-def _column_ranges(
-    texts: Sequence[str], names: Sequence[str]
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """One range for every column: the general one, or its own."""
-    general, own = (-1.0, 1.0), {}
-    for text in texts:
+    general, own = (-1.0, 1.0), {}  # one range for all columns, and those of single ones
+    for text in asked["feature_range"] or []:
         column, mark, rest = text.rpartition("=")
         interval = parse_range("--feature-range", rest)
         if not mark:
             general = interval
-        elif column in names:
+        elif column in stream.feature_names:
             own[column] = interval
         else:
             raise ValueError(f"--feature-range names {column!r}, which is no feature column")
-    ranges = [own.get(name, general) for name in names]
+    ranges = [own.get(name, general) for name in stream.feature_names]
     low, high = zip(*ranges, strict=True)
-    return low, high
+    return stream.scaled(PublicScaling(low, high, intercept=asked["intercept"]))
 
 
-def load_losses(
-    source: Input, columns: Sequence[str] | None, loss_range: str | None
-) -> tuple[NDArray[np.float64], dict[str, Any]]:
-    """Return losses of experts, shape (T, N), and public facts about them."""
-    if source.path is None:
-        return bundled_losses(source.name or "pollsters")
-    path = Path(source.path)
-    losses, names = _columns(path, columns, source.header)
-    facts = {
-        "name": path.name,
-        "description": f"Losses of experts in {path.name}",
-        "scaling": f"declared range {loss_range or '0,1'}, clipped",
-        "feature_names": list(names),
-    }
-    return losses, facts
-
-
-def _columns(
-    path: Path, columns: Sequence[str] | None, header: bool | None
-) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-    """Return columns of a table file; all of them if none are named."""
-    wanted = list(columns or datasets.column_names(path, header=header))
-    if len(wanted) < 2:
-        raise ValueError("losses must be at least two columns, one an expert")
-    return datasets.read_columns(path, wanted, header=header), tuple(wanted)
-
-
-def bundled_losses(name: str) -> tuple[NDArray[np.float64], dict[str, Any]]:
-    """Return a bundled table of experts' losses."""
-    loaders = {
-        "pollsters": (datasets.pollster_losses, datasets.POLLSTERS, "Errors of pollsters"),
-        "stocks": (datasets.stock_losses, datasets.STOCKS, "Days of ten stocks"),
-    }
-    load, names, about = loaders[named("stream of experts", name, tuple(loaders))]
-    return load(), {
-        "name": name,
-        "description": about,
-        "scaling": "public constants, to [0, 1]",
-        "feature_names": list(names),
-    }
-
-
-def expert_problem(
-    entry: Learner,
-    rounds: int,
-    epsilon: float,
-    delta: float | None,
-    horizon: int | None,
-    loss_range: str | None,
-    given: dict[str, Any],
-) -> dict[str, Any]:
-    """Return the arguments of a learner of experts but for the losses."""
-    covered = positive_int("horizon", rounds if horizon is None else horizon)
-    options = accepted(entry, given)
-    if loss_range is not None:
-        options["loss_range"] = parse_range("--loss-range", loss_range)
-    return {
-        "budget": Budget._over(epsilon, delta, covered),
-        "horizon": covered,
-        **options,
-    }
-
-
-# What a problem or a budget is made of, and no option.
-_PROBLEM = {
-    "domain", "loss", "lipschitz", "experts", "arms", "dimension", "horizon", "records", "budget",
-}  # fmt: skip
-
-
-def own_options(entry: Learner) -> list[Option]:
-    """Return the options of a learner's constructor that commands take: those of calibration."""
-    cls = entry.load()
-    if not issubclass(cls, Calibrated):
-        return []
-    return [each for name, each in options_of(cls).items() if name in {*cls._options} - _PROBLEM]
-
-
-def further(entry: Learner, texts: Sequence[str] | None) -> dict[str, Any]:
-    """Return the options of texts "name=value", read as the learner's constructor takes them."""
-    known = {option.name: option for option in own_options(entry)}
-    found = {}
-    for text in texts or ():
-        name, mark, value = text.partition("=")
-        if not mark:
-            raise ValueError(f"--option must be NAME=VALUE; got {text!r}")
-        key = named(f"option of {entry.name}", name.strip().replace("-", "_"), tuple(known))
-        found[key] = known[key].read(value.strip())
-    return found
-
-
-# What an option has when nobody gave it: learners without it are then not told.
-_NOT_GIVEN = {
-    "noise": None, "sum_method": None, "step_scale": 1.0, "batch": None, "switches": None,
-    "exploration": None,
-}  # fmt: skip
-
-
-def accepted(entry: Learner, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that were given, or raise for one that the learner does not have."""
-    known = entry.load()._options
-    options = {}
-    for name, value in given.items():
-        if name in known and (name not in _NOT_GIVEN or value != _NOT_GIVEN[name]):
-            options[name] = value
-        elif name not in known and value != _NOT_GIVEN.get(name, value):
-            raise ValueError(f"{entry.name} has no --{name.replace('_', '-')}")
-    return options
-
-
-def build_problem(
-    stream: Stream,
-    entry: Learner,
-    *,
-    loss: str,
-    epsilon: float,
-    delta: float | None,
-    horizon: int | None,
-    p: float | None,
-    radius: float | None,
-    feature_bound: float | None,
-    given: dict[str, Any],
-) -> Problem:
-    """Fill in the defaults and build the problem; `given` are options of the learner."""
-    choice("loss", loss, LOSSES)
-    d = stream.dimension
-    rounds = positive_int("horizon", stream.rounds if horizon is None else horizon)
-    if p is None:
+def _records(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]:
+    name = choice("loss", asked["loss"], _LOSSES)
+    stream = _load_stream(asked, name, asked["label_range"])
+    covered = _covered(asked, len(stream))
+    games = []
+    for entry in entries:
         p = 1.0 if entry.name == "polyhedral-frank-wolfe" else 2.0
-    unit = LpBall(d, p, 1.0)
-    if radius is None:
-        radius = _DECISION_LENGTH[loss] / unit.max_norm(2.0)
-    domain = LpBall(d, p, radius)
-    # Root mean square length of a record spread evenly over the cube [-1, 1]^d.
-    length = math.sqrt(d / 3.0) if feature_bound is None else feature_bound
-    bounds: dict[str, Any] = {
-        "feature_bound": _dual_bound(positive_float("feature_bound", length), domain)
-    }
-    if domain.dual_exponent != 2.0:
-        bounds["feature_bound_l2"] = length
-    options = accepted(entry, given)
-    if entry.name == "tree-frank-wolfe":
-        batch = 1 if options["calibration"] == "paper" else max(1, rounds // _UPDATES)
-        options = {"noise": None, "sum_method": None, "step_scale": 1.0, "batch": batch, **options}
-    if entry.name == "noisy-ftrl":  # for what is to be expected, not for the worst case
-        options = {"step_size": "predicted", **options}
-    kinds = {"logistic": LogisticLoss, "squared": SquaredLoss, "huber": HuberLoss}
-    return Problem(
-        domain=domain,
-        loss=kinds[loss](**bounds),
-        budget=Budget._over(epsilon, delta, rounds),
-        horizon=rounds,
-        options=options,
-    )
+        if asked["p"] is not None:
+            p = float(asked["p"])
+        radius = asked["radius"]
+        if radius is None:
+            radius = _DECISION_LENGTH[name] / LpBall(stream.dimension, p, 1.0).max_norm(2.0)
+        domain = LpBall(stream.dimension, p, radius)
+        # Root mean square length of a record spread evenly over the cube [-1, 1]^d.
+        length = math.sqrt(stream.dimension / 3.0)
+        if asked["feature_bound"] is not None:
+            length = positive_float("feature_bound", asked["feature_bound"])
+        bounds: dict[str, Any] = {"feature_bound": _dual_bound(length, domain)}
+        if domain.dual_exponent != 2.0:
+            bounds["feature_bound_l2"] = length
+        options = given_options(entry, asked)
+        if entry.name == "tree-frank-wolfe":
+            batch = 1 if options["calibration"] == "paper" else max(1, covered // _UPDATES)
+            standard = {"noise": None, "sum_method": None, "step_scale": 1.0, "batch": batch}
+            options = {**standard, **options}
+        if entry.name == "noisy-ftrl":  # for what is to be expected, not for the worst case
+            options = {"step_size": "predicted", **options}
+        horizon = min(covered, len(stream)) if entry.plays == "batch" else covered
+        games.append(
+            game_of_records(
+                entry.load(), stream, domain, _LOSSES[name](**bounds), horizon=horizon, **options
+            )
+        )
+    return games
 
 
 def _dual_bound(length: float, domain: LpBall) -> float:
@@ -306,3 +178,157 @@ def _dual_bound(length: float, domain: LpBall) -> float:
     if q >= 2.0:
         return min(longest, math.pow(longest, 2.0 / q))
     return longest * math.pow(d, 1.0 / q - 0.5)
+
+
+# ---- experts, arms, functions --------------------------------------------------------------------
+
+
+def _experts(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]:
+    declared = asked["loss_range"]
+    if asked["data"] is None:
+        losses, facts = datasets.load_losses(asked["stream"] or "pollsters")
+    else:
+        path, header = Path(asked["data"]), asked["header"]
+        wanted = list(asked["features"] or datasets.column_names(path, header=header))
+        if len(wanted) < 2:
+            raise ValueError("losses must be at least two columns, one an expert")
+        losses = datasets.read_columns(path, wanted, header=header)
+        facts = _facts_of(path, "Losses of experts in", declared or "0,1", wanted)
+    more = {} if declared is None else {"loss_range": parse_range("--loss-range", declared)}
+    return [
+        game_of_experts(
+            entry.load(),
+            losses,
+            horizon=_covered(asked, len(losses)),
+            stream=facts,
+            **given_options(entry, asked),
+            **more,
+        )
+        for entry in entries
+    ]
+
+
+def _facts_of(path: Path, about: str, declared: str, columns: list[str]) -> dict[str, Any]:
+    return {
+        "name": path.name,
+        "description": f"{about} {path.name}",
+        "scaling": f"declared range {declared}, clipped",
+        "feature_names": columns,
+    }
+
+
+def _arms(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]:
+    if asked["radius"] is not None and all(entry.name == "linucb" for entry in entries):
+        raise ValueError("linucb has no --radius: its coefficients are not bounded")
+    low, high = 0.0, 1.0
+    if asked["label_range"] is not None:
+        low, high = parse_range("--label-range", asked["label_range"])
+    if not (low.is_integer() and high.is_integer()):
+        raise ValueError("--label-range must be whole numbers: the first class and the last")
+    if high - low >= _MOST_CLASSES:
+        raise ValueError(f"--label-range names more than {_MOST_CLASSES} classes")
+    stream = _load_stream(asked, "squared", None)  # labels as they are
+    rewards = class_rewards(stream.labels, int(high - low) + 1, first=int(low))
+    if not np.any(rewards == 1.0):
+        raise ValueError(
+            f"no label of {stream.name} is a class in {low:g}..{high:g}: name the first class and "
+            "the last with --label-range"
+        )
+    unknown = np.isfinite(stream.labels) & ~np.any(rewards == 1.0, axis=1)
+    flags = {**stream.nonprivate_flags, "unknown_label": unknown}
+    facts = {
+        **replace(stream, task="classification").summary(),
+        "arms": rewards.shape[1],
+        "rewards": "1 for the arm of the label's class, 0 for the others; 1/2 if it is missing",
+    }
+    games = []
+    for entry in entries:
+        options = given_options(entry, asked)
+        if entry.name == "linucb":
+            # Root mean square length of a record spread evenly over the cube.
+            bound = math.sqrt(stream.dimension / 3.0)
+            options = {"exploration": _EXPLORATION, **options}
+        else:
+            bound = 1.0  # of every entry
+            radius = 1.0 if asked["radius"] is None else asked["radius"]
+            options["domain"] = LpBall(stream.dimension, 1.0, radius)
+        given = asked["feature_bound"]
+        options["context_bound"] = bound if given is None else given
+        games.append(
+            game_of_arms(
+                entry.load(), stream.features, rewards, horizon=_covered(asked, len(stream)),
+                stream=facts, nonprivate_flags=flags, **options,
+            )
+        )  # fmt: skip
+    return games
+
+
+@dataclass(frozen=True)
+class _Pinball:
+    """q (y - x) where x is too small, (1 - q) (x - y) where it is too large."""
+
+    target: float
+    quantile: float
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        short = self.target - points[:, 0]
+        loss: FloatArray = np.where(short > 0.0, self.quantile, self.quantile - 1.0) * short + 0.0
+        return loss
+
+
+@dataclass(frozen=True)
+class _Distance:
+    """Euclidean distance."""
+
+    target: FloatArray
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        distance: FloatArray = np.sqrt(np.sum((points - self.target) ** 2, axis=1))
+        return distance
+
+
+def _functions(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]:
+    label, declared = asked["label"], asked["label_range"]
+    wanted = None if label is None else [part.strip() for part in label.split(",")]
+    low, high = 0.0, 1.0
+    if asked["data"] is None:
+        table, facts = datasets.load_losses(asked["stream"] or "pollsters")
+        names = list(facts["feature_names"])
+        wanted = wanted or names[:1]
+        values = table[:, [names.index(named("column", each, names)) for each in wanted]]
+        facts["feature_names"] = wanted
+    else:
+        if wanted is None or declared is None:
+            raise ValueError("--data needs --label COLUMN and --label-range LOW,HIGH")
+        low, high = parse_range("--label-range", declared)
+        path = Path(asked["data"])
+        values = datasets.read_columns(path, wanted, header=asked["header"])
+        facts = _facts_of(path, "Values of", declared, wanted)
+    if len(wanted) > 2 or len(set(wanted)) < len(wanted):
+        raise ValueError("--label must name one column, or two different ones")
+    flags: dict[str, NDArray[np.bool_]] = {
+        "missing": ~np.isfinite(values), "out_of_range": (values < low) | (values > high),
+    }  # fmt: skip
+    targets = np.clip(values, low, high)
+    if len(wanted) == 2:
+        if asked["quantile"] is not None:
+            raise ValueError("--quantile is of one column; of two, the geometric median is learned")
+        losses: list[Any] = [_Distance(row) for row in targets]
+        slope, what = 1.0, "distance"
+    else:
+        q = 0.5 if asked["quantile"] is None else asked["quantile"]
+        if not 0.0 < q < 1.0:
+            raise ValueError("--quantile must be between 0 and 1")
+        losses = [_Pinball(float(value), q) for value in targets[:, 0]]
+        slope, what = max(q, 1.0 - q), f"pinball loss of the quantile {q:g}"
+    domain = Box([low] * len(wanted), [high] * len(wanted))
+    return [
+        game_of_functions(
+            losses, domain, lipschitz=slope, horizon=_covered(asked, len(losses)),
+            stream={**facts, "loss": what}, nonprivate_flags=flags, **given_options(entry, asked),
+        )
+        for entry in entries
+    ]  # fmt: skip
+
+
+_GAMES = {"records": _records, "experts": _experts, "arms": _arms, "surface": _functions}

@@ -19,28 +19,21 @@ _COLUMNS = 10  # that are shown of those with entries out of range
 
 def print_report(report: RunReport, files: Sequence[str]) -> None:
     """Print the numbers, the guarantee and where the files are, to standard output."""
-    stream, noise = report.stream, report.noise
-    resumed = f", continued after round {report.first_round:,}" if report.first_round else ""
-    arms = report.domain.get("arms")
+    stream, noise, arms = report.stream, report.noise, report.domain.get("arms")
+    shape = f"{report.rounds:,} rounds"
     if "loss" in stream:  # of values that decisions should be near
-        shape = f"{report.rounds:,} rounds, {stream['loss']}"
+        shape += f", {stream['loss']}"
     else:
         kind = "experts" if report.domain.get("type") == "experts" else "features"
-        shape = f"{report.rounds:,} rounds x {stream['dimension']} {kind}"
-    say(f"{stream['name']}: {shape}{'' if arms is None else f', {arms} arms'}{resumed}")
-    say(f"  {stream['description']}; scaling: {stream['scaling']}")
-    if "rewards" in stream:
-        say(f"  rewards: {stream['rewards']}")
-    _say_rows(report)
+        shape += f" x {stream['dimension']} {kind}"
+    shape += "" if arms is None else f", {arms} arms"
+    shape += f", continued after round {report.first_round:,}" if report.first_round else ""
+    _say_stream(report, shape)
     if report.first_round and not report.rows["skipped"]:
         say("  without noise: a learner that starts with these rows")
     say()
     console().print(_table(report))
-    if len(report.private.average_losses) > 1:
-        say(
-            f"  private: median and range of {len(report.private.average_losses)} repetitions, "
-            "each a release of its own"
-        )
+    _say_repeats(len(report.private.average_losses))
     if arms is not None:
         say("  regret is against the least-squares policy, which is fitted to the rewards of all")
         say("  arms in hindsight and need not be the best linear one")
@@ -63,47 +56,50 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
             f"{noise['paper_released']:.4g} ({noise['released_ratio']:.1f} times)"
         )
     say(f"Speed             {report.timing['rounds_per_second']:,.0f} rounds per second")
-    _say_records(report)
-    _say_end(report.guarantee_text, files)
+    _say_end(report, files)
 
 
 def print_fit(report: FitReport, files: Sequence[str]) -> None:
     """Print what one-time fits reached, the guarantee and where the files are."""
     stream, best = report.stream, report.best_fixed["average_loss"]
-    shape = f"{stream['rounds']:,} records x {stream['dimension']} features"
-    say(f"{stream['name']}: one fit to {shape}")
-    say(f"  {stream['description']}; scaling: {stream['scaling']}")
-    _say_rows(report)
+    _say_stream(report, f"one fit to {stream['rounds']:,} records x {stream['dimension']} features")
     say()
     shown = table([""], ["average loss", "range", "above the best"])
-    rows = (
-        ("private", report.private),
-        ("without noise", report.nonprivate),
-        ("best decision", (best,)),
-        ("predicting zero", (report.zero["average_loss"],)),
-    )
-    for name, values in rows:
-        low, high = min(values), max(values)
+    rows = {
+        "private": report.private,
+        "without noise": report.nonprivate,
+        "best decision": (best,),
+        "predicting zero": (report.zero["average_loss"],),
+    }
+    for name, values in rows.items():
         middle = statistics.median(values)
-        between = f"{low:.4f}-{high:.4f}" if low < high else ""
-        shown.add_row(name, f"{middle:.4f}", between, f"{middle - best:.4f}")
+        shown.add_row(name, f"{middle:.4f}", _range(values), f"{middle - best:.4f}")
     console().print(shown)
     say("  losses of the released decision on the records of the fit; no rounds, so no regret")
-    if len(report.private) > 1:
-        say(
-            f"  private: median and range of {len(report.private)} repetitions, each a release of "
-            "its own"
-        )
+    _say_repeats(len(report.private))
     say()
     say(f"Price of privacy  {report.price_of_privacy:.4f} loss per record")
-    seconds = report.timing["private_seconds"]
-    say(f"Time              {sum(seconds) / len(seconds):.2g} s a fit")
-    _say_records(report)
-    _say_end(report.guarantee_text, files)
+    say(f"Time              {statistics.mean(report.timing['private_seconds']):.2g} s a fit")
+    _say_end(report, files)
 
 
-def _say_rows(report: RunReport | FitReport) -> None:
-    rows = report.rows
+def _range(values: Sequence[float]) -> str:
+    """Return the range of repetitions, nothing of one."""
+    low, high = min(values), max(values)
+    return f"{low:.4f}-{high:.4f}" if low < high else ""
+
+
+def _say_repeats(count: int) -> None:
+    if count > 1:
+        say(f"  private: median and range of {count} repetitions, each a release of its own")
+
+
+def _say_stream(report: RunReport | FitReport, shape: str) -> None:
+    stream, rows = report.stream, report.rows
+    say(f"{stream['name']}: {shape}")
+    say(f"  {stream['description']}; scaling: {stream['scaling']}")
+    if "rewards" in stream:
+        say(f"  rewards: {stream['rewards']}")
     if getattr(report, "first_round", 0) or rows["beyond_horizon"]:
         say(
             f"  rows: {rows['skipped']:,} skipped, {rows['played']:,} played, "
@@ -111,8 +107,8 @@ def _say_rows(report: RunReport | FitReport) -> None:
         )
 
 
-def _say_records(report: RunReport | FitReport) -> None:
-    """Say how records were read: shares above 0, the columns with the largest ones first."""
+def _say_end(report: RunReport | FitReport, files: Sequence[str]) -> None:
+    """Say how records were read, shares above 0, what is guaranteed, and where the files are."""
 
     def listed(shares: dict[str, float]) -> str:
         return ", ".join(
@@ -129,13 +125,15 @@ def _say_records(report: RunReport | FitReport) -> None:
         say(f"                  {name}: {listed(shares)}")
     if len(odd) > _COLUMNS:
         say(f"                  and {len(odd) - _COLUMNS} more columns: see report.json")
+    say()
+    say(report.guarantee_text)
+    say()
+    notice = "This report is computed from raw records: it is for evaluation, not for publication."
+    _say_files(notice, files)
 
 
-def _say_end(guarantee: str, files: Sequence[str]) -> None:
-    say()
-    say(guarantee)
-    say()
-    say("This report is computed from raw records: it is for evaluation, not for publication.")
+def _say_files(notice: str, files: Sequence[str]) -> None:
+    say(notice)
     for path in files:
         say(f"Written: {path}")
 
@@ -144,29 +142,20 @@ def _table(report: RunReport) -> Table:
     spread = len(report.private.average_losses) > 1
     arms = report.domain.get("type") == "policies"
     # Losses are the largest reward minus the reward.
-    top = report.loss["reward_range"][1] if arms else 0.0
+    top, sign = (report.loss["reward_range"][1], -1.0) if arms else (0.0, 1.0)
     titles = ["average reward" if arms else "average loss", *(["range"] if spread else []),
               "regret", *([] if arms else ["switches"])]  # fmt: skip
     made = table([""], titles)
 
-    def text(loss: float) -> str:
-        return f"{top - loss if arms else loss:.4f}"
-
-    def add(name: str, loss: float, regret: float, switches: float, between: str = "") -> None:
+    def add(name: str, losses: Sequence[float], regret: float, switches: float) -> None:
+        shown = [top + sign * loss for loss in losses]
+        ranges = [_range(shown)] if spread else []
         changes = [] if arms else [f"{switches:,.0f}"]
-        ranges = [between] if spread else []
-        made.add_row(name, text(loss), *ranges, f"{round(regret):,}", *changes)  # no "-0"
+        middle = f"{statistics.median(shown):.4f}"
+        made.add_row(name, middle, *ranges, f"{round(regret):,}", *changes)  # no "-0"
 
     for name, runs in (("private", report.private), ("without noise", report.nonprivate)):
-        ends = [min(runs.average_losses), max(runs.average_losses)]
-        low, high = (text(end) for end in (reversed(ends) if arms else ends))
-        add(
-            name,
-            runs.average_loss,
-            runs.regret,
-            runs.summary()["switches"]["median"],
-            f"{low}-{high}" if ends[0] < ends[1] else "",
-        )
+        add(name, runs.average_losses, runs.regret, statistics.median(runs.switches))
     fixed = report.best_fixed
     others = (
         {"name": "best fixed decision", **fixed},
@@ -174,7 +163,7 @@ def _table(report: RunReport) -> Table:
         *report.others,
     )
     for other in others:
-        add(other["name"], other["average_loss"], other["total_loss"] - fixed["total_loss"], 0)
+        add(other["name"], [other["average_loss"]], other["total_loss"] - fixed["total_loss"], 0)
     return made
 
 
@@ -209,14 +198,12 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
             value = result.comparator["average_loss"]
             say(f"The {result.comparator['name']} has average loss {value:.4f}.")
     for g in [row.guarantee for row in result.rows if row.guarantee and row.budget][:1]:
-        neighbours = f"{g['change']}, seen by {g['view']}"
-        say(f"Same budget, rounds and change ({neighbours}) for every learner.")
+        about = f"({g['change']}, seen by {g['view']})"
+        say(f"Same budget, rounds and change {about} for every learner.")
     for row in result.rows:
         if row.refused is not None:
             say(f"{row.learner}: {row.refused}")
-    say("Computed from raw records: for evaluation, not for publication.")
-    for path in files:
-        say(f"Written: {path}")
+    _say_files("Computed from raw records: for evaluation, not for publication.", files)
 
 
 def _rows(rows: Sequence[ComparisonRow], top: float | None, *, offline: bool) -> Table:
@@ -235,10 +222,8 @@ def _rows(rows: Sequence[ComparisonRow], top: float | None, *, offline: bool) ->
         if row.average_loss is None:
             cells.append("refused")
         else:
-            values = sorted(v if top is None else top - v for v in row.average_losses)
-            low, high = values[0], values[-1]
-            cells += [f"{statistics.median(values):.4f}",
-                      f"{low:.4f}-{high:.4f}" if low < high else ""]  # fmt: skip
+            values = [v if top is None else top - v for v in row.average_losses]
+            cells += [f"{statistics.median(values):.4f}", _range(values)]
         if row.regret is not None:
             cells += [f"{row.regret:,.1f}", f"{statistics.median(row.switches):,.0f}"]
         made.add_row(*[*cells, "", "", ""][: len(titles) + 1])

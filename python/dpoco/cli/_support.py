@@ -1,15 +1,20 @@
-"""What commands share: options from a file, errors in one line, notes, progress, tables, JSON."""
+"""What commands share: options, also from a file, errors in one line, notes, progress, tables.
+
+The options of a command are the parameters of a function: their types and defaults are in its
+signature, their help is in its docstring, as for the constructors of learners.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -26,6 +31,7 @@ from rich.table import Table
 from rich.text import Text
 
 import dpoco
+from dpoco._calibrated import documented
 from dpoco._validation import named
 from dpoco.plotting import new_figure
 
@@ -34,8 +40,36 @@ if TYPE_CHECKING:
 
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Function = TypeVar("Function", bound=Callable[..., None])
 _WIDTH = 100
 _FIGURES = (".png", ".svg", ".pdf")
+
+
+def option_of(kind: Any, values: str, meaning: str) -> Any:
+    """Return the annotation of an option: words with a dash are its names, others its metavar."""
+    flags = [word for word in values.split() if word.startswith("-")]
+    metavar = " ".join(word for word in values.split() if word not in flags)
+    return Annotated[kind, typer.Option(*flags, metavar=metavar or None, help=meaning)]
+
+
+def documented_options(function: Function) -> Function:
+    """Make options of a function's parameters, and leave the rest of its docstring as the help."""
+    said = documented(function)
+    # Not `get_type_hints`: where the default is None, Python 3.10 hides annotations in a union.
+    parameters = inspect.signature(function, eval_str=True).parameters.values()
+    shown = [
+        each.replace(annotation=option_of(each.annotation, *said[each.name]))
+        if each.name in said
+        else each
+        for each in parameters
+    ]
+    described: Any = function
+    described.__signature__ = inspect.Signature(shown)
+    described.__annotations__ = {each.name: each.annotation for each in shown}
+    function.__doc__ = (inspect.getdoc(function) or "").partition("\nParameters\n")[0]
+    return function
+
 
 # Where a run writes, and what continues another one, is not taken over from a report.
 _NOT_AGAIN = ("config", "checkpoint", "resume", "skip_played", "out", "output")
@@ -47,7 +81,7 @@ def _apply(context: typer.Context, path: Path | None) -> Path | None:
         return path
     with errors_in_one_line():
         given = _read(path)
-        options = {name: parameter for parameter, name in _option_names(context).items()}
+        options = _options_of(context)
         del options["config"]
         chosen: dict[str, Any] = {}
         for key, value in given.items():
@@ -126,8 +160,8 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
 
 def asked_of(context: typer.Context, leave_out: Collection[str]) -> dict[str, Any]:
     """Return what a command was asked, by its options' names, in their order, as a report says."""
-    names = {name: parameter for parameter, name in _option_names(context).items()}
-    return {name: told(context.params[names[name]]) for name in names if name not in leave_out}
+    options = _options_of(context).items()
+    return {name: told(context.params[own]) for name, own in options if name not in leave_out}
 
 
 def told(value: Any) -> Any:
@@ -137,21 +171,28 @@ def told(value: Any) -> Any:
     return "inf" if value == math.inf else value
 
 
-def _option_names(context: typer.Context) -> dict[str, str]:
-    """Return the names of a command's options, without dashes in front, by its parameters'."""
-    long = {p.name: p.opts[0] for p in context.command.params if p.name != "help"}
-    return {str(name): option[2:].replace("-", "_") for name, option in long.items()}
+def _options_of(context: typer.Context) -> dict[str, str]:
+    """Return the parameters of a command's options, by their names without dashes in front."""
+    own = [each for each in context.command.params if each.name != "help"]
+    return {each.opts[0][2:].replace("-", "_"): str(each.name) for each in own}
 
 
-def numbers(name: str, text: str, whole: bool = False) -> list[float]:
-    """Return the numbers of a text, separated by commas."""
+def numbers(name: str, text: str, whole: bool = False, *, positive: bool = False) -> list[float]:
+    """Return the numbers of a text, separated by commas; positive ones are below 10^13."""
     try:
         values = [float(part) for part in text.split(",")]
+        fits = not whole or all(value.is_integer() for value in values)
     except ValueError:
-        raise ValueError(f"{name} must be numbers separated by commas; got {text!r}") from None
-    if whole and not all(value.is_integer() for value in values):
-        raise ValueError(f"{name} must be whole numbers separated by commas; got {text!r}")
+        fits = False
+    if not fits or (positive and not all(0.0 < value < 1e13 for value in values)):
+        kind = "whole numbers" if whole else "positive numbers" if positive else "numbers"
+        raise ValueError(f"{name} must be {kind} separated by commas; got {text!r}")
     return values
+
+
+def whole_numbers(name: str, text: str) -> list[int]:
+    """Return the positive whole numbers of a text, separated by commas."""
+    return [int(value) for value in numbers(name, text, True, positive=True)]
 
 
 def check_figure(path: Path | None) -> None:
@@ -170,6 +211,22 @@ def check_figure(path: Path | None) -> None:
         raise ValueError(f"--figure cannot be written: {reason.strerror}") from None
     if not existed:
         path.unlink()
+
+
+def write_report(report: Any, path: Path, draw: Callable[[Any], Any] | None) -> list[str]:
+    """Write a report, and what is drawn of it beside it; return the files' names."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(report.to_json() + "\n", encoding="utf-8")
+    files = [str(path)]
+    if draw is not None:
+        image = path.with_suffix(".png")
+        try:
+            draw(report).savefig(image)
+        except ImportError as error:
+            typer.echo(f"note: no figure: {error}", err=True)
+        else:
+            files.append(str(image))
+    return files
 
 
 def print_json(record: Any) -> None:
@@ -220,18 +277,12 @@ class _Rate(ProgressColumn):
         return Text("" if speed is None else f"{speed:,.0f} rounds/s", style="progress.data.speed")
 
 
-# The columns that users of online learners know, and what privacy adds.
-_COLUMNS = ("round", "average loss", "since last", "regret", "switches", "epsilon")
-
-
-def _heading() -> str:
-    return " ".join(f"{name:>12}" for name in _COLUMNS)
-
-
-def _line(seen: Snapshot) -> str:
-    cells = (f"{seen.round:,}", f"{seen.average_loss:.4f}", f"{seen.since_last:.4f}",
-             f"{seen.regret:,.1f}", f"{seen.switches:,}", f"{seen.epsilon:.4g}")  # fmt: skip
-    return " ".join(f"{cell:>12}" for cell in cells)
+# The columns that users of online learners know, and what privacy adds: title, attribute, format.
+_COLUMNS = (
+    ("round", "round", ","), ("average loss", "average_loss", ".4f"),
+    ("since last", "since_last", ".4f"), ("regret", "regret", ",.1f"),
+    ("switches", "switches", ","), ("epsilon", "epsilon", ".4g"),
+)  # fmt: skip
 
 
 @contextmanager
@@ -253,28 +304,21 @@ def progress(
     if silent or not (console.is_terminal or lines):
         yield None, None
         return
-    told: list[Snapshot] = []
+    rows = [[title for title, _, _ in _COLUMNS]]
 
     def snapshot(seen: Snapshot) -> None:
-        text = ([] if told else [_heading()]) + [_line(seen)]
-        told.append(seen)
-        if console.is_terminal:
-            console.print("\n".join(text), markup=False, highlight=False, soft_wrap=True)
-        else:
-            typer.echo("\n".join(text), err=True)
+        rows.append([format(getattr(seen, name), form) for _, name, form in _COLUMNS])
+        for row in rows:
+            text = " ".join(f"{cell:>12}" for cell in row)
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+        rows.clear()
 
     shown = snapshot if table and lines is not False else None
     if not console.is_terminal:
         yield None, shown
         return
-    columns = (
-        TextColumn("{task.description:<14}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _Rate(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bars:
+    shape = TextColumn("{task.description:<14}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*shape, _Rate(), TimeRemainingColumn(), console=console, transient=True) as bars:
         tasks: dict[str, Any] = {}
 
         def show(phase: str, done: int, total: int) -> None:

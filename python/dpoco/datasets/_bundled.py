@@ -3,47 +3,128 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpoco._validation import FloatArray, named
 from dpoco.datasets._stream import PublicScaling, Stream
 
+_NEW_RIVER = "river 0.26 or later (Python 3.11 or later)"
 
-def bundled_table(dataset: str, requirement: str) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-    """Return column names and rows of one of river's compressed CSV files.
 
-    Parameters
+@dataclass(frozen=True)
+class Bundled:
+    """A stream that comes without a download: what is public of it, known without loading it.
+
+    Attributes
     ----------
-    dataset : str
-        Class name in ``river.datasets``.
-    requirement : str
-        What to install if it is not there, for the error.
-
-    Raises
-    ------
-    ImportError
-        Without river, or with one that does not have the data set.
+    name : str
+        Name.
+    kind : {"records", "experts"}
+        What it is for.
+    rounds, columns : int
+        Shape of what the loader returns.
+    about : str
+        What it is.
+    dataset, needs : str
+        Class in ``river.datasets``, and what must be installed.
+    cite, licence : str
+        Source and terms; an empty licence is not known.
     """
-    with gzip.open(bundled_file(dataset, requirement), "rt", encoding="utf-8") as file:
-        names = tuple(file.readline().strip().split(","))
-        return names, np.loadtxt(file, delimiter=",")
 
+    name: str
+    kind: str
+    rounds: int
+    columns: int
+    about: str
+    dataset: str
+    needs: str
+    cite: str
+    licence: str
 
-def bundled_file(dataset: str, requirement: str) -> str:
-    """Return the path of one of river's compressed CSV files; see `bundled_table`."""
-    name = dataset.lower()
-    try:
-        from river import datasets
-    except ImportError:
-        raise ImportError(
-            f'the {name} stream needs river: pip install "dpoco[data]"', name="river"
-        ) from None
-    if not hasattr(datasets, dataset):
-        raise ImportError(
-            f'the {name} stream needs {requirement}: pip install -U "dpoco[data]"', name="river"
+    @property
+    def file(self) -> Path:
+        """Path of river's compressed CSV file.
+
+        Raises
+        ------
+        ImportError
+            Without river, or with one that does not have the data set.
+        """
+        try:
+            from river import datasets
+        except ImportError:
+            raise ImportError(
+                f'the {self.name} stream needs river: pip install "dpoco[data]"', name="river"
+            ) from None
+        if not hasattr(datasets, self.dataset):
+            raise ImportError(
+                f'the {self.name} stream needs {self.needs}: pip install -U "dpoco[data]"',
+                name="river",
+            )
+        return Path(getattr(datasets, self.dataset)().path)
+
+    def table(self, wanted: Sequence[str]) -> FloatArray:
+        """Return columns of the file, shape (T, len(wanted)); `ImportError` as for `file`."""
+        with gzip.open(self.file, "rt", encoding="utf-8") as file:
+            names = file.readline().strip().split(",")
+            return np.loadtxt(file, delimiter=",", usecols=[names.index(name) for name in wanted])
+
+    def stream(self, wanted: Sequence[str], label: str) -> Stream:
+        """Return the records as they are; `ImportError` as for `file`."""
+        table = self.table([*wanted, label])
+        return Stream(
+            name=self.name,
+            features=table[:, :-1],
+            labels=table[:, -1],
+            feature_names=tuple(wanted),
+            task="classification",
+            description=self.about,
+            source=f"{self.cite}, as bundled with river",
+            licence=f"{self.licence} (UCI Machine Learning Repository)",
         )
-    return str(getattr(datasets, dataset)().path)
+
+
+BUNDLED = {
+    each.name: each
+    for each in (
+        Bundled(
+            "shuttle", "records", 49_097, 10,
+            "Space shuttle sensor readings; label 1 marks an anomaly (7 %)",
+            "Shuttle", _NEW_RIVER,
+            "UCI Machine Learning Repository, Statlog (Shuttle), "
+            "https://archive.ics.uci.edu/dataset/148/statlog+shuttle",
+            "CC BY 4.0",
+        ),
+        Bundled(
+            "phishing", "records", 1250, 10,
+            "Checks of web pages; label 1 marks a fraudulent page",
+            "Phishing", "river",
+            "UCI Machine Learning Repository, Website Phishing, "
+            "https://archive.ics.uci.edu/dataset/379/website+phishing",
+            "CC BY 4.0",
+        ),
+        Bundled(
+            "pollsters", "experts", 1001, 5,
+            "Daily errors of five pollsters, in ten percentage points",
+            "TrumpApproval", "river", "FiveThirtyEight, approval averages", "CC BY 4.0",
+        ),
+        Bundled(
+            "stocks", "experts", 1257, 10,
+            "Daily losses of holding one of ten large stocks",
+            "SP500Stocks", _NEW_RIVER,
+            "Kaggle, S&P 500 stock data, February 2013 to February 2018", "",
+        ),
+    )
+}  # fmt: skip
+_CHECKS = (
+    "empty_server_form_handler", "popup_window", "https", "request_from_other_domain",
+    "anchor_from_other_domain", "is_popular", "long_url", "age_of_domain", "ip_in_url",
+)  # fmt: skip
 
 
 def load_phishing() -> Stream:
@@ -63,38 +144,12 @@ def load_phishing() -> Stream:
     ImportError
         Without river: ``pip install "dpoco[data]"``.
     """
-    names, table = bundled_table("Phishing", "river")
-    label = names.index("is_phishing")
-    columns = [index for index in range(len(names)) if index != label]
-    return Stream(
-        name="phishing",
-        features=table[:, columns],
-        labels=table[:, label],
-        feature_names=tuple(names[index] for index in columns),
-        task="classification",
-        description="Checks of web pages; label 1 marks a fraudulent page",
-        source=(
-            "UCI Machine Learning Repository, Website Phishing, "
-            "https://archive.ics.uci.edu/dataset/379/website+phishing, as bundled with river"
-        ),
-        licence="CC BY 4.0 (UCI Machine Learning Repository)",
-    ).scaled(PublicScaling(0.0, 1.0))
+    return BUNDLED["phishing"].stream(_CHECKS, "is_phishing").scaled(PublicScaling(0.0, 1.0))
 
 
 # Nominal ranges in integer counts: 7 bits, unsigned for level channels, signed for the others.
 _LEVEL, _SIGNED = (0.0, 128.0), (-64.0, 64.0)
-_RANGES = {
-    "f1": _LEVEL,
-    "f2": _SIGNED,
-    "f3": _LEVEL,
-    "f4": _SIGNED,
-    "f5": _SIGNED,
-    "f6": _SIGNED,
-    "f7": _LEVEL,
-    "f8": _LEVEL,
-    "f9": _LEVEL,
-}
-_LABEL = "anomaly"
+_RANGES = {f"f{i}": _LEVEL if i in (1, 3, 7, 8, 9) else _SIGNED for i in range(1, 10)}
 
 
 def load_shuttle(*, scaled: bool = True) -> Stream:
@@ -130,21 +185,7 @@ def load_shuttle(*, scaled: bool = True) -> Stream:
     stream do less well. The defaults of ``dpoco run`` were looked at on this stream too. So results
     on it demonstrate the method; for private records all of this is decided before they arrive.
     """
-    names, table = bundled_table("Shuttle", "river 0.26 or later (Python 3.11 or later)")
-    columns = list(_RANGES)
-    stream = Stream(
-        name="shuttle",
-        features=table[:, [names.index(name) for name in columns]],
-        labels=table[:, names.index(_LABEL)],
-        feature_names=tuple(columns),
-        task="classification",
-        description="Space shuttle sensor readings; label 1 marks an anomaly",
-        source=(
-            "UCI Machine Learning Repository, Statlog (Shuttle), "
-            "https://archive.ics.uci.edu/dataset/148/statlog+shuttle, as bundled with river"
-        ),
-        licence="CC BY 4.0 (UCI Machine Learning Repository)",
-    )
+    stream = BUNDLED["shuttle"].stream(list(_RANGES), "anomaly")
     low, high = np.array(list(_RANGES.values())).T
     return stream.scaled(PublicScaling(low, high)) if scaled else stream
 
@@ -155,7 +196,7 @@ POLLSTERS = ("gallup", "ipsos", "morning_consult", "rasmussen", "you_gov")
 _WORST_ERROR = 10.0
 
 
-def pollster_losses() -> NDArray[np.float64]:
+def pollster_losses() -> FloatArray:
     """Daily errors of five pollsters, as losses of the mixtures one may put on them.
 
     Each of 1 001 days, pollster i's loss is its distance from the day's consensus approval rating
@@ -176,13 +217,9 @@ def pollster_losses() -> NDArray[np.float64]:
     -----
     Data: FiveThirtyEight's approval averages (CC BY 4.0), as bundled with river.
     """
-    with gzip.open(bundled_file("TrumpApproval", "river"), "rt", encoding="utf-8") as file:
-        names = file.readline().strip().split(",")
-        table = np.loadtxt(file, delimiter=",")
-    polls = table[:, [names.index(name) for name in POLLSTERS]]
-    truth = table[:, names.index("five_thirty_eight")]
-    losses: NDArray[np.float64] = np.minimum(np.abs(polls - truth[:, None]) / _WORST_ERROR, 1.0)
-    return losses
+    table = BUNDLED["pollsters"].table([*POLLSTERS, "five_thirty_eight"])
+    errors = np.abs(table[:, :-1] - table[:, -1:])
+    return np.minimum(errors / _WORST_ERROR, 1.0)
 
 
 STOCKS = ("AAPL", "AMZN", "IBM", "INTC", "JNJ", "JPM", "KO", "MSFT", "WMT", "XOM")
@@ -191,7 +228,7 @@ STOCKS = ("AAPL", "AMZN", "IBM", "INTC", "JNJ", "JPM", "KO", "MSFT", "WMT", "XOM
 _LARGEST_RETURN = 10.0
 
 
-def stock_losses() -> NDArray[np.float64]:
+def stock_losses() -> FloatArray:
     """Daily losses of holding one of ten large stocks of the S&P 500.
 
     On each of 1 257 trading days from February 2013 to February 2018, a stock that returns r
@@ -216,13 +253,66 @@ def stock_losses() -> NDArray[np.float64]:
 
     Data: "S&P 500 stock data" of Kaggle, as bundled with river.
     """
-    with gzip.open(
-        bundled_file("SP500Stocks", "river 0.26 or later (Python 3.11 or later)"),
-        "rt",
-        encoding="utf-8",
-    ) as file:
-        names = file.readline().strip().split(",")
-        columns = [names.index(name) for name in STOCKS]
-        returns = np.loadtxt(file, delimiter=",", usecols=columns)
-    share: NDArray[np.float64] = (_LARGEST_RETURN - returns) / (2.0 * _LARGEST_RETURN)
-    return np.clip(share, 0.0, 1.0)
+    returns = BUNDLED["stocks"].table(STOCKS)
+    return np.clip((_LARGEST_RETURN - returns) / (2.0 * _LARGEST_RETURN), 0.0, 1.0)
+
+
+_STREAMS: dict[str, Callable[[], Stream]] = {"phishing": load_phishing, "shuttle": load_shuttle}
+_LOSSES = {"pollsters": (pollster_losses, POLLSTERS), "stocks": (stock_losses, STOCKS)}
+
+
+def available() -> tuple[str, ...]:
+    """Names of the real streams that `load` knows, none of which needs a download."""
+    return tuple(sorted(_STREAMS))
+
+
+def load(name: str) -> Stream:
+    """Load a stream by name.
+
+    Parameters
+    ----------
+    name : str
+        One of `available()`.
+
+    Returns
+    -------
+    Stream
+        Scaled with the public constants its description states.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name.
+    ImportError
+        If the package that bundles the stream is missing.
+    """
+    return _STREAMS[named("stream", name, available())]()
+
+
+def load_losses(name: str) -> tuple[FloatArray, dict[str, Any]]:
+    """Load a table of experts' losses by name.
+
+    Parameters
+    ----------
+    name : {"pollsters", "stocks"}
+        As in `BUNDLED`.
+
+    Returns
+    -------
+    ndarray of float64, shape (T, N), and dict
+        Losses in [0, 1], and public facts: name, description, scaling, names of the experts.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name.
+    ImportError
+        If the package that bundles them is missing.
+    """
+    read, experts = _LOSSES[named("stream of experts", name, tuple(_LOSSES))]
+    return read(), {
+        "name": name,
+        "description": BUNDLED[name].about,
+        "scaling": "public constants, to [0, 1]",
+        "feature_names": list(experts),
+    }

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from dpoco._validation import FloatArray, MalformedError, reading
 from dpoco.datasets._stream import PublicScaling, Stream
 
-Columns = dict[str, FloatArray]
-
 
 def load_file(
     path: str | os.PathLike[str],
@@ -81,16 +79,15 @@ def load_file(
         raise ValueError(f"column {label!r} is the label and cannot be a feature")
     if not wanted:
         raise ValueError(f"{source.name} has no feature column besides the label")
-    columns = _loaded(source, select, [*wanted, label])
-    table = np.column_stack([columns[name] for name in wanted])
-    labels = columns[label]
+    table = select([*wanted, label])
+    labels = table[:, -1]
     flags = {}
     if label_scaling is not None:
         flags["label_out_of_range"] = label_scaling.outside(labels[:, None])[:, 0]
         labels = label_scaling.apply(labels[:, None])[:, 0]
     stream = Stream(
         name=source.name,
-        features=table,
+        features=table[:, :-1],
         labels=labels,
         feature_names=tuple(wanted),
         task=task,
@@ -113,16 +110,15 @@ def read_columns(
     source = Path(path)
     names, select = _opened(source, header)
     _check_columns(source, names, wanted)
-    columns = _loaded(source, select, wanted)
-    return np.column_stack([columns[name] for name in wanted])
+    return select(wanted)
 
 
-# A reader returns the column names and a function that loads the chosen columns as float64.
-Select = Callable[[list[str]], Columns]
-Reader = Callable[[Path], tuple[list[str], Select]]
+# A reader returns the column names and a function that loads chosen columns, shape (T, columns).
+Select = Callable[[list[str]], FloatArray]
+Opened = tuple[list[str], Select]
 
 
-def _opened(source: Path, header: bool | None) -> tuple[list[str], Select]:
+def _opened(source: Path, header: bool | None) -> Opened:
     if not (header is None or isinstance(header, bool)):
         raise TypeError(f"header must be a bool or None; got {type(header).__name__}")
     if not source.is_file():
@@ -131,9 +127,14 @@ def _opened(source: Path, header: bool | None) -> tuple[list[str], Select]:
     with reading(source, kind):
         names, select = read(source)
 
-    def load(chosen: list[str]) -> Columns:
+    def load(chosen: list[str]) -> FloatArray:
         with reading(source, kind):
-            return select(chosen)
+            table = select(chosen)
+        if len(table) < 2:
+            raise ValueError(
+                f"{source.name} has {len(table)} rows of data; a stream needs at least 2"
+            )
+        return table
 
     return names, load
 
@@ -146,15 +147,7 @@ def _check_columns(source: Path, names: list[str], wanted: list[str]) -> None:
             raise ValueError(f"{source.name} has no column {name!r} among its {len(names)}")
 
 
-def _loaded(source: Path, select: Select, wanted: list[str]) -> Columns:
-    columns = select(wanted)
-    rounds = len(columns[wanted[0]])
-    if rounds < 2:
-        raise ValueError(f"{source.name} has {rounds} rows of data; a stream needs at least 2")
-    return columns
-
-
-def _reader(path: Path, header: bool | None) -> tuple[Reader, str]:
+def _reader(path: Path, header: bool | None) -> tuple[Callable[[Path], Opened], str]:
     """Return what reads a file, and what that should be."""
     name = path.name.lower()
     if name.endswith((".csv", ".csv.gz")):
@@ -178,7 +171,7 @@ def _open_csv(path: Path) -> IO[str]:
     return path.open(encoding="utf-8-sig", newline="")
 
 
-def _read_csv(path: Path, header: bool | None) -> tuple[list[str], Callable[[list[str]], Columns]]:
+def _read_csv(path: Path, header: bool | None) -> Opened:
     with _open_csv(path) as file:
         rows = csv.reader(file)
         first = next(rows, None)
@@ -196,37 +189,34 @@ def _read_csv(path: Path, header: bool | None) -> tuple[list[str], Callable[[lis
         names = [str(number) for number in range(1, len(first) + 1)]
     skipped = 0 if header is False else 1
 
-    def select(chosen: list[str]) -> Columns:
+    def select(chosen: list[str]) -> FloatArray:
         if not has_rows:
-            return {name: np.empty(0) for name in chosen}
+            return np.empty((0, len(chosen)))
         indices = [names.index(name) for name in chosen]
         with _open_csv(path) as file:
             if skipped:
                 next(csv.reader(file))
             with suppress(ValueError):
-                table = np.loadtxt(
+                return np.loadtxt(
                     file, delimiter=",", quotechar='"', comments=None, usecols=indices, ndmin=2
                 )
-                return dict(zip(chosen, table.T, strict=True))
         # Not while that error is handled: its text quotes a cell, and would be shown as context.
-        return _slow_columns(path, names, chosen, skipped)
+        return _cell_by_cell(path, len(names), indices, skipped)
 
     return names, select
 
 
-def _slow_columns(path: Path, names: list[str], chosen: list[str], skipped: int) -> Columns:
-    """Parse cell by cell: allows empty cells, and tells which column is not numeric."""
-    indices = [names.index(name) for name in chosen]
-    values: list[list[float]] = [[] for _ in chosen]
+def _cell_by_cell(path: Path, width: int, indices: list[int], skipped: int) -> FloatArray:
+    """Read columns that may have empty cells, or tell which one is not numeric."""
+    values: list[list[float]] = []
     with _open_csv(path) as file:
         rows = islice(csv.reader(file), skipped, None)
         for number, row in enumerate(rows, start=skipped + 1):
-            if row and len(row) != len(names):
-                raise MalformedError(f"{path.name}, row {number}: expected {len(names)} cells")
+            if row and len(row) != width:
+                raise MalformedError(f"{path.name}, row {number}: expected {width} cells")
             if row:
-                for column, index in zip(values, indices, strict=True):
-                    column.append(_number(row[index], index))
-    return {name: np.array(column) for name, column in zip(chosen, values, strict=True)}
+                values.append([_number(row[index], index) for index in indices])
+    return np.array(values, np.float64).reshape(-1, len(indices))
 
 
 def _number(cell: str, index: int) -> float:
@@ -238,7 +228,7 @@ def _number(cell: str, index: int) -> float:
         raise MalformedError(f"column {index + 1} is not numeric") from None
 
 
-def _read_parquet(path: Path) -> tuple[list[str], Callable[[list[str]], Columns]]:
+def _read_parquet(path: Path) -> Opened:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -248,9 +238,9 @@ def _read_parquet(path: Path) -> tuple[list[str], Callable[[list[str]], Columns]
         ) from None
     names = list(pq.read_schema(path).names)
 
-    def select(chosen: list[str]) -> Columns:
+    def select(chosen: list[str]) -> FloatArray:
         table = pq.read_table(path, columns=chosen)
-        return {name: _arrow_column(pa, table.column(name), name) for name in chosen}
+        return np.column_stack([_arrow_column(pa, table.column(name), name) for name in chosen])
 
     return names, select
 
@@ -266,7 +256,7 @@ def _arrow_column(pa: Any, column: Any, name: str) -> FloatArray:
     return np.ascontiguousarray(values, dtype=np.float64)
 
 
-def _read_npz(path: Path) -> tuple[list[str], Callable[[list[str]], Columns]]:
+def _read_npz(path: Path) -> Opened:
     columns: dict[str, NDArray[Any]] = {}
     # Not by its name: a damaged file would stay open.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -279,10 +269,10 @@ def _read_npz(path: Path) -> tuple[list[str], Callable[[list[str]], Columns]]:
     if len({len(column) for column in columns.values()}) > 1:
         raise MalformedError(f"{path.name}: the arrays differ in length")
 
-    def select(chosen: list[str]) -> Columns:
+    def select(chosen: list[str]) -> FloatArray:
         for name in chosen:
             if columns[name].dtype.kind not in "fiub":
                 raise MalformedError(f"column {name!r} is not numeric")
-        return {name: columns[name].astype(np.float64) for name in chosen}
+        return np.column_stack([columns[name].astype(np.float64) for name in chosen])
 
     return list(columns), select

@@ -37,18 +37,16 @@ class PublicScaling:
     intercept: bool = True
 
     def __post_init__(self) -> None:
-        low, high = self._bounds()
+        low, high = self._bounds
+        if low.shape != high.shape and 1 not in (low.size, high.size):
+            raise ValueError(f"low and high differ in shape: {low.shape} and {high.shape}")
         if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
             raise ValueError("the declared range must be finite, with low < high")
 
+    @property
     def _bounds(self) -> tuple[FloatArray, FloatArray]:
-        low, high = (
-            float_array(name, np.atleast_1d(value), (None,))
-            for name, value in (("low", self.low), ("high", self.high))
-        )
-        if low.shape != high.shape and 1 not in (low.size, high.size):
-            raise ValueError(f"low and high differ in shape: {low.shape} and {high.shape}")
-        return low, high
+        low, high = np.atleast_1d(self.low), np.atleast_1d(self.high)
+        return float_array("low", low, (None,)), float_array("high", high, (None,))
 
     def apply(self, features: Any) -> FloatArray:
         """Return the scaled records.
@@ -64,7 +62,7 @@ class PublicScaling:
             Shape (T, d), or (T, d + 1) with the intercept; entries in [-1, 1].
         """
         rows = float_array("features", features, (None, None))
-        low, high = self._bounds()
+        low, high = self._bounds
         width = max(low.size, high.size)
         if width not in (1, rows.shape[1]):
             raise ValueError(f"the declared range has {width} columns; got {rows.shape[1]}")
@@ -78,7 +76,7 @@ class PublicScaling:
     def outside(self, features: Any) -> NDArray[np.bool_]:
         """Return which entries saturate, in the shape of `apply`. **Not private**."""
         rows = float_array("features", features, (None, None))
-        low, high = self._bounds()
+        low, high = self._bounds
         outside = (rows < low) | (rows > high)
         if self.intercept:
             outside = np.column_stack([outside, np.zeros(len(rows), dtype=bool)])
@@ -86,7 +84,7 @@ class PublicScaling:
 
     def describe(self) -> str:
         """One line for reports."""
-        low, high = self._bounds()
+        low, high = self._bounds
         ranges = sorted({(float(a), float(b)) for a, b in np.broadcast(low, high)})
         text = ", ".join(f"[{a:g}, {b:g}]" for a, b in ranges)
         tail = ", plus a constant column" if self.intercept else ""
@@ -157,12 +155,7 @@ class Stream:
         target = self.target
         if target is not None:
             target = _frozen(float_array("target", target, (dimension,)))
-        fields = {
-            "features": features,
-            "labels": labels,
-            "feature_names": names,
-            "target": target,
-        }
+        fields = {"features": features, "labels": labels, "feature_names": names, "target": target}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -204,17 +197,10 @@ class Stream:
 
     def summary(self) -> dict[str, Any]:
         """Public facts about the stream, JSON-able: no record, no label."""
-        return {
-            "name": self.name,
-            "rounds": self.rounds,
-            "dimension": self.dimension,
-            "feature_names": list(self.feature_names),
-            "task": self.task,
-            "description": self.description,
-            "source": self.source,
-            "licence": self.licence,
-            "scaling": self.scaling,
-        }
+        public = ("name", "rounds", "dimension", "feature_names", "task", "description", "source",
+                  "licence", "scaling")  # fmt: skip
+        facts = {name: getattr(self, name) for name in public}
+        return {**facts, "feature_names": list(self.feature_names)}
 
     def __repr__(self) -> str:
         return (
@@ -228,6 +214,9 @@ def _frozen(array: FloatArray) -> FloatArray:
         array = array.copy()
         array.flags.writeable = False
     return array
+
+
+TARGETS = ("dense", "sparse5", "gaussian")
 
 
 def linear_regression_stream(
@@ -300,14 +289,9 @@ def linear_regression_stream(
 def _target(target: Any, d: int, p: float, generator: np.random.Generator) -> FloatArray:
     if not isinstance(target, str):
         return float_array("target", target, (d,))
-    if target == "dense":
-        theta = np.ones(d)
-    elif target == "sparse5":
-        theta = np.where(np.arange(d) < 5, 1.0, 0.0)
-    elif target == "gaussian":
+    choice("target", target, TARGETS)
+    theta: FloatArray = np.where(np.arange(d) < (5 if target == "sparse5" else d), 1.0, 0.0)
+    if target == "gaussian":
         theta = generator.standard_normal(d)
-    else:
-        raise ValueError(
-            f"target must be one of ['dense', 'gaussian', 'sparse5'] or an array; got {target!r}"
-        )
-    return theta / np.linalg.norm(theta, ord=p)
+    theta /= np.linalg.norm(theta, ord=p)
+    return theta

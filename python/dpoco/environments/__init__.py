@@ -9,11 +9,7 @@ learning from locally private reports.
 from __future__ import annotations
 
 from dpoco.environments._base import BurnAfterPlay, Environment, Oblivious, Recorded
-from dpoco.environments._contextual import (
-    ContextualWorld,
-    LinearWorld,
-    LogisticWorld,
-)
+from dpoco.environments._contextual import ContextualWorld, LinearWorld, LogisticWorld
 from dpoco.environments._distributions import (
     HadamardClass,
     dirichlet_class,

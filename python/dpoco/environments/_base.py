@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpoco._validation import FloatArray, IntArray, float_array, positive_int
+from dpoco._validation import FloatArray, IntArray, float_array, positive_int, whole_number
 from dpoco.errors import HorizonExceeded
 
 LARGEST_WORLD = 2**40
@@ -28,41 +28,25 @@ class Environment(ABC):
         Number of rounds T >= 1.
     seed : int, optional
         Seed of the world. None takes one from the operating system.
+
+    Attributes
+    ----------
+    experts, horizon : int
+        N and T. Other parameters of worlds are attributes, too.
+    round : int
+        Rounds that are over.
     """
 
     def __init__(self, experts: int, horizon: int, *, seed: int | None = None) -> None:
-        self._experts = positive_int("experts", experts, maximum=LARGEST_WORLD)
-        self._horizon = positive_int("horizon", horizon, maximum=LARGEST_WORLD)
-        self._set_seed(seed)
-        self._round = 0
+        self.experts = positive_int("experts", experts, maximum=LARGEST_WORLD)
+        self.horizon = positive_int("horizon", horizon, maximum=LARGEST_WORLD)
+        self.round = 0
+        self._sequence = seeded(seed)
         self._current: FloatArray | None = None
-
-    def _set_seed(self, seed: int | None) -> None:
-        if seed is not None:
-            if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
-                raise TypeError(f"seed must be an int; got {type(seed).__name__}")
-            if seed < 0:
-                raise ValueError(f"seed must not be negative; got {seed}")
-        self._sequence = np.random.SeedSequence(None if seed is None else int(seed))
 
     def _generator(self) -> np.random.Generator:
         """Return the world's random numbers from their beginning."""
         return np.random.default_rng(self._sequence)
-
-    @property
-    def experts(self) -> int:
-        """Number of experts N."""
-        return self._experts
-
-    @property
-    def horizon(self) -> int:
-        """Number of rounds T."""
-        return self._horizon
-
-    @property
-    def round(self) -> int:
-        """Rounds that are over."""
-        return self._round
 
     def losses(self) -> FloatArray:
         """Return the losses of the current round, shape (N,), read-only, in [0, 1].
@@ -76,7 +60,7 @@ class Environment(ABC):
             After the last round.
         """
         if self._current is None:
-            if self._round >= self._horizon:
+            if self.round >= self.horizon:
                 raise HorizonExceeded("the world has no more rounds")
             self._current = self._draw()
             self._current.flags.writeable = False
@@ -92,26 +76,22 @@ class Environment(ABC):
         ValueError, TypeError
             If that is no expert: nothing changed.
         """
-        if isinstance(decision, (bool, np.bool_)) or not isinstance(decision, (int, np.integer)):
-            raise TypeError(f"decision must be an int; got {type(decision).__name__}")
-        if not 0 <= decision < self._experts:
-            raise ValueError(f"decision must be below the number of experts, {self._experts}")
-        row = self.losses()
-        self._answer(int(decision), row)
+        played = whole_number("decision", decision, 0, self.experts - 1)
+        self._answer(played, self.losses())
         self._current = None
-        self._round += 1
+        self.round += 1
 
     def reset(self, seed: int | None = None) -> None:
         """Go back to the first round: of the same world, or of another one if a seed is given."""
         if seed is not None:
-            self._set_seed(seed)
-        self._round = 0
+            self._sequence = seeded(seed)
+        self.round = 0
         self._current = None
-        self._restart()
+        self._restart(seed is not None)
 
     @abstractmethod
-    def _restart(self) -> None:
-        """Forget the rounds played, and the losses if the seed is another."""
+    def _restart(self, another: bool) -> None:
+        """Forget the rounds played, and the losses if it is another world now."""
 
     @abstractmethod
     def _draw(self) -> FloatArray:
@@ -130,7 +110,7 @@ class Environment(ABC):
         """
 
     def __repr__(self) -> str:
-        return f"<dpoco {type(self).__name__}: {self._horizon} rounds, {self._experts} experts>"
+        return f"<dpoco {type(self).__name__}: {self.horizon} rounds, {self.experts} experts>"
 
 
 class Oblivious(Environment):
@@ -162,40 +142,25 @@ class Oblivious(Environment):
         return self._built()[1]
 
     def _draw(self) -> FloatArray:
-        row: FloatArray = self.matrix()[self._round]
+        row: FloatArray = self.matrix()[self.round]
         return row
-
-    def reset(self, seed: int | None = None) -> None:
-        """Go back to the first round: of the same world, or of another one if a seed is given."""
-        if seed is not None:
-            self._matrix = self._best = None
-        super().reset(seed)
 
     def _answer(self, decision: int, row: FloatArray) -> None:
         pass
 
-    def _restart(self) -> None:
-        pass
+    def _restart(self, another: bool) -> None:
+        if another:
+            self._matrix = self._best = None
 
 
-def within(name: str, value: float, low: float, high: float) -> float:
-    """Return a public parameter that lies in (low, high], or raise naming it."""
-    if not low < value <= high:
-        raise ValueError(f"{name} must be in ({low:g}, {high:g}]; got {value!r}")
-    return value
+def seeded(seed: int | None) -> np.random.SeedSequence:
+    """Return the root of a world's random numbers; None is the operating system's entropy."""
+    return np.random.SeedSequence(None if seed is None else whole_number("seed", seed))
 
 
 def world_switches(value: int, horizon: int, experts: int) -> int:
     """Return the number of switches of a world, which needs rounds and experts to switch."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"switches must be an int; got {type(value).__name__}")
-    largest = horizon - 1 if experts > 1 else 0
-    if not 0 <= value <= largest:
-        raise ValueError(
-            f"switches must be in [0, {largest}] for {horizon} rounds and {experts} experts; "
-            f"got {value}"
-        )
-    return int(value)
+    return whole_number("switches", value, 0, horizon - 1 if experts > 1 else 0)
 
 
 def segment_starts(horizon: int, segments: int) -> IntArray:
@@ -259,6 +224,11 @@ class BurnAfterPlay(Environment):
     seed : int, optional
         Seed of the world. None takes one from the operating system.
 
+    Attributes
+    ----------
+    phase_length : int
+        Rounds of a phase, L.
+
     Raises
     ------
     ValueError, TypeError
@@ -274,26 +244,16 @@ class BurnAfterPlay(Environment):
         self, experts: int, horizon: int, *, switches: int = 0, seed: int | None = None
     ) -> None:
         super().__init__(experts, horizon, seed=seed)
-        count = positive_int("experts", experts)
-        self._switches = world_switches(switches, self.horizon, count)
-        self._length = -(-self.horizon // (self._switches + 1))
-        if count < 4 * self._length:
+        self.switches = world_switches(switches, self.horizon, self.experts)
+        self.phase_length = -(-self.horizon // (self.switches + 1))
+        if self.experts < 4 * self.phase_length:
             raise ValueError(
-                f"experts must be at least 4 times a phase's {self._length} rounds; got {count}"
+                f"experts must be at least 4 times a phase's {self.phase_length} rounds; "
+                f"got {experts}"
             )
-        self._restart()
+        self._restart(False)
 
-    @property
-    def switches(self) -> int:
-        """Number of phases less one, S."""
-        return self._switches
-
-    @property
-    def phase_length(self) -> int:
-        """Rounds of a phase, L."""
-        return self._length
-
-    def _restart(self) -> None:
+    def _restart(self, another: bool) -> None:
         self._tape = self._generator()
         self._biases = np.zeros(self.experts)
         self._burnt = np.zeros(self.experts, dtype=np.bool_)
@@ -301,9 +261,9 @@ class BurnAfterPlay(Environment):
         self._finished: list[IntArray] = []
 
     def _draw(self) -> FloatArray:
-        if self.round % self._length == 0:
+        if self.round % self.phase_length == 0:
             if self.round > 0:
-                self._finished.append(self._best_of_phase(self._length))
+                self._finished.append(self._best_of_phase(self.phase_length))
             self._biases = np.where(self._tape.random(self.experts) < 0.5, 0.25, 0.75)
             self._burnt[:] = False
             self._totals[:] = 0.0

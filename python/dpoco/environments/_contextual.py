@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dpoco._validation import FloatArray, positive_float, positive_int, real_float
+from dpoco._validation import FloatArray, positive_float, positive_int, real_float, whole_number
+from dpoco.environments._base import seeded
 from dpoco.errors import HorizonExceeded
 
 _LARGEST = 2**31
@@ -35,6 +36,19 @@ class ContextualWorld(ABC):
     seed : int, optional
         Seed of the world. None takes one from the operating system.
 
+    Attributes
+    ----------
+    arms, dimension, horizon : int
+        K, d and T.
+    round : int
+        Rounds that are over.
+    coefficients : ndarray of float64, shape (K, d), read-only
+        The truth.
+    contexts : ndarray of float64, shape (T, d), read-only
+        Contexts of all rounds.
+    means, rewards : ndarray of float64, shape (T, K), read-only
+        Expected and actual rewards of all arms in all rounds.
+
     Raises
     ------
     ValueError, TypeError
@@ -53,34 +67,29 @@ class ContextualWorld(ABC):
         sparsity: int | None = None,
         seed: int | None = None,
     ) -> None:
-        self._arms = positive_int("arms", arms, maximum=_LARGEST)
-        self._dimension = positive_int("dimension", dimension, maximum=_LARGEST)
-        self._horizon = positive_int("horizon", horizon, maximum=_LARGEST)
+        self.arms = positive_int("arms", arms, maximum=_LARGEST)
+        self.dimension = positive_int("dimension", dimension, maximum=_LARGEST)
+        self.horizon = positive_int("horizon", horizon, maximum=_LARGEST)
         if norm not in (2.0, np.inf):
             raise ValueError(f"norm must be 2 or inf; got {norm!r}")
         self._norm = float(norm)
         self._context_bound = positive_float("context_bound", context_bound)
         self._parameter_bound = positive_float("parameter_bound", parameter_bound)
-        self._sparsity = (
-            self._dimension
-            if sparsity is None
-            else positive_int("sparsity", sparsity, maximum=self._dimension)
+        most = self.dimension
+        self._sparsity = positive_int(
+            "sparsity", most if sparsity is None else sparsity, maximum=most
         )
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
-            raise TypeError(f"seed must be an int; got {type(seed).__name__}")
-        if seed is not None and seed < 0:
-            raise ValueError(f"seed must not be negative; got {seed}")
-        generator = np.random.default_rng(None if seed is None else int(seed))
-        self._round = 0
-        self._coefficients = self._draw_coefficients(generator)
-        self._contexts = self._draw_contexts(generator)
-        self._means = self._mean_rewards(self._contexts @ self._coefficients.T)
-        self._rewards = self._draw_rewards(generator, self._means)
-        for array in (self._coefficients, self._contexts, self._means, self._rewards):
+        generator = np.random.default_rng(seeded(seed))
+        self.round = 0
+        self.coefficients = self._draw_coefficients(generator)
+        self.contexts = self._draw_contexts(generator)
+        self.means = self._mean_rewards(self.contexts @ self.coefficients.T)
+        self.rewards = self._draw_rewards(generator, self.means)
+        for array in (self.coefficients, self.contexts, self.means, self.rewards):
             array.flags.writeable = False
 
     def _draw_coefficients(self, generator: np.random.Generator) -> FloatArray:
-        drawn = generator.standard_normal((self._arms, self._dimension))
+        drawn = generator.standard_normal((self.arms, self.dimension))
         order = np.argsort(generator.random(drawn.shape), axis=1)
         drawn[np.argsort(order, axis=1) >= self._sparsity] = 0.0
         size = np.linalg.norm(drawn, ord=2.0 if self._norm == 2.0 else 1.0, axis=1)
@@ -88,7 +97,7 @@ class ContextualWorld(ABC):
         return coefficients
 
     def _draw_contexts(self, generator: np.random.Generator) -> FloatArray:
-        shape = self._horizon, self._dimension
+        shape = self.horizon, self.dimension
         if self._norm == 2.0:
             drawn = generator.standard_normal(shape)
             # A little inside the sphere, so that rounding leaves nothing to clip.
@@ -109,46 +118,6 @@ class ContextualWorld(ABC):
     def reward_bound(self) -> float:
         """No reward is larger in absolute value."""
 
-    @property
-    def arms(self) -> int:
-        """Number of arms K."""
-        return self._arms
-
-    @property
-    def dimension(self) -> int:
-        """Length d of a context."""
-        return self._dimension
-
-    @property
-    def horizon(self) -> int:
-        """Number of rounds T."""
-        return self._horizon
-
-    @property
-    def round(self) -> int:
-        """Rounds that are over."""
-        return self._round
-
-    @property
-    def coefficients(self) -> FloatArray:
-        """The truth: coefficients of all arms, shape (K, d), read-only."""
-        return self._coefficients
-
-    @property
-    def contexts(self) -> FloatArray:
-        """Contexts of all rounds, shape (T, d), read-only."""
-        return self._contexts
-
-    @property
-    def means(self) -> FloatArray:
-        """Expected rewards of all arms in all rounds, shape (T, K), read-only."""
-        return self._means
-
-    @property
-    def rewards(self) -> FloatArray:
-        """Rewards of all arms in all rounds, shape (T, K), read-only."""
-        return self._rewards
-
     def context(self) -> FloatArray:
         """Return the context of the current round, shape (d,), read-only.
 
@@ -157,9 +126,9 @@ class ContextualWorld(ABC):
         HorizonExceeded
             After the last round.
         """
-        if self._round >= self._horizon:
+        if self.round >= self.horizon:
             raise HorizonExceeded("the world has no more rounds")
-        row: FloatArray = self._contexts[self._round]
+        row: FloatArray = self.contexts[self.round]
         return row
 
     def reward(self, action: int) -> float:
@@ -172,18 +141,15 @@ class ContextualWorld(ABC):
         ValueError, TypeError
             If that is no arm: nothing changed.
         """
-        if isinstance(action, (bool, np.bool_)) or not isinstance(action, (int, np.integer)):
-            raise TypeError(f"action must be an int; got {type(action).__name__}")
-        if not 0 <= action < self._arms:
-            raise ValueError(f"action must be below the number of arms, {self._arms}")
-        if self._round >= self._horizon:
+        arm = whole_number("action", action, 0, self.arms - 1)
+        if self.round >= self.horizon:
             raise HorizonExceeded("the world has no more rounds")
-        self._round += 1
-        return float(self._rewards[self._round - 1, action])
+        self.round += 1
+        return float(self.rewards[self.round - 1, arm])
 
     def reset(self) -> None:
         """Go back to the first round of the same world."""
-        self._round = 0
+        self.round = 0
 
 
 class LinearWorld(ContextualWorld):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dpoco._validation import FloatArray, IntArray, choice, positive_float, positive_int, real_float
+from dpoco.environments._base import seeded
 
 _LARGEST = 2**31 - 1
 
@@ -39,9 +41,9 @@ def dirichlet_class(
     if contexts is not None:
         shape = (positive_int("contexts", contexts, maximum=_LARGEST), *shape)
     width = positive_int("labels", labels, maximum=_LARGEST)
+    rng = np.random.default_rng(seeded(seed))
     # Gamma variates of tiny shape may all underflow: these rows become a uniform label.
-    draws = _generator(seed).gamma(positive_float("concentration", concentration), 1.0,
-                                   size=(*shape, width))  # fmt: skip
+    draws = rng.gamma(positive_float("concentration", concentration), 1.0, size=(*shape, width))
     totals = draws.sum(axis=-1, keepdims=True)
     draws[..., 0] += (totals[..., 0] == 0.0).astype(np.float64)
     rows: FloatArray = draws / draws.sum(axis=-1, keepdims=True)
@@ -62,18 +64,15 @@ def softmax_class(
     C contexts of dimension d and K weight matrices of shape (M, d) have standard normal entries;
     scores are ``scale <weights, context>``.
     """
-    rng = _generator(seed)
-    sizes = [
-        positive_int(name, value, maximum=_LARGEST)
-        for name, value in (
-            ("contexts", contexts), ("hypotheses", hypotheses),
-            ("labels", labels), ("dimension", dimension),
-        )
-    ]  # fmt: skip
-    points = rng.standard_normal((sizes[0], sizes[3]))
-    weights = rng.standard_normal((sizes[1], sizes[2], sizes[3]))
-    scores = positive_float("scale", scale) * np.einsum("cd,kmd->ckm", points, weights)
-    return _softmax(scores)
+    rng = np.random.default_rng(seeded(seed))
+    count = partial(positive_int, maximum=_LARGEST)
+    points = rng.standard_normal((count("contexts", contexts), count("dimension", dimension)))
+    shape = count("hypotheses", hypotheses), count("labels", labels), dimension
+    scores = np.einsum("cd,kmd->ckm", points, rng.standard_normal(shape))
+    scores *= positive_float("scale", scale)
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    rows: FloatArray = powers / powers.sum(axis=-1, keepdims=True)
+    return rows
 
 
 def near_duplicates(
@@ -83,7 +82,7 @@ def near_duplicates(
 
     The base is uniform on the simplex; each row is the base times ``exp(spread N(0, 1))``, scaled.
     """
-    rng = _generator(seed)
+    rng = np.random.default_rng(seeded(seed))
     count = positive_int("hypotheses", hypotheses, maximum=_LARGEST)
     base = rng.dirichlet(np.ones(positive_int("labels", labels, maximum=_LARGEST)))
     noise = positive_float("spread", spread) * rng.standard_normal((count, base.size))
@@ -128,7 +127,7 @@ def draw_labels(
     rows = np.asarray(truth, dtype=np.float64)
     if (rows.ndim == 1) == (rounds is None) or (rows.ndim == 2) == (contexts is None):
         raise ValueError("one distribution needs rounds; several need contexts")
-    rng = _generator(seed)
+    rng = np.random.default_rng(seeded(seed))
     if rows.ndim == 1:
         edges = np.cumsum(rows)
         draws = rng.random(positive_int("rounds", rounds)) * edges[-1]
@@ -143,20 +142,6 @@ def draw_labels(
         edges, here = np.cumsum(rows[context]), places == context
         labels[here] = np.searchsorted(edges[:-1], draws[here] * edges[-1], side="right")
     return labels
-
-
-def _softmax(scores: FloatArray) -> FloatArray:
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    rows: FloatArray = powers / powers.sum(axis=-1, keepdims=True)
-    return rows
-
-
-def _generator(seed: int | None) -> np.random.Generator:
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
-        raise TypeError(f"seed must be an int; got {type(seed).__name__}")
-    if seed is not None and seed < 0:
-        raise ValueError(f"seed must not be negative; got {seed}")
-    return np.random.default_rng(None if seed is None else int(seed))
 
 
 _LARGEST_PAIRS = 4095

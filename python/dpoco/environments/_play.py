@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +16,7 @@ from dpoco.environments._contextual import ContextualWorld
 from dpoco.experts import ExpertTrace
 
 
-class ExpertsPlayer(Protocol):
-    """Whatever plays experts: the learners of `dpoco.experts`, or your own."""
-
-    def decide(self) -> int:
-        """Return this round's expert, in 0..N-1."""
-
-    def observe(self, losses: Any) -> None:
-        """End the round with the losses of all experts, shape (N,)."""
-
-
-def play(
-    learner: ExpertsPlayer, environment: Environment, *, rounds: int | None = None
-) -> ExpertTrace:
+def play(learner: Any, environment: Environment, *, rounds: int | None = None) -> ExpertTrace:
     """Let a learner and a world play.
 
     In each round the world's losses are computed, the learner decides, the world is told the
@@ -37,7 +25,8 @@ def play(
     Parameters
     ----------
     learner : object with ``decide()`` and ``observe(losses)``
-        A learner of `dpoco.experts`, or your own.
+        A learner of `dpoco.experts`, or your own: `decide` returns an expert in 0..N-1, `observe`
+        ends the round with the losses of all, shape (N,).
     environment : Environment
         Played from its current round on.
     rounds : int, optional
@@ -53,12 +42,7 @@ def play(
     ValueError
         If learner and world differ in the number of experts, or the world has too few rounds left.
     """
-    left = environment.horizon - environment.round
-    count = left if rounds is None else rounds
-    if isinstance(count, bool) or not isinstance(count, (int, np.integer)):
-        raise TypeError(f"rounds must be an int; got {type(count).__name__}")
-    if not 1 <= count <= left:
-        raise ValueError(f"rounds must be in [1, {left}], what is left of the world; got {count}")
+    count = _left(environment, rounds)
     experts = getattr(learner, "experts", environment.experts)
     if experts != environment.experts:
         raise ValueError(f"the learner has {experts} experts, the world {environment.experts}")
@@ -78,25 +62,19 @@ def play(
     return ExpertTrace.of(rows, own, decisions, first_round, (0.0, 1.0))
 
 
-class BanditPlayer(Protocol):
-    """Whatever plays a bandit: the learners of `dpoco.bandits`, or your own."""
-
-    def decide(self, context: Any) -> int:
-        """Return an arm for the round's context."""
-
-    def observe(self, reward: Any) -> None:
-        """End the round with the reward of that arm."""
+def _left(world: Environment | ContextualWorld, rounds: int | None) -> int:
+    left = world.horizon - world.round
+    return positive_int("rounds", left if rounds is None else rounds, maximum=left)
 
 
-def play_bandit(
-    learner: BanditPlayer, world: ContextualWorld, *, rounds: int | None = None
-) -> BanditTrace:
+def play_bandit(learner: Any, world: ContextualWorld, *, rounds: int | None = None) -> BanditTrace:
     """Let a learner and a contextual world play, round by round.
 
     Parameters
     ----------
     learner : object with ``decide(context)`` and ``observe(reward)``
-        A learner of `dpoco.bandits` (whose ``run`` is faster), or your own.
+        A learner of `dpoco.bandits` (whose ``run`` is faster), or your own: `decide` returns an arm
+        for the context, `observe` ends the round with the arm's reward.
     world : ContextualWorld
         Played from its current round on.
     rounds : int, optional
@@ -112,10 +90,7 @@ def play_bandit(
     ValueError
         If learner and world differ in arms or dimension, or the world has too few rounds left.
     """
-    left = world.horizon - world.round
-    count = left if rounds is None else positive_int("rounds", rounds)
-    if not 1 <= count <= left:
-        raise ValueError(f"rounds must be in [1, {left}], what is left of the world; got {count}")
+    count = _left(world, rounds)
     for name in ("arms", "dimension"):
         if getattr(learner, name, getattr(world, name)) != getattr(world, name):
             raise ValueError(f"learner and world differ in {name}")
@@ -188,7 +163,7 @@ def play_delayed(learner: Any, records: tuple[Any, ...], delays: Any) -> Delayed
     -----
     O(T) beside the learner's own work, and the tickets outstanding.
     """
-    rows = [_doubles(part) for part in records]
+    rows = [float_array("records", part, (None, *np.shape(part)[1:])) for part in records]
     steps = int(rows[0].shape[0]) if rows else 0
     if any(part.shape[0] != steps for part in rows):
         raise ValueError("records must have one row for each decision")
@@ -221,13 +196,6 @@ def play_delayed(learner: Any, records: tuple[Any, ...], delays: Any) -> Delayed
     for ticket in tickets.values():
         learner.expire(ticket)
     return DelayedRun(np.array(decisions), values, np.array(arrivals, dtype=np.int64), most)
-
-
-def _doubles(values: Any) -> FloatArray:
-    shape = np.shape(values)
-    if not shape:
-        raise ValueError("records must be arrays with one row for each decision")
-    return float_array("records", values, (None, *shape[1:]))
 
 
 def _waits(delays: Any, steps: int) -> IntArray:

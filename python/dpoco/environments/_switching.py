@@ -7,10 +7,31 @@ import math
 import numpy as np
 
 from dpoco._validation import FloatArray, IntArray, positive_float, positive_int, real_float
-from dpoco.environments._base import Oblivious, segment_starts, within, world_switches
+from dpoco.environments._base import Oblivious, segment_starts, world_switches
 
 
-class SwitchingStochastic(Oblivious):
+class _Switching(Oblivious):
+    """Base of the worlds with a good expert that changes."""
+
+    def __init__(
+        self, experts: int, horizon: int, *, switches: int, gap: float, seed: int | None
+    ) -> None:
+        super().__init__(experts, horizon, seed=seed)
+        self.switches = world_switches(switches, self.horizon, self.experts)
+        self.gap = positive_float("gap", gap)
+        if self.gap > 1.0:
+            raise ValueError(f"gap must be in (0, 1]; got {gap!r}")
+
+    def _good(self, generator: np.random.Generator, starts: IntArray) -> IntArray:
+        """Return the good expert of each round; no two segments in a row have the same."""
+        first = generator.integers(self.experts)
+        more = len(starts) - 1
+        steps = generator.integers(1, self.experts, more) if more else np.empty(0, np.int64)
+        good = np.cumsum(np.concatenate([[first], steps])) % self.experts
+        return np.repeat(good.astype(np.int64), np.diff(starts, append=self.horizon))
+
+
+class SwitchingStochastic(_Switching):
     """Losses of 0 or 1, independent and identically distributed between switches.
 
     The horizon is cut into S + 1 segments of almost equal length. In each, one expert loses with
@@ -45,29 +66,17 @@ class SwitchingStochastic(Oblivious):
         gap: float = 0.4,
         seed: int | None = None,
     ) -> None:
-        super().__init__(experts, horizon, seed=seed)
-        self._switches = world_switches(switches, self.horizon, self.experts)
-        self._gap = within("gap", real_float("gap", gap), 0.0, 1.0)
-
-    @property
-    def switches(self) -> int:
-        """How often the good expert changes, S."""
-        return self._switches
-
-    @property
-    def gap(self) -> float:
-        """How much less the good expert loses a round, in expectation."""
-        return self._gap
+        super().__init__(experts, horizon, switches=switches, gap=gap, seed=seed)
 
     def _build(self) -> tuple[FloatArray, IntArray]:
         generator = self._generator()
         starts = segment_starts(self.horizon, self.switches + 1)
-        best = _sequence(starts, self.horizon, _changing(generator, len(starts), self.experts))
+        best = self._good(generator, starts)
         means = _gapped(best, self.experts, self.gap)
         return (generator.random(means.shape) < means).astype(np.float64), best
 
 
-class ObliviousSwitching(Oblivious):
+class ObliviousSwitching(_Switching):
     """Losses fixed in advance that are not stationary even between switches.
 
     Every expert's loss is a wave, ``1/2 + ((1 - gap) sin(2 pi t / period + phase) +- gap) / 2``,
@@ -106,27 +115,20 @@ class ObliviousSwitching(Oblivious):
         period: float = 64.0,
         seed: int | None = None,
     ) -> None:
-        super().__init__(experts, horizon, seed=seed)
-        self._switches = world_switches(switches, self.horizon, self.experts)
-        self._gap = within("gap", real_float("gap", gap), 0.0, 1.0)
-        self._period = real_float("period", period)
-        if not 2.0 <= self._period <= 1e12:
-            raise ValueError(f"period must be in [2, 1e12]; got {self._period!r}")
-
-    @property
-    def switches(self) -> int:
-        """How often the good expert changes, S."""
-        return self._switches
+        super().__init__(experts, horizon, switches=switches, gap=gap, seed=seed)
+        self.period = real_float("period", period)
+        if not 2.0 <= self.period <= 1e12:
+            raise ValueError(f"period must be in [2, 1e12]; got {period!r}")
 
     def _build(self) -> tuple[FloatArray, IntArray]:
         generator = self._generator()
         after = generator.choice(self.horizon - 1, self.switches, replace=False)
         starts = np.concatenate([[0], np.sort(after) + 1]).astype(np.int64)
-        best = _sequence(starts, self.horizon, _changing(generator, len(starts), self.experts))
+        best = self._good(generator, starts)
         phases = generator.random(self.experts)
-        turns = np.arange(self.horizon)[:, None] / self._period + phases
-        waves = 0.5 * (1.0 - self._gap) * np.sin(2.0 * np.pi * turns)
-        losses = _gapped(best, self.experts, self._gap) + waves
+        turns = np.arange(self.horizon)[:, None] / self.period + phases
+        waves = 0.5 * (1.0 - self.gap) * np.sin(2.0 * np.pi * turns)
+        losses = _gapped(best, self.experts, self.gap) + waves
         return np.clip(losses, 0.0, 1.0), best  # rounding only
 
 
@@ -155,28 +157,11 @@ class AdversarialBlocks(Oblivious):
         self, experts: int, horizon: int, *, block: int = 1, seed: int | None = None
     ) -> None:
         super().__init__(experts, horizon, seed=seed)
-        self._block = positive_int("block", block)
-
-    @property
-    def block(self) -> int:
-        """Rounds in a block."""
-        return self._block
+        self.block = positive_int("block", block)
 
     def _build(self) -> tuple[FloatArray, IntArray]:
-        best = np.arange(self.horizon, dtype=np.int64) // self._block % self.experts
+        best = np.arange(self.horizon, dtype=np.int64) // self.block % self.experts
         return _gapped(best, self.experts, 1.0), best
-
-
-def _changing(generator: np.random.Generator, count: int, experts: int) -> IntArray:
-    """Return a uniform sequence of experts no two of which in a row are equal."""
-    first = generator.integers(experts)
-    steps = generator.integers(1, experts, count - 1) if count > 1 else np.empty(0, np.int64)
-    return np.concatenate([[first], first + np.cumsum(steps)]).astype(np.int64) % experts
-
-
-def _sequence(starts: IntArray, horizon: int, good: IntArray) -> IntArray:
-    """Return the good expert of each round, given that of each segment."""
-    return np.repeat(good, np.diff(starts, append=horizon))
 
 
 def _gapped(best: IntArray, experts: int, gap: float) -> FloatArray:
@@ -208,6 +193,13 @@ class Packing(Oblivious):
     seed : int, optional
         Seed of the world. None takes one from the operating system.
 
+    Attributes
+    ----------
+    shown : int
+        Rounds of a phase in which anybody loses, m.
+    largest_regret : float
+        What the worst learner loses: S m.
+
     Raises
     ------
     ValueError, TypeError
@@ -223,35 +215,20 @@ class Packing(Oblivious):
         phases: int = 1,
         seed: int | None = None,
     ) -> None:
-        self._phases = positive_int("phases", phases)
-        self._group = positive_int("experts", experts) // self._phases
-        self._epsilon = positive_float("epsilon", epsilon)
+        self.phases = positive_int("phases", phases)
+        self._group = positive_int("experts", experts) // self.phases
         spread = math.log(self._group) if self._group > 0 else 0.0
-        self._shown = math.floor(spread / (2.0 * self._epsilon))
-        if self._shown < 1:
+        self.shown = math.floor(spread / (2.0 * positive_float("epsilon", epsilon)))
+        if self.shown < 1:
             raise ValueError(
                 f"{experts} experts in {phases} phases are too few for epsilon = {epsilon:g}: "
                 "log(experts / phases) must be at least 2 epsilon"
             )
-        least = self._phases * self._shown
+        least = self.phases * self.shown
+        self.largest_regret = float(least)
         super().__init__(experts, least if horizon is None else horizon, seed=seed)
         if self.horizon < least:
             raise ValueError(f"horizon must be at least {least}; got {self.horizon}")
-
-    @property
-    def phases(self) -> int:
-        """Number of phases S."""
-        return self._phases
-
-    @property
-    def shown(self) -> int:
-        """Rounds of a phase in which anybody loses, m."""
-        return self._shown
-
-    @property
-    def largest_regret(self) -> float:
-        """What the worst learner loses: S m."""
-        return float(self._phases * self._shown)
 
     def regret_lower_bound(self, epsilon: float, delta: float = 0.0) -> float:
         """Return what every private learner loses here in expectation, at least.
@@ -282,22 +259,22 @@ class Packing(Oblivious):
         if not 0.0 <= failure < 1.0:
             raise ValueError(f"delta must be in [0, 1); got {failure!r}")
         largest = 0.0
-        for k in range(1, self._shown + 1):
+        for k in range(1, self.shown + 1):
             exponent = budget * k
             if exponent > math.log(self._group):
                 break
             shared = failure * math.expm1(exponent) / math.expm1(budget)
             largest = max(largest, k * (1.0 - math.exp(exponent) / self._group - shared))
-        return self._phases * largest
+        return self.phases * largest
 
     def _build(self) -> tuple[FloatArray, IntArray]:
         generator = self._generator()
-        phases = np.arange(self._phases, dtype=np.int64)
-        good = phases * self._group + generator.integers(self._group, size=self._phases)
-        starts = segment_starts(self.horizon, self._phases)
+        phases = np.arange(self.phases, dtype=np.int64)
+        good = phases * self._group + generator.integers(self._group, size=self.phases)
+        starts = segment_starts(self.horizon, self.phases)
         best = np.repeat(good, np.diff(starts, append=self.horizon))
         losses = np.zeros((self.horizon, self.experts))
         for start in starts:
-            losses[start : start + self._shown] = 1.0
+            losses[start : start + self.shown] = 1.0
         losses[np.arange(self.horizon), best] = 0.0
         return losses, best

@@ -30,11 +30,13 @@ from dpoco.evaluation._offline import (
     replay_log,
 )
 from dpoco.evaluation._prequential import PrequentialResult, prequential
-from dpoco.evaluation._private import compare_private, compare_private_experts
-from dpoco.evaluation._private_bandit import BanditProblem, class_rewards, compare_private_bandit
-from dpoco.evaluation._private_fit import FIT_SCHEMA, FitReport, compare_private_fit
-from dpoco.evaluation._private_lipschitz import compare_private_lipschitz
-from dpoco.evaluation._report import SCHEMA, Curves, PlayedRuns, RunReport
+from dpoco.evaluation._private import (
+    compare_private,
+    compare_private_bandit,
+    compare_private_experts,
+    compare_private_fit,
+    compare_private_lipschitz,
+)
 from dpoco.evaluation._runs import SeedTree, Snapshot, repeat_runs
 from dpoco.evaluation._sequences import (
     COMPARATORS,
@@ -47,13 +49,14 @@ from dpoco.evaluation._sequences import (
     regret,
 )
 from dpoco.evaluation._traces import SavedTrace, load, save
+from dpoco.evaluation.games import class_rewards
+from dpoco.evaluation.reports import FIT_SCHEMA, SCHEMA, Curves, FitReport, PlayedRuns, RunReport
 
 __all__ = [
     "COMPARATORS",
     "COMPARISON_SCHEMA",
     "FIT_SCHEMA",
     "SCHEMA",
-    "BanditProblem",
     "BestSequence",
     "Comparison",
     "ComparisonRow",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dpoco._clipping import record_multipliers
 from dpoco._validation import FloatArray, float_array, positive_float, positive_int
 from dpoco.domains import Domain
 from dpoco.errors import DpocoError
-from dpoco.evaluation._solver import AverageLoss, AverageQuadratic, Objective, minimize
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
 
 GlmLoss = SquaredLoss | LogisticLoss | HuberLoss
@@ -124,12 +125,12 @@ def best_fixed_decision(
     elif labels is not None:
         raise TypeError("this loss takes no labels")
 
-    objective: Objective
+    objective: _AverageQuadratic | _AverageLoss
     if isinstance(loss, QuadraticLoss):
         assert targets is not None
-        objective = AverageQuadratic(domain, loss, rows, targets)
+        objective = _AverageQuadratic(domain, loss, rows, targets)
     else:
-        objective = AverageLoss(domain, loss, rows, targets)
+        objective = _AverageLoss(domain, loss, rows, targets)
     centre = objective.margins(domain.center)
     if isinstance(loss, LinearLoss):
         decision = domain.minimize_linear(objective.gradient_at(centre))
@@ -140,7 +141,7 @@ def best_fixed_decision(
             slope = objective.gradient_at(centre)
             scale = float(np.linalg.norm(slope)) * domain.radius_from_center()
         goal = relative * scale if scale > 0.0 else relative
-        decision, gap, iterations = minimize(objective, domain, goal, limit)
+        decision, gap, iterations = _minimize(objective, domain, goal, limit)
         if not gap <= goal:
             raise DpocoError(
                 f"the best fixed decision was not certified within {limit} iterations; "
@@ -199,6 +200,15 @@ def best_constant_prediction(loss: GlmLoss, labels: Any) -> ConstantPrediction:
     return ConstantPrediction(high, total, total / given.size)
 
 
+def constant_losses(loss: GlmLoss, margin: float, labels: FloatArray) -> FloatArray:
+    """Losses of a constant margin, shape (T,); 0 where the label is not finite."""
+    present = np.isfinite(labels)
+    low, high = loss.label_range
+    targets = np.clip(np.where(present, labels, low), low, high)
+    values = loss.value(np.array([margin]), np.ones((len(labels), 1)), targets)
+    return np.where(present, values, 0.0)
+
+
 def suboptimality(
     loss: Loss, decision: Any, features: Any, labels: Any, reference: Any, *, relative: bool = False
 ) -> float:
@@ -236,3 +246,139 @@ def suboptimality(
     if not span > 0.0:
         raise ValueError("the zero decision is no worse than the reference: no relative excess")
     return excess / span
+
+
+# ---- accelerated projected gradient --------------------------------------------------------------
+
+# The certificate costs one more pass over the data: looked at this often.
+_CHECK_EVERY = 10
+_GROWTH, _SHRINK = 2.0, 0.9
+
+
+class _AverageQuadratic:
+    """The mean of a stream of quadratic losses, scaled as a learner scales them."""
+
+    def __init__(
+        self, domain: Domain, loss: QuadraticLoss, matrices: FloatArray, vectors: FloatArray
+    ) -> None:
+        factors = loss.scales(domain, matrices, vectors)
+        kept = factors > 0.0
+        weights = factors[kept] / matrices.shape[0]
+        matrix = np.einsum("t,tij->ij", weights, matrices[kept])
+        self._matrix: FloatArray = 0.5 * (matrix + matrix.T)
+        self._vector: FloatArray = weights @ vectors[kept]
+
+    def margins(self, theta: FloatArray) -> FloatArray:
+        """Return the point itself."""
+        return theta
+
+    def value_at(self, margins: FloatArray) -> float:
+        """F."""
+        return float(0.5 * margins @ self._matrix @ margins - self._vector @ margins)
+
+    def gradient_at(self, margins: FloatArray) -> FloatArray:
+        """Gradient of F."""
+        gradient: FloatArray = self._matrix @ margins - self._vector
+        return gradient
+
+    def typical_curvature(self) -> float:
+        """Mean eigenvalue."""
+        return float(np.trace(self._matrix)) / len(self._vector)
+
+
+class _AverageLoss:
+    """``F(theta) = (1/T) sum_t f_t(theta)`` on records clipped as a learner clips them."""
+
+    def __init__(
+        self,
+        domain: Domain,
+        loss: SquaredLoss | LogisticLoss | HuberLoss | LinearLoss,
+        features: FloatArray,
+        labels: FloatArray | None,
+    ) -> None:
+        if isinstance(loss, LinearLoss):
+            factors = record_multipliers(
+                domain, features, loss.gradient_bound, loss.gradient_bound_l2
+            )
+        else:
+            assert labels is not None
+            factors = record_multipliers(
+                domain, features, loss.feature_bound, loss.feature_bound_l2
+            )
+            factors[~np.isfinite(labels)] = 0.0
+        kept = factors > 0.0
+        self._rounds = int(features.shape[0])
+        self._rows = np.ascontiguousarray(features[kept] * factors[kept, None])
+        self._engine = None
+        self._labels = np.empty(0)
+        if labels is not None:
+            self._engine = loss._glm_engine
+            self._labels = self._engine.clip_labels(np.ascontiguousarray(labels[kept]))
+
+    def margins(self, theta: FloatArray) -> FloatArray:
+        """``<theta, x_t>`` of the kept records, shape (T',)."""
+        return np.ascontiguousarray(self._rows @ theta)
+
+    def value_at(self, margins: FloatArray) -> float:
+        """F, from the margins."""
+        if self._engine is None:
+            return float(margins.sum()) / self._rounds
+        return float(self._engine.values(margins, self._labels).sum()) / self._rounds
+
+    def gradient_at(self, margins: FloatArray) -> FloatArray:
+        """Gradient of F, shape (d,), from the margins."""
+        if self._engine is None:
+            weights = np.ones(len(margins))
+        else:
+            weights = self._engine.derivatives(margins, self._labels)
+        gradient: FloatArray = weights @ self._rows / self._rounds
+        return gradient
+
+    def typical_curvature(self) -> float:
+        """First guess of the smoothness constant: the mean squared length of a record."""
+        return float(np.einsum("ij,ij->", self._rows, self._rows)) / self._rounds
+
+
+def _minimize(
+    objective: _AverageQuadratic | _AverageLoss, domain: Domain, goal: float, limit: int
+) -> tuple[FloatArray, float, int]:
+    """Return a point of the domain, its Frank-Wolfe gap and the number of iterations.
+
+    The gap is at most `goal` unless `limit` iterations were spent.
+    """
+    point = np.array(domain.center)
+    margins = objective.margins(point)
+    ahead, margins_ahead = point, margins  # the extrapolated point
+    momentum, smoothness = 1.0, objective.typical_curvature() or 1.0
+    gap = math.inf
+    best, best_gap = point, math.inf
+    for iteration in range(limit + 1):
+        if iteration % _CHECK_EVERY == 0 or iteration == limit:
+            gradient = objective.gradient_at(margins)
+            gap = float(gradient @ (point - domain.minimize_linear(gradient)))
+            gap = max(gap, 0.0)
+            if gap < best_gap:
+                best, best_gap = point, gap
+            if gap <= goal or iteration == limit:
+                return np.array(best), best_gap, iteration
+        slope = objective.gradient_at(margins_ahead)
+        height = objective.value_at(margins_ahead)
+        rounding = 1e-14 * max(1.0, abs(height))
+        smoothness *= _SHRINK
+        while True:
+            candidate = domain.project(ahead - slope / smoothness)
+            step = candidate - ahead
+            new_margins = objective.margins(candidate)
+            model = height + float(slope @ step) + 0.5 * smoothness * float(step @ step)
+            if objective.value_at(new_margins) <= model + rounding:
+                break
+            smoothness *= _GROWTH
+        moved = candidate - point
+        if float(slope @ moved) > 0.0:  # momentum points uphill: start it again
+            momentum = 1.0
+        following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum * momentum))
+        pull = (momentum - 1.0) / following
+        ahead = candidate + pull * moved
+        margins_ahead = new_margins + pull * (new_margins - margins)
+        point, margins, momentum = candidate, new_margins, following
+    return np.array(best), best_gap, limit

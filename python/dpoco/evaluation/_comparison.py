@@ -5,19 +5,21 @@ The noise of a repeated run hangs on the number of the run and nothing else.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dpoco._validation import positive_int
+from dpoco._learner import Progress
+from dpoco._validation import positive_int, whole_number
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import CalibrationError
-from dpoco.evaluation._game import losses_of, switches_of, versions
-from dpoco.evaluation._runs import SeedTree, play_through
+from dpoco.evaluation._runs import SeedTree, part_of, play_all
+from dpoco.evaluation.playing import budget_record, losses_of, switches_of, versions
+from dpoco.evaluation.reports import Report
 from dpoco.learners import plays
 from dpoco.random import Source
 from dpoco.trace import Trace
@@ -66,25 +68,18 @@ def repeat(
     publishing several costs several budgets.
     """
     if isinstance(repeats, Iterable):
-        numbers = list(repeats)
-        for number in numbers:
-            if isinstance(number, bool) or not isinstance(number, int):
-                raise TypeError(f"numbers of runs must be int; got {type(number).__name__}")
-        if len(set(numbers)) != len(numbers) or any(number < 0 for number in numbers):
-            raise ValueError("numbers of runs must differ and be at least 0")
+        numbers = [whole_number("numbers of runs", number) for number in repeats]
+        if len(set(numbers)) != len(numbers):
+            raise ValueError("numbers of runs must differ")
     else:
         numbers = list(range(positive_int("repeats", repeats, maximum=10**6)))
     root = None if seed is None else seed if isinstance(seed, SeedTree) else SeedTree(seed)
-    traces = {}
-    for index, number in enumerate(numbers):
-        source = Source() if root is None else root.child("run", number).source()
+    traces = play_all(build, _sources(root, numbers), data, progress)
+    return dict(zip(numbers, traces, strict=True))
 
-        def report(done: int, total: int, index: int = index) -> None:
-            if progress is not None:
-                progress(index * total + done, len(numbers) * total)
 
-        traces[number] = play_through(build(source), data, progress=report)
-    return traces
+def _sources(root: SeedTree | None, numbers: Iterable[int]) -> list[Source]:
+    return [Source() if root is None else root.child("run", n).source() for n in numbers]
 
 
 COMPARISON_SCHEMA = "dpoco.comparison/1"
@@ -136,7 +131,7 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Report):
     """What `compare` measured. **Not private**: computed from raw records.
 
     Attributes
@@ -155,6 +150,7 @@ class Comparison:
         Traces by (learner, index of the budget), for figures; not in `to_dict`.
     """
 
+    schema: ClassVar[str] = COMPARISON_SCHEMA
     stream: dict[str, Any]
     settings: dict[str, Any]
     comparator: dict[str, Any]
@@ -164,22 +160,13 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry; a function of stream, settings and seed."""
-        return {
-            "schema": COMPARISON_SCHEMA,
-            "private": False,
-            "stream": self.stream,
-            "settings": self.settings,
-            "comparator": self.comparator,
-            "rows": [
-                {**asdict(row), "average_loss": row.average_loss, "regret": row.regret}
-                for row in self.rows
-            ],
-            "versions": self.versions,
-        }
-
-    def to_json(self) -> str:
-        """Return the comparison as indented JSON text, without NaN or infinity."""
-        return json.dumps(self.to_dict(), allow_nan=False, indent=1)
+        rows = [
+            {**asdict(row), "average_loss": row.average_loss, "regret": row.regret}
+            for row in self.rows
+        ]
+        record = {each.name: getattr(self, each.name) for each in fields(self)}
+        del record["traces"]
+        return {"schema": self.schema, "private": False, **record, "rows": rows}
 
     def __repr__(self) -> str:
         return (
@@ -249,25 +236,14 @@ def compare(
     neighbours: set[tuple[str, str]] = set()
     total = float(comparator["total_loss"])
     for index, budget in enumerate(budgets):
+        asked = None if budget is None else budget_record(budget)
         for name, build in learners.items():
-            asked = None if budget is None else {"epsilon": budget.epsilon, "delta": budget.delta}
-            root = None
-            if seed is not None:
-                parts = ["none"] if budget is None else [repr(budget.epsilon), repr(budget.delta)]
-                root = SeedTree(seed).child("compare", name, *parts)
-
-            def tell(done: int, all_rounds: int, name: str = name) -> None:
-                if progress is not None:
-                    progress(name, done, all_rounds)
-
+            row = partial(ComparisonRow, name, asked)
             try:
                 first = build(budget, None)
                 guarantee: Guarantee = first.guarantee
             except CalibrationError as error:
-                refused = str(error)
-                rows.append(
-                    ComparisonRow(name, asked, (), (), (), None, refused, access=_access(build))
-                )
+                rows.append(row((), (), (), None, str(error), _access(build)))
                 continue
             if budget is not None:
                 guarantee.require(budget)
@@ -276,26 +252,21 @@ def compare(
                     raise ValueError(
                         "the learners' guarantees are about different changes or views"
                     )
-            runs = 1 if budget is None else count
-
-            def seeded(
-                source: Source | None, build: Builder = build, budget: Budget | None = budget
-            ) -> Any:
-                return build(budget, source)
-
+            root = None
+            if seed is not None:
+                parts = ["none"] if budget is None else [repr(budget.epsilon), repr(budget.delta)]
+                root = SeedTree(seed).child("compare", name, *parts)
+            sources = _sources(root, range(1 if budget is None else count))
+            tell = None if progress is None else partial(progress, name)
+            seeded = partial(build, budget)
             if plays(first) == "batch":
-                fits = _fit(seeded, data, runs, root, tell)
-                rows.append(
-                    ComparisonRow(name, asked, fits, (), (), guarantee.to_dict(), access="offline")
-                )
+                fits = _fit(seeded, data, sources, tell)
+                rows.append(row(fits, (), (), guarantee.to_dict(), access="offline"))
                 continue
-            played = list(repeat(seeded, *data, repeats=runs, seed=root, progress=tell).values())
-            traces[name, index] = played
+            played = traces[name, index] = play_all(seeded, sources, data, tell)
             sums = [float(np.sum(losses_of(trace))) for trace in played]
             rows.append(
-                ComparisonRow(
-                    name,
-                    asked,
+                row(
                     tuple(value / len(trace) for value, trace in zip(sums, played, strict=True)),
                     tuple(value - total for value in sums),
                     tuple(len(switches_of(trace)) for trace in played),
@@ -305,10 +276,7 @@ def compare(
     return Comparison(
         stream=dict(stream or {}),
         settings={
-            "budgets": [
-                None if budget is None else {"epsilon": budget.epsilon, "delta": budget.delta}
-                for budget in budgets
-            ],
+            "budgets": [None if budget is None else budget_record(budget) for budget in budgets],
             "learners": list(learners),
             "repeats": count,
             "seed": seed,
@@ -332,19 +300,14 @@ def _access(build: Builder) -> str:
 def _fit(
     build: Callable[[Source | None], Any],
     data: tuple[Any, ...],
-    fits: int,
-    root: SeedTree | None,
-    progress: Callable[[int, int], None],
+    sources: Sequence[Source],
+    progress: Progress | None,
 ) -> tuple[float, ...]:
     """Fit a batch baseline several times: the average loss of every decision on the records."""
     found = []
-    for number in range(fits):
-
-        def report(done: int, total: int, number: int = number) -> None:
-            progress(number * total + done, fits * total)
-
-        model = build(Source() if root is None else root.child("run", number).source())
-        model.fit(*data, progress=report)
+    for number, source in enumerate(sources):
+        model = build(source)
+        model.fit(*data, progress=part_of(progress, number, len(sources)))
         losses = model.loss.batch_values(model.domain, model.theta, *data)
         found.append(float(np.mean(losses)))
     return tuple(found)

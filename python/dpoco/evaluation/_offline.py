@@ -11,11 +11,13 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpoco._validation import FloatArray, IntArray, float_array, positive_float, positive_int
+from dpoco.datasets import column_names, read_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,33 +117,27 @@ def load_logged_bandit(
         As `dpoco.datasets.load_file`, and if actions or propensities are out of range. Messages
         name columns, never values.
     """
-    from dpoco.datasets import load_file
-
-    special = [action] if propensity is None else [action, propensity]
-    if len({reward, *special}) != len(special) + 1:
+    special = [action, reward, *([] if propensity is None else [propensity])]
+    if len(set(special)) < len(special):
         raise ValueError("action, reward and propensity must be different columns")
-    wanted = None if context is None else [*context, *special]
-    stream = load_file(path, label=reward, features=wanted, header=header, task="regression")
-    names = list(stream.feature_names)
-    for name in special:
-        if name not in names:
-            raise ValueError(f"{stream.name} has no column {name!r}")
-    if len(set(names)) != len(names):
+    others = context
+    if others is None:
+        others = [name for name in column_names(path, header=header) if name not in special]
+    if len(set(others)) < len(others):
         raise ValueError("a column is named twice")
-    others = [name for name in names if name not in special]
     if not others:
-        raise ValueError(f"{stream.name} has no context column")
-    chosen = stream.features[:, names.index(action)]
+        raise ValueError(f"{Path(path).name} has no context column")
+    table = read_columns(path, [*others, *special], header=header)
+    width = len(others)
+    chosen = table[:, width]
     if not np.all((chosen == np.floor(chosen)) & (chosen >= 0.0) & (chosen < 2.0**31)):
         raise ValueError(f"column {action!r} must hold integers from 0")
     actions = chosen.astype(np.int64)
     return LoggedBandit(
-        contexts=np.ascontiguousarray(stream.features[:, [names.index(name) for name in others]]),
+        contexts=table[:, :width],
         actions=actions,
-        rewards=stream.labels,
-        propensities=(
-            None if propensity is None else stream.features[:, names.index(propensity)].copy()
-        ),
+        rewards=table[:, width + 1],
+        propensities=None if propensity is None else table[:, width + 2],
         arms=int(actions.max()) + 1 if arms is None else arms,
         context_names=tuple(others),
     )

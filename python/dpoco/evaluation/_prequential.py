@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco._record_learner import RecordLearner
-from dpoco._validation import FloatArray, float_array, positive_int
+from dpoco._validation import FloatArray, IntArray, float_array, positive_int
 from dpoco.datasets import Stream
+from dpoco.evaluation.reports import Report
 from dpoco.learners import plays
 from dpoco.losses import LogisticLoss
 
@@ -20,8 +20,10 @@ _WINDOWS = 20
 
 
 @dataclass(frozen=True)
-class PrequentialResult:
+class PrequentialResult(Report):
     """Measures of a run over windows of rounds. **Not private**: computed from raw records.
+
+    In records NaN is None.
 
     Attributes
     ----------
@@ -35,22 +37,15 @@ class PrequentialResult:
         Rounds of each window after which the decision changed.
     """
 
+    schema: ClassVar[str] = "dpoco.prequential/1"
+    _beside: ClassVar[tuple[str, ...]] = ("private",)
     ends: tuple[int, ...]
     measures: dict[str, tuple[float, ...]]
     overall: dict[str, float]
     switches: tuple[int, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry: NaN is None."""
-        record = asdict(self)
-        record["measures"] = {
-            name: [None if np.isnan(value) else value for value in values]
-            for name, values in self.measures.items()
-        }
-        record["overall"] = {
-            name: None if np.isnan(value) else value for name, value in self.overall.items()
-        }
-        return {"schema": "dpoco.prequential/1", "private": False, **record}
+    def _stated(self) -> dict[str, Any]:
+        return {"private": False}
 
     def __repr__(self) -> str:
         return (
@@ -113,19 +108,15 @@ def prequential(
     if isinstance(stream, Stream):
         if experts or labels is not None:
             raise TypeError("a Stream brings its labels, and has no losses of experts")
-        features, labels = stream.features, stream.labels
+        records, labels = stream.features, stream.labels
     else:
-        features = stream
-    if experts:
-        if labels is not None or measures:
-            raise TypeError("learners of experts take no labels and no further measures")
-        rows = float_array("stream", features, (None, learner.experts))
-        targets = None
-    else:
-        if labels is None:
-            raise TypeError("labels are required by this loss")
-        rows = float_array("stream", features, (None, learner.domain.dimension))
-        targets = float_array("labels", labels, (len(rows),))
+        records = stream
+    if experts and (labels is not None or measures):
+        raise TypeError("learners of experts take no labels and no further measures")
+    if not experts and labels is None:
+        raise TypeError("labels are required by this loss")
+    width = learner.experts if experts else learner.domain.dimension
+    rows = float_array("stream", records, (None, width))
     rounds = len(rows)
     if rounds == 0:
         raise ValueError("the stream must have at least one round")
@@ -133,12 +124,10 @@ def prequential(
     learner._check_rounds(rounds)
     if experts:
         trace = learner.run(rows, progress=progress)
-        changed = np.zeros(rounds, dtype=bool)
-        changed[trace.switches] = True
-        values = {"loss": trace.losses}
+        switches, values = trace.switches, {"loss": trace.losses}
     else:
-        assert targets is not None
-        losses, margins, changed = _margins(learner, rows, targets, progress)
+        targets = float_array("labels", labels, (rounds,))
+        losses, margins, switches = _margins(learner, rows, targets, progress)
         values = {"loss": losses, **_measured(learner.loss, margins, targets, measures or {})}
     starts = np.arange(0, rounds, size)
     ends = np.minimum(starts + size, rounds)
@@ -149,30 +138,27 @@ def prequential(
             for name, column in values.items()
         },
         overall={name: _mean(column) for name, column in values.items()},
-        switches=tuple(int(changed[a:b].sum()) for a, b in zip(starts, ends, strict=True)),
+        switches=tuple(np.bincount(switches // size, minlength=len(ends)).tolist()),
     )
 
 
 def _margins(
-    learner: Any,
-    rows: FloatArray,
-    targets: FloatArray,
-    progress: Callable[[int, int], None] | None,
-) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
-    """Play in parts; return losses, margins and whether the decision changed after each round."""
+    learner: Any, rows: FloatArray, targets: FloatArray, progress: Callable[[int, int], None] | None
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Play in parts; return losses and margins of all rounds, and those that end with a switch."""
     rounds, dimension = rows.shape
     losses, margins = np.empty(rounds), np.empty(rounds)
-    changed = np.zeros(rounds, dtype=bool)
+    switches = [np.empty(0, np.int64)]
     part = max(1, _LARGEST_PART // dimension)
     for start in range(0, rounds, part):
         here = slice(start, min(rounds, start + part))
         trace = learner.run(rows[here], targets[here])
         losses[here] = trace.losses
         margins[here] = np.einsum("td,td->t", trace.decisions, rows[here])
-        changed[start + trace.switches] = True
+        switches.append(start + trace.switches)
         if progress is not None:
             progress(here.stop, rounds)
-    return losses, margins, changed
+    return losses, margins, np.concatenate(switches)
 
 
 def _measured(
@@ -183,24 +169,18 @@ def _measured(
 ) -> dict[str, FloatArray]:
     present = np.isfinite(margins) & np.isfinite(targets)
     z, y = margins[present], targets[present]
-    found: dict[str, Any] = {}
     if isinstance(loss, LogisticLoss):
         probability = 0.5 * (1.0 + np.tanh(0.5 * z))  # overflows for no margin
-        found["error"] = (z > 0.0) != (y > 0.5)
-        found["brier"] = (probability - y) ** 2
+        found = {"error": (z > 0.0) != (y > 0.5), "brier": (probability - y) ** 2}
     else:
-        found["absolute_error"] = np.abs(z - y)
-        found["squared_error"] = (z - y) ** 2
-    for name, measure in further.items():
-        if name in found or name == "loss":
-            raise ValueError(f"there is a measure {name!r} already")
-        found[name] = float_array(name, measure(z, y), (len(z),))
-    result = {}
+        found = {"absolute_error": np.abs(z - y), "squared_error": (z - y) ** 2}
+    if further.keys() & {"loss", *found}:
+        raise ValueError(f"there are measures {sorted(found)} and 'loss' already")
+    found |= {name: float_array(name, measure(z, y), z.shape) for name, measure in further.items()}
+    columns = {name: np.full(len(targets), np.nan) for name in found}
     for name, values in found.items():
-        column = np.full(len(targets), np.nan)
-        column[present] = values
-        result[name] = column
-    return result
+        columns[name][present] = values
+    return columns
 
 
 def _mean(values: FloatArray) -> float:

@@ -1,38 +1,32 @@
-"""A private learner, and everything it should be compared with, on one stream."""
+"""Private learners, and everything they should be compared with, on one stream."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from dpoco._clipping import admitted_losses, checked_range
-from dpoco._validation import float_array
+from dpoco._validation import FloatArray, positive_int
 from dpoco.accounting import Budget
 from dpoco.datasets import Stream
 from dpoco.domains import Domain
-from dpoco.evaluation._comparators import (
-    FixedDecision,
-    GlmLoss,
-    best_constant_prediction,
-    best_fixed_decision,
-)
-from dpoco.evaluation._game import (
-    Comparators,
-    Game,
-    Step,
-    constant_losses,
-    horizon_of,
-    noise_levels,
-    play_game,
-)
-from dpoco.evaluation._report import RunReport
+from dpoco.evaluation._comparators import GlmLoss
 from dpoco.evaluation._runs import Snapshot
-from dpoco.evaluation._sequences import best_expert
+from dpoco.evaluation.games import game_of_arms, game_of_experts, game_of_functions, game_of_records
+from dpoco.evaluation.playing import Step, fit_game, horizon_of, play_game
+from dpoco.evaluation.reports import FitReport, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
-from dpoco.random import Source
+
+# How a game is played, which no learner takes.
+_PLAYING = ("repeats", "seed", "progress", "snapshot", "checkpoint", "resume", "skip_played")
+
+
+def _apart(
+    options: dict[str, Any], horizon: int | None, rounds: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return how to play, and what the learner takes, its horizon included."""
+    how = {name: options.pop(name) for name in _PLAYING if name in options}
+    return how, {"horizon": horizon_of(horizon, rounds, how.get("resume")), **options}
 
 
 def compare_private(
@@ -103,52 +97,10 @@ def compare_private(
     CalibrationError
         If no noise scale meets the budget.
     """
-    if not loss.glm:
-        raise TypeError("compare_private needs a generalised linear loss")
-    rounds = horizon_of(horizon, len(stream), resume)
-
-    def build(source: Source | None, spent: Budget | None) -> Any:
-        return learner(domain, loss, horizon=rounds, budget=spent, source=source, **options)
-
-    def comparators(part: slice) -> Comparators:
-        features, labels = stream.features[part], stream.labels[part]
-        fixed = best_fixed_decision(domain, loss, features, labels)
-        # A round with a missing record costs nobody anything.
-        present = np.where(np.isfinite(features).all(axis=1), labels, np.nan)
-        constant = best_constant_prediction(loss, present)
-        return Comparators(
-            fixed_facts(fixed),
-            np.cumsum(loss.batch_values(domain, fixed.decision, features, labels)),
-            {
-                "prediction": constant.prediction,
-                "average_loss": constant.average_loss,
-                "total_loss": constant.total_loss,
-            },
-            np.cumsum(constant_losses(loss, constant.prediction, present)),
-        )
-
-    def noise(parameters: Any) -> dict[str, Any]:
-        if learner is TreeFrankWolfe:
-            return noise_levels(domain, loss, parameters, budget)
-        return own_noise(parameters)
-
-    game = Game(
-        build=build,
-        data=(stream.features, stream.labels),
-        comparators=comparators,
-        noise=noise,
-        problem=("domain", "loss"),
-        domain=domain.to_dict(),
-        loss=loss.to_dict(),
-        stream=stream.summary(),
-        run_options={"record_decisions": False},
-        options=options,
-        nonprivate_flags=stream.nonprivate_flags,
-    )
+    covered = horizon_of(horizon, len(stream), resume)
     return play_game(
-        game,
-        budget=budget,
-        horizon=rounds,
+        game_of_records(learner, stream, domain, loss, horizon=covered, **options),
+        budget,
         repeats=repeats,
         seed=seed,
         progress=progress,
@@ -165,14 +117,6 @@ def compare_private_experts(
     *,
     budget: Budget,
     horizon: int | None = None,
-    repeats: int = 1,
-    seed: int | None = None,
-    progress: Step | None = None,
-    snapshot: Callable[[Snapshot], None] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    resume: Any = None,
-    skip_played: bool = False,
-    stream: dict[str, Any] | None = None,
     **options: Any,
 ) -> RunReport:
     """Play a private learner of experts, and everything it should be compared with.
@@ -201,78 +145,162 @@ def compare_private_experts(
     ValueError, TypeError, CalibrationError
         As `compare_private`.
     """
-    rows = float_array("losses", losses, (None, None))
-    if rows.size == 0:
-        raise ValueError(f"losses must have rounds and experts; got shape {rows.shape}")
-    rounds = horizon_of(horizon, len(rows), resume)
-    experts = rows.shape[1]
-    loss_range = checked_range(options.get("loss_range", (0.0, 1.0)))
+    how, options = _apart(options, horizon, len(losses))
+    return play_game(game_of_experts(learner, losses, **options), budget, **how)
 
-    def build(source: Source | None, spent: Budget | None) -> Any:
-        return learner(experts, horizon=rounds, budget=spent, source=source, **options)
 
-    def comparators(part: slice) -> Comparators:
-        read = admitted_losses(rows[part], *loss_range)
-        best = best_expert(read, loss_range=loss_range)
-        mean = np.cumsum(read.mean(axis=1))
-        return Comparators(
-            {
-                "name": "best expert",
-                "decision": best.decision,
-                "average_loss": best.average_loss,
-                "total_loss": best.total_loss,
-                "gap": 0.0,
-                "iterations": 0,
-            },
-            np.cumsum(read[:, best.decision]),
-            {
-                "name": "uniformly random expert",
-                "average_loss": float(mean[-1]) / len(read),
-                "total_loss": float(mean[-1]),
-            },
-            mean,
-        )
+def compare_private_bandit(
+    contexts: Any,
+    rewards: Any,
+    learner: Callable[..., Any],
+    *,
+    budget: Budget,
+    horizon: int | None = None,
+    **options: Any,
+) -> RunReport:
+    """Play a private contextual bandit, and everything it should be compared with.
 
-    facts = {"name": "losses", "description": "Losses of experts", "scaling": "none"}
-    game = Game(
-        build=build,
-        data=(rows,),
-        comparators=comparators,
-        noise=own_noise,
-        problem=("experts",),
-        domain={"type": "experts", "experts": experts},
-        loss={"type": "losses of experts", "loss_range": list(loss_range)},
-        stream={**facts, **(stream or {}), "dimension": experts},
-        run_options={},
-        options=options,
-    )
+    As `compare_private`. A learner sees the reward of its own arm only; the comparators see all:
+    the linear policy that least squares fit in hindsight, the best single arm, and an arm drawn
+    anew each round, uniformly, in expectation. The best of all linear policies is hard to find:
+    regret is against the fitted one, and may be negative.
+
+    Parameters
+    ----------
+    contexts : array_like of shape (T, d)
+        One context a round; rounds past the horizon are left out.
+    rewards : array_like of shape (T, K)
+        Rewards of all arms, for example from `class_rewards`.
+    learner : class
+        `dpoco.bandits.LinUCB` or `dpoco.bandits.HighDimensionalBandit`.
+    reward_range : tuple of two floats, default (0, 1)
+        Public range of the rewards, declared to the learner; values outside are clipped, and one
+        that is missing counts as its middle (0 with a logistic link).
+    domain : Domain, optional
+        Where the coefficients of an arm lie: for `HighDimensionalBandit`, and only for it.
+    stream : dict, optional
+        Public facts about the stream for the report; ``name``, ``description``, ``scaling``.
+    nonprivate_flags : mapping of str to ndarray of bool, optional
+        What was done to the stream before, of shape (T,) or (T, columns), for the report's
+        ``nonprivate_records``: as `dpoco.datasets.Stream` has it.
+    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, **options
+        As in `compare_private`; ``reward_bound`` is set.
+
+    Returns
+    -------
+    RunReport
+        Losses are the largest reward of the range minus the reward: of a classification problem
+        without missing labels, the average loss is the share of wrong arms. ``best_fixed`` is the
+        fitted policy, ``best_constant`` the best single arm, ``others`` the random one.
+
+    Raises
+    ------
+    ValueError, TypeError, CalibrationError
+        As `compare_private`.
+    """
+    how, options = _apart(options, horizon, len(contexts))
+    return play_game(game_of_arms(learner, contexts, rewards, **options), budget, **how)
+
+
+def compare_private_lipschitz(
+    losses: Sequence[Callable[[FloatArray], Any]],
+    domain: Domain,
+    *,
+    lipschitz: float,
+    budget: Budget,
+    horizon: int | None = None,
+    **options: Any,
+) -> RunReport:
+    """Play `dpoco.oco.LipschitzLearner`, and everything it should be compared with.
+
+    As `compare_private`. The comparators: the same learner without noise, the best point of the
+    learner's net in hindsight, and the middle of the domain in every round.
+
+    Parameters
+    ----------
+    losses : sequence of callable
+        One loss a round, from points, shape (N, d), to their losses, shape (N,); rounds past the
+        horizon are left out.
+    domain, lipschitz
+        The learner's problem, in one or two dimensions.
+    stream : dict, optional
+        Public facts about the stream for the report; ``name``, ``description``, ``scaling``.
+    nonprivate_flags : mapping of str to ndarray of bool, optional
+        What was done to the stream before, of shape (T,) or (T, columns), for the report's
+        ``nonprivate_records``: as `dpoco.datasets.Stream` has it.
+    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, **options
+        As in `compare_private`.
+
+    Returns
+    -------
+    RunReport
+        ``best_fixed`` is the best net point; its ``gap`` bounds how far its average loss is above
+        that of the best decision, for losses that keep to `lipschitz`. Regret is against it, and
+        may be negative. ``best_constant`` is the middle.
+
+    Raises
+    ------
+    ValueError, TypeError, CalibrationError
+        As `compare_private`.
+    """
+    how, options = _apart(options, horizon, len(losses))
     return play_game(
-        game,
-        budget=budget,
-        horizon=rounds,
-        repeats=repeats,
-        seed=seed,
-        progress=progress,
-        snapshot=snapshot,
-        checkpoint=checkpoint,
-        resume=resume,
-        skip_played=skip_played,
+        game_of_functions(losses, domain, lipschitz=lipschitz, **options), budget, **how
     )
 
 
-def own_noise(parameters: Any) -> dict[str, Any]:
-    """Scale of the noise where the parameters name one; what is published is not compared."""
-    names = ("paper_scale", "paper_released", "scale_ratio", "released_ratio")
-    scale = getattr(parameters, "noise_scale", getattr(parameters, "scale", None))
-    return {"scale": scale, "released": None, **dict.fromkeys(names)}
+def compare_private_fit(
+    stream: Stream,
+    domain: Domain,
+    loss: GlmLoss,
+    learner: Callable[..., Any],
+    *,
+    budget: Budget,
+    records: int | None = None,
+    repeats: int = 1,
+    seed: int | None = None,
+    progress: Step | None = None,
+    **options: Any,
+) -> FitReport:
+    """Fit a batch baseline to a whole stream, and judge the decision it releases.
 
+    The comparators: the same method without noise, the best decision there is, and predicting zero.
+    There are no rounds: every decision is judged on the records it was fitted to, which it saw all
+    beforehand, so that it has no regret. The report is for evaluation: it is **not private**.
 
-def fixed_facts(fixed: FixedDecision) -> dict[str, Any]:
-    """Return what a report holds of the best fixed decision."""
-    return {
-        "decision": fixed.decision.tolist(),
-        "average_loss": fixed.average_loss,
-        "total_loss": fixed.total_loss,
-        "gap": fixed.gap,
-        "iterations": fixed.iterations,
-    }
+    Parameters
+    ----------
+    stream : Stream
+        Records past `records` are left out.
+    domain, loss
+        The problem; a generalised linear loss.
+    learner : class
+        `dpoco.frank_wolfe.NoisySGD`, `PhasedSGD`, `LocalizedMirrorDescent` or `NoisyFrankWolfe`.
+    budget : Budget
+        Of one fit. Each repetition spends it anew.
+    records : int, optional
+        How many records are fitted; default, and at most, the stream's length.
+    repeats : int, default 1
+        Private fits with independent noise.
+    seed : int, optional
+        Makes the report reproducible but for its timing, and voids the guarantee. None is the
+        operating system's entropy.
+    progress : callable, optional
+        Called as ``progress(phase, done, total)``, in gradients.
+    **options
+        Further arguments of the learner: calibration, steps, step_scale, ...
+
+    Returns
+    -------
+    FitReport
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+    CalibrationError
+        If no noise scale meets the budget.
+    """
+    count = len(stream) if records is None else min(positive_int("records", records), len(stream))
+    game = game_of_records(learner, stream, domain, loss, horizon=count, **options)
+    return fit_game(game, budget, repeats=repeats, seed=seed, progress=progress)

@@ -6,16 +6,15 @@ A seed is a path in a tree of names, in which no child depends on its siblings.
 from __future__ import annotations
 
 import hashlib
-import math
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dpoco._learner import Progress
-from dpoco._validation import FloatArray, positive_int
+from dpoco._validation import positive_int, whole_number
 from dpoco.learners import plays
 from dpoco.random import Source
 from dpoco.trace import Trace
@@ -30,6 +29,13 @@ class SeedTree:
         At least 0. None takes the root from the operating system; `seed` tells it.
     *path : str or int
         Names from the root to this node.
+
+    Attributes
+    ----------
+    seed : int
+        The root's seed: what reproduces the whole tree.
+    path : tuple of str and int
+        The names.
 
     Raises
     ------
@@ -52,34 +58,20 @@ class SeedTree:
     def __init__(self, seed: int | None = None, *path: str | int) -> None:
         if seed is None:
             seed = secrets.randbits(128)
-        if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
-            raise TypeError(f"seed must be an int; got {type(seed).__name__}")
-        if seed < 0:
-            raise ValueError(f"seed must be at least 0; got {seed}")
+        self.seed = whole_number("seed", seed)
         for name in path:
             if isinstance(name, bool) or not isinstance(name, (str, int, np.integer)):
                 raise TypeError(f"names must be str or int; got {type(name).__name__}")
-        self._seed = int(seed)
-        self._path = tuple(name if isinstance(name, str) else int(name) for name in path)
-
-    @property
-    def seed(self) -> int:
-        """The root's seed: what reproduces the whole tree."""
-        return self._seed
-
-    @property
-    def path(self) -> tuple[str | int, ...]:
-        """Names from the root to this node."""
-        return self._path
+        self.path = tuple(name if isinstance(name, str) else int(name) for name in path)
 
     def child(self, *names: str | int) -> SeedTree:
         """Return the node below this one with these names."""
-        return SeedTree(self._seed, *self._path, *names)
+        return SeedTree(self.seed, *self.path, *names)
 
     def _digest(self, use: bytes) -> bytes:
         # Lengths first, so that ("a", "b") and ("ab",) differ; the kind, so that 1 and "1" do.
         hashed = hashlib.sha256(b"dpoco seed tree" + use)
-        for name in (self._seed, *self._path):
+        for name in (self.seed, *self.path):
             text = str(name).encode()
             kind = b"s" if isinstance(name, str) else b"i"
             hashed.update(kind + len(text).to_bytes(8, "little") + text)
@@ -96,13 +88,13 @@ class SeedTree:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SeedTree):
             return NotImplemented
-        return (self._seed, self._path) == (other._seed, other._path)
+        return (self.seed, self.path) == (other.seed, other.path)
 
     def __hash__(self) -> int:
-        return hash((self._seed, self._path))
+        return hash((self.seed, self.path))
 
     def __repr__(self) -> str:
-        return f"SeedTree({', '.join(repr(name) for name in (self._seed, *self._path))})"
+        return f"SeedTree({', '.join(repr(name) for name in (self.seed, *self.path))})"
 
 
 def repeat_runs(
@@ -142,26 +134,44 @@ def repeat_runs(
     several budgets.
     """
     count = positive_int("repeats", repeats, maximum=10**6)
-    root = root_source(seed)
-    traces: list[Trace] = []
-    for index in range(count):
-        learner = build(root)
+    data = (features,) if labels is None else (features, labels)
+    return play_all(build, [root_source(seed)] * count, data, progress)
 
-        def report(done: int, total: int, index: int = index) -> None:
-            if progress is not None:
-                progress(index * total + done, count * total)
 
-        data = (features,) if labels is None else (features, labels)
-        traces.append(play_through(learner, data, progress=report))
-    return traces
+def play_all(
+    build: Callable[[Source], Any],
+    sources: Sequence[Source],
+    data: tuple[Any, ...],
+    progress: Progress | None,
+) -> list[Trace]:
+    """Play a stream with a new learner for every source of noise."""
+    count = len(sources)
+    return [
+        play_through(build(source), data, progress=part_of(progress, index, count))
+        for index, source in enumerate(sources)
+    ]
+
+
+def part_of(progress: Progress | None, index: int, count: int) -> Progress:
+    """Return the callback of one run of several, which tells the progress of them all."""
+
+    def report(done: int, total: int) -> None:
+        if progress is not None:
+            progress(index * total + done, count * total)
+
+    return report
+
+
+def keeps_decisions(learner: Any) -> bool:
+    """Return whether the traces of a learner always have its decisions: they are no vectors."""
+    return plays(learner) in ("experts", "arms", "surface")
 
 
 def play_through(learner: Any, data: tuple[Any, ...], **options: Any) -> Any:
     """Run a learner over the stream, without keeping decisions where they are vectors."""
-    kind = plays(learner)
-    if kind == "experts" and len(data) != 1:
+    if plays(learner) == "experts" and len(data) != 1:
         raise TypeError("learners of experts take losses, and no labels")
-    if kind not in ("experts", "arms", "surface"):
+    if not keeps_decisions(learner):
         options["record_decisions"] = False
     return learner.run(*data, **options)
 
@@ -198,17 +208,6 @@ class Snapshot:
     switches: int
     epsilon: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry: an infinite epsilon is None."""
-        return {
-            "round": self.round,
-            "average_loss": self.average_loss,
-            "since_last": self.since_last,
-            "regret": self.regret,
-            "switches": self.switches,
-            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
-        }
-
 
 def doubling_parts(first: int, rounds: int) -> Iterator[slice]:
     """Yield slices of `rounds` rounds that end where the round's number is a power of two.
@@ -226,33 +225,3 @@ def doubling_parts(first: int, rounds: int) -> Iterator[slice]:
         stop = min(rounds, mark - first)
         yield slice(start, stop)
         start = stop
-
-
-class SnapshotTaker:
-    """Adds up losses and switches and hands a `Snapshot` on after every part of a run."""
-
-    def __init__(
-        self, tell: Callable[[Snapshot], None], compared: FloatArray, first: int, epsilon: float
-    ) -> None:
-        self._tell = tell
-        self._compared = compared  # cumulative losses of the comparator
-        self._first = first
-        self._epsilon = epsilon
-        self._rounds = 0
-        self._total = 0.0
-
-    def take(self, losses: FloatArray, switches: int) -> None:
-        """Count the losses of another part; `switches` is the number so far."""
-        part = float(losses.sum())
-        self._rounds += len(losses)
-        self._total += part
-        self._tell(
-            Snapshot(
-                round=self._first + self._rounds,
-                average_loss=self._total / self._rounds,
-                since_last=part / len(losses),
-                regret=self._total - float(self._compared[self._rounds - 1]),
-                switches=switches,
-                epsilon=self._epsilon,
-            )
-        )

@@ -9,13 +9,21 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._clipping import admitted_losses, checked_range
-from dpoco._validation import LARGEST_HORIZON, FloatArray, IntArray, choice, float_array, real_float
+from dpoco._validation import (
+    LARGEST_HORIZON,
+    FloatArray,
+    IntArray,
+    choice,
+    float_array,
+    real_float,
+    whole_number,
+)
 from dpoco.domains import Domain
 from dpoco.evaluation._comparators import (
     best_constant_prediction,
     best_fixed_decision,
+    constant_losses,
 )
-from dpoco.evaluation._game import constant_losses
 from dpoco.trace import Trace
 
 
@@ -125,12 +133,9 @@ def best_switching_sequence(
     the worst. The costs of all limits come together, since they are not convex in the limit and no
     penalty per switch finds them all.
     """
-    if isinstance(switches, (bool, np.bool_)) or not isinstance(switches, (int, np.integer)):
-        raise TypeError(f"switches must be an int; got {type(switches).__name__}")
-    if not 0 <= switches <= LARGEST_HORIZON:
-        raise ValueError(f"switches must be in [0, {LARGEST_HORIZON}]; got {switches}")
+    most = whole_number("switches", switches, 0, LARGEST_HORIZON)
     rows = _admitted_table(losses, loss_range)
-    useful = min(int(switches), len(rows) - 1)
+    useful = min(most, len(rows) - 1)
     costs, decisions = _core.best_switching_sequence(rows, useful)
     for array in (costs, decisions):
         array.flags.writeable = False
@@ -291,42 +296,29 @@ def regret(
         raise TypeError("domain and loss come together")
     if (switches is not None) != (against == "switching"):
         raise TypeError('switches belongs to against="switching"')
-    if domain is not None:
-        return _convex(own, rows, labels, against, domain, loss, tolerance)
-    if labels is not None:
+    if domain is None and labels is not None:
         raise TypeError("losses of experts take no labels")
-    if against == "constant":
+    if domain is None and against == "constant":
         raise ValueError('against="constant" needs domain, loss and labels')
-    if against == "interval":
-        return Regret(against, interval_regret(own, rows, loss_range=loss_range), None, None)
-    best = best_switching_sequence(rows, switches or 0, loss_range=loss_range)
-    low, high = checked_range(loss_range)
-    compared = admitted_losses(rows[np.arange(len(rows)), best.decisions], low, high)
-    curve = np.cumsum(own - compared)
-    return Regret(against, float(curve[-1]), curve, best)
-
-
-def _convex(
-    own: FloatArray,
-    rows: FloatArray,
-    labels: Any,
-    against: str,
-    domain: Domain,
-    loss: Any,
-    tolerance: float,
-) -> Regret:
-    comparator: Any
-    if against == "fixed":
-        targets = None if labels is None else float_array("labels", labels, (len(own),))
-        comparator = best_fixed_decision(domain, loss, rows, targets, tolerance=tolerance)
-        compared = loss.batch_values(domain, comparator.decision, rows, targets)
-    elif against == "constant":
+    if domain is not None and against in ("switching", "interval"):
+        raise ValueError(f"against={against!r} is for losses of experts")
+    targets: Any = None
+    if labels is not None or against == "constant":
         targets = float_array("labels", labels, (len(own),))
+    best: Any
+    if domain is None and against == "interval":
+        return Regret(against, interval_regret(own, rows, loss_range=loss_range), None, None)
+    if domain is None:
+        best = best_switching_sequence(rows, switches or 0, loss_range=loss_range)
+        met = rows[np.arange(len(rows)), best.decisions]
+        compared = admitted_losses(met, *checked_range(loss_range))
+    elif against == "fixed":
+        best = best_fixed_decision(domain, loss, rows, targets, tolerance=tolerance)
+        compared = loss.batch_values(domain, best.decision, rows, targets)
+    else:
         # A round with a missing record costs nobody anything.
         present = np.where(np.isfinite(rows).all(axis=1), targets, np.nan)
-        comparator = best_constant_prediction(loss, present)
-        compared = constant_losses(loss, comparator.prediction, present)
-    else:
-        raise ValueError(f"against={against!r} is for losses of experts")
+        best = best_constant_prediction(loss, present)
+        compared = constant_losses(loss, best.prediction, present)
     curve = np.cumsum(own - compared)
-    return Regret(against, float(curve[-1]), curve, comparator)
+    return Regret(against, float(curve[-1]), curve, best)

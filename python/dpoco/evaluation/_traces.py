@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpoco._state import write_atomically
 from dpoco._validation import FloatArray, float_array, reading
 from dpoco.bandits import BanditTrace
-from dpoco.evaluation._report import RunReport
+from dpoco.evaluation.reports import RunReport
 from dpoco.experts import ExpertTrace
 from dpoco.trace import Trace
 
@@ -25,81 +25,6 @@ Table = dict[str, Column]
 NOTICE = "NOT PRIVATE: computed from raw records, for evaluation only"
 _KEY = b"dpoco"
 _TYPES = {"float64": np.float64, "int64": np.int64, "bool": np.bool_}
-
-
-def write_table(path: str | os.PathLike[str], header: dict[str, Any], table: Table) -> None:
-    """Write a header and columns of equal length; the suffix tells the format."""
-    target = Path(path)
-    kind = _kind(target)
-    head = {
-        **header,
-        "private": False,
-        "notice": NOTICE,
-        "columns": {name: _type_of(column) for name, column in table.items()},
-        "rows": len(next(iter(table.values()), ())),
-        "sha256": _digest(table),
-    }
-    write_atomically(target, (_to_lines if kind == "jsonl" else _to_parquet)(head, table))
-
-
-def read_table(path: str | os.PathLike[str], schemas: tuple[str, ...]) -> tuple[Any, Table]:
-    """Return header and columns of a file of one of the schemas.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If it is not one, is of another version, or is damaged.
-    """
-    source = Path(path)
-    kind = _kind(source)
-    if not source.is_file():
-        raise FileNotFoundError(f"no such file: {source}")
-    read: Callable[[Path], tuple[Any, Any]] = _from_lines if kind == "jsonl" else _from_parquet
-    header, table = read(source)
-    _check_schema(source, header, schemas)
-    try:
-        columns = header["columns"]
-        named: Table = {name: np.asarray(table[name], _TYPES[columns[name]]) for name in columns}
-        whole = (
-            set(table) == set(columns)
-            and all(column.shape == (header["rows"],) for column in named.values())
-            and _digest(named) == header["sha256"]
-        )
-    except (KeyError, TypeError, ValueError, OverflowError):
-        whole = False
-    if not whole:
-        raise ValueError(f"{source.name} is damaged: its table is not the one that was saved")
-    for column in named.values():
-        column.flags.writeable = False
-    return header, named
-
-
-def _check_schema(source: Path, header: Any, schemas: tuple[str, ...]) -> None:
-    found = header.get("schema") if isinstance(header, dict) else None
-    if found in schemas:
-        return
-    families = {schema.rpartition("/")[0] for schema in schemas}
-    if isinstance(found, str) and found.rpartition("/")[0] in families:
-        raise ValueError(f"{source.name} is of another version than this library reads")
-    raise ValueError(f"{source.name} holds none of: {', '.join(schemas)}")
-
-
-def _kind(path: Path) -> str:
-    suffix = path.suffix.lower()
-    if suffix in (".parquet", ".pq"):
-        return "parquet"
-    if suffix in (".jsonl", ".ndjson"):
-        return "jsonl"
-    raise ValueError(f"{path.name}: the format must be .jsonl or .parquet")
-
-
-def _type_of(column: Column) -> str:
-    name = column.dtype.name
-    if name not in _TYPES:
-        raise TypeError(f"a column must be float64, int64 or bool; got {name}")
-    return name
 
 
 def _digest(table: Table) -> str:
@@ -130,18 +55,6 @@ def _from_lines(path: Path) -> tuple[Any, Any]:
         return header, dict(zip(names, columns, strict=True))
 
 
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise ImportError(
-            'Parquet files need pyarrow: pip install "dpoco[data]"; .jsonl needs nothing',
-            name="pyarrow",
-        ) from None
-    return pa, pq
-
-
 def _to_parquet(header: dict[str, Any], table: Table) -> bytes:
     pa, pq = _pyarrow()
     content = pa.table(table).replace_schema_metadata(
@@ -158,6 +71,30 @@ def _from_parquet(path: Path) -> tuple[Any, Any]:
         content = pq.read_table(path)
         header = json.loads((content.schema.metadata or {})[_KEY])
         return header, {name: content.column(name).to_numpy() for name in content.column_names}
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise ImportError(
+            'Parquet files need pyarrow: pip install "dpoco[data]"; .jsonl needs nothing',
+            name="pyarrow",
+        ) from None
+    return pa, pq
+
+
+_FORMATS = {
+    **dict.fromkeys((".jsonl", ".ndjson"), (_to_lines, _from_lines)),
+    **dict.fromkeys((".parquet", ".pq"), (_to_parquet, _from_parquet)),
+}
+
+
+def _format_of(path: Path) -> Any:
+    if path.suffix.lower() not in _FORMATS:
+        raise ValueError(f"{path.name}: the format must be .jsonl or .parquet")
+    return _FORMATS[path.suffix.lower()]
 
 
 _TRACE, _BANDIT, _REPORT = "dpoco.trace/1", "dpoco.bandit-trace/1", "dpoco.run-report-table/1"
@@ -242,17 +179,15 @@ def save(
     as JSON.
     """
     header: dict[str, Any] = {"settings": dict(settings or {})}
+    if comparators and not isinstance(item, Trace):
+        raise TypeError("comparators are for traces of losses")
     if isinstance(item, RunReport):
-        if comparators:
-            raise TypeError("a report has its own comparators")
         record = item.to_dict()
         curves = record.pop("curves")
         header.update(schema=_REPORT, report=record)
         rounds = np.array(curves.pop("rounds"), dtype=np.int64)
         table = {"rounds": rounds, **{k: np.array(v, dtype=float) for k, v in curves.items()}}
     elif isinstance(item, BanditTrace):
-        if comparators:
-            raise TypeError("comparators are for traces of losses")
         header.update(schema=_BANDIT, first_round=item.first_round)
         table = {"action": item.actions, "reward": item.rewards}
     elif isinstance(item, Trace):
@@ -260,7 +195,17 @@ def save(
         table = _columns(item, comparators or {})
     else:
         raise TypeError(f"nothing to save in a {type(item).__name__}")
-    write_table(path, header, table)
+    target = Path(path)
+    write, _ = _format_of(target)
+    head = {
+        **header,
+        "private": False,
+        "notice": NOTICE,
+        "columns": {name: column.dtype.name for name, column in table.items()},
+        "rows": len(next(iter(table.values()), ())),
+        "sha256": _digest(table),
+    }
+    write_atomically(target, write(head, table))
 
 
 def load(path: str | os.PathLike[str]) -> SavedTrace | BanditTrace | RunReport:
@@ -283,7 +228,11 @@ def load(path: str | os.PathLike[str]) -> SavedTrace | BanditTrace | RunReport:
     ValueError
         If the file is not one of these, is of another version, or is damaged.
     """
-    header, table = read_table(path, (_TRACE, _BANDIT, _REPORT))
+    source = Path(path)
+    _, read = _format_of(source)
+    if not source.is_file():
+        raise FileNotFoundError(f"no such file: {source}")
+    header, table = _checked(source, *read(source))
     try:
         if header["schema"] == _REPORT:
             curves = {name: column.tolist() for name, column in table.items()}
@@ -294,6 +243,31 @@ def load(path: str | os.PathLike[str]) -> SavedTrace | BanditTrace | RunReport:
         return _trace(header, table)
     except (KeyError, TypeError):
         raise ValueError("the file lacks columns or facts of what it says it holds") from None
+
+
+def _checked(source: Path, header: Any, table: Any) -> tuple[Any, Table]:
+    """Return header and columns as they were saved, or raise `ValueError`."""
+    schemas = (_TRACE, _BANDIT, _REPORT)
+    found = str(header.get("schema") if isinstance(header, dict) else None)
+    if found not in schemas:
+        if any(found.rpartition("/")[0] == known.rpartition("/")[0] for known in schemas):
+            raise ValueError(f"{source.name} is of another version than this library reads")
+        raise ValueError(f"{source.name} holds none of: {', '.join(schemas)}")
+    try:
+        columns = header["columns"]
+        named: Table = {name: np.asarray(table[name], _TYPES[columns[name]]) for name in columns}
+        whole = (
+            set(table) == set(columns)
+            and all(column.shape == (header["rows"],) for column in named.values())
+            and _digest(named) == header["sha256"]
+        )
+    except (KeyError, TypeError, ValueError, OverflowError):
+        whole = False
+    if not whole:
+        raise ValueError(f"{source.name} is damaged: its table is not the one that was saved")
+    for column in named.values():
+        column.flags.writeable = False
+    return header, named
 
 
 def _columns(trace: Trace, comparators: Mapping[str, Any]) -> dict[str, NDArray[Any]]:

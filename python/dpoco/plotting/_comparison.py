@@ -13,14 +13,18 @@ from dpoco.plotting._drawing import (
     BOUND_STYLE,
     COLOURS,
     GREY,
+    MARKERS,
     STYLES,
     axes_for,
+    bare,
     finish,
+    headline,
     look,
     new_figure,
     plain,
     short,
     thousands,
+    whole_figure,
 )
 
 if TYPE_CHECKING:
@@ -35,16 +39,11 @@ _MEASURES = {
     "average_loss": ("average_losses", "average loss"),
     "switches": ("switches", "changes of decision"),
 }
-_MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 _SPREAD = 0.36  # of learners within a budget
 
 
 def plot_comparison(
-    comparison: Comparison,
-    *,
-    measure: str = "regret",
-    bounds: bool = False,
-    ax: Axes | None = None,
+    comparison: Comparison, *, measure: str = "regret", bounds: bool = False, ax: Axes | None = None
 ) -> Axes:
     """Draw what each learner reached at each budget: median, and range over its runs.
 
@@ -79,14 +78,15 @@ def plot_comparison(
     if bounds and measure != "regret":
         raise ValueError('bounds are on measure="regret"')
     field, words = _MEASURES[measure]
-    places = _places(comparison)
+    keys = sorted({_key(row.budget) for row in comparison.rows})
+    places = {key: place for place, key in enumerate(keys)}
     learners = list(dict.fromkeys(row.learner for row in comparison.rows))
     axes = axes_for(ax)
     shown: list[float] = []
     for index, learner in enumerate(learners):
         colour, style = look(index)
         shift = _SPREAD * (index / max(1, len(learners) - 1) - 0.5)
-        marker = _MARKERS[index % len(_MARKERS)]
+        marker = MARKERS[index % len(MARKERS)]
         rows = sorted(
             (row for row in comparison.rows if row.learner == learner and getattr(row, field)),
             key=lambda row: places[_key(row.budget)],
@@ -96,7 +96,6 @@ def plot_comparison(
         table = [np.asarray(getattr(row, field), np.float64) for row in rows]
         y = [float(np.median(values)) for values in table]
         shown += [float(value) for values in table for value in values]
-        private = [row.budget is not None for row in rows]
         axes.vlines(
             x, [values.min() for values in table], [values.max() for values in table],
             color=colour, linewidth=3.0, alpha=0.35, zorder=2,
@@ -109,18 +108,16 @@ def plot_comparison(
         if missing:
             at = ", ".join(short(row.budget["epsilon"]) for row in missing if row.budget)
             label += f" (refused at epsilon = {at})"
+        # A run without privacy is the last, and its mark hollow.
+        noisy = sum(row.budget is not None for row in rows)
+        common: dict[str, Any] = {"color": colour, "marker": marker, "zorder": 3}
         axes.plot(
-            [a for a, p in zip(x, private, strict=True) if p],
-            [b for b, p in zip(y, private, strict=True) if p],
-            color=colour, linestyle=style, linewidth=1.5, marker=marker, markersize=6,
-            label=label, zorder=3,
+            x[:noisy], y[:noisy], linestyle=style, linewidth=1.5, markersize=6, label=label,
+            **common,
         )  # fmt: skip
         axes.plot(
-            [a for a, p in zip(x, private, strict=True) if not p],
-            [b for b, p in zip(y, private, strict=True) if not p],
-            color=colour, linestyle="none", marker=marker, markersize=7, markerfacecolor="white",
-            zorder=3,
-        )  # fmt: skip
+            x[noisy:], y[noisy:], linestyle="none", markersize=7, markerfacecolor="white", **common
+        )
     if bounds:
         _draw_bounds(axes, comparison, learners, places, shown)
     if measure == "average_loss":
@@ -133,18 +130,11 @@ def plot_comparison(
     thousands(axes.yaxis)
     if measure == "average_loss" and "largest_reward" in comparison.comparator:
         words = f"average of {comparison.comparator['largest_reward']:g} - reward"
-    axes.set_ylabel(words.format(name=plain(str(comparison.comparator["name"]))))
-    finish(axes)
-    return axes
+    return finish(axes, words.format(name=plain(str(comparison.comparator["name"]))))
 
 
 def _key(budget: Any) -> tuple[float, float]:
     return (np.inf, 0.0) if budget is None else (budget["epsilon"], budget["delta"])
-
-
-def _places(comparison: Comparison) -> dict[tuple[float, float], int]:
-    keys = sorted({_key(row.budget) for row in comparison.rows})
-    return {key: place for place, key in enumerate(keys)}
 
 
 def _name_places(
@@ -152,12 +142,11 @@ def _name_places(
 ) -> None:
     deltas = {row.budget["delta"] for row in comparison.rows if row.budget is not None}
     one = len(deltas) == 1
-    names = []
-    for epsilon, delta in places:
-        if epsilon == np.inf:
-            names.append("no privacy")
-        else:
-            names.append(f"{epsilon:g}" if one else f"{epsilon:g}\ndelta = {delta:g}")
+    names = [
+        "no privacy" if epsilon == np.inf
+        else f"{epsilon:g}" if one else f"{epsilon:g}\ndelta = {delta:g}"
+        for epsilon, delta in places
+    ]  # fmt: skip
     axes.set_xticks(list(places.values()), names)
     axes.set_xlim(-0.5, len(places) - 0.5)
     axes.set_xlabel(f"epsilon (delta = {min(deltas):.3g})" if one else "epsilon")
@@ -249,16 +238,11 @@ def plot_table_5_1(table: Table51, *, ax: Any = None) -> Figure:
             axes.set_ylabel("suboptimality")
         if index // shape[1] == shape[0] - 1:
             axes.set_xlabel("rounds T")
-    whole: Figure = panels[0].figure.get_figure(root=True)
+    whole = whole_figure(panels[0])
     handles, labels = panels[0].get_legend_handles_labels()
     whole.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
-    whole.suptitle(
-        f"Table 5.1 rerun at epsilon = 1, delta = 1/T: mean of {table.settings['seeds']} runs",
-        x=0.012,
-        ha="left",
-        fontsize="medium",
-    )
-    return whole
+    title = f"Table 5.1 rerun at epsilon = 1, delta = 1/T: mean of {table.settings['seeds']} runs"
+    return headline(whole, title)
 
 
 def _panel(axes: Axes, rows: Sequence[Any]) -> None:
@@ -297,10 +281,7 @@ def _panel(axes: Axes, rows: Sequence[Any]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:g}k"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.grid(True, color="#DDDDDD", linewidth=0.6)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    bare(axes)
 
 
 def plot_figure_5_1(result: Figure51, *, ax: Sequence[Axes] | None = None) -> Figure:
@@ -354,18 +335,11 @@ def plot_figure_5_1(result: Figure51, *, ax: Sequence[Axes] | None = None) -> Fi
         axes.set_title(f"K = {arms} arms", loc="left", fontsize="medium")
         axes.set_xlabel("round")
         axes.set_ylabel("cumulative regret")
-        axes.grid(True, color="#DDDDDD", linewidth=0.6)
-        axes.set_axisbelow(True)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
+        bare(axes)
         axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=1)
     settings = result.settings
-    whole: Figure = ax[0].figure.get_figure(root=True)
-    whole.suptitle(
+    return headline(
+        whole_figure(ax[0]),
         f"Figure 5.1 rerun: d = {settings['dimension']}, epsilon = {settings['epsilon']:g}, "
         f"delta = 1/T, mean of {settings['runs']} worlds",
-        x=0.012,
-        ha="left",
-        fontsize="medium",
     )
-    return whole

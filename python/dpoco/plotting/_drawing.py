@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import FloatArray
+from dpoco._validation import FloatArray, IntArray
 from dpoco.bandits import BanditTrace
 from dpoco.evaluation import RunReport
 from dpoco.trace import Trace
@@ -25,6 +25,7 @@ Runs = AnyTrace | Sequence[AnyTrace] | Mapping[Any, AnyTrace]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9")
 STYLES = ("-", (0, (6, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)), "-", "--")
+MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 BOUND_STYLE = (0, (8, 4))  # of what was proven, thinner than what was measured
 GREY = "#999999"
 _LARGEST_SHOWN = 2000
@@ -34,12 +35,28 @@ _STRETCH = 3.0  # how far above the lines a bound may lie and still be drawn
 
 @dataclass(frozen=True)
 class Line:
-    """Cumulative loss or regret of one player: median, smallest and largest over repetitions."""
+    """Values of one player: median, smallest and largest over repetitions, if there are several."""
 
     label: str
     middle: FloatArray
     low: FloatArray | None = None
     high: FloatArray | None = None
+
+    @classmethod
+    def of(cls, label: str, table: FloatArray) -> Line:
+        """Return the line of repetitions, one a row."""
+        band = (table.min(axis=0), table.max(axis=0)) if len(table) > 1 else ()
+        return cls(label, np.median(table, axis=0), *band)
+
+    @property
+    def top(self) -> FloatArray:
+        """Upper edge."""
+        return self.middle if self.high is None else self.high
+
+    def map(self, change: Callable[[FloatArray], FloatArray]) -> Line:
+        """Return the line with other values."""
+        low, high = (None if edge is None else change(edge) for edge in (self.low, self.high))
+        return Line(self.label, change(self.middle), low, high)
 
 
 PRIVATE, NONPRIVATE = "private", "without noise"
@@ -59,8 +76,7 @@ def losses_so_far(trace: AnyTrace) -> FloatArray:
 
 
 def lines_of(
-    runs: RunReport | Mapping[str, Runs],
-    so_far: Callable[[Any], FloatArray] = losses_so_far,
+    runs: RunReport | Mapping[str, Runs], so_far: Callable[[Any], FloatArray] = losses_so_far
 ) -> tuple[NDArray[np.int64], list[Line]]:
     """Return the rounds shown, and for every player what ``so_far(trace)`` is at their end.
 
@@ -69,29 +85,22 @@ def lines_of(
     """
     if isinstance(runs, RunReport):
         c = runs.curves
-        spread = len(runs.private.average_losses) > 1
-        low, high = np.array(c.private_low), np.array(c.private_high)
+        repeated = len(runs.private.average_losses) > 1
+        band = map(np.array, (c.private_low, c.private_high) if repeated else ())
         return np.array(c.rounds), [
-            Line(PRIVATE, np.array(c.private), low if spread else None, high if spread else None),
+            Line(PRIVATE, np.array(c.private), *band),
             Line(NONPRIVATE, np.array(c.nonprivate)),
             Line(runs.best_fixed.get("name", BEST_FIXED), np.array(c.best_fixed)),
             Line(runs.best_constant.get("name", BEST_CONSTANT), np.array(c.best_constant)),
         ]
     grouped = {label: traces_of(value) for label, value in runs.items()}
     shown = shown_rounds(common_length(grouped))
-    lines = []
-    for label, traces in grouped.items():
-        sums = np.stack([np.asarray(so_far(trace), np.float64)[shown - 1] for trace in traces])
-        spread = len(traces) > 1
-        lines.append(
-            Line(
-                label,
-                np.median(sums, axis=0),
-                sums.min(axis=0) if spread else None,
-                sums.max(axis=0) if spread else None,
-            )
+    return shown, [
+        Line.of(
+            label, np.stack([np.asarray(so_far(trace), np.float64)[shown - 1] for trace in traces])
         )
-    return shown, lines
+        for label, traces in grouped.items()
+    ]
 
 
 def common_length(grouped: Mapping[str, Sequence[AnyTrace]]) -> int:
@@ -120,37 +129,20 @@ def plain(text: str) -> str:
 
 
 def draw(
-    axes: Axes,
-    index: int,
-    line: Line,
-    rounds: NDArray[np.int64],
-    factor: FloatArray,
-    baseline: FloatArray,
+    axes: Axes, index: int, line: Line, rounds: NDArray[Any], legend: str | None = None
 ) -> None:
-    """Draw a line and its band; the legend tells its last value."""
-    values = (line.middle - baseline) * factor
+    """Draw a line and its band; the legend tells its last value, if nothing else is given."""
     colour, style = look(index)
     if line.low is not None and line.high is not None:
         axes.fill_between(
-            rounds,
-            (line.low - baseline) * factor,
-            (line.high - baseline) * factor,
-            color=colour,
-            alpha=0.2,
-            linewidth=0,
-            zorder=2,
+            rounds, line.low, line.high, color=colour, alpha=0.2, linewidth=0, zorder=2
         )
     axes.plot(
-        rounds,
-        values,
-        color=colour,
-        linestyle=style,
-        linewidth=1.8,
+        rounds, line.middle, color=colour, linestyle=style, linewidth=1.8, zorder=3,
         marker="o" if len(rounds) == 1 else None,  # one point makes no line
         clip_on=len(rounds) > 1,
-        label=f"{plain(line.label)}: {short(float(values[-1]))}",
-        zorder=3,
-    )
+        label=f"{plain(line.label)}: {legend or short(float(line.middle[-1]))}",
+    )  # fmt: skip
 
 
 def draw_bounds(
@@ -168,8 +160,7 @@ def draw_bounds(
     if not set(bounds) <= set(names):
         raise ValueError(f"bounds must be of {names}")
     if limit is None:
-        tops = [line.middle if line.high is None else line.high for line in lines]
-        limit = _STRETCH * max(float(top.max()) for top in tops)
+        limit = _STRETCH * max(float(line.top.max()) for line in lines)
     last = float(rounds[-1])
     for index, name in enumerate(names):
         bound = bounds.get(name)
@@ -209,13 +200,11 @@ def labelled_decades(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def log_scale(
-    axes: Axes, lines: Sequence[Line], rounds: NDArray[np.int64], shown: NDArray[np.bool_]
-) -> None:
-    edges = [line.middle[shown] / rounds[shown] for line in lines]
-    edges += [line.high[shown] / rounds[shown] for line in lines if line.high is not None]
+def log_scale(axes: Axes, lines: Sequence[Line], shown: NDArray[np.bool_]) -> None:
+    """Let the values be on a logarithmic axis that shows these rounds of all lines."""
+    low = min(line.middle[shown].min() for line in lines)
     axes.set_yscale("log")
-    axes.set_ylim(min(edge.min() for edge in edges) / 1.3, max(edge.max() for edge in edges) * 1.3)
+    axes.set_ylim(low / 1.3, max(line.top[shown].max() for line in lines) * 1.3)
     labelled_decades(axes.yaxis)
 
 
@@ -247,13 +236,53 @@ def logarithmic_rounds(axes: Axes, last: float) -> None:
     axes.set_xlabel("round (logarithmic)")
 
 
-def finish(axes: Axes) -> None:
-    """Draw the grid, take away two sides, and put the legend below."""
-    axes.grid(True, color="#DDDDDD", linewidth=0.6)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
+def bare(axes: Axes, *sides: str, grid: bool = True) -> None:
+    """Draw the grid, and take away two sides or more."""
+    if grid:
+        axes.grid(True, color="#DDDDDD", linewidth=0.6)
+        axes.set_axisbelow(True)
+    for side in ("top", "right", *sides):
         axes.spines[side].set_visible(False)
-    legend_below(axes)
+
+
+def finish(axes: Axes, label: str, title: str = "", columns: int = 2) -> Axes:
+    """Name the values, draw the grid, put the legend below; return the axes."""
+    axes.set_ylabel(label)
+    if title:
+        axes.set_title(title, loc="left", fontsize="medium")
+    bare(axes)
+    legend_below(axes, columns)
+    return axes
+
+
+def headline(figure: Figure, text: str) -> Figure:
+    """Put a title above a figure of several axes; return the figure."""
+    figure.suptitle(text, x=0.012, ha="left", fontsize="medium")
+    return figure
+
+
+def whole_figure(axes: Any) -> Figure:
+    """Return the figure that axes are on."""
+    figure: Figure = axes.figure.get_figure(root=True)
+    return figure
+
+
+def density(columns: NDArray[np.int64], places: Sequence[IntArray], rows: int = 1) -> FloatArray:
+    """Return how often of their rounds rows and columns were met, shape (rows, columns).
+
+    `columns` are those of the rounds; `places` are row * columns + column, of every run.
+    """
+    width = int(columns[-1]) + 1
+    met = sum(np.bincount(each, minlength=rows * width) for each in places)
+    share: FloatArray = np.reshape(met, (rows, width)) / (len(places) * np.bincount(columns))
+    return share
+
+
+def shades(lightest: str) -> Any:
+    """Return a scale of colours from this one to the first of the palette."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("shares", [lightest, COLOURS[0]])
 
 
 def legend_below(axes: Axes, columns: int = 2) -> None:
@@ -263,8 +292,7 @@ def legend_below(axes: Axes, columns: int = 2) -> None:
         return
     spec = axes.get_subplotspec()
     share = 1 if spec is None else spec.get_gridspec().ncols
-    figure = axes.figure.get_figure(root=True)
-    width = 12.4 * float(figure.get_size_inches()[0]) / share  # characters side by side
+    width = 12.4 * float(whole_figure(axes).get_size_inches()[0]) / share  # characters side by side
     if max(len(label) for label in labels) > width / columns - 5.0:
         columns = 1
     wide = max(16, int(width / columns - 5.0))

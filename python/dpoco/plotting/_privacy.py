@@ -19,7 +19,6 @@ from dpoco.plotting._drawing import (
     draw,
     finish,
     labelled_decades,
-    legend_below,
     logarithmic_rounds,
     look,
     plain,
@@ -95,7 +94,7 @@ def plot_privacy(
     for index, (name, one) in enumerate(named.items()):
         colour, style = look(index)
         axes.plot(
-            *columns((e, max(d, below)) for e, d in _curve(one, reach)),
+            *_columns((e, max(d, below)) for e, d in _curve(one, reach)),
             color=colour, linestyle=style, linewidth=1.8, zorder=3,
             label=_label(plain(name), one, told=len(parts) > 1),
         )  # fmt: skip
@@ -111,13 +110,17 @@ def plot_privacy(
                 label=f"{plain(name) or 'the calibration'} claims: epsilon = "
                 f"{short(one.claimed[0])}, delta = {one.claimed[1]:.3g}",
             )  # fmt: skip
+    return _finish_curves(axes, reach, lowest)
+
+
+def _finish_curves(
+    axes: Axes, reach: float, lowest: float, title: str = "", columns: int = 2
+) -> Axes:
     axes.set_xlim(0.0, reach)
     axes.set_yscale("log")
     axes.set_ylim(lowest, 1.3)
     axes.set_xlabel("epsilon")
-    axes.set_ylabel("delta(epsilon)")
-    finish(axes)
-    return axes
+    return finish(axes, "delta(epsilon)", title, columns)
 
 
 def _curve(one: Guarantee, reach: float) -> Points:
@@ -145,10 +148,9 @@ def floor_of(deltas: Iterable[float]) -> float:
     return float(10.0 ** math.floor(math.log10(min([*shown, 1e-2])) - 1e-9))
 
 
-def columns(points: Iterable[tuple[float, float]]) -> tuple[Any, Any]:
+def _columns(points: Iterable[tuple[float, float]]) -> Any:
     """Return first and second coordinates."""
-    table = list(points)
-    return [point[0] for point in table], [point[1] for point in table]
+    return np.reshape(list(points), (-1, 2)).T
 
 
 # Attack: what its line is called, index of colour and style, marker.
@@ -199,14 +201,14 @@ def plot_audit(report: AuditReport, *, ax: Any = None) -> Axes:
         steps = [point for point in steps if point[0] < claim.epsilon]
         steps.append((claim.epsilon, lowest))
     axes.plot(
-        *columns(steps), color=COLOURS[0], linestyle=STYLES[0], linewidth=2.0, label=label,
+        *_columns(steps), color=COLOURS[0], linestyle=STYLES[0], linewidth=2.0, label=label,
         zorder=3,
     )  # fmt: skip
     if claim.published:
         own = claim.guarantee
         line = [(reach * i / 100, own.delta_at(reach * i / 100)) for i in range(101)]
         axes.plot(
-            *columns([point for point in line if point[1] > 0.0]), color=COLOURS[3],
+            *_columns([point for point in line if point[1] > 0.0]), color=COLOURS[3],
             linestyle=STYLES[3], linewidth=1.4, zorder=2,
             label=f"stated here for this noise: epsilon = {short(own.epsilon)}",
         )  # fmt: skip
@@ -214,24 +216,12 @@ def plot_audit(report: AuditReport, *, ax: Any = None) -> Axes:
         text, colour, style, marker = _LOOKS[name]
         if points:
             axes.plot(
-                *columns(sorted(points)), color=COLOURS[colour], linestyle=STYLES[style],
+                *_columns(sorted(points)), color=COLOURS[colour], linestyle=STYLES[style],
                 linewidth=1.4, marker=marker, markersize=4.0, label=text, zorder=4,
             )  # fmt: skip
-    axes.set_xlim(0.0, reach * 1.03)
-    axes.set_yscale("log")
-    axes.set_ylim(lowest, 1.3)
-    axes.set_xlabel("epsilon")
-    axes.set_ylabel("delta(epsilon)")
-    axes.set_title(f"{report.learner}: {_title(report)}", loc="left", fontsize="medium")
-    finish(axes)
-    legend_below(axes, columns=1)
-    return axes
-
-
-def _title(report: AuditReport) -> str:
-    if report.violated:
-        return "the claim is refuted"
-    return "no violation found" if report.powerful else "no power"
+    found = "no violation found" if report.powerful else "no power"
+    title = f"{report.learner}: {'the claim is refuted' if report.violated else found}"
+    return _finish_curves(axes, reach * 1.03, lowest, title, columns=1)
 
 
 _COLUMNS = 60
@@ -304,16 +294,13 @@ def plot_noise(
         middle = np.array([np.sqrt(np.mean(group**2)) for group in groups])
         low, high = (np.array([edge(group) for group in groups]) for edge in (np.min, np.max))
         line = Line(name, middle, *((low, high) if np.any(high > 1.2 * low) else (None, None)))
-        draw(axes, index, line, centres, np.ones(len(centres)), np.zeros(len(centres)))
-        axes.get_lines()[-1].set_label(f"{plain(name)}: {told}")
+        draw(axes, index, line, centres, told)
     logarithmic_rounds(axes, length)
     axes.set_xlim(1.0, max(2.0, float(length)))  # here the first rounds do say something
     axes.set_yscale("log")
     labelled_decades(axes.yaxis)
     what = "mean" if per_round else "sum"
-    axes.set_ylabel(f"standard deviation of the noise in the {what}")
-    finish(axes)
-    return axes
+    return finish(axes, f"standard deviation of the noise in the {what}")
 
 
 def deviations(source: Any, rounds: IntArray) -> FloatArray:

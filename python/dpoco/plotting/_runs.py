@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray
 from dpoco.evaluation import FitReport, RunReport
 from dpoco.plotting._drawing import (
     BEST_FIXED,
     GREY,
+    MARKERS,
     NONPRIVATE,
     PRIVATE,
+    Line,
     Runs,
     axes_for,
     draw,
     draw_bounds,
     finish,
+    headline,
     linear_rounds,
     lines_of,
     log_scale,
@@ -29,6 +32,7 @@ from dpoco.plotting._drawing import (
     new_figure,
     plain,
     short,
+    whole_figure,
 )
 
 if TYPE_CHECKING:
@@ -60,23 +64,18 @@ def plot_loss(runs: RunReport | Mapping[str, Runs], *, ax: Axes | None = None) -
         For the trace of a bandit, which has no losses.
     """
     rounds, lines = lines_of(runs)
+    lines = [line.map(lambda values: values / rounds) for line in lines]
     axes = axes_for(ax)
     for index, line in enumerate(lines):
-        draw(axes, index, line, rounds, 1.0 / rounds, np.zeros_like(line.middle))
+        draw(axes, index, line, rounds)
     logarithmic_rounds(axes, rounds[-1])
     shown = rounds >= rounds[-1] / 1000.0
     if all((line.middle[shown] > 0.0).all() for line in lines):
-        log_scale(axes, lines, rounds, shown)
-    axes.set_ylabel(f"average {_loss_of(runs)} so far")
-    finish(axes)
-    return axes
-
-
-def _loss_of(runs: RunReport | Mapping[str, Runs]) -> str:
-    """Say what a loss is: of the report of a bandit, what its reward misses."""
+        log_scale(axes, lines, shown)
+    what = "loss"
     if isinstance(runs, RunReport) and runs.domain.get("type") == "policies":
-        return f"of {runs.loss['reward_range'][1]:g} - reward"
-    return "loss"
+        what = f"of {runs.loss['reward_range'][1]:g} - reward"  # what a bandit's reward misses
+    return finish(axes, f"average {what} so far")
 
 
 def plot_regret(
@@ -115,28 +114,35 @@ def plot_regret(
     """
     if isinstance(runs, RunReport) != (comparator is None):
         raise ValueError("comparator belongs to traces; a report has its own")
+    compared, places = BEST_FIXED, None
     if isinstance(runs, RunReport):
         rounds, lines = lines_of(runs)
         baseline = np.array(runs.curves.best_fixed)
-        compared = lines[2].label
-        del lines[2]
+        compared = lines.pop(2).label
+        lines = [line.map(lambda values: values - baseline) for line in lines]
+        places = (0, 1, 3)  # the colours they have in `plot_loss`
     else:
         rounds, lines = lines_of(runs, regret_against(comparator))
-        baseline, compared = np.zeros(len(rounds)), BEST_FIXED
+    name = plain(compared)
+    gap = " " if len(name) < 24 else "\n"  # the height of the axes
+    label = "regret" if callable(comparator) else f"regret against the{gap}{name}"
+    return finish(regret_axes(ax, lines, rounds, bounds, places), label)
+
+
+def regret_axes(
+    ax: Axes | None,
+    lines: Sequence[Line],
+    rounds: NDArray[np.int64],
+    bounds: Mapping[str, float | None] | None,
+    places: Sequence[int] | None = None,
+) -> Axes:
+    """Draw regret so far and its bounds; `places` are the indices of the lines' looks."""
     axes = axes_for(ax)
-    for index, line in enumerate(lines):
-        if isinstance(runs, RunReport) and index == 2:
-            index = 3  # the colour it has in `plot_loss`
-        draw(axes, index, line, rounds, np.ones(len(rounds)), baseline)
-    lines = [replace(line, middle=line.middle - baseline, low=None, high=None) for line in lines]
+    for index, line in zip(places or range(len(lines)), lines, strict=True):
+        draw(axes, index, line, rounds)
     draw_bounds(axes, lines, bounds, rounds)
     axes.axhline(0.0, color=GREY, linewidth=0.8, zorder=1)
     linear_rounds(axes, rounds[-1])
-    name = plain(compared)
-    gap = " " if len(name) < 24 else "\n"  # the height of the axes
-    against = f"regret against the{gap}{name}"
-    axes.set_ylabel("regret" if callable(comparator) else against)
-    finish(axes)
     return axes
 
 
@@ -187,22 +193,21 @@ def plot_regret_per_round(
         If traces differ in length or there are none, or for a bound of nobody.
     """
     rounds, lines = lines_of(runs, regret_against(comparator))
+    lines = [line.map(lambda values: values / rounds) for line in lines]
     axes = axes_for(ax)
     shown = rounds >= rounds[-1] / 1000.0
-    middles = [(line.middle / rounds)[shown] for line in lines]
+    middles = [line.middle[shown] for line in lines]
     top = max(*(middle.max() for middle in middles), 0.0)
     low = min(*(middle.min() for middle in middles), 0.0)
     top = top if top - low > 1e-9 else low + 1.0
     limit = top + 0.15 * (top - low)
     for index, line in enumerate(lines):
-        draw(axes, index, line, rounds, 1.0 / rounds, np.zeros(len(rounds)))
+        draw(axes, index, line, rounds)
     draw_bounds(axes, lines, bounds, rounds, limit=limit)
     axes.axhline(0.0, color=GREY, linewidth=0.8, zorder=1)
     logarithmic_rounds(axes, rounds[-1])
     axes.set_ylim(low - 0.05 * (top - low), limit)
-    axes.set_ylabel("regret per round so far")
-    finish(axes)
-    return axes
+    return finish(axes, "regret per round so far")
 
 
 def plot_run_report(report: RunReport, *, ax: Sequence[Axes] | None = None) -> Figure:
@@ -231,7 +236,6 @@ def plot_run_report(report: RunReport, *, ax: Sequence[Axes] | None = None) -> F
     if len(pair) != 2:
         raise ValueError(f"ax must be a pair of axes; got {len(pair)}")
     left, right = pair
-    figure: Figure = left.figure.get_figure(root=True)
     plot_loss(report, ax=left)
     plot_regret(report, ax=right)
     promised = report.guarantee
@@ -239,17 +243,11 @@ def plot_run_report(report: RunReport, *, ax: Sequence[Axes] | None = None) -> F
     right.set_title("Regret", loc="left", fontweight="bold")
     repeats = len(report.private.average_losses)
     band = f", median and range of {repeats} runs" if repeats > 1 else ""
-    figure.suptitle(
+    return headline(
+        whole_figure(left),
         f"{report.stream['name']}: {report.rounds:,} rounds, "
         f"epsilon = {promised['epsilon']:.3g}, delta = {promised['delta']:.2g}{band}",
-        x=0.012,
-        ha="left",
-        fontsize="medium",
     )
-    return figure
-
-
-_MARKERS = ("o", "s", "D", "^")
 
 
 def plot_fit_report(report: FitReport, *, ax: Axes | None = None) -> Axes:
@@ -282,7 +280,7 @@ def plot_fit_report(report: FitReport, *, ax: Axes | None = None) -> Axes:
     for index, values in enumerate(rows.values()):
         axes.plot(
             values, [index] * len(values), color=look(index)[0], linestyle="none",
-            marker=_MARKERS[index], markersize=7, alpha=0.6 if len(values) > 1 else 1.0,
+            marker=MARKERS[index], markersize=7, alpha=0.6 if len(values) > 1 else 1.0,
         )  # fmt: skip
         axes.annotate(
             short(statistics.median(values)), (max(values), index), xytext=(9, 0),
@@ -294,10 +292,6 @@ def plot_fit_report(report: FitReport, *, ax: Axes | None = None) -> Axes:
     axes.margins(x=0.15)
     axes.set_xlabel("average loss on the records of the fit")
     promised, fits = report.guarantee, len(report.private)
-    axes.set_title(
-        f"{plain(report.stream['name'])}: {report.stream['rounds']:,} records, "
-        f"epsilon = {promised['epsilon']:.3g}" + (f", {fits} fits" if fits > 1 else ""),
-        loc="left", fontsize="medium",
-    )  # fmt: skip
-    finish(axes)
-    return axes
+    title = f"{plain(report.stream['name'])}: {report.stream['rounds']:,} records, "
+    title += f"epsilon = {promised['epsilon']:.3g}" + (f", {fits} fits" if fits > 1 else "")
+    return finish(axes, "", title)

@@ -13,25 +13,25 @@ from dpoco._validation import IntArray
 from dpoco.evaluation import BestSequence, PrequentialResult
 from dpoco.experts import ExpertTrace
 from dpoco.plotting._drawing import (
-    COLOURS,
-    GREY,
     Line,
     Runs,
     axes_for,
+    bare,
     common_length,
+    density,
     draw,
-    draw_bounds,
     finish,
     linear_rounds,
     lines_of,
     look,
     mark_switches,
     plain,
+    shades,
     short,
     thousands,
     traces_of,
 )
-from dpoco.plotting._runs import regret_against
+from dpoco.plotting._runs import regret_against, regret_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,19 +79,11 @@ def plot_dynamic_regret(
     """
     decisions = sequence_of(comparator)
     rounds, lines = lines_of(runs, regret_against(decisions))
-    axes = axes_for(ax)
-    for index, line in enumerate(lines):
-        draw(axes, index, line, rounds, np.ones(len(rounds)), np.zeros(len(rounds)))
-    draw_bounds(axes, lines, bounds, rounds)
+    axes = regret_axes(ax, lines, rounds, bounds)
     mark_switches(axes, decisions)
-    axes.axhline(0.0, color=GREY, linewidth=0.8, zorder=1)
-    linear_rounds(axes, rounds[-1])
-    if isinstance(comparator, BestSequence):
-        axes.set_ylabel(f"regret against the best {comparator.limit}-switch sequence")
-    else:
-        axes.set_ylabel("regret against a sequence of experts")
-    finish(axes)
-    return axes
+    named = isinstance(comparator, BestSequence)
+    what = f"the best {comparator.limit}-switch sequence" if named else "a sequence of experts"
+    return finish(axes, f"regret against {what}")
 
 
 def plot_decisions(
@@ -147,9 +139,8 @@ def plot_decisions(
     _draw_shares(axes, played, experts, length)
     if behind is not None:
         _draw_behind(axes, behind)
-    axes.set_xlim(0, length)
+    _timeline(axes, length)
     axes.set_ylim(experts - 0.4, -0.6)
-    thousands(axes.xaxis)
     if names is not None and experts <= _LARGEST_NAMED:
         axes.set_yticks(range(experts), [plain(name) for name in names])
     else:
@@ -157,10 +148,15 @@ def plot_decisions(
 
         axes.yaxis.set_major_locator(MaxNLocator(10, integer=True))
         axes.set_ylabel("expert")
-    axes.set_xlabel("round")
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
     return axes
+
+
+def _timeline(axes: Axes, length: int, *sides: str) -> None:
+    """Let the rounds run to the right, without a grid and without these sides."""
+    axes.set_xlim(0, length)
+    thousands(axes.xaxis)
+    axes.set_xlabel("round")
+    bare(axes, *sides, grid=False)
 
 
 def sequence_of(comparator: Any) -> IntArray:
@@ -172,25 +168,17 @@ def sequence_of(comparator: Any) -> IntArray:
 
 def _draw_shares(axes: Axes, played: Sequence[IntArray], experts: int, length: int) -> None:
     """Draw bars that are the darker, the more often an expert was played in these rounds."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    columns = min(length, _COLUMNS)
-    column = np.arange(length) * columns // length
-    counts = np.zeros(experts * columns)
-    for decisions in played:
-        counts += np.bincount(decisions * columns + column, minlength=len(counts))
-    shares = counts.reshape(experts, columns) / (
-        len(played) * np.bincount(column, minlength=columns)
-    )
+    column, columns = _columns_of(length)
+    shares = density(column, [decisions * columns + column for decisions in played], experts)
     # Between the bars, and where nobody played, the bands behind show through.
     rows = np.full((2 * experts - 1, columns), np.nan)
     rows[::2] = np.where(shares > 0.0, shares, np.nan)
     edges = (np.arange(experts)[:, None] + [-0.22, 0.22]).ravel()
     starts = np.searchsorted(column, np.arange(columns + 1)).astype(np.float64)
-    shades = LinearSegmentedColormap.from_list("shares", ["#DCEBF5", COLOURS[0]])
     axes.pcolormesh(
-        starts, edges, np.ma.masked_invalid(rows), cmap=shades, vmin=0.0, vmax=1.0, zorder=3
-    )
+        starts, edges, np.ma.masked_invalid(rows), cmap=shades("#DCEBF5"), vmin=0.0, vmax=1.0,
+        zorder=3,
+    )  # fmt: skip
 
 
 def _draw_behind(axes: Axes, sequence: IntArray) -> None:
@@ -244,7 +232,11 @@ def plot_switches(
         for label, traces in grouped.items()
     }
     crowded = [label for label, count in counts.items() if max(count) > _FEW]
-    shares = {label: _shares(grouped[label], length) for label in crowded}
+    column, _ = _columns_of(length)
+    shares = {
+        label: density(column, [column[trace.switches] for trace in grouped[label]])  # type: ignore[union-attr]
+        for label in crowded
+    }
     densest = max((float(share.max()) for share in shares.values()), default=1.0)
     for row, (label, traces) in enumerate(grouped.items()):
         if label in shares:
@@ -261,34 +253,25 @@ def plot_switches(
     axes.set_yticks(
         range(len(grouped)), [textwrap.fill(plain(label), _NAME) for label in grouped]
     )  # fmt: skip
-    axes.set_xlim(0, length)
+    _timeline(axes, length, "left")
     axes.set_ylim(len(grouped) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
-    thousands(axes.xaxis)
-    axes.set_xlabel("round")
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
     return axes
 
 
-def _shares(traces: Sequence[Any], length: int) -> Any:
-    """Return for each column the share of its rounds, over all runs, with a switch."""
+def _columns_of(length: int) -> tuple[IntArray, int]:
+    """Return the column of every round, and how many there are."""
     columns = min(length, _COLUMNS)
-    column = np.arange(length) * columns // length
-    counts = np.zeros(columns)
-    for trace in traces:
-        counts += np.bincount(column[trace.switches], minlength=columns)
-    return counts / (len(traces) * np.bincount(column, minlength=columns))
+    return np.arange(length) * columns // length, columns
 
 
 def _draw_row(axes: Axes, row: int, shares: Any, densest: float, length: int) -> None:
-    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+    from matplotlib.colors import PowerNorm
 
     # One scale for all rows, so one colour: the players are told apart by their rows.
-    shades = LinearSegmentedColormap.from_list("shares", ["#FFFFFF", COLOURS[0]])
-    edges = np.linspace(0.0, length, len(shares) + 1)
+    edges = np.linspace(0.0, length, shares.shape[1] + 1)
     axes.pcolormesh(
-        edges, [row - 0.35, row + 0.35], shares[None, :], cmap=shades,
+        edges, [row - 0.35, row + 0.35], shares, cmap=shades("#FFFFFF"),
         norm=PowerNorm(0.5, vmin=0.0, vmax=densest),
     )  # fmt: skip
 
@@ -347,18 +330,8 @@ def plot_prequential(
     ends = np.array(windows.pop(), dtype=np.int64)
     axes = axes_for(ax)
     for index, (label, group) in enumerate(grouped.items()):
-        table = np.array([one.measures[measure] for one in group])
+        line = Line.of(label, np.array([one.measures[measure] for one in group]))
         overall = float(np.median([one.overall[measure] for one in group]))
-        spread = len(group) > 1
-        line = Line(
-            label,
-            np.median(table, axis=0),
-            table.min(axis=0) if spread else None,
-            table.max(axis=0) if spread else None,
-        )
-        draw(axes, index, line, ends, np.ones(len(ends)), np.zeros(len(ends)))
-        axes.get_lines()[-1].set_label(f"{plain(label)}: {short(overall)}")
+        draw(axes, index, line, ends, short(overall))
     linear_rounds(axes, float(ends[-1]))
-    axes.set_ylabel(measure.replace("_", " "))
-    finish(axes)
-    return axes
+    return finish(axes, measure.replace("_", " "))

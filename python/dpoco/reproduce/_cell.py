@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
 from dpoco.datasets import Stream, linear_regression_stream
 from dpoco.domains import LpBall
@@ -20,20 +21,6 @@ from dpoco.learners import learner_named
 from dpoco.losses import SquaredLoss
 from dpoco.random import Source
 from dpoco.reproduce._printed import PrintedCell
-from dpoco.reproduce._shared import FloatArray
-
-__all__ = [
-    "LABEL_BOUND",
-    "RADIUS",
-    "VARIANTS",
-    "BaselineRow",
-    "Cell",
-    "LearningHorizon",
-    "Outcome",
-    "Scores",
-    "baseline_rows",
-    "learning_horizon",
-]
 
 RADIUS = 2.0
 LABEL_BOUND = 1.25  # |<x, theta>| <= 1, and five standard deviations of the label noise
@@ -83,14 +70,11 @@ class Outcome:
     @classmethod
     def of(cls, scores: Scores) -> Outcome:
         """Return the summary of runs."""
+        risk, excess = scores.risk, scores.suboptimality
         return cls(
-            float(scores.risk.mean()),
-            _deviation(scores.risk),
-            float(scores.suboptimality.mean()),
-            _deviation(scores.suboptimality),
-            float(np.median(scores.seconds)),
-            len(scores.risk),
-        )
+            float(risk.mean()), _deviation(risk), float(excess.mean()), _deviation(excess),
+            float(np.median(scores.seconds)), len(risk),
+        )  # fmt: skip
 
     @property
     def suboptimality_se(self) -> float:
@@ -233,16 +217,11 @@ def baseline_rows(cell: Cell, printed: dict[str, PrintedCell], seconds: float) -
     names = ("NoisySFW",) if cell.p < 2.0 else ("NoisySGD", "PhasedSGD")
     return [
         BaselineRow(
-            cell.horizon,
-            cell.dimension,
-            cell.p,
-            name,
-            printed.get(name),
-            _run(cell, name, seconds),
-            cell.signal,
+            cell.horizon, cell.dimension, cell.p, name, printed.get(name),
+            _run(cell, name, seconds), cell.signal,
         )
         for name in names
-    ]
+    ]  # fmt: skip
 
 
 def _run(cell: Cell, name: str, seconds: float) -> Outcome:
@@ -311,30 +290,18 @@ def learning_horizon(
 ) -> LearningHorizon:
     """Search upwards for the first horizon at which learning is certain."""
     looks: list[tuple[int, Outcome, float]] = []
-    found: int | None = None
-    step = 0
-    while True:
-        horizon = round(_FIRST * _FACTOR**step)
-        if horizon > _LARGEST:
-            break
+    learned, horizon = 0, round(_FIRST)
+    while learned < 2 and horizon <= _LARGEST:
         outcome = Outcome.of(Cell(horizon, dimension, p, seeds, target, _TEST).play())
         errors = (1.0 - outcome.suboptimality) / outcome.suboptimality_se
         looks.append((horizon, outcome, errors))
-        step += 1
-        if errors >= _STANDARD_ERRORS and len(looks) > 1 and looks[-2][2] >= _STANDARD_ERRORS:
-            found = len(looks) - 2
-            break
-    at = len(looks) - 1 if found is None else found
-    horizon, outcome, errors = looks[at]
-    before = looks[at - 1] if found is not None and at > 0 else None
+        learned = learned + 1 if errors >= _STANDARD_ERRORS else 0
+        horizon = round(_FIRST * _FACTOR ** len(looks))
+    found = learned == 2
+    horizon, outcome, errors = looks[-2 if found else -1]
+    before = looks[-3] if found and len(looks) > 2 else None
     return LearningHorizon(
-        p=p,
-        dimension=dimension,
-        horizon=None if found is None else horizon,
-        suboptimality=outcome.suboptimality,
-        suboptimality_se=outcome.suboptimality_se,
-        standard_errors=errors,
-        before=None if before is None else before[0],
-        standard_errors_before=None if before is None else before[2],
-        runs=len(seeds),
-    )
+        p, dimension, horizon if found else None, outcome.suboptimality, outcome.suboptimality_se,
+        errors, None if before is None else before[0], None if before is None else before[2],
+        len(seeds),
+    )  # fmt: skip

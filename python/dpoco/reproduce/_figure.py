@@ -5,24 +5,24 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import positive_float
+from dpoco._validation import FloatArray, positive_float, whole_number
 from dpoco.accounting import Budget
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
 from dpoco.environments import ContextualWorld, LinearWorld
 from dpoco.errors import NoiseDominatesWarning
+from dpoco.evaluation.reports import Report
 from dpoco.random import Source
-from dpoco.reproduce._published_selection import not_private_regrets
-from dpoco.reproduce._shared import FloatArray, Progress, Result, markdown_table, whole
-
-__all__ = ["Figure51", "RegretCurve", "SparseWorld", "figure_5_1"]
+from dpoco.reproduce._printed import Columns, Progress, markdown_table
+from dpoco.reproduce._published import not_private_regrets
 
 _SPARSITY, _NOISE = 5, 0.05  # of the arms, of the rewards
 _LARGER = 8.0  # the second budget, in units of the first
@@ -102,7 +102,7 @@ class RegretCurve:
 
 
 @dataclass(frozen=True)
-class Figure51(Result):
+class Figure51(Report):
     """Figure 5.1 rerun. Not private itself: it compares with the best arm of every round.
 
     Attributes
@@ -123,26 +123,6 @@ class Figure51(Result):
     curves: tuple[RegretCurve, ...]
     seconds: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
-        return {"schema": self.schema, **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Figure51:
-        """Return the result written by `to_dict`; `ValueError` if it is none."""
-        cls._checked(record)
-        try:
-            curves = tuple(
-                RegretCurve(
-                    **{**curve, "mean": tuple(curve["mean"]), "totals": tuple(curve["totals"])}
-                )
-                for curve in record["curves"]
-            )
-            settings = dict(record["settings"])
-            return cls(settings, tuple(record["rounds"]), curves, float(record["seconds"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError("malformed result") from error
-
     def to_frame(self) -> Any:
         """Return a pandas DataFrame, one row per curve and shown round (needs pandas)."""
         import pandas as pd
@@ -157,21 +137,20 @@ class Figure51(Result):
 
     def format_markdown(self) -> str:
         """Return total and late regrets as a Markdown table."""
-        lines = [
+        about = (
             f"Regret over {self.settings['horizon']} rounds, d = {self.settings['dimension']}, "
             f"epsilon = {self.settings['epsilon']:g}, delta = 1/T: mean of "
-            f"{self.settings['runs']} worlds ± standard error; last quarter per round",
-            "",
-        ]
-        titles = ("K", "player", "keeps the budget", "regret", "last quarter")
-        rows = [
-            (str(c.arms), c.player, "yes" if c.private else "no",
-             f"{c.total:.0f} ± {c.total_se:.0f}", f"{c.late:.4f}")
-            for c in self.curves
-        ]  # fmt: skip
-        return "\n".join(
-            [*lines, markdown_table(titles, rows), "", f"CPU time {self.seconds:.0f} s."]
+            f"{self.settings['runs']} worlds ± standard error; last quarter per round"
         )
+        columns: Columns = {
+            "K": lambda c: str(c.arms),
+            "player": lambda c: c.player,
+            "keeps the budget": lambda c: "yes" if c.private else "no",
+            "regret": lambda c: f"{c.total:.0f} ± {c.total_se:.0f}",
+            "last quarter": lambda c: f"{c.late:.4f}",
+        }
+        table = markdown_table(columns, self.curves)
+        return f"{about}\n\n{table}\n\nCPU time {self.seconds:.0f} s."
 
     def __repr__(self) -> str:
         return f"<dpoco.reproduce.Figure51 of {len(self.curves)} curves: not private>"
@@ -221,14 +200,14 @@ def figure_5_1(
         For bad arguments.
     """
     start = time.process_time()
-    horizon = whole("horizon", horizon, 100)
-    dimension = whole("dimension", dimension, _SPARSITY)
-    counts = [whole("arms", count, 2) for count in arms]
+    horizon = whole_number("horizon", horizon, 100, 10**6)
+    dimension = whole_number("dimension", dimension, _SPARSITY, 10**6)
+    counts = [whole_number("arms", count, 2, 10**6) for count in arms]
     if not counts:
         raise ValueError("arms must name at least one number of arms")
     epsilon = positive_float("epsilon", epsilon)
-    whole("runs", runs, 2)
-    whole("first_seed", first_seed)
+    whole_number("runs", runs, 2, 10**6)
+    whole_number("first_seed", first_seed, 0, 10**6)
     scales = [float(factor) for factor in factors]
     if any(not 0.0 <= scale < math.inf for scale in scales):
         raise ValueError("factors must be finite and at least 0")
@@ -246,14 +225,9 @@ def figure_5_1(
             if progress is not None:
                 progress("figure", done, total)
     settings = {
-        "horizon": horizon,
-        "dimension": dimension,
-        "arms": counts,
-        "epsilon": epsilon,
-        "runs": runs,
-        "first_seed": first_seed,
-        "factors": scales,
-    }
+        "horizon": horizon, "dimension": dimension, "arms": counts, "epsilon": epsilon,
+        "runs": runs, "first_seed": first_seed, "factors": scales,
+    }  # fmt: skip
     seconds = time.process_time() - start
     return Figure51(settings, tuple(int(t) for t in shown), tuple(curves), seconds)
 
@@ -281,69 +255,41 @@ def _players(
     arms, d, horizon = first.arms, first.dimension, first.horizon
     delta = 1.0 / horizon
 
-    def learners(build: Callable[[Source], Any]) -> Callable[[], FloatArray]:
-        def play() -> FloatArray:
-            rows = []
-            for seed, world in enumerate(worlds, start=first_seed):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", NoiseDominatesWarning)  # the result says it
-                    learner = build(Source.seeded(seed))
-                trace = learner.run(world.contexts, world.rewards)
-                rows.append(np.diff(trace.pseudo_regret(world.means), prepend=0.0))
-            return np.array(rows)
+    def learners(cls: Any, shape: Any, budget: Budget | None, **options: Any) -> FloatArray:
+        rows = []
+        for seed, world in enumerate(worlds, start=first_seed):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", NoiseDominatesWarning)  # the result says it
+                learner = cls(
+                    arms, shape, horizon=horizon, budget=budget, reward_bound=first.reward_bound,
+                    source=Source.seeded(seed), **options,
+                )  # fmt: skip
+            trace = learner.run(world.contexts, world.rewards)
+            rows.append(np.diff(trace.pseudo_regret(world.means), prepend=0.0))
+        return np.array(rows)
 
-        return play
-
-    def high_dimensional(budget: Budget | None) -> Callable[[], FloatArray]:
-        return learners(
-            lambda source: HighDimensionalBandit(
-                arms, LpBall(d, 1.0, 1.0), horizon=horizon, budget=budget,
-                reward_bound=first.reward_bound, source=source,
-            )
+    def published(factor: float, shared: bool, leak: bool) -> FloatArray:
+        return not_private_regrets(
+            worlds, epsilon=epsilon, factor=factor, shared=shared, leak=leak,
+            generator=np.random.default_rng([horizon, arms, first_seed]),
         )  # fmt: skip
-
-    def linear(source: Source) -> LinUCB:
-        return LinUCB(
-            arms, d, horizon=horizon, budget=Budget._derived(epsilon, delta), source=source,
-            context_bound=math.sqrt(d), reward_bound=first.reward_bound,
-        )  # fmt: skip
-
-    def published(factor: float, shared: bool, leak: bool) -> Callable[[], FloatArray]:
-        def play() -> FloatArray:
-            return not_private_regrets(
-                worlds, epsilon=epsilon, factor=factor, shared=shared, leak=leak,
-                generator=np.random.default_rng([horizon, arms, first_seed]),
-            )  # fmt: skip
-
-        return play
 
     def uniform() -> FloatArray:
         return np.array([world.means.max(axis=1) - world.means.mean(axis=1) for world in worlds])
 
-    larger = _LARGER * epsilon
+    high = partial(learners, HighDimensionalBandit, LpBall(d, 1.0, 1.0))
+    stated, larger = Budget._derived(epsilon, delta), _LARGER * epsilon
     everyone: list[tuple[str, bool, Callable[[], FloatArray]]] = [
         ("uniformly random", True, uniform),
-        ("LinUCB", True, learners(linear)),
-        ("HDB", True, high_dimensional(Budget._derived(epsilon, delta))),
-        (f"HDB, epsilon = {larger:g}", False, high_dimensional(Budget._derived(larger, delta))),
-        ("HDB, no noise", False, high_dimensional(None)),
+        ("LinUCB", True, partial(learners, LinUCB, d, stated, context_bound=math.sqrt(d))),
+        ("HDB", True, partial(high, stated)),
+        (f"HDB, epsilon = {larger:g}", False, partial(high, Budget._derived(larger, delta))),
+        ("HDB, no noise", False, partial(high, None)),
     ]
-    for shared in (False, True):
-        suffix = ", shared gradient" if shared else ""
-        everyone += [
-            (
-                f"published, not private, noise x {factor:g}{suffix}",
-                False,
-                published(factor, shared, True),
-            )
-            for factor in factors
-        ]
+    for shared, suffix in ((False, ""), (True, ", shared gradient")):
+        for factor in factors:
+            name = f"published, not private, noise x {factor:g}{suffix}"
+            everyone.append((name, False, partial(published, factor, shared, True)))
     worst = max(factors, default=1.0)
-    everyone.append(
-        (
-            f"published without the leak, noise x {worst:g}",
-            False,
-            published(worst, False, False),
-        )
-    )
-    return everyone
+    name = f"published without the leak, noise x {worst:g}"
+    return [*everyone, (name, False, partial(published, worst, False, False))]

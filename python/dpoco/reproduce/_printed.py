@@ -1,14 +1,24 @@
-"""The numbers that Han et al. print, as they print them."""
+"""The numbers that Han et al. print, as they print them, and tables of what is found."""
 
 from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
-__all__ = ["PrintedCell", "printed_table_5_1"]
+Progress = Callable[[str, int, int], None]
+Columns = Mapping[str, Callable[[Any], str]]
+
+
+def markdown_table(columns: Columns, rows: Iterable[Any]) -> str:
+    """Return a table in Markdown: for every column its title, and what it says of a row."""
+    cells = [columns.keys(), *([text(row) for text in columns.values()] for row in rows)]
+    head, *lines = (f"| {' | '.join(line)} |" for line in cells)
+    return "\n".join([head, "|" + "---|" * len(columns), *lines])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +78,6 @@ def printed_table_5_1() -> tuple[PrintedCell, ...]:
     """
     text = files("dpoco.reproduce").joinpath("table_5_1.csv").read_text(encoding="utf-8")
     return tuple(
-        PrintedCell(
-            horizon=int(row["T"]),
-            dimension=int(row["d"]),
-            p=float(row["p"]),
-            algorithm=row["algorithm"],
-            risk=float(row["risk_mean"]),
-            risk_sd=float(row["risk_std"]),
-            suboptimality=float(row["subopt_mean"]),
-            suboptimality_sd=float(row["subopt_std"]),
-            seconds=float(row["time_s_mean"]),
-            seconds_sd=float(row["time_s_std"]),
-        )
-        for row in csv.DictReader(text.splitlines())
+        PrintedCell(int(horizon), int(dimension), float(p), algorithm, *map(float, numbers))
+        for horizon, dimension, p, algorithm, *numbers in [*csv.reader(text.splitlines())][1:]
     )

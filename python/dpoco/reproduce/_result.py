@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from dpoco.evaluation.reports import Report
 from dpoco.reproduce._cell import BaselineRow, LearningHorizon, Outcome
-from dpoco.reproduce._printed import RUNS, PrintedCell
-from dpoco.reproduce._shared import Result, markdown_table
+from dpoco.reproduce._printed import RUNS, Columns, PrintedCell, markdown_table
 from dpoco.reproduce._verdict import Verdict
-
-__all__ = ["Table51", "TableRow", "format_markdown"]
-
-_KEY = ("p", "d", "T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +52,7 @@ class TableRow:
 
 
 @dataclass(frozen=True)
-class Table51(Result):
+class Table51(Report):
     """Table 5.1 rerun. Not private itself: it scores decisions on raw records.
 
     Attributes
@@ -81,29 +76,6 @@ class Table51(Result):
     baselines: tuple[BaselineRow, ...]
     seconds: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
-        body: dict[str, Any] = _finite(asdict(self))
-        return {"schema": self.schema, **body}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Table51:
-        """Return the result written by `to_dict`; `ValueError` if it is none."""
-        cls._checked(record)
-        try:
-            return cls(
-                settings=dict(record["settings"]),
-                rows=tuple(_row(row) for row in record["rows"]),
-                learning=tuple(
-                    LearningHorizon(**{**entry, "p": float(entry["p"])})
-                    for entry in record["learning"]
-                ),
-                baselines=tuple(_baseline(entry) for entry in record["baselines"]),
-                seconds=float(record["seconds"]),
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError("malformed result") from error
-
     def to_frame(self) -> Any:
         """Return a pandas DataFrame, one row per cell and algorithm (needs pandas).
 
@@ -115,21 +87,11 @@ class Table51(Result):
         lines: list[dict[str, Any]] = []
 
         def add(cell: Any, algorithm: str, what: Any) -> None:
+            place = {name: getattr(cell, name) for name in ("horizon", "dimension", "p")}
+            names = ("risk", "risk_sd", "suboptimality", "suboptimality_sd", "seconds")
+            measured = {name: getattr(what, name) for name in names}
             runs = getattr(what, "runs", RUNS)
-            lines.append(
-                {
-                    "horizon": cell.horizon,
-                    "dimension": cell.dimension,
-                    "p": cell.p,
-                    "algorithm": algorithm,
-                    "risk": what.risk,
-                    "risk_sd": what.risk_sd,
-                    "suboptimality": what.suboptimality,
-                    "suboptimality_sd": what.suboptimality_sd,
-                    "seconds": what.seconds,
-                    "runs": runs,
-                }
-            )
+            lines.append({**place, "algorithm": algorithm, **measured, "runs": runs})
 
         for row in self.rows:
             add(row.printed, "printed OFW", row.printed)
@@ -147,36 +109,6 @@ class Table51(Result):
         return f"<dpoco.reproduce.Table51 of {len(self.rows)} cells: not private, for evaluation>"
 
 
-def _finite(value: Any) -> Any:
-    """Return nested values with p = infinity as text, which JSON can carry."""
-    if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(entry) for entry in value]
-    return "inf" if isinstance(value, float) and math.isinf(value) else value
-
-
-def _printed(record: Mapping[str, Any]) -> PrintedCell:
-    return PrintedCell(**{**record, "p": float(record["p"])})
-
-
-def _row(record: Mapping[str, Any]) -> TableRow:
-    body = dict(record)
-    body["printed"] = _printed(body["printed"])
-    body["outcomes"] = {name: Outcome(**of) for name, of in body["outcomes"].items()}
-    if body["verdict"] is not None:
-        verdict = dict(body["verdict"])
-        body["verdict"] = Verdict(**{**verdict, "simulated": Outcome(**verdict["simulated"])})
-    return TableRow(**body)
-
-
-def _baseline(record: Mapping[str, Any]) -> BaselineRow:
-    body = dict(record)
-    printed = body["printed"]
-    body["printed"] = None if printed is None else _printed(printed)
-    return BaselineRow(**{**body, "p": float(body["p"]), "outcome": Outcome(**body["outcome"])})
-
-
 # ---- Markdown ------------------------------------------------------------------------------------
 
 
@@ -191,170 +123,139 @@ def format_markdown(table: Table51) -> str:
     -------
     str
     """
-    parts = [_suboptimality(table), _risk(table)]
-    if any(row.verdict is not None for row in table.rows):
-        parts.append(_verdicts(table))
-    if table.learning:
-        parts.append(_learning(table))
-    if table.baselines:
-        parts.append(_baselines(table))
-    parts.append(_summary(table))
-    return "\n\n".join(parts)
+    cells = sorted(table.rows, key=lambda row: _place(row.printed))
+    judged = [row for row in cells if row.verdict is not None]
+    methods = sorted(table.baselines, key=lambda entry: (*_place(entry), entry.algorithm))
+    seeds, looks = table.settings["seeds"], sum(entry.runs for entry in table.learning[:1])
+    parts = (
+        (f"Suboptimality at (1, 1/T), mean ± standard deviation of {seeds} runs; 1 is predicting "
+         "zero", _SUBOPTIMALITY, cells),
+        ("Risk, and published constants over the tight calibration: standard deviation of a draw "
+         "(both with a tree), of the noisiest sum, and mean risk ± standard error", _RISK, cells),
+        ("What the printed suboptimality costs: epsilon at delta = 1/T", _VERDICTS, judged),
+        ("Smallest horizon at which the tight calibration beats predicting zero at (1, 1/T), "
+         f"{looks} runs a look", _LEARNING, table.learning),
+        ("Suboptimality of the batch methods", _BASELINES, methods),
+    )  # fmt: skip
+    shown = [
+        f"{title}\n\n{markdown_table(columns, rows)}" for title, columns, rows in parts if rows
+    ]
+    return "\n\n".join([*shown, _summary(table, cells)])
 
 
-def _suboptimality(table: Table51) -> str:
-    seeds = table.settings["seeds"]
-    titles = ("printed", "paper", "corrected", "tight, tree", "tight", "no noise")
-    lines = []
-    for row in _sorted(table):
-        names = ("paper", "corrected", "tight_tree", "tight", "noise_free")
-        outcomes = [row.outcomes[name] for name in names]
-        pairs = [(row.printed.suboptimality, row.printed.suboptimality_sd)]
-        pairs += [(of.suboptimality, of.suboptimality_sd) for of in outcomes]
-        lines.append([*_key(row.printed), *(_spread(*pair) for pair in pairs)])
-    return (
-        f"Suboptimality at (1, 1/T), mean ± standard deviation of {seeds} runs; "
-        "1 is predicting zero\n\n" + markdown_table((*_KEY, *titles), lines)
-    )
+def _place(cell: Any) -> tuple[float, int, int]:
+    return cell.p, cell.dimension, cell.horizon
 
 
-def _risk(table: Table51) -> str:
-    titles = ("printed risk", "paper", "tight", "noise, tree / tree", "noise, worst sum",
-              "risk ratio", "printed seconds", "seconds")  # fmt: skip
-    lines = []
-    for row in _sorted(table):
-        paper, tight = row.outcomes["paper"], row.outcomes["tight"]
-        lines.append(
-            [
-                *_key(row.printed),
-                _spread(row.printed.risk, row.printed.risk_sd),
-                _spread(paper.risk, paper.risk_sd),
-                _spread(tight.risk, tight.risk_sd),
-                f"{row.noise_ratio_tree:.1f}",
-                f"{row.noise_ratio:.1f}",
-                _spread(row.risk_ratio, row.risk_ratio_se),
-                _seconds(row.printed.seconds),
-                f"{tight.seconds:.2g}",
-            ]
-        )
-    return (
-        "Risk, and published constants over the tight calibration: standard deviation of a draw "
-        "(both with a tree), of the noisiest sum, and mean risk ± standard error\n\n"
-        + markdown_table((*_KEY, *titles), lines)
-    )
+_KEY: Columns = {
+    "p": lambda cell: f"{cell.p:g}",
+    "d": lambda cell: str(cell.dimension),
+    "T": lambda cell: str(cell.horizon),
+}
+_PLACE: Columns = {title: lambda row, text=text: text(row.printed) for title, text in _KEY.items()}  # type: ignore[misc]
+_VARIANTS = {"paper": "paper", "corrected": "corrected", "tight_tree": "tight, tree",
+             "tight": "tight", "noise_free": "no noise"}  # fmt: skip
 
 
-def _verdicts(table: Table51) -> str:
-    titles = ("printed", "as printed, simulated", "at (1, 1/T)", "needs epsilon",
-              "order repaired, spends", "as printed, spends at least",
-              "this regression, at least")  # fmt: skip
-    lines = []
-    for row in _sorted(table):
-        verdict = row.verdict
-        if verdict is None:
-            continue
-        needed = verdict.needed_epsilon
-        lines.append(
-            [
-                *_key(row.printed),
-                _spread(row.printed.suboptimality, row.printed.suboptimality_sd),
-                _spread(verdict.simulated.suboptimality, verdict.simulated.suboptimality_sd),
-                verdict.words,
-                "-" if needed is None else f"{needed:.2g}",
-                f"{verdict.repaired_epsilon:.2g}",
-                f"{verdict.least_epsilon:.2g}",
-                f"{verdict.least_epsilon_here:.2g}",
-            ]
-        )
-    return "What the printed suboptimality costs: epsilon at delta = 1/T\n\n" + markdown_table(
-        (*_KEY, *titles), lines
-    )
+def _excess(of: Any) -> str:
+    return _spread(of.suboptimality, of.suboptimality_sd)
 
 
-def _learning(table: Table51) -> str:
-    lines = []
-    for entry in table.learning:
-        before = entry.standard_errors_before
-        lines.append(
-            [
-                f"{entry.p:g}",
-                str(entry.dimension),
-                "-" if entry.horizon is None else str(entry.horizon),
-                _spread(entry.suboptimality, entry.suboptimality_se),
-                f"{entry.standard_errors:.1f}",
-                "-" if before is None else f"{before:.1f} at T = {entry.before}",
-            ]
-        )
-    runs = table.learning[0].runs
-    titles = ("p", "d", "smallest T", "suboptimality ± standard error", "standard errors below 1",
-              "one step earlier")  # fmt: skip
-    return (
-        f"Smallest horizon at which the tight calibration beats predicting zero at (1, 1/T), "
-        f"{runs} runs a look\n\n" + markdown_table(titles, lines)
-    )
+_SUBOPTIMALITY: Columns = {
+    **_PLACE,
+    "printed": lambda row: _excess(row.printed),
+    **{
+        title: lambda row, name=name: _excess(row.outcomes[name])  # type: ignore[misc]
+        for name, title in _VARIANTS.items()
+    },
+}
 
 
-def _baselines(table: Table51) -> str:
-    titles = ("method", "printed", "at (1, 1/T)", "runs", "printed seconds", "seconds",
-              "same problem")  # fmt: skip
-    words = {True: "yes", False: "no", None: "-"}
-    lines = []
-    for entry in sorted(table.baselines, key=lambda e: (e.p, e.dimension, e.horizon, e.algorithm)):
-        printed, own = entry.printed, entry.outcome
-        lines.append(
-            [
-                *_key(entry),
-                entry.algorithm,
-                "-" if printed is None else _spread(printed.suboptimality,
-                                                    printed.suboptimality_sd),
-                _spread(own.suboptimality, own.suboptimality_sd)
-                if own.runs > 1
-                else f"{own.suboptimality:.2g}",
-                str(own.runs),
-                "-" if printed is None else _seconds(printed.seconds),
-                f"{own.seconds:.2g}",
-                words[entry.same_problem],
-            ]
-        )  # fmt: skip
-    return "Suboptimality of the batch methods\n\n" + markdown_table((*_KEY, *titles), lines)
+_RISK: Columns = {
+    **_PLACE,
+    "printed risk": lambda row: _spread(row.printed.risk, row.printed.risk_sd),
+    "paper": lambda row: _spread(row.outcomes["paper"].risk, row.outcomes["paper"].risk_sd),
+    "tight": lambda row: _spread(row.outcomes["tight"].risk, row.outcomes["tight"].risk_sd),
+    "noise, tree / tree": lambda row: f"{row.noise_ratio_tree:.1f}",
+    "noise, worst sum": lambda row: f"{row.noise_ratio:.1f}",
+    "risk ratio": lambda row: _spread(row.risk_ratio, row.risk_ratio_se),
+    "printed seconds": lambda row: _seconds(row.printed.seconds),
+    "seconds": lambda row: f"{row.outcomes['tight'].seconds:.2g}",
+}
 
 
-def _summary(table: Table51) -> str:
-    rows = _sorted(table)
+_VERDICTS: Columns = {
+    **_PLACE,
+    "printed": lambda row: _excess(row.printed),
+    "as printed, simulated": lambda row: _excess(row.verdict.simulated),
+    "at (1, 1/T)": lambda row: row.verdict.words,
+    "needs epsilon": lambda row: _or_dash(row.verdict.needed_epsilon, ".2g"),
+    "order repaired, spends": lambda row: f"{row.verdict.repaired_epsilon:.2g}",
+    "as printed, spends at least": lambda row: f"{row.verdict.least_epsilon:.2g}",
+    "this regression, at least": lambda row: f"{row.verdict.least_epsilon_here:.2g}",
+}
+
+
+def _before(entry: LearningHorizon) -> str:
+    known = entry.standard_errors_before
+    return "-" if known is None else f"{known:.1f} at T = {entry.before}"
+
+
+_LEARNING: Columns = {
+    "p": _KEY["p"],
+    "d": _KEY["d"],
+    "smallest T": lambda entry: _or_dash(entry.horizon),
+    "suboptimality ± standard error": lambda entry: _spread(
+        entry.suboptimality, entry.suboptimality_se
+    ),
+    "standard errors below 1": lambda entry: f"{entry.standard_errors:.1f}",
+    "one step earlier": _before,
+}
+
+
+def _own(entry: BaselineRow) -> str:
+    found = entry.outcome
+    return _excess(found) if found.runs > 1 else f"{found.suboptimality:.2g}"
+
+
+_SAME = {True: "yes", False: "no", None: "-"}
+_BASELINES: Columns = {
+    **_KEY,
+    "method": lambda entry: entry.algorithm,
+    "printed": lambda entry: "-" if entry.printed is None else _excess(entry.printed),
+    "at (1, 1/T)": _own,
+    "runs": lambda entry: str(entry.outcome.runs),
+    "printed seconds": lambda entry: (
+        "-" if entry.printed is None else _seconds(entry.printed.seconds)
+    ),
+    "seconds": lambda entry: f"{entry.outcome.seconds:.2g}",
+    "same problem": lambda entry: _SAME[entry.same_problem],
+}
+
+
+def _or_dash(value: float | None, form: str = "") -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _summary(table: Table51, rows: list[TableRow]) -> str:
     lines = [f"Cells: {len(rows)}; CPU time {table.seconds:.0f} s."]
     judged = [row.verdict for row in rows if row.verdict is not None]
     if judged:
         kinds = [verdict.words for verdict in judged]
-        lines.append(
-            "Printed numbers: "
-            + ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-            + "."
-        )
+        counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+        lines.append(f"Printed numbers: {counts}.")
     for name, attribute in (
         ("tight", "tight_minus_paper"),
         ("tight with the paper's tree", "tight_tree_minus_paper"),
     ):
         worse = [row for row in rows if getattr(row, attribute) > 0.0]
-        lines.append(
-            f"Cells in which {name} is worse than paper: {len(worse)}"
-            + "".join(
-                f"; p = {row.printed.p:g}, d = {row.printed.dimension}, "
-                f"T = {row.printed.horizon} by {getattr(row, attribute):.1f} standard errors"
-                for row in worse
-            )
-            + "."
+        cells = "".join(
+            f"; p = {row.printed.p:g}, d = {row.printed.dimension}, T = {row.printed.horizon} by "
+            f"{getattr(row, attribute):.1f} standard errors"
+            for row in worse
         )
+        lines.append(f"Cells in which {name} is worse than paper: {len(worse)}{cells}.")
     return "\n".join(lines)
-
-
-def _sorted(table: Table51) -> list[TableRow]:
-    return sorted(
-        table.rows, key=lambda row: (row.printed.p, row.printed.dimension, row.printed.horizon)
-    )
-
-
-def _key(cell: Any) -> tuple[str, str, str]:
-    return f"{cell.p:g}", str(cell.dimension), str(cell.horizon)
 
 
 def _seconds(value: float) -> str:

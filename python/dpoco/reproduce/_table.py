@@ -7,27 +7,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting.continual_sum import worst_row_norm
-from dpoco.accounting.generalized_gaussian import coordinate_variance
-from dpoco.frank_wolfe import TreeFrankWolfeParameters
-from dpoco.reproduce._cell import (
-    VARIANTS,
-    Cell,
-    LearningHorizon,
-    Outcome,
-    Scores,
-    baseline_rows,
-    learning_horizon,
-)
-from dpoco.reproduce._printed import PrintedCell, printed_table_5_1
+from dpoco._validation import choice, positive_float, positive_int, whole_number
+from dpoco.datasets import TARGETS
+from dpoco.evaluation.playing import released_deviations
+from dpoco.reproduce._cell import VARIANTS, Cell, Outcome, Scores, baseline_rows, learning_horizon
+from dpoco.reproduce._printed import PrintedCell, Progress, printed_table_5_1
 from dpoco.reproduce._result import Table51, TableRow
-from dpoco.reproduce._shared import Progress, whole
 from dpoco.reproduce._verdict import DirectionLaw, judge
-
-__all__ = ["table_5_1"]
-
-TARGETS = ("dense", "sparse5", "gaussian")
 
 
 def table_5_1(
@@ -93,12 +79,13 @@ def table_5_1(
     """
     start = time.process_time()
     cells = _selection(horizons, dimensions, p)
-    runs = range(whole("first_seed", first_seed), first_seed + whole("seeds", seeds, 2))
+    most = 10**6
+    first_seed = whole_number("first_seed", first_seed, 0, most)
+    runs = range(first_seed, first_seed + whole_number("seeds", seeds, 2, most))
     choice("target", target, TARGETS)
     positive_int("test_records", test_records, maximum=10**7)
     positive_float("baseline_seconds", baseline_seconds)
-    whole("learning_runs", learning_runs)
-    if learning_runs == 1:
+    if whole_number("learning_runs", learning_runs, 0, most) == 1:
         raise ValueError("learning_runs must be 0 or at least 2; got 1")
     rows, compared = [], []
     laws: dict[tuple[int, float], DirectionLaw] = {}
@@ -119,23 +106,19 @@ def table_5_1(
         done += printed.horizon * seeds * len(VARIANTS)
         if progress is not None:
             progress("table", done, work)
-    learning: list[LearningHorizon] = []
-    if learning_runs:
-        pairs = list(dict.fromkeys((cell.p, cell.dimension) for cell in cells))
-        looked = range(first_seed, first_seed + learning_runs)
-        learning = [
-            learning_horizon(dimension, power, looked, target) for power, dimension in pairs
-        ]
+    looked = range(first_seed, first_seed + learning_runs)
+    learning = [
+        learning_horizon(dimension, power, looked, target)
+        for power, dimension in dict.fromkeys((cell.p, cell.dimension) for cell in cells)
+        if looked
+    ]
     settings = {
         "horizons": sorted({cell.horizon for cell in cells}),
         "dimensions": sorted({cell.dimension for cell in cells}),
         "p": ["inf" if math.isinf(power) else power for power in sorted({c.p for c in cells})],
-        "seeds": seeds,
-        "first_seed": first_seed,
-        "target": target,
-        "test_records": test_records,
+        "seeds": seeds, "first_seed": first_seed, "target": target, "test_records": test_records,
         "learning_runs": learning_runs,
-    }
+    }  # fmt: skip
     seconds = time.process_time() - start
     return Table51(settings, tuple(rows), tuple(learning), tuple(compared), seconds)
 
@@ -146,7 +129,7 @@ def _measure(cell: Cell, printed: PrintedCell, law: DirectionLaw | None) -> Tabl
     risk, risk_se = _ratio(paper.risk, tight.risk)
     excess, excess_se = _ratio(paper.suboptimality, tight.suboptimality)
     spreads = {
-        name: _spread(cell, cell.learner(0, **VARIANTS[name]).parameters)
+        name: released_deviations(cell.learner(0, **VARIANTS[name]).parameters, cell.dimension)
         for name in ("tight", "tight_tree", "paper")
     }
     return TableRow(
@@ -162,13 +145,6 @@ def _measure(cell: Cell, printed: PrintedCell, law: DirectionLaw | None) -> Tabl
         tight_tree_minus_paper=_difference(scores["tight_tree"], paper),
         verdict=None if law is None else judge(cell, printed, law),
     )
-
-
-def _spread(cell: Cell, parameters: TreeFrankWolfeParameters) -> tuple[float, float]:
-    """Return the standard deviation of a coordinate of a draw, and of the noisiest sum."""
-    order = parameters.norm_order
-    one = parameters.noise_scale * math.sqrt(coordinate_variance(order, cell.dimension))
-    return one, one * worst_row_norm(parameters.sum_method, parameters.pushes)
 
 
 def _difference(ours: Scores, theirs: Scores) -> float:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.generalized_gaussian import paper_order
@@ -33,15 +34,12 @@ from dpoco.accounting.published import published_sigma
 from dpoco.privacy.mechanisms.bounds import smoothness_constant
 from dpoco.reproduce._cell import LABEL_BOUND, RADIUS, Cell, Outcome
 from dpoco.reproduce._printed import PrintedCell
-from dpoco.reproduce._published_law import (
+from dpoco.reproduce._published import (
     LEAF_BOUND,
     draw_unit_noise,
     not_private_decisions,
     printed_scale,
 )
-from dpoco.reproduce._shared import FloatArray
-
-__all__ = ["STEP_SCALES", "DirectionLaw", "Verdict", "judge", "repaired_epsilon"]
 
 _THRESHOLDS = np.linspace(-0.984375, 0.984375, 64)  # symmetric; cosines are in [-1, 1]
 _DRAWS = 200_000
@@ -61,12 +59,8 @@ def repaired_epsilon(horizon: int, dimension: int, p: float) -> float:
     return gaussian_epsilon(change / math.sqrt(sigma), budget.delta)
 
 
-@dataclass(frozen=True)
-class _Survival:
-    """Bounds on P(statistic >= threshold): `least` under g, `most` under -g."""
-
-    least: FloatArray
-    most: FloatArray
+# Bounds on P(statistic >= threshold): the least under g, the most under -g.
+_Survival = tuple[FloatArray, FloatArray]
 
 
 class DirectionLaw:
@@ -111,8 +105,7 @@ class DirectionLaw:
         if self._noise is None:  # the sign of a coordinate, and g along it
             from scipy.special import ndtr
 
-            up, down = np.array([float(ndtr(size))]), np.array([float(ndtr(-size))])
-            return [_Survival(up, down)]
+            return [(np.array([float(ndtr(size))]), np.array([float(ndtr(-size))]))]
         d = self._dimension
         along = [np.full(d, d ** (-1.0 / self._q)), np.eye(d)[0]]  # both of norm 1 in l_q
         return [self._simulated(size * direction, 2 * len(along)) for direction in along]
@@ -138,13 +131,13 @@ class DirectionLaw:
             betaincinv(mirrored + 1.0, np.maximum(draws - mirrored, 1), 1.0 - share),
             1.0,
         )
-        return _Survival(np.minimum.accumulate(least), np.maximum.accumulate(most[::-1])[::-1])
+        return np.minimum.accumulate(least), np.maximum.accumulate(most[::-1])[::-1]
 
 
 def _epsilon(survival: _Survival, nodes: int, delta: float) -> float:
     """Return the largest log((P - delta) / Q) over thresholds of the sum of all nodes' scores."""
     tails = []
-    for one in (survival.least, survival.most):
+    for one in survival:
         law = -np.diff(np.concatenate([[1.0], one, [0.0]]))  # of the number of thresholds passed
         total = np.ones(1)
         for _ in range(nodes):

@@ -1,0 +1,100 @@
+"""Which options a learner has a use for: the problem's, and those of its constructor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from dpoco._calibrated import Calibrated, Option, options_of
+from dpoco._validation import named
+from dpoco.learners import Learner
+
+# Options that only some learners have a use for.
+_ONLY = {
+    "loss_range": ("experts", "learners of experts"),
+    "switches": ("experts", "learners of experts"),
+    "exploration": ("arms", "linucb"),
+    "quantile": ("surface", "lipschitz"),
+}
+# What learners from something else than labelled records have no use for, and the reason.
+_NOT_FOR = {
+    "experts": (("label", "feature_range", "label_range", "p"), "takes losses"),
+    "arms": (("p",), "learns which class is right"),
+    "surface": (
+        ("features", "feature_range", "p", "radius", "feature_bound"),
+        "learns a number or a point near --label",
+    ),
+}
+# Options of learners as they are when nobody gave them: learners that lack them are not told.
+_NOT_GIVEN = {
+    "noise": None, "sum_method": "auto", "step_scale": 1.0, "batch": None, "switches": None,
+    "exploration": None,
+}  # fmt: skip
+# All options that describe a game, as they are when nobody gave them.
+UNASKED: dict[str, Any] = {
+    **_NOT_GIVEN, "data": None, "stream": None, "header": None, "label": None, "features": None,
+    "feature_range": None, "label_range": None, "loss_range": None, "intercept": True,
+    "loss": "logistic", "p": None, "radius": None, "feature_bound": None, "horizon": None,
+    "quantile": None, "calibration": "tight", "option": None,
+}  # fmt: skip
+
+
+def refuse_useless(entry: Learner, asked: Mapping[str, Any]) -> None:
+    """Raise for an option that the learner has no use for."""
+    for name, (family, whose) in _ONLY.items():
+        if asked[name] is not None and entry.plays != family:
+            raise ValueError(f"--{name.replace('_', '-')} is for {whose}")
+    names, reason = _NOT_FOR.get(entry.plays, ((), ""))
+    for name in names:
+        if asked[name] not in (None, []):
+            raise ValueError(f"{entry.name} {reason}: no --{name.replace('_', '-')}")
+    if entry.plays in ("experts", "surface") and not asked["intercept"]:
+        raise ValueError(f"{entry.name} {reason}: no --no-intercept")
+    if entry.plays in ("arms", "surface") and asked["loss"] != "logistic":
+        raise ValueError(f"{entry.name} {reason}: no --loss")
+
+
+def parse_range(name: str, text: str) -> tuple[float, float]:
+    """Return LOW and HIGH of the text "LOW,HIGH"."""
+    parts = text.split(",")
+    try:
+        low, high = (float(part) for part in parts)
+    except ValueError:
+        raise ValueError(f"{name} must be LOW,HIGH, two numbers; got {text!r}") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"{name} must have LOW < HIGH, both finite; got {text!r}")
+    return low, high
+
+
+# What a problem or a budget is made of, and no option.
+_PROBLEM = {
+    "domain", "loss", "lipschitz", "experts", "arms", "dimension", "horizon", "records", "budget",
+}  # fmt: skip
+
+
+def own_options(entry: Learner) -> dict[str, Option]:
+    """Return the options of a learner's constructor that commands take: those of calibration."""
+    cls = entry.load()
+    taken = {*cls._options} - _PROBLEM if issubclass(cls, Calibrated) else set()
+    return {name: each for name, each in options_of(cls).items() if name in taken}
+
+
+def given_options(entry: Learner, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that were given, or raise for one that the learner does not have."""
+    taken = entry.load()._options
+    options = {"calibration": asked["calibration"]} if "calibration" in taken else {}
+    for name, nothing in _NOT_GIVEN.items():
+        if asked[name] == nothing:
+            continue
+        if name not in taken:
+            raise ValueError(f"{entry.name} has no --{name.replace('_', '-')}")
+        options[name] = asked[name]
+    known = own_options(entry)
+    for text in asked["option"] or ():
+        name, mark, value = text.partition("=")
+        if not mark:
+            raise ValueError(f"--option must be NAME=VALUE; got {text!r}")
+        key = named(f"option of {entry.name}", name.strip().replace("-", "_"), tuple(known))
+        options[key] = known[key].read(value.strip())
+    return options

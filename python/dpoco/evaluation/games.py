@@ -1,0 +1,364 @@
+"""What can be played: a learner, a stream, and what the learner should be compared with.
+
+Classification data become a bandit problem as in Beygelzimer and Langford, "The offset tree for
+learning with partial labels" (2009): an arm is a class, and only the chosen one is told right or
+wrong.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dpoco._clipping import admitted_losses, checked_range
+from dpoco._validation import FloatArray, float_array, real_float, whole_number
+from dpoco.accounting import Budget
+from dpoco.bandits import HighDimensionalBandit
+from dpoco.datasets import Stream
+from dpoco.domains import Domain
+from dpoco.evaluation._comparators import (
+    GlmLoss,
+    best_constant_prediction,
+    best_fixed_decision,
+    constant_losses,
+)
+from dpoco.evaluation._sequences import best_expert
+from dpoco.oco import LipschitzLearner
+from dpoco.random import Source
+from dpoco.trace import Flags
+
+__all__ = [
+    "Comparators",
+    "Game",
+    "game_of_arms",
+    "game_of_experts",
+    "game_of_functions",
+    "game_of_records",
+]
+
+
+@dataclass(frozen=True)
+class Comparators:
+    """What is best in hindsight: facts of the players, and the losses of two of them, shape (T,).
+
+    Attributes
+    ----------
+    fixed, constant : dict
+        As ``best_fixed`` and ``best_constant`` of a report.
+    fixed_losses, constant_losses : ndarray of float64, shape (T,)
+        Their losses, round by round.
+    others : tuple of dict
+        Further players.
+    """
+
+    fixed: dict[str, Any]
+    fixed_losses: FloatArray
+    constant: dict[str, Any]
+    constant_losses: FloatArray
+    others: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Game:
+    """A learner on a stream.
+
+    Attributes
+    ----------
+    learner : callable
+        The class.
+    problem : tuple
+        Its first arguments.
+    horizon : int
+        Rounds (of a batch baseline, records) that the guarantee covers.
+    options : dict
+        Its further arguments.
+    data : tuple of array_like
+        What its ``run`` takes, one row a round.
+    comparators : callable
+        From a slice of the rows, and a learner, to their `Comparators`.
+    domain, loss, stream : dict
+        What the report says of them.
+    nonprivate_flags : mapping of str to ndarray of bool
+        What was done to the stream before.
+    """
+
+    learner: Callable[..., Any]
+    problem: tuple[Any, ...]
+    horizon: int
+    options: dict[str, Any]
+    data: tuple[Any, ...]
+    comparators: Callable[[slice, Any], Comparators]
+    domain: dict[str, Any]
+    loss: dict[str, Any]
+    stream: dict[str, Any]
+    nonprivate_flags: Flags = field(default_factory=dict)
+    _known: dict[Budget | None, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def fixes(self) -> tuple[str, ...]:
+        """What a learner that is to be continued must share: names of its attributes."""
+        arguments = list(inspect.signature(self.learner).parameters)
+        return (*arguments[: len(self.problem)], "parameters")
+
+    def build(self, budget: Budget | None, source: Source | None = None) -> Any:
+        """Return an unstarted learner; it is calibrated once for every budget."""
+        arguments = inspect.signature(self.learner).parameters
+        covered = "records" if "records" in arguments else "horizon"
+        options = dict(self.options)
+        if budget in self._known:
+            # What calibration took is in the parameters, and need not be given twice.
+            for name in getattr(self.learner, "_options", ()):
+                if arguments[name].default is not inspect.Parameter.empty:
+                    options.pop(name, None)
+            options["parameters"] = self._known[budget]
+        made = self.learner(
+            *self.problem, **{covered: self.horizon}, budget=budget, source=source, **options
+        )
+        if "parameters" in arguments:
+            self._known[budget] = made.parameters
+        return made
+
+
+def totals(losses: FloatArray) -> dict[str, float]:
+    """Return what a report holds of the losses of a comparator, shape (T,)."""
+    return {"average_loss": float(losses.mean()), "total_loss": float(losses.sum())}
+
+
+def _facts(name: str, about: str, given: Mapping[str, Any] | None, **more: Any) -> dict[str, Any]:
+    return {"name": name, "description": about, "scaling": "none", **(given or {}), **more}
+
+
+def game_of_records(
+    learner: Callable[..., Any],
+    stream: Stream,
+    domain: Domain,
+    loss: GlmLoss,
+    *,
+    horizon: int,
+    **options: Any,
+) -> Game:
+    """Return the game of a learner of convex losses, or of a batch baseline, on a stream.
+
+    It is compared with the best fixed decision and the best constant prediction.
+    """
+    if not loss.glm:
+        raise TypeError("a comparison on records needs a generalised linear loss")
+
+    def comparators(part: slice, learner: Any) -> Comparators:
+        features, labels = stream.features[part], stream.labels[part]
+        fixed = best_fixed_decision(domain, loss, features, labels)
+        # A round with a missing record costs nobody anything.
+        present = np.where(np.isfinite(features).all(axis=1), labels, np.nan)
+        constant = best_constant_prediction(loss, present)
+        return Comparators(
+            {**asdict(fixed), "decision": fixed.decision.tolist()},
+            loss.batch_values(domain, fixed.decision, features, labels),
+            asdict(constant),
+            constant_losses(loss, constant.prediction, present),
+        )
+
+    return Game(
+        learner, (domain, loss), horizon, options, (stream.features, stream.labels), comparators,
+        domain.to_dict(), loss.to_dict(), stream.summary(), stream.nonprivate_flags,
+    )  # fmt: skip
+
+
+def game_of_experts(
+    learner: Callable[..., Any],
+    losses: Any,
+    *,
+    horizon: int,
+    stream: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Game:
+    """Return the game of a learner of experts on their losses, shape (T, N).
+
+    It is compared with the best expert, and one drawn anew each round, uniformly, in expectation.
+    """
+    rows = float_array("losses", losses, (None, None))
+    if rows.size == 0:
+        raise ValueError(f"losses must have rounds and experts; got shape {rows.shape}")
+    experts = rows.shape[1]
+    loss_range = checked_range(options.get("loss_range", (0.0, 1.0)))
+
+    def comparators(part: slice, learner: Any) -> Comparators:
+        read = admitted_losses(rows[part], *loss_range)
+        best = best_expert(read, loss_range=loss_range)
+        mean = read.mean(axis=1)
+        return Comparators(
+            {"name": "best expert", **asdict(best), "gap": 0.0, "iterations": 0},
+            read[:, best.decision],
+            {"name": "uniformly random expert", **totals(mean)},
+            mean,
+        )
+
+    return Game(
+        learner, (experts,), horizon, options, (rows,), comparators,
+        {"type": "experts", "experts": experts},
+        {"type": "losses of experts", "loss_range": list(loss_range)},
+        _facts("losses", "Losses of experts", stream, dimension=experts),
+    )  # fmt: skip
+
+
+def class_rewards(labels: Any, classes: int, *, first: int = 0) -> FloatArray:
+    """Return the rewards of a classification problem whose arms are its classes.
+
+    Parameters
+    ----------
+    labels : array_like of shape (T,)
+        Codes of the classes: whole numbers from `first` on.
+    classes : int
+        Number of classes, which is public; at least 2.
+    first : int, default 0
+        Code of the first class.
+
+    Returns
+    -------
+    ndarray of float64, shape (T, classes)
+        1 for the arm of the right class and 0 for the others; 0 for all where the label is none of
+        the classes, NaN where it is not finite.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+    """
+    codes = float_array("labels", labels, (None,))
+    count = whole_number("classes", classes, 2)
+    start = whole_number("first", first, -(2**53))
+    table: FloatArray = (codes[:, None] == np.arange(start, start + count)).astype(np.float64)
+    table[~np.isfinite(codes)] = np.nan
+    return table
+
+
+def game_of_arms(
+    learner: Callable[..., Any],
+    contexts: Any,
+    rewards: Any,
+    *,
+    horizon: int,
+    reward_range: tuple[float, float] = (0.0, 1.0),
+    domain: Domain | None = None,
+    stream: Mapping[str, Any] | None = None,
+    nonprivate_flags: Flags | None = None,
+    **options: Any,
+) -> Game:
+    """Return the game of a contextual bandit on contexts, (T, d), and rewards of all arms, (T, K).
+
+    Learners declare rewards in [-b, b]: rewards of a range are shifted to its middle, so that the
+    noise is for a range that is used. With a logistic link they are in [0, 1] as they are. It is
+    compared with the linear policy that least squares fit, the best single arm, and a random one.
+    """
+    if (learner is HighDimensionalBandit) != isinstance(domain, Domain):
+        raise TypeError("domain belongs to HighDimensionalBandit, which needs one")
+    seen = float_array("contexts", contexts, (None, None))
+    table = float_array("rewards", rewards, (None, None))
+    if len(seen) != len(table):
+        raise ValueError("contexts and rewards must have the same number of rounds")
+    if table.size == 0 or seen.size == 0:
+        raise ValueError("contexts and rewards must have rounds and columns")
+    low, high = _range_of(reward_range)
+    arms, dimension = table.shape[1], seen.shape[1]
+    top = (high - low) / 2.0
+    bounds = (-top, top)
+    if options.get("link") == "logistic":
+        if (low, high) != (0.0, 1.0):
+            raise ValueError("rewards of a logistic link must have the range (0, 1)")
+        top, bounds = 1.0, (0.0, 1.0)
+    else:
+        table = table - (low + top)
+        options["reward_bound"] = top
+
+    def comparators(part: slice, learner: Any) -> Comparators:
+        # As learners read them: missing rewards count as 0, contexts that are not finite as zero.
+        read = np.where(np.isfinite(table[part]), np.clip(table[part], *bounds), 0.0)
+        there = np.isfinite(seen[part]).all(axis=1, keepdims=True)
+        known = np.where(there, seen[part], 0.0)
+        losses = top - read
+        weights = np.asarray(np.linalg.lstsq(known, top - losses, rcond=None)[0], np.float64)
+        fitted = losses[np.arange(len(losses)), np.argmax(known @ weights, axis=1)]
+        arm = int(np.argmin(losses.sum(axis=0)))
+        policy = {"name": "least-squares linear policy", "decision": weights.T.tolist()}
+        return Comparators(
+            {**policy, **totals(fitted)},
+            fitted,
+            {"name": "best single arm", "decision": arm, **totals(losses[:, arm])},
+            losses[:, arm],
+            ({"name": "uniformly random arm", **totals(losses.mean(axis=1))},),
+        )
+
+    policies = {"type": "policies", "arms": arms, "dimension": dimension}
+    return Game(
+        learner, (arms, dimension if domain is None else domain), horizon, options, (seen, table),
+        comparators, policies if domain is None else {**policies, "coefficients": domain.to_dict()},
+        {"type": "largest reward - reward", "reward_range": [low, high]},
+        _facts("contexts", "Contexts and rewards", stream, dimension=dimension, arms=arms),
+        nonprivate_flags or {},
+    )  # fmt: skip
+
+
+def _range_of(reward_range: Any) -> tuple[float, float]:
+    if np.shape(reward_range) != (2,):
+        raise TypeError("reward_range must be a pair (low, high)")
+    low, high = (real_float("reward_range", end) for end in reward_range)
+    if not low < high:
+        raise ValueError("reward_range must be (low, high) with low < high")
+    return low, high
+
+
+def game_of_functions(
+    losses: Sequence[Callable[[FloatArray], Any]],
+    domain: Domain,
+    *,
+    horizon: int,
+    stream: Mapping[str, Any] | None = None,
+    nonprivate_flags: Flags | None = None,
+    **options: Any,
+) -> Game:
+    """Return the game of `dpoco.oco.LipschitzLearner` on functions from points to losses.
+
+    It is compared with the best point of the learner's net, whose ``gap`` bounds how far its
+    average loss is above that of the best decision, and with the middle of the domain.
+    """
+    rows = list(losses)
+    if not rows:
+        raise ValueError("losses must have rounds")
+
+    def comparators(part: slice, learner: Any) -> Comparators:
+        points, middle = learner.points, np.asarray(domain.center, np.float64)[None, :]
+        total = np.zeros(len(points))
+        for loss in rows[part]:
+            total += _finite(loss(points))
+        best = int(np.argmin(total))
+        own, still = (
+            np.array([float(_finite(loss(place))[0]) for loss in rows[part]])
+            for place in (points[best : best + 1], middle)
+        )
+        # No decision is farther from the net than half a cell's diagonal.
+        spans = [np.unique(axis) for axis in learner.net.T]
+        sides = [float(np.diff(axis).max()) if len(axis) > 1 else 0.0 for axis in spans]
+        gap = learner.parameters.lipschitz * 0.5 * float(np.linalg.norm(sides))
+        return Comparators(
+            {"name": "best net point", "decision": points[best].tolist(), **totals(own),
+             "gap": gap},
+            own,
+            {"name": "middle of the domain", "decision": middle[0].tolist(), **totals(still)},
+            still,
+        )  # fmt: skip
+
+    return Game(
+        LipschitzLearner, (domain,), horizon, options, (rows,), comparators, domain.to_dict(),
+        {"type": "Lipschitz losses", "lipschitz": float(options["lipschitz"])},
+        _facts("losses", "Lipschitz losses", stream, dimension=int(domain.dimension)),
+        nonprivate_flags or {},
+    )  # fmt: skip
+
+
+def _finite(values: Any) -> FloatArray:
+    """Return losses, 0 where not finite, as the learner counts them."""
+    array = np.asarray(values, np.float64)
+    return np.where(np.isfinite(array), array, 0.0)

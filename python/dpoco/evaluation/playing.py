@@ -1,0 +1,365 @@
+"""How a private run and its comparators are played and measured, whatever the learner."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import accounting
+from dpoco._learner import Progress
+from dpoco._validation import FloatArray, positive_int
+from dpoco.accounting import Budget, TreeFrankWolfeParameters, continual_sum
+from dpoco.accounting.generalized_gaussian import coordinate_variance
+from dpoco.bandits import BanditTrace
+from dpoco.errors import CalibrationError
+from dpoco.evaluation._comparators import constant_losses
+from dpoco.evaluation._runs import (
+    SeedTree,
+    Snapshot,
+    doubling_parts,
+    keeps_decisions,
+    part_of,
+    root_source,
+)
+from dpoco.evaluation.games import Game, totals
+from dpoco.evaluation.reports import Curves, FitReport, PlayedRuns, RunReport
+from dpoco.frank_wolfe import TreeFrankWolfe
+from dpoco.random import Source
+from dpoco.trace import RecordShares
+
+Step = Callable[[str, int, int], None]
+
+
+def losses_of(trace: Any) -> FloatArray:
+    """Return the losses of a run, shape (T,); of a bandit, the largest reward minus its own."""
+    if isinstance(trace, BanditTrace):
+        return np.asarray(trace._reward_range[1] - trace.rewards, np.float64)
+    return np.asarray(trace.losses, np.float64)
+
+
+def switches_of(trace: Any) -> NDArray[np.int64]:
+    """Return rounds of a run, from 0, after which the decision, of a bandit the arm, changed."""
+    if isinstance(trace, BanditTrace):
+        return np.flatnonzero(np.diff(trace.actions))
+    return np.asarray(trace.switches, np.int64)
+
+
+def noise_of(game: Game, parameters: Any, budget: Budget) -> dict[str, Any]:
+    """Return the noise of a run, and of the published constants where they are compared."""
+    names = ("paper_scale", "paper_released", "scale_ratio", "released_ratio")
+    # Of a bandit with a learner an arm, of every arm's.
+    holder = getattr(parameters, "arm", parameters)
+    scale: Any = getattr(holder, "noise_scale", getattr(holder, "scale", None))
+    record: dict[str, Any] = {"scale": scale, "released": None, **dict.fromkeys(names)}
+    if game.learner is not TreeFrankWolfe:
+        return record
+    record["released"] = released_deviations(parameters, game.problem[0].dimension)[1]
+    try:  # the published algorithm updates every round
+        paper = accounting.tree_frank_wolfe.calibrate(
+            *game.problem,
+            horizon=parameters.horizon,
+            budget=budget,
+            calibration="paper",
+            step_scale=parameters.step_scale,
+        )
+    except CalibrationError:  # the published constants miss this budget: nothing to compare
+        return record
+    released = released_deviations(paper, game.problem[0].dimension)[1]
+    ratios = paper.noise_scale / scale, released / record["released"]
+    return record | dict(zip(names, (paper.noise_scale, released, *ratios), strict=True))
+
+
+def released_deviations(
+    parameters: TreeFrankWolfeParameters, dimension: int
+) -> tuple[float, float]:
+    """Return the standard deviations of a coordinate of a draw, and of the noisiest sum."""
+    variance = coordinate_variance(parameters.norm_order, dimension)
+    one = float(parameters.noise_scale * np.sqrt(variance))
+    return one, one * continual_sum.worst_row_norm(parameters.sum_method, parameters.pushes)
+
+
+def versions() -> dict[str, str]:
+    """Versions that determine the numbers of a report."""
+    import dpoco
+
+    return {
+        "dpoco": dpoco.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def play_game(
+    game: Game,
+    budget: Budget,
+    *,
+    repeats: int = 1,
+    seed: int | None = None,
+    progress: Step | None = None,
+    snapshot: Callable[[Snapshot], None] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: Any = None,
+    skip_played: bool = False,
+) -> RunReport:
+    """Play the private runs, the run without noise and the comparators, and report.
+
+    Arguments are those of `compare_private`.
+    """
+    started = time.perf_counter()
+    count = positive_int("repeats", repeats, maximum=10**6)
+    if count > 1 and (checkpoint is not None or resume is not None):
+        raise ValueError("a checkpoint is of one private run: repeats must be 1")
+    root = root_source(seed)
+    learner = game.build(budget, root) if resume is None else resume
+    if resume is not None:
+        _check_same_problem(resume, game.build(budget), game)
+    first, given = learner.round, len(game.data[0])
+    rows = _played_rows(first, given, game.horizon, skip_played)
+    data = tuple(column[rows] for column in game.data)
+    length = len(data[0])
+    tell = (lambda *_: None) if progress is None else progress
+
+    tell("comparators", 0, 1)
+    compared = game.comparators(rows, learner)
+    fixed = np.cumsum(compared.fixed_losses)
+    tell("comparators", 1, 1)
+
+    runs: list[tuple[FloatArray, int]] = []
+    seconds: list[float] = []
+    for index in range(count):
+        player = learner if index == 0 else game.build(budget, root)
+        begun = time.perf_counter()
+        runs.append(
+            _play(
+                player, data, part_of(partial(tell, "private"), index, count), checkpoint,
+                snapshot if index == 0 else None, fixed,
+            )
+        )  # fmt: skip
+        seconds.append(time.perf_counter() - begun)
+
+    begun = time.perf_counter()
+    free = game.build(None, _without_noise(seed)).run(
+        *(column[: rows.stop] for column in game.data),
+        **_run_options(learner),
+        progress=partial(tell, "without noise"),
+    )
+    free_seconds = time.perf_counter() - begun
+
+    private = np.stack([np.cumsum(losses) for losses, _ in runs])
+    nonprivate = np.cumsum(losses_of(free)[rows.start :])
+    free_switches = int(np.count_nonzero(switches_of(free) >= rows.start))
+
+    def played(sums: FloatArray, switches: list[int]) -> PlayedRuns:
+        lost = [float(each) for each in sums[:, -1]]
+        regrets = (each - float(fixed[-1]) for each in lost)
+        return PlayedRuns(tuple(each / length for each in lost), tuple(regrets), tuple(switches))
+
+    records = RecordShares.of(
+        free._flags(rows),
+        {key: flags[rows] for key, flags in game.nonprivate_flags.items()},
+        names=game.stream.get("feature_names"),
+    )
+    return RunReport(
+        stream={**game.stream, "rounds": rows.stop},
+        settings=_settings(game, budget, count, seed, horizon=game.horizon),
+        **_stated(game, learner),
+        noise=noise_of(game, learner.parameters, budget),
+        private=played(private, [switches for _, switches in runs]),
+        nonprivate=played(nonprivate[None, :], [free_switches]),
+        best_fixed=compared.fixed,
+        best_constant=compared.constant,
+        curves=Curves.of(private, nonprivate, fixed, np.cumsum(compared.constant_losses)),
+        timing={
+            "private_seconds": seconds,
+            "nonprivate_seconds": free_seconds,
+            "total_seconds": time.perf_counter() - started,
+            "rounds_per_second": length * count / max(sum(seconds), 1e-9),
+        },
+        first_round=first,
+        others=compared.others,
+        rows={"skipped": rows.start, "played": length, "beyond_horizon": given - rows.stop},
+        nonprivate_records=asdict(records),
+    )
+
+
+def _settings(
+    game: Game, budget: Budget, repeats: int, seed: int | None, **covered: int
+) -> dict[str, Any]:
+    return {
+        **budget_record(budget), **covered, "repeats": repeats, "seed": seed,
+        **{name: _plain(value) for name, value in game.options.items()},
+    }  # fmt: skip
+
+
+def budget_record(budget: Budget) -> dict[str, float]:
+    """Return a budget as reports hold it."""
+    return {"epsilon": budget.epsilon, "delta": budget.delta}
+
+
+def _stated(game: Game, learner: Any) -> dict[str, Any]:
+    """Return what both kinds of reports hold of the problem and of the private learner."""
+    guarantee = learner.guarantee
+    return {
+        "domain": game.domain,
+        "loss": game.loss,
+        "parameters": {k: _plain(v) for k, v in learner.parameters.to_dict().items()},
+        "guarantee": guarantee.to_dict(),
+        "guarantee_text": str(guarantee),
+        "versions": versions(),
+    }
+
+
+def _without_noise(seed: int | None) -> Source | None:
+    """Return a source for runs without privacy: some learners draw their decisions."""
+    return None if seed is None else SeedTree(seed).child("without noise").source()
+
+
+def horizon_of(horizon: int | None, rounds: int, resume: Any = None) -> int:
+    """Return the rounds a guarantee covers; unless given, the saved learner's, or all there are."""
+    if horizon is None:
+        horizon = rounds if resume is None else resume.horizon
+    return positive_int("horizon", horizon)
+
+
+def _played_rows(first: int, given: int, horizon: int, skip_played: bool) -> slice:
+    """Return the rows to play, for a learner after `first` rounds; they are at least one."""
+    if first >= horizon:
+        raise ValueError(f"the horizon of {horizon} rounds is used up: no row is played")
+    skipped = first if skip_played else 0
+    if skipped >= given:
+        raise ValueError("the saved learner has already played every round of the stream")
+    return slice(skipped, min(given, skipped + horizon - first))
+
+
+def _run_options(learner: Any) -> dict[str, Any]:
+    """Leave out decisions where they are vectors."""
+    return {} if keeps_decisions(learner) else {"record_decisions": False}
+
+
+def _play(
+    learner: Any,
+    data: tuple[Any, ...],
+    progress: Progress,
+    checkpoint: str | os.PathLike[str] | None,
+    snapshot: Callable[[Snapshot], None] | None,
+    compared: FloatArray,
+) -> tuple[FloatArray, int]:
+    """Return the losses of a run and how often the decision changed; `compared` are sums."""
+    first, rounds = learner.round, len(data[0])
+    parts = [slice(0, rounds)] if snapshot is None else doubling_parts(first, rounds)
+    losses = np.empty(0)
+    switches = 0
+    last: Any = None  # the decision before this part, where they are recorded
+    try:
+        for part in parts:
+
+            def report(done: int, total: int, part: slice = part) -> None:
+                progress(part.start + done, rounds)
+
+            trace = learner.run(
+                *(column[part] for column in data),
+                **_run_options(learner),
+                progress=report,
+                checkpoint=checkpoint,
+            )
+            own = losses_of(trace)
+            losses = np.concatenate([losses, own])
+            switches += len(switches_of(trace))
+            if keeps_decisions(learner):  # their traces see no switch between two of them
+                decisions = trace.actions if isinstance(trace, BanditTrace) else trace.decisions
+                switches += int(last is not None and bool(np.any(decisions[0] != last)))
+                last = decisions[-1]
+            if snapshot is not None:
+                snapshot(
+                    Snapshot(
+                        round=first + len(losses),
+                        average_loss=float(losses.mean()),
+                        since_last=float(own.mean()),
+                        regret=float(losses.sum() - compared[len(losses) - 1]),
+                        switches=switches,
+                        epsilon=learner.guarantee.epsilon,
+                    )
+                )
+    except KeyboardInterrupt:
+        if checkpoint is not None:
+            learner.save(checkpoint)
+        raise
+    return losses, switches
+
+
+def _check_same_problem(resumed: Any, fresh: Any, game: Game) -> None:
+    if type(resumed) is not type(fresh):
+        raise ValueError("the saved learner is of another class than asked for")
+    for name in game.fixes:
+        if getattr(resumed, name) != getattr(fresh, name):
+            raise ValueError(f"the saved learner has another {name} than asked for")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def fit_game(
+    game: Game,
+    budget: Budget,
+    *,
+    repeats: int = 1,
+    seed: int | None = None,
+    progress: Step | None = None,
+) -> FitReport:
+    """Fit a batch baseline with and without noise, and report; as `compare_private_fit`."""
+    started = time.perf_counter()
+    count = positive_int("repeats", repeats, maximum=10**6)
+    root = root_source(seed)
+    domain, loss = game.problem
+    given, rows = len(game.data[0]), slice(game.horizon)
+    features, labels = (column[rows] for column in game.data)
+    tell = (lambda *_: None) if progress is None else progress
+
+    def fitted(phase: str, spent: Budget | None, source: Source | None, done: int, of: int) -> Any:
+        begun = time.perf_counter()
+        model = game.build(spent, source)
+        model.fit(features, labels, progress=part_of(partial(tell, phase), done, of))
+        return model, time.perf_counter() - begun
+
+    def average(model: Any) -> float:
+        return float(loss.batch_values(domain, model.theta, features, labels).mean())
+
+    models, seconds = zip(
+        *(fitted("private", budget, root, index, count) for index in range(count)), strict=True
+    )
+    free, free_seconds = fitted("without noise", None, _without_noise(seed), 0, 1)
+    # A missing record costs nobody anything.
+    present = np.where(np.isfinite(features).all(axis=1), labels, np.nan)
+    records = RecordShares.of(
+        loss._flags(domain, features, labels),
+        {"missing": ~np.isfinite(features)},
+        {key: flags[rows] for key, flags in game.nonprivate_flags.items()},
+        names=game.stream["feature_names"],
+    )
+    return FitReport(
+        stream={**game.stream, "rounds": len(features)},
+        settings=_settings(game, budget, count, seed, records=len(features)),
+        **_stated(game, models[0]),
+        private=tuple(map(average, models)),
+        nonprivate=(average(free),),
+        best_fixed=game.comparators(rows, free).fixed,
+        zero=totals(constant_losses(loss, 0.0, present)),
+        timing={
+            "private_seconds": list(seconds),
+            "nonprivate_seconds": free_seconds,
+            "total_seconds": time.perf_counter() - started,
+        },
+        rows={"skipped": 0, "played": len(features), "beyond_horizon": given - len(features)},
+        nonprivate_records=asdict(records),
+    )

@@ -1,0 +1,332 @@
+"""What evaluations and reruns found, as values that JSON carries."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+__all__ = ["Report", "spread_of"]
+
+SCHEMA, FIT_SCHEMA = "dpoco.run-report/1", "dpoco.fit-report/1"
+Self = TypeVar("Self", bound="Report")
+
+
+class Report:
+    """Base of the reports: a frozen dataclass whose fields say what JSON holds.
+
+    Subclasses name their `schema`. The record begins with it, and may hold what follows from the
+    fields, for example a ``summary``.
+    """
+
+    schema: ClassVar[str]
+    _beside: ClassVar[tuple[str, ...]] = ()  # what the record holds besides the fields
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
+        fields_of: dict[str, Any] = _plain(asdict(self))  # type: ignore[call-overload]
+        return {"schema": self.schema, **self._stated(), **fields_of}
+
+    def to_json(self) -> str:
+        """Return the report as indented JSON text, without NaN or infinity."""
+        return json.dumps(self.to_dict(), allow_nan=False, indent=1)
+
+    @classmethod
+    def from_dict(cls: type[Self], record: Mapping[str, Any]) -> Self:
+        """Return the report written by `to_dict`.
+
+        Raises
+        ------
+        ValueError
+            If the record is not one, or of another version.
+        """
+        if not isinstance(record, Mapping) or record.get("schema") != cls.schema:
+            raise ValueError(f"not a report of schema {cls.schema}")
+        body = {name: value for name, value in record.items() if name not in cls._beside}
+        del body["schema"]
+        try:
+            restored: Self = _restored(cls, body)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError("a report with malformed, missing or unknown fields") from error
+        return restored
+
+    def _stated(self) -> dict[str, Any]:
+        """Return what the record holds besides the fields."""
+        return {name: getattr(self, name)() for name in self._beside}
+
+
+def _plain(value: Any) -> Any:
+    """Return nested values with infinity as text and NaN as None, which JSON can carry."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
+
+
+def _restored(kind: Any, value: Any) -> Any:
+    """Return a value of JSON as its type says."""
+    inner, origin = get_args(kind), get_origin(kind)
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        given = {name: _restored(hints[name], each) for name, each in value.items()}
+        return kind(**given)  # type: ignore[operator]
+    if origin is types.UnionType:
+        return None if value is None else _restored(inner[0], value)
+    if origin is tuple:
+        return tuple(_restored(inner[0], each) for each in value)
+    if origin is dict:
+        return {name: _restored(inner[1], each) for name, each in value.items()}
+    return float(value) if kind is float else value
+
+
+def spread_of(values: Sequence[float]) -> dict[str, float]:
+    """Return smallest, median and largest of the repetitions."""
+    return {"min": min(values), "median": statistics.median(values), "max": max(values)}
+
+
+@dataclass(frozen=True)
+class PlayedRuns:
+    """Repeated runs of one learner on one stream; one entry per repetition.
+
+    Attributes
+    ----------
+    average_losses : tuple of float
+        Mean loss per round.
+    regrets : tuple of float
+        Total loss minus that of the best fixed decision.
+    switches : tuple of int
+        Rounds after which the decision changed.
+    """
+
+    average_losses: tuple[float, ...]
+    regrets: tuple[float, ...]
+    switches: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        sizes = {len(self.average_losses), len(self.regrets), len(self.switches)}
+        if len(sizes) != 1 or 0 in sizes:
+            raise ValueError("every measure needs one entry per repetition, at least one")
+
+    @property
+    def average_loss(self) -> float:
+        """Median of the average losses."""
+        return statistics.median(self.average_losses)
+
+    @property
+    def regret(self) -> float:
+        """Median of the regrets."""
+        return statistics.median(self.regrets)
+
+    def summary(self) -> dict[str, Any]:
+        """Smallest, median and largest of each measure."""
+        return {name: spread_of(values) for name, values in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Cumulative losses at chosen rounds, each of the same length.
+
+    Attributes
+    ----------
+    rounds : tuple of int
+        Rounds played so far, increasing; the last is the whole stream.
+    private, private_low, private_high : tuple of float
+        Median, smallest and largest over the repetitions.
+    nonprivate, best_fixed, best_constant : tuple of float
+        The same learner without noise, the best decision and the best constant in hindsight.
+    """
+
+    rounds: tuple[int, ...]
+    private: tuple[float, ...]
+    private_low: tuple[float, ...]
+    private_high: tuple[float, ...]
+    nonprivate: tuple[float, ...]
+    best_fixed: tuple[float, ...]
+    best_constant: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if any(len(getattr(self, each.name)) != len(self.rounds) for each in fields(self)):
+            raise ValueError("every curve must have one entry per round shown")
+
+    @classmethod
+    def of(cls, private: Any, nonprivate: Any, best_fixed: Any, best_constant: Any) -> Curves:
+        """Return at most 400 rounds of cumulative losses, dense at the start.
+
+        Those of the private runs have shape (repeats, T), the others (T,).
+        """
+        last = len(best_fixed)
+        both = np.concatenate([np.linspace(1, last, 200), np.geomspace(1, last, 200)])
+        rounds = np.unique(both.round().astype(np.int64))
+        shown = private[:, rounds - 1]
+        private = (np.median(shown, axis=0), shown.min(axis=0), shown.max(axis=0))
+        rest = (curve[rounds - 1] for curve in (nonprivate, best_fixed, best_constant))
+        return cls(*(tuple(curve.tolist()) for curve in (rounds, *private, *rest)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedReport(Report):
+    """What all reports on a private learner hold: see `RunReport`."""
+
+    _beside: ClassVar[tuple[str, ...]] = ("summary",)
+    stream: dict[str, Any]
+    settings: dict[str, Any]
+    domain: dict[str, Any]
+    loss: dict[str, Any]
+    parameters: dict[str, Any]
+    guarantee: dict[str, Any]
+    guarantee_text: str
+    best_fixed: dict[str, Any]
+    versions: dict[str, str]
+    timing: dict[str, Any]
+    rows: dict[str, int] = field(default_factory=dict)
+    nonprivate_records: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return (
+            f"<dpoco.evaluation.{type(self).__name__} on {self.stream.get('name')!r}, "
+            f"{self.stream.get('rounds')} rounds: not private, for evaluation only>"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RunReport(PlayedReport):
+    """A private learner against its comparators on one stream; not private itself.
+
+    Every field but `timing` is a function of the stream, the settings and the seed.
+
+    Attributes
+    ----------
+    stream : dict
+        Public facts: name, rounds, dimension, names, source, scaling.
+    settings : dict
+        Every argument, echoed; ``seed`` is None for operating-system entropy.
+    domain, loss, parameters, guarantee : dict
+        As written by their ``to_dict``; ``from_dict`` of each restores them.
+    guarantee_text : str
+        The guarantee in words, with its conditions and proof.
+    noise : dict
+        ``scale`` of one draw, ``released`` standard deviation of the worst released sum's
+        coordinates, the same with the published constants, and the ratios.
+    private, nonprivate : PlayedRuns
+        The learner with and without noise.
+    best_fixed, best_constant : dict
+        ``average_loss``, ``total_loss`` and the solution; ``gap`` is the certificate.
+    curves : Curves
+        Cumulative losses.
+    versions : dict
+        Of this library, NumPy and Python.
+    timing : dict
+        Seconds and rounds per second.
+    first_round : int
+        Rounds the learner had consumed before (when continued from a checkpoint).
+    others : tuple of dict
+        Further players: ``name``, ``average_loss`` and ``total_loss``.
+    rows : dict
+        How many rows of the stream were ``skipped`` as already played, ``played``, and left out as
+        ``beyond_horizon``.
+    nonprivate_records : dict
+        How the rows that were played were read, as of `dpoco.RecordShares`. Earlier reports lack
+        this and `rows`.
+
+    Notes
+    -----
+    Losses of bandits are the largest declared reward minus the reward; `best_fixed` and
+    `best_constant` of every report but those on records have a ``name``.
+    """
+
+    schema: ClassVar[str] = SCHEMA
+    noise: dict[str, Any]
+    private: PlayedRuns
+    nonprivate: PlayedRuns
+    best_constant: dict[str, Any]
+    curves: Curves
+    first_round: int = 0
+    others: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def rounds(self) -> int:
+        """Rounds played and evaluated."""
+        return self.curves.rounds[-1]
+
+    @property
+    def price_of_privacy(self) -> float:
+        """Average loss of the private learner (median) minus that of the same without noise."""
+        return self.private.average_loss - self.nonprivate.average_loss
+
+    def summary(self) -> dict[str, Any]:
+        """Return the main numbers: losses, regrets and switches of every player."""
+        return {
+            "rounds": self.rounds,
+            "private": self.private.summary(),
+            "nonprivate": self.nonprivate.summary(),
+            "best_fixed_average_loss": self.best_fixed["average_loss"],
+            "best_constant_average_loss": self.best_constant["average_loss"],
+            "price_of_privacy": self.price_of_privacy,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FitReport(PlayedReport):
+    """Private fits to a whole data set against their comparators; not private itself.
+
+    Every loss is the average over the records of the fit, clipped as a learner clips them: how a
+    decision does on new records is not measured. Every field but `timing` is a function of the
+    stream, the settings and the seed.
+
+    Attributes
+    ----------
+    stream : dict
+        Public facts: name, rounds (here records), dimension, names, source, scaling.
+    settings : dict
+        Every argument, echoed; ``seed`` is None for operating-system entropy.
+    domain, loss, parameters, guarantee : dict
+        As written by their ``to_dict``; ``from_dict`` of each restores them.
+    guarantee_text : str
+        The guarantee of one fit in words, with its conditions and proof.
+    private, nonprivate : tuple of float
+        Average loss of every fit, with and without noise.
+    best_fixed : dict
+        The best decision: ``average_loss``, ``total_loss``, the solution and its certificate.
+    zero : dict
+        ``average_loss`` and ``total_loss`` of predicting zero for every record.
+    versions : dict
+        Of this library, NumPy and Python.
+    timing : dict
+        Seconds.
+    rows, nonprivate_records : dict
+        As in `RunReport`.
+    """
+
+    schema: ClassVar[str] = FIT_SCHEMA
+    private: tuple[float, ...]
+    nonprivate: tuple[float, ...]
+    zero: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        if not (self.private and self.nonprivate):
+            raise ValueError("private and nonprivate need one entry a fit, at least one")
+
+    @property
+    def price_of_privacy(self) -> float:
+        """Average loss of the private fits (median) minus that of the same without noise."""
+        return statistics.median(self.private) - statistics.median(self.nonprivate)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the main numbers: average losses of all players."""
+        return {
+            "records": self.stream["rounds"],
+            "private": spread_of(self.private),
+            "nonprivate_average_loss": statistics.median(self.nonprivate),
+            "best_fixed_average_loss": self.best_fixed["average_loss"],
+            "zero_average_loss": self.zero["average_loss"],
+            "price_of_privacy": self.price_of_privacy,
+        }
