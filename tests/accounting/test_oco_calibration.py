@@ -11,7 +11,6 @@ import pytest
 from dpoco.accounting import Budget, published, regret_bounds
 from dpoco.accounting import continuous_multiplicative_weights as accountant
 from dpoco.accounting import coupled_regularized_leader as ctrl
-from dpoco.accounting._gibbs_setting import envelope_acceptance
 from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import CalibrationError
@@ -261,7 +260,7 @@ def test_samplers():
     assert wide.sampler == "mcmc"
     curvature = horizon * 0.25 / p.regularization
     problem = euclidean_problem(domain, LogisticLoss(1.0))
-    assert envelope_acceptance(p, problem) == pytest.approx((1.0 + curvature) ** -1.5)
+    assert accountant.envelope_acceptance(p, problem) == pytest.approx((1.0 + curvature) ** -1.5)
     diamond = LpBall(3, 1.5, 1.0)
     p = accountant.calibrate(diamond, LinearLoss(1.0), horizon=horizon, budget=budget)
     assert p.sampler == "mcmc"

@@ -105,9 +105,12 @@ def test_bad_arguments(module, loss):
 
 
 def test_bad_sampler_arguments():
-    for changes in ({"sampler": "gibbs"}, {"sampler_tolerance": 0.0}, {"sampler_tolerance": 2.0}):
-        with pytest.raises(ValueError, match="sampler"):
-            comw.calibrate(BALL, LinearLoss(1.0), horizon=10, budget=BUDGET, **changes)
+    with pytest.raises(ValueError, match="sampler"):
+        comw.calibrate(BALL, LinearLoss(1.0), horizon=10, budget=BUDGET, sampler="gibbs")
+    chained = comw.calibrate(BALL, LinearLoss(1.0), horizon=10, budget=BUDGET, sampler="mcmc")
+    for tolerance in (0.0, 1.0, 2.0):
+        with pytest.raises(ValueError, match="sampler_tolerance"):
+            dataclasses.replace(chained, sampler_tolerance=tolerance)
 
 
 @pytest.mark.parametrize(("module", "loss"), LEARNERS)
