@@ -291,9 +291,4 @@ def test_published_calibrations_say_what_they_need():
             ball(2), LogisticLoss(1.0), horizon=10**5, budget=Budget(1.0, DELTA),
             calibration="paper",
         )  # fmt: skip
-    assert (
-        published.gibbs_claim(
-            horizon=10**6, noise_to_signal=1e-4, delta=1e-6, corrected=True
-        ).epsilon
-        < 91.1
-    )
+    assert published.gibbs_claim(10**6, 1e-4, 1e-6, corrected=True).epsilon < 91.1

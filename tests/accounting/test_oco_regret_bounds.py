@@ -88,34 +88,22 @@ def test_square_root_factor_oracles():
 
 
 def test_published_privacy_oracles():
-    claim = published.gibbs_claim(horizon=10**6, noise_to_signal=1e-3, delta=1e-6, corrected=False)
+    claim = published.gibbs_claim(10**6, 1e-3, 1e-6, corrected=False)
     assert claim.log_ratio == pytest.approx(0.11542837, rel=1e-7)
     assert claim.forced_switch == pytest.approx(0.01)
-    assert claim.hazard == pytest.approx(0.21614681, rel=1e-7)
-    assert claim.composed == pytest.approx(19449.688, rel=1e-7)
     assert claim.epsilon == pytest.approx(30475.737, rel=1e-7)
-    fixed = published.gibbs_claim(horizon=10**6, noise_to_signal=1e-3, delta=1e-6, corrected=True)
-    assert fixed.composed == pytest.approx(9172.6137, rel=1e-7)
+    fixed = published.gibbs_claim(10**6, 1e-3, 1e-6, corrected=True)
     assert fixed.epsilon == pytest.approx(14652.505, rel=1e-7)
-    assert fixed.cap == 648440
+    assert fixed.cap == claim.cap == 648440
     for corrected, epsilon in ((False, 91.1), (True, 67.7)):
-        small = published.gibbs_claim(
-            horizon=10**6, noise_to_signal=1e-4, delta=1e-6, corrected=corrected
-        )
+        small = published.gibbs_claim(10**6, 1e-4, 1e-6, corrected=corrected)
         assert small.epsilon == pytest.approx(epsilon, rel=1e-3)
-
-
-def test_published_leader_privacy_oracles():
-    case = {
-        "horizon": 10**6, "dimension": 5, "noise_to_signal": 1e-5, "curvature": 1e-6, "delta": 1e-6,
-    }  # fmt: skip
+    case = {"horizon": 10**6, "g": 1e-5, "b": 1e-6, "dimension": 5, "delta": 1e-6}
     claim = published.leader_claim(**case, corrected=False)
     assert claim.log_ratio == pytest.approx(1.3101268e-3, rel=1e-7)
-    assert claim.hazard == pytest.approx(0.012616824, rel=1e-7)
-    assert claim.composed == pytest.approx(0.12464774, rel=1e-7)
+    assert claim.cap == math.floor(3 * 0.012616824 * 10**6)
     assert claim.epsilon == pytest.approx(3.4810312, rel=1e-7)
     fixed = published.leader_claim(**case, corrected=True)
-    assert fixed.composed == pytest.approx(0.13362425, rel=1e-7)
     assert fixed.epsilon == pytest.approx(3.611045, rel=1e-7)
     glm = published.leader_claim(**{**case, "dimension": 1}, corrected=False)
     assert glm.log_ratio == pytest.approx(5.8096274e-4, rel=1e-7)

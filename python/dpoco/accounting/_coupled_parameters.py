@@ -6,7 +6,6 @@ Proofs of what ratios, spreads and regret stand for: ``docs/privacy/oco_regret.m
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -20,13 +19,15 @@ from dpoco.privacy.neighbours import CHANGES
 
 CALIBRATIONS = ("tight", "corrected", "paper")
 COUPLINGS = ("density_ratio", "dartboard", "anchored", "scheduled", "maximal")
+# b = eta beta_s beyond which the conditions warn.
+_LARGE_CURVATURE = 0.1
 LEADER_COUPLINGS = ("density_ratio", "scheduled", "maximal")
 
 Keep = kinds.Always | kinds.Window | kinds.Dartboard | kinds.Anchored | kinds.Maximal
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoupledParameters(Parameters, ABC):
+class _Shared(Parameters):
     """What both learners' parameters have."""
 
     horizon: int
@@ -79,21 +80,6 @@ class CoupledParameters(Parameters, ABC):
         return -(-self.horizon // self.block) - 1
 
     @property
-    @abstractmethod
-    def ratios(self) -> tuple[float, float, int]:
-        """(g, b, r): signal to noise of a draw, step times smoothness, rank of one's Hessian."""
-
-    @property
-    @abstractmethod
-    def spread(self) -> float:
-        """A bound on the root mean square distance of any draw from the centre, over R^n."""
-
-    @property
-    @abstractmethod
-    def still_spread(self) -> float:
-        """The root mean square distance of a draw without data from the centre, over R^n."""
-
-    @property
     def log_stay(self) -> float:
         """Minus the log of the smallest product of a block's acceptance factors."""
         return self.block * (self.clip_high + self.clip_low)
@@ -103,18 +89,6 @@ class CoupledParameters(Parameters, ABC):
         """A bound on the expected switches where these are independent, else None."""
         return None
 
-    @abstractmethod
-    def regret(self, clip: float = 0.0, cap: float = 0.0) -> RegretBound:
-        """Return the bound to which clipped factors and a cap on the switches add so much."""
-
-    @abstractmethod
-    def claim(self, delta: float, corrected: bool) -> PublishedClaim:
-        """Return what the published privacy theorem says, repaired or as printed."""
-
-    @abstractmethod
-    def draw(self, problem: EuclideanProblem) -> kinds.TiltedMinimum | kinds.GibbsDraw:
-        """Return the law of a fresh decision."""
-
     @property
     def keep(self) -> Keep:
         """How a decision outlives a block."""
@@ -122,35 +96,15 @@ class CoupledParameters(Parameters, ABC):
             return kinds.Window(self.forced_switch, self.clip_high, self.clip_low)
         return kinds.Maximal(self.forced_switch) if self.coupling == "maximal" else kinds.Always()
 
-    def mechanism(self, problem: EuclideanProblem) -> kinds.CoupledDraws:
-        """Return what the engine of the parameters enforces and draws."""
-        draw, smoothness, rank = self.draw(problem), problem.smoothness, problem.rank
-        if isinstance(draw, kinds.GibbsDraw) and problem.family == "custom":
-            # Draws need no smoothness, and nobody has to declare one that holds.
-            smoothness, rank = math.inf, problem.dimension
-        losses = kinds.SmoothLosses(
-            problem.dimension,
-            problem.lipschitz,
-            smoothness,
-            rank if smoothness > 0.0 else 0,
-            # Over R^d the slope of a quadratic grows.
-            enforced=problem.enforced and not (problem.unbounded and problem.family == "quadratic"),
-        )
-        return kinds.CoupledDraws(
-            losses, draw, self.keep, self.horizon, self.block, self.max_switches
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
-class ContinuousMultiplicativeWeightsParameters(CoupledParameters):
+class ContinuousMultiplicativeWeightsParameters(_Shared):
     """Parameters of continuous multiplicative weights (P-COMW).
 
     Attributes
     ----------
-    horizon : int
-        Rounds T.
-    dimension : int
-        n, of the set of decisions.
+    horizon, dimension : int
+        Rounds T, and n of the set of decisions.
     lipschitz, radius, diameter : float
         G (loss/length), R and D (length).
     coupling : {"density_ratio", "dartboard", "anchored", "scheduled", "maximal"}
@@ -172,12 +126,9 @@ class ContinuousMultiplicativeWeightsParameters(CoupledParameters):
         Whether decisions range over R^d, the domain being the comparator class.
     private : bool
         Whether a privacy budget was asked for.
-    regret_bound : float
-        Bound on the expected regret over the horizon (loss), oblivious streams. Derived.
-    regret_terms : dict of str to float
-        Its terms.
-    expected_switches : float
-        Bound on the expected number of switches. Derived.
+    regret_bound, regret_terms, expected_switches
+        Bound on the expected regret over the horizon (loss), oblivious streams, its terms, and a
+        bound on the expected number of switches. Derived.
     inverse_temperature, regularization : float
         beta (1/loss) and lam (loss/length^2).
     factor_range : float
@@ -191,6 +142,13 @@ class ContinuousMultiplicativeWeightsParameters(CoupledParameters):
     """
 
     kind: ClassVar[str] = "dpoco.continuous_multiplicative_weights_parameters"
+    released: ClassVar[str] = (
+        "decisions drawn from Gibbs laws of the losses so far, and all stay-or-switch bits"
+    )
+    reference: ClassVar[str] = (
+        "Agarwal et al., P-COMW, corrected; docs/privacy/couplings.md, "
+        "docs/privacy/gibbs_draws.md, docs/privacy/oco_regret.md"
+    )
 
     inverse_temperature: float
     regularization: float
@@ -214,17 +172,22 @@ class ContinuousMultiplicativeWeightsParameters(CoupledParameters):
 
     @property
     def ratios(self) -> tuple[float, float, int]:
-        """(g, 0, 0) with g = G sqrt(beta/lam)."""
+        """(g, 0, 0): signal to noise g = G sqrt(beta/lam)."""
         return self.lipschitz * math.sqrt(self.inverse_temperature / self.regularization), 0.0, 0
 
     @property
+    def noise_scale(self) -> float:
+        """Scale sqrt(lam/beta), which plays sigma's part (loss/length)."""
+        return self.lipschitz / self.ratios[0]
+
+    @property
     def spread(self) -> float:
-        """G T / lam + sqrt(n / (beta lam))."""
+        """A bound on any draw's root mean square distance from the centre, over R^n."""
         return self.lipschitz * self.horizon / self.regularization + self.still_spread
 
     @property
     def still_spread(self) -> float:
-        """sqrt(n / (beta lam))."""
+        """The same of a draw without data."""
         return math.sqrt(self.dimension / (self.inverse_temperature * self.regularization))
 
     @property
@@ -260,10 +223,7 @@ class ContinuousMultiplicativeWeightsParameters(CoupledParameters):
 
     def claim(self, delta: float, corrected: bool) -> PublishedClaim:
         """Return what the published privacy theorem says, repaired or as printed."""
-        g = self.ratios[0]
-        return gibbs_claim(
-            horizon=self.horizon, noise_to_signal=g, delta=delta, corrected=corrected
-        )
+        return gibbs_claim(self.horizon, self.ratios[0], delta, corrected)
 
     def draw(self, problem: EuclideanProblem) -> kinds.GibbsDraw:
         """Return the law of a fresh decision."""
@@ -272,9 +232,32 @@ class ContinuousMultiplicativeWeightsParameters(CoupledParameters):
             self.inverse_temperature, self.regularization, body, self.sampler_tolerance
         )
 
+    def conditions(self, problem: EuclideanProblem) -> list[str]:
+        """Return what a guarantee says of draws and regret."""
+        said = ["draws are exact (rejection samplers); their running time depends on the data"]
+        if self.sampler == "mcmc":
+            said = [
+                "ASSUMED: every Markov chain draw is within total variation "
+                f"{self.sampler_tolerance:.2g} of its law, which cannot be verified; charged to "
+                "delta"
+            ]
+        if self.coupling == "anchored":
+            said.append(
+                "the regret bound of coupling 'anchored' rests on a union bound over the rounds; "
+                "its privacy does not"
+            )
+        if problem.unbounded and problem.family == "quadratic":
+            said.append("the regret bound assumes decisions where the losses are G-Lipschitz")
+        return said
+
+    def details(self, moved: float) -> dict[str, Any]:
+        """Return what a guarantee says of draws; `moved` is how far neighbours' are apart."""
+        names = ("inverse_temperature", "regularization", "sampler", "sampler_tolerance")
+        return {"draw_mu": moved, **{name: getattr(self, name) for name in names}}
+
 
 @dataclass(frozen=True, kw_only=True)
-class CoupledRegularizedLeaderParameters(CoupledParameters):
+class CoupledRegularizedLeaderParameters(_Shared):
     """Parameters of the coupled regularized leader (CTRL).
 
     Attributes
@@ -302,6 +285,13 @@ expected_switches
     """
 
     kind: ClassVar[str] = "dpoco.coupled_regularized_leader_parameters"
+    released: ClassVar[str] = (
+        "minimisers of the randomly tilted sum of the losses so far, and all stay-or-switch bits"
+    )
+    reference: ClassVar[str] = (
+        "Agarwal et al., CTRL, corrected; docs/privacy/couplings.md, "
+        "docs/privacy/objective_perturbation.md, docs/privacy/oco_regret.md"
+    )
 
     coupling: str = one_of(*LEADER_COUPLINGS)
     smoothness: float = at_least(0.0)
@@ -324,20 +314,20 @@ expected_switches
 
     @property
     def ratios(self) -> tuple[float, float, int]:
-        """(g, b, r) with g = G/sigma and b = eta beta_s, 0 where strong convexity regularises."""
+        """(g, b, r): g = G/sigma, b = eta beta_s (0 with growing noise), rank of one's Hessian."""
         curved = self.smoothness > 0.0 and not self.noise_growth
         b = self.step_size * self.smoothness if curved else 0.0
         return self.lipschitz / self.noise_scale, b, self.rank
 
     @property
     def spread(self) -> float:
-        """Return eta (G T + sigma sqrt(n))."""
+        """A bound on any draw's root mean square distance from the centre, over R^n."""
         noise = self.noise_scale * math.sqrt(self.dimension)
         return self.step_size * (self.lipschitz * self.horizon + noise)
 
     @property
     def still_spread(self) -> float:
-        """Return eta sigma sqrt(n)."""
+        """The same of a draw without data."""
         return self.step_size * self.noise_scale * math.sqrt(self.dimension)
 
     def regret(self, clip: float = 0.0, cap: float = 0.0) -> RegretBound:
@@ -356,11 +346,51 @@ expected_switches
         g, b, rank = self.ratios
         # The repaired proof exchanges three losses: the lemma for rank 1 is about one.
         size = 1 if rank <= 1 and not corrected else self.dimension
-        return leader_claim(
-            horizon=self.horizon, noise_to_signal=g, curvature=b, dimension=size, delta=delta,
-            corrected=corrected,
-        )  # fmt: skip
+        return leader_claim(self.horizon, g, b, size, delta, corrected)
 
     def draw(self, problem: EuclideanProblem) -> kinds.TiltedMinimum:
         """Return the law of a fresh decision."""
         return kinds.TiltedMinimum(self.noise_scale, self.step_size)
+
+    def conditions(self, problem: EuclideanProblem) -> list[str]:
+        """Return what a guarantee says of draws and regret."""
+        said, b = [], self.ratios[1]
+        if problem.family != "linear":
+            said.append(
+                "each minimiser is exact up to a residual of 1e-9 noise scales, or to what "
+                "rounding of the decision leaves close to the boundary, which no theorem covers"
+            )
+        if self.private and b > _LARGE_CURVATURE:
+            said.append(f"step size times smoothness is {b:.2g}: few Renyi orders are left")
+        if self.strong_convexity > 0.0:
+            said.append(
+                "ASSUMED: every loss is strongly convex with the declared modulus, unverified"
+            )
+        return said
+
+    def details(self, moved: float) -> dict[str, Any]:
+        """Return what a guarantee says of draws; `moved` is how far neighbours' are apart."""
+        names = ("step_size", "noise_scale", "rank", "barrier_weight", "smoothness")
+        b = math.inf if self.noise_growth else self.ratios[1]
+        fields = {name: getattr(self, name) for name in names}
+        return {"draw_sensitivity_ratio": moved, "step_times_smoothness": b, **fields}
+
+
+CoupledParameters = ContinuousMultiplicativeWeightsParameters | CoupledRegularizedLeaderParameters
+
+
+def mechanism(p: CoupledParameters, problem: EuclideanProblem) -> kinds.CoupledDraws:
+    """Return what the engine of the parameters enforces and draws."""
+    draw, smoothness, rank = p.draw(problem), problem.smoothness, problem.rank
+    if isinstance(draw, kinds.GibbsDraw) and problem.family == "custom":
+        # Draws need no smoothness, and nobody has to declare one that holds.
+        smoothness, rank = math.inf, problem.dimension
+    losses = kinds.SmoothLosses(
+        problem.dimension,
+        problem.lipschitz,
+        smoothness,
+        rank if smoothness > 0.0 else 0,
+        # Over R^d the slope of a quadratic grows.
+        enforced=problem.enforced and not (problem.unbounded and problem.family == "quadratic"),
+    )
+    return kinds.CoupledDraws(losses, draw, p.keep, p.horizon, p.block, p.max_switches)

@@ -125,11 +125,12 @@ def _best(setting: Setting[P], budget: Budget, couplings: Sequence[str], block: 
 
     What cannot beat the constant decision is not refined; that decision, if nothing does.
     """
+    trivial = setting.problem.lipschitz * setting.problem.radius * setting.horizon
     ranked = sorted(
         start
         for coupling in couplings
         for start in _starts(setting, budget, coupling, block)
-        if start.value < setting.trivial
+        if start.value < trivial
     )
     tried: Counter[str] = Counter()
     found: list[P] = []
@@ -145,7 +146,7 @@ def _best(setting: Setting[P], budget: Budget, couplings: Sequence[str], block: 
     if best is not None and block is None:
         close = (p for p in found if p.regret_bound <= _TIE * best.regret_bound)
         best = next((p for p in close if p.coupling == "scheduled"), best)
-    return best if best is not None and best.regret_bound < setting.trivial else setting.constant()
+    return best if best is not None and best.regret_bound < trivial else setting.constant()
 
 
 @dataclass(frozen=True, order=True, slots=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dpoco._validation import real_float
-from dpoco.accounting._coupled_costs import assess, clip_widths, hazard, switch_cap
-from dpoco.accounting._coupled_parameters import CoupledParameters
+from dpoco.accounting._coupled_costs import assess, bernstein_cap, clip_widths, hazard, switch_cap
+from dpoco.accounting._coupled_parameters import CoupledParameters, mechanism
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.accounting.guarantee import Guarantee
@@ -61,11 +61,6 @@ class Setting(ABC, Generic[P]):
         q = self.problem
         names = ("dimension", "lipschitz", "radius", "diameter", "unbounded")
         return {"horizon": self.horizon, **{name: getattr(q, name) for name in names}}
-
-    @property
-    def trivial(self) -> float:
-        """Regret bound of a decision at the centre."""
-        return self.problem.lipschitz * self.problem.radius * self.horizon
 
     @property
     @abstractmethod
@@ -140,12 +135,10 @@ class Setting(ABC, Generic[P]):
             error = min(0.5, forced / block * closeness)
             window = self.window(p, coupling, noise, error, forced, tail)
             p = replace(p, coupling=coupling, forced_switch=forced, **window)
-            cap = self.cap(p, tail)
+            cap = switch_cap(p.decisions, hazard(p), tail)
+            if p.mean_switches is not None:
+                cap = min(cap, bernstein_cap(p.mean_switches, tail))
         return self.finish(p, max_switches=cap, private=self.budget is not None)
-
-    def cap(self, p: P, tail: float) -> int:
-        """Return a cap on the switches that is reached with probability `tail` at most."""
-        return switch_cap(p.decisions, hazard(p), tail)
 
     def window(
         self,
@@ -223,7 +216,7 @@ class Setting(ABC, Generic[P]):
 
     def spent(self, p: P, budget: Budget) -> float:
         """Return a bound on delta at the budget's epsilon, inexact draws charged."""
-        loss = p.mechanism(self.problem).loss(Neighbours(p.relation))
+        loss = mechanism(p, self.problem).loss(Neighbours(p.relation))
         if loss is None:
             return 1.0
         if not isinstance(loss, Tailed):
@@ -258,19 +251,10 @@ def check_agreement(p: CoupledParameters, problem: EuclideanProblem, *fields: st
 
 
 def stated(
-    p: CoupledParameters,
-    problem: EuclideanProblem,
-    mechanism: CoupledDraws,
-    budget: Budget | float | None,
-    seeded: bool,
-    *,
-    released: str,
-    reference: str,
-    noise_scale: float,
-    conditions: tuple[str, ...],
-    details: dict[str, float | str | None],
-) -> Guarantee:
-    """Return the guarantee of parameters of which `mechanism` is drawn; the rest is text mostly."""
+    p: CoupledParameters, problem: EuclideanProblem, drawn: CoupledDraws,
+    budget: Budget | float | None, seeded: bool,
+) -> Guarantee:  # fmt: skip
+    """Return the guarantee of parameters of which `drawn` is the mechanism."""
     delta, near = stated_delta(budget, p.horizon), Neighbours(p.relation)
     if not 0.0 < real_float("budget", delta) < 1.0:
         raise ValueError(f"delta must be strictly between 0 and 1; got {delta!r}")
@@ -278,25 +262,23 @@ def stated(
     largest = math.inf if problem.unbounded else rounds * problem.diameter
     regret, switches = assess(p)
     said = stated_regret(regret.total, rounds * problem.radius, largest)
+    shared = ("coupling", "block", "forced_switch", "max_switches", "clip_high", "clip_low")
     details = said.pop("details") | {
-        "coupling": p.coupling,
-        "block": p.block,
-        "forced_switch": p.forced_switch,
-        "max_switches": p.max_switches,
+        **{name: getattr(p, name) for name in (*shared, "lipschitz")},
         "expected_switches": switches,
-        **details,
+        **p.details(drawn.draw.moved(drawn.losses, near)),
         **{f"regret_{name}": value for name, value in regret.terms.items()},
     }
     over = ", against the best point of the domain; decisions range over R^d" if p.unbounded else ""
-    conditions = (
+    conditions = [
         f"the regret bound is for streams fixed in advance (oblivious), in expectation{over}",
-        *conditions,
-    )
+        *p.conditions(problem),
+    ]
     if not p.private:
-        nothing = Guarantee.none(p.horizon, released)
-        conditions = (*nothing.conditions, *conditions)
-        return replace(nothing, conditions=conditions, details=details, reference=reference, **said)
-    loss = mechanism.loss(near)
+        none = Guarantee.none(p.horizon, p.released)
+        said |= {"details": details, "reference": p.reference}
+        return replace(none, conditions=(*none.conditions, *conditions), **said)
+    loss = drawn.loss(near)
     bits = loss.ideal if isinstance(loss, Tailed) else loss
     claim = paper = None
     if p.relation == "replace" and p.decisions > 0:
@@ -330,21 +312,21 @@ def stated(
         f"({bounds}, l2), unverified"
     )
     # Neither a chain's distance from its law nor a user's constants can be checked.
-    exact = not isinstance(mechanism.draw, GibbsDraw) or mechanism.draw.tolerance == 0.0
-    trusted = exact and mechanism.losses.enforced and p.calibration != "paper"
+    exact = not isinstance(drawn.draw, GibbsDraw) or drawn.draw.tolerance == 0.0
+    trusted = exact and drawn.losses.enforced and p.calibration != "paper"
     return state(
-        mechanism,
+        drawn,
         near,
-        released=released,
+        released=p.released,
         horizon=p.horizon,
         delta=delta,
-        reference=reference,
+        reference=p.reference,
         seeded=seeded,
         calibration=p.calibration,
         conditions=(*own, *conditions),
         arithmetic="all variates have their full tails, and coins exactly their probabilities; "
         "that draws and probabilities are computed in double precision is not covered",
-        noise_scale=noise_scale,
+        noise_scale=p.noise_scale,
         sensitivity=near.sides * problem.lipschitz,
         sensitivity_norm="l2",
         claimed=None if claim is None else (claim.epsilon, claim.delta),

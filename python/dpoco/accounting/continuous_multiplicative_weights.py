@@ -23,10 +23,11 @@ import numpy as np
 
 from dpoco._validation import choice
 from dpoco.accounting import published
-from dpoco.accounting._coupled_costs import age_quantile, anchor_width, bernstein_cap
+from dpoco.accounting._coupled_costs import age_quantile, anchor_width
 from dpoco.accounting._coupled_parameters import (
     COUPLINGS,
     ContinuousMultiplicativeWeightsParameters,
+    mechanism,
 )
 from dpoco.accounting._coupled_search import calibrated
 from dpoco.accounting._coupled_setting import (
@@ -44,7 +45,6 @@ from dpoco.accounting.regret_bounds import best_inverse_temperature, entropy_ter
 from dpoco.domains import Domain
 from dpoco.losses import Loss
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
-from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
     "ContinuousMultiplicativeWeightsParameters",
@@ -58,10 +58,6 @@ _Parameters = ContinuousMultiplicativeWeightsParameters
 # Exact draws by rejection are preferred to chains where at least this part is surely accepted.
 _FAIR_ACCEPTANCE = 1e-3
 _NO_SAMPLER = "no exact sampler on a polytope, or on an l_p ball with p other than 2"
-_STATED = (
-    "inverse_temperature", "regularization", "clip_high", "clip_low", "sampler",
-    "sampler_tolerance", "lipschitz",
-)  # fmt: skip
 # Without privacy nothing asks for noise: draws may cost about this share of the bound.
 _QUIET_ENTROPY = 0.01
 # Chains are exponentially good in their length: only what doubles hold bounds the tolerance below.
@@ -112,10 +108,6 @@ class _Setting(Setting[_Parameters]):
         age = age_quantile(ANCHORS, p.block, forced, tail / max(p.decisions, 1))
         width = anchor_width(noise, error, anchors=ANCHORS, mean_age=age, horizon=self.horizon)
         return {"clip_high": width, "clip_low": width, "anchors": ANCHORS}
-
-    def cap(self, p: _Parameters, tail: float) -> int:
-        cap, mean = super().cap(p, tail), p.mean_switches
-        return cap if mean is None else min(cap, bernstein_cap(mean, tail))
 
     def quiet_noise(self, block: int) -> float:
         q, rounds, noise = self.problem, float(block) ** 2 * -(-self.horizon // block), 1.0
@@ -267,7 +259,7 @@ def mechanism_of(
         raise ValueError(f"factor_range must be at least {problem.factor_range!r}")
     if p.sampler == "exact" and not problem.linear_sampler:
         raise ValueError(_NO_SAMPLER)
-    return p.mechanism(problem)
+    return mechanism(p, problem)
 
 
 def guarantee(
@@ -296,35 +288,6 @@ def guarantee(
     ValueError
         If the parameters contradict the domain or the loss, or their coupling does not fit them.
     """
-    p, mechanism = parameters, mechanism_of(domain, loss, parameters)
-    conditions = ["draws are exact (rejection samplers); their running time depends on the data"]
-    if p.sampler == "mcmc":
-        conditions = [
-            "ASSUMED: every Markov chain draw is within total variation "
-            f"{p.sampler_tolerance:.2g} of its law, which cannot be verified; charged to delta"
-        ]
-    if p.coupling == "anchored":
-        conditions.append(
-            "the regret bound of coupling 'anchored' rests on a union bound over the rounds; its "
-            "privacy does not"
-        )
-    problem = euclidean_problem(domain, loss, p.unbounded)
-    if problem.unbounded and problem.family == "quadratic":
-        conditions.append("the regret bound assumes decisions where the losses are G-Lipschitz")
-    return stated(
-        p,
-        problem,
-        mechanism,
-        budget,
-        seeded,
-        released="decisions drawn from Gibbs laws of the losses so far, and all stay-or-switch "
-        "bits",
-        reference="Agarwal et al., P-COMW, corrected; docs/privacy/couplings.md, "
-        "docs/privacy/gibbs_draws.md, docs/privacy/oco_regret.md",
-        noise_scale=p.lipschitz / p.ratios[0],
-        conditions=tuple(conditions),
-        details={
-            "draw_mu": mechanism.draw.moved(mechanism.losses, Neighbours(p.relation)),
-            **{name: getattr(p, name) for name in _STATED},
-        },
-    )
+    drawn = mechanism_of(domain, loss, parameters)
+    problem = euclidean_problem(domain, loss, parameters.unbounded)
+    return stated(parameters, problem, drawn, budget, seeded)

@@ -25,6 +25,7 @@ from dpoco.accounting._coupled_costs import curving
 from dpoco.accounting._coupled_parameters import (
     LEADER_COUPLINGS,
     CoupledRegularizedLeaderParameters,
+    mechanism,
 )
 from dpoco.accounting._coupled_search import calibrated
 from dpoco.accounting._coupled_setting import CONSTANT_SPREAD, Law, Setting, check_agreement, stated
@@ -35,18 +36,11 @@ from dpoco.accounting.regret_bounds import best_step_size
 from dpoco.domains import Domain
 from dpoco.losses import Loss
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
-from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["CoupledRegularizedLeaderParameters", "calibrate", "guarantee", "mechanism_of"]
 
 _Parameters = CoupledRegularizedLeaderParameters
 
-_STATED = (
-    "step_size", "noise_scale", "rank", "clip_high", "clip_low", "barrier_weight", "lipschitz",
-    "smoothness",
-)  # fmt: skip
-# b = eta beta_s beyond which the conditions warn.
-_LARGE_CURVATURE = 0.1
 # Without privacy: noise so small that it costs a twenty-thousandth of the bound.
 _QUIET_NOISE = 0.01
 # Factors on the step size of the least bound: smaller ones lower b = eta beta_s.
@@ -246,7 +240,7 @@ def mechanism_of(
     weight = problem.barrier_weight(p.horizon)
     if not math.isclose(p.barrier_weight, weight, rel_tol=1e-9):
         raise ValueError(f"barrier_weight must be {weight!r}; got {p.barrier_weight!r}")
-    return p.mechanism(problem)
+    return mechanism(p, problem)
 
 
 def guarantee(
@@ -275,36 +269,6 @@ def guarantee(
     ValueError
         If the parameters contradict the domain or the loss.
     """
-    p, mechanism = parameters, mechanism_of(domain, loss, parameters)
-    problem, b, conditions = euclidean_problem(domain, loss, p.unbounded), p.ratios[1], []
-    if problem.family != "linear":
-        conditions.append(
-            "each minimiser is exact up to a residual of 1e-9 noise scales, or to what rounding "
-            "of the decision leaves close to the boundary, which no theorem covers"
-        )
-    if p.private and b > _LARGE_CURVATURE:
-        conditions.append(f"step size times smoothness is {b:.2g}: few Renyi orders are left")
-    if p.strong_convexity > 0.0:
-        conditions.append(
-            "ASSUMED: every loss is strongly convex with the declared modulus, unverified"
-        )
-    return stated(
-        p,
-        problem,
-        mechanism,
-        budget,
-        seeded,
-        released="minimisers of the randomly tilted sum of the losses so far, and all "
-        "stay-or-switch bits",
-        reference="Agarwal et al., CTRL, corrected; docs/privacy/couplings.md, "
-        "docs/privacy/objective_perturbation.md, docs/privacy/oco_regret.md",
-        noise_scale=p.noise_scale,
-        conditions=tuple(conditions),
-        details={
-            "draw_sensitivity_ratio": mechanism.draw.moved(
-                mechanism.losses, Neighbours(p.relation)
-            ),
-            "step_times_smoothness": math.inf if p.noise_growth else b,
-            **{name: getattr(p, name) for name in _STATED},
-        },
-    )
+    drawn = mechanism_of(domain, loss, parameters)
+    problem = euclidean_problem(domain, loss, parameters.unbounded)
+    return stated(parameters, problem, drawn, budget, seeded)

@@ -102,42 +102,34 @@ class PublishedClaim:
         ln Phi, scale of the acceptance factor.
     forced_switch : float
         p of the theorem.
-    hazard : float
-        p~ = p + 1 - Phi^-2.
     cap : int
-        floor(3 p~ T).
-    composed : float
-        epsilon' (printed) or S (repaired), the sum that epsilon is computed from.
+        floor(3 p~ T), p~ = p + 1 - Phi^-2.
     epsilon, delta : float
         The claim, delta in total.
     """
 
     log_ratio: float
     forced_switch: float
-    hazard: float
     cap: int
-    composed: float
     epsilon: float
     delta: float
 
 
-def gibbs_claim(
-    *, horizon: int, noise_to_signal: float, delta: float, corrected: bool
-) -> PublishedClaim:
-    """Return the privacy theorem of P-COMW at g = G sqrt(beta/lam).
+def gibbs_claim(horizon: int, g: float, delta: float, corrected: bool) -> PublishedClaim:
+    """Return the privacy theorem of P-COMW.
 
     Parameters
     ----------
     horizon : int
         T.
-    noise_to_signal : float
-        g.
+    g : float
+        Signal to noise, G sqrt(beta/lam).
     delta : float
         The theorem's delta.
     corrected : bool
         Whether every step of the proof is repaired, or the theorem taken as printed.
     """
-    t, g2 = float(horizon), noise_to_signal**2
+    t, g2 = float(horizon), g**2
     half = 18.0 * g2 + math.sqrt(72.0 * g2 * math.log(2.0 / _small(t, delta)))
     log_ratio = 2.0 * half
     p = min(1.0, max(t ** (-1.0 / 3.0), (g2 / log_ratio) ** (2.0 / 3.0)))
@@ -147,29 +139,23 @@ def gibbs_claim(
 
 
 def leader_claim(
-    *,
-    horizon: int,
-    noise_to_signal: float,
-    curvature: float,
-    dimension: int,
-    delta: float,
-    corrected: bool,
+    horizon: int, g: float, b: float, dimension: int, delta: float, corrected: bool
 ) -> PublishedClaim:
-    """Return the privacy theorem of CTRL at g = G/sigma and b = eta beta_s.
+    """Return the privacy theorem of CTRL.
 
     Parameters
     ----------
     horizon : int
         T.
-    noise_to_signal, curvature : float
-        g and b.
+    g, b : float
+        G/sigma and eta beta_s.
     dimension : int
         n, or 1 for the closeness lemma of generalised linear losses; the paper proves it for one
         added loss only, where three are exchanged.
     delta, corrected
         As in `gibbs_claim`.
     """
-    t, g, b = float(horizon), noise_to_signal, curvature
+    t = float(horizon)
     root = math.sqrt(2.0 * dimension * math.log(2.0 / _small(t, delta)))
     log_ratio = 2.0 * (2.0 * b * dimension + 4.5 * g * g + 3.0 * g * root)
     shift = 2.0 * g * g + 2.0 * b * b * dimension
@@ -194,7 +180,7 @@ def _claim(
         composed = printed
         total = delta + 3.0 * t * math.exp(t * math.expm1(-2.0 * log_ratio))
     epsilon = 1.5 * composed + math.sqrt(6.0 * composed * math.log(2.0 / delta))
-    return PublishedClaim(log_ratio, p, hazard, cap, composed, epsilon, total)
+    return PublishedClaim(log_ratio, p, cap, epsilon, total)
 
 
 def gibbs_parameters(
@@ -213,10 +199,7 @@ def gibbs_parameters(
     if corrected:
 
         def spent(g: float) -> float:
-            claim = gibbs_claim(
-                horizon=horizon, noise_to_signal=g, delta=budget.delta, corrected=True
-            )
-            return claim.epsilon
+            return gibbs_claim(horizon, g, budget.delta, True).epsilon
 
         g = _largest_ratio(spent, budget.epsilon)
         lam = scale * math.sqrt(2.0 * (t + n * math.log(t) / g**2))
@@ -255,14 +238,11 @@ def _repaired_leader(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple
 
     def noise(eta: float) -> float:
         def spent(g: float) -> float:
-            return leader_claim(
-                horizon=horizon,
-                noise_to_signal=q.lipschitz / (q.lipschitz / g),  # of the sigma that is returned
-                curvature=eta * q.smoothness,
-                dimension=q.dimension,
-                delta=budget.delta,
-                corrected=True,
-            ).epsilon
+            ratio = q.lipschitz / (q.lipschitz / g)  # of the sigma that is returned
+            claim = leader_claim(
+                horizon, ratio, eta * q.smoothness, q.dimension, budget.delta, True
+            )
+            return claim.epsilon
 
         return q.lipschitz / _largest_ratio(spent, budget.epsilon)
 
