@@ -13,11 +13,9 @@ from dpoco.accounting import continuous_multiplicative_weights as comw
 from dpoco.accounting import coupled_regularized_leader as ctrl
 from dpoco.accounting._coupled_costs import (
     age_quantile,
-    clip_penalty,
     growing_regret,
     growing_switches,
 )
-from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.domains import LpBall
 from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, QuadraticLoss
 
@@ -249,34 +247,6 @@ def test_leader_bound_holds_for_linear_losses():
         step_size=eta, noise_scale=sigma,
     )  # fmt: skip
     assert 0.0 < regret <= bound.total
-
-
-def test_clipping_moves_laws_by_no_more_than_charged():
-    """Law of x_t on a grid with g = .05, a = .1, p = .05: at most (1 - p) e^-a delta_G(a; g)/p."""
-    g, a, p, horizon = 0.05, 0.1, 0.05, 400
-    beta_lam = 4.0
-    beta = g * math.sqrt(beta_lam)  # G = 1: g = sqrt(beta/lam) with beta lam fixed
-    lam = beta_lam / beta
-    total = np.zeros_like(GRID)
-    mu = q = law(-beta * lam / 2 * GRID**2)
-    worst = 0.0
-    for t in range(horizon):
-        total = total + (GRID if t % 7 < 4 else -GRID)
-        following = law(-beta * (total + lam / 2 * GRID**2))
-        keep = (1 - p) * np.exp(np.clip(np.log(following / mu) - a, -2 * a, 0.0))
-        q = q * keep + following * (1.0 - q @ keep)
-        mu = following
-        worst = max(worst, 0.5 * np.abs(q - mu).sum())
-    error = math.exp(-a) * gaussian_delta(a, g)
-    assert (1 - p) * error / p == pytest.approx(7.6708908e-3, rel=1e-7)
-    assert 0.0 < worst <= (1 - p) * error / p
-
-    class Plan:
-        lipschitz = diameter = 1.0
-        block, forced_switch, unbounded = 1, p, False
-
-    Plan.horizon = horizon
-    assert clip_penalty(Plan(), error) == pytest.approx(horizon * 7.6708908e-3, rel=1e-7)
 
 
 def test_age_quantile_is_rarely_exceeded():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,6 +27,8 @@ from dpoco.oco import (
     CoupledRegularizedLeaderParameters,
 )
 from dpoco.random import Source
+
+sys.path.insert(0, str(Path(__file__).parent))  # for the references beside the tests
 
 D = 3
 DOMAINS = {

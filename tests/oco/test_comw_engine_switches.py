@@ -5,21 +5,11 @@ Bounds are exceeded by chance with probability below 1e-6 (all together; the see
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
+import comw_reference as reference
 import numpy as np
 import pytest
+from comw_reference import engine, interval, linear
 from scipy import special, stats
-
-_spec = importlib.util.spec_from_file_location(
-    "comw_reference", Path(__file__).with_name("comw_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-sys.modules["comw_reference"] = reference  # dataclasses look their module up
-_spec.loader.exec_module(reference)
-engine, linear, interval = reference.engine, reference.linear, reference.interval
 
 BETA, LAM = 0.09, 25.0
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
+import likelihood_reference as ref
 import numpy as np
 import pytest
 from scipy import optimize, special
@@ -17,13 +15,6 @@ from dpoco.domains import Box, LpBall
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
 from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 from dpoco.random import Source
-
-_spec = importlib.util.spec_from_file_location(
-    "likelihood_reference", Path(__file__).with_name("likelihood_reference.py")
-)
-ref = importlib.util.module_from_spec(_spec)
-sys.modules["likelihood_reference"] = ref
-_spec.loader.exec_module(ref)
 
 KINDS = {"weights": ContinuousMultiplicativeWeights, "leader": CoupledRegularizedLeader}
 T, D = 800, 2

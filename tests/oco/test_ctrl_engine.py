@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+from ctrl_pairs import pair, play
 
 from dpoco.errors import HorizonExceeded
-
-_spec = importlib.util.spec_from_file_location(
-    "ctrl_pairs", Path(__file__).with_name("ctrl_pairs.py")
-)
-pairs = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(pairs)
-ref, pair, play = pairs.ref, pairs.pair, pairs.play
 
 
 @pytest.mark.parametrize("where", ["space", "ball", "box", "simplex"])
@@ -99,11 +91,6 @@ def test_a_single_block_releases_the_first_draw_only(rounds, block):
     assert engine.round == rounds
 
 
-@pytest.mark.parametrize("kind", ["linear", "logistic", "squared", "quadratic", "custom"])
-def test_one_dimension(kind):
-    assert play(*pair(kind, "ball", d=1, forced_switch=0.3))
-
-
 @pytest.mark.parametrize("where", ["ball", "simplex"])
 def test_strong_noise_at_the_boundary(where):
     engine, mirror, stream = pair(
@@ -111,26 +98,6 @@ def test_strong_noise_at_the_boundary(where):
     )
     assert play(engine, mirror, stream, tolerance=1e-7)
     assert engine.nonprivate_residual() <= 1e-9
-
-
-def test_run_is_observe_many_times():
-    d, rounds = 3, 200
-    by_round, _, stream = pair("logistic", "ball", rounds=rounds, block=2, forced_switch=0.1)
-    at_once, _, _ = pair("logistic", "ball", rounds=rounds, block=2, forced_switch=0.1)
-    decisions, losses = np.empty((rounds, d)), np.empty(rounds)
-    changed = np.empty(rounds, dtype=np.uint8)
-    for part in (slice(0, 1), slice(1, 150), slice(150, rounds)):
-        at_once.run(
-            stream.rows[part], stream.labels[part], losses[part], decisions[part], changed[part]
-        )
-    for t in range(rounds):
-        before = by_round.switches
-        x = by_round.decision()
-        np.testing.assert_array_equal(x, decisions[t])
-        assert losses[t] == pytest.approx(stream.losses[t].value(x), abs=1e-12)
-        stream.feed(by_round, t)
-        assert changed[t] == by_round.switches - before
-    assert by_round.state() == at_once.state()
 
 
 def test_incremental_ratios_agree_with_densities_from_scratch():
