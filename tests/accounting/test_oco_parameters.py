@@ -66,8 +66,8 @@ def test_damaged_records_are_refused(module, loss):
     kind, record = type(parameters), parameters.to_dict()
     for name, value in (
         ("kind", "other"), ("version", 2), ("horizon", 0), ("block", 2000), ("radius", -1.0),
-        ("forced_switch", 1.5), ("forced_switch", 0.5), ("max_switches", -1), ("coupling", "other"), ("private", 1),
-        ("regret_terms", 3), ("clip_low", math.nan), ("diameter", "wide"),
+        ("forced_switch", 1.5), ("forced_switch", 0.5), ("max_switches", -1), ("coupling", "other"),
+        ("private", 1), ("regret_terms", 3), ("clip_low", math.nan), ("diameter", "wide"),
     ):  # fmt: skip
         with pytest.raises(StateError):
             kind.from_dict({**record, name: value})

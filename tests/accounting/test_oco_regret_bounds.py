@@ -237,7 +237,7 @@ def test_leader_bound_holds_for_linear_losses():
     horizon, sigma, eta = 200, 8.0, 0.03
     signs = np.where(np.arange(horizon) % 3 == 0, 1.0, -1.0)
     # At u = S + Z the decision is clip(-eta u); integrate over a fine normal grid.
-    z = np.linspace(-9.0, 9.0, 20_001)
+    z = np.linspace(-9.0, 9.0, 2_001)
     weight = np.diff(ndtr(np.r_[-np.inf, 0.5 * (z[1:] + z[:-1]), np.inf]))
     sums = np.r_[0.0, np.cumsum(signs)[:-1]]
     decisions = np.array([weight @ np.clip(-eta * (s + sigma * z), -1.0, 1.0) for s in sums])
