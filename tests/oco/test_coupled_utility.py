@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import math
 
-import likelihood_reference as ref
 import numpy as np
 import pytest
-from scipy import optimize, special
+from scipy import optimize
 
 import dpoco
-from dpoco.domains import Box, LpBall
+from dpoco.domains import LpBall
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
 from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 from dpoco.random import Source
@@ -168,58 +167,3 @@ def test_lazy_learners_keep_to_their_expected_switches(kind, coupling, loss, nam
     assert np.mean(switches) > 0.02 * allowed
     assert np.mean(regrets) + 5.0 * np.std(regrets) / math.sqrt(len(regrets)) <= p.regret_bound
     assert not learner.guarantee.private
-
-
-def _distance(law, count, half=1.0):
-    """Total variation of the laws before and after the loss `count`, by quadrature."""
-    nodes, weights = ref._quadrature(200)
-    with np.errstate(divide="ignore"):
-        before, after = (np.exp(law.log_density(k, half * nodes)) for k in (count, count + 1))
-    assert float(half * weights @ before) == pytest.approx(1.0, abs=1e-6)
-    return float(half * weights @ np.maximum(after - before, 0.0))
-
-
-def _one_dimension(kind, loss):
-    """A lazy learner with an eighth of the rounds switching; its law and its records."""
-    horizon, domain = 40, Box([-1.0], [1.0])
-    learner = KINDS[kind](
-        domain, loss, horizon=horizon, budget=None, coupling="maximal", max_switches=8
-    )
-    tape = Source.seeded(11)
-    many = (learner._build_engine(tape._claim()) for _ in range(1500))
-    rng = np.random.default_rng(2)
-    rows = rng.uniform(-1.0, 1.0, size=(horizon, 1))
-    p, labels = learner.parameters, None
-    if isinstance(loss, LinearLoss):
-        losses = [ref.linear(float(w)) for (w,) in rows]
-    else:
-        labels = (rng.uniform(size=horizon) < 0.8).astype(float)
-        losses = [ref.logistic(float(v), float(y)) for (v,), y in zip(rows, labels, strict=True)]
-    if kind == "weights":
-        law = ref.Gibbs(losses, p.inverse_temperature, p.regularization)
-        rate = [_distance(law, t) for t in range(horizon - 1)]
-    elif labels is None:  # Gaussians of equal variance
-        shift = np.abs(rows[:-1, 0]) / p.noise_scale
-        rate = list(2.0 * special.ndtr(0.5 * shift) - 1.0)
-    else:
-        law = ref.Leader(losses, p.step_size, p.noise_scale, p.barrier_weight)
-        rate = [_distance(law, t) for t in range(horizon - 1)]
-    return many, rows, labels, np.array(rate)
-
-
-@pytest.mark.parametrize(
-    ("kind", "loss"),
-    [("weights", LinearLoss(1.0)), ("leader", LinearLoss(1.0)), ("leader", LogisticLoss(1.0))],
-)
-def test_maximal_switches_as_often_as_the_laws_differ(kind, loss):
-    many, rows, labels, rate = _one_dimension(kind, loss)
-    counts = np.array([_count(each, rows, labels) for each in many])
-    error = counts.std() / math.sqrt(len(counts))
-    assert abs(counts.mean() - rate.sum()) <= 5.0 * error
-    assert error < 0.04 * rate.sum()  # a tenth more would be seen
-    assert rate.sum() > 1.0
-
-
-def _count(engine, rows, labels):
-    play(engine, rows, labels)
-    return engine.switches

@@ -6,8 +6,7 @@ react to the decisions; the privacy statements elsewhere do not need that.
 
 Proof: ``docs/privacy/oco_regret.md``, which derives every term. Sources: Agarwal et al., P-COMW,
 Theorem "Regret bound for P-COMW"; Agarwal et al., CTRL, Theorems 4 and 28. Constants are two to
-four times smaller than the printed ones, which `published_gibbs_regret` and
-`published_leader_regret` give.
+four times smaller than the printed ones; `published_leader_regret` gives those of CTRL.
 """
 
 from __future__ import annotations
@@ -20,18 +19,12 @@ __all__ = [
     "RegretBound",
     "best_inverse_temperature",
     "best_step_size",
-    "continual_sum_regret",
     "entropy_term",
     "gibbs_regret",
     "leader_regret",
-    "published_gibbs_regret",
     "published_leader_regret",
-    "square_root_factor",
     "stated_regret",
 ]
-
-# Sums over rounds are exact up to this many terms and bounded by integrals beyond.
-_EXACT_TERMS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,66 +218,6 @@ def best_step_size(
     return radius / math.sqrt(rounds + noise_scale**2 * dimension)
 
 
-def continual_sum_regret(
-    *,
-    horizon: int,
-    dimension: int,
-    lipschitz: float,
-    radius: float,
-    sensitivity: float,
-    mu: float,
-) -> RegretBound:
-    """Return the bound of a leader on gradient sums released under mu-GDP, for linear losses.
-
-    R (G sqrt(T) + sqrt(n) sigma_T) with sigma_T = Delta s_T/mu and
-    s_T = sum over k < T of (binom(2k, k)/4^k)^2: square-root factorisation.
-    """
-    sigma = sensitivity * square_root_factor(horizon) / mu
-    return _bound(
-        regularization=radius * lipschitz * math.sqrt(horizon),
-        noise=radius * math.sqrt(dimension) * sigma,
-    )
-
-
-def square_root_factor(horizon: int) -> float:
-    """Return s_T; beyond 4096 terms by ln(T)/pi + 1.0668 with its 1/T corrections.
-
-    (binom(2k, k)/4^k)^2 = 1/(pi k) (1 - 1/(4k) + 1/(32 k^2) + ...), so the tail from k = K on is
-    (psi(T) - psi(K))/pi - (1/4pi) (1/K - 1/T) to 1e-12.
-    """
-    total, term = 0.0, 1.0
-    for k in range(min(horizon, _EXACT_TERMS)):
-        total += term * term
-        term *= (2 * k + 1) / (2 * k + 2)
-    if horizon > _EXACT_TERMS:
-        near, far = _EXACT_TERMS - 0.5, horizon - 0.5
-        # Midpoint rule for the sums of 1/k and 1/k^2; its error is below 1e-9.
-        total += (math.log(far / near) - 0.25 * (1.0 / near - 1.0 / far)) / math.pi
-    return total
-
-
-def published_gibbs_regret(
-    *,
-    horizon: int,
-    dimension: int,
-    lipschitz: float,
-    diameter: float,
-    inverse_temperature: float,
-    regularization: float,
-    delta: float = 0.0,
-    hazard: float | None = None,
-) -> RegretBound:
-    """Return the bound printed for P-COMW; `hazard` is its p~ where the cap is 3 p~ T."""
-    whole = lipschitz * diameter
-    return _bound(
-        regularization=0.5 * regularization * diameter**2,
-        stability=lipschitz**2 * horizon / regularization,
-        entropy=dimension * math.log(horizon) / inverse_temperature,
-        comparator=whole,
-        closeness=_published_closeness(whole, horizon, delta, hazard),
-    )
-
-
 def published_leader_regret(
     *,
     horizon: int,
@@ -293,21 +226,12 @@ def published_leader_regret(
     diameter: float,
     step_size: float,
     noise_scale: float,
-    delta: float = 0.0,
-    hazard: float | None = None,
 ) -> RegretBound:
-    """Return the bound printed for CTRL; `hazard` is its p~ where the cap is 3 p~ T."""
+    """Return the bound printed for CTRL, but for what the distance of laws costs."""
     whole = lipschitz * diameter
     return _bound(
         regularization=0.5 * diameter**2 / step_size,
         stability=2.0 * lipschitz**2 * step_size * horizon,
         noise=noise_scale * math.sqrt(dimension) * diameter,
         barrier=2.0 * whole,
-        closeness=_published_closeness(whole, horizon, delta, hazard),
     )
-
-
-def _published_closeness(whole: float, horizon: int, delta: float, hazard: float | None) -> float:
-    if hazard is None:
-        return 6.0 * whole * delta * float(horizon) ** 2
-    return 2.0 * whole * horizon * (math.exp(-hazard * horizon) + 3.0 * delta * horizon)
