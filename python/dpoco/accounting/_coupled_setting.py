@@ -42,6 +42,15 @@ class Setting(ABC, Generic[P]):
 
     In the methods `variant` is the learner's own extra parameter, and `noise` the ratio of signal
     to noise.
+
+    Attributes
+    ----------
+    private_couplings, lazy_couplings : tuple of str
+        Those whose statements hold for the problem with privacy, and without forced switches.
+    variants : tuple of float
+        What the search tries.
+    own : dict
+        The learner's own fields of parameters that stay fixed.
     """
 
     problem: EuclideanProblem
@@ -49,6 +58,10 @@ class Setting(ABC, Generic[P]):
     relation: str
     calibration: str
     budget: Budget | None
+    private_couplings: tuple[str, ...]
+    lazy_couplings: tuple[str, ...]
+    variants: tuple[float, ...]
+    own: dict[str, Any]
 
     record: ClassVar[Any]
     law_fields: ClassVar[tuple[str, str]]  # of the record, which say how a decision is drawn
@@ -61,26 +74,6 @@ class Setting(ABC, Generic[P]):
         q = self.problem
         names = ("dimension", "lipschitz", "radius", "diameter", "unbounded")
         return {"horizon": self.horizon, **{name: getattr(q, name) for name in names}}
-
-    @property
-    @abstractmethod
-    def variants(self) -> tuple[float, ...]:
-        """What the search tries."""
-
-    @property
-    @abstractmethod
-    def private_couplings(self) -> tuple[str, ...]:
-        """Couplings whose privacy and regret statements hold for the problem."""
-
-    @property
-    @abstractmethod
-    def lazy_couplings(self) -> tuple[str, ...]:
-        """Couplings without forced switches, besides blocks."""
-
-    @property
-    @abstractmethod
-    def own(self) -> dict[str, Any]:
-        """The learner's own fields that stay fixed."""
 
     @abstractmethod
     def still_law(self) -> Law:
@@ -291,13 +284,10 @@ def stated(
         details["factor_floor"] = bits.factor_floor
         details["later_bits"] = bits.later_bits
         details["later_bit_shift"] = bits.shift
-    elif p.block == p.horizon > 1:
-        own.append(
-            "no switch is allowed: nothing released depends on data; at this budget and horizon "
-            "no noise beats the constant decision"
-        )
     else:
-        own.append("no switch is allowed: nothing released depends on data")
+        why = "; at this budget and horizon no noise beats the constant decision"
+        still = "no switch is allowed: nothing released depends on data"
+        own.append(still + why if p.block == p.horizon > 1 else still)
     if p.calibration == "paper":
         own.append("calibration 'paper': its claim is as printed, not certified")
         if claim is not None and not claim.delta < min(1.0, _VACUOUS_FACTOR * delta):

@@ -16,7 +16,7 @@ and to couplings that need no normalising constant, accounting and regret correc
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,30 +64,11 @@ _QUIET_ENTROPY = 0.01
 _LARGEST_TOLERANCE, _SMALLEST_TOLERANCE = 1e-3, 1e-300
 
 
-@dataclass(frozen=True)
 class _Setting(Setting[_Parameters]):
-    sampler: str
-
     record = ContinuousMultiplicativeWeightsParameters
     law_fields = ("inverse_temperature", "regularization")
     published_law = staticmethod(published.gibbs_parameters)
     published_lazy_law = staticmethod(published.gibbs_lazy_parameters)
-    variants = (1.0,)
-
-    @property
-    def own(self) -> dict[str, Any]:
-        tolerance = 0.0 if self.sampler == "exact" else _SMALLEST_TOLERANCE
-        return {"sampler": self.sampler, "sampler_tolerance": tolerance}
-
-    @property
-    def private_couplings(self) -> tuple[str, ...]:
-        exact = ("density_ratio",) if self.problem.exact_normalizer else ()
-        return ("scheduled", *exact, *(() if self.problem.unbounded else ("dartboard", "anchored")))
-
-    @property
-    def lazy_couplings(self) -> tuple[str, ...]:
-        known = ("maximal", "density_ratio") if _normalized(self.problem) else ()
-        return known if self.problem.unbounded else (*known, "dartboard")
 
     def still_law(self) -> Law:
         q = self.problem
@@ -224,7 +205,13 @@ def calibrate(
     choice("sampler", sampler, ("auto", "exact", "mcmc"))
     if sampler == "exact" and not problem.linear_sampler:
         raise ValueError(f"{_NO_SAMPLER}: use sampler='mcmc'")
-    setting = _Setting(problem, horizon, relation, calibration, budget, "exact")
+    known = ("density_ratio",) if problem.exact_normalizer else ()
+    lazy = ("maximal", "density_ratio") if _normalized(problem) else ()
+    bounded = () if problem.unbounded else ("dartboard", "anchored")
+    setting = _Setting(
+        problem, horizon, relation, calibration, budget, ("scheduled", *known, *bounded),
+        (*lazy, *bounded[:1]), variants=(1.0,), own={"sampler": "exact"},
+    )  # fmt: skip
     asked = (COUPLINGS, coupling, block, max_switches)
     # A public bound on the losses' curvature bounds the acceptance of envelopes.
     if sampler == "exact" or (sampler == "auto" and problem.linear_sampler and problem.enforced):
@@ -232,7 +219,8 @@ def calibrate(
         fair = p.max_switches == 0 or envelope_acceptance(p, problem) >= _FAIR_ACCEPTANCE
         if sampler == "exact" or fair:
             return p
-    return calibrated(replace(setting, sampler="mcmc"), *asked)
+    chained = {"sampler": "mcmc", "sampler_tolerance": _SMALLEST_TOLERANCE}
+    return calibrated(replace(setting, own=chained), *asked)
 
 
 def mechanism_of(

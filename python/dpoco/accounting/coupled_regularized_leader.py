@@ -15,7 +15,6 @@ blocks, accounting and regret corrected.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,24 +46,11 @@ _QUIET_NOISE = 0.01
 _STEP_FACTORS = (1.0, 0.6, 0.3, 0.1, 0.03, 0.01)
 
 
-@dataclass(frozen=True)
 class _Setting(Setting[_Parameters]):
     record = CoupledRegularizedLeaderParameters
     law_fields = ("step_size", "noise_scale")
     published_law = staticmethod(published.leader_parameters)
     published_lazy_law = staticmethod(published.leader_lazy_parameters)
-    private_couplings = ("scheduled", "density_ratio")
-    lazy_couplings = ("maximal", "density_ratio")
-
-    @property
-    def variants(self) -> tuple[float, ...]:
-        return _STEP_FACTORS if self.problem.smoothness > 0.0 else (1.0,)
-
-    @property
-    def own(self) -> dict[str, Any]:
-        q = self.problem
-        weight = q.barrier_weight(self.horizon)
-        return {"smoothness": q.smoothness, "rank": q.rank, "barrier_weight": weight}
 
     def still_law(self) -> Law:
         q = self.problem
@@ -217,7 +203,16 @@ def calibrate(
     Deterministic; about 0.1 to 0.7 s.
     """
     problem = euclidean_problem(domain, loss, unbounded)
-    setting = _Setting(problem, horizon, relation, calibration, budget)
+    setting = _Setting(
+        problem, horizon, relation, calibration, budget, ("scheduled", "density_ratio"),
+        ("maximal", "density_ratio"),
+        variants=_STEP_FACTORS if problem.smoothness > 0.0 else (1.0,),
+        own={
+            "smoothness": problem.smoothness,
+            "rank": problem.rank,
+            "barrier_weight": problem.barrier_weight(horizon),
+        },
+    )  # fmt: skip
     return calibrated(setting, LEADER_COUPLINGS, coupling, block, max_switches)
 
 

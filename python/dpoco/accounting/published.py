@@ -29,7 +29,6 @@ from dpoco._validation import positive_float, positive_int
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import worst_row_norm
 from dpoco.accounting.euclidean import EuclideanProblem
-from dpoco.accounting.regret_bounds import published_leader_regret
 from dpoco.errors import CalibrationError
 
 __all__ = [
@@ -251,14 +250,9 @@ def _repaired_leader(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple
             sigma = noise(math.exp(log_eta))
         except CalibrationError:
             return math.inf
-        return published_leader_regret(
-            horizon=horizon,
-            dimension=q.dimension,
-            lipschitz=q.lipschitz,
-            diameter=q.diameter,
-            step_size=math.exp(log_eta),
-            noise_scale=sigma,
-        ).total
+        eta, whole = math.exp(log_eta), q.lipschitz * q.diameter
+        steps = (0.5 * q.diameter**2 / eta, 2.0 * q.lipschitz**2 * eta * horizon)
+        return math.fsum((*steps, sigma * math.sqrt(q.dimension) * q.diameter, 2.0 * whole))
 
     top = math.log(q.diameter / (2.0 * q.lipschitz * math.sqrt(horizon)))
     eta = math.exp(_golden(bound, top - 25.0, top) if q.smoothness > 0.0 else top)

@@ -6,7 +6,7 @@ react to the decisions; the privacy statements elsewhere do not need that.
 
 Proof: ``docs/privacy/oco_regret.md``, which derives every term. Sources: Agarwal et al., P-COMW,
 Theorem "Regret bound for P-COMW"; Agarwal et al., CTRL, Theorems 4 and 28. Constants are two to
-four times smaller than the printed ones; `published_leader_regret` gives those of CTRL.
+four times smaller than the printed ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ __all__ = [
     "entropy_term",
     "gibbs_regret",
     "leader_regret",
-    "published_leader_regret",
     "stated_regret",
 ]
 
@@ -216,22 +215,3 @@ def best_step_size(
     """Return eta = R / sqrt(m^2 G^2 ceil(T/m) + sigma^2 n), the minimiser of `leader_regret`."""
     rounds = (block * lipschitz) ** 2 * -(-horizon // block)
     return radius / math.sqrt(rounds + noise_scale**2 * dimension)
-
-
-def published_leader_regret(
-    *,
-    horizon: int,
-    dimension: int,
-    lipschitz: float,
-    diameter: float,
-    step_size: float,
-    noise_scale: float,
-) -> RegretBound:
-    """Return the bound printed for CTRL, but for what the distance of laws costs."""
-    whole = lipschitz * diameter
-    return _bound(
-        regularization=0.5 * diameter**2 / step_size,
-        stability=2.0 * lipschitz**2 * step_size * horizon,
-        noise=noise_scale * math.sqrt(dimension) * diameter,
-        barrier=2.0 * whole,
-    )
