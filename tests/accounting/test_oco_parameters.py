@@ -197,3 +197,11 @@ def test_declared_bounds_are_stretched():
     assert (quadratic.lipschitz, quadratic.smoothness) == (1.0, 3.0)
     assert quadratic.strong_convexity == 0.5
     assert euclidean_problem(LpBall(4, math.inf), LinearLoss(1.0)).shape == "box"
+
+
+@pytest.mark.parametrize(("module", "loss"), LEARNERS)
+def test_a_cap_below_the_number_of_blocks_costs_regret(module, loss):
+    p = module.calibrate(BALL, loss, horizon=10**4, budget=BUDGET, coupling="scheduled")
+    few = dataclasses.replace(p, max_switches=p.decisions - 1)
+    stated = [module.guarantee(BALL, loss, each).regret_bound for each in (p, few)]
+    assert stated[0] < 0.5 * stated[1] == 0.5 * p.lipschitz * p.diameter * p.horizon
