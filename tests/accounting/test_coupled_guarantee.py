@@ -17,45 +17,20 @@ from dpoco.privacy.losses.tilted_draws import TiltedDraws
 
 BITS = {"forced_switch": 0.05, "factor_floor": 0.9, "later_bits": 1000, "shift": 0.002}
 GAUSSIAN = {"kind": "gaussian", "mu": 0.3, **BITS}
-DRAWS = {
-    "cap": 600,
-    "sensitivity_ratio": 0.01,
-    "b": 0.001,
-    "dimension": 5,
-    "rank": 1,
-    "relation": "replace",
-}
-RENYI = {"kind": "renyi", **DRAWS, **BITS}
-TILTED = TiltedDraws(
-    cap=600, sensitivity_ratio=0.01, b=0.001, dimension=5, rank=1, change="replace", **BITS
-)
+DRAWS = {"cap": 600, "sensitivity_ratio": 0.01, "b": 0.001, "dimension": 5, "rank": 1}
+RENYI = {"kind": "renyi", "relation": "replace", **DRAWS, **BITS}
+TILTED = TiltedDraws(change="replace", **DRAWS, **BITS)
 SCHEDULED = {"forced_switch": 1.0, "factor_floor": 1.0, "later_bits": 0, "shift": 0.0}
 
 
 def guarantee(coupling, **fields):
-    base = Guarantee(
-        epsilon=8.0,
-        delta=1e-6,
-        change="replace",
-        unit="one round",
-        horizon=1002,
-        mechanism="all decisions",
-        sensitivity=2.0,
-        sensitivity_norm="l2",
-        mu=None,
-        rho=None,
-        noise_scale=200.0,
-        noise_multiplier=None,
-        column_norm=None,
-        calibration="tight",
-        certified=True,
-        claimed=None,
-        paper_epsilon=None,
-        reference="Theorem A (docs/privacy/gibbs_draws.md)",
-        conditions=("losses are Lipschitz",),
-        profile=coupling,
-    )
-    return dataclasses.replace(base, **fields)
+    own = {
+        "epsilon": 8.0, "delta": 1e-6, "change": "replace", "view": "everyone", "sensitivity": 2.0,
+        "sensitivity_norm": "l2", "noise_scale": 200.0, "calibration": "tight", "certified": True,
+        "reference": "Theorem A (docs/privacy/gibbs_draws.md)", "profile": coupling,
+        "conditions": ("losses are Lipschitz",),
+    }  # fmt: skip
+    return dataclasses.replace(Guarantee.none(1002, "all decisions"), **{**own, **fields})
 
 
 def test_the_curve_is_the_composed_profile():

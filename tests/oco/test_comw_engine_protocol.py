@@ -48,28 +48,6 @@ def test_zero_losses_are_always_kept_by_the_dartboard():
     assert learner.nonprivate_log_factor() == 0.0
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 7])
-def test_no_decision_in_the_last_block(rounds):
-    """A block at least as long as the run: one draw, whatever the coupling."""
-    for coupling in ("density_ratio", "dartboard", "anchored", "scheduled"):
-        settings = anchored(rounds, coupling=coupling, factor_range=2.0, block=rounds)
-        settings["forced_switch"] = 1.0
-        out = reference.play(engine(interval(), linear(), **settings), np.ones((rounds, 1)))
-        assert not out.changed.any()
-        assert np.ptp(out.decisions) == 0.0
-        np.testing.assert_allclose(out.losses, out.decisions[:, 0])
-
-
-def test_switches_happen_at_the_ends_of_blocks_only():
-    learner = engine(
-        ball(3), linear(3), coupling="scheduled", rounds=20, block=6, forced_switch=1.0
-    )
-    out = reference.play(learner, RNG.normal(size=(20, 3)))
-    assert np.flatnonzero(out.changed).tolist() == [5, 11, 17]
-    moved = np.flatnonzero(np.any(np.diff(out.decisions, axis=0) != 0, axis=1))
-    assert moved.tolist() == [5, 11, 17]
-
-
 def test_released_points_lie_on_a_grid_inside_the_domain():
     beta, lam = 0.3, 7.0
     learner = engine(

@@ -62,21 +62,6 @@ def test_the_cap_holds_and_freezes(coupling):
     assert learner.round == 100
 
 
-def test_a_frozen_learner_draws_nothing():
-    learner = engine(interval(), linear(), coupling="scheduled", rounds=50, forced_switch=1.0,
-                     max_switches=2)  # fmt: skip
-    reference.play(learner, np.ones((2, 1)))
-    assert learner.switches == 2
-    drawn = learner.variates_drawn()
-    reference.play(learner, np.ones((48, 1)))
-    assert learner.variates_drawn() == drawn
-    assert learner.round == 50
-    never = engine(interval(), linear(), rounds=50, factor_range=2.0, max_switches=0)
-    drawn = never.variates_drawn()
-    assert not reference.play(never, np.ones((50, 1))).changed.any()
-    assert never.variates_drawn() == drawn
-
-
 # ---- the whole space -----------------------------------------------------------------------------
 
 
