@@ -180,7 +180,9 @@ def _starts(
         for row, m in enumerate(blocks):
             g = float(noise[row, where[row]])
             if g > _SMALLEST_NOISE:
-                value = _rough_value(setting, variant, m, g)
+                # Without clip and cap terms, and the barrier's, which all have.
+                law = dict(zip(setting.law_fields, setting.law(variant, m, g), strict=True))
+                value = setting.regret(**setting.constants, **law, block=m).total
                 found.append(_Start(value, coupling, variant, m, float(forced[where[row]]), g))
     return found
 
@@ -262,12 +264,6 @@ def _rough_noise(
             fits = delta <= budget.delta
             low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     return np.asarray(np.exp(low))
-
-
-def _rough_value(setting: Setting[Any], variant: float, block: int, noise: float) -> float:
-    """Return the regret bound without clip and cap terms, and the barrier's, which all have."""
-    terms = setting.bare(block, setting.law(variant, block, noise)).regret().terms
-    return math.fsum(value for name, value in terms.items() if name != "barrier")
 
 
 def _rough_delta(

@@ -36,6 +36,13 @@ _MASS_SHARE = 0.2
 _VACUOUS_FACTOR = 10.0
 
 
+def tried(p: P, **changes: Any) -> P:
+    """Return `p` with changes that are not checked yet: a search tries many."""
+    copy = object.__new__(type(p))
+    vars(copy).update(vars(p), **changes)
+    return copy
+
+
 @dataclass(frozen=True)
 class Setting(ABC, Generic[P]):
     """A learner's problem: what stays fixed while a search varies coupling, block and noise.
@@ -65,6 +72,7 @@ class Setting(ABC, Generic[P]):
 
     record: ClassVar[Any]
     law_fields: ClassVar[tuple[str, str]]  # of the record, which say how a decision is drawn
+    regret: ClassVar[Any]  # the bound of a law
     published_law: ClassVar[Any]  # for a budget, or so many expected switches
     published_lazy_law: ClassVar[Any]
 
@@ -111,7 +119,7 @@ class Setting(ABC, Generic[P]):
 
     def finish(self, p: P, **changes: Any) -> P:
         """Return `p` with changes, and with its derived fields filled in."""
-        p = replace(p, **changes)
+        p = tried(p, **changes)
         bound, switches = assess(p)
         return replace(
             p, regret_bound=bound.total, regret_terms=bound.terms, expected_switches=switches
@@ -127,7 +135,7 @@ class Setting(ABC, Generic[P]):
                 tail *= 0.5
             error = min(0.5, forced / block * closeness)
             window = self.window(p, coupling, noise, error, forced, tail)
-            p = replace(p, coupling=coupling, forced_switch=forced, **window)
+            p = tried(p, coupling=coupling, forced_switch=forced, **window)
             cap = switch_cap(p.decisions, hazard(p), tail)
             if p.mean_switches is not None:
                 cap = min(cap, bernstein_cap(p.mean_switches, tail))

@@ -37,11 +37,12 @@ from dpoco.accounting._coupled_setting import (
     Setting,
     check_agreement,
     stated,
+    tried,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.regret_bounds import best_inverse_temperature, entropy_term
+from dpoco.accounting.regret_bounds import best_inverse_temperature, entropy_term, gibbs_regret
 from dpoco.domains import Domain
 from dpoco.losses import Loss
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
@@ -67,6 +68,7 @@ _LARGEST_TOLERANCE, _SMALLEST_TOLERANCE = 1e-3, 1e-300
 class _Setting(Setting[_Parameters]):
     record = ContinuousMultiplicativeWeightsParameters
     law_fields = ("inverse_temperature", "regularization")
+    regret = staticmethod(gibbs_regret)
     published_law = staticmethod(published.gibbs_parameters)
     published_lazy_law = staticmethod(published.gibbs_lazy_parameters)
 
@@ -114,10 +116,9 @@ class _Setting(Setting[_Parameters]):
         return [] if best is None else [at(best)]
 
     def finish(self, p: _Parameters, **changes: Any) -> _Parameters:
-        p = replace(p, **changes)
-        if p.sampler == "mcmc":
-            p = replace(p, sampler_tolerance=self.chain_tolerance(p))
-        return super().finish(p)
+        p = tried(p, **changes)
+        chained = p.sampler == "mcmc"
+        return super().finish(p, sampler_tolerance=self.chain_tolerance(p) if chained else 0.0)
 
     def chain_tolerance(self, p: _Parameters) -> float:
         """Return the total variation a Markov chain may be off by, per draw."""

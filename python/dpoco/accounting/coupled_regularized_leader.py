@@ -31,7 +31,7 @@ from dpoco.accounting._coupled_setting import CONSTANT_SPREAD, Law, Setting, che
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.regret_bounds import best_step_size
+from dpoco.accounting.regret_bounds import best_step_size, leader_regret
 from dpoco.domains import Domain
 from dpoco.losses import Loss
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
@@ -49,6 +49,7 @@ _STEP_FACTORS = (1.0, 0.6, 0.3, 0.1, 0.03, 0.01)
 class _Setting(Setting[_Parameters]):
     record = CoupledRegularizedLeaderParameters
     law_fields = ("step_size", "noise_scale")
+    regret = staticmethod(leader_regret)
     published_law = staticmethod(published.leader_parameters)
     published_lazy_law = staticmethod(published.leader_lazy_parameters)
 
