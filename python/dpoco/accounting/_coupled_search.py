@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,14 @@ def calibrated(
     max_switches: float | None,
 ) -> P:  # fmt: skip
     """Return the parameters of the least proven regret bound; `couplings` are all there are."""
+    # What the search tries is not checked: what it returns is, once.
+    return replace(_found(setting, couplings, coupling, block, max_switches))
+
+
+def _found(
+    setting: Setting[P], couplings: Sequence[str], coupling: str, block: int | None,
+    max_switches: float | None,
+) -> P:  # fmt: skip
     horizon, budget, calibration = setting.horizon, setting.budget, setting.calibration
     if budget is not None:
         if not isinstance(budget, Budget):

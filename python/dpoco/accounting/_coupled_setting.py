@@ -121,7 +121,7 @@ class Setting(ABC, Generic[P]):
         """Return `p` with changes, and with its derived fields filled in."""
         p = tried(p, **changes)
         bound, switches = assess(p)
-        return replace(
+        return tried(
             p, regret_bound=bound.total, regret_terms=bound.terms, expected_switches=switches
         )
 
