@@ -180,10 +180,10 @@ class RecordLearner(OnlineLearner):
 
         Parameters
         ----------
-        features : array_like of shape (T, d)
-            One record a round; gradients for a `LinearLoss`.
-        labels : array_like of shape (T,), optional
-            For generalised linear losses.
+        features : array_like of shape (T, d) or (T, d, d)
+            One record a round; gradients for a `LinearLoss`, matrices for a `QuadraticLoss`.
+        labels : array_like of shape (T,) or (T, d), optional
+            Labels of generalised linear losses, vectors of a `QuadraticLoss`.
         record_decisions : bool, default True
             Keep the T x d decisions in the trace.
         progress : callable, optional
@@ -210,29 +210,19 @@ class RecordLearner(OnlineLearner):
         The same decisions, bit for bit, as calling `decide` and `observe` T times. An interrupt
         (Ctrl-C) stops between rounds: `round` tells how many were played.
         """
-        if isinstance(self._loss, losses.CustomLoss):
-            raise TypeError("run() takes arrays; a CustomLoss is observed round by round")
-        d = self._domain.dimension
-        rows = float_array("features", features, (None, d))
+        rows, targets = self._arrays(features, labels)
         rounds = rows.shape[0]
-        targets = None
-        if self._loss.glm:
-            if labels is None:
-                raise TypeError("labels are required by this loss")
-            targets = float_array("labels", labels, (rounds,))
-        elif labels is not None:
-            raise TypeError("this loss takes no labels")
         self._check_rounds(rounds)
         if self._raises:
             self._refuse_violations(rows, targets)
         out = np.empty(rounds)
-        decisions = np.empty((rounds, d)) if record_decisions else None
+        decisions = np.empty((rounds, self._domain.dimension)) if record_decisions else None
         changed = np.empty(rounds, dtype=np.uint8)
         with self._alone():
             self._check_rounds(rounds)  # again, now that nobody else can play
             first_round = self.round
             for part in self._chunks(rounds, self._width, progress, checkpoint, checkpoint_every):
-                self._engine.run(
+                self._play(
                     rows[part],
                     None if targets is None else targets[part],
                     out[part],
@@ -249,6 +239,26 @@ class RecordLearner(OnlineLearner):
         def flags_of(part: slice) -> Flags:
             labels = None if targets is None else targets[part]
             flags = self._loss._flags(self._domain, rows[part], labels)
-            return {**flags, "missing": ~np.isfinite(rows[part])}
+            return {**flags, "missing": ~np.isfinite(rows[part])} if rows.ndim == 2 else flags
 
         return Trace(out, np.flatnonzero(changed), first_round, decisions, loss_of, flags_of)
+
+    def _arrays(self, features: Any, labels: Any) -> tuple[FloatArray, FloatArray | None]:
+        """Return the records of a run, and their labels, or raise."""
+        if isinstance(self._loss, losses.CustomLoss):
+            raise TypeError("run() takes arrays; a CustomLoss is observed round by round")
+        rows = float_array("features", features, (None, self._domain.dimension))
+        if not self._loss.glm:
+            if labels is not None:
+                raise TypeError("this loss takes no labels")
+            return rows, None
+        if labels is None:
+            raise TypeError("labels are required by this loss")
+        return rows, float_array("labels", labels, (rows.shape[0],))
+
+    def _play(
+        self, rows: FloatArray, targets: FloatArray | None, out: FloatArray,
+        decisions: FloatArray | None, changed: NDArray[np.uint8],
+    ) -> None:  # fmt: skip
+        """Play rounds, and write their losses, decisions and whether the decision changed."""
+        self._engine.run(rows, targets, out, decisions, changed)

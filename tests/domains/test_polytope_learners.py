@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.accounting._leader_setting import barrier_weight
 from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.accounting.noisy_ftrl_regret import run_of
 from dpoco.domains import Polytope
@@ -64,10 +63,10 @@ def test_accounting_knows_the_shape() -> None:
     assert (problem.radius, problem.diameter) == (domain.radius_from_center(), domain.diameter())
     assert (problem.dimension, problem.rank) == (3, 1)
     # The weighted barrier is at most G D where every slack keeps a 1/T of its value.
-    weight = barrier_weight(problem, 100)
+    weight = problem.barrier_weight(100)
     assert weight * 12 * math.log(100) == pytest.approx(problem.lipschitz * problem.diameter)
     free = euclidean_problem(domain, LogisticLoss(feature_bound=1.0), unbounded=True)
-    assert barrier_weight(free, 100) == 0.0
+    assert free.barrier_weight(100) == 0.0
     with pytest.raises(ValueError, match="no exact sampler on a polytope"):
         dpoco.oco.ContinuousMultiplicativeWeights(
             domain, LinearLoss(gradient_bound=1.0), horizon=9, budget=None, sampler="exact"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from dpoco.accounting._gibbs_setting import exact_normalizer, factor_range_of, linear_sampler
-from dpoco.accounting._leader_setting import barrier_weight
 from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import (
@@ -27,6 +27,8 @@ from dpoco.oco import (
     CoupledRegularizedLeaderParameters,
 )
 from dpoco.random import Source
+
+sys.path.insert(0, str(Path(__file__).parent))  # for the references beside the tests
 
 D = 3
 DOMAINS = {
@@ -86,14 +88,14 @@ def parameters(name, *, horizon=24, domain=None, loss=None, **own):
             "rank": min(problem.rank, problem.dimension),
             "step_size": min(0.2, 0.1 / max(problem.smoothness, 1e-9)),
             "noise_scale": (1.0 if maximal else 4.0) * problem.lipschitz,
-            "barrier_weight": barrier_weight(problem, horizon),
+            "barrier_weight": problem.barrier_weight(horizon),
         }
         return CoupledRegularizedLeaderParameters(**{**shared, **own})
-    exact = problem.family == "linear" and linear_sampler(problem)
+    exact = problem.family == "linear" and problem.linear_sampler
     shared |= {
         "inverse_temperature": 8.0 if maximal else 0.5,
         "regularization": 8.0,
-        "factor_range": factor_range_of(problem) if coupling == "dartboard" else 0.0,
+        "factor_range": problem.factor_range if coupling == "dartboard" else 0.0,
         "anchors": 4 if coupling == "anchored" else 0,
         "sampler": "exact" if exact else "mcmc",
         "sampler_tolerance": 0.0 if exact else 1e-6,
@@ -179,7 +181,7 @@ def admissible():
         for loss in LOSSES:
             problem = euclidean_problem(DOMAINS[domain], LOSSES[loss])
             couplings = ["dartboard", "anchored", "scheduled"]
-            if exact_normalizer(problem):
+            if problem.exact_normalizer:
                 couplings.append("density_ratio")
             names += [f"weights {coupling} {domain} {loss}" for coupling in couplings]
             names += [f"leader {c} {domain} {loss}" for c in ("density_ratio", "scheduled")]

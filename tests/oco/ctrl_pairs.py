@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
+import ctrl_reference as ref
 import numpy as np
 import pytest
 
 from dpoco import _core
-
-
-def load(name):
-    """Import a file of this directory, which is no package."""
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-ref = load("ctrl_reference")
 
 LOWER, UPPER = np.array([-0.5, 0.0, 1.0]), np.array([1.5, 1.0, 4.0])
 

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
+import comw_reference as reference
 import numpy as np
 import pytest
+from comw_reference import anchored, ball, engine, glm, interval, linear, quadratic
 from scipy import special, stats
-
-_spec = importlib.util.spec_from_file_location(
-    "comw_reference", Path(__file__).with_name("comw_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-sys.modules["comw_reference"] = reference  # dataclasses look their module up
-_spec.loader.exec_module(reference)
-engine, linear, glm, interval, ball, quadratic, anchored = (
-    reference.engine, reference.linear, reference.glm, reference.interval, reference.ball,
-    reference.quadratic, reference.anchored,
-)  # fmt: skip
 
 RNG = np.random.default_rng(5)
 

@@ -6,23 +6,14 @@ Bounds are exceeded by chance with probability below 1e-6 (all together; the see
 from __future__ import annotations
 
 import functools
-import importlib.util
-import sys
-from pathlib import Path
 
+import comw_reference as reference
 import numpy as np
 import pytest
+from comw_reference import glm, interval, linear
 from scipy import special
 
 from dpoco import _core
-
-_spec = importlib.util.spec_from_file_location(
-    "comw_reference", Path(__file__).with_name("comw_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-sys.modules["comw_reference"] = reference  # dataclasses look their module up
-_spec.loader.exec_module(reference)
-linear, glm, interval = reference.linear, reference.glm, reference.interval
 
 T, BETA, LAM, FORCED, CLIP = 60, 0.09, 25.0, 0.02, 0.04
 ROUNDS = (10, 32, 55)  # rounds over when the compared decisions were released

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from coupled_problems import FEW
 
 import dpoco
 from dpoco.domains import Box, LpBall, Simplex
@@ -13,16 +14,6 @@ from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 
 BUDGET = dpoco.Budget(4.0, 1e-4)
 T = 24
-FEW = [
-    "weights density_ratio ball linear",
-    "weights dartboard box logistic",
-    "weights anchored ball huber",
-    "weights scheduled simplex linear",
-    "leader density_ratio ball linear",
-    "leader density_ratio box logistic",
-    "leader density_ratio l3 quadratic",
-    "leader scheduled simplex squared",
-]
 CLASSES = [ContinuousMultiplicativeWeights, CoupledRegularizedLeader]
 
 

@@ -4,30 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from coupled_problems import CUSTOM
 
 import dpoco
 from dpoco.losses import CustomLoss
-from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 
-BUDGET = dpoco.Budget(4.0, 1e-4)
 T = 24
-FEW = [
-    "weights density_ratio ball linear",
-    "weights dartboard box logistic",
-    "weights anchored ball huber",
-    "weights scheduled simplex linear",
-    "leader density_ratio ball linear",
-    "leader density_ratio box logistic",
-    "leader density_ratio l3 quadratic",
-    "leader scheduled simplex squared",
-]
-CUSTOM = [
-    "weights dartboard ball custom",
-    "weights anchored box custom",
-    "leader density_ratio ball custom",
-    "leader scheduled simplex custom",
-]
-CLASSES = [ContinuousMultiplicativeWeights, CoupledRegularizedLeader]
 
 
 @pytest.mark.parametrize("coupling", ["density_ratio", "scheduled"])

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from coupled_problems import CUSTOM
 
 T = 24
-CUSTOM = [
-    "weights dartboard ball custom",
-    "weights anchored box custom",
-    "leader density_ratio ball custom",
-    "leader scheduled simplex custom",
-]
 
 
 def test_huge_records_are_clipped(coupled, any_problem):

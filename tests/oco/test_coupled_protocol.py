@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from coupled_problems import FEW
 
 T = 24
-FEW = [
-    "weights density_ratio ball linear",
-    "weights dartboard box logistic",
-    "weights anchored ball huber",
-    "weights scheduled simplex linear",
-    "leader density_ratio ball linear",
-    "leader density_ratio box logistic",
-    "leader density_ratio l3 quadratic",
-    "leader scheduled simplex squared",
-]
 
 
 # -- order of calls -------------------------------------------------------------------------------
@@ -97,41 +88,15 @@ def test_the_trace_is_that_of_the_clipped_records(coupled, name):
     assert np.array_equal(short.last_decision, learner.last_decision)
 
 
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.mark.parametrize("name", FEW)
-@pytest.mark.parametrize("horizon", [1, 5])
-def test_a_single_block_is_never_decided_over(coupled, name, horizon):
-    stream = coupled.stream(name, horizon)
-    learner = coupled.make(name, horizon=horizon, block=horizon)
+@pytest.mark.parametrize("own", [{"horizon": 1}, {"horizon": 5, "block": 5}, {"max_switches": 0}])
+def test_nothing_is_decided_over_a_single_block_or_without_a_switch(coupled, name, own):
+    learner = coupled.make(name, **own)
+    horizon = learner.parameters.horizon
     drawn = learner._engine.variates_drawn()
-    decisions = stream.play(learner, 0, horizon)
+    decisions = coupled.stream(name, horizon).play(learner, 0, horizon)
     assert learner.switches == 0
     assert learner._engine.variates_drawn() == drawn
     assert (decisions == learner.last_decision).all()
     assert learner.guarantee.epsilon == 0.0  # nothing released depends on data
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "weights dartboard line linear",
-        "weights density_ratio line linear",
-        "leader density_ratio line logistic",
-        "leader density_ratio line linear",
-    ],
-)
-def test_one_dimension(coupled, name):
-    learner = coupled.make(name)
-    decisions = coupled.stream(name, T).play(learner, 0, T)
-    assert learner.switches >= 1
-    assert np.abs(decisions).max() <= 1.0
-
-
-@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
-@pytest.mark.parametrize("name", FEW)
-def test_no_switch_allowed(coupled, name):
-    learner, stream = coupled.make(name, max_switches=0), coupled.stream(name, T)
-    drawn = learner._engine.variates_drawn()
-    assert (stream.play(learner, 0, T) == learner.last_decision).all()
-    assert learner.switches == 0
-    assert learner._engine.variates_drawn() == drawn
-    assert learner.guarantee.epsilon == 0.0

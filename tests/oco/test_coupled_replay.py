@@ -5,9 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpoco.losses import CustomLoss
-from dpoco.random import Source
-
 T = 24
 PROBLEMS = [
     "weights density_ratio ball linear",
@@ -147,7 +144,7 @@ def test_random_neighbours_stay_within_the_declared_shift(coupled, name, relatio
     declared = _declared_shift(coupled, name, relation=relation)
     assert declared > 0.0
     measured = 0.0
-    for seed in range(12):
+    for seed in range(6):
         first = coupled.stream(name, T, seed)
         second = coupled.stream(name, T, seed)
         scale = 10.0 ** (seed % 3)
@@ -227,33 +224,3 @@ def test_whatever_the_record_its_loss_keeps_the_declared_lipschitz_constant(
             assert pairs <= 2.0 * p.lipschitz * (1.0 + 1e-6)
     assert used <= 1.0 + 1e-6
     assert used > 0.1
-
-
-@pytest.mark.parametrize("relation", ["replace", "zero_out"])
-@pytest.mark.parametrize("domain", ["ball", "l3", "box", "simplex"])
-def test_the_gradient_sum_moves_by_at_most_the_sensitivity(coupled, domain, relation):
-    name = f"leader density_ratio {domain} linear"
-    learner = coupled.make(name, relation=relation)
-    declared, tape = learner.guarantee.sensitivity, Source.seeded(4)
-    rng = np.random.default_rng(3)
-    worst = 0.0
-    for k in range(300):
-        first = rng.normal(size=3) * 10.0 ** rng.integers(-2, 300)
-        second = np.zeros(3)
-        if relation == "replace":
-            second = -first if k % 2 else rng.normal(size=3) * 1e200
-        sums = []
-        for gradient in (first, second):
-            engine = learner._build_engine(tape._claim())
-            engine.observe_gradient(0, gradient)
-            sums.append(engine.nonprivate_solve(np.zeros(learner.parameters.dimension)))
-        worst = max(worst, float(np.linalg.norm(sums[0] - sums[1])))
-    assert worst <= declared * (1.0 + 1e-9)
-    assert worst > 0.5 * declared
-
-
-def test_custom_constants_are_taken_on_trust_and_said_so(coupled):
-    learner = coupled.make("leader density_ratio ball custom", loss=CustomLoss(1.0, 1.0))
-    assert any("unverified" in each for each in learner.guarantee.conditions)
-    enforced = coupled.make("leader density_ratio ball logistic")
-    assert not any("unverified" in each for each in enforced.guarantee.conditions)

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+from ctrl_pairs import pair, play
 
 from dpoco.errors import HorizonExceeded
-
-_spec = importlib.util.spec_from_file_location(
-    "ctrl_pairs", Path(__file__).with_name("ctrl_pairs.py")
-)
-pairs = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(pairs)
-ref, pair, play = pairs.ref, pairs.pair, pairs.play
 
 
 @pytest.mark.parametrize("where", ["space", "ball", "box", "simplex"])
@@ -97,11 +89,6 @@ def test_a_single_block_releases_the_first_draw_only(rounds, block):
     with pytest.raises(HorizonExceeded):
         engine.observe(rounds, stream.rows[0], 0.0)
     assert engine.round == rounds
-
-
-@pytest.mark.parametrize("kind", ["linear", "logistic", "squared", "quadratic", "custom"])
-def test_one_dimension(kind):
-    assert play(*pair(kind, "ball", d=1, forced_switch=0.3))
 
 
 @pytest.mark.parametrize("where", ["ball", "simplex"])

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+from ctrl_pairs import ref
 from scipy import stats
 
 from dpoco import _core
-
-_spec = importlib.util.spec_from_file_location(
-    "ctrl_pairs", Path(__file__).with_name("ctrl_pairs.py")
-)
-pairs = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(pairs)
-ref = pairs.ref
 
 # Barrier weight G D / ln(T^2 / (2 T - 1)) for G = 1, D = 2, T = 1000.
 WEIGHT = 2.0 / math.log(1000**2 / 1999)

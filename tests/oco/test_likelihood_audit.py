@@ -7,11 +7,9 @@ likelihood under the stream they saw and under its neighbour (first loss replace
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
+import likelihood_cases as cases
 import numpy as np
 import pytest
 
@@ -20,13 +18,6 @@ from dpoco.oco import (
     ContinuousMultiplicativeWeights,
     CoupledRegularizedLeader,
 )
-
-_spec = importlib.util.spec_from_file_location(
-    "likelihood_cases", Path(__file__).with_name("likelihood_cases.py")
-)
-cases = importlib.util.module_from_spec(_spec)
-sys.modules["likelihood_cases"] = cases
-_spec.loader.exec_module(cases)
 
 
 @pytest.mark.parametrize("world", [0, 1])

@@ -1,102 +1,72 @@
-"""Everything calibration fixes for the two continuous learners, as stored values.
+"""Everything calibration fixes for the two coupled learners, and what follows from it alone.
 
-The values carry no claim of their own: the modules' ``guarantee`` recomputes every privacy and
-regret quantity from them, the domain and the loss. ``docs/privacy/oco_regret.md`` derives them.
+Proofs of what ratios, spreads and regret stand for: ``docs/privacy/oco_regret.md``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int, real_float
-from dpoco.accounting._records import plain_float, read_record
-from dpoco.errors import StateError
+from dpoco._validation import LARGEST_HORIZON
+from dpoco.accounting.euclidean import EuclideanProblem
+from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.published import PublishedClaim, gibbs_claim, leader_claim
+from dpoco.accounting.regret_bounds import RegretBound, gibbs_regret, leader_regret
+from dpoco.privacy.mechanisms import coupled_draws as kinds
 from dpoco.privacy.neighbours import CHANGES
 
 CALIBRATIONS = ("tight", "corrected", "paper")
 COUPLINGS = ("density_ratio", "dartboard", "anchored", "scheduled", "maximal")
+# b = eta beta_s beyond which the conditions warn.
+_LARGE_CURVATURE = 0.1
 LEADER_COUPLINGS = ("density_ratio", "scheduled", "maximal")
-SAMPLERS = ("exact", "mcmc")
 
-Self = TypeVar("Self", bound="CoupledParameters")
+Keep = kinds.Always | kinds.Window | kinds.Dartboard | kinds.Anchored | kinds.Maximal
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoupledParameters:
-    """What both learners' parameters have: fields, checks, and plain dictionaries."""
-
-    _kind: ClassVar[str]
+class _Shared(Parameters):
+    """What both learners' parameters have."""
 
     horizon: int
     dimension: int
     lipschitz: float
     radius: float
     diameter: float
-    coupling: str
+    coupling: str = one_of(*COUPLINGS)
     block: int
-    forced_switch: float
-    clip_high: float = 0.0
-    clip_low: float = 0.0
-    max_switches: int | None = None
-    relation: str
-    calibration: str
+    forced_switch: float = at_least(0.0, 1.0)
+    clip_high: float = at_least(0.0, default=0.0)
+    clip_low: float = at_least(0.0, default=0.0)
+    max_switches: int | None = at_least(0, LARGEST_HORIZON, default=None)
+    relation: str = one_of(*CHANGES)
+    calibration: str = one_of(*CALIBRATIONS)
     unbounded: bool
     private: bool = False
-    regret_bound: float = 0.0
+    regret_bound: float = at_least(0.0, default=0.0)
     regret_terms: dict[str, float] = field(default_factory=dict)
-    expected_switches: float = 0.0
+    expected_switches: float = at_least(0.0, default=0.0)
+
+    def __post_init__(self) -> None:
+        """Check that the fields fit each other, too."""
+        super().__post_init__()
+        if self.block > self.horizon:
+            raise ValueError(f"block must be at most the horizon {self.horizon}; got {self.block}")
+        if self.coupling == "scheduled" and self.forced_switch != 1.0:
+            raise ValueError("coupling 'scheduled' has forced_switch 1")
+        open_ended = self.forced_switch == 0.0 or self.max_switches is None
+        if self.private and (open_ended or self.coupling == "maximal"):
+            raise ValueError(
+                "not private: forced_switch 0 (a stay would reveal the loss), max_switches None "
+                "(every switch spends budget), coupling 'maximal'"
+            )
 
     @property
     def noise_dominates(self) -> bool:
         """Whether one decision for all rounds is proved to be no worse than learning."""
         return self.private and self.horizon > 1 and self.max_switches == 0
-
-    def _check(self, couplings: tuple[str, ...]) -> None:
-        choice("coupling", self.coupling, couplings)
-        choice("relation", self.relation, CHANGES)
-        choice("calibration", self.calibration, CALIBRATIONS)
-        positive_int("horizon", self.horizon)
-        positive_int("dimension", self.dimension)
-        positive_int("block", self.block, maximum=self.horizon)
-        for name in ("lipschitz", "radius", "diameter"):
-            object.__setattr__(self, name, positive_float(name, getattr(self, name)))
-        for name in ("clip_high", "clip_low", "regret_bound", "expected_switches"):
-            object.__setattr__(self, name, at_least_zero(name, getattr(self, name)))
-        for name in ("unbounded", "private"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} must be a bool; got {type(getattr(self, name)).__name__}")
-        p = real_float("forced_switch", self.forced_switch)
-        object.__setattr__(self, "forced_switch", p)
-        if not 0.0 <= p <= 1.0:
-            raise ValueError(f"forced_switch must be in [0, 1]; got {p!r}")
-        if self.max_switches is not None:
-            whole = isinstance(self.max_switches, int) and not isinstance(self.max_switches, bool)
-            if not whole:
-                kind = type(self.max_switches).__name__
-                raise TypeError(f"max_switches must be an int or None; got {kind}")
-            if not 0 <= self.max_switches <= LARGEST_HORIZON:
-                raise ValueError(
-                    f"max_switches must be in [0, {LARGEST_HORIZON}]; got {self.max_switches}"
-                )
-        if self.coupling == "scheduled" and p != 1.0:
-            raise ValueError(f"coupling 'scheduled' has forced_switch 1; got {p!r}")
-        if not isinstance(self.regret_terms, Mapping):
-            raise TypeError("regret_terms must be a mapping of names to floats")
-        terms = {str(k): at_least_zero("regret_terms", v) for k, v in self.regret_terms.items()}
-        object.__setattr__(self, "regret_terms", terms)
-        if self.private:
-            self._check_private(p)
-
-    def _check_private(self, p: float) -> None:
-        if p == 0.0:
-            raise ValueError("forced_switch 0 is not private: a stay would reveal the loss")
-        if self.max_switches is None:
-            raise ValueError("max_switches None is not private: every switch spends budget")
-        if self.coupling == "maximal":
-            raise ValueError("coupling 'maximal' is not private")
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -109,34 +79,32 @@ class CoupledParameters:
         """Stay-or-switch decisions over the horizon: ceil(horizon / block) - 1."""
         return -(-self.horizon // self.block) - 1
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
-        body = {k: plain_float(v) if isinstance(v, float) else v for k, v in asdict(self).items()}
-        return {"kind": self._kind, "version": 1, **body}
+    @property
+    def log_stay(self) -> float:
+        """Minus the log of the smallest product of a block's acceptance factors."""
+        return self.block * (self.clip_high + self.clip_low)
 
-    @classmethod
-    def from_dict(cls: type[Self], record: Mapping[str, Any]) -> Self:
-        """Return the parameters written by `to_dict`; `StateError` if they are not."""
-        names = frozenset(each.name for each in fields(cls))
-        body = read_record(record, kind=cls._kind, version=1, fields=names)
-        try:
-            if body.get("step_size") == "inf":
-                body["step_size"] = math.inf
-            return cls(**body)
-        except (TypeError, ValueError) as error:
-            raise StateError(f"malformed {cls._kind} record") from error
+    @property
+    def mean_switches(self) -> float | None:
+        """A bound on the expected switches where these are independent, else None."""
+        return None
+
+    @property
+    def keep(self) -> Keep:
+        """How a decision outlives a block."""
+        if self.coupling == "density_ratio":
+            return kinds.Window(self.forced_switch, self.clip_high, self.clip_low)
+        return kinds.Maximal(self.forced_switch) if self.coupling == "maximal" else kinds.Always()
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContinuousMultiplicativeWeightsParameters(CoupledParameters):
+class ContinuousMultiplicativeWeightsParameters(_Shared):
     """Parameters of continuous multiplicative weights (P-COMW).
 
     Attributes
     ----------
-    horizon : int
-        Rounds T.
-    dimension : int
-        n, of the set of decisions.
+    horizon, dimension : int
+        Rounds T, and n of the set of decisions.
     lipschitz, radius, diameter : float
         G (loss/length), R and D (length).
     coupling : {"density_ratio", "dartboard", "anchored", "scheduled", "maximal"}
@@ -158,12 +126,9 @@ class ContinuousMultiplicativeWeightsParameters(CoupledParameters):
         Whether decisions range over R^d, the domain being the comparator class.
     private : bool
         Whether a privacy budget was asked for.
-    regret_bound : float
-        Bound on the expected regret over the horizon (loss), oblivious streams. Derived.
-    regret_terms : dict of str to float
-        Its terms.
-    expected_switches : float
-        Bound on the expected number of switches. Derived.
+    regret_bound, regret_terms, expected_switches
+        Bound on the expected regret over the horizon (loss), oblivious streams, its terms, and a
+        bound on the expected number of switches. Derived.
     inverse_temperature, regularization : float
         beta (1/loss) and lam (loss/length^2).
     factor_range : float
@@ -176,39 +141,123 @@ class ContinuousMultiplicativeWeightsParameters(CoupledParameters):
         Total variation assumed of one draw; 0 for "exact".
     """
 
-    _kind: ClassVar[str] = "dpoco.continuous_multiplicative_weights_parameters"
+    kind: ClassVar[str] = "dpoco.continuous_multiplicative_weights_parameters"
+    released: ClassVar[str] = (
+        "decisions drawn from Gibbs laws of the losses so far, and all stay-or-switch bits"
+    )
+    reference: ClassVar[str] = (
+        "Agarwal et al., P-COMW, corrected; docs/privacy/couplings.md, "
+        "docs/privacy/gibbs_draws.md, docs/privacy/oco_regret.md"
+    )
 
     inverse_temperature: float
     regularization: float
-    factor_range: float = 0.0
-    anchors: int = 0
-    sampler: str = "exact"
-    sampler_tolerance: float = 0.0
+    factor_range: float = at_least(0.0, default=0.0)
+    anchors: int = at_least(0, default=0)
+    sampler: str = one_of("exact", "mcmc", default="exact")
+    sampler_tolerance: float = at_least(0.0, default=0.0)
 
     def __post_init__(self) -> None:
-        """Validate; derived quantities are only checked for form."""
-        self._check(COUPLINGS)
-        for name in ("inverse_temperature", "regularization"):
-            object.__setattr__(self, name, positive_float(name, getattr(self, name)))
-        for name in ("factor_range", "sampler_tolerance"):
-            object.__setattr__(self, name, at_least_zero(name, getattr(self, name)))
-        choice("sampler", self.sampler, SAMPLERS)
-        if (self.sampler == "exact") != (self.sampler_tolerance == 0.0):
-            raise ValueError("sampler_tolerance is 0 for exact draws and positive for 'mcmc'")
-        if self.sampler_tolerance >= 1.0:
-            raise ValueError(f"sampler_tolerance must be below 1; got {self.sampler_tolerance!r}")
+        """Check that the fields fit each other, too."""
+        super().__post_init__()
+        chained = self.sampler == "mcmc"
+        if chained != (self.sampler_tolerance > 0.0) or self.sampler_tolerance >= 1.0:
+            raise ValueError("sampler_tolerance is 0 for exact draws and in (0, 1) for 'mcmc'")
         if (self.coupling == "dartboard") != (self.factor_range > 0.0):
             raise ValueError("factor_range is positive for coupling 'dartboard' and 0 otherwise")
         if self.coupling == "dartboard" and self.unbounded:
             raise ValueError("coupling 'dartboard' needs bounded decisions")
+        if (self.coupling == "anchored") != (self.anchors > 0):
+            raise ValueError("anchors is positive for coupling 'anchored' and 0 otherwise")
+
+    @property
+    def ratios(self) -> tuple[float, float, int]:
+        """(g, 0, 0): signal to noise g = G sqrt(beta/lam)."""
+        return self.lipschitz * math.sqrt(self.inverse_temperature / self.regularization), 0.0, 0
+
+    @property
+    def noise_scale(self) -> float:
+        """Scale sqrt(lam/beta), which plays sigma's part (loss/length)."""
+        return self.lipschitz / self.ratios[0]
+
+    @property
+    def spread(self) -> float:
+        """A bound on any draw's root mean square distance from the centre, over R^n."""
+        return self.lipschitz * self.horizon / self.regularization + self.still_spread
+
+    @property
+    def still_spread(self) -> float:
+        """The same of a draw without data."""
+        return math.sqrt(self.dimension / (self.inverse_temperature * self.regularization))
+
+    @property
+    def log_stay(self) -> float:
+        """Minus the log of the smallest product of a block's acceptance factors."""
+        if self.coupling == "dartboard":
+            return self.block * self.inverse_temperature * self.factor_range
+        return super().log_stay
+
+    @property
+    def keep(self) -> Keep:
+        """How a decision outlives a block."""
+        if self.coupling == "dartboard":
+            return kinds.Dartboard(self.forced_switch, self.factor_range)
         if self.coupling == "anchored":
-            positive_int("anchors", self.anchors)
-        elif self.anchors != 0 or isinstance(self.anchors, bool):
-            raise ValueError(f"anchors is 0 unless coupling is 'anchored'; got {self.anchors!r}")
+            return kinds.Anchored(self.forced_switch, self.clip_high)
+        return super().keep
+
+    @property
+    def mean_switches(self) -> float | None:
+        """A bound on the expected switches of "dartboard", which are independent."""
+        if self.coupling != "dartboard":
+            return None
+        worst = self.lipschitz * self.radius * self.horizon + self.regret().total
+        return self.forced_switch * self.decisions + self.inverse_temperature * worst
+
+    def regret(self, clip: float = 0.0, cap: float = 0.0) -> RegretBound:
+        """Return the bound to which clipped factors and a cap on the switches add so much."""
+        beta, lam = self.inverse_temperature, self.regularization
+        return gibbs_regret(
+            **self.constants, inverse_temperature=beta, regularization=lam, clip=clip, cap=cap
+        )
+
+    def claim(self, delta: float, corrected: bool) -> PublishedClaim:
+        """Return what the published privacy theorem says, repaired or as printed."""
+        return gibbs_claim(self.horizon, self.ratios[0], delta, corrected)
+
+    def draw(self, problem: EuclideanProblem) -> kinds.GibbsDraw:
+        """Return the law of a fresh decision."""
+        body = math.inf if self.unbounded else problem.half_width
+        return kinds.GibbsDraw(
+            self.inverse_temperature, self.regularization, body, self.sampler_tolerance
+        )
+
+    def conditions(self, problem: EuclideanProblem) -> list[str]:
+        """Return what a guarantee says of draws and regret."""
+        said = ["draws are exact (rejection samplers); their running time depends on the data"]
+        if self.sampler == "mcmc":
+            said = [
+                "ASSUMED: every Markov chain draw is within total variation "
+                f"{self.sampler_tolerance:.2g} of its law, which cannot be verified; charged to "
+                "delta"
+            ]
+        if self.coupling == "anchored":
+            said.append(
+                "the regret bound of coupling 'anchored' rests on a union bound over the rounds; "
+                "its privacy does not"
+            )
+        if problem.unbounded and problem.family == "quadratic":
+            said.append("the regret bound assumes decisions where the losses are G-Lipschitz")
+        return said
+
+    def details(self, moved: float) -> dict[str, Any]:
+        """Return what a guarantee says of draws; `moved` is how far neighbours' are apart."""
+        names = ("inverse_temperature", "regularization", "sampler", "sampler_tolerance")
+        return {"draw_mu": moved, **{name: getattr(self, name) for name in names}}
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoupledRegularizedLeaderParameters(CoupledParameters):
+class CoupledRegularizedLeaderParameters(_Shared):
     """Parameters of the coupled regularized leader (CTRL).
 
     Attributes
@@ -217,8 +266,8 @@ class CoupledRegularizedLeaderParameters(CoupledParameters):
 clip_low, max_switches, relation, calibration, unbounded, private, regret_bound, regret_terms, \
 expected_switches
         As in `ContinuousMultiplicativeWeightsParameters`; couplings "density_ratio", "scheduled"
-        and "maximal". With `noise_growth` and "density_ratio" the window of round t is that of
-        `dpoco.accounting._growing_noise.growing_clip_widths`; clip_high and clip_low are then 0.
+        and "maximal". With `noise_growth` and "density_ratio" the window of round t is the engine's
+        own; clip_high and clip_low are then 0.
     smoothness : float
         beta_s, bound on the Hessians (loss/length^2).
     rank : int
@@ -235,40 +284,113 @@ expected_switches
         Weight of the barrier (loss); 0 for none.
     """
 
-    _kind: ClassVar[str] = "dpoco.coupled_regularized_leader_parameters"
+    kind: ClassVar[str] = "dpoco.coupled_regularized_leader_parameters"
+    released: ClassVar[str] = (
+        "minimisers of the randomly tilted sum of the losses so far, and all stay-or-switch bits"
+    )
+    reference: ClassVar[str] = (
+        "Agarwal et al., CTRL, corrected; docs/privacy/couplings.md, "
+        "docs/privacy/objective_perturbation.md, docs/privacy/oco_regret.md"
+    )
 
-    smoothness: float
-    rank: int
-    step_size: float
+    coupling: str = one_of(*LEADER_COUPLINGS)
+    smoothness: float = at_least(0.0)
+    rank: int = at_least(0)
+    step_size: float = field(metadata={"infinite": True})
     noise_scale: float
     noise_growth: bool = False
-    strong_convexity: float = 0.0
-    barrier_weight: float = 0.0
+    strong_convexity: float = at_least(0.0, default=0.0)
+    barrier_weight: float = at_least(0.0, default=0.0)
 
     def __post_init__(self) -> None:
-        """Validate; derived quantities are only checked for form."""
-        self._check(LEADER_COUPLINGS)
-        object.__setattr__(self, "noise_scale", positive_float("noise_scale", self.noise_scale))
-        for name in ("smoothness", "strong_convexity", "barrier_weight"):
-            object.__setattr__(self, name, at_least_zero(name, getattr(self, name)))
-        if isinstance(self.rank, bool) or not isinstance(self.rank, int):
-            raise TypeError(f"rank must be an int; got {type(self.rank).__name__}")
-        if not 0 <= self.rank <= self.dimension or (self.rank == 0) != (self.smoothness == 0.0):
+        """Check that the fields fit each other, too."""
+        super().__post_init__()
+        if self.rank > self.dimension or (self.rank == 0) != (self.smoothness == 0.0):
             raise ValueError("rank must be in [0, dimension], and 0 exactly if smoothness is 0")
-        if not isinstance(self.noise_growth, bool):
-            raise TypeError(f"noise_growth must be a bool; got {type(self.noise_growth).__name__}")
-        if self.noise_growth:
-            if self.step_size != math.inf or self.strong_convexity == 0.0 or self.private:
-                raise ValueError(
-                    "noise_growth needs strong_convexity, an infinite step_size and no privacy"
-                )
-        else:
-            object.__setattr__(self, "step_size", positive_float("step_size", self.step_size))
+        if self.noise_growth != (self.step_size == math.inf):
+            raise ValueError("step_size is infinite exactly with noise_growth")
+        if self.noise_growth and (self.strong_convexity == 0.0 or self.private):
+            raise ValueError("noise_growth needs strong_convexity and no privacy")
+
+    @property
+    def ratios(self) -> tuple[float, float, int]:
+        """(g, b, r): g = G/sigma, b = eta beta_s (0 with growing noise), rank of one's Hessian."""
+        curved = self.smoothness > 0.0 and not self.noise_growth
+        b = self.step_size * self.smoothness if curved else 0.0
+        return self.lipschitz / self.noise_scale, b, self.rank
+
+    @property
+    def spread(self) -> float:
+        """A bound on any draw's root mean square distance from the centre, over R^n."""
+        noise = self.noise_scale * math.sqrt(self.dimension)
+        return self.step_size * (self.lipschitz * self.horizon + noise)
+
+    @property
+    def still_spread(self) -> float:
+        """The same of a draw without data."""
+        return self.step_size * self.noise_scale * math.sqrt(self.dimension)
+
+    def regret(self, clip: float = 0.0, cap: float = 0.0) -> RegretBound:
+        """Return the bound to which clipped factors and a cap on the switches add so much."""
+        return leader_regret(
+            **self.constants,
+            step_size=self.step_size,
+            noise_scale=self.noise_scale,
+            barrier=self.barrier_weight > 0.0,
+            clip=clip,
+            cap=cap,
+        )
+
+    def claim(self, delta: float, corrected: bool) -> PublishedClaim:
+        """Return what the published privacy theorem says, repaired or as printed."""
+        g, b, rank = self.ratios
+        # The repaired proof exchanges three losses: the lemma for rank 1 is about one.
+        size = 1 if rank <= 1 and not corrected else self.dimension
+        return leader_claim(self.horizon, g, b, size, delta, corrected)
+
+    def draw(self, problem: EuclideanProblem) -> kinds.TiltedMinimum:
+        """Return the law of a fresh decision."""
+        return kinds.TiltedMinimum(self.noise_scale, self.step_size)
+
+    def conditions(self, problem: EuclideanProblem) -> list[str]:
+        """Return what a guarantee says of draws and regret."""
+        said, b = [], self.ratios[1]
+        if problem.family != "linear":
+            said.append(
+                "each minimiser is exact up to a residual of 1e-9 noise scales, or to what "
+                "rounding of the decision leaves close to the boundary, which no theorem covers"
+            )
+        if self.private and b > _LARGE_CURVATURE:
+            said.append(f"step size times smoothness is {b:.2g}: few Renyi orders are left")
+        if self.strong_convexity > 0.0:
+            said.append(
+                "ASSUMED: every loss is strongly convex with the declared modulus, unverified"
+            )
+        return said
+
+    def details(self, moved: float) -> dict[str, Any]:
+        """Return what a guarantee says of draws; `moved` is how far neighbours' are apart."""
+        names = ("step_size", "noise_scale", "rank", "barrier_weight", "smoothness")
+        b = math.inf if self.noise_growth else self.ratios[1]
+        fields = {name: getattr(self, name) for name in names}
+        return {"draw_sensitivity_ratio": moved, "step_times_smoothness": b, **fields}
 
 
-def at_least_zero(name: str, value: Any) -> float:
-    """Return `value` as a finite float, at least 0, or raise naming the argument."""
-    number = real_float(name, value)
-    if number < 0.0:
-        raise ValueError(f"{name} must be at least 0; got {number!r}")
-    return number
+CoupledParameters = ContinuousMultiplicativeWeightsParameters | CoupledRegularizedLeaderParameters
+
+
+def mechanism(p: CoupledParameters, problem: EuclideanProblem) -> kinds.CoupledDraws:
+    """Return what the engine of the parameters enforces and draws."""
+    draw, smoothness, rank = p.draw(problem), problem.smoothness, problem.rank
+    if isinstance(draw, kinds.GibbsDraw) and problem.family == "custom":
+        # Draws need no smoothness, and nobody has to declare one that holds.
+        smoothness, rank = math.inf, problem.dimension
+    losses = kinds.SmoothLosses(
+        problem.dimension,
+        problem.lipschitz,
+        smoothness,
+        rank if smoothness > 0.0 else 0,
+        # Over R^d the slope of a quadratic grows.
+        enforced=problem.enforced and not (problem.unbounded and problem.family == "quadratic"),
+    )
+    return kinds.CoupledDraws(losses, draw, p.keep, p.horizon, p.block, p.max_switches)

@@ -9,144 +9,152 @@ the budget by the exact accountant; only its optimality rests on the rough stage
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpoco.accounting._coupled_parameters import CoupledParameters
+from dpoco._validation import choice, positive_int, real_float
+from dpoco.accounting._coupled_costs import FloatArray
+from dpoco.accounting._coupled_parameters import CALIBRATIONS
+from dpoco.accounting._coupled_setting import ANCHORS, P, Setting, require_global_bounds
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.euclidean import EuclideanProblem
-from dpoco.privacy.losses.combined import Tailed
-from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
-from dpoco.privacy.neighbours import Neighbours
+from dpoco.errors import CalibrationError
+from dpoco.privacy.neighbours import CHANGES, Neighbours
 
-FloatArray = NDArray[np.float64]
-
+_LARGEST_PLAN = 10**12
 _SMALLEST_NOISE, _LARGEST_NOISE = 1e-14, 4.0
 _FORCED = np.exp(np.linspace(math.log(2e-6), math.log(0.6), 26))
 _FINALISTS = 2
-# A constant decision is a draw this close to the centre, relative to the radius.
-CONSTANT_SPREAD = 1e-9
 # "scheduled" flips no coins, so nothing but its draws has to be trusted: it wins near-ties.
 _TIE = 1.05
 # The rough stage is right within a few percent; what it sees this far behind cannot win.
 _HOPELESS = 1.2
-# Share of delta that inexact draws may cost before a smaller epsilon is aimed at.
-_MASS_SHARE = 0.2
-
-P = TypeVar("P", bound=CoupledParameters)
 
 
-@dataclass(frozen=True)
-class Setting(ABC, Generic[P]):
-    """A learner's problem: what stays fixed while the search varies coupling, block and noise.
-
-    In the methods `variant` is the learner's own extra parameter, and `noise` the ratio of signal
-    to noise.
-    """
-
-    problem: EuclideanProblem
-    horizon: int
-    relation: str
-    calibration: str
-    budget: Budget | None
-
-    @property
-    def constants(self) -> dict[str, Any]:
-        """What parameters and regret bounds take."""
-        q = self.problem
-        names = ("dimension", "lipschitz", "radius", "diameter", "unbounded")
-        return {"horizon": self.horizon, **{name: getattr(q, name) for name in names}}
-
-    @property
-    def trivial(self) -> float:
-        """Regret bound of a decision at the centre."""
-        return self.problem.lipschitz * self.problem.radius * self.horizon
-
-    @abstractmethod
-    def rough(
-        self, coupling: str, variant: float, m: FloatArray, p: FloatArray, g: FloatArray
-    ) -> RoughProfile:
-        """Return the profile at blocks, forced switches and noises; arrays broadcast."""
-
-    @abstractmethod
-    def rough_value(self, coupling: str, variant: float, block: int, noise: float) -> float:
-        """Return the regret bound without clip and cap terms."""
-
-    @abstractmethod
-    def build(self, coupling: str, variant: float, block: int, forced: float, noise: float) -> P:
-        """Return parameters with windows, cap and regret bound."""
-
-    @abstractmethod
-    def drawn(self, p: P) -> CoupledDraws:
-        """Return the mechanism of parameters."""
-
-    @abstractmethod
-    def quiet(self, block: int) -> P:
-        """Return a fresh draw every block, with noise that costs next to nothing."""
-
-    @abstractmethod
-    def constant(self) -> P:
-        """Return the parameters of the decision that never looks at data."""
-
-    def spent(self, p: P, budget: Budget) -> float:
-        """Return a bound on delta at the budget's epsilon, inexact draws charged."""
-        loss = self.drawn(p).loss(Neighbours(p.relation))
-        if loss is None:
-            return 1.0
-        if not isinstance(loss, Tailed):
-            return loss.delta(budget.epsilon)
-        # A guarantee at a smaller epsilon, where the charge would take too much of the budget.
-        epsilon = max(0.0, math.log(_MASS_SHARE * budget.delta / loss.mass))
-        epsilon = min(budget.epsilon, epsilon)
-        return loss.ideal.delta(epsilon) + (1.0 + math.exp(epsilon)) * loss.mass
-
-
-def blocks_to_try(horizon: int, block: int | None) -> list[int]:
-    """Return the block lengths of the grid: powers of two below the horizon, or the one given."""
-    if block is not None:
-        return [block]
-    return [1 << k for k in range(max(1, (horizon - 1).bit_length()))]
-
-
-def find_best(
-    setting: Setting[P], budget: Budget, couplings: Sequence[str], variants: Sequence[float],
-    block: int | None,
+def calibrated(
+    setting: Setting[P], couplings: Sequence[str], coupling: str, block: int | None,
+    max_switches: float | None,
 ) -> P:  # fmt: skip
+    """Return the parameters of the least proven regret bound; `couplings` are all there are."""
+    # What the search tries is not checked: what it returns is, once.
+    return replace(_found(setting, couplings, coupling, block, max_switches))
+
+
+def _found(
+    setting: Setting[P], couplings: Sequence[str], coupling: str, block: int | None,
+    max_switches: float | None,
+) -> P:  # fmt: skip
+    horizon, budget, calibration = setting.horizon, setting.budget, setting.calibration
+    if budget is not None:
+        if not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a Budget or None; got {type(budget).__name__}")
+        budget.require_delta()
+        if max_switches is not None:
+            raise ValueError("max_switches is for learning without privacy: budget must be None")
+    positive_int("horizon", horizon, maximum=_LARGEST_PLAN)
+    choice("calibration", calibration, CALIBRATIONS)
+    choice("relation", setting.relation, CHANGES)
+    choice("coupling", coupling, ("auto", *couplings))
+    if block is not None:
+        positive_int("block", block, maximum=horizon)
+    if max_switches is not None:
+        limit = real_float("max_switches", max_switches)
+        if not limit > 0.0:
+            raise ValueError(f"max_switches must be positive; got {limit!r}")
+        return _laziest(setting, limit, coupling, block)
+    if budget is None:
+        if calibration != "tight" or coupling not in ("auto", "scheduled"):
+            raise ValueError(
+                f"calibration {calibration!r} and coupling {coupling!r} without a budget need "
+                "max_switches; the baseline is 'tight' and 'scheduled'"
+            )
+        return setting.quiet(1 if block is None else block)
+    require_global_bounds(setting.problem)
+    if calibration != "tight":
+        _require_published(setting, setting.private_couplings, coupling, block)
+        return setting.published(budget)
+    if horizon == 1:
+        return setting.constant()
+    return _best(setting, budget, _admissible(coupling, setting.private_couplings), block)
+
+
+def _admissible(coupling: str, allowed: Sequence[str]) -> Sequence[str]:
+    if coupling == "auto":
+        return allowed
+    if coupling not in allowed:
+        raise ValueError(
+            f"coupling {coupling!r} does not fit this domain, loss and block; one of "
+            f"{sorted(allowed)} does"
+        )
+    return (coupling,)
+
+
+def _require_published(
+    setting: Setting[Any], allowed: Sequence[str], coupling: str, block: int | None
+) -> None:
+    fits = "density_ratio" in allowed and coupling in ("auto", "density_ratio")
+    other = setting.budget is not None and setting.relation != "replace"
+    if not fits or other or block not in (None, 1):
+        raise ValueError(
+            "the published calibrations have relation 'replace', block 1 and coupling "
+            "'density_ratio', whose normalising constant must be known"
+        )
+
+
+def _laziest(setting: Setting[P], limit: float, coupling: str, block: int | None) -> P:
+    """Return the parameters of the least bound with at most `limit` expected switches."""
+    horizon, allowed = setting.horizon, setting.lazy_couplings
+    if horizon == 1:
+        return setting.quiet(1)
+    if setting.calibration != "tight":
+        _require_published(setting, allowed, coupling, block)
+        return setting.published_lazy(limit)
+    allowed = ("scheduled", *(allowed if block in (None, 1) else ()))
+    names = _admissible(coupling, allowed)
+    if "maximal" in names:  # switches less often than the others at the same laws
+        names = [name for name in names if name in ("scheduled", "maximal")]
+    found = [p for name in names if name != "scheduled" for p in setting.laziest(name, limit)]
+    if "scheduled" in names:
+        # The shortest block with at most `limit` ends before the last.
+        least = -(-horizon // (math.floor(min(limit, horizon)) + 1))
+        if block is not None and block < least:
+            raise CalibrationError(f"blocks of {block} rounds switch more than {limit:g} times")
+        found.insert(0, setting.quiet(least if block is None else block))
+    if not found:
+        raise CalibrationError(f"coupling {coupling!r} cannot keep {limit:g} expected switches")
+    return min(found, key=lambda p: p.regret_bound)
+
+
+def _best(setting: Setting[P], budget: Budget, couplings: Sequence[str], block: int | None) -> P:
     """Return the parameters of the least regret bound among `couplings` that meet `budget`.
 
     What cannot beat the constant decision is not refined; that decision, if nothing does.
     """
+    trivial = setting.problem.lipschitz * setting.problem.radius * setting.horizon
     ranked = sorted(
         start
         for coupling in couplings
-        for start in _starts(setting, budget, coupling, variants, block)
-        if start.value < setting.trivial
+        for start in _starts(setting, budget, coupling, block)
+        if start.value < trivial
     )
-    best: P | None = None
-    scheduled: P | None = None
-    tried: dict[str, int] = {}
+    tried: Counter[str] = Counter()
+    found: list[P] = []
     for start in ranked:
-        count = tried.get(start.coupling, 0)
-        if start.value > _HOPELESS * ranked[0].value or count >= _FINALISTS:
-            continue
-        tried[start.coupling] = count + 1
-        found = _refined(setting, budget, start)
-        if found is None:
-            continue
-        if start.coupling == "scheduled" and (
-            scheduled is None or found.regret_bound < scheduled.regret_bound
-        ):
-            scheduled = found
-        if best is None or found.regret_bound < best.regret_bound:
-            best = found
-    if scheduled is not None and best is not None and block is None:
-        best = scheduled if scheduled.regret_bound <= _TIE * best.regret_bound else best
-    return best if best is not None and best.regret_bound < setting.trivial else setting.constant()
+        if start.value > _HOPELESS * ranked[0].value:
+            break
+        tried[start.coupling] += 1
+        p = _refined(setting, budget, start) if tried[start.coupling] <= _FINALISTS else None
+        if p is not None:
+            found.append(p)
+    found.sort(key=lambda p: p.regret_bound)
+    best = next(iter(found), None)
+    if best is not None and block is None:
+        close = (p for p in found if p.regret_bound <= _TIE * best.regret_bound)
+        best = next((p for p in close if p.coupling == "scheduled"), best)
+    return best if best is not None and best.regret_bound < trivial else setting.constant()
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -162,25 +170,27 @@ class _Start:
 
 
 def _starts(
-    setting: Setting[Any], budget: Budget, coupling: str, variants: Sequence[float],
-    block: int | None,
-) -> list[_Start]:  # fmt: skip
+    setting: Setting[Any], budget: Budget, coupling: str, block: int | None
+) -> list[_Start]:
     """Return, for every block and variant, the forced switch that allows the least noise."""
     fixed = coupling == "scheduled"
-    blocks = blocks_to_try(setting.horizon, block)
-    if fixed and block is None:
-        blocks = sorted({round(2.0 ** (k / 4)) for k in range(4 * len(blocks))})
-        blocks = [m for m in blocks if m < setting.horizon] or [1]
+    finer, count = 4 if fixed else 1, max(1, (setting.horizon - 1).bit_length())
+    blocks = sorted({round(2.0 ** (k / finer)) for k in range(finer * count)})
+    blocks = [m for m in blocks if m < setting.horizon] or [1]
+    if block is not None:
+        blocks = [block]
     forced = np.ones(1) if fixed else _FORCED
     found = []
-    for variant in variants:
+    for variant in setting.variants:
         sizes = np.array(blocks, dtype=float)
         noise = _rough_noise(setting, budget, coupling, variant, sizes, forced)
         where = noise.argmax(axis=1)
         for row, m in enumerate(blocks):
             g = float(noise[row, where[row]])
             if g > _SMALLEST_NOISE:
-                value = setting.rough_value(coupling, variant, m, g)
+                # Without clip and cap terms, and the barrier's, which all have.
+                law = dict(zip(setting.law_fields, setting.law(variant, m, g), strict=True))
+                value = setting.regret(**setting.constants, **law, block=m).total
                 found.append(_Start(value, coupling, variant, m, float(forced[where[row]]), g))
     return found
 
@@ -258,57 +268,73 @@ def _rough_noise(
     with np.errstate(all="ignore"):
         for _ in range(26):
             middle = 0.5 * (low + high)
-            rough = setting.rough(coupling, variant, m, p, np.exp(middle))
-            fits = rough_delta(np.array(budget.epsilon), p, rough) <= budget.delta
+            delta = _rough_delta(setting, budget.epsilon, coupling, variant, m, p, np.exp(middle))
+            fits = delta <= budget.delta
             low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     return np.asarray(np.exp(low))
 
 
-@dataclass(frozen=True, slots=True)
-class RoughProfile:
-    """Arrays over a grid of (block, forced switch): what the profile is made of, roughly.
+def _rough_delta(
+    setting: Setting[Any], epsilon: float, coupling: str, variant: float, m: FloatArray,
+    p: FloatArray, g: FloatArray,
+) -> FloatArray:  # fmt: skip
+    """Return delta on a grid of blocks m, forced switches p and noises g, roughly."""
+    q, horizon, sides = setting.problem, float(setting.horizon), Neighbours(setting.relation).sides
+    decisions = np.ceil(horizon / m) - 1.0
+    b, spread, beta = setting.rough_law(variant, m, g)
+    # Beyond b ~ 0.1 the Renyi bound runs out of orders; the square forbids it smoothly.
+    curved = min(sides * q.rank, q.dimension) * (b * (1.0 + 10.0 * b)) ** 2
+    variance = (sides * g) ** 2 + curved
+    if coupling == "scheduled":
+        zero = np.zeros_like(g)
+        return _rough_curve(epsilon, p, variance * decisions, zero, zero, zero)
+    closeness, tail = 0.5 / horizon, 1.0 / horizon
+    if q.unbounded:
+        closeness = (q.diameter / (4.0 * horizon**1.5 * spread)) ** 2
+        tail = 4.0 * closeness
+    error = np.minimum(0.5, p / m * closeness)
+    width = _rough_window(np.sqrt(g * g + q.rank * b * b), error)
+    later, shift = np.zeros_like(g), np.zeros_like(g)
+    if coupling == "anchored":
+        k, z = ANCHORS, math.sqrt(2.0 * math.log(2.0 * horizon**3))
+        width = width + g * z / math.sqrt(k) + g * g * (2.5 * k + 1.5) * m / p
+    floor = beta * q.factor_range if coupling == "dartboard" else 2.0 * width
+    hazard = 1.0 - (1.0 - p) * np.exp(-m * floor)
+    if coupling == "dartboard":
+        mean = p * horizon / m + beta * (2.0 * (q.lipschitz * horizon * q.radius))
+        hazard = np.minimum(hazard, mean / np.maximum(decisions, 1.0))
+    elif coupling == "density_ratio":
+        each = sides * g * g + q.rank * b * b
+        floor = floor + (m - 1.0) * each
+        later, shift = np.maximum(decisions - 1.0, 0.0), m * each
+    cap = _rough_cap(decisions, hazard, tail)
+    return _rough_curve(epsilon, p, variance * cap, floor, later, shift)
 
-    Attributes
-    ----------
-    draw_variance : ndarray
-        Square of the mu of one draw.
-    cap : ndarray
-        Largest number of draws.
-    log_floor : ndarray
-        Minus the log of the smallest acceptance factor of the changed block.
-    later_bits, shift : ndarray
-        Number of later bits and how far the log stay probability of each moves.
-    """
 
-    draw_variance: FloatArray
-    cap: FloatArray
-    log_floor: FloatArray
-    later_bits: FloatArray
-    shift: FloatArray
-
-
-def rough_delta(epsilon: FloatArray, p: FloatArray, rough: RoughProfile) -> FloatArray:
+def _rough_curve(
+    epsilon: float, p: FloatArray, variance: FloatArray, log_floor: FloatArray,
+    later_bits: FloatArray, shift: FloatArray,
+) -> FloatArray:  # fmt: skip
+    """Return delta where all draws together have mu^2 = variance, and later bits count as more."""
     from scipy.special import log_ndtr, ndtr
 
-    moved = -(1.0 - p) * np.expm1(-rough.shift)
+    moved = -(1.0 - p) * np.expm1(-shift)
     step = np.log1p(moved / p)
-    variance = rough.draw_variance * rough.cap
-    variance = variance + rough.later_bits * (2.0 * p + moved) * step * step
-    mu = np.sqrt(variance) + 1e-12
+    mu = np.sqrt(variance + later_bits * (2.0 * p + moved) * step * step) + 1e-12
 
     def delta(e: FloatArray) -> FloatArray:
         value = ndtr(0.5 * mu - e / mu) - np.exp(e + log_ndtr(-0.5 * mu - e / mu))
         return np.asarray(np.maximum(value, 0.0))
 
-    factor = np.exp(-rough.log_floor)
+    factor = np.exp(-log_floor)
     loss = np.log1p((1.0 - p) * (1.0 - factor) / p)
     switch, stay = 1.0 - (1.0 - p) * factor, (1.0 - p) * factor
-    one = p * delta(epsilon + loss) + (1.0 - p) * delta(epsilon - rough.log_floor)
-    two = switch * delta(epsilon - loss) + stay * delta(epsilon + rough.log_floor)
+    one = p * delta(epsilon + loss) + (1.0 - p) * delta(epsilon - log_floor)
+    two = switch * delta(epsilon - loss) + stay * delta(epsilon + log_floor)
     return np.asarray(np.maximum(one, two))
 
 
-def rough_window(noise: FloatArray, error: FloatArray) -> FloatArray:
+def _rough_window(noise: FloatArray, error: FloatArray) -> FloatArray:
     """Return roughly the a with delta_G(a; g) = error: a = g x + g^2/2, g psi(x) = error."""
     from scipy.special import erfcx
 
@@ -320,7 +346,7 @@ def rough_window(noise: FloatArray, error: FloatArray) -> FloatArray:
     return np.asarray(noise * found + 0.5 * noise * noise)
 
 
-def rough_cap(decisions: FloatArray, hazard: FloatArray, tail: FloatArray) -> FloatArray:
+def _rough_cap(decisions: FloatArray, hazard: FloatArray, tail: Any) -> FloatArray:
     """Return roughly the upper quantile of a binomial law."""
     from scipy.special import ndtri
 

@@ -3,7 +3,10 @@
 Claim: the decisions, together with all stay-or-switch bits, are (epsilon, delta)-private with the
 loss of `dpoco.privacy.mechanisms.coupled_draws`, also when the losses react to the decisions; and
 for losses fixed in advance the expected regret is at most the stated bound
-(`dpoco.accounting.regret_bounds`).
+(`dpoco.accounting.regret_bounds`). In the lazy modes the coupling "maximal" leaves every decision's
+law as it is and switches with probability TV(mu_t, mu_(t+1)) <= 2 Phi(g/2) - 1 with
+g = G sqrt(beta/lam), "density_ratio" at most with probability 1 - e^(-2a) a round, "dartboard" at
+most beta (G R T + regret) times, "scheduled" at block ends.
 
 Proofs: ``docs/privacy/couplings.md``, ``docs/privacy/gibbs_draws.md`` and
 ``docs/privacy/oco_regret.md``. Source: Agarwal et al., P-COMW (Algorithm 1), generalised to blocks
@@ -12,46 +15,37 @@ and to couplings that need no normalising constant, accounting and regret correc
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
-from dpoco._validation import choice, real_float
-from dpoco.accounting import lazy_oco, oco_published
+import numpy as np
+
+from dpoco._validation import choice
+from dpoco.accounting import published
+from dpoco.accounting._coupled_costs import age_quantile, anchor_width
 from dpoco.accounting._coupled_parameters import (
     COUPLINGS,
     ContinuousMultiplicativeWeightsParameters,
+    mechanism,
 )
-from dpoco.accounting._coupled_search import find_best
-from dpoco.accounting._coupled_statement import (
-    Costs,
-    admissible,
-    baseline_block,
+from dpoco.accounting._coupled_search import calibrated
+from dpoco.accounting._coupled_setting import (
+    ANCHORS,
+    CONSTANT_SPREAD,
+    Law,
+    Setting,
     check_agreement,
-    check_arguments,
-    regret_condition,
-    require_global_bounds,
     stated,
-)
-from dpoco.accounting._gibbs_setting import (
-    DEFAULT_ANCHORS,
-    GibbsSetting,
-    assess,
-    drawn,
-    envelope_acceptance,
-    envelopes_are_tight_for,
-    exact_normalizer,
-    factor_range_of,
-    linear_sampler,
-    noise_to_signal,
-    private_couplings,
+    tried,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.published import PublishedClaim, gibbs_claim
+from dpoco.accounting.regret_bounds import best_inverse_temperature, entropy_term, gibbs_regret
 from dpoco.domains import Domain
 from dpoco.losses import Loss
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
-from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
     "ContinuousMultiplicativeWeightsParameters",
@@ -60,8 +54,106 @@ __all__ = [
     "mechanism_of",
 ]
 
+_Parameters = ContinuousMultiplicativeWeightsParameters
+
 # Exact draws by rejection are preferred to chains where at least this part is surely accepted.
 _FAIR_ACCEPTANCE = 1e-3
+_NO_SAMPLER = "no exact sampler on a polytope, or on an l_p ball with p other than 2"
+# Without privacy nothing asks for noise: draws may cost about this share of the bound.
+_QUIET_ENTROPY = 0.01
+# Chains are exponentially good in their length: only what doubles hold bounds the tolerance below.
+_LARGEST_TOLERANCE, _SMALLEST_TOLERANCE = 1e-3, 1e-300
+
+
+class _Setting(Setting[_Parameters]):
+    record = ContinuousMultiplicativeWeightsParameters
+    law_fields = ("inverse_temperature", "regularization")
+    regret = staticmethod(gibbs_regret)
+    published_law = staticmethod(published.gibbs_parameters)
+    published_lazy_law = staticmethod(published.gibbs_lazy_parameters)
+
+    def still_law(self) -> Law:
+        q = self.problem
+        lam = q.lipschitz / q.radius * math.sqrt(self.horizon)
+        return q.dimension / lam / (CONSTANT_SPREAD * q.radius) ** 2, lam
+
+    def law(self, variant: float, block: int, noise: float) -> Law:
+        return best_inverse_temperature(**self.constants, noise_to_signal=noise, block=block)
+
+    def window(
+        self, p: _Parameters, coupling: str, noise: float, error: float, forced: float = 0.0,
+        tail: float = 0.0,
+    ) -> dict[str, Any]:  # fmt: skip
+        if coupling == "dartboard":
+            return {"factor_range": self.problem.factor_range}
+        if coupling != "anchored":
+            return super().window(p, coupling, noise, error)
+        age = age_quantile(ANCHORS, p.block, forced, tail / max(p.decisions, 1))
+        width = anchor_width(noise, error, anchors=ANCHORS, mean_age=age, horizon=self.horizon)
+        return {"clip_high": width, "clip_low": width, "anchors": ANCHORS}
+
+    def quiet_noise(self, block: int) -> float:
+        q, rounds, noise = self.problem, float(block) ** 2 * -(-self.horizon // block), 1.0
+        for _ in range(100):
+            beta, lam = self.law(1.0, block, noise)
+            over = lam if q.unbounded else None
+            term = entropy_term(
+                self.horizon, q.dimension, q.lipschitz, q.diameter, beta, regularization=over
+            )
+            following = math.sqrt(2.0 * beta * term / (_QUIET_ENTROPY * rounds))
+            if abs(following - noise) <= 1e-9 * noise:
+                break
+            noise = following
+        return noise
+
+    def laziest(self, coupling: str, limit: float) -> list[_Parameters]:
+        def at(log_noise: float) -> _Parameters:
+            noise = math.exp(log_noise)
+            return self.lazy(coupling, self.law(1.0, 1, noise), noise)
+
+        low, high = math.log(1e-12), math.log(10.0)
+        best = published.largest_fitting(lambda x: at(x).expected_switches <= limit, low, high, 60)
+        return [] if best is None else [at(best)]
+
+    def finish(self, p: _Parameters, **changes: Any) -> _Parameters:
+        p = tried(p, **changes)
+        chained = p.sampler == "mcmc"
+        return super().finish(p, sampler_tolerance=self.chain_tolerance(p) if chained else 0.0)
+
+    def chain_tolerance(self, p: _Parameters) -> float:
+        """Return the total variation a Markov chain may be off by, per draw."""
+        draws = p.decisions if p.max_switches is None else min(p.max_switches, p.decisions)
+        if self.budget is None or draws == 0:
+            return _LARGEST_TOLERANCE
+        share = self.budget.delta / (10.0 * (1.0 + math.exp(min(self.budget.epsilon, 600.0))))
+        return max(_SMALLEST_TOLERANCE, min(_LARGEST_TOLERANCE, share / draws))
+
+    def rough_law(self, variant: float, m: Any, g: Any) -> tuple[Any, Any, Any]:
+        q, horizon = self.problem, float(self.horizon)
+        rounds = m * m * np.ceil(horizon / m)
+        ell = np.full_like(g, 10.0)
+        for _ in range(6):
+            lam = q.lipschitz / q.radius * np.sqrt(rounds + 2.0 * q.dimension * ell / (g * g))
+            ell = g * g * lam / q.lipschitz * q.diameter * horizon / q.dimension
+            ell = 1.0 + np.log(np.maximum(1.0, ell))
+        beta = g * g * lam / q.lipschitz**2
+        return 0.0, q.lipschitz * horizon / lam + np.sqrt(q.dimension / (beta * lam)), beta
+
+
+def _normalized(problem: EuclideanProblem) -> bool:
+    """Whether the engine knows ln Z: beyond what is proved private, for quadratics over R^d."""
+    return problem.exact_normalizer or (problem.unbounded and problem.family == "quadratic")
+
+
+def envelope_acceptance(
+    p: ContinuousMultiplicativeWeightsParameters, problem: EuclideanProblem
+) -> float:
+    """Return a lower bound on the chance that a proposal of the exact sampler is accepted.
+
+    (1 + T beta_s / lam)^(-n/2): ``docs/privacy/gibbs_sampling.md``.
+    """
+    curvature = p.horizon * problem.smoothness / p.regularization
+    return math.exp(-0.5 * p.dimension * math.log1p(curvature))
 
 
 def calibrate(
@@ -77,8 +169,6 @@ def calibrate(
     unbounded: bool = False,
     max_switches: float | None = None,
     sampler: str = "auto",
-    sampler_tolerance: float | None = None,
-    anchors: int = DEFAULT_ANCHORS,
 ) -> ContinuousMultiplicativeWeightsParameters:
     """Return the parameters of the least proven regret bound that meets `budget`.
 
@@ -86,33 +176,14 @@ def calibrate(
     ----------
     domain, loss
         A domain and a convex loss of this library; the loss needs no smoothness.
-    horizon : int
-        Rounds T.
-    budget : Budget or None
-        None promises nothing: a fresh draw every round, or, with `max_switches`, a lazy learner.
-    calibration : {"tight", "corrected", "paper"}
-        "tight": exact accounting, search over couplings and blocks. "corrected": the published
-        algorithm and composition, each step repaired. "paper": the published parameters.
-    coupling : str
-        "auto", or one of the couplings admissible for the problem: "density_ratio" (linear losses
-        on a Euclidean ball, a box or R^d), "dartboard" and "anchored" (bounded decisions),
-        "scheduled" (always), "maximal" (where "density_ratio" is, without privacy).
-    block : int or None
-        Rounds per stay-or-switch decision; None searches.
-    relation : {"replace", "zero_out"}
-        Neighbouring streams.
-    unbounded : bool
-        Whether decisions range over R^d and the domain is only the comparator class.
-    max_switches : float or None
-        Lazy mode: bound on the expected number of switches; only without a budget.
+    horizon, budget, calibration, coupling, block, relation, unbounded, max_switches
+        As of `dpoco.oco.ContinuousMultiplicativeWeights`. "density_ratio" and "maximal" are for
+        linear losses on a Euclidean ball, a box or R^d, "dartboard" and "anchored" for bounded
+        decisions.
     sampler : {"auto", "exact", "mcmc"}
         "exact" never uses a Markov chain, at whatever cost; "auto" does not where the losses are
         linear, or where a public bound says that one proposal in a thousand is accepted, and
         otherwise uses a chain for draws that would be slow.
-    sampler_tolerance : float or None
-        Total variation to assume of one chain draw; None derives it from the budget.
-    anchors : int
-        K of the coupling "anchored".
 
     Returns
     -------
@@ -131,50 +202,26 @@ def calibrate(
     -----
     Deterministic; about 0.1 to 0.5 s.
     """
-    if isinstance(budget, Budget):
-        budget.require_delta()
-    limit = check_arguments(
-        horizon=horizon,
-        budget=budget,
-        calibration=calibration,
-        coupling=coupling,
-        couplings=COUPLINGS,
-        block=block,
-        relation=relation,
-        max_switches=max_switches,
-    )
     problem = euclidean_problem(domain, loss, unbounded)
-    setting = GibbsSetting(
-        problem=problem,
-        horizon=horizon,
-        relation=relation,
-        calibration=calibration,
-        sampler=_sampler(problem, sampler),
-        tolerance=_tolerance(sampler_tolerance),
-        budget=budget,
-        anchors=anchors,
-    )
-    if sampler == "auto" and setting.sampler == "mcmc" and envelopes_are_tight_for(problem):
-        exact = _found(replace(setting, sampler="exact"), limit, coupling, block)
-        if exact.max_switches == 0 or envelope_acceptance(exact, problem) >= _FAIR_ACCEPTANCE:
-            return exact
-    return _found(setting, limit, coupling, block)
-
-
-def _found(
-    setting: GibbsSetting, limit: float | None, coupling: str, block: int | None
-) -> ContinuousMultiplicativeWeightsParameters:
-    if setting.budget is None:
-        if limit is not None:
-            return lazy_oco.gibbs_lazy(setting, limit, coupling, block)
-        return setting.quiet(baseline_block(coupling, block))
-    require_global_bounds(setting.problem)
-    if setting.calibration != "tight":
-        return oco_published.gibbs_published(setting, setting.budget, coupling, block)
-    if setting.horizon == 1:
-        return setting.constant()
-    couplings = admissible(coupling, private_couplings(setting.problem), "this domain and loss")
-    return find_best(setting, setting.budget, couplings, (1.0,), block)
+    choice("sampler", sampler, ("auto", "exact", "mcmc"))
+    if sampler == "exact" and not problem.linear_sampler:
+        raise ValueError(f"{_NO_SAMPLER}: use sampler='mcmc'")
+    known = ("density_ratio",) if problem.exact_normalizer else ()
+    lazy = ("maximal", "density_ratio") if _normalized(problem) else ()
+    bounded = () if problem.unbounded else ("dartboard", "anchored")
+    setting = _Setting(
+        problem, horizon, relation, calibration, budget, ("scheduled", *known, *bounded),
+        (*lazy, *bounded[:1]), variants=(1.0,), own={"sampler": "exact"},
+    )  # fmt: skip
+    asked = (COUPLINGS, coupling, block, max_switches)
+    # A public bound on the losses' curvature bounds the acceptance of envelopes.
+    if sampler == "exact" or (sampler == "auto" and problem.linear_sampler and problem.enforced):
+        p = calibrated(setting, *asked)
+        fair = p.max_switches == 0 or envelope_acceptance(p, problem) >= _FAIR_ACCEPTANCE
+        if sampler == "exact" or fair:
+            return p
+    chained = {"sampler": "mcmc", "sampler_tolerance": _SMALLEST_TOLERANCE}
+    return calibrated(replace(setting, own=chained), *asked)
 
 
 def mechanism_of(
@@ -187,10 +234,21 @@ def mechanism_of(
     ValueError
         If the parameters contradict the domain or the loss, or their coupling does not fit them.
     """
-    problem = euclidean_problem(domain, loss, parameters.unbounded)
-    check_agreement(parameters, problem)
-    _check_coupling(parameters, problem)
-    return drawn(parameters, problem)
+    p, problem = parameters, euclidean_problem(domain, loss, parameters.unbounded)
+    check_agreement(p, problem)
+    known = problem.exact_normalizer if p.private else _normalized(problem)
+    if p.coupling in ("density_ratio", "maximal") and not known:
+        raise ValueError(
+            f"coupling {p.coupling!r} needs the normalising constant, known for linear losses "
+            "on a ball, a box or R^d"
+        )
+    if p.coupling == "anchored" and (p.unbounded or not p.clip_high == p.clip_low > 0.0):
+        raise ValueError("coupling 'anchored' needs bounded decisions, and one positive width")
+    if p.coupling == "dartboard" and p.factor_range < problem.factor_range * (1.0 - 1e-9):
+        raise ValueError(f"factor_range must be at least {problem.factor_range!r}")
+    if p.sampler == "exact" and not problem.linear_sampler:
+        raise ValueError(_NO_SAMPLER)
+    return mechanism(p, problem)
 
 
 def guarantee(
@@ -219,97 +277,6 @@ def guarantee(
     ValueError
         If the parameters contradict the domain or the loss, or their coupling does not fit them.
     """
-    p = parameters
-    mechanism = mechanism_of(domain, loss, p)
-    problem = euclidean_problem(domain, loss, p.unbounded)
-    g = noise_to_signal(p)
-    regret, switches = assess(p)
-
-    def claim(delta: float, corrected: bool) -> PublishedClaim:
-        return gibbs_claim(horizon=p.horizon, noise_to_signal=g, delta=delta, corrected=corrected)
-
-    found = Costs(
-        released="decisions drawn from Gibbs laws of the losses so far, and all stay-or-switch "
-        "bits",
-        reference="Agarwal et al., P-COMW, corrected; docs/privacy/couplings.md, "
-        "docs/privacy/gibbs_draws.md, docs/privacy/oco_regret.md",
-        noise_scale=p.lipschitz / g,
-        claim=claim,
-        regret=regret,
-        expected_switches=switches,
-        conditions=_conditions(p, problem),
-        details={
-            "inverse_temperature": p.inverse_temperature,
-            "regularization": p.regularization,
-            "draw_mu": mechanism.draw.moved(mechanism.losses, Neighbours(p.relation)),
-            "clip_high": p.clip_high,
-            "clip_low": p.clip_low,
-            "sampler": p.sampler,
-            "sampler_tolerance": p.sampler_tolerance,
-            "lipschitz": p.lipschitz,
-        },
-    )
-    return stated(p, problem, mechanism, found, budget, seeded)
-
-
-def _check_coupling(
-    p: ContinuousMultiplicativeWeightsParameters, problem: EuclideanProblem
-) -> None:
-    quadratic = problem.unbounded and problem.family == "quadratic"
-    known = exact_normalizer(problem) or (quadratic and not p.private)
-    if p.coupling in ("density_ratio", "maximal") and not known:
-        raise ValueError(
-            f"coupling {p.coupling!r} needs the normalising constant, known for linear losses "
-            "on a ball, a box or R^d"
-        )
-    if p.coupling == "anchored" and problem.unbounded:
-        raise ValueError("coupling 'anchored' needs bounded decisions")
-    if p.coupling == "anchored" and not p.clip_high == p.clip_low > 0.0:
-        raise ValueError("coupling 'anchored' has one positive width: clip_high equals clip_low")
-    if p.coupling == "dartboard" and p.factor_range < factor_range_of(problem) * (1.0 - 1e-9):
-        raise ValueError(f"factor_range must be at least {factor_range_of(problem)!r}")
-    if p.sampler == "exact" and not linear_sampler(problem):
-        raise ValueError("no exact sampler on a polytope, or on an l_p ball with p other than 2")
-
-
-def _conditions(
-    p: ContinuousMultiplicativeWeightsParameters, problem: EuclideanProblem
-) -> tuple[str, ...]:
-    texts = [regret_condition(p)]
-    if p.sampler == "exact":
-        texts.append("draws are exact (rejection samplers); their running time depends on the data")
-    else:
-        texts.append(
-            f"ASSUMED: every Markov chain draw is within total variation {p.sampler_tolerance:.2g} "
-            "of its law, which cannot be verified; charged to delta"
-        )
-    if p.coupling == "anchored":
-        texts.append(
-            "the regret bound of coupling 'anchored' rests on a union bound over the rounds; its "
-            "privacy does not"
-        )
-    if problem.unbounded and problem.family == "quadratic":
-        texts.append("the regret bound assumes decisions where the losses are G-Lipschitz")
-    return tuple(texts)
-
-
-def _sampler(problem: EuclideanProblem, asked: str) -> str:
-    choice("sampler", asked, ("auto", "exact", "mcmc"))
-    exact_linear = linear_sampler(problem)
-    if asked == "exact" and not exact_linear:
-        raise ValueError(
-            "no exact sampler on a polytope, or on an l_p ball with p other than 2: "
-            "use sampler='mcmc'"
-        )
-    if asked == "auto":
-        return "exact" if problem.family == "linear" and exact_linear else "mcmc"
-    return asked
-
-
-def _tolerance(value: float | None) -> float | None:
-    if value is None:
-        return None
-    tolerance = real_float("sampler_tolerance", value)
-    if not 0.0 < tolerance < 1.0:
-        raise ValueError(f"sampler_tolerance must be in (0, 1); got {tolerance!r}")
-    return tolerance
+    drawn = mechanism_of(domain, loss, parameters)
+    problem = euclidean_problem(domain, loss, parameters.unbounded)
+    return stated(parameters, problem, drawn, budget, seeded)

@@ -3,7 +3,9 @@
 Claim: the decisions, together with all stay-or-switch bits, are (epsilon, delta)-private with the
 loss of `dpoco.privacy.mechanisms.coupled_draws`, also when the losses react to the decisions; and
 for losses fixed in advance the expected regret is at most the stated bound
-(`dpoco.accounting.regret_bounds`).
+(`dpoco.accounting.regret_bounds`). In the lazy modes the coupling "maximal" leaves every decision's
+law as it is and switches with probability TV <= sqrt(KL/2), KL <= g^2/2 + r (ln(1 + b) -
+b/(1 + b)), g = G/sigma, b = eta beta_s, or less where strong convexity lets the noise grow.
 
 Proofs: ``docs/privacy/objective_perturbation.md``, ``docs/privacy/couplings.md`` and
 ``docs/privacy/oco_regret.md``. Source: Agarwal et al., CTRL (Algorithms 1 and 2), generalised to
@@ -13,44 +15,152 @@ blocks, accounting and regret corrected.
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from dpoco.accounting import lazy_oco, oco_published
+import numpy as np
+
+from dpoco.accounting import published
+from dpoco.accounting._coupled_costs import curving
 from dpoco.accounting._coupled_parameters import (
     LEADER_COUPLINGS,
     CoupledRegularizedLeaderParameters,
+    mechanism,
 )
-from dpoco.accounting._coupled_search import find_best
-from dpoco.accounting._coupled_statement import (
-    Costs,
-    admissible,
-    baseline_block,
-    check_agreement,
-    check_arguments,
-    regret_condition,
-    require_global_bounds,
-    stated,
-)
-from dpoco.accounting._leader_setting import (
-    STEP_FACTORS,
-    LeaderSetting,
-    assess,
-    barrier_weight,
-    curvature_of,
-    drawn,
-)
+from dpoco.accounting._coupled_search import calibrated
+from dpoco.accounting._coupled_setting import CONSTANT_SPREAD, Law, Setting, check_agreement, stated
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
+from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.published import PublishedClaim, leader_claim
+from dpoco.accounting.regret_bounds import best_step_size, leader_regret
 from dpoco.domains import Domain
 from dpoco.losses import Loss
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
-from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["CoupledRegularizedLeaderParameters", "calibrate", "guarantee", "mechanism_of"]
 
-# b = eta beta_s beyond which the conditions warn.
-_LARGE_CURVATURE = 0.1
+_Parameters = CoupledRegularizedLeaderParameters
+
+# Without privacy: noise so small that it costs a twenty-thousandth of the bound.
+_QUIET_NOISE = 0.01
+# Factors on the step size of the least bound: smaller ones lower b = eta beta_s.
+_STEP_FACTORS = (1.0, 0.6, 0.3, 0.1, 0.03, 0.01)
+
+
+class _Setting(Setting[_Parameters]):
+    record = CoupledRegularizedLeaderParameters
+    law_fields = ("step_size", "noise_scale")
+    regret = staticmethod(leader_regret)
+    published_law = staticmethod(published.leader_parameters)
+    published_lazy_law = staticmethod(published.leader_lazy_parameters)
+
+    def still_law(self) -> Law:
+        q = self.problem
+        sigma = q.lipschitz * math.sqrt(self.horizon / q.dimension)
+        return CONSTANT_SPREAD * q.radius / (sigma * math.sqrt(q.dimension)), sigma
+
+    def law(self, variant: float, block: int, noise: float) -> Law:
+        q, sigma = self.problem, self.problem.lipschitz / noise
+        eta = best_step_size(
+            horizon=self.horizon, dimension=q.dimension, lipschitz=q.lipschitz, radius=q.radius,
+            noise_scale=sigma, block=block,
+        )  # fmt: skip
+        return variant * eta, sigma
+
+    def quiet_noise(self, block: int) -> float:
+        rounds = float(block) ** 2 * -(-self.horizon // block)
+        return math.sqrt(self.problem.dimension / rounds) / _QUIET_NOISE
+
+    @property
+    def strongly_convex(self) -> bool:
+        """Whether the losses' own curvature may regularise."""
+        return self.problem.strong_convexity > 0.0 and not self.problem.unbounded
+
+    def growing(self, coupling: str, noise_scale: float) -> _Parameters:
+        """Return non-private parameters with growing noise."""
+        return self.finish(
+            self.bare(1, (1.0, noise_scale)),
+            coupling=coupling,
+            forced_switch=0.0,
+            step_size=math.inf,
+            noise_growth=True,
+            strong_convexity=self.problem.strong_convexity,
+        )
+
+    def published_lazy(self, limit: float) -> _Parameters:
+        if not self.strongly_convex:
+            return super().published_lazy(limit)
+        scale = published.growing_lazy_scale(self.problem, self.horizon, limit)
+        return self.growing("density_ratio", scale)
+
+    def laziest(self, coupling: str, limit: float) -> list[_Parameters]:
+        found = [self._laziest_step(coupling, limit)]
+        if self.strongly_convex and coupling == "maximal":
+
+            def at(x: float) -> _Parameters:
+                return self.growing("maximal", self.problem.lipschitz * math.exp(-x))
+
+            low, high = -math.log(1e6), -math.log(1e-9)
+            least = published.largest_fitting(
+                lambda x: at(x).expected_switches <= limit, low, high, 40
+            )
+            found.append(None if least is None else at(least))
+        return [p for p in found if p is not None]
+
+    def _laziest_step(self, coupling: str, limit: float) -> _Parameters | None:
+        """Search the step size; for each, the least noise that keeps the switches."""
+        q, share = self.problem, min(1.0, limit / (self.horizon - 1))
+        top = math.log(q.radius / (q.lipschitz * math.sqrt(self.horizon))) + 0.01
+        grid = np.linspace(top - 12.0, top, 25)
+        best, at = None, top
+        for _ in range(3):
+            for log_eta in grid:
+                eta = math.exp(float(log_eta))
+                noise = self._laziest_noise(coupling, eta, share)
+                if noise is None:
+                    continue
+                p = self.lazy(coupling, (eta, q.lipschitz / noise), noise)
+                if best is None or p.regret_bound < best.regret_bound:
+                    best, at = p, float(log_eta)
+            gap = float(grid[1] - grid[0])
+            grid = np.linspace(at - gap, at + gap, 7)
+        return best
+
+    def _laziest_noise(self, coupling: str, eta: float, share: float) -> float | None:
+        """Return the largest G/sigma at which a round switches with probability `share` at most."""
+        from scipy.optimize import brentq
+        from scipy.special import ndtri
+
+        q, b = self.problem, eta * self.problem.smoothness
+        if coupling == "maximal":
+            if b == 0.0:
+                return min(10.0, 2.0 * float(ndtri(0.5 * (1.0 + share))))
+            square = 4.0 * share * share - 2.0 * q.rank * curving(b)
+            return math.sqrt(square) * (1.0 - 1e-12) if square > 1e-24 else None
+        width = 50.0 if share == 1.0 else -math.log1p(-share)
+
+        def excess(log_g: float) -> float:
+            noise = math.exp(log_g)
+            p = self.bare(1, (eta, q.lipschitz / noise))
+            # Laws may be so close that their window is empty.
+            return math.log(max(sum(self.lazy_window(p, coupling, noise).values()), 1e-300) / width)
+
+        low, high = math.log(1e-12), math.log(10.0)
+        if excess(low) > 0.0:
+            return None
+        if excess(high) < 0.0:
+            return 10.0
+        root = float(brentq(excess, low, high, xtol=1e-4))
+        while excess(root) > 0.0:
+            root -= 1e-4
+        return math.exp(root)
+
+    def rough_law(self, variant: float, m: Any, g: Any) -> tuple[Any, Any, Any]:
+        q, horizon = self.problem, float(self.horizon)
+        sigma = q.lipschitz / g
+        rounds = (m * q.lipschitz) ** 2 * np.ceil(horizon / m) + sigma**2 * q.dimension
+        eta = variant * q.radius / np.sqrt(rounds)
+        spread = eta * (q.lipschitz * horizon + sigma * math.sqrt(q.dimension))
+        return eta * q.smoothness, spread, math.nan
 
 
 def calibrate(
@@ -73,24 +183,8 @@ def calibrate(
     domain, loss
         A domain and a convex, smooth loss of this library. An l_p ball with p < 2 is possible for
         linear losses only.
-    horizon : int
-        Rounds T.
-    budget : Budget or None
-        None promises nothing: a fresh draw every round, or, with `max_switches`, a lazy learner.
-    calibration : {"tight", "corrected", "paper"}
-        "tight": exact or Renyi accounting, search over couplings, blocks and step sizes.
-        "corrected": the published algorithm and composition, each step repaired. "paper": the
-        published parameters.
-    coupling : {"auto", "density_ratio", "scheduled", "maximal"}
-        "maximal" only without privacy.
-    block : int or None
-        Rounds per stay-or-switch decision; None searches.
-    relation : {"replace", "zero_out"}
-        Neighbouring streams.
-    unbounded : bool
-        Whether decisions range over R^d and the domain is only the comparator class.
-    max_switches : float or None
-        Lazy mode: bound on the expected number of switches; only without a budget.
+    horizon, budget, calibration, coupling, block, relation, unbounded, max_switches
+        As of `dpoco.oco.CoupledRegularizedLeader`.
 
     Returns
     -------
@@ -102,37 +196,25 @@ def calibrate(
     ------
     ValueError, TypeError
         For contradictory or inadmissible arguments.
+    CalibrationError
+        If no parameters keep the switches, or the published ones exceed what can be represented.
 
     Notes
     -----
     Deterministic; about 0.1 to 0.7 s.
     """
-    if isinstance(budget, Budget):
-        budget.require_delta()
-    limit = check_arguments(
-        horizon=horizon,
-        budget=budget,
-        calibration=calibration,
-        coupling=coupling,
-        couplings=LEADER_COUPLINGS,
-        block=block,
-        relation=relation,
-        max_switches=max_switches,
-    )
     problem = euclidean_problem(domain, loss, unbounded)
-    setting = LeaderSetting(problem, horizon, relation, calibration, budget)
-    if budget is None:
-        if limit is not None:
-            return lazy_oco.leader_lazy(setting, limit, coupling, block)
-        return setting.quiet(baseline_block(coupling, block))
-    require_global_bounds(problem)
-    if calibration != "tight":
-        return oco_published.leader_published(setting, budget, coupling, block)
-    if horizon == 1:
-        return setting.constant()
-    couplings = admissible(coupling, ("scheduled", "density_ratio"), "private learning")
-    factors = STEP_FACTORS if problem.smoothness > 0.0 else (1.0,)
-    return find_best(setting, budget, couplings, factors, block)
+    setting = _Setting(
+        problem, horizon, relation, calibration, budget, ("scheduled", "density_ratio"),
+        ("maximal", "density_ratio"),
+        variants=_STEP_FACTORS if problem.smoothness > 0.0 else (1.0,),
+        own={
+            "smoothness": problem.smoothness,
+            "rank": problem.rank,
+            "barrier_weight": problem.barrier_weight(horizon),
+        },
+    )  # fmt: skip
+    return calibrated(setting, LEADER_COUPLINGS, coupling, block, max_switches)
 
 
 def mechanism_of(
@@ -145,10 +227,16 @@ def mechanism_of(
     ValueError
         If the parameters contradict the domain or the loss.
     """
-    problem = euclidean_problem(domain, loss, parameters.unbounded)
-    check_agreement(parameters, problem, ("smoothness",))
-    _check_parameters(parameters, problem)
-    return drawn(parameters, problem)
+    p, problem = parameters, euclidean_problem(domain, loss, parameters.unbounded)
+    check_agreement(p, problem, "smoothness", "rank")
+    if p.strong_convexity > problem.strong_convexity:
+        raise ValueError("strong_convexity exceeds what the loss declares")
+    if p.noise_growth and problem.unbounded:
+        raise ValueError("growing noise needs bounded decisions")
+    weight = problem.barrier_weight(p.horizon)
+    if not math.isclose(p.barrier_weight, weight, rel_tol=1e-9):
+        raise ValueError(f"barrier_weight must be {weight!r}; got {p.barrier_weight!r}")
+    return mechanism(p, problem)
 
 
 def guarantee(
@@ -177,77 +265,6 @@ def guarantee(
     ValueError
         If the parameters contradict the domain or the loss.
     """
-    p = parameters
-    mechanism = mechanism_of(domain, loss, p)
-    problem = euclidean_problem(domain, loss, p.unbounded)
-    regret, switches = assess(p)
-
-    def claim(delta: float, corrected: bool) -> PublishedClaim:
-        return leader_claim(
-            horizon=p.horizon,
-            dimension=p.dimension,
-            lipschitz=p.lipschitz,
-            smoothness=p.smoothness,
-            step_size=p.step_size,
-            noise_scale=p.noise_scale,
-            delta=delta,
-            corrected=corrected,
-            generalized_linear=p.rank <= 1 and not corrected,
-        )
-
-    found = Costs(
-        released="minimisers of the randomly tilted sum of the losses so far, and all "
-        "stay-or-switch bits",
-        reference="Agarwal et al., CTRL, corrected; docs/privacy/couplings.md, "
-        "docs/privacy/objective_perturbation.md, docs/privacy/oco_regret.md",
-        noise_scale=p.noise_scale,
-        claim=claim,
-        regret=regret,
-        expected_switches=switches,
-        conditions=_conditions(p, problem),
-        details={
-            "step_size": p.step_size,
-            "noise_scale": p.noise_scale,
-            "draw_sensitivity_ratio": mechanism.draw.moved(
-                mechanism.losses, Neighbours(p.relation)
-            ),
-            "step_times_smoothness": math.inf if p.noise_growth else curvature_of(p),
-            "rank": p.rank,
-            "clip_high": p.clip_high,
-            "clip_low": p.clip_low,
-            "barrier_weight": p.barrier_weight,
-            "lipschitz": p.lipschitz,
-            "smoothness": p.smoothness,
-        },
-    )
-    return stated(p, problem, mechanism, found, budget, seeded)
-
-
-def _check_parameters(p: CoupledRegularizedLeaderParameters, problem: EuclideanProblem) -> None:
-    if p.rank != min(problem.rank, problem.dimension):
-        raise ValueError(f"parameters have rank {p.rank}, but the loss has {problem.rank}")
-    if p.strong_convexity > problem.strong_convexity:
-        raise ValueError("strong_convexity exceeds what the loss declares")
-    if p.noise_growth and problem.unbounded:
-        raise ValueError("growing noise needs bounded decisions")
-    weight = barrier_weight(problem, p.horizon)
-    if not math.isclose(p.barrier_weight, weight, rel_tol=1e-9):
-        raise ValueError(f"barrier_weight must be {weight!r}; got {p.barrier_weight!r}")
-
-
-def _conditions(
-    p: CoupledRegularizedLeaderParameters, problem: EuclideanProblem
-) -> tuple[str, ...]:
-    texts = [regret_condition(p)]
-    if problem.family != "linear":
-        texts.append(
-            "each minimiser is exact up to a residual of 1e-9 noise scales, or to what rounding "
-            "of the decision leaves close to the boundary, which no theorem covers"
-        )
-    if p.private and curvature_of(p) > _LARGE_CURVATURE:
-        texts.append(
-            f"step size times smoothness is {curvature_of(p):.2g}: few Renyi orders are left"
-        )
-    if p.strong_convexity > 0.0:
-        texts.append("ASSUMED: every loss is strongly convex with the declared modulus, unverified")
-    return tuple(texts)
+    drawn = mechanism_of(domain, loss, parameters)
+    problem = euclidean_problem(domain, loss, parameters.unbounded)
+    return stated(parameters, problem, drawn, budget, seeded)

@@ -47,8 +47,6 @@ class EuclideanProblem:
         R and D (length) of the domain; it is only the comparator class when `unbounded`.
     unbounded : bool
         Whether decisions range over all of R^n.
-    enforced : bool
-        Whether the learner makes G and beta_s true by clipping; False: the user declares them.
     family : {"linear", "glm", "quadratic", "custom"}
         Structure of the losses.
     shape : {"ball", "box", "simplex", "lp_ball", "polytope"}
@@ -69,12 +67,62 @@ class EuclideanProblem:
     radius: float
     diameter: float
     unbounded: bool
-    enforced: bool
     family: str
     shape: str
     exponent: float
     constraints: int = 0
     half_width: float = 0.0
+
+    @property
+    def enforced(self) -> bool:
+        """Whether the learner makes G and beta_s true by clipping; else the user declares them."""
+        return self.family != "custom"
+
+    @property
+    def exact_normalizer(self) -> bool:
+        """Whether ln Z of successive Gibbs laws has a closed form."""
+        return self.family == "linear" and (self.unbounded or self.shape in ("ball", "box"))
+
+    @property
+    def linear_sampler(self) -> bool:
+        """Whether Gibbs laws of linear losses can be drawn exactly on the domain."""
+        return self.unbounded or self.shape in ("ball", "box", "simplex")
+
+    @property
+    def factor_range(self) -> float:
+        """Public range of l - min l: G D, or 2 G R with a crude minimum."""
+        if self.family in ("linear", "glm"):
+            return self.lipschitz * self.diameter
+        return 2.0 * self.lipschitz * self.radius
+
+    def barrier_weight(self, horizon: int) -> float:
+        """Return the weight at which the barrier is at most G D on the shrunk domain (loss).
+
+        0 where no barrier is used: linear losses, and decisions in R^d.
+
+        Raises
+        ------
+        ValueError
+            For an l_p ball with p < 2.
+        """
+        if self.unbounded or self.family == "linear":
+            return 0.0
+        t = float(max(horizon, 3))
+        if self.shape == "lp_ball":
+            if self.exponent < 2.0:
+                raise ValueError(
+                    "an l_p ball with p < 2 has no smooth barrier: use p >= 2, a Box or a Simplex"
+                )
+            supremum = -math.log(-math.expm1(self.exponent * math.log1p(-1.0 / t)))
+        else:
+            once = math.log(t * t / (2.0 * t - 1.0))
+            supremum = {
+                "ball": once,
+                "box": self.dimension * once,
+                "simplex": (self.dimension + 1) * math.log(t),
+                "polytope": self.constraints * math.log(t),
+            }[self.shape]
+        return self.lipschitz * self.diameter / supremum
 
 
 def euclidean_problem(domain: Domain, loss: Loss, unbounded: bool = False) -> EuclideanProblem:
@@ -112,7 +160,6 @@ def euclidean_problem(domain: Domain, loss: Loss, unbounded: bool = False) -> Eu
         radius=float(domain.radius_from_center()),
         diameter=float(domain.diameter(2.0)),
         unbounded=unbounded,
-        enforced=family != "custom",
         family=family,
         shape=shape,
         exponent=float(domain.p),

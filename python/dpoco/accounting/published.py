@@ -9,7 +9,11 @@ L = ceil(log2 n) + 1. Its composition argument uses, per node, a closed form tha
 every epsilon; `dpoco.accounting.tree_frank_wolfe` checks each use of it by exact accounting.
 
 P-COMW and CTRL (Agarwal et al.): the privacy theorems, as printed and with every step repaired, and
-the regret bounds of their lazy modes: P-COMW, Theorem 4.2; CTRL, Theorems 9, 12 and 13.
+the parameters that go with them. "paper": those of P-COMW, Theorem 4.1, and CTRL, Theorems 8
+(smooth losses) and 11 (generalised linear losses); claims are reported, never certified, and the
+printed delta exceeds 1 for short horizons. "corrected": the same algorithm and style of proof, and
+the free parameters that minimise the printed regret bound. Lazy modes: P-COMW, Theorem 4.2; CTRL,
+Theorems 9, 12 and 13.
 
 Proofs: ``docs/privacy/tree_frank_wolfe.md``; ``docs/privacy/oco_regret.md``, section "Published
 parameters", which says what is wrong in print.
@@ -18,20 +22,26 @@ parameters", which says what is wrong in print.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpoco._validation import positive_float, positive_int
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import worst_row_norm
+from dpoco.accounting.euclidean import EuclideanProblem
+from dpoco.errors import CalibrationError
 
 __all__ = [
     "PublishedClaim",
     "gibbs_claim",
+    "gibbs_lazy_parameters",
+    "gibbs_parameters",
+    "growing_lazy_scale",
+    "largest_fitting",
     "leader_claim",
+    "leader_lazy_parameters",
+    "leader_parameters",
     "published_epsilon",
-    "published_gibbs_lazy_bound",
-    "published_growing_bound",
-    "published_leader_lazy_bound",
     "published_levels",
     "published_sigma",
     "tree_equivalent_scale",
@@ -91,148 +101,261 @@ class PublishedClaim:
         ln Phi, scale of the acceptance factor.
     forced_switch : float
         p of the theorem.
-    hazard : float
-        p~ = p + 1 - Phi^-2.
     cap : int
-        floor(3 p~ T).
-    composed : float
-        epsilon' (printed) or S (repaired), the sum that epsilon is computed from.
+        floor(3 p~ T), p~ = p + 1 - Phi^-2.
     epsilon, delta : float
         The claim, delta in total.
     """
 
     log_ratio: float
     forced_switch: float
-    hazard: float
     cap: int
-    composed: float
     epsilon: float
     delta: float
 
 
-def gibbs_claim(
-    *, horizon: int, noise_to_signal: float, delta: float, corrected: bool
-) -> PublishedClaim:
-    """Return the privacy theorem of P-COMW at g = G sqrt(beta/lam).
+def gibbs_claim(horizon: int, g: float, delta: float, corrected: bool) -> PublishedClaim:
+    """Return the privacy theorem of P-COMW.
 
     Parameters
     ----------
     horizon : int
         T.
-    noise_to_signal : float
-        g.
+    g : float
+        Signal to noise, G sqrt(beta/lam).
     delta : float
         The theorem's delta.
     corrected : bool
         Whether every step of the proof is repaired, or the theorem taken as printed.
     """
-    t, g2 = float(horizon), noise_to_signal**2
-    small = delta / (60.0 * t * t)
-    half = 18.0 * g2 + math.sqrt(72.0 * g2 * math.log(2.0 / small))
+    t, g2 = float(horizon), g**2
+    half = 18.0 * g2 + math.sqrt(72.0 * g2 * math.log(2.0 / _small(t, delta)))
     log_ratio = 2.0 * half
     p = min(1.0, max(t ** (-1.0 / 3.0), (g2 / log_ratio) ** (2.0 / 3.0)))
-    hazard = p - math.expm1(-2.0 * log_ratio)
-    cap = math.floor(3.0 * hazard * t)
-    if corrected:
-        composed = (2.0 * log_ratio / p) ** 2 + cap * log_ratio**2
-        composed += (t - 1.0) * (2.0 * g2 / p) ** 2
-    else:
-        composed = 7.0 * t ** (2.0 / 3.0) * log_ratio**2 + 12.0 * t * log_ratio**3
-        composed += 11.0 * t * g2 ** (2.0 / 3.0) * log_ratio ** (4.0 / 3.0)
-    return _claim(t, log_ratio, p, hazard, cap, composed, delta, corrected)
+    printed = 7.0 * t ** (2.0 / 3.0) * log_ratio**2 + 12.0 * t * log_ratio**3
+    printed += 11.0 * t * g2 ** (2.0 / 3.0) * log_ratio ** (4.0 / 3.0)
+    return _claim(t, log_ratio, p, 2.0 * g2, None if corrected else printed, delta)
 
 
 def leader_claim(
-    *,
-    horizon: int,
-    dimension: int,
-    lipschitz: float,
-    smoothness: float,
-    step_size: float,
-    noise_scale: float,
-    delta: float,
-    corrected: bool,
-    generalized_linear: bool = False,
+    horizon: int, g: float, b: float, dimension: int, delta: float, corrected: bool
 ) -> PublishedClaim:
     """Return the privacy theorem of CTRL.
 
     Parameters
     ----------
-    horizon, dimension : int
-        T and n.
-    lipschitz, smoothness, step_size, noise_scale : float
-        G, beta_s, eta, sigma.
-    delta : float
-        The theorem's delta.
-    corrected : bool
+    horizon : int
+        T.
+    g, b : float
+        G/sigma and eta beta_s.
+    dimension : int
+        n, or 1 for the closeness lemma of generalised linear losses; the paper proves it for one
+        added loss only, where three are exchanged.
+    delta, corrected
         As in `gibbs_claim`.
-    generalized_linear : bool
-        Whether the closeness lemma of generalised linear losses is used (n counts as 1); the paper
-        proves it for one added loss only, where three are exchanged.
     """
-    t, size = float(horizon), 1 if generalized_linear else dimension
-    small = delta / (60.0 * t * t)
-    root = math.sqrt(2.0 * size * math.log(2.0 / small))
-    b, g = step_size * smoothness, lipschitz / noise_scale
-    log_ratio = 2.0 * (2.0 * b * size + 4.5 * g * g + 3.0 * g * root)
-    p = t ** (-1.0 / 3.0)
-    hazard = p - math.expm1(-2.0 * log_ratio)
-    cap = math.floor(3.0 * hazard * t)
-    shift = 2.0 * g * g + 2.0 * b * b * size
-    if corrected:
-        composed = (2.0 * log_ratio / p) ** 2 + cap * log_ratio**2
-        composed += (t - 1.0) * (shift / p) ** 2
-    else:
-        composed = 7.0 * log_ratio**2 * t ** (2.0 / 3.0) + 2.0 * log_ratio**3 * t
-        composed += shift**2 * t ** (5.0 / 3.0)
-    return _claim(t, log_ratio, p, hazard, cap, composed, delta, corrected)
+    t = float(horizon)
+    root = math.sqrt(2.0 * dimension * math.log(2.0 / _small(t, delta)))
+    log_ratio = 2.0 * (2.0 * b * dimension + 4.5 * g * g + 3.0 * g * root)
+    shift = 2.0 * g * g + 2.0 * b * b * dimension
+    printed = 7.0 * log_ratio**2 * t ** (2.0 / 3.0) + 2.0 * log_ratio**3 * t
+    printed += shift**2 * t ** (5.0 / 3.0)
+    return _claim(t, log_ratio, t ** (-1.0 / 3.0), shift, None if corrected else printed, delta)
+
+
+def _small(t: float, delta: float) -> float:
+    return delta / (60.0 * t * t)
 
 
 def _claim(
-    t: float, log_ratio: float, p: float, hazard: float, cap: int, composed: float,
-    delta: float, corrected: bool,
-) -> PublishedClaim:  # fmt: skip
-    epsilon = 1.5 * composed + math.sqrt(6.0 * composed * math.log(2.0 / delta))
-    if corrected:
-        total = 0.5 * delta + cap * delta / (60.0 * t * t)
+    t: float, log_ratio: float, p: float, shift: float, printed: float | None, delta: float
+) -> PublishedClaim:
+    hazard = p - math.expm1(-2.0 * log_ratio)
+    cap = math.floor(3.0 * hazard * t)
+    if printed is None:
+        composed = (2.0 * log_ratio / p) ** 2 + cap * log_ratio**2 + (t - 1.0) * (shift / p) ** 2
+        total = 0.5 * delta + cap * _small(t, delta)
     else:
+        composed = printed
         total = delta + 3.0 * t * math.exp(t * math.expm1(-2.0 * log_ratio))
-    return PublishedClaim(log_ratio, p, hazard, cap, composed, epsilon, total)
+    epsilon = 1.5 * composed + math.sqrt(6.0 * composed * math.log(2.0 / delta))
+    return PublishedClaim(log_ratio, p, cap, epsilon, total)
 
 
-def published_gibbs_lazy_bound(
-    *, horizon: int, dimension: int, lipschitz: float, diameter: float, switches: float,
-    corrected: bool,
-) -> float:  # fmt: skip
-    """Return the regret bound of P-COMW's Theorem 4.2; the printed constant 16 lacks sqrt(2)."""
-    t, whole = float(horizon), lipschitz * diameter
-    constant = 16.0 * (math.sqrt(2.0) if corrected else 1.0)
-    lazy = constant * math.log(t) * math.sqrt(dimension) * t / switches
-    return whole * (math.sqrt(2.0 * t) + lazy + 13.0)
+def gibbs_parameters(
+    problem: EuclideanProblem, horizon: int, budget: Budget, corrected: bool
+) -> tuple[float, float]:
+    """Return (beta, lam) of P-COMW for a budget.
+
+    Raises
+    ------
+    CalibrationError
+        If the theorem admits no noise.
+    """
+    q, t, n = problem, float(horizon), problem.dimension
+    _require_long(horizon, budget.delta)
+    scale = q.lipschitz / q.diameter
+    if corrected:
+
+        def spent(g: float) -> float:
+            return gibbs_claim(horizon, g, budget.delta, True).epsilon
+
+        g = _largest_ratio(spent, budget.epsilon)
+        lam = scale * math.sqrt(2.0 * (t + n * math.log(t) / g**2))
+        return g**2 * lam / q.lipschitz**2, lam
+    epsilon, log = min(budget.epsilon, 1.0), math.log(t / budget.delta)
+    shape = 1e3 * math.sqrt(n) * log
+    slow, fast = t ** (1.0 / 3.0) / epsilon, t**0.375 / epsilon**0.75
+    lam = scale * max(0.5 / math.sqrt(t), shape * slow, shape * fast)
+    share = min((epsilon / t ** (1.0 / 3.0)) ** 2, (epsilon / math.sqrt(t)) ** 1.5)
+    return lam / (1e5 * (q.lipschitz * log) ** 2) * share, lam
 
 
-def published_leader_lazy_bound(
-    *, horizon: int, dimension: int, lipschitz: float, smoothness: float, diameter: float,
-    switches: float, generalized_linear: bool, corrected: bool,
-) -> float:  # fmt: skip
-    """Return the regret bound of CTRL's Theorem 9 or 12; the latter lacks a sqrt(n) in print."""
-    t, whole = float(horizon), lipschitz * diameter
-    noise = 12.0 * whole * math.sqrt(math.log(t))
-    if not generalized_linear:
-        lazy = dimension * (3.0 * smoothness * diameter**2 + noise)
-    else:
-        lazy = 3.0 * smoothness * diameter**2
-        lazy += noise * (math.sqrt(dimension) if corrected else 1.0)
-    return 2.0 * whole * math.sqrt(t) + t / switches * lazy + 14.0 * whole
+def leader_parameters(
+    problem: EuclideanProblem, horizon: int, budget: Budget, corrected: bool
+) -> tuple[float, float]:
+    """Return (eta, sigma) of CTRL for a budget; raise as `gibbs_parameters` does."""
+    q, t, n = problem, float(horizon), problem.dimension
+    _require_long(horizon, budget.delta)
+    if corrected:
+        return _repaired_leader(q, horizon, budget)
+    epsilon, size = min(budget.epsilon, 1.0), 1 if q.rank <= 1 else n
+    steps = [q.diameter / (2.0 * q.lipschitz * math.sqrt(t))]
+    if q.smoothness > 0.0:
+        log = math.sqrt(math.log(t / budget.delta))
+        slow = 1e3 * t ** (5.0 / 12.0) * q.smoothness * math.sqrt(size) * log
+        fast = 1e3 * t ** (1.0 / 3.0) * q.smoothness * size * log
+        steps += [math.sqrt(epsilon) / slow, epsilon / fast]
+    least = q.lipschitz * math.sqrt(t / size)
+    private = 1e3 * q.lipschitz * t ** (1.0 / 3.0) / epsilon
+    private *= math.sqrt(size * math.log(120.0 * t / budget.delta))
+    return min(steps), max(least, private)
 
 
-def published_growing_bound(
-    *, horizon: int, dimension: int, lipschitz: float, strong_convexity: float, diameter: float,
-    switches: float, corrected: bool,
-) -> float:  # fmt: skip
-    """Return the regret bound of CTRL's Theorem 13; the second term lacks G^2 in print."""
-    log = math.log(horizon)
-    square = lipschitz**2 if corrected else 1.0
-    lazy = 512.0 * square * dimension**2 * log * (1.0 + log) * horizon / switches**2
-    main = 2.0 * lipschitz**2 * (1.0 + log)
-    return (main + lazy) / strong_convexity + 14.0 * lipschitz * diameter
+def _repaired_leader(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
+    """Return (eta, sigma) of the least printed regret bound that the repaired theorem allows."""
+
+    def noise(eta: float) -> float:
+        def spent(g: float) -> float:
+            ratio = q.lipschitz / (q.lipschitz / g)  # of the sigma that is returned
+            claim = leader_claim(
+                horizon, ratio, eta * q.smoothness, q.dimension, budget.delta, True
+            )
+            return claim.epsilon
+
+        return q.lipschitz / _largest_ratio(spent, budget.epsilon)
+
+    def bound(log_eta: float) -> float:
+        try:
+            sigma = noise(math.exp(log_eta))
+        except CalibrationError:
+            return math.inf
+        eta, whole = math.exp(log_eta), q.lipschitz * q.diameter
+        steps = (0.5 * q.diameter**2 / eta, 2.0 * q.lipschitz**2 * eta * horizon)
+        return math.fsum((*steps, sigma * math.sqrt(q.dimension) * q.diameter, 2.0 * whole))
+
+    top = math.log(q.diameter / (2.0 * q.lipschitz * math.sqrt(horizon)))
+    eta = math.exp(_golden(bound, top - 25.0, top) if q.smoothness > 0.0 else top)
+    return eta, noise(eta)
+
+
+def gibbs_lazy_parameters(
+    problem: EuclideanProblem, horizon: int, limit: float
+) -> tuple[float, float, float]:
+    """Return (beta, lam, window) of P-COMW for at most `limit` expected switches.
+
+    Raises
+    ------
+    CalibrationError
+        If the theorem needs more switches, or a longer horizon.
+    """
+    q, t = problem, float(horizon)
+    _require_limit(horizon, limit)
+    log = math.log(t)
+    lam = max(
+        q.lipschitz * math.sqrt(2.0 * t) / q.diameter,
+        math.sqrt(512.0 * q.dimension) * q.lipschitz * log * t / (q.diameter * limit),
+    )
+    beta = lam * (limit / t) ** 2 / (256.0 * q.lipschitz**2 * log)
+    g2 = q.lipschitz**2 * beta / lam
+    return beta, lam, 2.0 * g2 + math.sqrt(8.0 * g2 * math.log(t * t))
+
+
+def leader_lazy_parameters(
+    problem: EuclideanProblem, horizon: int, limit: float
+) -> tuple[float, float, float]:
+    """Return (eta, sigma, window) of CTRL; raise as `gibbs_lazy_parameters` does."""
+    q, t = problem, float(horizon)
+    _require_limit(horizon, limit)
+    size = 1 if q.rank <= 1 else q.dimension
+    root = math.sqrt(size * math.log(t))
+    sigma = 12.0 * q.lipschitz * t * root / limit
+    eta = q.diameter / (2.0 * q.lipschitz * math.sqrt(t))
+    if q.smoothness > 0.0:
+        eta = min(eta, limit / (6.0 * q.smoothness * size * t))
+    g = q.lipschitz / sigma
+    return eta, sigma, eta * q.smoothness * size + 0.5 * (g * g + 4.0 * g * root)
+
+
+def growing_lazy_scale(problem: EuclideanProblem, horizon: int, limit: float) -> float:
+    """Return sigma of CTRL with growing noise; raise as `gibbs_lazy_parameters` does."""
+    q, n, log = problem, problem.dimension, math.log(horizon)
+    _require_limit(horizon, limit)
+    least = (4.0 * q.smoothness * n / q.strong_convexity + 16.0 * n * log) * log
+    if limit < least:
+        raise CalibrationError(f"the published theorem needs at least {least:.6g} switches")
+    return 16.0 * q.lipschitz * math.sqrt(n * float(horizon) * log) / limit
+
+
+def _require_long(horizon: int, delta: float) -> None:
+    least = 12.0 * math.log(1.0 / delta)
+    if horizon < least:
+        raise CalibrationError(
+            f"the published theorems need a horizon of at least 12 ln(1/delta) = {least:.0f} rounds"
+        )
+
+
+def _require_limit(horizon: int, limit: float) -> None:
+    if horizon < 3 or limit > horizon:
+        raise CalibrationError("the published lazy theorems need 3 <= max_switches <= horizon")
+
+
+def largest_fitting(
+    fits: Callable[[float], bool], low: float, high: float, steps: int
+) -> float | None:
+    """Return by bisection the largest number tried that fits, or None."""
+    best = None
+    for _ in range(steps):
+        middle = 0.5 * (low + high)
+        if fits(middle):
+            low = best = middle
+        else:
+            high = middle
+    return best
+
+
+def _largest_ratio(spent: Callable[[float], float], epsilon: float) -> float:
+    """Return the largest noise-to-signal ratio whose epsilon is at most the target."""
+    low, high = math.log(1e-30), math.log(10.0)
+    found = largest_fitting(lambda log_g: spent(math.exp(log_g)) <= epsilon, low, high, 100)
+    if found is None:
+        raise CalibrationError("the repaired theorem admits no noise for this budget")
+    return math.exp(found)
+
+
+def _golden(value: Callable[[float], float], low: float, high: float) -> float:
+    """Return the minimiser of a unimodal function."""
+    ratio = 0.5 * (math.sqrt(5.0) - 1.0)
+    left, right = high - ratio * (high - low), low + ratio * (high - low)
+    at_left, at_right = value(left), value(right)
+    for _ in range(45):
+        # Ties are infeasible on both sides: smaller steps are feasible.
+        if at_left < at_right or at_left == math.inf:
+            high, right, at_right = right, left, at_left
+            left = high - ratio * (high - low)
+            at_left = value(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + ratio * (high - low)
+            at_right = value(right)
+    return left if at_left <= at_right else right

@@ -6,8 +6,7 @@ react to the decisions; the privacy statements elsewhere do not need that.
 
 Proof: ``docs/privacy/oco_regret.md``, which derives every term. Sources: Agarwal et al., P-COMW,
 Theorem "Regret bound for P-COMW"; Agarwal et al., CTRL, Theorems 4 and 28. Constants are two to
-four times smaller than the printed ones, which `published_gibbs_regret` and
-`published_leader_regret` give.
+four times smaller than the printed ones.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ __all__ = [
     "entropy_term",
     "gibbs_regret",
     "leader_regret",
-    "published_gibbs_regret",
-    "published_leader_regret",
     "stated_regret",
     "uniform_is_as_good",
 ]
@@ -227,53 +224,3 @@ def best_step_size(
     """Return eta = R / sqrt(m^2 G^2 ceil(T/m) + sigma^2 n), the minimiser of `leader_regret`."""
     rounds = (block * lipschitz) ** 2 * -(-horizon // block)
     return radius / math.sqrt(rounds + noise_scale**2 * dimension)
-
-
-def published_gibbs_regret(
-    *,
-    horizon: int,
-    dimension: int,
-    lipschitz: float,
-    diameter: float,
-    inverse_temperature: float,
-    regularization: float,
-    delta: float = 0.0,
-    hazard: float | None = None,
-) -> RegretBound:
-    """Return the bound printed for P-COMW; `hazard` is its p~ where the cap is 3 p~ T."""
-    whole = lipschitz * diameter
-    return _bound(
-        regularization=0.5 * regularization * diameter**2,
-        stability=lipschitz**2 * horizon / regularization,
-        entropy=dimension * math.log(horizon) / inverse_temperature,
-        comparator=whole,
-        closeness=_published_closeness(whole, horizon, delta, hazard),
-    )
-
-
-def published_leader_regret(
-    *,
-    horizon: int,
-    dimension: int,
-    lipschitz: float,
-    diameter: float,
-    step_size: float,
-    noise_scale: float,
-    delta: float = 0.0,
-    hazard: float | None = None,
-) -> RegretBound:
-    """Return the bound printed for CTRL; `hazard` is its p~ where the cap is 3 p~ T."""
-    whole = lipschitz * diameter
-    return _bound(
-        regularization=0.5 * diameter**2 / step_size,
-        stability=2.0 * lipschitz**2 * step_size * horizon,
-        noise=noise_scale * math.sqrt(dimension) * diameter,
-        barrier=2.0 * whole,
-        closeness=_published_closeness(whole, horizon, delta, hazard),
-    )
-
-
-def _published_closeness(whole: float, horizon: int, delta: float, hazard: float | None) -> float:
-    if hazard is None:
-        return 6.0 * whole * delta * float(horizon) ** 2
-    return 2.0 * whole * horizon * (math.exp(-hazard * horizon) + 3.0 * delta * horizon)

@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core, domains, losses
-from dpoco._learner import Progress
 from dpoco._record_learner import RecordLearner
 from dpoco._tickets import Ticket
 from dpoco._validation import float_array
-from dpoco.privacy.mechanisms.coupled_draws import Anchored, CoupledDraws, Window
-from dpoco.trace import Flags, Trace
+from dpoco.privacy.mechanisms.coupled_draws import Anchored, CoupledDraws, GibbsDraw, Window
 
 __all__ = ["CoupledLearner"]
 
@@ -47,6 +45,8 @@ class CoupledLearner(RecordLearner):
 
     @property
     def _width(self) -> int:
+        if isinstance(self._loss, losses.QuadraticLoss):
+            return self._domain.dimension**2
         # A fresh draw may pass over all records so far; signals are served between chunks.
         kept = isinstance(self._loss, losses.LogisticLoss | losses.HuberLoss)
         return max(super()._width, 2048) if kept else super()._width
@@ -58,11 +58,8 @@ class CoupledLearner(RecordLearner):
 
     def _rule_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
         """Return what both engines are built from."""
-        drawn, keep, window = self._mechanism, self._mechanism.keep, (0.0, 0.0)
-        if isinstance(keep, Window):
-            window = (keep.high, keep.low)
-        elif isinstance(keep, Anchored):
-            window = (keep.width, keep.width)
+        drawn, keep = self._mechanism, self._mechanism.keep
+        width = keep.width if isinstance(keep, Anchored) else 0.0
         return {
             "rounds": drawn.rounds,
             "lipschitz": drawn.losses.lipschitz,
@@ -71,21 +68,25 @@ class CoupledLearner(RecordLearner):
             "forced_switch": keep.forced,
             "max_switches": drawn.cap,
             "coupling": keep.kind,
-            "clip_high": window[0],
-            "clip_low": window[1],
+            "clip_high": keep.high if isinstance(keep, Window) else width,
+            "clip_low": keep.low if isinstance(keep, Window) else width,
             **claim,
         }
 
     def _loss_settings(self) -> dict[str, Any]:
         """Return what the compiled sum of losses is built from."""
-        domain, loss = self._domain, self._loss
-        settings: dict[str, Any] = {"unbounded": self._parameters.unbounded, "kind": "custom"}
+        domain, loss, draw = self._domain, self._loss, self._mechanism.draw
+        # Tilted minima are charged alike on R^d and in a domain.
+        unbounded = self._parameters.unbounded
+        if isinstance(draw, GibbsDraw):
+            unbounded = draw.half_width == math.inf
+        settings: dict[str, Any] = {"unbounded": unbounded, "kind": "custom"}
         if isinstance(loss, losses.QuadraticLoss):
             settings.update(
                 kind="quadratic",
                 lipschitz=loss.lipschitz_bound,
                 smoothness=loss.smoothness_bound,
-                radius=math.inf if self._parameters.unbounded else domain.radius_from_center(),
+                radius=math.inf if unbounded else domain.radius_from_center(),
             )
         elif isinstance(loss, losses.LinearLoss):
             bound, bound_l2 = loss.gradient_bound, loss.gradient_bound_l2
@@ -153,89 +154,31 @@ class CoupledLearner(RecordLearner):
             self._refuse_violations(gradient[None, :], None)
         self._engine.observe_custom(turn, record)
 
-    def run(
-        self,
-        features: Any,
-        labels: Any = None,
-        *,
-        record_decisions: bool = True,
-        progress: Progress | None = None,
-        checkpoint: Any = None,
-        checkpoint_every: int = 100_000,
-    ) -> Trace:
-        """Play many rounds; see `RecordLearner.run`.
-
-        Parameters
-        ----------
-        features : array_like of shape (T, d) or (T, d, d)
-            One record a round; gradients for a `LinearLoss`, matrices for a `QuadraticLoss`.
-        labels : array_like of shape (T,) or (T, d), optional
-            Labels of generalised linear losses, vectors of a `QuadraticLoss`.
-        record_decisions, progress, checkpoint, checkpoint_every
-            As for the other learners.
-
-        Returns
-        -------
-        Trace
-            Losses and decisions of these rounds; not private.
-        """
-        options: dict[str, Any] = {
-            "record_decisions": record_decisions,
-            "progress": progress,
-            "checkpoint": checkpoint,
-            "checkpoint_every": checkpoint_every,
-        }
+    def _arrays(self, features: Any, labels: Any) -> tuple[FloatArray, FloatArray | None]:
         if not isinstance(self._loss, losses.QuadraticLoss):
-            return super().run(features, labels, **options)
-        return self._run_matrices(features, labels, **options)
-
-    def _run_matrices(
-        self,
-        features: Any,
-        labels: Any,
-        *,
-        record_decisions: bool,
-        progress: Progress | None,
-        checkpoint: Any,
-        checkpoint_every: int,
-    ) -> Trace:
-        d = self._domain.dimension
-        matrices = float_array("features", features, (None, d, d))
-        rounds = matrices.shape[0]
+            return super()._arrays(features, labels)
         if labels is None:
             raise TypeError("labels are required by this loss")
-        vectors = float_array("labels", labels, (rounds, d))
-        self._check_rounds(rounds)
-        if self._raises:
-            self._refuse_violations(matrices, vectors)
-        decisions = np.empty((rounds, d))
-        changed = np.zeros(rounds, dtype=bool)
-        with self._alone():
-            self._check_rounds(rounds)
-            first_round = self.round
-            for part in self._chunks(rounds, d * d, progress, checkpoint, checkpoint_every):
-                for t in range(part.start, part.stop):
-                    decisions[t] = self._engine.decision()
-                    before = self._engine.switches
-                    self._engine.observe_quadratic(first_round + t, matrices[t], vectors[t])
-                    changed[t] = self._engine.switches != before
-        loss = self._loss
-        assert isinstance(loss, losses.QuadraticLoss)
-        factors = loss.scales(self._domain, matrices, vectors)
-        out = np.zeros(rounds)
-        for t in np.flatnonzero(factors).tolist():
-            out[t] = factors[t] * loss.value(decisions[t], matrices[t], vectors[t])
-        for array in (out, decisions):
-            array.flags.writeable = False
+        d = self._domain.dimension
+        matrices = float_array("features", features, (None, d, d))
+        return matrices, float_array("labels", labels, (matrices.shape[0], d))
 
-        def loss_of(decision: FloatArray) -> FloatArray:
-            return loss.batch_values(self._domain, decision, matrices, vectors)
-
-        def flags_of(part: slice) -> Flags:
-            return loss._flags(self._domain, matrices[part], vectors[part])
-
-        kept = decisions if record_decisions else None
-        return Trace(out, np.flatnonzero(changed), first_round, kept, loss_of, flags_of)
+    def _play(
+        self, rows: FloatArray, targets: FloatArray | None, out: FloatArray,
+        decisions: FloatArray | None, changed: NDArray[np.uint8],
+    ) -> None:  # fmt: skip
+        if not isinstance(self._loss, losses.QuadraticLoss):
+            return super()._play(rows, targets, out, decisions, changed)
+        assert targets is not None
+        first = self.round
+        factors = self._loss.scales(self._domain, rows, targets)
+        for t, (matrix, vector) in enumerate(zip(rows, targets, strict=True)):
+            decision, before = self._engine.decision(), self._engine.switches
+            self._engine.observe_quadratic(first + t, matrix, vector)
+            changed[t] = self._engine.switches != before
+            out[t] = factors[t] * self._loss.value(decision, matrix, vector) if factors[t] else 0.0
+            if decisions is not None:
+                decisions[t] = decision
 
     # -- public quantities ------------------------------------------------------------------------
 

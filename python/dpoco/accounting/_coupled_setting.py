@@ -1,0 +1,335 @@
+"""What the accountants of the two coupled learners share: a problem's parameters and guarantee.
+
+Proofs: ``docs/privacy/couplings.md``, ``docs/privacy/oco_regret.md`` and the learners' own pages.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, TypeVar
+
+from dpoco._validation import real_float
+from dpoco.accounting._coupled_costs import assess, bernstein_cap, clip_widths, hazard, switch_cap
+from dpoco.accounting._coupled_parameters import CoupledParameters, mechanism
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.euclidean import EuclideanProblem
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.regret_bounds import stated_regret
+from dpoco.accounting.statement import state, stated_delta
+from dpoco.privacy.losses.combined import Tailed
+from dpoco.privacy.losses.coupled_bits import Bits
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, GibbsDraw
+from dpoco.privacy.neighbours import Neighbours
+
+P = TypeVar("P", bound=CoupledParameters)
+Law = tuple[float, float]
+
+# A constant decision is a draw this close to the centre, relative to the radius.
+CONSTANT_SPREAD = 1e-9
+# Released points that the coupling "anchored" averages over.
+ANCHORS = 16
+# Share of delta that inexact draws may cost before a smaller epsilon is aimed at.
+_MASS_SHARE = 0.2
+# A published delta this many times the theorem's own says nothing; nor does one of 1.
+_VACUOUS_FACTOR = 10.0
+
+
+def tried(p: P, **changes: Any) -> P:
+    """Return `p` with changes that are not checked yet: a search tries many."""
+    copy = object.__new__(type(p))
+    vars(copy).update(vars(p), **changes)
+    return copy
+
+
+@dataclass(frozen=True)
+class Setting(ABC, Generic[P]):
+    """A learner's problem: what stays fixed while a search varies coupling, block and noise.
+
+    In the methods `variant` is the learner's own extra parameter, and `noise` the ratio of signal
+    to noise.
+
+    Attributes
+    ----------
+    private_couplings, lazy_couplings : tuple of str
+        Those whose statements hold for the problem with privacy, and without forced switches.
+    variants : tuple of float
+        What the search tries.
+    own : dict
+        The learner's own fields of parameters that stay fixed.
+    """
+
+    problem: EuclideanProblem
+    horizon: int
+    relation: str
+    calibration: str
+    budget: Budget | None
+    private_couplings: tuple[str, ...]
+    lazy_couplings: tuple[str, ...]
+    variants: tuple[float, ...]
+    own: dict[str, Any]
+
+    record: ClassVar[Any]
+    law_fields: ClassVar[tuple[str, str]]  # of the record, which say how a decision is drawn
+    regret: ClassVar[Any]  # the bound of a law
+    published_law: ClassVar[Any]  # for a budget, or so many expected switches
+    published_lazy_law: ClassVar[Any]
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """What parameters and regret bounds take."""
+        q = self.problem
+        names = ("dimension", "lipschitz", "radius", "diameter", "unbounded")
+        return {"horizon": self.horizon, **{name: getattr(q, name) for name in names}}
+
+    @abstractmethod
+    def still_law(self) -> Law:
+        """Return the law of the decision that never looks at data."""
+
+    @abstractmethod
+    def law(self, variant: float, block: int, noise: float) -> Law:
+        """Return the law of the least regret bound."""
+
+    @abstractmethod
+    def quiet_noise(self, block: int) -> float:
+        """Return a ratio of signal to noise at which the noise costs next to nothing."""
+
+    @abstractmethod
+    def laziest(self, coupling: str, limit: float) -> list[P]:
+        """Return the best parameters of a coupling for so many expected switches, if any."""
+
+    @abstractmethod
+    def rough_law(self, variant: float, m: Any, g: Any) -> tuple[Any, Any, Any]:
+        """Return (b, spread, beta) on a grid of blocks and noises, roughly."""
+
+    def bare(self, block: int, law: Law) -> P:
+        """Return a fresh draw every block, of that law, without privacy and derived fields."""
+        found: P = self.record(
+            **self.constants,
+            **self.own,
+            **dict(zip(self.law_fields, law, strict=True)),
+            coupling="scheduled",
+            block=block,
+            forced_switch=1.0,
+            relation=self.relation,
+            calibration=self.calibration,
+        )
+        return found
+
+    def finish(self, p: P, **changes: Any) -> P:
+        """Return `p` with changes, and with its derived fields filled in."""
+        p = tried(p, **changes)
+        bound, switches = assess(p)
+        return tried(
+            p, regret_bound=bound.total, regret_terms=bound.terms, expected_switches=switches
+        )
+
+    def build(self, coupling: str, variant: float, block: int, forced: float, noise: float) -> P:
+        """Return parameters with windows, cap and regret bound."""
+        p = self.bare(block, self.law(variant, block, noise))
+        cap = p.decisions
+        if coupling != "scheduled":
+            closeness, tail = self.allowance(p)
+            if coupling == "anchored":
+                tail *= 0.5
+            error = min(0.5, forced / block * closeness)
+            window = self.window(p, coupling, noise, error, forced, tail)
+            p = tried(p, coupling=coupling, forced_switch=forced, **window)
+            cap = switch_cap(p.decisions, hazard(p), tail)
+            if p.mean_switches is not None:
+                cap = min(cap, bernstein_cap(p.mean_switches, tail))
+        return self.finish(p, max_switches=cap, private=self.budget is not None)
+
+    def window(
+        self,
+        p: P,
+        coupling: str,
+        noise: float,
+        error: float,
+        forced: float = 0.0,
+        tail: float = 0.0,
+    ) -> dict[str, Any]:
+        """Return the coupling's own fields, for that total variation a round by clipping."""
+        if coupling != "density_ratio":
+            return {}
+        _, b, rank = p.ratios
+        high, low = clip_widths(noise, b, p.dimension, rank, error)
+        return {"clip_high": high, "clip_low": low}
+
+    def lazy_window(self, p: P, coupling: str, noise: float) -> dict[str, Any]:
+        """Return the same without forced switches: clipping costs G D / 2 in all."""
+        error = self.allowance(p)[0] * 2.0 / max(self.horizon - 1, 2)
+        return self.window(p, coupling, noise, error)
+
+    def lazy(self, coupling: str, law: Law, noise: float) -> P:
+        """Return non-private parameters of a coupling without forced switches."""
+        p = self.bare(1, law)
+        window = self.lazy_window(p, coupling, noise)
+        return self.finish(p, coupling=coupling, forced_switch=0.0, **window)
+
+    def published_lazy(self, limit: float) -> P:
+        """Return the published parameters for so many expected switches."""
+        *law, width = self.published_lazy_law(self.problem, self.horizon, limit)
+        return self.finish(
+            self.bare(1, (law[0], law[1])),
+            coupling="density_ratio",
+            forced_switch=0.0,
+            clip_high=width,
+            clip_low=width,
+        )
+
+    def allowance(self, p: P) -> tuple[float, float]:
+        """Return the total variations that cost G D / 2 (clipping) and G D (cap) in regret.
+
+        Between the law of a decision and the ideal one in every round, and the probability of
+        reaching the cap.
+        """
+        t = float(self.horizon)
+        if not p.unbounded:
+            return 0.5 / t, min(0.5, 1.0 / t)
+        closeness = min(0.5 / t, (p.diameter / (4.0 * t**1.5 * p.spread)) ** 2)
+        return max(closeness, 1e-250), max(min(0.5, 4.0 * closeness), 1e-250)
+
+    def constant(self) -> P:
+        """Return the parameters of the decision that never looks at data."""
+        return self.finish(self.bare(self.horizon, self.still_law()), max_switches=0, private=True)
+
+    def quiet(self, block: int) -> P:
+        """Return a fresh draw every block, with noise that costs next to nothing."""
+        p = self.build("scheduled", 1.0, block, 1.0, self.quiet_noise(block))
+        return self.finish(p, max_switches=None, private=False)
+
+    def published(self, budget: Budget) -> P:
+        """Return the "paper" or "corrected" parameters."""
+        corrected = self.calibration == "corrected"
+        p = self.bare(1, self.published_law(self.problem, self.horizon, budget, corrected))
+        claim = p.claim(budget.delta, corrected)
+        return self.finish(
+            p,
+            coupling="density_ratio",
+            forced_switch=claim.forced_switch,
+            clip_high=claim.log_ratio,
+            clip_low=claim.log_ratio,
+            max_switches=claim.cap,
+            private=True,
+        )
+
+    def spent(self, p: P, budget: Budget) -> float:
+        """Return a bound on delta at the budget's epsilon, inexact draws charged."""
+        loss = mechanism(p, self.problem).loss(Neighbours(p.relation))
+        if loss is None:
+            return 1.0
+        if not isinstance(loss, Tailed):
+            return loss.delta(budget.epsilon)
+        # A guarantee at a smaller epsilon, where the charge would take too much of the budget.
+        epsilon = max(0.0, math.log(_MASS_SHARE * budget.delta / loss.mass))
+        epsilon = min(budget.epsilon, epsilon)
+        return loss.ideal.delta(epsilon) + (1.0 + math.exp(epsilon)) * loss.mass
+
+
+def require_global_bounds(problem: EuclideanProblem) -> None:
+    """Raise for private learning over R^d with losses whose bounds hold on the domain only."""
+    if problem.unbounded and problem.family in ("quadratic", "custom"):
+        raise ValueError(
+            f"{problem.family} losses are not known to be Lipschitz on R^d: unbounded=True is not "
+            "private"
+        )
+
+
+def check_agreement(p: CoupledParameters, problem: EuclideanProblem, *fields: str) -> None:
+    """Raise `ValueError` unless the parameters were made for this domain and loss."""
+    for name in ("dimension", "lipschitz", "radius", "diameter", "unbounded", *fields):
+        given, needed = getattr(p, name), getattr(problem, name)
+        if not math.isclose(given, needed, rel_tol=1e-9):
+            raise ValueError(
+                f"parameters have {name} {given!r}, but domain and loss give {needed!r}"
+            )
+    if p.private:
+        require_global_bounds(problem)
+    if p.coupling == "maximal" and p.block != 1:
+        raise ValueError("coupling 'maximal' has block 1")
+
+
+def stated(
+    p: CoupledParameters, problem: EuclideanProblem, drawn: CoupledDraws,
+    budget: Budget | float | None, seeded: bool,
+) -> Guarantee:  # fmt: skip
+    """Return the guarantee of parameters of which `drawn` is the mechanism."""
+    delta, near = stated_delta(budget, p.horizon), Neighbours(p.relation)
+    if not 0.0 < real_float("budget", delta) < 1.0:
+        raise ValueError(f"delta must be strictly between 0 and 1; got {delta!r}")
+    rounds = p.horizon * problem.lipschitz
+    largest = math.inf if problem.unbounded else rounds * problem.diameter
+    regret, switches = assess(p)
+    said = stated_regret(regret.total, rounds * problem.radius, largest)
+    shared = ("coupling", "block", "forced_switch", "max_switches", "clip_high", "clip_low")
+    details = said.pop("details") | {
+        **{name: getattr(p, name) for name in (*shared, "lipschitz")},
+        "expected_switches": switches,
+        **p.details(drawn.draw.moved(drawn.losses, near)),
+        **{f"regret_{name}": value for name, value in regret.terms.items()},
+    }
+    over = ", against the best point of the domain; decisions range over R^d" if p.unbounded else ""
+    conditions = [
+        f"the regret bound is for streams fixed in advance (oblivious), in expectation{over}",
+        *p.conditions(problem),
+    ]
+    if not p.private:
+        none = Guarantee.none(p.horizon, p.released)
+        said |= {"details": details, "reference": p.reference}
+        return replace(none, conditions=(*none.conditions, *conditions), **said)
+    loss = drawn.loss(near)
+    bits = loss.ideal if isinstance(loss, Tailed) else loss
+    claim = paper = None
+    if p.relation == "replace" and p.decisions > 0:
+        paper = p.claim(delta, False)
+        if p.calibration != "tight":
+            claim = paper if p.calibration == "paper" else p.claim(delta, True)
+    constant = not isinstance(bits, Bits)
+    own = []
+    if isinstance(bits, Bits):
+        details["factor_floor"] = bits.factor_floor
+        details["later_bits"] = bits.later_bits
+        details["later_bit_shift"] = bits.shift
+    else:
+        why = "; at this budget and horizon no noise beats the constant decision"
+        still = "no switch is allowed: nothing released depends on data"
+        own.append(still + why if p.block == p.horizon > 1 else still)
+    if p.calibration == "paper":
+        own.append("calibration 'paper': its claim is as printed, not certified")
+        if claim is not None and not claim.delta < min(1.0, _VACUOUS_FACTOR * delta):
+            own.append(f"the printed claim is vacuous: its total delta is {claim.delta:.3g}")
+    bounds = f"G = {problem.lipschitz:.6g}"
+    if problem.smoothness > 0.0:
+        bounds += f", beta_s = {problem.smoothness:.6g}"
+    own.append(
+        f"the bounds ({bounds}, l2) hold whatever the data: records are scaled into them"
+        if problem.enforced
+        else "ASSUMED: every loss is convex and obeys the declared bounds "
+        f"({bounds}, l2), unverified"
+    )
+    # Neither a chain's distance from its law nor a user's constants can be checked.
+    exact = not isinstance(drawn.draw, GibbsDraw) or drawn.draw.tolerance == 0.0
+    trusted = exact and drawn.losses.enforced and p.calibration != "paper"
+    return state(
+        drawn,
+        near,
+        released=p.released,
+        horizon=p.horizon,
+        delta=delta,
+        reference=p.reference,
+        seeded=seeded,
+        calibration=p.calibration,
+        conditions=(*own, *conditions),
+        arithmetic="all variates have their full tails, and coins exactly their probabilities; "
+        "that draws and probabilities are computed in double precision is not covered",
+        noise_scale=p.noise_scale,
+        sensitivity=near.sides * problem.lipschitz,
+        sensitivity_norm="l2",
+        claimed=None if claim is None else (claim.epsilon, claim.delta),
+        paper_epsilon=None if constant or paper is None else paper.epsilon,
+        details=details,
+        trusted=trusted or constant,
+        **said,
+    )
