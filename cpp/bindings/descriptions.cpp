@@ -125,7 +125,8 @@ py::dict describe(const frank_wolfe::FrankWolfe& self) {
                         "diameter_max"_a = held.diameters.linf, "batch"_a = self.batch(),
                         "offset"_a = self.settings().published_weights ? 1 : 0);
   return py::dict("kind"_a = "selections", "law"_a = name_of(held.noise), "scale"_a = held.scale,
-                  "exponent"_a = held.exponent, "scores"_a = scores);
+                  "exponent"_a = held.exponent, "rounds"_a = self.horizon() / self.batch(),
+                  "scores"_a = scores);
 }
 
 py::dict describe(const experts::PrefixHedge& self) {

@@ -99,19 +99,6 @@ def test_every_instruction_set_gives_the_same_bits(name):
     assert states[0] == states[1]
 
 
-@pytest.mark.parametrize("name", ["PrefixHedge", "BatchShare"])
-def test_weights_of_a_suspended_copy_are_not_read(name):
-    import pickle
-
-    learner = make(name)
-    learner.run(np.random.default_rng(0).random((50, 4)))
-    copy = pickle.loads(pickle.dumps(learner))
-    with pytest.raises(dpoco.StateError, match="suspended"):
-        _ = copy.weights
-    copy.resume()
-    assert np.array_equal(copy.weights, learner.weights)
-
-
 @pytest.mark.parametrize("name", LEARNERS)
 def test_traces_compare_with_experts_and_sequences(name):
     losses = np.random.default_rng(2).random((40, 4))

@@ -164,52 +164,6 @@ def test_planted_errors_are_seen(setting, wrong):
 # ---- replay: one tape, two streams --------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        Setting(4, 60, share_rate=0.1, rate=0.5, forced=0.1, batch=2),
-        Setting(4, 60, share_rate=0.0, rate=0.5, forced=0.1),
-        Setting(4, 60, share_rate=0.1, rate=0.5, forced=1.0, batch=7),
-        Setting(4, 60, prior="at_most", switches=5, rate=0.5, forced=0.1),
-        Setting(4, 60, prior="at_most", switches=5, rate=0.5, forced=0.1, cap=4),
-        Setting(1, 60, share_rate=0.0, rate=0.5, forced=0.1),
-    ],
-    ids=str,
-)
-def test_variates_are_a_function_of_what_is_released(setting):
-    """While two worlds agree on experts and flags, they have used the same randomness."""
-    agreed = parted = 0
-    for seed in range(30):
-        rng = np.random.default_rng(seed)
-        base = rng.random((setting.rounds, setting.experts))
-        other = base.copy()
-        s = int(rng.integers(setting.rounds - 1))
-        other[s] = (1.0 - base[s], np.nan, 1e300, -1.0)[seed % 4]
-        worlds = [
-            ObliviousTracker(
-                setting.experts,
-                horizon=setting.rounds,
-                budget=None,
-                parameters=parameters(setting),
-                source=Source.seeded(seed),
-            )
-            for _ in range(2)
-        ]
-        for t in range(setting.rounds):
-            released = [(each.decide(), each.resamples) for each in worlds]
-            if released[0] != released[1]:
-                assert t > s
-                parted += 1
-                break
-            used = [each._engine.variates_drawn() for each in worlds]
-            assert used[0] == used[1]
-            agreed += t > s
-            for each, losses in zip(worlds, (base, other), strict=True):
-                each.observe(losses[t])
-    assert agreed > 50
-    assert (parted > 0) == (setting.experts > 1)
-
-
 def test_variates_are_those_of_coins_steps_and_races():
     """Counted: a coin per batch, one variate per step of the prior and one more if it moves."""
     setting = Setting(5, 200, prior="at_most", switches=6, rate=0.3, forced=0.2, batch=3)

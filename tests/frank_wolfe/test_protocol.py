@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.domains import Box, LpBall, Simplex
+from dpoco.domains import LpBall
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.losses import CustomLoss, LinearLoss, SquaredLoss
 from dpoco.random import Source
@@ -211,16 +211,3 @@ def test_values_out_of_range_are_silent_zero_records():
             assert np.array_equal(learner.last_decision, want.last_decision)
     with pytest.raises(TypeError, match="masked"):
         make().run(np.ma.masked_array(np.zeros((2, 3)), mask=True), np.zeros(2))
-
-
-@pytest.mark.parametrize(
-    "domain",
-    [Simplex(1), Box([0.5, 0.5], [0.5, 0.5]), Box([0.0, 0.3], [1.0, 0.3]), Box([-1, 0], [1, 2]),
-     Simplex(3), LpBall(3, 1.0)],
-)  # fmt: skip
-def test_decisions_stay_in_the_domain(domain):
-    learner = make(domain=domain)
-    decisions = learner.run(*stream(20, d=domain.dimension)).decisions
-    assert all(domain.contains(each) for each in [*decisions, learner.last_decision])
-    with pytest.raises(ValueError, match="start"):
-        make(domain=domain, start=np.full(domain.dimension, 2.5))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-from coupled_problems import CUSTOM
 
 T = 24
 
@@ -30,19 +28,3 @@ def test_huge_records_are_clipped(coupled, any_problem):
     assert np.allclose(decisions, clipped.play(want, 0, T), atol=1e-8)
     assert got.switches == want.switches
     assert all(domain.contains(each) for each in decisions)
-
-
-@pytest.mark.parametrize("name", CUSTOM)
-def test_raise_mode_refuses_before_anything_changes(coupled, name):
-    learner = coupled.make(name, options={"on_violation": "raise"})
-    stream = coupled.stream(name, 3)
-    drawn = learner._engine.variates_drawn()
-    learner.decide()
-    for fill in (9.0, np.nan, -np.inf):
-        bad = coupled.broken(stream.data[0][0], gradient=lambda x, fill=fill: np.full(3, fill))
-        with pytest.raises(ValueError, match="outside the declared bounds"):
-            learner.observe(bad)
-    assert learner.round == 0
-    assert learner._engine.variates_drawn() == drawn
-    learner.observe(coupled.softplus([0.5, 0.0, 0.0], 0.0))
-    assert learner.round == 1

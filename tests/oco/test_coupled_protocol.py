@@ -12,36 +12,6 @@ T = 24
 # -- order of calls -------------------------------------------------------------------------------
 
 
-def test_run_is_round_by_round(coupled, any_problem):
-    """Bit for bit; and decisions stay inside, few, and frozen once the cap is reached."""
-    stream = coupled.stream(any_problem, T)
-    whole, single, mixed = (coupled.make(any_problem) for _ in range(3))
-    want = stream.play(whole, 0, T)
-    changes = []
-    for t in range(T):
-        assert np.array_equal(single.decide(), want[t])
-        before = single.switches
-        stream.observe(single, t)
-        changes.append(single.switches - before)
-    assert np.array_equal(single.last_decision, whole.last_decision)
-    assert np.array_equal(stream.play(mixed, 0, 7), want[:7])
-    mixed.decide()
-    assert np.array_equal(stream.play(mixed, 7, T), want[7:])
-    for each in (*want, whole.last_decision):
-        assert whole.domain.contains(each)
-    moved = np.flatnonzero(np.any(np.diff(np.vstack([want, whole.last_decision]), axis=0), axis=1))
-    switched = np.flatnonzero(changes)
-    assert set(moved) <= set(switched)
-    if any_problem.split()[0] == "weights":  # projected leaders may meet in a corner
-        assert np.array_equal(moved, switched)
-    assert whole.switches == sum(changes) == len(switched)
-    assert 1 <= whole.switches <= whole.parameters.max_switches
-    assert all(t % 2 == 1 and t < T - 1 for t in switched)
-    if any_problem.split()[1] == "scheduled":
-        assert whole.switches == 6
-        assert switched[-1] == 11
-
-
 @pytest.mark.parametrize(
     "name",
     [

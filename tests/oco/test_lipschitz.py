@@ -53,31 +53,6 @@ def table(learner, rounds, start=0):
     return np.array([wave(t)(learner.points) for t in range(start, start + rounds)])
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_run_equals_round_by_round(case):
-    whole = make(case)
-    rows = table(whole, 20)
-    rows[3, 0] = np.nan
-    trace = whole.run(rows)
-    single, functions = make(case), make(case)
-    given = [wave(t) for t in range(20)]
-    given[3] = rows[3]
-    mixed = functions.run(loss for loss in given)
-    assert np.array_equal(mixed.decisions, trace.decisions)
-    assert np.array_equal(mixed.losses, trace.losses)
-    for t in range(20):
-        decision = single.decide()
-        assert np.array_equal(decision, trace.decisions[t])
-        single.observe(given[t])
-        own = np.flatnonzero(np.all(single.points == decision, axis=1))[0]
-        assert trace.losses[t] == (rows[t, own] if np.isfinite(rows[t, own]) else 0.0)
-    assert single._engine.state() == whole._engine.state() == functions._engine.state()
-    assert np.array_equal(single.weights, whole.weights)
-    assert np.array_equal(
-        trace.switches, np.flatnonzero(np.any(np.diff(trace.decisions, axis=0) != 0.0, axis=1))
-    )
-
-
 @pytest.mark.parametrize(
     ("loss", "error"),
     [

@@ -99,10 +99,11 @@ class NoisyMax(Mechanism):
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyMax:
         p, drawn = self._parameters, self._mechanism.part(Selections)
-        law, scale = noisy_max.law_of(p.noise), p.scale  # no claim rests on these
+        # No claim rests on the parameters' numbers.
+        law, scale, horizon = noisy_max.law_of(p.noise), p.scale, p.horizon
         if drawn is not None:
-            law, scale = drawn.law, drawn.scale
-        own = {"candidates": p.candidates, "largest": p.largest, "horizon": p.horizon}
+            law, scale, horizon = drawn.law, drawn.scale, drawn.rounds
+        own = {"candidates": p.candidates, "largest": p.largest, "horizon": horizon}
         return _core.NoisyMax({**own, "noise": law, "scale": scale, **claim})
 
     @property
