@@ -25,7 +25,6 @@ from dpoco.privacy.losses.sampled import Sampled
 from dpoco.privacy.losses.tilted_draws import TiltedDraws
 from dpoco.privacy.mechanisms import read_mechanism
 from dpoco.privacy.mechanisms.base import Mechanism
-from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description
 from dpoco.privacy.records import written as description_record
 
@@ -41,7 +40,7 @@ _ORDER = ("epsilon", "delta", "change", "unit", "horizon", "mechanism", "sensiti
           "sensitivity_norm", "mu", "rho", "noise_scale", "noise_multiplier", "column_norm",
           "calibration", "certified", "claimed", "paper_epsilon", "reference", "conditions",
           "truncation_mass", "profile", "regret_bound", "details", "numerics", "view",
-          "description")  # fmt: skip
+          "description", "person")  # fmt: skip
 # What JSON holds of a type of these fields that is no number.
 _JSON: dict[Any, tuple[type, ...]] = {
     "str": (str,),
@@ -50,11 +49,12 @@ _JSON: dict[Any, tuple[type, ...]] = {
     "str | None": (str, type(None)),
     "tuple[str, ...]": (list, tuple),
     "tuple[float, float] | None": (list, tuple, type(None)),
+    "tuple[int, int] | None": (list, tuple, type(None)),
     "dict[str, float | str | None]": (dict,),
 }
 # Fields that records of the first release do not have, and what they stand for there.
 _LATER: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
-                          "numerics": None, "description": None}  # fmt: skip
+                          "numerics": None, "description": None, "person": None}  # fmt: skip
 _NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
 _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Pure,
                                    Responses, Sampled, TiltedDraws)  # fmt: skip
@@ -157,9 +157,11 @@ def verify(stated: Guarantee) -> None:
     """Raise `StateError` unless the stated point follows, computed once more."""
     loss: Loss | None = stated.loss
     if stated.description is not None:
-        loss = stated.description.loss(Neighbours(stated.change, stated.view))
+        loss = stated.description.loss(stated.neighbours)
     if loss is None or (isinstance(loss, Unknown) and stated.description is None):
         follows = not stated.private or loss is not None  # a bare point: nothing to compute
+    elif not stated.private:
+        follows = True  # nothing is stated at this delta
     elif stated.delta == 0.0:
         follows = loss.mass == 0.0 and loss.pure <= stated.epsilon * _UP
     else:
@@ -208,7 +210,7 @@ def contradicts_itself(stated: Guarantee) -> bool:
 
 def _follows(stated: Guarantee, mechanism: Mechanism) -> bool:
     """Return whether loss, horizon and certificate are such as the mechanism allows."""
-    loss = mechanism.loss(Neighbours(stated.change, stated.view))
+    loss = mechanism.loss(stated.neighbours)
     own = stated.loss.ideal if isinstance(stated.loss, Tailed) else stated.loss
     if loss is None:
         return not stated.private and isinstance(own, Unknown)

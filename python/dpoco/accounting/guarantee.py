@@ -92,6 +92,9 @@ class Guarantee:
         origin (pools, sums of a ledger, records of earlier versions).
     loss : Loss
         What all releases together tell at most, truncated tails included.
+    person : (int, int) or None
+        Most rounds of one person, and how far apart any two of them are at least; None for one
+        unit. See `for_person`.
     """
 
     epsilon: float
@@ -117,10 +120,13 @@ class Guarantee:
     view: str = "everyone"
     description: Mechanism | None = None
     loss: Loss = UNKNOWN
+    person: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         """Validate ranges and freeze sequences."""
-        Neighbours(self.change, self.view)  # raises for what is none
+        if self.person is not None:
+            object.__setattr__(self, "person", tuple(self.person))
+        _ = self.neighbours  # raises for what is none
         if self.numerics is not None:
             choice("numerics", self.numerics, ("lattice", "float"))
         if not self.epsilon >= 0.0:
@@ -201,6 +207,38 @@ class Guarantee:
         from dpoco.accounting._certificate import verify
 
         verify(self)
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Which streams must look alike, and to whom."""
+        return Neighbours(self.change, self.view, *(self.person or (1, 1)))
+
+    def for_person(self, rounds: int | None, separation: int = 1) -> Guarantee:
+        """Return what holds for all rounds of one person together, at the same delta.
+
+        Parameters
+        ----------
+        rounds : int or None
+            Most rounds of one person, at least 1; None is as many as `separation` allows.
+        separation : int
+            Any two of them are at least so many rounds apart, at least 1; 1 allows neighbouring
+            rounds. Rounds of arrival count, not releases.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For bad arguments; where nothing is proved about several rounds of a person; and for a
+            guarantee for people who come less often.
+
+        Notes
+        -----
+        Running sums, and sums that are released once, are charged what the worst of these patterns
+        costs (``docs/privacy/participation.md``); all other mechanisms a group of `rounds`
+        (``docs/privacy/composition.md``).
+        """
+        from dpoco.accounting.statement import for_person
+
+        return for_person(self, rounds, separation)
 
     @property
     def curve(self) -> Callable[[float], float]:

@@ -24,6 +24,7 @@ from typing import Any
 
 from dpoco._validation import choice, positive_int
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.release import PER_ROUND
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import UNKNOWN, Least, Tailed, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
@@ -34,7 +35,6 @@ __all__ = ["NOISES", "noise_of", "pool_guarantee"]
 NOISES = ("fresh", "ideal_fresh", "hidden")
 _PAGE = "docs/privacy/pools.md"
 # What learners say of one person's rounds, and what a user's guarantee replaces.
-_PER_ROUND = "; one person's data in several rounds are protected per round"
 _UP = 1.0 + 1e-14  # more than the roundings below
 # Numbers that are about one changed record.
 _OF_ONE_RECORD = ("sensitivity", "noise_multiplier", "column_norm", "paper_epsilon", "regret_bound")
@@ -105,7 +105,7 @@ def pool_guarantee(
         "mechanism": f"{one.mechanism}, by each of at most {keys} learners, one a key",
         "conditions": (
             *_conditions(one, keys, adaptive, user, m, c),
-            *(text.replace(_PER_ROUND, "") if user else text for text in one.conditions),
+            *(text.replace(PER_ROUND, "") if user else text for text in one.conditions),
         ),
         "reference": f"{one.reference}; {_PAGE}",
         "claimed": None,

@@ -24,6 +24,7 @@ from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
     "DEFAULT_NUMERICS",
+    "PER_ROUND",
     "calibrate_noise",
     "check_numerics",
     "check_scale",
@@ -162,6 +163,10 @@ def norm_name(q: float) -> str:
     return "linf" if q == math.inf else f"l{q:g}"
 
 
+# What is said of people until somebody asks: see `Guarantee.for_person`.
+PER_ROUND = "; one person's data in several rounds are protected per round"
+
+
 def common_conditions(
     mass: float, seeded: bool, *, sums: bool = True, numerics: str | None = "float"
 ) -> tuple[str, ...]:
@@ -195,8 +200,7 @@ def common_conditions(
             )
     return (
         "the bounds, the horizon and all parameters were fixed without looking at the data",
-        "the stream may react to everything released; one person's data in several rounds are "
-        "protected per round",
+        "the stream may react to everything released" + PER_ROUND,
         "a saved state is continued on one stream only, and is itself kept secret",
         "only released values are covered: not traces, diagnostics, timing or memory",
         source,

@@ -13,18 +13,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from dpoco._validation import LARGEST_HORIZON
+from dpoco._validation import LARGEST_HORIZON, positive_int
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import common_conditions, norm_name, numerics_of
+from dpoco.accounting.release import PER_ROUND, common_conditions, norm_name, numerics_of
 from dpoco.errors import CalibrationError
-from dpoco.privacy.losses.combined import NOTHING, Least, Tailed, with_tails
+from dpoco.privacy.losses.combined import NOTHING, Least, Tailed, group, with_tails
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
 from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.participation import most_rounds
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "check_claim",
     "check_experts",
     "delayed",
+    "for_person",
     "require_published",
     "state",
     "state_experts",
@@ -163,6 +165,56 @@ def _stated(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
     if said and 0.0 < ideal.rho < math.inf:
         return (Zcdp(ideal.rho), *rest)
     return rest or known
+
+
+def for_person(guarantee: Guarantee, rounds: int | None, separation: int = 1) -> Guarantee:
+    """Return what a guarantee says of all rounds of one person: see `Guarantee.for_person`."""
+    g, apart = guarantee, positive_int("separation", separation)
+    if rounds is None and apart == 1:
+        raise ValueError("rounds may be None for a separation above 1 only")
+    asked = 2**62 if rounds is None else positive_int("rounds", rounds)
+    most = most_rounds(asked, apart, g.horizon)
+    if g.person is not None:
+        if most > g.person[0] or apart < g.person[1]:
+            raise ValueError("the guarantee is for people who come less often")
+        return g
+    if most == 1 or not g.private:
+        return g
+    near = Neighbours(g.change, g.view, most, apart)
+    loss = group(g.loss, most) if g.description is None else g.description.loss(near)
+    assert loss is not None  # it is private
+    if g.description is None and g.view == "others":
+        raise ValueError("several rounds of one person: nothing is proved for view 'others'")
+    pure = g.delta == 0.0 and loss.pure < math.inf
+    delta = 0.0 if pure else g.delta or 1.0 / (10.0 * g.horizon)
+    epsilon = loss.epsilon(delta)
+    own = _stated(loss.ideal if isinstance(loss, Tailed) else loss, epsilon, delta)
+    mu = own[0].mu if isinstance(own[0], Gaussian) else None
+    sums, column = g.description, g.column_norm
+    if isinstance(sums, GaussianSum) and column is not None:
+        column = sums.factorisation.column(max(sums.pushes, 1), near, sums.batch)
+    reacts = g.description is not None and g.description.reacting
+    times = "may react to releases, but not to her data" if reacts else "are fixed in advance"
+    often = f"at most {most} rounds" + (f", at least {apart} apart" if apart > 1 else "")
+    rule = f"every person has {often}, by rule: no count that is read off the data shows it"
+    return replace(
+        g,
+        epsilon=epsilon,
+        delta=delta,
+        unit="one person",
+        noise_multiplier=None if mu is None else 1.0 / mu,
+        column_norm=column,
+        certified=g.certified and math.isfinite(epsilon),
+        claimed=None,
+        paper_epsilon=None,
+        conditions=(
+            rule,
+            f"the times of a person's rounds {times}",
+            *(text.removesuffix(PER_ROUND) for text in g.conditions),
+        ),
+        loss=with_tails(own[0] if len(own) == 1 else Least(own), loss.mass),
+        person=(most, apart),
+    )
 
 
 def state_sum(mechanism: GaussianSum, near: Neighbours, **text: Any) -> Guarantee:

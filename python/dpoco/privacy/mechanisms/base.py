@@ -39,12 +39,15 @@ class Mechanism(Description):
         with ideal draws; nothing.
     one_round : bool
         Whether a record enters one round's draws only, or all later ones too.
+    reacting : bool
+        Whether the loss of several rounds of a person holds for times that react to releases.
     proofs : tuple of str
         Pages under ``docs/privacy`` that prove `loss`.
     """
 
     noise: ClassVar[str] = "hidden"
     one_round: ClassVar[bool] = False
+    reacting: ClassVar[bool] = False
     proofs: ClassVar[tuple[str, ...]] = ()
 
     @property

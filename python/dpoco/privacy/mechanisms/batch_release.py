@@ -58,6 +58,7 @@ class BatchRelease(Mechanism):
     kind = "batch_release"
     noise = "fresh"
     one_round = True
+    reacting = True
     proofs = ("batch_share", "participation", "lattice")
     experts: int
     law: str

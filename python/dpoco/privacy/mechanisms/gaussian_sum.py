@@ -61,6 +61,7 @@ class GaussianSum(Mechanism):
     kind = "gaussian_sum"
     noise = "fresh"
     one_round = True
+    reacting = True
     proofs = ("continual_sum", "participation", "generalized_gaussian", "lattice", "noise")
     summand: AnySummand
     factorisation: Buffered | Tree | SquareRoot
