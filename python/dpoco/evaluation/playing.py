@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from dpoco import accounting
 from dpoco._learner import Progress
 from dpoco._validation import FloatArray, positive_int
-from dpoco.accounting import Budget, TreeFrankWolfeParameters, continual_sum
+from dpoco.accounting import Budget, continual_sum
 from dpoco.accounting.generalized_gaussian import coordinate_variance
+from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.bandits import BanditTrace
 from dpoco.errors import CalibrationError
 from dpoco.evaluation._comparators import constant_losses
