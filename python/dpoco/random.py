@@ -222,12 +222,6 @@ class Source:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a source cannot be copied or pickled: copies would share noise")
 
-    def __copy__(self) -> NoReturn:
-        self.__reduce__()
-
-    def __deepcopy__(self, memo: Any) -> NoReturn:
-        self.__reduce__()
-
     def __repr__(self) -> str:
         kind = "seeded, voids guarantees" if self._is_seeded else "operating-system entropy"
         return f"<dpoco.random.Source: {kind}>"

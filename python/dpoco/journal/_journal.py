@@ -373,11 +373,5 @@ class Journal(Writer):
     def __reduce__(self) -> NoReturn:
         raise TypeError("a journal cannot be copied or pickled: it has one writer")
 
-    def __copy__(self) -> NoReturn:
-        self.__reduce__()
-
-    def __deepcopy__(self, memo: Any) -> NoReturn:
-        self.__reduce__()
-
     def __repr__(self) -> str:
         return f"<dpoco.journal.Journal at {self._store.path or type(self._store).__name__}>"

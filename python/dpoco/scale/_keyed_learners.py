@@ -74,7 +74,7 @@ def read_pool(path: str | os.PathLike[str]) -> tuple[Any, Terms, list[Key], list
     return prototype, terms, keys, learners
 
 
-class MemoryShelf:
+class LearnersInMemory:
     """Learners by number; what is played is gone with the process unless it is saved."""
 
     def __init__(self, prototype: Any, family: Family) -> None:
@@ -148,7 +148,7 @@ class MemoryShelf:
 KEPT_BATCHES = 256
 
 
-class JournalShelf:
+class LearnersInJournal:
     """Learners by number, each a stream ``<pool>/<key>`` of the journal."""
 
     def __init__(self, journal: Journal, name: str, prototype: Any, family: Family) -> None:
