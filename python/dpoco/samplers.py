@@ -82,9 +82,8 @@ def truncated_gaussian(
     deviation = positive_float("scale", scale)
     out = np.empty((positive_int("size", size, maximum=_LARGEST_SIZE), domain.dimension))
     stream = _source(source)
-    with stream._lock:
-        stream._own()
-        _core.fill_truncated_gaussian(stream._engine, domain._engine, center, deviation, out)
+    with stream._drawing() as engine:
+        _core.fill_truncated_gaussian(engine, domain._engine, center, deviation, out)
     if isinstance(domain, Box):  # the shift to the box's centre may round past a wall
         np.clip(out, domain.lower, domain.upper, out=out)
     return out
@@ -161,9 +160,8 @@ def truncated_normal(
         raise ValueError("lower must be below upper")
     out = np.empty(positive_int("size", size, maximum=_LARGEST_SIZE))
     stream = _source(source)
-    with stream._lock:
-        stream._own()
-        _core.fill_truncated_normal(stream._engine, center, deviation, low, high, out)
+    with stream._drawing() as engine:
+        _core.fill_truncated_normal(engine, center, deviation, low, high, out)
     return out
 
 
@@ -233,7 +231,6 @@ def coordinate_gibbs(
     count = positive_int("sweeps", sweeps)
     stream = _source(source)
     symmetric = np.ascontiguousarray(0.5 * (matrix + matrix.T))
-    with stream._lock:
-        stream._own()
-        _core.fill_coordinate_gibbs(stream._engine, symmetric, center, low, high, first, count, out)
+    with stream._drawing() as engine:
+        _core.fill_coordinate_gibbs(engine, symmetric, center, low, high, first, count, out)
     return out

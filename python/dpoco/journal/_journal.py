@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from dpoco._families import family_of
+from dpoco._families import family_of, header_of
 from dpoco._state import Stateful
 from dpoco._tickets import TicketBook
 from dpoco._validation import choice
@@ -15,7 +15,7 @@ from dpoco.accounting.ledger import Ledger
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal import _groups
 from dpoco.journal._groups import Group, check_forkable, join, renew
-from dpoco.journal._kept import alike, header_of, learner_of, payload_of
+from dpoco.journal._kept import alike, learner_of, payload_of
 from dpoco.journal._keys import KeyFile
 from dpoco.journal._releases import encoded
 from dpoco.journal._store import Store

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._families import Family, Parts
+from dpoco._families import Family, Parts, continued, header_of
 from dpoco._state import pack, unpack, write_atomically
 from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
 from dpoco.journal import Journal, Stream, Transaction, Work
@@ -25,11 +25,9 @@ from dpoco.scale._keys import (
     Rows,
     Terms,
     described,
-    header_of,
     key_from_text,
     key_text,
     play_keyed,
-    restored,
     sibling,
 )
 
@@ -69,7 +67,7 @@ def read_pool(path: str | os.PathLike[str]) -> tuple[Any, Terms, list[Key], list
     prototype = described(header)
     learners, at = [], 0
     for size in sizes:
-        learners.append(restored(prototype, payload[at : at + size]))
+        learners.append(continued(prototype, payload[at : at + size]))
         at += size
     return prototype, terms, keys, learners
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 
 from numpy.typing import NDArray
 
-from dpoco._families import Parts
+from dpoco._families import Parts, header_of
 from dpoco._validation import positive_int
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import RoundOrderError, StateError
@@ -34,7 +34,6 @@ from dpoco.scale._keys import (
     check_records,
     described,
     family_for,
-    header_of,
     key_list,
     key_of,
     prototype_of,

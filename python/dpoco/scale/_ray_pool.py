@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._families import Parts
+from dpoco._families import Parts, header_of
 from dpoco._validation import positive_float, positive_int
-from dpoco.scale._keys import Key, Terms, header_of, key_of, play_keyed, prototype_of, rows_of
+from dpoco.scale._keys import Key, Terms, key_of, play_keyed, prototype_of, rows_of
 from dpoco.scale._pool import Pool
 from dpoco.scale._ray_shard import Actors, Routing, Shard, imported_ray
 
