@@ -1,4 +1,4 @@
-"""A learner that is kept in a journal: its rows, its rounds, and the batches ahead of the disk.
+"""A learner whose state is in a journal: its rows, its rounds, and the batches ahead of the disk.
 
 Claim: nothing is handed out before the commit that makes it durable has returned, and a commit that
 fails takes the learner in memory, and all that was played after it, with it.
@@ -154,7 +154,7 @@ class _Line:
 _SEARCHED = 1024  # rounds that are searched at once for that of a ticket
 
 
-class KeptLearner:
+class StoredLearner:
     """What a stream is for its journal and its transactions; all methods run under their lock."""
 
     _learner: Any  # None: to be loaded from the journal
