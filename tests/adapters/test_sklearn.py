@@ -228,16 +228,6 @@ def test_copies(tmp_path):
         classifier(radius=3.0).bind(dpoco.load(tmp_path / "state"))
 
 
-def test_noise_and_records_are_not_in_a_pickle():
-    model = classifier(learner="coupled_regularized_leader", random_state=7, horizon=1000)
-    canary = 0.123456789
-    model.partial_fit([[canary, 0.0, 0.0]], [True])
-    state, data = model.learner_._engine.state(), pickle.dumps(model)
-    for secret in (dpoco.random.Source.seeded(7)._key, np.float64(canary).tobytes()):
-        assert secret in state  # there is something to hide
-        assert secret not in data
-
-
 def test_names_of_columns():
     pandas = pytest.importorskip("pandas")
     rows, labels = records(30)

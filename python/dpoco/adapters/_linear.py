@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,6 @@ class LinearProblem:
     threshold: float = 1.0
     radius: float = 1.0
     intercept: bool = True
-    _clipper: _core.RecordClipper = field(init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any], dimension: int) -> LinearProblem:
@@ -99,12 +98,6 @@ class LinearProblem:
             positive_float(name, getattr(self, name))
         if not isinstance(self.intercept, (bool, np.bool_)):
             raise TypeError(f"intercept must be a bool; got {type(self.intercept).__name__}")
-        order = math.inf if self._p == 1.0 else 2.0
-        clipper = _core.RecordClipper(self.dimension, float(self.feature_bound), order, math.inf)
-        object.__setattr__(self, "_clipper", clipper)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return LinearProblem, tuple(getattr(self, item.name) for item in fields(self) if item.init)
 
     @property
     def _p(self) -> float:
@@ -147,6 +140,12 @@ class LinearProblem:
         )
         return learner
 
+    def _multipliers(self, features: FloatArray) -> FloatArray:
+        """Return what records are clipped by, shape (n,); 0 for those that are not finite."""
+        order = math.inf if self._p == 1.0 else 2.0
+        clipper = _core.RecordClipper(self.dimension, float(self.feature_bound), order, math.inf)
+        return clipper.multipliers(np.ascontiguousarray(features))
+
     def rows(self, features: FloatArray) -> FloatArray:
         """Return records as the learner gets them, shape (n, d): clipped, with the constant.
 
@@ -156,8 +155,7 @@ class LinearProblem:
 
     def _clipped(self, features: FloatArray) -> tuple[FloatArray, NDArray[np.bool_] | None]:
         """Return `rows`, and which of them are not finite; None if all are."""
-        d = self.dimension
-        factors = self._clipper.multipliers(np.ascontiguousarray(features))
+        d, factors = self.dimension, self._multipliers(features)
         rows = np.empty((features.shape[0], d + int(self.intercept)))
         rows[:, d:] = self.feature_bound
         if factors.all():
@@ -170,8 +168,7 @@ class LinearProblem:
 
     def nonprivate_flags(self, features: FloatArray, labels: FloatArray) -> Flags:
         """Return how records and labels are read, shapes (n,) and (n, d). **Not private**."""
-        factors = self._clipper.multipliers(np.ascontiguousarray(features))
-        flags = record_flags(factors, labels, self.family().label_range)
+        flags = record_flags(self._multipliers(features), labels, self.family().label_range)
         return {**flags, "missing": ~np.isfinite(features)}
 
     def margins(self, theta: FloatArray, features: FloatArray) -> FloatArray:

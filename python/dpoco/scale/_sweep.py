@@ -233,9 +233,8 @@ def sweep(
     if not callable(run):
         raise TypeError(f"run must be a callable or a pair; got {type(run).__name__}")
     play = BACKENDS[choice("backend", backend, BACKENDS)]
-    count = workers_here() if workers is None else positive_int("workers", workers)
-    if count > _MOST_WORKERS:
-        raise ValueError(f"workers must be at most {_MOST_WORKERS}; got {count}")
+    given = workers_here() if workers is None else workers
+    count = positive_int("workers", given, maximum=_MOST_WORKERS)
     if backend == "serial" and workers not in (None, 1):
         raise ValueError('backend "serial" has one worker; choose "threads", "loky" or "ray"')
     cells = cells_of(grid, seeds, root)
