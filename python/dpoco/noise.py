@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import IntArray, exponent, positive_float, positive_int
 from dpoco.accounting.truncation import TAIL_MASS_PER_VARIATE
-from dpoco.random import Source
+from dpoco.random import Source, checked_source
 
 __all__ = [
     "TAIL_MASS_PER_VARIATE",
@@ -72,17 +72,11 @@ def _draw(
     return float(values[0]) if size is None and out is None else values
 
 
-def _source(source: Source) -> Source:
-    if not isinstance(source, Source):
-        raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
-    return source
-
-
 def _elementary(
     kind: str, source: Source, size: Size, scale: float, out: FloatArray | None
 ) -> FloatArray | float:
     factor = positive_float("scale", scale)
-    stream = _source(source)
+    stream = checked_source(source)
     return _draw(lambda values: stream._fill_into(kind, values), size, out, factor)
 
 
@@ -183,7 +177,7 @@ def gamma(
     """
     form = positive_float("shape", shape)
     factor = positive_float("scale", scale)
-    stream = _source(source)
+    stream = checked_source(source)
 
     def fill(values: FloatArray) -> None:
         with stream._drawing() as engine:
@@ -231,7 +225,7 @@ def generalized_gaussian(
     d = positive_int("dimension", dimension, maximum=2**40)
     r = exponent("order", order)
     factor = positive_float("scale", scale)
-    stream = _source(source)
+    stream = checked_source(source)
     if out is None:
         out = np.empty((1 if size is None else positive_int("size", size, maximum=2**40), d))
     elif size is not None:
@@ -276,7 +270,7 @@ def _double(integer: int) -> float | None:
 def _discrete(
     law: str, source: Source, size: Size, scale: float | Fraction, out: IntArray | None
 ) -> IntArray | int:
-    stream = _source(source)
+    stream = checked_source(source)
     numerator, denominator = _exact_scale(scale)
     values = _output(size, out, np.int64)
     with stream._drawing() as engine:

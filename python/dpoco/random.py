@@ -232,3 +232,10 @@ class Source:
     def __repr__(self) -> str:
         kind = "seeded, voids guarantees" if self._is_seeded else "operating-system entropy"
         return f"<dpoco.random.Source: {kind}>"
+
+
+def checked_source(source: Any) -> Source:
+    """Return what is a source, or raise `TypeError`."""
+    if not isinstance(source, Source):
+        raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
+    return source
