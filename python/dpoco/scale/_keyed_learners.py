@@ -95,10 +95,6 @@ class LearnersInMemory:
         self._shown.add(slot)
         return self._learners[slot]
 
-    def learners(self) -> list[Any]:
-        """Return all learners."""
-        return self._learners
-
     def play(
         self, rows: Rows, parts: Parts, workers: int, batch: int | None, after: Any
     ) -> NDArray[Any]:
@@ -136,10 +132,6 @@ class LearnersInMemory:
             learner._check_active()
             learner._engine.check_process()
         return [learner._engine.state() for learner in self._learners]
-
-    def rounds(self) -> NDArray[np.int64]:
-        """Return the rounds of all learners."""
-        return np.array([engine.round for engine in self._engines], dtype=np.int64)
 
 
 # Batches whose first rounds are kept, so that they can be sent again.
@@ -289,10 +281,6 @@ class LearnersInJournal:
         out[rows.rows] = played
         out.flags.writeable = False
         return out
-
-    def rounds(self) -> NDArray[np.int64]:
-        """Return the rounds of all learners, as they are stored."""
-        return np.array([self.show(slot).round for slot in range(len(self._keys))], dtype=np.int64)
 
 
 class BatchLog:
