@@ -59,31 +59,7 @@ if TYPE_CHECKING:
 
 __version__: str = _core.__version__
 
-_SUBMODULES = frozenset(
-    {
-        "adapters",
-        "audit",
-        "bandits",
-        "datasets",
-        "domains",
-        "environments",
-        "evaluation",
-        "experts",
-        "frank_wolfe",
-        "journal",
-        "learners",
-        "local",
-        "losses",
-        "mechanisms",
-        "noise",
-        "oco",
-        "plotting",
-        "random",
-        "reproduce",
-        "samplers",
-        "scale",
-    }
-)
+_HOMES = {"RecordShares": "trace", "Ticket": "_tickets", "Trace": "trace"}
 
 __all__ = [
     "Budget",
@@ -131,14 +107,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import submodules on first use, so that ``import dpoco`` costs NumPy and little more."""
-    if name in _SUBMODULES:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"dpoco.{_HOMES[name]}"), name)
+    if name in __all__:
         return importlib.import_module(f"dpoco.{name}")
-    if name in ("RecordShares", "Trace"):
-        return getattr(importlib.import_module("dpoco.trace"), name)
-    if name == "Ticket":
-        from dpoco._tickets import Ticket
-
-        return Ticket
     raise AttributeError(f"module 'dpoco' has no attribute {name!r}")
 
 

@@ -1,4 +1,4 @@
-"""How each family of learners and mechanisms is played from a journal.
+"""How each family of learners and mechanisms is played, and stored, in journals and pools.
 
 A family turns what callers bring into the arrays that its learner would see (``parts``), these into
 one row of doubles a round (``rows``: what is digested), and plays many rounds at once (``play``).
@@ -6,6 +6,7 @@ one row of doubles a round (``rows``: what is digested), and plays many rounds a
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _validation
-from dpoco._state import Stateful
+from dpoco._state import _REPLACED_CLAIM, Stateful, unpack
 from dpoco._validation import FloatArray
 from dpoco.errors import HorizonExceeded
 from dpoco.learners import learner_of
@@ -46,7 +47,8 @@ class Family:
 
     def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
         """Play all rounds and return their releases, (n,) int64 or (n, d) float64."""
-        raise NotImplementedError
+        decisions: NDArray[Any] = learner.run(*parts).decisions
+        return decisions
 
     def upcoming(self, learner: Any) -> NDArray[Any] | None:
         """Return the release of the current round as an array of one, if that precedes its record.
@@ -79,18 +81,15 @@ class Vectors(Family):
         from dpoco.losses import QuadraticLoss
 
         d = learner.domain.dimension
-        _expect(batch, 2 if learner.loss.glm or _is(learner.loss, QuadraticLoss) else 1)
-        if _is(learner.loss, QuadraticLoss):
+        quadratic = isinstance(learner.loss, QuadraticLoss)
+        _expect(batch, 2 if learner.loss.glm or quadratic else 1)
+        if quadratic:
             matrices = _array("features", batch[0], (None, d, d))
             return matrices, _array("labels", batch[1], (matrices.shape[0], d))
         features = _array("features", batch[0], (None, d))
         if not learner.loss.glm:
             return (features,)
         return features, _array("labels", batch[1], (features.shape[0],))
-
-    def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
-        decisions: FloatArray = learner.run(*parts).decisions
-        return decisions
 
 
 class Experts(Family):
@@ -100,10 +99,6 @@ class Experts(Family):
         _expect(batch, 1)
         return (_array("losses", batch[0], (None, learner.experts)),)
 
-    def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
-        decisions: NDArray[np.int64] = learner.run(*parts).decisions
-        return decisions
-
 
 class Nets(Family):
     """The learner of Lipschitz losses: arrays of losses on its net, or functions of points."""
@@ -111,10 +106,6 @@ class Nets(Family):
     def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
         _expect(batch, 1)
         return (learner.on_net(batch[0]),)
-
-    def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
-        decisions: FloatArray = learner.run(*parts).decisions
-        return decisions
 
 
 class Bandits(Family):
@@ -241,5 +232,15 @@ def _expect(batch: tuple[Any, ...], arrays: int) -> None:
         raise TypeError(f"expected {arrays} arrays of records; got {len(batch)}")
 
 
-def _is(value: Any, kind: type) -> bool:
-    return isinstance(value, kind)
+def header_of(learner: Any) -> str:
+    """Return what a learner is made of, as it is stored: its state's header, without tickets."""
+    header, _ = unpack(learner._to_bytes())
+    header["object"].pop("tickets", None)
+    return json.dumps(header, sort_keys=True)
+
+
+def continued(prototype: Any, payload: bytes) -> Any:
+    """Return a learner like the prototype, continued from the state of a compiled learner."""
+    learner = prototype._sibling(_REPLACED_CLAIM)
+    learner._engine.restore(payload)
+    return learner

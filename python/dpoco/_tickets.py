@@ -7,7 +7,7 @@ import os
 import struct
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -61,9 +61,15 @@ class Ticket:
     _tag: bytes
 
     def _body(self) -> bytes:
-        return _written(
-            self.learner, self.number, self.round, self.decision, self.context, self.due
-        )
+        """Return the ticket's bytes without the tag."""
+        if isinstance(self.decision, int):
+            kind, size, shown = _INDEX, 1, _WORD.pack(self.decision)
+        else:
+            kind, size, shown = _VECTOR, self.decision.size, _bytes(self.decision)
+        context = b"" if self.context is None else _bytes(self.context)
+        place = (self.learner, self.number, self.round)
+        width = len(context) // _WORD.size
+        return _FRAME.pack(_MAGIC, *place, kind, self.due, size, width) + shown + context
 
     def to_bytes(self) -> bytes:
         """Return the ticket as 66 bytes and 8 for each entry of decision and context."""
@@ -106,24 +112,8 @@ class Ticket:
         return f"Ticket(number={self.number}, round={self.round})"
 
 
-def _written(
-    learner: bytes,
-    number: int,
-    turn: int,
-    decision: int | FloatArray,
-    context: FloatArray | None,
-    due: bool,
-) -> bytes:
-    """Return a ticket's bytes without the tag."""
-    if isinstance(decision, int):
-        kind, size, shown = _INDEX, 1, _WORD.pack(decision)
-    else:
-        kind, size, shown = _VECTOR, decision.size, decision.astype("<f8", copy=False).tobytes()
-    width = 0 if context is None else context.size
-    front = _FRAME.pack(_MAGIC, learner, number, turn, kind, due, size, width)
-    if context is None:
-        return front + shown
-    return front + shown + context.astype("<f8", copy=False).tobytes()
+def _bytes(values: FloatArray) -> bytes:
+    return values.astype("<f8", copy=False).tobytes()
 
 
 def _doubles(data: bytes, start: int, count: int) -> FloatArray:
@@ -179,10 +169,9 @@ class TicketBook:
         due: int = -1,
     ) -> Ticket:
         """Enter a decision of round `turn`; `due` is the arm if the schedule chose it."""
-        body = _written(self._learner, self._next, turn, decision, context, due >= 0)
-        tag = self._tag_of(body)
-        ticket = Ticket(self._next, turn, decision, context, due >= 0, self._learner, tag)
-        self._enter(self._next, tag, due)
+        ticket = Ticket(self._next, turn, decision, context, due >= 0, self._learner, b"")
+        ticket = replace(ticket, _tag=self._tag_of(ticket._body()))
+        self._enter(self._next, ticket._tag, due)
         self._next += 1
         return ticket
 

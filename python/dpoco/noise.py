@@ -10,15 +10,16 @@ Laws, tails and tests: ``docs/privacy/noise.md``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._discrete_noise import discrete_gaussian, discrete_laplace
-from dpoco._validation import exponent, positive_float, positive_int
+from dpoco._validation import IntArray, exponent, positive_float, positive_int
 from dpoco.accounting.truncation import TAIL_MASS_PER_VARIATE
-from dpoco.random import Source
+from dpoco.random import Source, checked_source
 
 __all__ = [
     "TAIL_MASS_PER_VARIATE",
@@ -35,26 +36,29 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 Size = int | tuple[int, ...] | None
 
+# Of the discrete laws.
+SMALLEST_SCALE, LARGEST_SCALE = Fraction(1, 1024), Fraction(2**50)
 
-def _output(size: Size, out: FloatArray | None) -> FloatArray:
+
+def _output(size: Size, out: NDArray[Any] | None, kind: Any = np.float64) -> NDArray[Any]:
     """Return the array to fill: `out` itself, or a new one of shape `size` (None = one value)."""
     if out is not None:
         if size is not None:
             raise ValueError("size and out exclude each other")
-        if not isinstance(out, np.ndarray) or out.dtype != np.float64:
-            raise TypeError("out must be a float64 array")
+        if not isinstance(out, np.ndarray) or out.dtype != kind:
+            raise TypeError(f"out must be an array of {np.dtype(kind).name}")
         if not (out.flags.c_contiguous and out.flags.writeable):
             raise ValueError("out must be C-contiguous and writeable")
         return out
     if size is None:
-        return np.empty(1)
+        return np.empty(1, dtype=kind)
     shape = size if isinstance(size, tuple) else (size,)
     for length in shape:
         if isinstance(length, (bool, np.bool_)) or not isinstance(length, (int, np.integer)):
             raise TypeError("size must be an int or a tuple of ints")
         if length < 0:
             raise ValueError("size must not be negative")
-    return np.empty(shape)
+    return np.empty(shape, dtype=kind)
 
 
 def _draw(
@@ -68,17 +72,11 @@ def _draw(
     return float(values[0]) if size is None and out is None else values
 
 
-def _source(source: Source) -> Source:
-    if not isinstance(source, Source):
-        raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
-    return source
-
-
 def _elementary(
     kind: str, source: Source, size: Size, scale: float, out: FloatArray | None
 ) -> FloatArray | float:
     factor = positive_float("scale", scale)
-    stream = _source(source)
+    stream = checked_source(source)
     return _draw(lambda values: stream._fill_into(kind, values), size, out, factor)
 
 
@@ -179,12 +177,11 @@ def gamma(
     """
     form = positive_float("shape", shape)
     factor = positive_float("scale", scale)
-    stream = _source(source)
+    stream = checked_source(source)
 
     def fill(values: FloatArray) -> None:
-        with stream._lock:
-            stream._own()
-            _core.fill_gamma(stream._engine, form, values)
+        with stream._drawing() as engine:
+            _core.fill_gamma(engine, form, values)
 
     return _draw(fill, size, out, factor)
 
@@ -228,7 +225,7 @@ def generalized_gaussian(
     d = positive_int("dimension", dimension, maximum=2**40)
     r = exponent("order", order)
     factor = positive_float("scale", scale)
-    stream = _source(source)
+    stream = checked_source(source)
     if out is None:
         out = np.empty((1 if size is None else positive_int("size", size, maximum=2**40), d))
     elif size is not None:
@@ -237,7 +234,103 @@ def generalized_gaussian(
         out = _output(None, out)
         if out.ndim != 2 or out.shape[1] != d:
             raise ValueError(f"out must have shape (any, {d}); got {out.shape}")
-    with stream._lock:
-        stream._own()
-        _core.fill_generalized_gaussian(stream._engine, r, factor, out)
+    with stream._drawing() as engine:
+        _core.fill_generalized_gaussian(engine, r, factor, out)
     return out[0] if size is None and out.shape[0] == 1 else out
+
+
+def _exact_scale(scale: float | Fraction) -> tuple[float, float]:
+    """Return doubles whose quotient is `scale` exactly; raise if it has none or is out of range."""
+    if isinstance(scale, (bool, np.bool_, str, complex)):
+        raise TypeError(f"scale must be a float or a Fraction; got {type(scale).__name__}")
+    try:
+        ratio = scale if isinstance(scale, Fraction) else Fraction(float(scale))
+    except (ValueError, OverflowError):  # not finite
+        raise ValueError("scale must be in [2**-10, 2**50]") from None
+    except TypeError:
+        raise TypeError(
+            f"scale must be a float or a Fraction; got {type(scale).__name__}"
+        ) from None
+    if not SMALLEST_SCALE <= ratio <= LARGEST_SCALE:
+        raise ValueError(f"scale must be in [2**-10, 2**50]; got {float(ratio)!r}")
+    # A quotient of two doubles in lowest terms has at most 53 odd bits on either side.
+    numerator, denominator = (_double(part) for part in (ratio.numerator, ratio.denominator))
+    if numerator is None or denominator is None:
+        raise ValueError("scale must be a quotient of two floats")
+    return numerator, denominator
+
+
+def _double(integer: int) -> float | None:
+    """Return the double equal to `integer`, if there is one far from the end of their range."""
+    if integer.bit_length() > 1000 or int(float(integer)) != integer:
+        return None
+    return float(integer)
+
+
+def _discrete(
+    law: str, source: Source, size: Size, scale: float | Fraction, out: IntArray | None
+) -> IntArray | int:
+    stream = checked_source(source)
+    numerator, denominator = _exact_scale(scale)
+    values = _output(size, out, np.int64)
+    with stream._drawing() as engine:
+        _core.fill_discrete(engine, law, numerator, denominator, False, values)
+    return int(values[0]) if size is None and out is None else values
+
+
+def discrete_laplace(
+    source: Source,
+    size: Size = None,
+    *,
+    scale: float | Fraction = 1.0,
+    out: IntArray | None = None,
+) -> IntArray | int:
+    """Draw integers with Pr[n] = tanh(1 / (2 scale)) exp(-|n| / scale), exactly.
+
+    Parameters
+    ----------
+    source : Source
+        Where the randomness comes from.
+    size : int or tuple of int, optional
+        Shape of the result; None for one int.
+    scale : float or Fraction, default 1.0
+        In [2**-10, 2**50]. Every float is taken at its exact value; a Fraction must be a quotient
+        of two floats, such as ``Fraction(sensitivity) / Fraction(epsilon)``.
+    out : ndarray of int64, optional
+        C-contiguous array to fill instead of allocating.
+
+    Returns
+    -------
+    int or ndarray of int64
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments of another type, shape or range.
+
+    Notes
+    -----
+    No probability is rounded: digits of a uniform are compared with the law's thresholds, as many
+    as it takes. The variance is 2 q / (1 - q)^2, q = exp(-1 / scale). Values stop at +-2**62, which
+    has probability below exp(-4000). O(1); law and proof: ``docs/privacy/discrete_noise.md``.
+    """
+    return _discrete("laplace", source, size, scale, out)
+
+
+def discrete_gaussian(
+    source: Source,
+    size: Size = None,
+    *,
+    scale: float | Fraction = 1.0,
+    out: IntArray | None = None,
+) -> IntArray | int:
+    """Draw integers with Pr[n] proportional to exp(-n^2 / (2 scale^2)), exactly.
+
+    Arguments, results and errors as `discrete_laplace`.
+
+    Notes
+    -----
+    Rejection from a discrete Laplace law (Canonne, Kamath and Steinke 2020), with exact decisions;
+    about 1.5 attempts per value at most. The variance is below scale^2.
+    """
+    return _discrete("gaussian", source, size, scale, out)

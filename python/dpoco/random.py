@@ -13,6 +13,8 @@ import os
 import secrets
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -139,6 +141,13 @@ class Source:
             self._engine = _core.Source(self._key, 0)
         self._generation = generation
 
+    @contextmanager
+    def _drawing(self) -> Iterator[_core.Source]:
+        """Yield the compiled source, to one thread at a time and owned by this process."""
+        with self._lock:
+            self._own()
+            yield self._engine
+
     @property
     def is_seeded(self) -> bool:
         """Whether the source is reproducible, which voids guarantees."""
@@ -205,9 +214,8 @@ class Source:
     def words(self, size: int) -> NDArray[np.uint64]:
         """Return `size` uniform 64-bit words, shape (size,), dtype uint64."""
         count = positive_int("size", size, maximum=2**40)
-        with self._lock:
-            self._own()
-            return self._engine.words(count)
+        with self._drawing() as engine:
+            return engine.words(count)
 
     def _fill(self, kind: str, size: int) -> NDArray[np.float64]:
         out = np.empty(positive_int("size", size, maximum=2**40))
@@ -215,19 +223,19 @@ class Source:
         return out
 
     def _fill_into(self, kind: str, out: NDArray[np.float64]) -> None:
-        with self._lock:
-            self._own()
-            self._engine.fill(_VARIATES[kind], out)
+        with self._drawing() as engine:
+            engine.fill(_VARIATES[kind], out)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a source cannot be copied or pickled: copies would share noise")
 
-    def __copy__(self) -> NoReturn:
-        self.__reduce__()
-
-    def __deepcopy__(self, memo: Any) -> NoReturn:
-        self.__reduce__()
-
     def __repr__(self) -> str:
         kind = "seeded, voids guarantees" if self._is_seeded else "operating-system entropy"
         return f"<dpoco.random.Source: {kind}>"
+
+
+def checked_source(source: Any) -> Source:
+    """Return what is a source, or raise `TypeError`."""
+    if not isinstance(source, Source):
+        raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
+    return source

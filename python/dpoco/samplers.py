@@ -15,7 +15,7 @@ import numpy as np
 from dpoco import _core
 from dpoco._validation import FloatArray, float_array, positive_float, positive_int, real_float
 from dpoco.domains import Box, Domain
-from dpoco.random import Source
+from dpoco.random import Source, checked_source
 
 __all__ = ["coordinate_gibbs", "log_mass", "truncated_gaussian", "truncated_normal"]
 
@@ -26,12 +26,6 @@ def _domain(domain: Domain) -> Domain:
     if not isinstance(domain, Domain):
         raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
     return domain
-
-
-def _source(source: Source) -> Source:
-    if not isinstance(source, Source):
-        raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
-    return source
 
 
 def _finite(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatArray:
@@ -81,10 +75,9 @@ def truncated_gaussian(
     center = _finite("mean", mean, (_domain(domain).dimension,))
     deviation = positive_float("scale", scale)
     out = np.empty((positive_int("size", size, maximum=_LARGEST_SIZE), domain.dimension))
-    stream = _source(source)
-    with stream._lock:
-        stream._own()
-        _core.fill_truncated_gaussian(stream._engine, domain._engine, center, deviation, out)
+    stream = checked_source(source)
+    with stream._drawing() as engine:
+        _core.fill_truncated_gaussian(engine, domain._engine, center, deviation, out)
     if isinstance(domain, Box):  # the shift to the box's centre may round past a wall
         np.clip(out, domain.lower, domain.upper, out=out)
     return out
@@ -160,10 +153,9 @@ def truncated_normal(
     if not low < high:
         raise ValueError("lower must be below upper")
     out = np.empty(positive_int("size", size, maximum=_LARGEST_SIZE))
-    stream = _source(source)
-    with stream._lock:
-        stream._own()
-        _core.fill_truncated_normal(stream._engine, center, deviation, low, high, out)
+    stream = checked_source(source)
+    with stream._drawing() as engine:
+        _core.fill_truncated_normal(engine, center, deviation, low, high, out)
     return out
 
 
@@ -231,9 +223,8 @@ def coordinate_gibbs(
     first = center if start is None else _finite("start", start, (d,))
     out = np.empty((positive_int("size", size, maximum=_LARGEST_SIZE), d))
     count = positive_int("sweeps", sweeps)
-    stream = _source(source)
+    stream = checked_source(source)
     symmetric = np.ascontiguousarray(0.5 * (matrix + matrix.T))
-    with stream._lock:
-        stream._own()
-        _core.fill_coordinate_gibbs(stream._engine, symmetric, center, low, high, first, count, out)
+    with stream._drawing() as engine:
+        _core.fill_coordinate_gibbs(engine, symmetric, center, low, high, first, count, out)
     return out

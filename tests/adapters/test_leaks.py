@@ -107,6 +107,19 @@ def test_river_estimators(learner, caplog):
     assert model.round == 2
 
 
+def test_neither_noise_nor_records_are_in_a_pickle():
+    options = {"learner": "coupled_regularized_leader", "horizon": 1000, "budget": BUDGET}
+    ours = river.PrivateClassifier(("a", "b", "c"), seed=7, **options)
+    ours.learn_one({"b": CANARY}, True)
+    theirs = sklearn.PrivateOnlineClassifier(classes=(False, True), random_state=7, **options)
+    theirs.partial_fit([[CANARY, 0.0, 0.0]], [True])
+    for model in (ours, theirs):
+        state, data = model.learner_._engine.state(), pickle.dumps(model)
+        for secret in (dpoco.random.Source.seeded(7)._key, np.float64(CANARY).tobytes()):
+            assert secret in state  # there is something to hide
+            assert secret not in data
+
+
 def test_policies():
     policies = [
         river.PrivateContextualBandit(("x", "y"), ("a", "b"), horizon=500, budget=BUDGET),

@@ -11,7 +11,7 @@ import numpy as np
 
 import dpoco
 from dpoco.domains import Box, LpBall
-from dpoco.journal import SqliteStore
+from dpoco.journal import Journal, SqliteStore
 from dpoco.losses import LinearLoss, QuadraticLoss, SquaredLoss
 from dpoco.random import Source
 
@@ -111,3 +111,8 @@ class QuickStore(SqliteStore):
         super()._connect()
         assert isinstance(self._connection, sqlite3.Connection)
         self._connection.execute("PRAGMA synchronous = OFF")
+
+
+def opened(path, **options):
+    """The journal of a directory, through `QuickStore`."""
+    return Journal(QuickStore(path / "journal.db"), **options)

@@ -6,12 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from journal_cases import ROUNDS, QuickStore, cases
+from journal_cases import ROUNDS, cases, opened
 
 import dpoco
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.pools import noise_of
-from dpoco.journal import Journal
 from dpoco.journal._groups import check_forkable, renew
 from dpoco.random import Source
 
@@ -19,10 +18,6 @@ TOTAL = dpoco.Budget(1.0, 1e-6)
 PART = dpoco.Budget(0.6, 1e-6)  # two fit, three do not
 CASES = {case.name: case for case in cases()}
 VALUES = np.random.default_rng(5).uniform(-0.5, 0.5, size=(ROUNDS, 2))
-
-
-def opened(path, **options):
-    return Journal(QuickStore(path / "journal.db"), **options)
 
 
 def sums(seed=None, budget=PART, **options):

@@ -1,23 +1,17 @@
-"""What becomes of copies: loads go on, pickles wait, deep copies are refused, clones are fresh."""
+"""What becomes of learners that a journal takes: one continuation, here, of what they were."""
 
 from __future__ import annotations
 
-import copy
 import pickle
 
 import numpy as np
 import pytest
-from journal_cases import ROUNDS, QuickStore, cases
+from journal_cases import ROUNDS, cases, opened
 
 import dpoco
-from dpoco.journal import Journal
 
 CASES = cases()
 IDS = [case.name for case in CASES]
-
-
-def opened(path):
-    return Journal(QuickStore(path / "journal.db"))
 
 
 def started(case):
@@ -45,25 +39,6 @@ def use(case, learner):
     if case.name == "LinUCB":
         return learner.decide(record[0])
     return learner.decide()
-
-
-@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
-@pytest.mark.parametrize("case", CASES, ids=IDS)
-def test_copies(case, tmp_path):
-    learner, expected = started(case), case.reference()
-    for attempt in (copy.copy, copy.deepcopy):
-        with pytest.raises(dpoco.StateError, match="clone"):
-            attempt(learner)
-    clone = learner.clone()
-    assert clone.round == 0
-    learner.save(tmp_path / "state")
-    loaded = dpoco.load(tmp_path / "state")
-    assert np.array_equal(use(case, loaded), expected[5])
-    waiting = pickle.loads(pickle.dumps(learner))
-    with pytest.raises(dpoco.StateError, match="suspended"):
-        use(case, waiting)
-    waiting.resume()
-    assert np.array_equal(use(case, waiting), expected[5])
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)

@@ -7,12 +7,18 @@ and what was delivered before the kill.
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 from crash_cases import (
     COMMITS,
     STATEMENTS,
     SYSTEM_NOISE,
     check_every_statement,
+    check_inside_of_commits,
+    images_of_every_statement,
+    kills,
     plan,
     recovered,
     reference,
@@ -26,10 +32,49 @@ def test_the_service_delivers_what_learners_without_a_journal_do(tmp_path):
     assert {stop - first for _, first, stop in plan(1)} > {1}
 
 
-@pytest.mark.parametrize("seed", list(STATEMENTS)[:3])
+@pytest.mark.parametrize("seed", STATEMENTS)
 def test_killed_before_and_after_every_statement(seed, tmp_path):
     assert check_every_statement(tmp_path, seed) >= STATEMENTS[seed]
 
 
 def test_there_are_enough_kills():
     assert sum((*STATEMENTS.values(), *COMMITS.values(), SYSTEM_NOISE)) >= 1000
+
+
+@pytest.mark.parametrize("seed", COMMITS)
+def test_killed_inside_of_commits(seed, tmp_path):
+    """The log grows by a commit; a crash leaves any part of that."""
+    assert check_inside_of_commits(tmp_path, seed) >= COMMITS[seed]
+
+
+def test_killed_with_noise_from_the_operating_system(tmp_path):
+    """No seed: what was delivered before the kill must come from the journal."""
+    rounds = reference().keys()
+    images, delivered = images_of_every_statement(tmp_path, 3, noise_seed=None)
+    assert delivered.keys() == rounds
+    for place, before in images:
+        after = recovered(place, 3, noise_seed=None)
+        assert before.items() <= after.items()
+        assert after.keys() == rounds
+    assert len(images) >= SYSTEM_NOISE
+
+
+def test_the_plans_differ():
+    seeds = (*STATEMENTS, *COMMITS)
+    assert len({tuple(plan(seed)) for seed in seeds}) == len(seeds)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_at_random_times(tmp_path):
+    expected = {(name, turn): release.hex() for (name, turn), release in reference().items()}
+    ends, delivered = [], {}
+    for status, lines in kills((str(tmp_path / "journal.db"), "5"), turns=30, seed=2):
+        ends.append(status)
+        for line in lines:
+            name, turn, release = line.split()
+            assert expected[name, int(turn)] == release
+            delivered[name, int(turn)] = release
+    assert delivered == expected
+    assert ends.count(0) >= 1
+    assert ends.count(0) + ends.count(signal.SIGKILL) == 30
+    assert ends.count(signal.SIGKILL) >= 5

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from journal_cases import KEY, ROUNDS, QuickStore, cases
+from journal_cases import KEY, ROUNDS, cases, opened
 
 import dpoco
 from dpoco import _core
-from dpoco.journal import Journal, KeyFile
+from dpoco.journal import KeyFile
 from dpoco.journal._keys import StreamDigests
 from dpoco.journal._releases import decoded, encoded
 
@@ -109,10 +109,6 @@ def test_repeated_releases_are_stored_once():
     assert len(encoded(lazy)) == 16 + 5 * 16
     busy = np.arange(1000)
     assert len(encoded(busy)) == 16 + 8 * 1000
-
-
-def opened(path, **options):
-    return Journal(QuickStore(path / "journal.db"), **options)
 
 
 def played(stream, start=0, stop=ROUNDS):

@@ -11,17 +11,12 @@ import threading
 
 import numpy as np
 import pytest
-from journal_cases import ROUNDS, QuickStore, cases
+from journal_cases import ROUNDS, cases, opened
 
 import dpoco
-from dpoco.journal import Journal
 
 CASE = cases()[0]
 EXPECTED = CASE.reference()
-
-
-def opened(path, **options):
-    return Journal(QuickStore(path / "journal.db"), **options)
 
 
 def played(stream, start=0, stop=ROUNDS):

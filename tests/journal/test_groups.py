@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from journal_cases import ROUNDS, QuickStore
+from journal_cases import ROUNDS, opened
 
 import dpoco
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.pools import noise_of, pool_guarantee
 from dpoco.domains import LpBall
-from dpoco.journal import Journal
 from dpoco.losses import LinearLoss, QuadraticLoss
 from dpoco.privacy.losses.combined import UNKNOWN
 from dpoco.random import Source
@@ -22,10 +21,6 @@ TOTAL = dpoco.Budget(1.0, 1e-6)
 PART = dpoco.Budget(0.6, 1e-6)
 WIDE = dpoco.Budget(100.0, 1e-4)
 VALUES = np.random.default_rng(5).uniform(-0.5, 0.5, size=(ROUNDS, 2))
-
-
-def opened(path, **options):
-    return Journal(QuickStore(path / "journal.db"), **options)
 
 
 def sums(seed=None, budget=PART):

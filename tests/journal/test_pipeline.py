@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 from crash_cases import image
-from journal_cases import ROUNDS, QuickStore, cases
+from journal_cases import ROUNDS, QuickStore, cases, opened
 
 import dpoco
 from dpoco.journal import Journal
@@ -16,10 +16,6 @@ from dpoco.journal import Journal
 CASES = cases()
 CASE = CASES[0]
 EXPECTED = CASE.reference()
-
-
-def opened(path, **options):
-    return Journal(QuickStore(path / "journal.db"), **options)
 
 
 def parts(case=CASE, size=5, start=0):

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from journal_cases import ROUNDS, Case, QuickStore, cases
+from journal_cases import ROUNDS, Case, cases, opened
 
 import dpoco
-from dpoco.journal import Journal
 
 CASES = cases()
 NAMES = [case.name for case in CASES]
 BANDIT = CASES[NAMES.index("LinUCB")]
-
-
-def opened(path, **options):
-    return Journal(QuickStore(path / "journal.db"), **options)
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)

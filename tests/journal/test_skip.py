@@ -5,17 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from crash_cases import Recorded, image
-from journal_cases import QuickStore
+from journal_cases import QuickStore, opened
 from ticket_cases import BANDITS, CASES
 
 import dpoco
 from dpoco.journal import Journal
 
 LOST = (1, 4, 5, 9, 20)  # rounds; the second bandit's first eight are forced
-
-
-def opened(tmp_path):
-    return Journal(QuickStore(tmp_path / "journal.db"))
 
 
 def reference(case):

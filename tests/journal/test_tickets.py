@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 import pytest
-from journal_cases import QuickStore
+from journal_cases import QuickStore, opened
 from ticket_cases import BANDITS, CASES
 
 import dpoco
@@ -16,10 +16,6 @@ from dpoco.journal import Journal
 
 CASE = CASES["LinUCB"]
 CONTEXTS, REWARDS = CASE.batch
-
-
-def opened(tmp_path, **options):
-    return Journal(QuickStore(tmp_path / "journal.db"), **options)
 
 
 def stream_of(journal, name="LinUCB", seed=1):

@@ -13,7 +13,7 @@ import dpoco
 from dpoco import Budget
 from dpoco.accounting.ledger import Ledger
 from dpoco.journal import Journal
-from dpoco.scale import KeyedPool, _shelf
+from dpoco.scale import KeyedPool, _keyed_learners
 
 BUDGET = Budget(1.0, 1e-6)
 BATCHES, SIZE = 6, 40
@@ -87,7 +87,7 @@ def test_decisions_are_those_of_single_streams(tmp_path):
 
 
 def test_other_batches_under_a_number_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(_shelf, "KEPT_BATCHES", 3)
+    monkeypatch.setattr(_keyed_learners, "KEPT_BATCHES", 3)
     with Journal(tmp_path / "j.db") as journal:
         pool = KeyedPool(hedge(), journal=journal)
         for batch in range(5):
@@ -224,7 +224,7 @@ def test_killed_between_draw_and_commit_and_after_it(tmp_path, monkeypatch):
     expected = {word[0]: word for word in killed(tmp_path / "whole", lambda: None)[0]}
     assert sorted(expected) == list(range(BATCHES))
 
-    play, commit = _shelf.play_keyed, dpoco.journal.SqliteStore.commit
+    play, commit = _keyed_learners.play_keyed, dpoco.journal.SqliteStore.commit
     seen, deaths = {}, 0
     for turn in range(3 * BATCHES):
 
@@ -249,7 +249,7 @@ def test_killed_between_draw_and_commit_and_after_it(tmp_path, monkeypatch):
                 if turn % 3 == 2:
                     die()
 
-            _shelf.play_keyed = drawn
+            _keyed_learners.play_keyed = drawn
             dpoco.journal.SqliteStore.commit = before
 
         words, died = killed(tmp_path / "killed", kill)

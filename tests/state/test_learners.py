@@ -61,9 +61,11 @@ def test_a_subclass_has_what_its_base_has():
     problem = LinearProblem("squared", "tree_frank_wolfe", 2)
     made = Mine(problem.domain(), problem.family(), horizon=9, budget=None)
     assert isinstance(family_of(made), Vectors)
-    assert LinearModel.around(problem, made).learner is made
+    told = {"loss": "squared", "learner": "tree_frank_wolfe", "horizon": 9, "budget": None}
+    told |= {"options": None, "seed": None}
+    assert LinearModel.of(told, 2, made).learner is made
     with pytest.raises(TypeError, match="must be a PolyhedralFrankWolfe"):
-        LinearModel.around(LinearProblem("squared", "polyhedral_frank_wolfe", 2), made)
+        LinearModel.of({**told, "learner": "polyhedral_frank_wolfe"}, 2, made)
 
     def make(source):
         return Mine(**{**case.make_learner(source).get_params(), "source": source})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -28,13 +28,24 @@ _OWN = frozenset({"domain", "loss", "horizon", "budget", "on_violation", "source
 _SLACK = 1.0 + 1e-12
 
 
-def seeded_source(name: str, seed: Any) -> Source | None:
+_TERMS = ("horizon", "budget", "options", "seed")
+
+
+def own_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a constructor's arguments from its ``locals()``."""
+    return {name: value for name, value in given.items() if name not in ("self", "__class__")}
+
+
+def seeded_source(seed: Any) -> Source | None:
     """Return a reproducible source, which voids the guarantee, or None for real noise."""
-    if seed is None:
-        return None
-    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
-        raise TypeError(f"{name} must be an int or None; got {type(seed).__name__}")
-    return Source.seeded(int(seed))
+    return None if seed is None else Source.seeded(seed)
+
+
+def further_options(options: Mapping[str, Any] | None, own: frozenset[str]) -> dict[str, Any]:
+    """Return further arguments of a learner; `ValueError` for those the adapter sets itself."""
+    if own & set(options or {}):
+        raise ValueError(f"options must not contain any of {sorted(own)}")
+    return dict(options or {})
 
 
 @dataclass(frozen=True)
@@ -66,23 +77,23 @@ class LinearProblem:
     threshold: float = 1.0
     radius: float = 1.0
     intercept: bool = True
-    _clipper: _core.RecordClipper = field(init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any], dimension: int) -> LinearProblem:
+        """Return what an estimator's arguments state: a regression if a loss is among them."""
+        stated = {each.name: arguments[each.name] for each in fields(cls) if each.name in arguments}
+        if "loss" in stated:
+            choice("loss", stated["loss"], ("squared", "huber"))
+        return cls(**{"loss": "logistic", **stated, "dimension": dimension})
 
     def __post_init__(self) -> None:
         """Check everything here, before there are data."""
-        choice("loss", self.loss, ("logistic", "squared", "huber"))
         choice("learner", self.learner, tuple(_NAMED))
         positive_int("dimension", self.dimension)
         for name in ("feature_bound", "label_bound", "threshold", "radius"):
             positive_float(name, getattr(self, name))
         if not isinstance(self.intercept, (bool, np.bool_)):
             raise TypeError(f"intercept must be a bool; got {type(self.intercept).__name__}")
-        order = math.inf if self._p == 1.0 else 2.0
-        clipper = _core.RecordClipper(self.dimension, float(self.feature_bound), order, math.inf)
-        object.__setattr__(self, "_clipper", clipper)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return LinearProblem, tuple(getattr(self, item.name) for item in fields(self) if item.init)
 
     @property
     def _p(self) -> float:
@@ -112,16 +123,24 @@ class LinearProblem:
         horizon: int | None,
         budget: Budget | None,
         options: Mapping[str, Any] | None,
-        source: Source | None,
+        seed: Any,
     ) -> RecordLearner:
         """Return an unstarted learner; records over the bounds are always clipped, silently."""
-        extra = dict(options or {})
-        if _OWN & set(extra):
-            raise ValueError(f"options must not contain any of {sorted(_OWN)}")
         learner: RecordLearner = _NAMED[self.learner].load()(
-            self.domain(), self.family(), horizon=horizon, budget=budget, source=source, **extra
+            self.domain(),
+            self.family(),
+            horizon=horizon,
+            budget=budget,
+            source=seeded_source(seed),
+            **further_options(options, _OWN),
         )
         return learner
+
+    def _multipliers(self, features: FloatArray) -> FloatArray:
+        """Return what records are clipped by, shape (n,); 0 for those that are not finite."""
+        order = math.inf if self._p == 1.0 else 2.0
+        clipper = _core.RecordClipper(self.dimension, float(self.feature_bound), order, math.inf)
+        return clipper.multipliers(np.ascontiguousarray(features))
 
     def rows(self, features: FloatArray) -> FloatArray:
         """Return records as the learner gets them, shape (n, d): clipped, with the constant.
@@ -132,8 +151,7 @@ class LinearProblem:
 
     def _clipped(self, features: FloatArray) -> tuple[FloatArray, NDArray[np.bool_] | None]:
         """Return `rows`, and which of them are not finite; None if all are."""
-        d = self.dimension
-        factors = self._clipper.multipliers(np.ascontiguousarray(features))
+        d, factors = self.dimension, self._multipliers(features)
         rows = np.empty((features.shape[0], d + int(self.intercept)))
         rows[:, d:] = self.feature_bound
         if factors.all():
@@ -146,8 +164,7 @@ class LinearProblem:
 
     def nonprivate_flags(self, features: FloatArray, labels: FloatArray) -> Flags:
         """Return how records and labels are read, shapes (n,) and (n, d). **Not private**."""
-        factors = self._clipper.multipliers(np.ascontiguousarray(features))
-        flags = record_flags(factors, labels, self.family().label_range)
+        flags = record_flags(self._multipliers(features), labels, self.family().label_range)
         return {**flags, "missing": ~np.isfinite(features)}
 
     def margins(self, theta: FloatArray, features: FloatArray) -> FloatArray:
@@ -167,11 +184,22 @@ class LinearProblem:
         return theta[: self.dimension].copy(), last
 
 
+Published = tuple[FloatArray, int, Guarantee]
+
+
 class LinearModel:
     """A learner and what it has published.
 
     A pickle of a started model carries what it has published and nothing else: it predicts, and
     does not learn. Copies of a started model are refused, like those of its learner.
+
+    Parameters
+    ----------
+    problem : LinearProblem
+    terms : dict
+        Horizon, budget, options and seed of the learner.
+    published : (decision, round, guarantee), optional
+        What a pickle carries in place of the learner.
     """
 
     _learner: RecordLearner | None
@@ -180,21 +208,21 @@ class LinearModel:
     _guarantee: Guarantee
 
     def __init__(
-        self,
-        problem: LinearProblem,
-        *,
-        horizon: int | None,
-        budget: Budget | None,
-        options: Mapping[str, Any] | None = None,
-        seed: Any = None,
+        self, problem: LinearProblem, terms: dict[str, Any], published: Published | None = None
     ) -> None:
-        self.problem = problem
-        self._terms = {"horizon": horizon, "budget": budget, "options": options, "seed": seed}
-        self._learner = problem.make(horizon, budget, options, seeded_source("seed", seed))
+        self.problem, self._terms, self._learner = problem, terms, None
+        if published is None:
+            self._learner = problem.make(**terms)
+        else:
+            self._theta, self._round, self._guarantee = published
 
     @classmethod
-    def around(cls, problem: LinearProblem, learner: Any, **terms: Any) -> LinearModel:
-        """Return the model of a learner that was saved and loaded; see `bind`."""
+    def of(cls, arguments: Mapping[str, Any], dimension: int, learner: Any = None) -> LinearModel:
+        """Return the model an estimator's arguments state; of a loaded learner as `bind` does."""
+        problem = LinearProblem.of(arguments, dimension)
+        terms = {name: arguments[name] for name in _TERMS}
+        if learner is None:
+            return cls(problem, terms)
         model = cls.__new__(cls)
         model.problem, model._terms, model._learner = problem, terms, None
         model.bind(learner)
@@ -263,33 +291,17 @@ class LinearModel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._learner is not None and not self._learner._is_started():
-            return _rebuild, (self.problem, self._terms)
+            return LinearModel, (self.problem, self._terms)
         published = (self.theta.copy(), self.round, self.guarantee)
-        return _rebuild, (self.problem, self._terms, published)
-
-    def __copy__(self) -> LinearModel:
-        return self._copied()
+        return LinearModel, (self.problem, self._terms, published)
 
     def __deepcopy__(self, memo: Any) -> LinearModel:
-        return self._copied()
+        return self.__copy__()
 
-    def _copied(self) -> LinearModel:
+    def __copy__(self) -> LinearModel:
         if self._learner is None or self._learner._is_started():
             raise StateError(
                 "a started model is not copied: the copy would share its noise; clone() makes a "
                 "fresh one, and a pickle carries what was published"
             )
-        return LinearModel(self.problem, **self._terms)
-
-
-def _rebuild(
-    problem: LinearProblem,
-    terms: dict[str, Any],
-    published: tuple[FloatArray, int, Guarantee] | None = None,
-) -> LinearModel:
-    if published is None:
-        return LinearModel(problem, **terms)
-    model = LinearModel.__new__(LinearModel)
-    model.problem, model._terms, model._learner = problem, terms, None
-    model._theta, model._round, model._guarantee = published
-    return model
+        return LinearModel(self.problem, self._terms)

@@ -15,6 +15,7 @@ from river.base import Base
 
 from dpoco.accounting import Budget, Guarantee
 from dpoco.adapters._features import FeatureMap
+from dpoco.adapters._linear import own_arguments
 from dpoco.adapters._rounds import BanditRounds, ExpertRounds, Rounds
 from dpoco.trace import RecordShares
 
@@ -27,7 +28,8 @@ class PrivatePolicy:
     _n: int
 
     def _begin(self, arguments: dict[str, Any]) -> None:
-        self.__dict__.update({k: v for k, v in arguments.items() if k not in ("self", "__class__")})
+        super().__init__()  # river's
+        vars(self).update(own_arguments(arguments))
         self._index = {arm: index for index, arm in enumerate(self.arms)}
         if len(self._index) != len(self.arms) or len(self._index) < 2:
             raise ValueError("arms must be at least two, all different")
@@ -45,6 +47,10 @@ class PrivatePolicy:
     def bind(self, learner: Any) -> None:
         """Go on with a learner that `dpoco.load` has brought back; nobody else may."""
         self._rounds.bind(learner)
+
+    def _pull(self, arm_ids: Any, *context: Any) -> Any:
+        policy: Any = self  # river has a `pull` around this one, with pulls of its own
+        return policy.pull(arm_ids, *context)
 
     def _check_arms(self, arm_ids: Any) -> None:
         if set(arm_ids) != set(self._index):
@@ -108,25 +114,14 @@ class PrivateExperts(PrivatePolicy, bandit.base.Policy):
         options: dict[str, Any] | None = None,
         seed: int | None = None,
     ) -> None:
-        arguments = dict(locals())
-        bandit.base.Policy.__init__(self)
-        self._begin(arguments)
+        self._begin(locals())
         self._rounds = ExpertRounds(
-            learner,
-            len(arms),
-            horizon=horizon,
-            budget=budget,
-            reward_range=reward_range,
-            options=options,
-            seed=seed,
+            learner, len(arms), horizon, budget, reward_range, options, seed
         )
 
     def pull(self, arm_ids: Any) -> Any:
         """Return the round's arm; the same one until `update`."""
         self._check_arms(arm_ids)
-        return self._pull(arm_ids)
-
-    def _pull(self, arm_ids: Any) -> Any:
         return self.arms[self._rounds.choose()]
 
     def update(self, arm_id: Any, rewards: Mapping[Any, Any] | Sequence[Any]) -> None:
@@ -211,27 +206,15 @@ class PrivateBandit(PrivatePolicy, bandit.base.Policy):
         options: dict[str, Any] | None = None,
         seed: int | None = None,
     ) -> None:
-        arguments = dict(locals())
-        bandit.base.Policy.__init__(self)
-        self._begin(arguments)
+        self._begin(locals())
+        bounded = {"reward_bound": reward_bound, **(options or {})}
         self._rounds = BanditRounds(
-            "linucb",
-            len(arms),
-            1,
-            horizon=horizon,
-            budget=budget,
-            radius=reward_bound,
-            unanswered="raise",
-            options={"reward_bound": reward_bound, **(options or {})},
-            seed=seed,
+            "linucb", len(arms), 1, horizon, budget, reward_bound, "raise", bounded, seed
         )
 
     def pull(self, arm_ids: Any) -> Any:
         """Return the round's arm; the same one until `update` or `skip`."""
         self._check_arms(arm_ids)
-        return self._pull(arm_ids)
-
-    def _pull(self, arm_ids: Any) -> Any:
         return self.arms[self._rounds.choose([1.0])]
 
     def update(self, arm_id: Any, reward: Any) -> None:
@@ -312,28 +295,16 @@ class PrivateContextualBandit(PrivatePolicy, bandit.base.ContextualPolicy):
         options: dict[str, Any] | None = None,
         seed: int | None = None,
     ) -> None:
-        arguments = dict(locals())
-        bandit.base.ContextualPolicy.__init__(self)
-        self._begin(arguments)
+        self._begin(locals())
         self._features = FeatureMap(features)
+        size = (len(arms), self._features.dimension)
         self._rounds = BanditRounds(
-            learner,
-            len(arms),
-            self._features.dimension,
-            horizon=horizon,
-            budget=budget,
-            radius=radius,
-            unanswered=unanswered,
-            options=options,
-            seed=seed,
+            learner, *size, horizon, budget, radius, unanswered, options, seed
         )
 
     def pull(self, arm_ids: Any, context: Mapping[Any, Any] | None = None) -> Any:
         """Return the arm for this round's user; asked again with the same context, the same one."""
         self._check_arms(arm_ids)
-        return self._pull(arm_ids, context)
-
-    def _pull(self, arm_ids: Any, context: Mapping[Any, Any] | None) -> Any:
         return self.arms[self._rounds.choose(self._features.row(context or {}))]
 
     def update(self, arm_id: Any, context: Mapping[Any, Any] | None, reward: Any) -> None:

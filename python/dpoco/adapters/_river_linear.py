@@ -12,7 +12,7 @@ from river import base
 from dpoco._validation import FloatArray, number
 from dpoco.accounting import Budget, Guarantee
 from dpoco.adapters._features import FeatureMap, LabelMap
-from dpoco.adapters._linear import LinearModel, LinearProblem
+from dpoco.adapters._linear import LinearModel, own_arguments
 from dpoco.trace import Flags, RecordShares
 
 
@@ -21,6 +21,12 @@ class LinearEstimator:
 
     _features: FeatureMap
     _model: LinearModel
+
+    def _begin(self, arguments: dict[str, Any]) -> None:
+        """Keep a constructor's arguments, from which river clones, and make the learner."""
+        vars(self).update(own_arguments(arguments))
+        self._features = FeatureMap(arguments["features"])
+        self._model = LinearModel.of(arguments, self._features.dimension)
 
     @property
     def learner_(self) -> Any:
@@ -216,20 +222,8 @@ class PrivateClassifier(LinearEstimator, base.MiniBatchClassifier):
         options: dict[str, Any] | None = None,
         seed: int | None = None,
     ) -> None:
-        self.__dict__.update({k: v for k, v in locals().items() if k not in ("self", "__class__")})
-        self._features = FeatureMap(features)
+        self._begin(locals())
         self._labels = LabelMap(classes)
-        problem = LinearProblem(
-            "logistic",
-            learner,
-            self._features.dimension,
-            feature_bound=feature_bound,
-            radius=radius,
-            intercept=intercept,
-        )
-        self._model = LinearModel(
-            problem, horizon=horizon, budget=budget, options=options, seed=seed
-        )
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
         """Return the probability of both labels; no round is played."""
@@ -340,23 +334,7 @@ class PrivateRegressor(LinearEstimator, base.MiniBatchRegressor):
         options: dict[str, Any] | None = None,
         seed: int | None = None,
     ) -> None:
-        self.__dict__.update({k: v for k, v in locals().items() if k not in ("self", "__class__")})
-        self._features = FeatureMap(features)
-        if loss not in ("squared", "huber"):
-            raise ValueError("loss must be 'squared' or 'huber'")
-        problem = LinearProblem(
-            loss,
-            learner,
-            self._features.dimension,
-            feature_bound=feature_bound,
-            label_bound=label_bound,
-            threshold=threshold,
-            radius=radius,
-            intercept=intercept,
-        )
-        self._model = LinearModel(
-            problem, horizon=horizon, budget=budget, options=options, seed=seed
-        )
+        self._begin(locals())
 
     def _target(self, y: Any) -> float:
         return number("the label", y)

@@ -6,6 +6,7 @@ its noise is accounted for one record a round, of the arm that was chosen in it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,9 +14,9 @@ from dpoco import experts
 from dpoco._clipping import context_flags
 from dpoco._validation import FloatArray, choice, float_array
 from dpoco.accounting import Budget, Guarantee
-from dpoco.adapters._linear import seeded_source
+from dpoco.adapters._linear import further_options, own_arguments, seeded_source
 from dpoco.bandits import HighDimensionalBandit, LinUCB
-from dpoco.domains import Domain, LpBall
+from dpoco.domains import LpBall
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.trace import Flags
 
@@ -72,14 +73,7 @@ class Rounds:
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._check_fresh()
-        return _remake, (type(self), self._terms)
-
-    def __copy__(self) -> Rounds:
-        return self.__deepcopy__(None)
-
-    def __deepcopy__(self, memo: Any) -> Rounds:
-        self._check_fresh()
-        return type(self)(**self._terms)
+        return functools.partial(type(self), **self._terms), ()
 
     @property
     def guarantee(self) -> Guarantee:
@@ -116,7 +110,6 @@ class BanditRounds(Rounds):
         learner: str,
         arms: int,
         dimension: int,
-        *,
         horizon: int,
         budget: Budget | None,
         radius: float,
@@ -124,23 +117,15 @@ class BanditRounds(Rounds):
         options: Mapping[str, Any] | None,
         seed: Any,
     ) -> None:
-        self._terms = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        self._terms = own_arguments(locals())
         choice("learner", learner, ("linucb", "high_dimensional"))
         choice("unanswered", unanswered, ("raise", "skip"))
-        extra = dict(options or {})
-        if _OWN & set(extra):
-            raise ValueError(f"options must not contain any of {sorted(_OWN)}")
-        rest: dict[str, Any] = {
-            "horizon": horizon,
-            "budget": budget,
-            "source": seeded_source("seed", seed),
-        }
+        rest = further_options(options, _OWN)
+        rest |= {"horizon": horizon, "budget": budget, "source": seeded_source(seed)}
         if learner == "linucb":
-            extra.setdefault("parameter_bound", radius)
-            self.learner = LinUCB(arms, dimension, **rest, **extra)
+            self.learner = LinUCB(arms, dimension, **{"parameter_bound": radius, **rest})
         else:
-            ball: Domain = LpBall(dimension, 1.0, radius)
-            self.learner = HighDimensionalBandit(arms, ball, **rest, **extra)
+            self.learner = HighDimensionalBandit(arms, LpBall(dimension, 1.0, radius), **rest)
         self._skips = unanswered == "skip"
         self._waiting: tuple[bytes, int] | None = None
 
@@ -230,22 +215,21 @@ class ExpertRounds(Rounds):
         self,
         learner: str,
         arms: int,
-        *,
         horizon: int,
         budget: Budget | None,
         reward_range: tuple[float, float],
         options: Mapping[str, Any] | None,
         seed: Any,
     ) -> None:
-        self._terms = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        self._terms = own_arguments(locals())
         choice("learner", learner, tuple(_EXPERTS))
-        extra = dict(options or {})
-        if _EXPERTS_OWN & set(extra):
-            raise ValueError(f"options must not contain any of {sorted(_EXPERTS_OWN)}")
-        make = getattr(experts, _EXPERTS[learner])
-        source = seeded_source("seed", seed)
-        self.learner = make(
-            arms, horizon=horizon, budget=budget, loss_range=reward_range, source=source, **extra
+        self.learner = getattr(experts, _EXPERTS[learner])(
+            arms,
+            horizon=horizon,
+            budget=budget,
+            loss_range=reward_range,
+            source=seeded_source(seed),
+            **further_options(options, _EXPERTS_OWN),
         )
         self._sum = float(reward_range[0]) + float(reward_range[1])
 
@@ -268,7 +252,3 @@ class ExpertRounds(Rounds):
         row = float_array("rewards of all arms", rewards, (self.learner.experts,))
         # Not finite: the lowest loss, as for the learner itself.
         self.learner.observe(self._sum - row)
-
-
-def _remake(kind: type[Rounds], terms: dict[str, Any]) -> Rounds:
-    return kind(**terms)

@@ -16,9 +16,9 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpoco._validation import FloatArray, float_array
-from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting import Guarantee
 from dpoco.accounting.ledger import Ledger
-from dpoco.adapters._linear import LinearModel, LinearProblem
+from dpoco.adapters._linear import LinearModel, own_arguments
 from dpoco.errors import HorizonExceeded
 from dpoco.trace import Flags, RecordShares
 
@@ -89,25 +89,25 @@ def _array(name: str, value: Any) -> NDArray[Any]:
 class LinearEstimator(BaseEstimator):
     """What both estimators share: runs of a learner, charged and published."""
 
-    budget: Budget | None
     horizon: int | None
-    learner: str
-    feature_bound: float
-    radius: float
     fit_intercept: bool
-    options: dict[str, Any] | None
     ledger: Ledger | None
     random_state: int | None
     _model: LinearModel
 
-    def _problem(self, dimension: int) -> LinearProblem:
-        raise NotImplementedError
+    def _keep(self, arguments: dict[str, Any]) -> None:
+        """Keep a constructor's arguments, unchecked, as scikit-learn wants it."""
+        self.__dict__.update(own_arguments(arguments))
+
+    def _terms(self) -> dict[str, Any]:
+        arguments: dict[str, Any] = self.get_params(deep=False)
+        return {**arguments, "intercept": self.fit_intercept, "seed": self.random_state}
 
     def _start(self, horizon: int | None) -> None:
         """Make a learner and charge it, before it sees a record."""
         if not (self.ledger is None or isinstance(self.ledger, Ledger)):
             raise TypeError(f"ledger must be a Ledger; got {type(self.ledger).__name__}")
-        model = LinearModel(self._problem(self.n_features_in_), horizon=horizon, **self._rest())
+        model = LinearModel.of({**self._terms(), "horizon": horizon}, self.n_features_in_)
         if self.ledger is not None:
             self.ledger.charge(model.guarantee, f"{type(self).__name__} of {horizon} rounds")
         self._model = model
@@ -206,15 +206,10 @@ class LinearEstimator(BaseEstimator):
             if domain is None:
                 raise TypeError(f"a {type(learner).__name__} is no learner for this estimator")
             dimension = domain.dimension - int(bool(self.fit_intercept))
-            self._model = LinearModel.around(
-                self._problem(dimension), learner, horizon=self.horizon, **self._rest()
-            )
+            self._model = LinearModel.of(self._terms(), dimension, learner)
             self.n_features_in_ = dimension
         self._publish()
         return self
-
-    def _rest(self) -> dict[str, Any]:
-        return {"budget": self.budget, "options": self.options, "seed": self.random_state}
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_model" in vars(self)

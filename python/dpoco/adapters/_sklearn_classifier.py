@@ -13,7 +13,6 @@ from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
 from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._features import LabelMap
-from dpoco.adapters._linear import LinearProblem
 from dpoco.adapters._sklearn_base import LinearEstimator, column, matrix
 from dpoco.trace import Flags
 
@@ -93,6 +92,8 @@ class PrivateOnlineClassifier(ClassifierMixin, LinearEstimator):
     1.0
     """
 
+    classes: Any
+
     def __init__(
         self,
         *,
@@ -107,26 +108,7 @@ class PrivateOnlineClassifier(ClassifierMixin, LinearEstimator):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.budget = budget
-        self.classes = classes
-        self.horizon = horizon
-        self.learner = learner
-        self.feature_bound = feature_bound
-        self.radius = radius
-        self.fit_intercept = fit_intercept
-        self.options = options
-        self.ledger = ledger
-        self.random_state = random_state
-
-    def _problem(self, dimension: int) -> LinearProblem:
-        return LinearProblem(
-            "logistic",
-            self.learner,
-            dimension,
-            feature_bound=self.feature_bound,
-            radius=self.radius,
-            intercept=self.fit_intercept,
-        )
+        self._keep(locals())
 
     def fit(self, X: Any, y: Any) -> PrivateOnlineClassifier:
         """Start a new learner and give it all rows, in their order, once.

@@ -9,7 +9,6 @@ from sklearn.base import RegressorMixin
 from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
 from dpoco.accounting.ledger import Ledger
-from dpoco.adapters._linear import LinearProblem
 from dpoco.adapters._sklearn_base import LinearEstimator, matrix, targets_of
 from dpoco.trace import Flags
 
@@ -103,32 +102,7 @@ class PrivateOnlineRegressor(RegressorMixin, LinearEstimator):
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.budget = budget
-        self.horizon = horizon
-        self.loss = loss
-        self.learner = learner
-        self.feature_bound = feature_bound
-        self.label_bound = label_bound
-        self.threshold = threshold
-        self.radius = radius
-        self.fit_intercept = fit_intercept
-        self.options = options
-        self.ledger = ledger
-        self.random_state = random_state
-
-    def _problem(self, dimension: int) -> LinearProblem:
-        if self.loss not in ("squared", "huber"):
-            raise ValueError("loss must be 'squared' or 'huber'")
-        return LinearProblem(
-            self.loss,
-            self.learner,
-            dimension,
-            feature_bound=self.feature_bound,
-            label_bound=self.label_bound,
-            threshold=self.threshold,
-            radius=self.radius,
-            intercept=self.fit_intercept,
-        )
+        self._keep(locals())
 
     def fit(self, X: Any, y: Any) -> PrivateOnlineRegressor:
         """Start a new learner and give it all rows, in their order, once.

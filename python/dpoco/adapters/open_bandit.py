@@ -63,16 +63,9 @@ class _Policy:
         random_state: int | None = None,
     ) -> None:
         self.dim, self.n_actions = dim, n_actions
+        size = (n_actions, dim)
         self._rounds = BanditRounds(
-            self._learner,
-            n_actions,
-            dim,
-            horizon=horizon,
-            budget=budget,
-            radius=radius,
-            unanswered=unanswered,
-            options=options,
-            seed=random_state,
+            self._learner, *size, horizon, budget, radius, unanswered, options, random_state
         )
 
     @property

@@ -7,17 +7,12 @@ that comes again gets its stored release, and is refused if its record is anothe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from dpoco.journal._journal import Journal
 from dpoco.journal._keys import KeyFile
-from dpoco.journal._sql import SqliteStore
+from dpoco.journal._sql import PostgresStore, SqliteStore
 from dpoco.journal._store import Store
 from dpoco.journal._stream import Stream
 from dpoco.journal._transaction import Transaction, Work
-
-if TYPE_CHECKING:
-    from dpoco.journal._sql import PostgresStore
 
 __all__ = [
     "Journal",
@@ -29,12 +24,3 @@ __all__ = [
     "Transaction",
     "Work",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Import the PostgreSQL store on first use."""
-    if name == "PostgresStore":
-        from dpoco.journal._sql import PostgresStore
-
-        return PostgresStore
-    raise AttributeError(f"module 'dpoco.journal' has no attribute {name!r}")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from dpoco._families import family_of
+from dpoco._families import family_of, header_of
 from dpoco._state import Stateful
 from dpoco._tickets import TicketBook
 from dpoco._validation import choice
@@ -15,10 +15,10 @@ from dpoco.accounting.ledger import Ledger
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal import _groups
 from dpoco.journal._groups import Group, check_forkable, join, renew
-from dpoco.journal._kept import alike, header_of, learner_of, payload_of
 from dpoco.journal._keys import KeyFile
 from dpoco.journal._releases import encoded
 from dpoco.journal._store import Store
+from dpoco.journal._stored_learner import alike, learner_of, payload_of
 from dpoco.journal._stream import Stream
 from dpoco.journal._transaction import Transaction
 from dpoco.journal._writer import Writer
@@ -144,8 +144,7 @@ class Journal(Writer):
         ValueError
             If the group has another size, or learners of another guarantee.
         """
-        if not isinstance(name, str) or not name:
-            raise ValueError("name must be a text that is not empty")
+        _check_name(name)
         together = Group.of(group, group_size)
         given = isinstance(make, Stateful)
         with self._guard():
@@ -195,8 +194,7 @@ class Journal(Writer):
         BudgetExceeded, CalibrationError, StateError, TypeError, ValueError
             As `open`.
         """
-        if not isinstance(name, str) or not name:
-            raise ValueError("name must be a text that is not empty")
+        _check_name(name)
         together = Group.of(group, group_size)
         family_of(learner)
         origin = f"adopted in round {learner.round}"
@@ -259,8 +257,7 @@ class Journal(Writer):
         return stream
 
     def _fork(self, parent: Stream, name: str) -> Stream:
-        if not isinstance(name, str) or not name:
-            raise ValueError("name must be a text that is not empty")
+        _check_name(name)
         with self.transaction() as transaction:
             transaction._check_own(parent)
             parent._ready()
@@ -373,11 +370,10 @@ class Journal(Writer):
     def __reduce__(self) -> NoReturn:
         raise TypeError("a journal cannot be copied or pickled: it has one writer")
 
-    def __copy__(self) -> NoReturn:
-        self.__reduce__()
-
-    def __deepcopy__(self, memo: Any) -> NoReturn:
-        self.__reduce__()
-
     def __repr__(self) -> str:
         return f"<dpoco.journal.Journal at {self._store.path or type(self._store).__name__}>"
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not name:
+        raise ValueError("name must be a text that is not empty")

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from dpoco._tickets import Ticket
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import HorizonExceeded
-from dpoco.journal._kept import KeptLearner, pipelined
 from dpoco.journal._releases import decoded
+from dpoco.journal._stored_learner import StoredLearner, pipelined
 from dpoco.journal._transaction import round_number
 
 
-class Stream(KeptLearner):
+class Stream(StoredLearner):
     """A learner or mechanism whose releases are kept in a journal; see `Journal.open`.
 
     The learner itself is not handed out: all that it releases goes through the journal.

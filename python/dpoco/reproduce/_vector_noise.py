@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco import noise as additive
-from dpoco._discrete_noise import LARGEST, SMALLEST
 from dpoco._validation import choice, float_array, real_float
 from dpoco.accounting import local_vector
 from dpoco.random import Source
@@ -205,7 +204,7 @@ class _Design:
         self.table.flags.writeable = False
         self.l1, self.l2, ranges = diameters(self.table)
         self.scale = self._scale(epsilon, delta, ranges)
-        if self.scale and not SMALLEST <= self.scale <= LARGEST:
+        if self.scale and not additive.SMALLEST_SCALE <= self.scale <= additive.LARGEST_SCALE:
             raise ValueError("epsilon is too small for this channel")
         factor = 1.0 if name == "gaussian" else math.sqrt(2.0)
         self.deviation = factor * float(self.scale)

@@ -28,7 +28,7 @@ from dpoco._families import (
     Vectors,
     family_of,
 )
-from dpoco._state import _REPLACED_CLAIM, Stateful, _class_of, unpack
+from dpoco._state import Stateful, _class_of
 from dpoco._validation import IntArray, positive_int
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.pools import noise_of, pool_guarantee
@@ -219,12 +219,6 @@ def prototype_of(make: Any) -> Any:
     return learner
 
 
-def header_of(learner: Any) -> str:
-    """Return what the learners of a pool are made of, as text."""
-    header, _ = unpack(learner._to_bytes())
-    return json.dumps(header, sort_keys=True)
-
-
 def described(header: str) -> Any:
     """Return an unstarted learner from `header_of`; its noise is nobody's, make siblings of it."""
     try:
@@ -240,13 +234,6 @@ def sibling(prototype: Any) -> Any:
     """Return an unstarted learner like the prototype, with a fresh key."""
     source = prototype._arguments["source"]
     return prototype._sibling((Source() if source is None else source.spawn())._claim())
-
-
-def restored(prototype: Any, payload: bytes) -> Any:
-    """Return a learner like the prototype, continued from the state of a compiled learner."""
-    learner = prototype._sibling(_REPLACED_CLAIM)
-    learner._engine.restore(payload)
-    return learner
 
 
 def check_records(family: Family, prototype: Any, parts: Parts) -> None:

@@ -14,24 +14,31 @@ from typing import Any, NoReturn, TypeVar
 
 from numpy.typing import NDArray
 
+from dpoco._families import Parts, header_of
 from dpoco._validation import positive_int
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal import Journal
+from dpoco.scale._keyed_learners import (
+    BatchLog,
+    LearnersInJournal,
+    LearnersInMemory,
+    read_pool,
+    write_pool,
+)
 from dpoco.scale._keys import (
     Key,
+    Rows,
     Terms,
     check_fresh,
     check_records,
     described,
     family_for,
-    header_of,
     key_list,
     key_of,
     prototype_of,
     rows_of,
 )
-from dpoco.scale._shelf import BatchLog, JournalShelf, MemoryShelf, read_pool, write_pool
 
 
 def enrolled(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit: bool) -> Any:
@@ -62,10 +69,66 @@ def enrolled(journal: Journal, name: str, prototype: Any, terms: Terms, same_uni
     return prototype
 
 
+class Pool:
+    """What pools share, wherever their learners are: terms, numbers of the keys, one thread."""
+
+    def _begin(self, prototype: Any, terms: Terms) -> None:
+        self._prototype, self._terms = prototype, terms
+        self._family = family_for(prototype)
+        self._guarantee = terms.guarantee(prototype)
+        self._sole = threading.Lock()
+        self._index: dict[Key, int] = {}
+
+    def _number(self, fresh: Iterable[Key]) -> None:
+        self._index.update({key: len(self._index) + i for i, key in enumerate(fresh)})
+
+    def _batch(self, keys: Any, arrays: tuple[Any, ...]) -> tuple[Parts, list[Key], Rows]:
+        """Return the records of a batch, their keys, and which of them are whose; or raise."""
+        parts = self._family.parts(self._prototype, arrays)
+        check_records(self._family, self._prototype, parts)
+        names = key_list(keys, parts[0].shape[0])
+        return parts, names, rows_of(self._index, names, self._terms.max_keys)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other threads out; refuse if one is in."""
+        if not self._sole.acquire(blocking=False):
+            raise RoundOrderError("the pool is in use by another thread")
+        try:
+            self._renew()
+            yield
+        finally:
+            self._sole.release()
+
+    def _renew(self) -> None:
+        """Ask again which keys there are, if something failed half-way."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What holds for everything that all learners release, on the terms of the pool."""
+        return self._guarantee
+
+    def keys(self) -> list[Key]:
+        """Return the keys in the order of their first records."""
+        return list(self._index)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.keys())
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._index
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a pool is not copied: its learners would share their noise")
+
+
 Self = TypeVar("Self", bound="KeyedPool")
 
 
-class KeyedPool:
+class KeyedPool(Pool):
     """Learners of one kind, one for each user or segment, played in batches by compiled code.
 
     Parameters
@@ -147,24 +210,20 @@ class KeyedPool:
         prototype = None if make is None else prototype_of(make)
         if journal is not None:
             prototype = enrolled(journal, name, prototype, terms, same_unit)
-        self._begin(prototype, terms, workers, journal, name)
+        self._open(prototype, terms, workers, journal, name)
 
-    def _begin(
+    def _open(
         self, prototype: Any, terms: Terms, workers: int, journal: Journal | None, name: str
     ) -> None:
         self._workers = positive_int("workers", workers, maximum=1024)
-        self._prototype, self._terms = prototype, terms
-        self._family = family_for(prototype)
-        self._guarantee = terms.guarantee(prototype)
+        self._begin(prototype, terms)
         self._journal, self._name = journal, name
-        self._sole = threading.Lock()
-        self._index: dict[Key, int] = {}
-        self._shelf: MemoryShelf | JournalShelf
+        self._learners: LearnersInMemory | LearnersInJournal
         if journal is None:
-            self._shelf = MemoryShelf(prototype, self._family)
+            self._learners = LearnersInMemory(prototype, self._family)
         else:
-            self._shelf = JournalShelf(journal, name, prototype, self._family)
-            self._number(self._shelf.keys())
+            self._learners = LearnersInJournal(journal, name, prototype, self._family)
+            self._number(self._learners.keys())
 
     # -- rounds -----------------------------------------------------------------------------------
 
@@ -209,18 +268,12 @@ class KeyedPool:
         one transaction.
         """
         with self._alone():
-            parts = self._family.parts(self._prototype, arrays)
-            check_records(self._family, self._prototype, parts)
-            names = key_list(keys, parts[0].shape[0])
-            rows = rows_of(self._index, names, self._terms.max_keys)
+            parts, _, rows = self._batch(keys, arrays)
             if batch is not None and batch != 0:
                 positive_int("batch", batch)
-            return self._shelf.play(
+            return self._learners.play(
                 rows, parts, self._workers, batch, lambda: self._number(rows.fresh)
             )
-
-    def _number(self, fresh: list[Key]) -> None:
-        self._index.update({key: len(self._index) + i for i, key in enumerate(fresh)})
 
     def decide(self, key: Key, *context: Any) -> Any:
         """Return the current decision of a key's learner, made if it is new; see its `decide`.
@@ -250,34 +303,21 @@ class KeyedPool:
             fresh = [key for key in values if key not in self._index]
             check_fresh(len(self._index), fresh, self._terms.max_keys)
             if fresh:
-                self._shelf.add(fresh)
+                self._learners.add(fresh)
                 self._number(fresh)
 
     def _shown(self, key: Any) -> Any:
         name = key_of(key)
         if name not in self._index:
             self.register([name])
-        return self._shelf.show(self._index[name])
+        return self._learners.show(self._index[name])
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Keep other threads out; refuse if one is in."""
-        if not self._sole.acquire(blocking=False):
-            raise RoundOrderError("the pool is in use by another thread")
-        try:
-            if isinstance(self._shelf, JournalShelf) and self._shelf.stale:
-                self._shelf.refresh()
-                self._index = {key: slot for slot, key in enumerate(self._shelf.keys())}
-            yield
-        finally:
-            self._sole.release()
+    def _renew(self) -> None:
+        if isinstance(self._learners, LearnersInJournal) and self._learners.stale:
+            self._learners.refresh()
+            self._index = {key: slot for slot, key in enumerate(self._learners.keys())}
 
     # -- facts ------------------------------------------------------------------------------------
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What holds for everything that all learners release, on the terms of the pool."""
-        return self._guarantee
 
     @property
     def learner_guarantee(self) -> Guarantee:
@@ -301,24 +341,11 @@ class KeyedPool:
     def round(self, key: Key) -> int:
         """Return how many rounds of a key are over; 0 for a key without a learner."""
         slot = self._index.get(key_of(key))
-        return 0 if slot is None else int(self._shelf.show(slot).round)
-
-    def keys(self) -> list[Key]:
-        """Return the keys in the order of their first records."""
-        return list(self._index)
+        return 0 if slot is None else int(self._learners.show(slot).round)
 
     def __getitem__(self, key: Key) -> Any:
         """Return a key's learner, or with a journal its stream; `KeyError` if there is none."""
-        return self._shelf.show(self._index[key_of(key)])
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self.keys())
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._index
+        return self._learners.show(self._index[key_of(key)])
 
     def __repr__(self) -> str:
         kind = type(self._prototype).__name__
@@ -332,10 +359,10 @@ class KeyedPool:
         The file holds noise keys and raw sums of private data: guard it like the data, and never
         continue it twice on different data. A pool with a journal needs no file: `ValueError`.
         """
-        if not isinstance(self._shelf, MemoryShelf):
+        if not isinstance(self._learners, LearnersInMemory):
             raise ValueError("the journal holds this pool: back the journal up")
         with self._alone():
-            states = self._shelf.state_parts()
+            states = self._learners.state_parts()
             write_pool(path, header_of(self._prototype), self._terms, list(self._index), states)
 
     @classmethod
@@ -351,17 +378,8 @@ class KeyedPool:
         """
         prototype, terms, keys, learners = read_pool(path)
         pool = cls.__new__(cls)
-        pool._begin(prototype, terms, workers, None, "")
-        assert isinstance(pool._shelf, MemoryShelf)
-        pool._shelf.put(learners)
+        pool._open(prototype, terms, workers, None, "")
+        assert isinstance(pool._learners, LearnersInMemory)
+        pool._learners.put(learners)
         pool._number(keys)
         return pool
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a pool is not copied: its learners would share their noise; see save()")
-
-    def __copy__(self) -> NoReturn:
-        self.__reduce__()
-
-    def __deepcopy__(self, memo: Any) -> NoReturn:
-        self.__reduce__()

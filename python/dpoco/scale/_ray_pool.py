@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._families import Parts
+from dpoco._families import Parts, header_of
 from dpoco._validation import positive_float, positive_int
-from dpoco.accounting.guarantee import Guarantee
-from dpoco.errors import RoundOrderError
-from dpoco.scale._keys import (
-    Key,
-    Terms,
-    check_records,
-    family_for,
-    header_of,
-    key_list,
-    key_of,
-    play_keyed,
-    prototype_of,
-    rows_of,
-)
+from dpoco.scale._keys import Key, Terms, key_of, play_keyed, prototype_of, rows_of
+from dpoco.scale._pool import Pool
 from dpoco.scale._ray_shard import Actors, Routing, Shard, imported_ray
 
 
-class RayPool:
+class RayPool(Pool):
     """A `KeyedPool` in several processes or machines: keys are spread over Ray actors.
 
     Every shard is an actor with a `dpoco.journal.Journal` in a directory of its own. A shard that
@@ -88,22 +74,13 @@ class RayPool:
         ray = imported_ray()
         number = positive_int("shards", shards, maximum=10_000)
         seconds, threads = positive_float("patience", patience), positive_int("workers", workers)
-        self._terms = Terms(max_keys, adaptive, privacy_unit, rounds_per_user, keys_per_user)
-        self._prototype = prototype_of(make)
-        self._family = family_for(self._prototype)
-        self._guarantee = self._terms.guarantee(self._prototype)
+        terms = Terms(max_keys, adaptive, privacy_unit, rounds_per_user, keys_per_user)
+        self._begin(prototype_of(make), terms)
         self._routing = Routing(journal_directory, number)
-        self._sole = threading.Lock()
         self._fresh, self._stale = True, False
-        header, terms = header_of(self._prototype), self._terms.to_dict()
-        places = [self._routing.directory(i) for i in range(number)]
-        self._shards = Actors(
-            ray,
-            Shard,
-            [(header, place, terms, threads) for place in places],
-            actor_options or {},
-            seconds,
-        )
+        header, places = header_of(self._prototype), map(self._routing.directory, range(number))
+        arguments = [(header, place, terms.to_dict(), threads) for place in places]
+        self._shards = Actors(ray, Shard, arguments, actor_options or {}, seconds)
         try:
             self._refresh()
         except BaseException:
@@ -113,9 +90,9 @@ class RayPool:
     def _refresh(self) -> None:
         """Ask the shards how far they are."""
         states = self._shards.ask_all("state")
-        self._index: dict[Key, int] = {}
+        self._index = {}
         for _, keys in states:
-            self._index.update({key: len(self._index) + i for i, key in enumerate(keys)})
+            self._number(keys)
         if self._fresh:
             self._last: int = max(last for last, _ in states)
         self._fresh = self._stale = False
@@ -150,10 +127,7 @@ class RayPool:
             If a shard is not back within `patience`. Send the batch again.
         """
         with self._alone():
-            parts = self._family.parts(self._prototype, arrays)
-            check_records(self._family, self._prototype, parts)
-            names = key_list(keys, parts[0].shape[0])
-            rows = rows_of(self._index, names, self._terms.max_keys)
+            parts, names, rows = self._batch(keys, arrays)
             number = self._last + 1 if batch is None else batch
             if number != 0:
                 positive_int("batch", number)
@@ -174,7 +148,7 @@ class RayPool:
             )
             self._stale = False
             self._last = max(self._last, number)
-            self._index.update({key: len(self._index) + i for i, key in enumerate(rows.fresh)})
+            self._number(rows.fresh)
             return self._joined(pieces, answers, parts)
 
     def _pieces(
@@ -221,22 +195,15 @@ class RayPool:
             shard = self._routing.shard(name)
             self._stale = bool(rows.fresh)
             decision = self._shards.ask({shard: ("decide", name, ())})[shard]
-            self._index.update({key: len(self._index) for key in rows.fresh})
+            self._number(rows.fresh)
             self._stale = False
             return decision
 
     # -- shards -----------------------------------------------------------------------------------
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        if not self._sole.acquire(blocking=False):
-            raise RoundOrderError("the pool is in use by another thread")
-        try:
-            if self._stale:  # shards may have keys of a batch that failed elsewhere
-                self._refresh()
-            yield
-        finally:
-            self._sole.release()
+    def _renew(self) -> None:
+        if self._stale:  # shards may have keys of a batch that failed elsewhere
+            self._refresh()
 
     def close(self) -> None:
         """Let the shards close their journals, and stop them."""
@@ -256,11 +223,6 @@ class RayPool:
     # -- facts ------------------------------------------------------------------------------------
 
     @property
-    def guarantee(self) -> Guarantee:
-        """What holds for everything that all learners of all shards release."""
-        return self._guarantee
-
-    @property
     def last_batch(self) -> int:
         """The largest number of a batch that some shard has played; -1 if there is none."""
         return self._last
@@ -273,22 +235,6 @@ class RayPool:
         shard = self._routing.shard(name)
         rounds: int = self._shards.ask({shard: ("round", name)})[shard]
         return rounds
-
-    def keys(self) -> list[Key]:
-        """Return the keys."""
-        return list(self._index)
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self.keys())
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._index
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a pool is not copied: its journals have one writer")
 
     def __repr__(self) -> str:
         kind = type(self._prototype).__name__

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._state import write_atomically
-from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import DpocoError, HorizonExceeded, StateError
 from dpoco.scale._keys import Key, key_text
 
@@ -110,13 +109,11 @@ class Actors:
         actor = ray.remote(**{**options, "max_restarts": -1, "max_task_retries": 0})(kind)
         self.handles = [actor.remote(*each) for each in arguments]
 
-    def __len__(self) -> int:
-        return len(self.handles)
-
     def ask_all(self, *task: Any) -> list[Any]:
         """Return the answers of all actors to one question, a method and its arguments."""
-        answers = self.ask(dict.fromkeys(range(len(self)), task))
-        return [answers[number] for number in range(len(self))]
+        numbers = range(len(self.handles))
+        answers = self.ask(dict.fromkeys(numbers, task))
+        return [answers[number] for number in numbers]
 
     def ask(self, tasks: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """Return the answers of some actors, each to its question.
@@ -165,10 +162,8 @@ class Actors:
 def _cause(error: Any) -> BaseException:
     """Return an actor's own error: without the text of Ray, which quotes where it came from."""
     cause = getattr(error, "cause", None)
-    if isinstance(cause, (DpocoError, OSError, TypeError, ValueError)):
-        return cause
     own: BaseException = error
-    return own
+    return cause if isinstance(cause, (DpocoError, OSError, TypeError, ValueError)) else own
 
 
 class Shard:
@@ -177,7 +172,7 @@ class Shard:
     Parameters
     ----------
     header : str
-        What the learners are made of: `_siblings.header_of`.
+        What the learners are made of: `header_of`.
     directory : str
         Of the journal.
     terms : dict
@@ -239,11 +234,6 @@ class Shard:
     def round(self, key: Key) -> int:
         """Return the rounds of a key."""
         return int(self._opened().round(key))
-
-    def guarantee(self) -> Guarantee:
-        """Return the guarantee of the pool."""
-        guarantee: Guarantee = self._opened().guarantee
-        return guarantee
 
     def process_id(self) -> int:
         """Return the number of this process."""

@@ -8,6 +8,7 @@ generator; what it has yielded is already in the file.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -64,14 +65,13 @@ def _serial(run: Run, cells: Sequence[Cell], workers: int) -> Outcomes:
 def _threads(run: Run, cells: Sequence[Cell], workers: int) -> Outcomes:
     pool = ThreadPoolExecutor(workers, thread_name_prefix="dpoco-sweep")
     waiting: set[Future[tuple[int, Outcome]]] = set()
+    rest = iter(enumerate(cells))
     try:
-        for number, cell in enumerate(cells):
-            waiting.add(pool.submit(_numbered, run, number, cell))
-            if len(waiting) >= _AHEAD * workers:
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield future.result()
-        while waiting:
+        while True:
+            for number, cell in itertools.islice(rest, _AHEAD * workers - len(waiting)):
+                waiting.add(pool.submit(_numbered, run, number, cell))
+            if not waiting:
+                return
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in done:
                 yield future.result()
@@ -116,10 +116,8 @@ def _ray(run: Run, cells: Sequence[Cell], workers: int) -> Outcomes:
         rest = iter(enumerate(cells))
         try:
             while True:
-                for number, cell in rest:
+                for number, cell in itertools.islice(rest, _AHEAD * workers - len(waiting)):
                     waiting[task.remote(shared, number, cell)] = number
-                    if len(waiting) >= _AHEAD * workers:
-                        break
                 if not waiting:
                     return
                 (done, *_), _ = ray.wait(list(waiting), num_returns=1)
@@ -235,9 +233,8 @@ def sweep(
     if not callable(run):
         raise TypeError(f"run must be a callable or a pair; got {type(run).__name__}")
     play = BACKENDS[choice("backend", backend, BACKENDS)]
-    count = workers_here() if workers is None else positive_int("workers", workers)
-    if count > _MOST_WORKERS:
-        raise ValueError(f"workers must be at most {_MOST_WORKERS}; got {count}")
+    given = workers_here() if workers is None else workers
+    count = positive_int("workers", given, maximum=_MOST_WORKERS)
     if backend == "serial" and workers not in (None, 1):
         raise ValueError('backend "serial" has one worker; choose "threads", "loky" or "ray"')
     cells = cells_of(grid, seeds, root)

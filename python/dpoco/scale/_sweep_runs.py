@@ -169,14 +169,13 @@ def _scalar(name: str, value: Any) -> Any:
 
 
 def _seeds(seeds: int | Iterable[int]) -> Sequence[int]:
-    if isinstance(seeds, (bool, np.bool_, str, bytes)):
+    single = isinstance(seeds, (bool, np.bool_, str, bytes))
+    if single or not isinstance(seeds, (int, np.integer, Iterable)):
         raise TypeError("seeds must be a number of seeds or a sequence of them")
     if isinstance(seeds, (int, np.integer)):
         if not 1 <= seeds <= _LARGEST_SWEEP:
             raise ValueError(f"seeds must be in [1, {_LARGEST_SWEEP}]; got {seeds}")
         return range(int(seeds))
-    if not isinstance(seeds, Iterable):
-        raise TypeError("seeds must be a number of seeds or a sequence of them")
     numbers = list(seeds)
     if not numbers:
         raise ValueError("seeds is empty")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._families import Family, Parts
+from dpoco._families import Family, Parts, continued, header_of
 from dpoco._state import pack, unpack, write_atomically
 from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
 from dpoco.journal import Journal, Stream, Transaction, Work
@@ -25,11 +25,9 @@ from dpoco.scale._keys import (
     Rows,
     Terms,
     described,
-    header_of,
     key_from_text,
     key_text,
     play_keyed,
-    restored,
     sibling,
 )
 
@@ -69,12 +67,12 @@ def read_pool(path: str | os.PathLike[str]) -> tuple[Any, Terms, list[Key], list
     prototype = described(header)
     learners, at = [], 0
     for size in sizes:
-        learners.append(restored(prototype, payload[at : at + size]))
+        learners.append(continued(prototype, payload[at : at + size]))
         at += size
     return prototype, terms, keys, learners
 
 
-class MemoryShelf:
+class LearnersInMemory:
     """Learners by number; what is played is gone with the process unless it is saved."""
 
     def __init__(self, prototype: Any, family: Family) -> None:
@@ -96,10 +94,6 @@ class MemoryShelf:
         """Return a learner for others to use."""
         self._shown.add(slot)
         return self._learners[slot]
-
-    def learners(self) -> list[Any]:
-        """Return all learners."""
-        return self._learners
 
     def play(
         self, rows: Rows, parts: Parts, workers: int, batch: int | None, after: Any
@@ -139,16 +133,12 @@ class MemoryShelf:
             learner._engine.check_process()
         return [learner._engine.state() for learner in self._learners]
 
-    def rounds(self) -> NDArray[np.int64]:
-        """Return the rounds of all learners."""
-        return np.array([engine.round for engine in self._engines], dtype=np.int64)
-
 
 # Batches whose first rounds are kept, so that they can be sent again.
 KEPT_BATCHES = 256
 
 
-class JournalShelf:
+class LearnersInJournal:
     """Learners by number, each a stream ``<pool>/<key>`` of the journal."""
 
     def __init__(self, journal: Journal, name: str, prototype: Any, family: Family) -> None:
@@ -291,10 +281,6 @@ class JournalShelf:
         out[rows.rows] = played
         out.flags.writeable = False
         return out
-
-    def rounds(self) -> NDArray[np.int64]:
-        """Return the rounds of all learners, as they are stored."""
-        return np.array([self.show(slot).round for slot in range(len(self._keys))], dtype=np.int64)
 
 
 class BatchLog:

@@ -1,4 +1,4 @@
-"""A learner that is kept in a journal: its rows, its rounds, and the batches ahead of the disk.
+"""A learner whose state is in a journal: its rows, its rounds, and the batches ahead of the disk.
 
 Claim: nothing is handed out before the commit that makes it durable has returned, and a commit that
 fails takes the learner in memory, and all that was played after it, with it.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._families import Parts, family_of
+from dpoco._families import Parts, continued, family_of, header_of
 from dpoco._state import _REPLACED_CLAIM, FRAME_SIGNATURE, _class_of, pack, unpack
 from dpoco._tickets import Ticket, TicketBook
 from dpoco._validation import positive_int
@@ -31,13 +31,6 @@ from dpoco.journal._transaction import Transaction, mismatch, round_number
 if TYPE_CHECKING:
     from dpoco.journal._journal import Journal
     from dpoco.journal._stream import Stream
-
-
-def header_of(learner: Any) -> str:
-    """Return what a learner is made of, as it is stored: its state's header, without tickets."""
-    header, _ = unpack(learner._to_bytes())
-    header["object"].pop("tickets", None)
-    return json.dumps(header, sort_keys=True)
 
 
 def payload_of(learner: Any) -> bytes:
@@ -57,9 +50,7 @@ def learner_of(header: str, payload: bytes, siblings: dict[str, Any]) -> Any:
     framed = payload.startswith(FRAME_SIGNATURE)
     known = None if framed else siblings.get(header)
     if known is not None:
-        learner = known._sibling(_REPLACED_CLAIM)
-        learner._engine.restore(payload)
-        return learner
+        return continued(known, payload)
     record = json.loads(header)
     if framed:
         front, payload = unpack(payload)
@@ -163,7 +154,7 @@ class _Line:
 _SEARCHED = 1024  # rounds that are searched at once for that of a ticket
 
 
-class KeptLearner:
+class StoredLearner:
     """What a stream is for its journal and its transactions; all methods run under their lock."""
 
     _learner: Any  # None: to be loaded from the journal
