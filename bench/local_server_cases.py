@@ -122,6 +122,7 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
                 play,
                 units=n,
                 repetitions=pairs,
+                target=None,
                 unit="reports/s",
             )
         yield compare(

@@ -49,9 +49,12 @@ py::dict sum_of(const mechanisms::ContinualSum& sum, std::uint64_t batch) {
   const mechanisms::Lattice& lattice = sum.lattice();
   const double unit = held.law.grid > 0.0 ? lattice.grid : 1.0;
   py::dict out("kind"_a = "gaussian_sum", "pushes"_a = sum.horizon(), "batch"_a = batch,
-               "scale"_a = held.law.scale * unit, "order"_a = held.law.order,
-               "grid"_a = lattice.grid, "limit"_a = lattice.limit);
-  if (held.law.scale > 0.0) out["factorisation"] = factorisation_of(held);
+               "scale"_a = held.law.scale * unit, "grid"_a = lattice.grid,
+               "limit"_a = lattice.limit);
+  if (held.law.scale > 0.0) {  // else there is no noise, of no order
+    out["order"] = held.law.order;
+    out["factorisation"] = factorisation_of(held);
+  }
   return out;
 }
 

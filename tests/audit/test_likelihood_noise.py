@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
+from dpoco import _core
 from dpoco.audit import likelihood_audit
 from dpoco.mechanisms import ContinualSum, NoisyMax
 
@@ -56,11 +58,18 @@ def test_an_engine_of_another_law_is_caught(name, factors, runs):
 def test_arms_that_share_their_noise_are_caught(name):
     make, stream, neighbour, _ = cases.ARMS[name]
 
+    honest = _core.HighDimensionalBandit
+
+    def shared(domain, loss, clipper, settings, start):
+        for model in settings["models"]:
+            for noise in (model[rule] for rule in ("sum", "selection") if rule in model):
+                noise["stream"] = 0
+        return honest(domain, loss, clipper, settings, start)
+
     def liar(source):
         learner = make(source)
-        own = type(learner)._arm_settings
-        learner._arm_settings = lambda claim: own(learner, {**claim, "stream": 0})
-        learner._engine = learner._build_engine({"key": source._key, "stream": 1})
+        with patch.object(_core, "HighDimensionalBandit", shared):
+            learner._engine = learner._build_engine({"key": source._key, "stream": 1})
         return learner
 
     report = likelihood_audit(liar, stream, neighbour, 200)

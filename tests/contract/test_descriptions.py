@@ -35,7 +35,7 @@ NOT_HELD = {
     "smooth_losses": {"rank", "enforced"},  # the sum of losses knows its own
     "gibbs_draw": {"half_width"},  # the body's own
     # Of a single expert or point there is nothing to sum; without noise, nothing to correlate.
-    "gaussian_sum": {"summand", "factorisation"},
+    "gaussian_sum": {"summand", "factorisation", "order"},
 }
 
 

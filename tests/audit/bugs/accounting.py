@@ -279,12 +279,12 @@ BUGS = [
     Bug(
         "tree-levels-at-a-power-of-two", "2^k rounds are said to lie in k nodes, not k + 1.",
         "patched accountant", the_tree, as_it_is, (brute_force,),
-        Patch(Tree, "column", one_level_less),
+        Patch(Tree, "_longest_column", one_level_less),
     ),
     Bug(
         "longer-than-planned", "A factorisation for half the rounds is accounted for.",
         "patched accountant", the_toeplitz, as_it_is, (closed_form,),
-        Patch(SquareRoot, "column",
+        Patch(SquareRoot, "_longest_column",
               lambda right: lambda factor, pushes: right(factor, pushes // 2)),
     ),
     Bug(

@@ -16,7 +16,7 @@ from dpoco.experts import ObliviousTracker
 from dpoco.random import Source
 
 from .checks import enumeration, likelihood, replay
-from .kit import Bug, from_tests, maker, other, remade
+from .kit import UNGUARDED, Bug, from_tests, maker, other, remade
 
 T = 24
 
@@ -85,10 +85,10 @@ def the_leader() -> Any:
     """A lazy leader on an interval, whose coins and draws are scored."""
     case = from_tests("oco/likelihood_cases.py").CASES["leader, density ratio"]()
     own = case.learner
-    promise = replace(own.guarantee, description=None)
+    promise = own.guarantee
     known = {**vars(type(own)._accountant), "guarantee": lambda *_, **__: promise}
     accountant = SimpleNamespace(**known)
-    kind = type(type(own).__name__, (type(own),), {"_accountant": accountant})
+    kind = type(type(own).__name__, (type(own),), {"_accountant": accountant, **UNGUARDED})
 
     def make(source: Any, **changes: Any) -> Any:
         p = replace(own.parameters, **changes)

@@ -1,1 +1,0 @@
-"""Parts of the accounting of learners with experts: private to the package."""
