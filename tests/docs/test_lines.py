@@ -16,7 +16,7 @@ import lines  # noqa: E402
 
 SINGLE = 64  # modules that one other imports
 BEHIND = {"oco.NoisyFTRL": 4_030, "oco.CoupledRegularizedLeader": 5_370}
-LINES, FILES = 40_010, 291  # of the package
+LINES, FILES = 40_025, 291  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:

@@ -246,3 +246,17 @@ def test_rounds_that_may_meet_several_parts_are_a_group(monkeypatch):
         arms.loss(person(2, 90, view="others"))
     both = Parts("together", (arm, arm)).loss(apart)
     assert both.ideal.mu == pytest.approx(math.sqrt(2.0) * arm.loss(apart).ideal.mu, rel=1e-12)
+
+
+@pytest.mark.parametrize("method", [SHIPPED[10**9], SquareRoot()], ids=["blt", "square root"])
+@pytest.mark.parametrize(
+    ("batch", "rounds", "separation"),
+    [(3, 10**6, 2**44 + 1), (7, 10**6, 10**6 + 1), (10**9, 10**18, 1), (2**61, 10**6, 2**50 + 1),
+     (1000, 2**62, 7), (3, 9000, 2)],
+)  # fmt: skip
+def test_counts_beyond_64_bits(method, batch, rounds, separation):
+    """Rounds at the starts of every so many batches are one of the patterns."""
+    pushes = min(method.longest, 2**61)
+    found = method.column(pushes, person(rounds, separation), batch)
+    assert found >= method.column(pushes, person(rounds, -(-separation // batch))) * (1 - 1e-9)
+    assert found <= most_rounds(rounds, separation, pushes * batch) * method.column(pushes)

@@ -13,7 +13,8 @@ Steinke and Thakurta (2023) for equally spaced rounds; closed form, trees and ba
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ __all__ = ["blt_column", "coefficients_column", "most_rounds", "tree_column"]
 FloatArray = NDArray[np.float64]
 
 _UP = 1.0 + 2.0**-40  # more than the rounding of any of these
-_PAIRED = 10**6  # rounds of a person up to which pairs are added lag by lag
+# Rounds of a person up to which pairs are added lag by lag; and rounds that 64 bits count.
+_PAIRED, _ADDED, _COUNTED = 10**6, 10**4, 2**62
 
 
 def most_rounds(rounds: int, separation: int, length: int) -> int:
@@ -61,15 +63,9 @@ def blt_column(
     k = most_rounds(rounds, separation, pushes * batch)
     if not float(w.sum()) <= 1.0:  # coefficients may increase: all that is left is a triangle
         return k * _spaced(s, w, pushes, 1, 1) * _UP
-    if separation % batch == 0:
-        return _spaced(s, w, pushes, k, separation // batch) * _UP
-    if k <= _PAIRED:
+    if separation % batch and k <= _PAIRED and pushes * batch < _COUNTED:
         return _paired(s, w, pushes, k, separation, batch) * _UP
-    crowd = min(k, -(-batch // separation))  # of hers in one batch
-    bound = crowd * _spaced(s, w, pushes, -(-k // crowd), max(1, separation // batch))
-    if separation >= batch:
-        bound = min(bound, _spaced(s, w, pushes, k, separation // batch))
-    return bound * _UP
+    return _placed(partial(_spaced, s, w, pushes), batch, k, separation) * _UP
 
 
 def coefficients_column(
@@ -78,7 +74,9 @@ def coefficients_column(
     """Return S, or a bound of it, of coefficients that do not increase, one a push; O(n k)."""
     n = len(coefficients)
     k = most_rounds(rounds, separation, n * batch)
-    places = np.arange(k) * separation // batch
+    if separation % batch == 0 or k > _ADDED or n * batch >= _COUNTED:
+        return _placed(partial(_added, coefficients), batch, k, separation) * _UP
+    places = np.arange(k, dtype=np.int64) * separation // batch
     total, products, before = 0.0, coefficients, -1
     for lag in range(k):  # of two of her rounds; the later is at least at its place
         apart = int(places[lag])
@@ -88,6 +86,24 @@ def coefficients_column(
         pairs = float(products[n - places[lag:] - 1].sum())
         total += pairs if lag == 0 else 2.0 * pairs
     return math.sqrt(total) * _UP
+
+
+def _placed(spaced: Callable[[int, int], float], batch: int, k: int, separation: int) -> float:
+    """Return a bound of S from that of pushes: exact where `batch` divides `separation`."""
+    if separation % batch == 0:
+        return spaced(k, separation // batch)
+    crowd = min(k, -(-batch // separation))  # of hers in one batch
+    bound = crowd * spaced(-(-k // crowd), max(1, separation // batch))
+    return min(bound, spaced(k, separation // batch)) if separation >= batch else bound
+
+
+def _added(coefficients: FloatArray, k: int, b: int) -> float:
+    """Return the norm of the columns of pushes 0, b, ..., (k - 1) b, added up."""
+    n = len(coefficients)
+    column = np.zeros(n)
+    for place in range(0, min(n, k * b), b):
+        column[place:] += coefficients[: n - place]
+    return float(np.linalg.norm(column))
 
 
 def _geometric(x: FloatArray, terms: NDArray[Any] | float) -> FloatArray:
@@ -122,8 +138,10 @@ def _spaced(s: FloatArray, w: FloatArray, n: int, k: int, b: int) -> float:
 def _paired(s: FloatArray, w: FloatArray, n: int, k: int, b: int, batch: int) -> float:
     """Return the root of all products of columns, each at least where the floors put it."""
     places = np.arange(k, dtype=np.int64) * b // batch
-    terms = _geometric(_joint(s)[None, :, :], (n - 1.0 - places)[:, None, None])
-    tails = np.einsum("i,j,kij->kj", w, w, terms)  # of the later one's column, by its place
+    joint, left = _joint(s), n - 1.0 - places
+    tails = np.zeros((k, len(s)))  # of the later one's column, by its place
+    for i, j in np.ndindex(joint.shape):
+        tails[:, j] += w[i] * w[j] * _geometric(joint[i, j], left)
     tails = np.cumsum(tails[::-1], axis=0)[::-1]
     powers = np.exp(places[:, None] * np.log1p(-s)[None, :])
     first = np.where(places == 0, 1.0, (w / (1.0 - s) * powers).sum(axis=1))  # c at the distance
