@@ -262,9 +262,9 @@ class PostgresStore(SqlStore):
     ----------
     dsn : str
         Connection string, as ``psycopg.connect`` takes it.
-    prefix : str, default "dpoco_"
-        What the names of the tables begin with: one journal for each prefix. Keyword-only, as
-        below.
+    prefix : str
+        What the names of the tables begin with, ``dpoco_`` by default: one journal for each prefix.
+        Keyword-only, as below.
     timeout : float, default 5.0
         Seconds to wait for another connection's transaction.
 
