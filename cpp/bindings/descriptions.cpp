@@ -199,6 +199,8 @@ py::dict describe(const experts::ObliviousTracker& self) {
   if (const auto rate = self.paths().share_rate()) {
     out["prior"] = "share";
     out["share_rate"] = *rate;
+  } else if (self.levels() > 1) {
+    out["prior"] = "at_most";
   }
   return out;
 }

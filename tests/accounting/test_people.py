@@ -9,7 +9,9 @@ import pytest
 
 import dpoco
 from dpoco import Budget, Guarantee, StateError
+from dpoco.accounting import Ledger
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from dpoco.accounting.pools import pool_guarantee
 from dpoco.domains import LpBall
 from dpoco.losses import LinearLoss, LogisticLoss
 
@@ -109,8 +111,47 @@ def test_joint_views_have_the_exact_norm():
     mine.verify()
 
 
-def test_without_a_description_it_is_a_group(leader):
-    bare = replace(leader, description=None)
-    assert bare.for_person(10).mu == pytest.approx(10.0 * leader.mu, rel=1e-9)
-    with pytest.raises(ValueError, match="others"):
-        replace(bare, view="others").for_person(2)
+def test_what_is_no_single_mechanism_is_refused(leader):
+    pool = pool_guarantee(leader, keys=5, noise="fresh")
+    book = Ledger(Budget(3.0, 1e-5))
+    book.charge(leader, "a")
+    for other in (pool, book.guarantee, replace(leader, unit="one user")):
+        with pytest.raises(ValueError, match="those that it is made of"):
+            other.for_person(3)
+    with pytest.raises(ValueError, match="single records"):
+        pool_guarantee(leader.for_person(3, 10), keys=5, noise="fresh")
+
+
+def test_records_of_no_stream_are_not_capped_by_its_length():
+    for horizon in (1, 3):
+        best = dpoco.mechanisms.NoisyMax(4, horizon=horizon, budget=Budget(1.0, 0.0)).guarantee
+        assert best.for_person(10).epsilon == pytest.approx(10.0, rel=1e-9)
+        with pytest.raises(ValueError, match="for a stream"):
+            best.for_person(None, 5)
+    alarms = dpoco.mechanisms.AboveThreshold(horizon=5, budget=Budget(1.0, 0.0)).guarantee
+    assert alarms.for_person(10).epsilon == pytest.approx(10.0, rel=1e-9)
+    fit = dpoco.frank_wolfe.PhasedSGD(LpBall(3), LogisticLoss(), budget=BUDGET)
+    fit.fit([[0.1, 0.2, 0.3]] * 50, [0.0, 1.0] * 25)
+    with pytest.raises(ValueError, match="proved"):
+        fit.guarantee.for_person(5)
+
+
+def test_selections_of_bounded_range_come_back():
+    best = dpoco.mechanisms.NoisyMax(2, horizon=10, budget=Budget(1.0, 1e-4), noise="gumbel")
+    mine = best.guarantee.for_person(2)
+    assert Guarantee.from_json(mine.to_json()) == mine
+    mine.verify()
+
+
+def test_unit_and_pattern_belong_together(leader):
+    mine = leader.for_person(10, 1000)
+    record, plain = mine.to_dict(), leader.to_dict()
+    for forged in (
+        {**record, "unit": "one round"},
+        {**plain, "unit": "one person"},
+        {**plain, "description": None, "person": [100, 1]},
+        {**plain, "description": None, "person": []},
+    ):
+        with pytest.raises(StateError):
+            Guarantee.from_dict(forged)
+    assert mine.for_person(1) is mine

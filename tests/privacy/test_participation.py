@@ -260,3 +260,14 @@ def test_counts_beyond_64_bits(method, batch, rounds, separation):
     found = method.column(pushes, person(rounds, separation), batch)
     assert found >= method.column(pushes, person(rounds, -(-separation // batch))) * (1 - 1e-9)
     assert found <= most_rounds(rounds, separation, pushes * batch) * method.column(pushes)
+
+
+def test_rounding_of_rates_and_counts():
+    """Rates next to 1, and counts that doubles do not hold: nothing is lost."""
+    steep = Buffered((1 - 1e-9,), (0.5,))
+    for k, b in ((10, 1), (3, 1), (3, 10)):
+        assert steep.column(10, person(k, b)) >= brute(steep, 10, 1, k, b) * (1 - 1e-12)
+    slow = Buffered((1e-2,), (0.14,))
+    for shift in (20, 40, 50, 59):
+        found = slow.column(2**shift + 60, person(2, 2**shift))
+        assert found == pytest.approx(slow.column(2**20 + 60, person(2, 2**20)), rel=1e-9)

@@ -194,7 +194,9 @@ def contradicts_itself(stated: Guarantee) -> bool:
     own = loss if most is None else with_tails(most, mass)
     if isinstance(most, Pure) and mu is None:  # rho may: of pure releases one after the other
         own, rho = loss, math.inf if stated.rho is None else stated.rho
-        if not 2.0 * rho * stated.horizon >= most.pure**2 * (1.0 - _CLOSE):
+        # Of a description, both were held to what follows.
+        least = most.pure**2 * (1.0 - _CLOSE)
+        if stated.description is None and not 2.0 * rho * stated.horizon >= least:
             return True
     if stated.delta == 0.0:
         pure = math.inf if most is None else most.pure

@@ -137,10 +137,10 @@ def calibrate(
     """
     n = positive_int("experts", experts, maximum=LARGEST_EXPERTS)
     published = choice("calibration", calibration, CALIBRATIONS) != "tight"
-    law = selection or ("laplace" if published else "exponential")
+    usual = "laplace" if published else "exponential"
+    law = usual if selection is None else choice("selection", selection, SELECTIONS)
     if published and law != "laplace":
         raise ValueError(f"calibration={calibration!r} has Laplace noise")
-    choice("selection", law, SELECTIONS)
     scale = 0.0
     if budget is not None:
         scale = scale_for(LOSS_SUMS.range, selection_budget(budget, law))

@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
-from dpoco._validation import LARGEST_HORIZON, positive_int
+from dpoco._validation import LARGEST_HORIZON, positive_int, whole_number
 from dpoco.accounting._share_regret import best_share_rate
 from dpoco.accounting._tracker_search import Comparison, Search, largest_share_rate
 from dpoco.accounting.budget import Budget
@@ -184,6 +184,8 @@ def calibrate(
     if budget is not None and not isinstance(budget, Budget):
         raise TypeError(f"budget must be a Budget or None; got {type(budget).__name__}")
     n, private = positive_int("experts", experts), budget is not None
+    horizon = None if horizon is None else positive_int("horizon", horizon)
+    switches = whole_number("switches", switches)
     rate = share_rate
     if rate is None and horizon is None and n == 1:
         rate = 0.0
@@ -213,7 +215,11 @@ def calibrate(
             best = comparison.best_learning_rate(p.batch, p.share_rate)
             p = replace(p, learning_rate=best)
     else:
-        asked = (batch, forced_switch, None if share_rate is None else p.share_rate)
+        asked = (
+            None if batch is None else p.batch,
+            None if forced_switch is None else p.forced_switch,
+            None if share_rate is None else p.share_rate,
+        )
         draws = Search(comparison, budget, learning_rate, asked, p.max_resamples).plan()
         p = replace(
             p,

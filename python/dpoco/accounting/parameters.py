@@ -14,7 +14,15 @@ from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
-from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int, real_float
+from dpoco._validation import (
+    LARGEST_HORIZON,
+    LARGEST_SCALE,
+    SMALLEST_SCALE,
+    choice,
+    positive_float,
+    positive_int,
+    real_float,
+)
 from dpoco.accounting._records import plain_float, read_record
 from dpoco.errors import StateError
 
@@ -52,7 +60,9 @@ class Parameters:
     def __post_init__(self) -> None:
         """Check every field by its type and range, and store plain numbers."""
         for name, (types, may) in _fields_of(type(self)).items():  # type: ignore[arg-type]
-            object.__setattr__(self, name, _checked(name, getattr(self, name), types, may))
+            value = getattr(self, name)
+            if not _is_plain(value, types, may):
+                object.__setattr__(self, name, _checked(name, value, types, may))
 
     @property
     def noise_dominates(self) -> bool:
@@ -95,6 +105,24 @@ def _members(hint: Any) -> tuple[Any, ...]:
     return tuple(m for each in get_args(hint) for m in _members(each)) or (hint,)
 
 
+def _is_plain(value: Any, types: tuple[Any, ...], may: Mapping[str, Any]) -> bool:
+    """Whether a value is what it is to be stored as: quick for nearly all there are."""
+    kind = type(value)
+    if kind not in types:
+        return False
+    if kind is float:
+        low, high = may.get("low"), may.get("high", math.inf)
+        return bool(
+            SMALLEST_SCALE <= value <= LARGEST_SCALE
+            if low is None
+            else low <= value <= high and value < math.inf
+        )
+    if kind is int:
+        low = may.get("low", 1)
+        return bool(low <= value <= min(may.get("high", LARGEST_HORIZON), LARGEST_HORIZON))
+    return kind in (bool, type(None)) or (kind is str and value in may.get("choices", (value,)))
+
+
 def _checked(name: str, value: Any, types: tuple[Any, ...], may: Mapping[str, Any]) -> Any:
     """Return the value as one of `types`, or raise naming the field."""
     if (value is None or is_dataclass(value)) and type(value) in types:
@@ -133,5 +161,6 @@ def _number(name: str, value: Any, kind: type, may: Mapping[str, Any]) -> float:
     else:
         number = positive_float(name, value) if low is None else real_float(name, value)
     if not (-math.inf if low is None else low) <= number <= high:
-        raise ValueError(f"{name} must be in [{low:g}, {high:g}]; got {number!r}")
+        reach = f"[{low:g}, {high:g}]" if kind is float else f"[{low}, {high}]"
+        raise ValueError(f"{name} must be in {reach}; got {number!r}")
     return number

@@ -199,10 +199,8 @@ def calibrate(
     if exponent is None:
         exponent = 0.5 if published or pure else 2.0 / 3.0
     chosen: dict[str, Any] = {
-        "selector": choice(
-            "selector", selector or ("laplace" if published else "gumbel"), SELECTORS
-        ),
-        "weights": choice("weights", weights or ("paper" if published else "unbiased"), WEIGHTS),
+        "selector": _usual("selector", selector, SELECTORS, published, ("laplace", "gumbel")),
+        "weights": _usual("weights", weights, WEIGHTS, published, ("paper", "unbiased")),
         "exponent": float(exponent),
         "calibration": calibration,
         "relation": choice("relation", relation, CHANGES),
@@ -396,3 +394,10 @@ def _fixed(calibration: str) -> dict[str, tuple[Any, ...]]:
     if calibration == "paper":
         fixed.update(batch=(1,), relation=("replace",))
     return fixed
+
+
+def _usual(
+    name: str, given: Any, known: tuple[str, ...], published: bool, usual: tuple[str, str]
+) -> str:
+    """Return the option that was given, or the published or the usual one."""
+    return usual[not published] if given is None else choice(name, given, known)

@@ -87,6 +87,8 @@ def pool_guarantee(
     ValueError
         If several records of one person are to be protected and nothing is proved about that.
     """
+    if one.person is not None:
+        raise ValueError("a pool is made of guarantees for single records")
     positive_int("keys", keys)
     choice("noise", noise, NOISES)
     choice("privacy_unit", privacy_unit, ("record", "user"))

@@ -20,7 +20,7 @@ import math
 import warnings
 from dataclasses import replace
 
-from dpoco._validation import choice, positive_int
+from dpoco._validation import choice, positive_int, real_float
 from dpoco.accounting._search import raised_until, scale_for
 from dpoco.accounting._shift_regret import (
     CALIBRATIONS,
@@ -99,7 +99,8 @@ def calibrate(
     """
     published = choice("calibration", calibration, CALIBRATIONS) != "tight"
     law = "laplace" if published else "exponential"
-    length = horizon or NOMINAL_HORIZON
+    length = NOMINAL_HORIZON if horizon is None else positive_int("horizon", horizon)
+    real_float("select_share", select_share)
     bare = ShiftDetectorParameters(
         experts=experts,
         horizon=horizon,

@@ -19,7 +19,7 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import PER_ROUND, common_conditions, norm_name, numerics_of
 from dpoco.errors import CalibrationError
-from dpoco.privacy.losses.combined import NOTHING, Least, Tailed, group, with_tails
+from dpoco.privacy.losses.combined import NOTHING, Least, Tailed, with_tails
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
@@ -170,21 +170,24 @@ def _stated(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
 def for_person(guarantee: Guarantee, rounds: int | None, separation: int = 1) -> Guarantee:
     """Return what a guarantee says of all rounds of one person: see `Guarantee.for_person`."""
     g, apart = guarantee, positive_int("separation", separation)
-    if rounds is None and apart == 1:
-        raise ValueError("rounds may be None for a separation above 1 only")
     asked = 2**62 if rounds is None else positive_int("rounds", rounds)
-    most = most_rounds(asked, apart, g.horizon)
+    stream = g.unit in ("one round", "one user's record")  # of one stream, whose rounds are counted
+    if rounds is None and (apart == 1 or not stream):
+        raise ValueError("rounds may be None for a stream and a separation above 1 only")
+    most = most_rounds(asked, apart, g.horizon) if stream or g.person else asked
+    if most == 1 or not g.private:
+        return g
     if g.person is not None:
         if most > g.person[0] or apart < g.person[1]:
             raise ValueError("the guarantee is for people who come less often")
         return g
-    if most == 1 or not g.private:
-        return g
+    if g.description is None or not (stream or g.unit in ("one record", "one report")):
+        raise ValueError(
+            "the guarantee is not of one mechanism and single records: ask those that it is made of"
+        )
     near = Neighbours(g.change, g.view, most, apart)
-    loss = group(g.loss, most) if g.description is None else g.description.loss(near)
+    loss = g.description.loss(near)
     assert loss is not None  # it is private
-    if g.description is None and g.view == "others":
-        raise ValueError("several rounds of one person: nothing is proved for view 'others'")
     pure = g.delta == 0.0 and loss.pure < math.inf
     delta = 0.0 if pure else g.delta or 1.0 / (10.0 * g.horizon)
     epsilon = loss.epsilon(delta)
@@ -193,7 +196,7 @@ def for_person(guarantee: Guarantee, rounds: int | None, separation: int = 1) ->
     sums, column = g.description, g.column_norm
     if isinstance(sums, GaussianSum) and column is not None:
         column = sums.factorisation.column(max(sums.pushes, 1), near, sums.batch)
-    reacts = g.description is not None and g.description.reacting
+    reacts = g.description.reacting
     times = "may react to releases, but not to her data" if reacts else "are fixed in advance"
     often = f"at most {most} rounds" + (f", at least {apart} apart" if apart > 1 else "")
     rule = f"every person has {often}, by rule: no count that is read off the data shows it"

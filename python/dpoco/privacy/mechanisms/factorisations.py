@@ -104,7 +104,7 @@ def _column(factor: Buffered, pushes: int) -> float:
     for i, x in enumerate(factor.decay):
         for j in range(i + 1):
             y = factor.decay[j]
-            ratio = x + y - x * y
+            ratio = min(x + y - x * y, 1.0 - 2.0**-53)
             # The sum of (1 - ratio)^t over t < m.
             geometric = -np.expm1(m * math.log1p(-ratio)) / ratio
             term = factor.weights[i] * factor.weights[j] * geometric

@@ -130,7 +130,7 @@ def _spaced(s: FloatArray, w: FloatArray, n: int, k: int, b: int) -> float:
     last = one + step * t
     v, both = w * np.exp((b - 1.0) * log_r), _joint(s)
     between = _geometric(both, b - 1.0) * squares
-    behind = _geometric(both, n - 1.0 - (k - 1.0) * b) * np.outer(last, last)
+    behind = _geometric(both, float(n - 1 - (k - 1) * b)) * np.outer(last, last)
     total = k + 2.0 * float(v @ sums) + float(v @ squares @ v) + float(w @ (between + behind) @ w)
     return math.sqrt(total)
 
@@ -150,5 +150,6 @@ def _paired(s: FloatArray, w: FloatArray, n: int, k: int, b: int, batch: int) ->
 
 
 def _joint(s: FloatArray) -> FloatArray:
-    """Return the rates of products of two powers."""
-    return np.asarray(s[:, None] + s[None, :] - np.outer(s, s))
+    """Return the rates of products of two powers, below 1."""
+    both = s[:, None] + s[None, :] - np.outer(s, s)
+    return np.asarray(np.minimum(both, np.nextafter(1.0, 0.0)))
