@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dpoco import reproduce
-from dpoco.reproduce._figure import SparseWorld
-from dpoco.reproduce._published import not_private_regrets
+from dpoco.reproduce._figure import SparseWorld, not_private_regrets
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from dpoco.accounting import local_vector
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.random import Source
 from dpoco.reproduce import VectorRandomizer, _vector_noise
-from dpoco.reproduce._vector_noise import within
+from dpoco.reproduce._vector_noise import printed_scale_factor, within
 
 FB = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.6, 0.4]])
 FC = np.array(
@@ -47,7 +47,7 @@ def unit_deviations(count, epsilon, delta):
     bell = local_vector.discrete_gaussian_scale(epsilon, delta, norm * width, float(count * width))
     composed = local_vector.composed_laplace_scale(epsilon, delta, (width,) * count)
     return {
-        "paper": math.sqrt(2) * local_vector.printed_scale_factor(count, epsilon, delta),
+        "paper": math.sqrt(2) * printed_scale_factor(count, epsilon, delta),
         "pure": math.sqrt(2) * count / epsilon,
         "composed": math.sqrt(2) * composed / width,
         "gaussian": bell / width,
@@ -56,16 +56,16 @@ def unit_deviations(count, epsilon, delta):
 
 
 def test_deviations_of_one_loss():
-    found = _vector_noise.unit_deviations(8, 1.0, DELTA)
+    found = unit_deviations(8, 1.0, DELTA)
     assert {name: round(value, 2) for name, value in found.items()} == {
         "paper": 46.05, "pure": 11.31, "composed": 11.31, "gaussian": 11.95, "coordinate": 3.06,
     }  # fmt: skip
     # One bit about one loss has less noise wherever epsilon coth(epsilon / 2) < 2 sqrt(2 K).
     for k, epsilon in ((2, 3.7), (8, 7.9), (64, 10.0)):
-        table = _vector_noise.unit_deviations(k, epsilon, DELTA)
+        table = unit_deviations(k, epsilon, DELTA)
         assert table["coordinate"] == min(table.values())
         assert table["paper"] == max(table.values())
-    assert _vector_noise.unit_deviations(2, 4.2, DELTA)["coordinate"] > 2**1.5 / 4.2
+    assert unit_deviations(2, 4.2, DELTA)["coordinate"] > 2**1.5 / 4.2
 
 
 def test_the_published_scale_is_about_twice_what_its_proof_needs():
@@ -73,7 +73,7 @@ def test_the_published_scale_is_about_twice_what_its_proof_needs():
         log = math.log(1 / DELTA)
         e = math.sqrt(2 / k) * (math.sqrt(log + epsilon) - math.sqrt(log))  # of a coordinate
         assert k * e * e / 2 + e * math.sqrt(2 * k * log) == pytest.approx(epsilon)
-        assert 1.0 / e < _vector_noise.printed_scale_factor(k, epsilon, DELTA) < 2.5 / e
+        assert 1.0 / e < printed_scale_factor(k, epsilon, DELTA) < 2.5 / e
 
 
 def test_composition_agrees_with_a_library():

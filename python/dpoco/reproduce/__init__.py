@@ -9,12 +9,16 @@ the published algorithms for learning from locally private reports,
 
 from __future__ import annotations
 
-from dpoco.reproduce._cell import BaselineRow, LearningHorizon, Outcome
+from dpoco.reproduce._cell import (
+    BaselineRow,
+    LearningHorizon,
+    Outcome,
+    PrintedCell,
+    printed_table_5_1,
+)
 from dpoco.reproduce._figure import Figure51, RegretCurve, figure_5_1
 from dpoco.reproduce._local_learner import PublishedChannel, PublishedDistributionLearner
-from dpoco.reproduce._printed import PrintedCell, printed_table_5_1
-from dpoco.reproduce._result import Table51, TableRow, format_markdown
-from dpoco.reproduce._table import table_5_1
+from dpoco.reproduce._table import Table51, TableRow, format_markdown, table_5_1
 from dpoco.reproduce._vector_noise import VectorRandomizer
 from dpoco.reproduce._verdict import Verdict
 

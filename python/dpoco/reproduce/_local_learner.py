@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import noise
-from dpoco._validation import choice, positive_float, positive_int, real_float
+from dpoco._validation import FloatArray, choice, positive_float, positive_int, real_float
 from dpoco.local import Hypotheses, PublicCoins
 from dpoco.random import Source
 from dpoco.reproduce._vector_noise import (
@@ -33,9 +33,6 @@ from dpoco.reproduce._vector_noise import (
     worst_case_width,
 )
 
-__all__ = ["PublishedChannel", "PublishedDistributionLearner"]
-
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 SENSITIVITIES = ("round", "worst_case", "exact", "printed")

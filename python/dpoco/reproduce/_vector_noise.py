@@ -16,22 +16,10 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco import noise as additive
-from dpoco._validation import choice, float_array, real_float
+from dpoco._validation import FloatArray, choice, float_array, real_float
 from dpoco.accounting import local_vector
 from dpoco.random import Source
 
-__all__ = [
-    "VectorRandomizer",
-    "diameters",
-    "label_index",
-    "lattice_step",
-    "printed_scale_factor",
-    "printed_width",
-    "unit_deviations",
-    "worst_case_width",
-]
-
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 NOISES = ("laplace", "composed", "gaussian")
@@ -297,33 +285,3 @@ def printed_width(hypotheses: int, horizon: int) -> float:
 def worst_case_width(hypotheses: int, labels: int, horizon: int) -> float:
     """Return ``log(1 + (T - 1)(min(K, M) + 1))``: no class has a larger width."""
     return math.log1p((horizon - 1) * (min(hypotheses, labels) + 1))
-
-
-def unit_deviations(hypotheses: int, epsilon: float, delta: float) -> dict[str, float]:
-    """Return standard deviations of the estimate of one loss, for losses of width 1 each.
-
-    Parameters
-    ----------
-    hypotheses, epsilon, delta : int, float, float
-        K, and the budget of one report; delta > 0.
-
-    Returns
-    -------
-    dict
-        "paper": the published scale; "pure": Laplace, sum of the widths; "composed": Laplace
-        under composition; "gaussian"; and "coordinate": one bit about one loss at random.
-    """
-    width = 2**20
-    ranges = (width,) * hypotheses
-    norm = math.sqrt(hypotheses)
-    root2 = math.sqrt(2.0)
-    gaussian = local_vector.discrete_gaussian_scale(
-        epsilon, delta, norm * width, float(hypotheses * width)
-    )
-    return {
-        "paper": root2 * printed_scale_factor(hypotheses, epsilon, delta),
-        "pure": root2 * hypotheses / epsilon,
-        "composed": root2 * local_vector.composed_laplace_scale(epsilon, delta, ranges) / width,
-        "gaussian": gaussian / width,
-        "coordinate": 0.5 * norm / math.tanh(0.5 * epsilon),
-    }
