@@ -12,7 +12,7 @@ from local_cases import FA, FC, report
 from dpoco import _core
 from dpoco.local import DistributionLearner, Hypotheses, ThresholdQuery
 from dpoco.local._bounds import rounded
-from dpoco.local._information import ChannelChoice
+from dpoco.local._posterior import ChannelChoice
 
 UNIFORM = np.full(4, 0.25)
 

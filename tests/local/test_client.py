@@ -198,13 +198,15 @@ def test_families_serve_the_device():
 # -- one device and many ---------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["client", "pool"])
-def devices(request):
+@pytest.fixture(params=["client", "ledger", "pool"])
+def devices(request, tmp_path):
     """Build one device, or two users in a pool, and return them with the arguments of a report."""
 
     def build(epsilon, **more):
-        if request.param == "client":
-            return LocalClient(fixed(FA), epsilon, **more), (bit_spec(FA), None, 1)
+        if request.param != "pool":
+            path = tmp_path / "ledger" if request.param == "ledger" else None
+            client = LocalClient(fixed(FA), epsilon, ledger=path, **more)
+            return client, (bit_spec(FA), None, 1)
         return ClientPool(fixed(FA), 2, epsilon, **more), (bit_spec(FA), None, [0, 1])
 
     return build
@@ -225,12 +227,16 @@ def test_budgets_are_not_copied(devices):
             os._exit(1)
         assert os.waitpid(child, 0)[1] == 0
     client.respond(*given)
+    assert np.all(client.spent == 1.0)
 
 
 def test_guarantee(devices):
-    guarantee = devices(2.5, max_reports=4)[0].guarantee
+    device = devices(2.5, max_reports=4)[0]
+    guarantee = device.guarantee
     assert (guarantee.epsilon, guarantee.delta, guarantee.view) == (2.5, 0.0, "server")
     assert guarantee.certified
     assert guarantee.horizon == 4
     assert dpoco.Guarantee.from_json(guarantee.to_json()) == guarantee
+    if isinstance(device, LocalClient):
+        device.close()
     assert not devices(2.5, simulation_seed=0)[0].guarantee.certified

@@ -193,26 +193,11 @@ def test_risk_certificate_bounds_the_expected_risk():
             "learning_rate": eta,
         }  # fmt: skip
         risk = promised = 0.0
-
-        def visit(bits, chance, build=build):
-            nonlocal risk, promised
-            learner = DistributionLearner(Hypotheses(FA), **build)
-            for bit in bits:
-                spec = learner.round_spec()
-                learner.update(spec, report(spec, bit))
-            if len(bits) == 6:
+        for chance, learner, spec in cases.histories(build, FA, 0, 7):
+            if spec.round == 7:
                 promised += chance * learner.risk_certificate()
-                return
-            risk += chance * cases.kl(FA[0], learner.predict().all())
-            spec = learner.round_spec()
-            one = sum(
-                FA[0, y] * float(BitRandomizer(2.0).pmf(spec.query.phi(FA[:, y], y, 4))[(1,)])
-                for y in range(4)
-            )
-            visit((*bits, 0), chance * (1 - one))
-            visit((*bits, 1), chance * one)
-
-        visit((), 1.0)
+            else:
+                risk += chance * cases.kl(FA[0], learner.predict().all())
         assert 0.0 < risk <= promised
 
 
@@ -263,29 +248,13 @@ def test_endless_bound_covers_the_expected_certificate():
     """The proof's chain with exact expectations: E (K B log K + 2 S + mixing) <= the bound."""
     for epsilon in (1.0, 6.0):
         build = {"epsilon": epsilon, "learner": "hedge", "range": "worst_case", "public_seed": 3}
-        promised = []
-
-        def visit(bits, chance, build=build, promised=promised, epsilon=epsilon):
-            learner = DistributionLearner(Hypotheses(FA), **build)
-            for bit in bits:
-                spec = learner.round_spec()
-                learner.update(spec, report(spec, bit))
-            if len(bits) == 6:
-                promised.append((chance, learner.risk_certificate(), learner))
-                return
-            spec = learner.round_spec()
-            one = sum(
-                FA[0, y] * float(BitRandomizer(epsilon).pmf(spec.query.phi(FA[:, y], y, 4))[(1,)])
-                for y in range(4)
-            )
-            visit((*bits, 0), chance * (1 - one))
-            visit((*bits, 1), chance * one)
-
-        visit((), 1.0)
-        learner = promised[0][2]
+        promised = 0.0
+        for chance, learner, spec in cases.histories(build, FA, 0, 7):
+            if spec.round == 7:
+                promised += chance * learner.risk_certificate()
         bound = endless_hedge_bound(3, 6, learner._rule._inverse, learner._rule.mixing)
         assert learner._rule.risk_bound(6) == bound
-        assert 0.0 < sum(p * c for p, c, _ in promised) <= bound
+        assert 0.0 < promised <= bound
         # It is the bound of one mixing where the mixing never changes, but for its cruder start.
         fixed = endless_hedge_bound(3, 10**4, 2.0, lambda t: 0.1)
         assert adaptive_hedge_bound(3, 10**4, 2.0, 0.1) <= fixed

@@ -157,7 +157,7 @@ def test_information_of_many_subsets_is_a_lower_bound():
     spec = learner.round_spec()
     roots = np.sqrt(cases.message_laws(spec, matrix))
     exact = -np.log(np.minimum(roots @ roots.T, 1.0))
-    from dpoco.local import _information as _affinity
+    from dpoco.local import _posterior as _affinity
 
     learner.update(spec, report(spec, 0, 1, 2, 3))
     np.testing.assert_allclose(learner.information(), exact, atol=1e-12)

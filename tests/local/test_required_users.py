@@ -14,6 +14,7 @@ from dpoco.local import (
     BitRandomizer,
     DistributionLearner,
     Hypotheses,
+    LocalHypothesisSelector,
     median_select,
     required_users,
     simulate,
@@ -21,7 +22,6 @@ from dpoco.local import (
 from dpoco.local import _queries as families
 from dpoco.local._randomizers import SubsetRandomizer
 from dpoco.local._selector import mean_affinity_gap
-from dpoco.local._settings import selection_settings
 from dpoco.random import Source
 
 BITS = {"channel": "bit"}
@@ -30,10 +30,8 @@ SUBSETS = {"channel": "subset", "subset_size": 2}
 
 
 def affinity(matrix, seed=0, **more):
-    given = {"epsilon": 1.0, "channel": "auto", "query": "auto", "bits": 1, "subset_size": None,
-             "max_message_bits": 4096, **more}  # fmt: skip
-    _, settings = selection_settings(matrix, {"public_seed": seed, **given})
-    return 1.0 - mean_affinity_gap(np.asarray(matrix), settings)
+    given = {"epsilon": 1.0, "public_seed": seed, **more}
+    return 1.0 - mean_affinity_gap(LocalHypothesisSelector(matrix, **given))
 
 
 def test_published_coefficients():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import local_cases as cases
 import numpy as np
 import pytest
 from local_cases import FC
@@ -81,19 +80,3 @@ def test_measured_risks_of_random_classes():
     for mean, expected in zip(means, (375.0, 61.0, 45.0), strict=True):
         assert expected / 2.5 < mean < expected * 2.5
     assert means[0] > means[1:].max()
-
-
-def test_misspecified_truth_costs_little():
-    rng = np.random.default_rng(0)
-    excess = []
-    for run in range(20):
-        matrix = rng.dirichlet(np.ones(16), size=8)
-        truth = 0.7 * matrix[0] + 0.3 * rng.dirichlet(np.ones(16))
-        learner = DistributionLearner(
-            Hypotheses(matrix), epsilon=1.0, horizon=5000, public_seed=run
-        )
-        labels = rng.choice(16, p=truth, size=5000)
-        trace = simulate(learner, labels, truth=truth, source=Source.seeded(run))
-        best = 5000 * min(cases.kl(truth, row) for row in matrix)
-        excess.append((trace.kl_risk - best) / best)
-    assert np.mean(excess) < 0.3

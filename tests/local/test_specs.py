@@ -22,7 +22,7 @@ from dpoco.local import (
     RoundSpec,
     ThresholdQuery,
 )
-from dpoco.local._reports import CHANNELS
+from dpoco.local._messages import CHANNELS
 
 DIGEST = bytes(range(8))
 NONCE = bytes(range(8, 16))

@@ -12,7 +12,6 @@ from local_cases import FA, LEVELS, UNITS, exceeds
 
 from dpoco.audit import exact_audit
 from dpoco.local import SubsetRandomizer
-from dpoco.local._randomizers import best_subset_size
 from dpoco.privacy.mechanisms.local_report import at_most_exp
 from dpoco.random import Source
 
@@ -73,15 +72,6 @@ def test_subset_thresholds():
         assert at_most_exp(randomizer.law.ratio, epsilon)
         if epsilon < 15:
             assert randomizer.gain == pytest.approx(math.expm1(epsilon), rel=1e-5)
-
-
-def test_best_size():
-    assert best_subset_size(2, 0.1) == 1
-    assert best_subset_size(6, 1.0) == 2
-    assert best_subset_size(6, 4.0) == 1
-    assert best_subset_size(1000, 1.0) == math.floor(1000 / (math.e + 1) + 0.5)
-    assert best_subset_size(7, 1e-9) == 3
-    assert SubsetRandomizer(1000, None, 1.0).size == 269
 
 
 @pytest.mark.parametrize(

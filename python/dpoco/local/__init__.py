@@ -16,14 +16,12 @@ from typing import Any
 _NAMES = {
     "_client": ("ClientPool", "DevicePredictor", "LocalClient"),
     "_hypotheses": ("Hypotheses", "Prediction"),
-    "_information": ("MedianSelection", "median_select"),
     "_learner": ("DistributionLearner",),
+    "_messages": ("Report", "ReportBatch", "RoundSpec"),
     "_queries": ("HadamardQuery", "LossQuery", "PublicCoins", "ThresholdQuery"),
     "_randomizers": ("BitRandomizer", "SubsetRandomizer"),
-    "_reports": ("Report", "ReportBatch"),
-    "_selector": ("LocalHypothesisSelector", "required_users"),
+    "_selector": ("LocalHypothesisSelector", "MedianSelection", "median_select", "required_users"),
     "_simulate": ("LocalTrace", "simulate"),
-    "_specs": ("RoundSpec",),
     "._divergences": ("kl_divergence", "total_variation"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}

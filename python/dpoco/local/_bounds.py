@@ -17,29 +17,10 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._validation import FloatArray
 
-__all__ = [
-    "SMALLEST_HALF_RANGE",
-    "adaptive_hedge_bound",
-    "bayes_bound",
-    "endless_hedge_bound",
-    "hedge_bound",
-    "hedge_mixing",
-    "kept",
-    "loss_diameter",
-    "loss_ranges",
-    "losses",
-    "mixing_cost",
-    "rounded",
-    "tempered_bound",
-    "trivial_bound",
-    "worst_case_rate",
-]
-
-FloatArray = NDArray[np.float64]
 T = TypeVar("T", bound=tuple[Any, ...])
 
 SMALLEST_HALF_RANGE = 1e-12  # of a loss that all labels share

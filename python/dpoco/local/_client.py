@@ -11,19 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import choice, float_array, positive_float, positive_int, real_float
+from dpoco._validation import (
+    FloatArray,
+    choice,
+    float_array,
+    positive_float,
+    positive_int,
+    real_float,
+)
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.local_reports import client_guarantee
 from dpoco.local._hypotheses import Hypotheses, Prediction
 from dpoco.local._ledger import Ledger, Ledgers, NotCopied
+from dpoco.local._messages import Report, ReportBatch, RoundSpec
 from dpoco.local._randomizers import draws
-from dpoco.local._reports import Report, ReportBatch
-from dpoco.local._specs import RoundSpec
 from dpoco.random import Source
 
-__all__ = ["ClientPool", "DevicePredictor", "LocalClient"]
-
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 # Weights in double precision sum to 1 up to far less; those sent as float32 do up to this.

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._validation import FloatArray
 from dpoco.local._bounds import (
     SMALLEST_HALF_RANGE,
     adaptive_hedge_bound,
@@ -25,14 +26,11 @@ from dpoco.local._bounds import (
     rounded,
     worst_case_rate,
 )
+from dpoco.local._messages import RoundSpec
 from dpoco.local._queries import LossQuery, PublicCoins
 from dpoco.local._randomizers import BitRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
-from dpoco.local._specs import RoundSpec
 
-__all__ = ["Hedge"]
-
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _ROWS = 4096

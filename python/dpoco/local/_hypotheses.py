@@ -12,11 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import positive_int
-
-__all__ = ["Hypotheses", "Prediction", "label_index", "label_indices"]
-
-FloatArray = NDArray[np.float64]
+from dpoco._validation import FloatArray, positive_int
 
 _LARGEST_COUNT = 2**31 - 1
 # A row that sums to 1 in float32, and rows of a hundred thousand labels, stay inside.

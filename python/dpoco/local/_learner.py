@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import positive_int
+from dpoco._validation import FloatArray, positive_int
 from dpoco.errors import HorizonExceeded, NoiseDominatesWarning, RoundOrderError, StateError
 from dpoco.local._bounds import trivial_bound
 from dpoco.local._hedge import Hedge
 from dpoco.local._hypotheses import Hypotheses, Prediction
+from dpoco.local._messages import Report, ReportBatch, RoundSpec, batches
 from dpoco.local._posterior import Posterior
-from dpoco.local._reports import Report, ReportBatch, batches
-from dpoco.local._rounds import OpenRound, reopened, stored_rounds
-from dpoco.local._server import Arrays, Server
-from dpoco.local._settings import settings_of
-from dpoco.local._specs import RoundSpec
-
-__all__ = ["DistributionLearner"]
-
-FloatArray = NDArray[np.float64]
+from dpoco.local._server import Arrays, Nonces, Server
+from dpoco.local._settings import Settings, settings_of
 
 
 class DistributionLearner(Server):
@@ -106,29 +103,12 @@ class DistributionLearner(Server):
         track_information: bool = False,
         max_message_bits: int = 4096,
     ) -> None:
+        arguments = {k: v for k, v in locals().items() if k not in ("self", "hypotheses")}
         if not isinstance(hypotheses, Hypotheses):
             raise TypeError(f"hypotheses must be Hypotheses; got {type(hypotheses).__name__}")
-        arguments: dict[str, Any] = {
-            "epsilon": epsilon,
-            "horizon": horizon,
-            "learner": learner,
-            "learning_rate": learning_rate,
-            "channel": channel,
-            "query": query,
-            "bits": bits,
-            "interactive": interactive,
-            "protect": protect,
-            "mixing": mixing,
-            "range": range,
-            "subset_size": subset_size,
-            "public_seed": public_seed,
-            "open_rounds": open_rounds,
-            "track_information": track_information,
-            "max_message_bits": max_message_bits,
-        }
         settings = settings_of(hypotheses, arguments)
         rule = Posterior(settings) if learner == "posterior" else Hedge(settings)
-        super().__init__(hypotheses, settings, arguments, rule)
+        self._begin(hypotheses, settings, arguments, rule)
         self._round = 0
         self._open: dict[int, OpenRound] = {}
 
@@ -357,3 +337,67 @@ class DistributionLearner(Server):
         if sum(len(opened.nonces) for opened in self._open.values()) > reports:
             raise StateError("state is corrupt: impossible counts")
         self._round, self._reports = last, reports
+
+
+@dataclass
+class OpenRound:
+    """A round that takes reports, with the hypotheses in its context and, of a table, that."""
+
+    spec: RoundSpec
+    matrix: NDArray[np.float64] | None
+    context: int | None
+    nonces: Nonces = field(default_factory=Nonces)
+
+
+def stored_rounds(
+    found: Iterable[OpenRound], hypotheses: Hypotheses
+) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
+    """Return the records of open rounds, and their arrays."""
+    arrays: dict[str, NDArray[Any]] = {}
+    records = []
+    for index, opened in enumerate(found):
+        spec = base64.b64encode(opened.spec.to_bytes()).decode()
+        records.append({"spec": spec, "context": opened.context})
+        arrays[f"nonces.{index}"] = opened.nonces.all()
+        if hypotheses.kind == "callable" and opened.matrix is not None:
+            arrays[f"matrix.{index}"] = opened.matrix  # the context itself may be anything
+    return records, arrays
+
+
+def reopened(
+    body: Mapping[str, Any],
+    arrays: Arrays,
+    hypotheses: Hypotheses,
+    settings: Settings,
+    rule: Posterior | Hedge,
+) -> dict[int, OpenRound]:
+    """Return the open rounds of a state by number, or raise for impossible ones."""
+    if body.get("blocks"):
+        raise StateError("the state has rounds that were opened together: no longer supported")
+    found: list[OpenRound] = []
+    for index, record in enumerate(body["rounds"]):
+        spec = RoundSpec.from_bytes(base64.b64decode(record["spec"], validate=True))
+        context, matrix = record["context"], None
+        if settings.protect == "label":
+            if hypotheses.kind == "callable":
+                given = arrays[f"matrix.{index}"]
+                matrix = Hypotheses(given, hypotheses.count, hypotheses.labels).matrix()
+            else:
+                matrix = hypotheses.matrix(context)
+        asked = (spec.hypotheses, spec.labels, spec.fingerprint, spec.epsilon)
+        own = (settings.hypotheses, settings.labels, settings.fingerprint, settings.epsilon)
+        if asked != own or not rule.accepts(spec, matrix):
+            raise StateError("state is corrupt: a round is not of this learner")
+        nonces = arrays[f"nonces.{index}"]
+        if nonces.dtype != np.uint64 or nonces.ndim != 1:
+            raise StateError("state is corrupt: impossible nonces")
+        found.append(OpenRound(spec, matrix, context))
+        if nonces.size:
+            found[-1].nonces.add(nonces)
+    numbers = [opened.spec.round for opened in found]
+    if any(later <= earlier for earlier, later in pairwise(numbers)):
+        raise StateError("state is corrupt: a round comes twice")
+    last = body["round"]
+    if numbers and not (last - settings.open_rounds < numbers[0] and numbers[-1] <= last):
+        raise StateError("state is corrupt: impossible counts")
+    return {opened.spec.round: opened for opened in found}

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._state import write_atomically
+from dpoco._validation import FloatArray
 from dpoco.errors import BudgetExceeded, StateError
 
 if sys.platform == "win32":
@@ -25,9 +26,6 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = ["Ledger", "Ledgers", "NotCopied"]
-
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _FIRST_LINE = b"dpoco ledger 1"

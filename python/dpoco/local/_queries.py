@@ -22,31 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import float_array, number, positive_int
+from dpoco._validation import FloatArray, float_array, number, positive_int
 from dpoco.local._bounds import loss_ranges
 from dpoco.local._hypotheses import label_index
 
 if TYPE_CHECKING:
     from dpoco.local._settings import Settings
 
-__all__ = [
-    "COIN_FAMILIES",
-    "HadamardQuery",
-    "LossQuery",
-    "PublicCoins",
-    "Query",
-    "ThresholdQuery",
-    "all_questions",
-    "hadamard",
-    "hadamard_size",
-    "loss",
-    "pair_query",
-    "questions_of",
-    "read_query",
-    "threshold",
-]
-
-FloatArray = NDArray[np.float64]
 
 _LARGEST_COUNT = 2**31 - 1
 # Families of threshold queries that depend on public coins and K alone.

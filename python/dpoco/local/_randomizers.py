@@ -18,21 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import positive_int
+from dpoco._validation import FloatArray, positive_int
 from dpoco.local._hypotheses import Hypotheses, label_index, label_indices
-from dpoco.local._specs import LARGEST_BITS, RoundSpec, checked_epsilon
+from dpoco.local._messages import LARGEST_BITS, RoundSpec, checked_epsilon
 from dpoco.privacy.mechanisms.local_report import Bits, Subset
 from dpoco.random import Source
 
-__all__ = [
-    "BitRandomizer",
-    "SubsetRandomizer",
-    "best_bits",
-    "best_subset_size",
-    "draws",
-]
-
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Law = dict[tuple[int, ...], Fraction]
 

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._divergences import total_variations
-from dpoco._validation import positive_int, real_float
+from dpoco._validation import FloatArray, float_array, positive_int, real_float
 from dpoco.errors import StateError
 from dpoco.local._client import ClientPool
 from dpoco.local._hypotheses import Hypotheses, Prediction
+from dpoco.local._messages import Report, ReportBatch, RoundSpec, batches
 from dpoco.local._posterior import Posterior
 from dpoco.local._queries import all_questions
-from dpoco.local._reports import Report, ReportBatch, batches
-from dpoco.local._rounds import Nonces
-from dpoco.local._server import Arrays, Server
-from dpoco.local._settings import LARGEST_INFORMATION, Settings, selection_settings
-from dpoco.local._specs import RoundSpec
+from dpoco.local._server import Arrays, Nonces, Server
+from dpoco.local._settings import LARGEST_INFORMATION, settings_of
 
-__all__ = ["LocalHypothesisSelector", "mean_affinity_gap", "required_users"]
-
-FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
 
 _DRAWS = 2000
+# Its posterior is that of Bayes; the mixing is that of loss queries alone.
+_FIXED = {
+    "horizon": None, "learner": "posterior", "learning_rate": 1.0, "interactive": False,
+    "protect": "label", "mixing": 0.01, "range": None, "open_rounds": 1,
+    "track_information": False,
+}  # fmt: skip
 
 
 class LocalHypothesisSelector(Server):
@@ -68,20 +70,17 @@ class LocalHypothesisSelector(Server):
         query: str = "auto",
         bits: int | str = 1,
         subset_size: int | None = None,
-        public_seed: int | None = None,
         max_message_bits: int = 4096,
+        public_seed: int | None = None,
     ) -> None:
-        arguments: dict[str, Any] = {
-            "epsilon": epsilon,
-            "channel": channel,
-            "query": query,
-            "bits": bits,
-            "subset_size": subset_size,
-            "max_message_bits": max_message_bits,
-            "public_seed": public_seed,
-        }
-        known, settings = selection_settings(hypotheses, arguments)
-        super().__init__(known, settings, arguments, Posterior(settings))
+        arguments = {k: v for k, v in locals().items() if k not in ("self", "hypotheses")}
+        known = hypotheses if isinstance(hypotheses, Hypotheses) else Hypotheses(hypotheses)
+        if known.kind != "array":
+            raise ValueError(
+                "hypotheses must be an array of shape (K, M): no contexts, no callables"
+            )
+        settings = settings_of(known, {**_FIXED, **arguments})
+        self._begin(known, settings, arguments, Posterior(settings))
         self._nonces = Nonces()
         self._answered: dict[int, int] = {}  # question -> number of reports
         self._weight_sum = np.zeros(known.count)
@@ -310,25 +309,18 @@ def required_users(
         raise ValueError(f"alpha must be in [0, 1); got {near!r}")
     if not 0.0 < failure < 1.0:
         raise ValueError(f"beta must be in (0, 1); got {failure!r}")
-    known, settings = selection_settings(
-        hypotheses,
-        {
-            "epsilon": epsilon,
-            "channel": channel,
-            "query": query,
-            "bits": bits,
-            "subset_size": subset_size,
-            "max_message_bits": max_message_bits,
-            "public_seed": seed,
-        },
-    )
+    selector = LocalHypothesisSelector(
+        hypotheses, epsilon=epsilon, channel=channel, query=query, bits=bits,
+        subset_size=subset_size, max_message_bits=max_message_bits, public_seed=seed,
+    )  # fmt: skip
+    known = selector.hypotheses
     if known.count > LARGEST_INFORMATION:
         raise ValueError(f"required_users takes at most {LARGEST_INFORMATION} hypotheses")
     matrix = known.matrix()
     apart = total_variations(matrix) > near
     if not apart.any():
         return 0
-    gaps = mean_affinity_gap(matrix, settings)
+    gaps = mean_affinity_gap(selector)
     if (gaps[apart] <= 0.0).any():
         return math.inf
     # BC_ij as 1 - gap: what is left of tiny gaps stays exact.
@@ -347,17 +339,17 @@ def required_users(
     return high
 
 
-def mean_affinity_gap(matrix: FloatArray, settings: Settings) -> FloatArray:
+def mean_affinity_gap(selector: LocalHypothesisSelector) -> FloatArray:
     """Return one minus the mean Bhattacharyya coefficient of a report, shape (K, K).
 
-    Means are over the questions of the settings' channel. Relatively exact for gaps near 0; gaps
+    Means are over the questions of the selector's channel. Relatively exact for gaps near 0; gaps
     that rounding alone may explain are 0.
     """
+    matrix, settings, rule = selector.hypotheses.matrix(), selector.settings, selector._rule
     count, labels = matrix.shape
     total, asked = np.zeros((count, count)), 0
     if labels == 1 or count == 1:
         return total
-    rule = Posterior(settings)
     numbers: Iterable[int] = range(1, 2 if settings.channel == "subset" else _DRAWS + 1)
     specs = (rule.specify(number, matrix) for number in numbers)
     every = None if settings.bits > 1 else all_questions(settings.query, count, labels)
@@ -367,3 +359,60 @@ def mean_affinity_gap(matrix: FloatArray, settings: Settings) -> FloatArray:
         total -= np.expm1(-np.sum(rule.told(spec, matrix), axis=0))
         asked += 1
     return total / asked
+
+
+@dataclass(frozen=True, eq=False)
+class MedianSelection:
+    """The row chosen among independent answers.
+
+    Attributes
+    ----------
+    index : int
+        Which row.
+    distribution : array of shape (M,)
+        The row itself.
+    radius : float
+        Its median total variation distance to all rows, itself included.
+    failure : float
+        ``exp(-R / 18)``: probability, at most, with which the row is further than 3 alpha from the
+        truth, where each row is within alpha with probability at least 2/3.
+    """
+
+    index: int
+    distribution: FloatArray
+    radius: float
+    failure: float
+
+
+def median_select(distributions: Any) -> MedianSelection:
+    """Choose among the answers of disjoint groups of users: failures become exponentially rare.
+
+    Parameters
+    ----------
+    distributions : array of shape (R, M)
+        One distribution a group, e.g. ``selector.prediction().all()`` of each.
+
+    Returns
+    -------
+    MedianSelection
+        The row whose median total variation distance to all rows (the ceil(R/2)-th smallest, its
+        own 0 included) is smallest; the first of several.
+
+    Notes
+    -----
+    O(R^2 M). If each row is within alpha of the truth with probability at least 2/3, independently,
+    the chosen one is within 3 alpha with probability at least ``1 - exp(-R / 18)``: more than half
+    of the rows are good but with that probability (Hoeffding); these are within 2 alpha of one
+    another, so the chosen median is at most 2 alpha; and one of the ceil(R/2) rows within it is
+    good. A group whose expected distance is at most r has alpha = 3 r, by Markov's inequality.
+    """
+    rows = float_array("distributions", distributions, (None, None))
+    if rows.size == 0:
+        raise ValueError("distributions must have at least one row and one label")
+    if not ((rows >= 0.0).all() and (np.abs(rows.sum(axis=1) - 1.0) <= 1e-6).all()):
+        raise ValueError("rows must be distributions: not negative, of sum 1")
+    distances = np.sort(total_variations(rows), axis=1)
+    medians = distances[:, (rows.shape[0] + 1) // 2 - 1]
+    index = int(np.argmin(medians))
+    chosen = rows[index].copy()
+    return MedianSelection(index, chosen, float(medians[index]), math.exp(-rows.shape[0] / 18.0))

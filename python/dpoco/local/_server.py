@@ -12,7 +12,7 @@ import math
 import os
 import threading
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._state import pack, unpack, write_atomically
-from dpoco._validation import positive_int, real_float
+from dpoco._validation import FloatArray, positive_int, real_float
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.local_reports import local_guarantee
 from dpoco.errors import StateError
@@ -31,13 +31,46 @@ from dpoco.local._settings import Settings
 from dpoco.privacy.losses.responses import LARGEST_REPORTS
 from dpoco.privacy.mechanisms.local_report import LocalReport
 
-__all__ = ["Arrays", "Server", "read_arrays"]
-
 Arrays = Mapping[str, NDArray[Any]]
-FloatArray = NDArray[np.float64]
+Words = NDArray[np.uint64]
 Self = TypeVar("Self", bound="Server")
 
 _RULE = "rule."  # prefix of the rule's arrays
+
+
+class Nonces:
+    """Nonces that have come: none comes twice.
+
+    Kept in sorted parts, as many as binary digits of their number: each is moved O(log n) times.
+    """
+
+    def __init__(self, parts: Iterable[Words] = ()) -> None:
+        self._parts = list(parts)  # arrays are replaced, never changed
+
+    def __len__(self) -> int:
+        return sum(part.size for part in self._parts)
+
+    def copy(self) -> Nonces:
+        """Return another one with the same nonces."""
+        return Nonces(self._parts)
+
+    def add(self, nonces: Words) -> None:
+        """Remember nonces; ``ValueError``, and nothing changes, if one comes twice."""
+        new = np.sort(nonces)
+        if (new[1:] == new[:-1]).any():
+            raise ValueError("duplicated report: a nonce occurs twice")
+        for seen in self._parts:
+            small, large = (new, seen) if new.size <= seen.size else (seen, new)
+            at = np.minimum(np.searchsorted(large, small), large.size - 1)
+            if (large[at] == small).any():
+                raise ValueError("duplicated report: its nonce has been seen")
+        while self._parts and new.size >= self._parts[-1].size:
+            new = np.sort(np.concatenate([self._parts.pop(), new]), kind="stable")
+        self._parts.append(new)
+
+    def all(self) -> Words:
+        """Return all nonces, sorted."""
+        return np.sort(np.concatenate([np.empty(0, dtype=np.uint64), *self._parts]))
 
 
 class Server:
@@ -55,16 +88,16 @@ class Server:
 
     _kind: ClassVar[str]
 
-    def __init__(
-        self,
-        hypotheses: Hypotheses,
-        settings: Settings,
-        arguments: dict[str, Any],
-        rule: Posterior | Hedge,
+    hypotheses: Hypotheses
+    settings: Settings
+    _arguments: dict[str, Any]
+    _rule: Posterior | Hedge
+
+    def _begin(
+        self, hypotheses: Hypotheses, settings: Settings, arguments: dict[str, Any], rule: Any
     ) -> None:
         self.hypotheses, self.settings = hypotheses, settings
-        self._arguments = arguments
-        self._rule = rule
+        self._arguments, self._rule = arguments, rule
         self._reports = 0
         self._simulated = False
         self._lock = threading.RLock()
@@ -192,7 +225,7 @@ class Server:
             given = cls._present(body["arguments"])
             seed = int(body["public_seed"])
             known = _known(body, arrays, hypotheses)
-            server = cls(known, **{**given, "public_seed": seed})
+            server = cls(**{"hypotheses": known, **given, "public_seed": seed})
             server._arguments = given
             names = [name for name in arrays if name.startswith(_RULE)]
             server._rule.restore({name[len(_RULE) :]: arrays[name] for name in names})

@@ -11,11 +11,9 @@ from typing import Any
 
 from dpoco._validation import choice, positive_int, real_float
 from dpoco.local._hypotheses import Hypotheses
+from dpoco.local._messages import RoundSpec, checked_epsilon
 from dpoco.local._randomizers import BitRandomizer, best_subset_size, subset_randomizer
-from dpoco.local._specs import RoundSpec, checked_epsilon
 from dpoco.privacy.mechanisms.local_report import Bits, Subset
-
-__all__ = ["LARGEST_INFORMATION", "Settings", "selection_settings", "settings_of"]
 
 _CHANNELS = {
     "posterior": ("auto", "bit", "subset"),
@@ -169,30 +167,6 @@ def settings_of(hypotheses: Hypotheses, arguments: Mapping[str, Any]) -> Setting
         open_rounds=positive_int("open_rounds", given.open_rounds, maximum=_LARGEST_OPEN),
         track_information=bool(given.track_information),
     )
-
-
-def selection_settings(
-    hypotheses: Any, arguments: Mapping[str, Any]
-) -> tuple[Hypotheses, Settings]:
-    """Return hypotheses without contexts, from arrays as well, and the settings of a selector.
-
-    Its posterior is that of Bayes, and the mixing is that of loss queries alone.
-    """
-    known = hypotheses if isinstance(hypotheses, Hypotheses) else Hypotheses(hypotheses)
-    if known.kind != "array":
-        raise ValueError("hypotheses must be an array of shape (K, M): no contexts, no callables")
-    fixed = {
-        "horizon": None,
-        "learner": "posterior",
-        "learning_rate": 1.0,
-        "interactive": False,
-        "protect": "label",
-        "mixing": 0.01,
-        "range": None,
-        "open_rounds": 1,
-        "track_information": False,
-    }
-    return known, settings_of(known, {**fixed, **arguments})
 
 
 def _subset_size(given: Any, labels: int | None, epsilon: float) -> int | None:

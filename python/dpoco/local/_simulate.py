@@ -13,20 +13,16 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._divergences import kl_divergence, total_variation
 from dpoco._learner import Progress
-from dpoco._validation import positive_int, real_float
+from dpoco._validation import FloatArray, positive_int, real_float
 from dpoco.local._bounds import loss_ranges
 from dpoco.local._hedge import Hedge
 from dpoco.local._hypotheses import Prediction
-from dpoco.local._information import contraction, signal
 from dpoco.local._learner import DistributionLearner
-from dpoco.local._posterior import Posterior
+from dpoco.local._messages import Report
+from dpoco.local._posterior import Posterior, contraction, signal
 from dpoco.local._randomizers import SubsetRandomizer, draws
-from dpoco.local._reports import Report
 from dpoco.random import Source
 
-__all__ = ["LocalTrace", "simulate"]
-
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _CHUNK = 8192
