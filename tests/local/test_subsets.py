@@ -145,11 +145,3 @@ def test_likelihoods_are_the_law_up_to_a_factor():
                       for row in FA])  # fmt: skip
     found = np.array([1.0 + randomizer.gain * FA[:, list(z)].sum(axis=1) for z in reports]).T
     np.testing.assert_allclose(found / found.sum(axis=1, keepdims=True), exact, rtol=1e-12)
-
-
-def test_sizes():
-    for labels, size in ((2, 2), (2, 0), (5, 5), (1, 1)):
-        with pytest.raises(ValueError, match=r"size|labels"):
-            SubsetRandomizer(labels, size, 1.0)
-    with pytest.raises(ValueError, match="too many"):
-        SubsetRandomizer(60, 30, 1.0).pmf(0)

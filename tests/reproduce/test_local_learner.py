@@ -141,18 +141,6 @@ def test_the_printed_width_is_too_small(horizon, true):
     assert it.true_epsilon <= table.true_epsilon * (1 + 1e-5)
 
 
-def test_an_event_that_the_published_epsilon_forbids():
-    it = channel(FB, 1000, sensitivity="printed")
-    # Reports at or above the largest value of hypothesis 0, given labels 0 and 2.
-    q = math.exp(-float(1 / it.scale))
-    z = int(it.table[0].max())
-    reach = np.exp(-(z - it.table[0]) / float(it.scale)) / (1.0 + q)
-    mixture = float(it.background @ reach)
-    chances = 0.999 * reach + 0.001 * mixture
-    assert chances[0] > math.exp(1.0) * chances[2]
-    assert chances[0] < math.exp(1.0143) * chances[2]
-
-
 def test_a_learner_says_what_its_reports_cost():
     assert learner(FB, sensitivity="printed").true_epsilon == pytest.approx(1.01429, abs=2e-5)
     assert learner(FB).true_epsilon == 1.0

@@ -252,9 +252,7 @@ def _loss_table(matrix: FloatArray, mixing: float) -> tuple[FloatArray, FloatArr
 def _adaptive_shares(weights: FloatArray, half_range: FloatArray) -> FloatArray:
     """Return q_j = 0.9 R_j sqrt(w_j (1 - w_j)) / sum + 0.1 / K."""
     importance = half_range * np.sqrt(weights * np.maximum(1.0 - weights, 0.0))
-    total = 0.0
-    for value in importance.tolist():
-        total += value
+    total = float(np.cumsum(importance)[-1])  # one addition after the other
     count = weights.size
     if not total > 0.0:
         return np.full(count, 1.0 / count)

@@ -44,12 +44,6 @@ class NotCopied:
     def __reduce__(self) -> NoReturn:
         raise TypeError(self._copies)
 
-    def __copy__(self) -> NoReturn:
-        self.__reduce__()
-
-    def __deepcopy__(self, memo: Any) -> NoReturn:
-        self.__reduce__()
-
 
 class Ledger(NotCopied):
     """Sum of the privacy spent and number of reports.

@@ -122,11 +122,7 @@ class RoundSpec:
     @property
     def width(self) -> int:
         """How many integers a report has."""
-        if self.channel == "bit":
-            return len(self.queries)
-        if self.channel == "subset":
-            return self.subset_size or 0
-        return 1
+        return self.subset_size or len(self.queries)
 
     @property
     def query(self) -> LossQuery:

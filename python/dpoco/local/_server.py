@@ -27,7 +27,7 @@ from dpoco.errors import StateError
 from dpoco.local._hedge import Hedge
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._posterior import Posterior
-from dpoco.local._settings import Settings
+from dpoco.local._settings import Settings, probability
 from dpoco.privacy.losses.responses import LARGEST_REPORTS
 from dpoco.privacy.mechanisms.local_report import LocalReport
 
@@ -149,9 +149,7 @@ class Server:
         If one hypothesis is right, the sets at all times together contain it with probability at
         least ``1 - beta``, in (0, 1), whatever was asked and whenever one looks.
         """
-        level = real_float("beta", beta)
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"beta must be in (0, 1); got {level!r}")
+        level = probability("beta", beta)
         return np.flatnonzero(self.posterior() >= level / self.hypotheses.count)
 
     def _bayes(self) -> Posterior:
@@ -245,9 +243,6 @@ class Server:
     def __reduce__(self) -> tuple[Any, ...]:
         with self._lock:
             return type(self)._from_bytes, (self._to_bytes(), self.hypotheses)
-
-    def __copy__(self: Self) -> Self:
-        return self.__deepcopy__({})
 
     def __deepcopy__(self: Self, memo: Any) -> Self:
         with self._lock:

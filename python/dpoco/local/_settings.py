@@ -186,6 +186,14 @@ def _subset_size(given: Any, labels: int | None, epsilon: float) -> int | None:
     return None if chosen and too_many else size
 
 
+def probability(name: str, value: Any) -> float:
+    """Return `value` as a float in (0, 1), or raise."""
+    share = real_float(name, value)
+    if not 0.0 < share < 1.0:
+        raise ValueError(f"{name} must be in (0, 1); got {share!r}")
+    return share
+
+
 def _share(name: str, value: Any, *, zero: bool = False) -> float:
     share = real_float(name, value)
     if not 0.0 <= share <= 1.0 or (share == 0.0 and not zero):

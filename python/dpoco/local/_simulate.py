@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._divergences import kl_divergence, total_variation
 from dpoco._learner import Progress
-from dpoco._validation import FloatArray, positive_int, real_float
+from dpoco._validation import FloatArray, positive_int
 from dpoco.local._bounds import loss_ranges
 from dpoco.local._hedge import Hedge
 from dpoco.local._hypotheses import Prediction
@@ -21,6 +21,7 @@ from dpoco.local._learner import DistributionLearner
 from dpoco.local._messages import Report
 from dpoco.local._posterior import Posterior, contraction, signal
 from dpoco.local._randomizers import SubsetRandomizer, draws
+from dpoco.local._settings import probability
 from dpoco.random import Source
 
 IntArray = NDArray[np.int64]
@@ -172,9 +173,7 @@ class _Run:
         if contexts is not None and len(contexts) != labels.size:
             raise ValueError("there must be one context a round")
         self.contexts = self._contexts(contexts)
-        if not 0.0 < real_float("beta", beta) < 1.0:
-            raise ValueError(f"beta must be in (0, 1); got {beta!r}")
-        self.beta = float(beta)
+        self.beta = probability("beta", beta)
         self.named = -1  # the true hypothesis, if it is one
         self.truth: FloatArray | None = None  # its distributions, shape (C, M), of arrays
         self.kl: FloatArray | None = None
