@@ -12,7 +12,6 @@ from local_cases import FA, FC, report
 from dpoco import _core
 from dpoco.local import DistributionLearner, Hypotheses, ThresholdQuery
 from dpoco.local._bounds import rounded
-from dpoco.local._posterior import ChannelChoice
 
 UNIFORM = np.full(4, 0.25)
 
@@ -21,7 +20,8 @@ bit_information = _core.local_bit_information
 
 
 def informations(weights, matrix, epsilon, size=2):
-    return ChannelChoice(epsilon, None).informations(matrix, weights, size)
+    learner = DistributionLearner(Hypotheses(matrix), epsilon=epsilon)
+    return learner._rule.informations(matrix, weights, size)
 
 
 def mutual_information(weights, laws):
@@ -108,14 +108,13 @@ def test_subsets_that_are_too_long_are_not_chosen():
 
 
 def test_informations_are_kept_for_a_context():
-    choice = ChannelChoice(1.0, 2)
-    means = [np.zeros(4)]
-    choice.choose(FC, None, means, 0.4)
-    kept = choice._entropies
-    choice.choose(FC, None, means, 0.4)
-    assert choice._entropies is kept
-    choice.choose(FC.copy(), None, means, 0.4)
-    assert choice._entropies is not kept
+    rule = DistributionLearner(Hypotheses(FC), epsilon=1.0, subset_size=2)._rule
+    rule.chosen(FC, None, [np.zeros(4)])
+    kept = rule._context
+    rule.chosen(FC, None, [np.zeros(4)])
+    assert rule._context is kept
+    rule.chosen(FC.copy(), None, [np.zeros(4)])
+    assert rule._context is not kept
 
 
 def variance(weights, matrix, coefficients):

@@ -128,15 +128,6 @@ def test_number_of_words_does_not_depend_on_the_label():
             assert source._engine.position(0) == 8
 
 
-def test_one_report_equals_many():
-    randomizer = SubsetRandomizer(40, 5, 1.0)
-    one, many = Source.seeded(1), Source.seeded(1)
-    labels = np.array([3, -1, 39, 0, 7] * 5, dtype=np.int64)
-    assert [randomizer.respond(int(y), one) for y in labels] == [
-        tuple(z) for z in randomizer.respond_many(labels, many).tolist()
-    ]
-
-
 def test_likelihoods_are_the_law_up_to_a_factor():
     randomizer = SubsetRandomizer(4, 2, 1.5)
     reports = list(combinations(range(4), 2))

@@ -15,8 +15,7 @@ from dpoco.accounting import local_vector
 from dpoco.local import DistributionLearner, Hypotheses
 from dpoco.random import Source
 from dpoco.reproduce import PublishedChannel, PublishedDistributionLearner, VectorRandomizer
-from dpoco.reproduce._local_learner import cells
-from dpoco.reproduce._vector_noise import printed_scale_factor
+from dpoco.reproduce._local_learner import cells, printed_scale_factor
 
 FA = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], [0.25] * 4])
 FB = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.6, 0.4]])

@@ -17,7 +17,8 @@ from dpoco.accounting import local_vector
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.random import Source
 from dpoco.reproduce import VectorRandomizer, _vector_noise
-from dpoco.reproduce._vector_noise import printed_scale_factor, within
+from dpoco.reproduce._local_learner import printed_scale_factor
+from dpoco.reproduce._vector_noise import within
 
 FB = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.6, 0.4]])
 FC = np.array(

@@ -45,7 +45,9 @@ class Posterior:
         self._temperature = settings.learning_rate
         self._engine = _core.LocalPosterior(settings.hypotheses, self._temperature)
         self._bits = BitRandomizer(settings.epsilon, settings.bits)
-        self._choice = ChannelChoice(settings.epsilon, settings.subset_size)
+        # Of the last context: itself, its statistics, and what reports tell of uniform weights.
+        self._context: tuple[FloatArray, FloatArray, FloatArray] | None = None
+        self._uniform: tuple[float, float] | None = None
         self._told: tuple[FloatArray, int, FloatArray] | None = None  # of the last subset
         self._means: tuple[bytes, NDArray[np.float64]] | None = None  # of the last specification
         self._information: FloatArray | None = None
@@ -91,12 +93,59 @@ class Posterior:
             queries = questions_of(settings, round, matrix, weights, self.mixing(round) or 1.0)
         means = [query.means(matrix) for query in queries]
         if settings.channel == "auto":
-            size = self._choice.choose(matrix, weights, means, self._bits.contrast)
+            size = self.chosen(matrix, weights, means)
             if size is not None:
                 return settings.round_spec(round, "subset", subset_size=size)
         spec = settings.round_spec(round, "bit", queries=queries)
         self._means = (spec.digest, np.array(means))
         return spec
+
+    def chosen(
+        self, matrix: FloatArray, weights: FloatArray | None, means: Sequence[FloatArray]
+    ) -> int | None:
+        """Return the size of the subset to ask for, or None for bits.
+
+        `weights` is what the server may decide with, None for uniform; `means`, each of shape (K,),
+        are those of the round's queries, one a bit.
+        """
+        count, size = matrix.shape[0], self._settings.subset_size
+        if size is None or count == 1:
+            return None
+        used = np.full(count, 1.0 / count) if weights is None else weights
+        contrast = self._bits.contrast
+        best, chosen = sum(_core.local_bit_information(used, own, contrast) for own in means), None
+        response, subset = self.informations(matrix, weights, size)
+        if response > best:
+            best, chosen = response, 1
+        if size >= 2 and subset > best:
+            chosen = size
+        return chosen
+
+    def informations(
+        self, matrix: FloatArray, weights: FloatArray | None, size: int
+    ) -> tuple[float, float]:
+        """Return what randomized response tells, and subsets of `size` for small signals; nats.
+
+        What depends on the context alone is computed once.
+        """
+        count, labels = matrix.shape
+        epsilon = self._settings.epsilon
+        c = contraction(labels, epsilon)
+        if self._context is None or matrix is not self._context[0]:
+            squares = _core.local_row_statistics(matrix, None) if size >= 2 else np.empty(0)
+            self._context = matrix, _core.local_row_statistics(matrix, c), squares
+            self._uniform = None
+        if weights is None and self._uniform is not None:
+            return self._uniform
+        _, entropies, squares = self._context
+        used = np.full(count, 1.0 / count) if weights is None else weights
+        response, subset = float(_core.local_response_information(used, matrix, entropies, c)), 0.0
+        if size >= 2:
+            spread = float(_core.local_weighted_spread(used, matrix, squares))
+            subset = 0.5 * signal(labels, size, epsilon) * spread
+        if weights is None:
+            self._uniform = response, subset
+        return response, subset
 
     def accepts(self, spec: RoundSpec, matrix: FloatArray | None) -> bool:
         """Return whether a round read from a file is one that is asked here."""
@@ -205,68 +254,6 @@ def signal(labels: int, size: int, epsilon: float) -> float:
     share = size / labels
     gain = odds / (1.0 + odds * share)
     return float(gain * gain * size * (labels - size) / (labels * (labels - 1.0)))
-
-
-class ChannelChoice:
-    """Chooses the channel of a round; what depends on the context alone is computed once.
-
-    Reports have `epsilon`, subsets `size` labels; None where there are no subsets to choose.
-    """
-
-    def __init__(self, epsilon: float, size: int | None) -> None:
-        self._epsilon, self._size = epsilon, size
-        self._matrix: FloatArray | None = None
-        self._entropies: FloatArray = np.empty(0)
-        self._squares: FloatArray = np.empty(0)  # only where subsets of several labels count
-        self._uniform: tuple[float, float] | None = None
-
-    def choose(
-        self,
-        matrix: FloatArray,
-        weights: FloatArray | None,
-        means: Sequence[FloatArray],
-        contrast: float,
-    ) -> int | None:
-        """Return the size of the subset to ask for, or None for bits.
-
-        `weights` is what the server may decide with, None for uniform; `means`, each of shape (K,),
-        are those of the round's queries, one a bit, and `contrast` is c0 of each bit.
-        """
-        count, size = matrix.shape[0], self._size
-        if size is None or count == 1:
-            return None
-        used = np.full(count, 1.0 / count) if weights is None else weights
-        bits = sum(_core.local_bit_information(used, own, contrast) for own in means)
-        response, subset = self.informations(matrix, weights, size)
-        best, chosen = bits, None
-        if response > best:
-            best, chosen = response, 1
-        if size >= 2 and subset > best:
-            chosen = size
-        return chosen
-
-    def informations(
-        self, matrix: FloatArray, weights: FloatArray | None, size: int
-    ) -> tuple[float, float]:
-        """Return what randomized response tells, and subsets of `size` for small signals; nats."""
-        count, labels = matrix.shape
-        c = contraction(labels, self._epsilon)
-        if matrix is not self._matrix:
-            self._matrix, self._uniform = matrix, None
-            self._entropies = _core.local_row_statistics(matrix, c)
-            if size >= 2:
-                self._squares = _core.local_row_statistics(matrix, None)
-        if weights is None and self._uniform is not None:
-            return self._uniform
-        used = np.full(count, 1.0 / count) if weights is None else weights
-        response = float(_core.local_response_information(used, matrix, self._entropies, c))
-        subset = 0.0
-        if size >= 2:
-            spread = float(_core.local_weighted_spread(used, matrix, self._squares))
-            subset = 0.5 * signal(labels, size, self._epsilon) * spread
-        if weights is None:
-            self._uniform = (response, subset)
-        return response, subset
 
 
 def bit_gap(means: FloatArray, contrast: float, labels: int) -> FloatArray:

@@ -25,13 +25,7 @@ from dpoco import noise
 from dpoco._validation import FloatArray, choice, positive_float, positive_int, real_float
 from dpoco.local import Hypotheses, PublicCoins
 from dpoco.random import Source
-from dpoco.reproduce._vector_noise import (
-    label_index,
-    lattice_step,
-    printed_scale_factor,
-    printed_width,
-    worst_case_width,
-)
+from dpoco.reproduce._vector_noise import label_index, lattice_step
 
 IntArray = NDArray[np.int64]
 
@@ -48,6 +42,25 @@ def cells(matrix: FloatArray) -> IntArray:
     close = (nearest >= 1.0) & (np.abs(products - nearest) <= _ROUNDING * nearest)
     counts: IntArray = np.where(close, nearest, np.ceil(products)).astype(np.int64)
     return counts
+
+
+def printed_scale_factor(hypotheses: int, epsilon: float, delta: float) -> float:
+    """Return the published Laplace scale of all K losses, for width 1 of each.
+
+    ``(2 sqrt(2 K log(1/delta)) + sqrt(K epsilon)) / epsilon``: more than composition needs.
+    """
+    root = math.sqrt(-2.0 * hypotheses * math.log(delta))
+    return (2.0 * root + math.sqrt(hypotheses * epsilon)) / epsilon
+
+
+def printed_width(hypotheses: int, horizon: int) -> float:
+    """Return log(K T), the published width of clipped log-likelihoods: not an upper bound."""
+    return math.log(hypotheses * horizon)
+
+
+def worst_case_width(hypotheses: int, labels: int, horizon: int) -> float:
+    """Return ``log(1 + (T - 1)(min(K, M) + 1))``: no class has a larger width."""
+    return math.log1p((horizon - 1) * (min(hypotheses, labels) + 1))
 
 
 class PublishedChannel:

@@ -266,22 +266,3 @@ def diameters(table: IntArray) -> tuple[int, float, IntArray]:
 def _root(square: int) -> float:
     """Return the square root of an integer, rounded up."""
     return math.nextafter(math.sqrt(square), math.inf) if square else 0.0
-
-
-def printed_scale_factor(hypotheses: int, epsilon: float, delta: float) -> float:
-    """Return the published Laplace scale of all K losses, for width 1 of each.
-
-    ``(2 sqrt(2 K log(1/delta)) + sqrt(K epsilon)) / epsilon``: more than composition needs.
-    """
-    root = math.sqrt(-2.0 * hypotheses * math.log(delta))
-    return (2.0 * root + math.sqrt(hypotheses * epsilon)) / epsilon
-
-
-def printed_width(hypotheses: int, horizon: int) -> float:
-    """Return log(K T), the published width of clipped log-likelihoods: not an upper bound."""
-    return math.log(hypotheses * horizon)
-
-
-def worst_case_width(hypotheses: int, labels: int, horizon: int) -> float:
-    """Return ``log(1 + (T - 1)(min(K, M) + 1))``: no class has a larger width."""
-    return math.log1p((horizon - 1) * (min(hypotheses, labels) + 1))
