@@ -106,12 +106,12 @@ class VectorRandomizer:
                 raise ValueError(f"index must be in [0, {values.shape[0]})")
             plain = plain[index : index + 1]
         names = (noise,) if noise != "auto" else NOISES[: 1 if given == 0.0 else None]
-        built = [_Design(name, plain, reach, self.step, self.epsilon, given) for name in names]
-        best = min(built, key=lambda design: design.deviation)
-        self.noise, self.table, self.scale = best.name, best.table, best.scale
-        self.l1, self.l2 = best.l1, best.l2
+        built = [_design(name, plain, reach, self.step, self.epsilon, given) for name in names]
+        deviation, self.noise, self.table, self.scale, self.l1, self.l2 = min(
+            built, key=lambda design: design[0]
+        )
         self.delta = given if self.noise != "laplace" else 0.0
-        self.standard_deviation = best.deviation * self.step
+        self.standard_deviation = deviation * self.step
         self.reach = float(np.abs(self.table).max()) * self.step
 
     @property
@@ -175,41 +175,34 @@ def _gaussian_total(scale: float) -> float:
     return 1.0 + 2.0 * float(np.exp(-0.5 * (n / scale) ** 2).sum())
 
 
-class _Design:
-    """One noise for one table, and what it costs."""
-
-    def __init__(
-        self, name: str, plain: FloatArray, reach: float, step: float, epsilon: float, delta: float
-    ) -> None:
-        self.name = name
-        bound = 0.5 * reach
-        if name == "gaussian":  # a common part of all losses says nothing about hypotheses
-            total = np.zeros(plain.shape[1])
-            for row in plain:
-                total += row
-            plain, bound = plain - total / plain.shape[0], reach
-        self.table = on_lattice(np.clip(plain, -bound, bound), step)
-        self.table.flags.writeable = False
-        self.l1, self.l2, ranges = diameters(self.table)
-        self.scale = self._scale(epsilon, delta, ranges)
-        if self.scale and not additive.SMALLEST_SCALE <= self.scale <= additive.LARGEST_SCALE:
-            raise ValueError("epsilon is too small for this channel")
-        factor = 1.0 if name == "gaussian" else math.sqrt(2.0)
-        self.deviation = factor * float(self.scale)
-
-    def _scale(self, epsilon: float, delta: float, ranges: IntArray) -> Fraction:
-        if self.l1 == 0:
-            return Fraction(0)
-        if self.name == "laplace":
-            return Fraction(self.l1) / Fraction(within(epsilon))
-        epsilon = within(epsilon)
-        if self.name == "gaussian":
-            return Fraction(
-                local_vector.discrete_gaussian_scale(epsilon, delta, self.l2, float(self.l1))
-            )
+def _design(
+    name: str, plain: FloatArray, reach: float, step: float, epsilon: float, delta: float
+) -> tuple[float, str, IntArray, Fraction, int, float]:
+    """Return deviation, name, table, scale and diameters of one noise, in lattice steps."""
+    bound = 0.5 * reach
+    if name == "gaussian":  # a common part of all losses says nothing about hypotheses
+        total = np.zeros(plain.shape[1])
+        for row in plain:
+            total += row
+        plain, bound = plain - total / plain.shape[0], reach
+    # Half to even; the step is a power of two.
+    table = np.rint(np.clip(plain, -bound, bound) / step).astype(np.int64)
+    table.flags.writeable = False
+    l1, l2, ranges = diameters(table)
+    epsilon = within(epsilon)
+    if l1 == 0:
+        scale = Fraction(0)
+    elif name == "laplace":
+        scale = Fraction(l1) / Fraction(epsilon)
+    elif name == "gaussian":
+        scale = Fraction(local_vector.discrete_gaussian_scale(epsilon, delta, l2, float(l1)))
+    else:
         widths = tuple(int(width) for width in ranges)
-        composed = local_vector.composed_laplace_scale(epsilon, delta, widths)
-        return Fraction(composed)
+        scale = Fraction(local_vector.composed_laplace_scale(epsilon, delta, widths))
+    if scale and not additive.SMALLEST_SCALE <= scale <= additive.LARGEST_SCALE:
+        raise ValueError("epsilon is too small for this channel")
+    factor = 1.0 if name == "gaussian" else math.sqrt(2.0)
+    return factor * float(scale), name, table, scale, l1, l2
 
 
 def within(epsilon: float) -> float:
@@ -231,11 +224,6 @@ def lattice_step(reach: float) -> float:
     """Return g = 2^(ceil(log2 reach) - 20): a million steps or more to values of size `reach`."""
     mantissa, exponent = math.frexp(reach)
     return math.ldexp(1.0, (exponent if mantissa > 0.5 else exponent - 1) - _DIGITS)
-
-
-def on_lattice(values: FloatArray, step: float) -> IntArray:
-    """Return ``values / step`` rounded half to even; `step` is a power of two."""
-    return np.rint(values / step).astype(np.int64)
 
 
 def diameters(table: IntArray) -> tuple[int, float, IntArray]:
