@@ -11,14 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import (
-    FloatArray,
-    choice,
-    float_array,
-    positive_float,
-    positive_int,
-    real_float,
-)
+from dpoco._validation import choice, float_array, positive_float, positive_int, real_float
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.local_reports import client_guarantee
 from dpoco.local._hypotheses import Hypotheses, Prediction
@@ -301,7 +294,7 @@ class ClientPool(Devices):
         return self._users
 
     @property
-    def spent(self) -> FloatArray:
+    def spent(self) -> NDArray[np.float64]:
         """Epsilon of all reports so far, of each user, shape (users,)."""
         return self._ledgers.spent
 

@@ -27,7 +27,7 @@ from dpoco.local._bounds import (
     worst_case_rate,
 )
 from dpoco.local._messages import RoundSpec
-from dpoco.local._queries import LossQuery, PublicCoins
+from dpoco.local._queries import PublicCoins, loss_of
 from dpoco.local._randomizers import BitRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
 
@@ -98,17 +98,17 @@ class Hedge:
         if settings.subset_size is not None:
             return settings.round_spec(round, "subset", subset_size=settings.subset_size)
         mixing = self.mixing(round)
-        middle, half_range = self._range(matrix, mixing)
+        ranges = self._range(matrix, mixing)
         coins = PublicCoins(settings.public_seed, round, 0)
         if settings.interactive and settings.hypotheses > 1:
-            index, share = _drawn_loss(coins, _adaptive_shares(self.weights, half_range))
+            index, share = _drawn_loss(coins, _adaptive_shares(self.weights, ranges[1]))
         else:
             index, share = coins.below(settings.hypotheses), 1.0 / settings.hypotheses
         self._shares[round] = share
         while len(self._shares) > settings.open_rounds:
             self._shares.popitem(last=False)
-        query = LossQuery(index, float(middle[index]), float(half_range[index]), mixing)
-        return settings.round_spec(round, "coordinate", queries=(query,))
+        queries = (loss_of(index, mixing, ranges),)
+        return settings.round_spec(round, "coordinate", queries=queries)
 
     def accepts(self, spec: RoundSpec, matrix: FloatArray | None) -> bool:
         """Return whether a round read from a file is one that this rule may have asked."""
@@ -116,10 +116,8 @@ class Hedge:
             return spec.subset_size == self._settings.subset_size
         if spec.channel != "coordinate" or spec.round not in self._shares:
             return False
-        query, mixing = spec.query, self.mixing(spec.round)
-        middle, half_range = self._range(matrix, mixing)
-        numbers = (float(middle[query.index]), float(half_range[query.index]), mixing)
-        return (query.midpoint, query.half_range, query.mixing) == numbers
+        mixing = self.mixing(spec.round)
+        return spec.query == loss_of(spec.query.index, mixing, self._range(matrix, mixing))
 
     def _range(self, matrix: FloatArray | None, mixing: float) -> tuple[FloatArray, FloatArray]:
         """Return mid-points and half ranges."""

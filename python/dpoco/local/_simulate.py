@@ -173,6 +173,8 @@ class _Run:
         if contexts is not None and len(contexts) != labels.size:
             raise ValueError("there must be one context a round")
         self.contexts = self._contexts(contexts)
+        array = learner.hypotheses.array
+        self.table = None if array is None else array.reshape(-1, *array.shape[-2:])  # (C, K, M)
         self.beta = probability("beta", beta)
         self.named = -1  # the true hypothesis, if it is one
         self.truth: FloatArray | None = None  # its distributions, shape (C, M), of arrays
@@ -207,7 +209,7 @@ class _Run:
     def measure(self, truth: Any) -> None:
         """Compare predictions with a hypothesis or with given distributions."""
         hypotheses = self.learner.hypotheses
-        table, contexts = hypotheses.array, hypotheses.contexts
+        contexts = hypotheses.contexts
         self.kl, self.tv = np.zeros(self.labels.size), np.zeros(self.labels.size)
         if isinstance(truth, (int, np.integer)) and not isinstance(truth, bool):
             if not 0 <= truth < hypotheses.count:
@@ -215,9 +217,8 @@ class _Run:
             if hypotheses.labels is None:
                 raise ValueError("likelihoods of labels have no KL-risk")
             self.named = int(truth)
-            if table is not None:  # callables are asked every round
-                rows = table[None, truth] if table.ndim == 2 else table[:, truth]
-                self.truth = np.ascontiguousarray(rows)
+            if self.table is not None:  # callables are asked every round
+                self.truth = np.ascontiguousarray(self.table[:, truth])
             return
         if contexts is None:
             raise TypeError("truth must be the index of a hypothesis for callables")
@@ -229,9 +230,9 @@ class _Run:
 
     def compiled(self) -> dict[str, Any] | None:
         """Return the settings with which compiled code plays, or None if it cannot."""
-        learner, rule, settings = self.learner, self.learner._rule, self.learner.settings
+        rule, settings = self.learner._rule, self.learner.settings
         labels = settings.labels
-        if learner.hypotheses.array is None or labels is None:
+        if self.table is None or labels is None:
             return None
         common = {
             "seed": settings.public_seed,
@@ -276,8 +277,6 @@ class _Run:
     def play(self, part: slice, noise: Source, settings: dict[str, Any]) -> None:
         """Play a slice of rounds in compiled code."""
         learner, rule = self.learner, self.learner._rule
-        table = learner.hypotheses.array
-        assert table is not None
         function: Any = _core.local_simulate_hedge
         if isinstance(rule, Posterior):
             function = _core.local_simulate_posterior
@@ -287,7 +286,7 @@ class _Run:
         found = function(
             rule._engine,
             noise._engine,
-            table[None] if table.ndim == 2 else table,
+            self.table,
             np.empty(0, dtype=np.int64) if self.contexts is None else self.contexts[part],
             self.labels[part],
             np.empty((0, 0)) if self.truth is None else self.truth,
