@@ -86,7 +86,8 @@ class _Policy:
     @property
     def guarantee(self) -> Guarantee:
         """What is promised, jointly: an action is for its own user's eyes."""
-        return self._rounds.guarantee
+        guarantee: Guarantee = self._rounds.learner.guarantee
+        return guarantee
 
     @property
     def coefficients(self) -> NDArray[np.float64]:
@@ -242,8 +243,6 @@ class _Policy:
         RoundOrderError
             While an action waits for its reward.
         """
-        if self._rounds.waits:
-            raise RoundOrderError("an action waits for its reward")
         actions: IntArray = self._rounds.learner.run(contexts, rewards).actions
         return actions[:, None]
 
