@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def write_pool(
     record = {
         "kind": _KIND,
         "learner": json.loads(header),
-        "terms": terms.to_dict(),
+        "terms": asdict(terms),
         "keys": [key_text(key) for key in keys],
         "sizes": [len(state) for state in states],
     }

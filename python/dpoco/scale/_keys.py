@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,13 +62,9 @@ class Terms:
             keys_per_user=self.keys_per_user,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the terms as a dictionary that JSON can carry."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Terms:
-        """Return the terms that `to_dict` wrote; `StateError` if they are none."""
+        """Return the terms of a dictionary of fields; `StateError` if they are none."""
         try:
             return cls(**record)
         except (TypeError, ValueError):

@@ -10,12 +10,13 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any, NoReturn, TypeVar
 
 from numpy.typing import NDArray
 
 from dpoco._families import Parts, header_of
-from dpoco._validation import positive_int
+from dpoco._validation import LARGEST_HORIZON, positive_int, whole_number
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal import Journal
@@ -49,7 +50,7 @@ def enrolled(journal: Journal, name: str, prototype: Any, terms: Terms, same_uni
         if text is None:
             if prototype is None:
                 raise StateError(f"there is no pool {name!r}, and nothing to make it")
-            record = {"learner": header_of(prototype), "terms": terms.to_dict()}
+            record = {"learner": header_of(prototype), "terms": asdict(terms)}
             guarantee = terms.guarantee(prototype)
             journal._accounts.charge(guarantee, f"pool {name}", same_unit=same_unit)
             journal._rows.put_value(place, json.dumps(record))
@@ -269,8 +270,8 @@ class KeyedPool(Pool):
         """
         with self._alone():
             parts, _, rows = self._batch(keys, arrays)
-            if batch is not None and batch != 0:
-                positive_int("batch", batch)
+            if batch is not None:
+                whole_number("batch", batch, 0, LARGEST_HORIZON)
             return self._learners.play(
                 rows, parts, self._workers, batch, lambda: self._number(rows.fresh)
             )
