@@ -11,7 +11,7 @@ from journal_cases import ROUNDS, cases, opened
 import dpoco
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.pools import noise_of
-from dpoco.journal._groups import check_forkable, renew
+from dpoco.journal._accounts import check_forkable, renew
 from dpoco.random import Source
 
 TOTAL = dpoco.Budget(1.0, 1e-6)
