@@ -16,16 +16,17 @@ from typing import Any, NoReturn, TypeVar
 from numpy.typing import NDArray
 
 from dpoco._families import Parts, header_of
+from dpoco._state import pack, write_atomically
 from dpoco._validation import LARGEST_HORIZON, positive_int, whole_number
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal import Journal
 from dpoco.scale._keyed_learners import (
+    KIND,
     BatchLog,
     LearnersInJournal,
     LearnersInMemory,
     read_pool,
-    write_pool,
 )
 from dpoco.scale._keys import (
     Key,
@@ -37,6 +38,7 @@ from dpoco.scale._keys import (
     family_for,
     key_list,
     key_of,
+    key_text,
     prototype_of,
     rows_of,
 )
@@ -364,7 +366,14 @@ class KeyedPool(Pool):
             raise ValueError("the journal holds this pool: back the journal up")
         with self._alone():
             states = self._learners.state_parts()
-            write_pool(path, header_of(self._prototype), self._terms, list(self._index), states)
+            record = {
+                "kind": KIND,
+                "learner": json.loads(header_of(self._prototype)),
+                "terms": asdict(self._terms),
+                "keys": [key_text(key) for key in self._index],
+                "sizes": [len(state) for state in states],
+            }
+            write_atomically(path, pack(record, b"".join(states)))
 
     @classmethod
     def load(cls: type[Self], path: str | os.PathLike[str], *, workers: int = 1) -> Self:

@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -209,23 +210,20 @@ class Shard:
         pool = self._opened()
         return pool.last_batch, pool.keys()
 
-    def check(self, batch: int, keys: list[Key], counts: list[int]) -> None:
+    def check(self, batch: int, counts: Mapping[Key, int]) -> None:
         """Raise `HorizonExceeded` if a batch does not fit; one that was played does."""
         pool = self._opened()
         if batch <= pool.last_batch:
             return
         horizon = pool._prototype.horizon
-        if any(pool.round(key) + n > horizon for key, n in zip(keys, counts, strict=True)):
+        if any(pool.round(key) + n > horizon for key, n in counts.items()):
             raise HorizonExceeded(
                 "fewer rounds are left to a learner than records have come for it"
             )
 
-    def process(
-        self, batch: int, keys: list[Key], codes: NDArray[np.int32], arrays: tuple[Any, ...]
-    ) -> NDArray[Any]:
-        """Play a batch whose records have the keys ``keys[codes]``, or repeat it."""
-        names = [keys[code] for code in codes.tolist()]
-        decisions: NDArray[Any] = self._opened().process(names, *arrays, batch=batch)
+    def process(self, batch: int, keys: list[Key], arrays: tuple[Any, ...]) -> NDArray[Any]:
+        """Play a batch of records with these keys, or repeat it."""
+        decisions: NDArray[Any] = self._opened().process(keys, *arrays, batch=batch)
         return decisions
 
     def decide(self, key: Key) -> Any:
@@ -368,15 +366,20 @@ class RayPool(Pool):
             if len(pieces) > 1:  # one shard alone checks for itself, before it plays
                 self._shards.ask(
                     {
-                        shard: ("check", number, unique, np.bincount(codes).tolist())
-                        for shard, (_, unique, codes) in pieces.items()
+                        shard: ("check", number, Counter(names[i] for i in at.tolist()))
+                        for shard, at in pieces.items()
                     }
                 )
             self._stale = True  # until all shards have answered
             answers = self._shards.ask(
                 {
-                    shard: ("process", number, unique, codes, tuple(part[at] for part in parts))
-                    for shard, (at, unique, codes) in pieces.items()
+                    shard: (
+                        "process",
+                        number,
+                        [names[i] for i in at.tolist()],
+                        tuple(part[at] for part in parts),
+                    )
+                    for shard, at in pieces.items()
                 }
             )
             self._stale = False
@@ -384,23 +387,10 @@ class RayPool(Pool):
             self._number(rows.fresh)
             return self._joined(pieces, answers, parts)
 
-    def _pieces(
-        self, names: list[Key]
-    ) -> dict[int, tuple[NDArray[np.int64], list[Key], NDArray[np.int32]]]:
-        """Return rows, keys and each record's key of every shard that is concerned."""
-        unique = list(dict.fromkeys(names))
-        place = {key: i for i, key in enumerate(unique)}
-        codes = np.array([place[name] for name in names], dtype=np.int32)
-        shards = np.array([self._routing.shard(key) for key in unique], dtype=np.int64)
-        pieces = {}
-        for shard in np.unique(shards).tolist():
-            mine = np.flatnonzero(shards == shard)
-            local = np.full(len(unique), -1, dtype=np.int32)
-            local[mine] = np.arange(len(mine), dtype=np.int32)
-            numbers = local[codes]
-            at = np.flatnonzero(numbers >= 0)
-            pieces[shard] = (at, [unique[i] for i in mine.tolist()], numbers[at])
-        return pieces
+    def _pieces(self, names: list[Key]) -> dict[int, NDArray[np.int64]]:
+        """Return the rows of every shard that is concerned."""
+        shards = np.array([self._routing.shard(name) for name in names], dtype=np.int64)
+        return {shard: np.flatnonzero(shards == shard) for shard in np.unique(shards).tolist()}
 
     def _joined(self, pieces: Any, answers: dict[int, NDArray[Any]], parts: Parts) -> NDArray[Any]:
         if answers:
@@ -410,7 +400,7 @@ class RayPool(Pool):
             none = np.zeros(0, dtype=np.int64)
             first = np.zeros(1, dtype=np.int64)
             out = play_keyed(self._family, self._prototype, [], first, none, parts, 1)
-        for shard, (at, _, _) in pieces.items():
+        for shard, at in pieces.items():
             out[at] = answers[shard]
         out.flags.writeable = False
         return out
