@@ -46,6 +46,7 @@ class PolicyType(str):
 class _Policy:
     """What both policies share."""
 
+    policy_type = PolicyType("contextual")
     len_list = 1
     policy_name: str
     _learner: str
@@ -67,11 +68,6 @@ class _Policy:
         self._rounds = BanditRounds(
             self._learner, *size, horizon, budget, radius, unanswered, options, random_state
         )
-
-    @property
-    def policy_type(self) -> PolicyType:
-        """``contextual``."""
-        return PolicyType("contextual")
 
     @property
     def n_trial(self) -> int:

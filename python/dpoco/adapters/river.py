@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-class LinearEstimator:
+class _LinearEstimator:
     """What both estimators share: features in, one round a record, published numbers out."""
 
     _features: FeatureMap
@@ -191,7 +191,7 @@ class LinearEstimator:
         return margin
 
 
-class PrivateClassifier(LinearEstimator, base.MiniBatchClassifier):
+class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
     """Logistic regression, every published coefficient under differential privacy.
 
     Parameters
@@ -299,7 +299,7 @@ def _sigmoid(z: float) -> float:
     return 1.0 / (1.0 + math.exp(-z)) if z > -700.0 else 0.0
 
 
-class PrivateRegressor(LinearEstimator, base.MiniBatchRegressor):
+class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
     """Linear regression, every published coefficient under differential privacy.
 
     Parameters
@@ -377,7 +377,7 @@ class PrivateRegressor(LinearEstimator, base.MiniBatchRegressor):
             yield {"features": 16, "horizon": 5000, "budget": Budget(4.0, 1e-6), "loss": loss}
 
 
-class PrivatePolicy:
+class _Policy:
     """What the policies share: a public list of arms, and rounds in their order."""
 
     arms: Sequence[Hashable]
@@ -432,7 +432,7 @@ class PrivatePolicy:
         return f"{arguments}\n  {self.guarantee!r}"
 
 
-class PrivateExperts(PrivatePolicy, bandit.base.Policy):
+class PrivateExperts(_Policy, bandit.base.Policy):
     """A choice among arms whose rewards are all seen afterwards: prediction with expert advice.
 
     Parameters
@@ -523,7 +523,7 @@ class PrivateExperts(PrivatePolicy, bandit.base.Policy):
         return self._ranked(weights)
 
 
-class PrivateBandit(PrivatePolicy, bandit.base.Policy):
+class PrivateBandit(_Policy, bandit.base.Policy):
     """A bandit without contexts, jointly differentially private: LinUCB on a constant context.
 
     Parameters
@@ -593,7 +593,7 @@ class PrivateBandit(PrivatePolicy, bandit.base.Policy):
         return self._ranked(self._rounds.learner.coefficients[:, 0])
 
 
-class PrivateContextualBandit(PrivatePolicy, bandit.base.ContextualPolicy):
+class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
     """A contextual bandit, jointly differentially private.
 
     Parameters

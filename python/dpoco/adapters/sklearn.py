@@ -97,7 +97,7 @@ def _array(name: str, value: Any) -> NDArray[Any]:
         raise ValueError(f"{name} must be an array; got {type(value).__name__}") from None
 
 
-class LinearEstimator(BaseEstimator):
+class _LinearEstimator(BaseEstimator):
     """What both estimators share: runs of a learner, charged and published."""
 
     horizon: int | None
@@ -244,7 +244,7 @@ class LinearEstimator(BaseEstimator):
         return tags
 
 
-class PrivateOnlineClassifier(ClassifierMixin, LinearEstimator):
+class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     """Logistic regression in one pass, every published coefficient under differential privacy.
 
     Parameters
@@ -468,7 +468,7 @@ def _occurring(y: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-class PrivateOnlineRegressor(RegressorMixin, LinearEstimator):
+class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
     """Linear regression in one pass, every published coefficient under differential privacy.
 
     Parameters

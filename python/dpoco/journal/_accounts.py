@@ -43,14 +43,12 @@ class Accounts:
         self._ledger: Ledger | None = None
         self._read = False
 
-    def found(self, ledger: Ledger | None) -> None:
-        """Store the ledger of a new journal."""
-        if ledger is not None:
-            self._rows.put_value(_LEDGER, ledger.to_json())
-
-    def check_terms(self, given: Ledger | None) -> None:
-        """Raise `StateError` unless the ledger given, if any, has the terms of the stored one."""
+    def begin(self, given: Ledger | None, *, new: bool) -> None:
+        """Store the ledger of a new journal; of another one, `StateError` for other terms."""
         if given is None:
+            return
+        if new:
+            self._rows.put_value(_LEDGER, given.to_json())
             return
         stored = self._current()
         if stored is None:
@@ -132,7 +130,7 @@ class Accounts:
         """Read again what is stored, after a transaction that failed."""
         self._ledger, self._read = None, False
 
-    def _current(self) -> Any:
+    def _current(self) -> Ledger | None:
         if not self._read:
             self._ledger, self._read = self.snapshot(), True
         return self._ledger

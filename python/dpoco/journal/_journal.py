@@ -123,9 +123,7 @@ class Journal:
             self._mark.check(rows.head)  # also of a journal that was here before: refused
         if new:
             rows.begin_keys()
-            self._accounts.found(ledger)
-        else:
-            self._accounts.check_terms(ledger)
+        self._accounts.begin(ledger, new=new)
         self._commit()
 
     @contextmanager

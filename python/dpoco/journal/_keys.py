@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import shlex
 import struct
@@ -291,7 +292,7 @@ class KeyRing:
         return key
 
 
-_LINE = "dpoco journal mark 1 {uid} {epoch:020d} {sequence:020d}\n"
+_MARK = re.compile(rb"dpoco journal mark 1 ([0-9a-f]{32}) (\d{20}) (\d{20})\n")
 
 
 def default_key(path: Path | None) -> KeyFile:
@@ -335,18 +336,13 @@ class Mark:
 
     def check(self, head: Head) -> None:
         """Raise `StateError` if the mark is of another journal, or knows of later transactions."""
-        size = len(_LINE.format(uid=head.uid.hex(), epoch=0, sequence=0))
-        data = os.pread(self._open(), size + 1, 0)
+        data = os.pread(self._open(), 256, 0)
         if not data:
             return
-        words = data.split()
-        try:
-            uid, epoch, sequence = words[4].decode(), int(words[5]), int(words[6])
-            good = data == _LINE.format(uid=uid, epoch=epoch, sequence=sequence).encode()
-        except (IndexError, ValueError):
-            good = False
-        if not good:
+        found = _MARK.fullmatch(data)
+        if found is None:
             raise StateError("the journal's mark is corrupt")
+        uid, epoch, sequence = found[1].decode(), int(found[2]), int(found[3])
         if uid != head.uid.hex():
             raise StateError("the mark belongs to another journal: was this one replaced?")
         if sequence > head.sequence or epoch > head.epoch:
@@ -357,7 +353,7 @@ class Mark:
 
     def advance(self, head: Head) -> None:
         """Write how far the journal has come."""
-        text = _LINE.format(uid=head.uid.hex(), epoch=head.epoch, sequence=head.sequence)
+        text = f"dpoco journal mark 1 {head.uid.hex()} {head.epoch:020d} {head.sequence:020d}\n"
         os.pwrite(self._open(), text.encode(), 0)
 
     def _open(self) -> int:

@@ -329,15 +329,11 @@ class Rows:
 
     def merge(self, stream: int, start: int, stop: int) -> int:
         """Merge neighbouring small chunks of these rounds; return how many became fewer."""
-        merged, group = 0, list[Chunk]()
-        for chunk in [*self.chunks(stream, start, stop), None]:
-            if chunk is None or not _mergeable([*group, chunk]):
-                if len(group) > 1:
-                    self._replace(group)
-                    merged += len(group)
-                group = []
-            if chunk is not None and _mergeable([chunk]):
-                group.append(chunk)
+        merged = 0
+        for group in _mergeable(self.chunks(stream, start, stop)):
+            if len(group) > 1:
+                self._replace(group)
+                merged += len(group)
         return merged
 
     def _replace(self, group: list[Chunk]) -> None:
@@ -389,11 +385,18 @@ class Rows:
         self.changed = True
 
 
-def _mergeable(chunks: list[Chunk]) -> bool:
-    """Return whether chunks may be one: releases, no recipes, under one key, and not too many."""
-    whole = all(Recipe.of(chunk.releases) is None for chunk in chunks)
-    one = len({chunk.key for chunk in chunks}) == 1
-    return whole and one and sum(chunk.count for chunk in chunks) <= _LONGEST
+def _mergeable(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
+    """Yield neighbours that may be one: releases, no recipes, under one key, and not too many."""
+    group, rounds = list[Chunk](), 0
+    for chunk in chunks:
+        recipe = Recipe.of(chunk.releases) is not None
+        if recipe or (group and chunk.key != group[0].key) or rounds + chunk.count > _LONGEST:
+            yield group
+            group, rounds = [], 0
+        if not recipe:
+            group.append(chunk)
+            rounds += chunk.count
+    yield group
 
 
 def _number(digest: bytes) -> int:

@@ -81,12 +81,9 @@ class Stream:
         """
         if self._family.answers or (context is not None and not self._family.contextual):
             raise TypeError("only bandits decide for a context, and mechanisms do not decide")
-        if ticket:
+        if ticket or self._family.contextual:
             with self._journal.transaction() as transaction:
-                return transaction._issue(self, context)
-        if self._family.contextual:
-            with self._journal.transaction() as transaction:
-                return transaction._decide(self, context)
+                return (transaction._issue if ticket else transaction._decide)(self, context)
         with self._journal._guard(committed=True):
             self._ready()
             if not self._pending:
@@ -399,16 +396,16 @@ class Stream:
     @property
     def _digests(self) -> StreamDigests:
         """The digests of records to come."""
-        number = self._journal._rows.current
-        if self._under_current is None or self._under_current.number != number:
-            self._under_current = self._digests_under(number)
-        return self._under_current
+        return self._digests_under(self._journal._rows.current)
 
     def _digests_under(self, number: int) -> StreamDigests:
+        """Return the digests under a key, of which the current one's are kept."""
         known = self._under_current
-        if known is not None and known.number == number:
-            return known
-        return StreamDigests(self._journal._rows.key(number), number, self._row.uid)
+        if known is None or known.number != number:
+            known = StreamDigests(self._journal._rows.key(number), number, self._row.uid)
+            if number == self._journal._rows.current:
+                self._under_current = known
+        return known
 
     def _ready(self) -> None:
         """Load the learner if it is not in memory."""

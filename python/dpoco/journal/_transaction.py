@@ -322,7 +322,7 @@ class Transaction:
             work._committed = True
 
     def _write_apart(self) -> None:
-        """Write what was played outside of the store's transaction: see `pipelined`."""
+        """Write what was played outside of the store's transaction: see `Pipeline`."""
         self._journal._enter(self._line)
         failed = True
         try:

@@ -48,7 +48,7 @@ def read_pool(path: str | os.PathLike[str]) -> tuple[Any, Terms, list[Key], list
         if sum(sizes) != len(payload):
             raise ValueError("sizes and payload differ")
         header = json.dumps(record["learner"])
-        terms = Terms.from_dict(record["terms"])
+        terms = Terms(**record["terms"])
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(f"state is corrupt: not a pool ({type(error).__name__})") from None
     prototype = described(header)

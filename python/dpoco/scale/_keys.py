@@ -56,14 +56,6 @@ class Terms:
         keys = terms.pop("max_keys")
         return pool_guarantee(prototype.guarantee, keys=keys, noise=noise_of(prototype), **terms)
 
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Terms:
-        """Return the terms of a dictionary of fields; `StateError` if they are none."""
-        try:
-            return cls(**record)
-        except (TypeError, ValueError):
-            raise StateError("malformed terms of a pool") from None
-
 
 Key = str | int | bytes
 

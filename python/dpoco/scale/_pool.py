@@ -59,7 +59,7 @@ def enrolled(journal: Journal, name: str, prototype: Any, terms: Terms, same_uni
             return prototype
     try:
         record = json.loads(text)
-        header, stored = str(record["learner"]), Terms.from_dict(record["terms"])
+        header, stored = str(record["learner"]), Terms(**record["terms"])
     except (KeyError, TypeError, ValueError):
         raise StateError("the journal is corrupt: not a pool") from None
     if stored != terms:

@@ -393,13 +393,8 @@ class RayPool(Pool):
         return {shard: np.flatnonzero(shards == shard) for shard in np.unique(shards).tolist()}
 
     def _joined(self, pieces: Any, answers: dict[int, NDArray[Any]], parts: Parts) -> NDArray[Any]:
-        if answers:
-            some = next(iter(answers.values()))
-            out = np.empty((parts[0].shape[0], *some.shape[1:]), dtype=some.dtype)
-        else:  # no records
-            none = np.zeros(0, dtype=np.int64)
-            first = np.zeros(1, dtype=np.int64)
-            out = play_keyed(self._family, self._prototype, [], first, none, parts, 1)
+        none, first = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        out = play_keyed(self._family, self._prototype, [], first, none, parts, 1)  # undefined yet
         for shard, at in pieces.items():
             out[at] = answers[shard]
         out.flags.writeable = False
