@@ -30,6 +30,11 @@ def classifier(**arguments):
     return PrivateClassifier(NAMES, **{"horizon": 2000, "budget": BUDGET, **arguments})
 
 
+def learn(model, rows, labels):
+    for x, y in zip(dictionaries(rows), labels, strict=True):
+        model.learn_one(x, y)
+
+
 @pytest.mark.parametrize(("kind", "params"), CASES)
 def test_passes_all_of_rivers_checks(kind, params):
     model = kind(**params)
@@ -108,9 +113,8 @@ def test_it_learns():
 def test_labels_of_other_classes_and_odd_values_are_empty_records():
     rows, labels = records(20)
     models = [classifier(seed=1, classes=("no", "yes")) for _ in range(2)]
-    for x, y in zip(dictionaries(rows), labels, strict=True):
-        for model in models:
-            model.learn_one(x, "yes" if y else "no")
+    for model in models:
+        learn(model, rows, np.where(labels, "yes", "no"))
     models[0].learn_one({"a": 0.5}, "secret")
     models[1].learn_one({"a": float("nan")}, "yes")
     for model in models:
@@ -122,8 +126,7 @@ def test_labels_of_other_classes_and_odd_values_are_empty_records():
 def test_a_pickle_carries_what_was_published_and_nothing_else():
     rows, labels = records(40)
     model = classifier(horizon=40)
-    for x, y in zip(dictionaries(rows), labels, strict=True):
-        model.learn_one(x, y)
+    learn(model, rows, labels)
     data = pickle.dumps(model)
     copied = pickle.loads(data)
     assert copied.weights == model.weights
@@ -152,17 +155,13 @@ def test_copies_are_refused_and_clones_have_noise_of_their_own():
 
 def test_goes_on_with_a_saved_learner(tmp_path):
     rows, labels = records(40)
-    x = dictionaries(rows)
     straight, first = (classifier(seed=5) for _ in range(2))
-    for record, y in zip(x, labels, strict=True):
-        straight.learn_one(record, y)
-    for record, y in zip(x[:20], labels[:20], strict=True):
-        first.learn_one(record, y)
+    learn(straight, rows, labels)
+    learn(first, rows[:20], labels[:20])
     first.learner_.save(tmp_path / "state")
     again = pickle.loads(pickle.dumps(first))
     again.bind(dpoco.load(tmp_path / "state"))
-    for record, y in zip(x[20:], labels[20:], strict=True):
-        again.learn_one(record, y)
+    learn(again, rows[20:], labels[20:])
     assert again.weights == straight.weights
     with pytest.raises(StateError):
         first.bind(dpoco.load(tmp_path / "state"))
@@ -204,7 +203,6 @@ def halved(x):
 
 
 def test_labels_of_another_type_are_refused_before_anything_happens():
-    pandas = pytest.importorskip("pandas")
     rows, labels = records(10)
     model = classifier(classes=(0, 1))
     with pytest.raises(TypeError, match="a label must be a bool or a number, as classes are; got"):

@@ -137,17 +137,26 @@ def recovered(place: Path, seed, *, noise_seed=1):
     return delivered
 
 
-def images_of_every_statement(home: Path, seed, *, noise_seed=1):
-    """Serve, and return an image for each kill with what was delivered before it, and all."""
-    images, delivered = [], {}
+def recorded(home: Path, known):
+    """Return a store that copies the files at every statement, and the copies with what was known.
+
+    `known` is a dictionary that grows.
+    """
+    images = []
     (home / "live").mkdir()
 
     def step():
         place = home / f"image {len(images)}"
         image(home / "live", place)
-        images.append((place, dict(delivered)))
+        images.append((place, dict(known)))
 
-    store = Recorded(home / "live" / "journal.db", step)
+    return Recorded(home / "live" / "journal.db", step), images
+
+
+def images_of_every_statement(home: Path, seed, *, noise_seed=1):
+    """Serve, and return an image for each kill with what was delivered before it, and all."""
+    delivered = {}
+    store, images = recorded(home, delivered)
     serve(
         store,
         seed,

@@ -104,6 +104,17 @@ def _source(seed):
     return None if seed is None else Source.seeded(seed)
 
 
+TOTAL = dpoco.Budget(1.0, 1e-6)
+PART = dpoco.Budget(0.6, 1e-6)  # two fit, three do not
+VALUES = np.random.default_rng(5).uniform(-0.5, 0.5, size=(ROUNDS, 2))
+
+
+def sums(seed=None, budget=PART, **options):
+    """Running sums of `VALUES`."""
+    source = _source(seed)
+    return dpoco.mechanisms.ContinualSum(2, horizon=ROUNDS, budget=budget, source=source, **options)
+
+
 class QuickStore(SqliteStore):
     """Without waiting for the disk: a killed process loses nothing that it handed to the system."""
 
@@ -111,6 +122,15 @@ class QuickStore(SqliteStore):
         super()._connect()
         assert isinstance(self._connection, sqlite3.Connection)
         self._connection.execute("PRAGMA synchronous = OFF")
+
+
+FIRST = cases()[0]
+EXPECTED = FIRST.reference()
+
+
+def played(stream, start=0, stop=ROUNDS):
+    """Rounds of the first case."""
+    return stream.process(*FIRST.part(start, stop), first_round=start)
 
 
 def opened(path, **options):

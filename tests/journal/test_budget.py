@@ -6,23 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from journal_cases import ROUNDS, cases, opened
+from journal_cases import PART, ROUNDS, TOTAL, VALUES, cases, opened, sums
 
 import dpoco
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.pools import noise_of
-from dpoco.journal._groups import check_forkable, renew
-from dpoco.random import Source
+from dpoco.journal._accounts import check_forkable, renew
 
-TOTAL = dpoco.Budget(1.0, 1e-6)
-PART = dpoco.Budget(0.6, 1e-6)  # two fit, three do not
 CASES = {case.name: case for case in cases()}
-VALUES = np.random.default_rng(5).uniform(-0.5, 0.5, size=(ROUNDS, 2))
-
-
-def sums(seed=None, budget=PART, **options):
-    source = None if seed is None else Source.seeded(seed)
-    return dpoco.mechanisms.ContinualSum(2, horizon=ROUNDS, budget=budget, source=source, **options)
 
 
 def test_charges_survive_restarts(tmp_path):

@@ -9,16 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from journal_cases import KEY, ROUNDS, cases, opened
+from journal_cases import EXPECTED, KEY, ROUNDS, cases, opened, played
+from journal_cases import FIRST as CASE
 
 import dpoco
 from dpoco import _core
 from dpoco.journal import KeyFile
 from dpoco.journal._keys import StreamDigests
 from dpoco.journal._releases import decoded, encoded
-
-CASE = cases()[0]
-EXPECTED = CASE.reference()
 
 
 def available():
@@ -109,10 +107,6 @@ def test_repeated_releases_are_stored_once():
     assert len(encoded(lazy)) == 16 + 5 * 16
     busy = np.arange(1000)
     assert len(encoded(busy)) == 16 + 8 * 1000
-
-
-def played(stream, start=0, stop=ROUNDS):
-    return stream.process(*CASE.part(start, stop), first_round=start)
 
 
 def test_rotation_of_a_key_file(tmp_path):

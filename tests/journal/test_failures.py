@@ -10,7 +10,8 @@ import time
 
 import numpy as np
 import pytest
-from journal_cases import KEY, ROUNDS, QuickStore, cases
+from journal_cases import EXPECTED, KEY, ROUNDS, QuickStore, played
+from journal_cases import FIRST as CASE
 
 import dpoco
 from dpoco.accounting.ledger import Ledger
@@ -21,16 +22,9 @@ from dpoco.journal._rows import _STREAM as STREAM
 from dpoco.journal._rows import _TEXT as TEXT
 from dpoco.journal._store import RELEASES
 
-CASE = cases()[0]
-EXPECTED = CASE.reference()
-
 
 def opened(path, **options):
     return Journal(QuickStore(path / "journal.db", timeout=0.1), **options)
-
-
-def played(stream, start=0, stop=ROUNDS):
-    return stream.process(*CASE.part(start, stop), first_round=start)
 
 
 def test_a_full_disk(tmp_path):

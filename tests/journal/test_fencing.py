@@ -11,16 +11,10 @@ import threading
 
 import numpy as np
 import pytest
-from journal_cases import ROUNDS, cases, opened
+from journal_cases import EXPECTED, ROUNDS, opened, played
+from journal_cases import FIRST as CASE
 
 import dpoco
-
-CASE = cases()[0]
-EXPECTED = CASE.reference()
-
-
-def played(stream, start=0, stop=ROUNDS):
-    return stream.process(*CASE.part(start, stop), first_round=start)
 
 
 def files(path):
@@ -31,11 +25,15 @@ def test_the_last_to_open_is_the_writer(tmp_path):
     first = opened(tmp_path, ledger=dpoco.accounting.ledger.Ledger(dpoco.Budget(2.0, 1e-6)))
     old = first.open("a", lambda: CASE.make(1))
     played(old, 0, 3)
+    ticket, record = old.decide(ticket=True)[1], [array[3] for array in CASE.batch]
     second = opened(tmp_path)
     drawn = old._learner._engine.variates_drawn()
     for attempt in (
         lambda: played(old, 3, 5),
         lambda: played(old, 0, 2),
+        lambda: old.decide(ticket=True),
+        lambda: old.observe(*record, ticket=ticket),
+        lambda: old.expire(ticket),
         lambda: first.open("b", lambda: CASE.make(2)),
         lambda: old.fork("b"),
         lambda: first.forget("a", 1),
@@ -45,6 +43,7 @@ def test_the_last_to_open_is_the_writer(tmp_path):
             attempt()
     assert old._learner is None or old._learner._engine.variates_drawn() == drawn
     second.rotate_key()  # seals the ledger anew, too
+    second.open("a").expire(ticket)
     np.testing.assert_array_equal(played(second.open("a")), EXPECTED)
     for attempt in (lambda: old.round, old.decide, lambda: first.ledger, lambda: old.release(1)):
         old.unload()
@@ -69,6 +68,8 @@ def test_a_forked_child_is_another_process(tmp_path):
             for attempt in (
                 lambda: played(stream, 3, 5),
                 stream.decide,
+                lambda: stream.decide(ticket=True),
+                lambda: stream.expire(0),
                 lambda: journal.open("b", lambda: CASE.make(2)),
                 journal.streams,
             ):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from journal_cases import ROUNDS, opened
+from journal_cases import TOTAL, VALUES, opened, sums
 
 import dpoco
 from dpoco.accounting.ledger import Ledger
@@ -15,17 +14,8 @@ from dpoco.accounting.pools import noise_of, pool_guarantee
 from dpoco.domains import LpBall
 from dpoco.losses import LinearLoss, QuadraticLoss
 from dpoco.privacy.losses.combined import UNKNOWN
-from dpoco.random import Source
 
-TOTAL = dpoco.Budget(1.0, 1e-6)
-PART = dpoco.Budget(0.6, 1e-6)
 WIDE = dpoco.Budget(100.0, 1e-4)
-VALUES = np.random.default_rng(5).uniform(-0.5, 0.5, size=(ROUNDS, 2))
-
-
-def sums(seed=None, budget=PART):
-    source = None if seed is None else Source.seeded(seed)
-    return dpoco.mechanisms.ContinualSum(2, horizon=ROUNDS, budget=budget, source=source)
 
 
 def hidden(budget=TOTAL):

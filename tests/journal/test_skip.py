@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from crash_cases import Recorded, image
+from crash_cases import recorded
 from journal_cases import QuickStore, opened
 from ticket_cases import BANDITS, CASES
 
@@ -96,16 +96,10 @@ def test_killed_before_and_after_every_statement(tmp_path):
                     stream.skip(round=turn)
             return arms, stream.releases(0, 4).tolist()
 
-    images = []
-    (tmp_path / "live").mkdir()
-
-    def step():
-        images.append(tmp_path / f"image {len(images)}")
-        image(tmp_path / "live", images[-1])
-
-    serve(Recorded(tmp_path / "live" / "journal.db", step), contexts)
+    store, images = recorded(tmp_path, {})
+    serve(store, contexts)
     lost = 0
-    for place in images:
+    for place, _ in images:
         begun, released = serve(QuickStore(place / "journal.db"), -contexts)
         assert len(released) == 4
         assert all(released[turn] == arm for turn, arm in begun)

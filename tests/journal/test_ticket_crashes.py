@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from crash_cases import Recorded, image, kills
+from crash_cases import kills, recorded
 from journal_cases import QuickStore
 from ticket_cases import BANDITS, CASES, reference, script, serve, shown
 
@@ -32,15 +32,8 @@ def test_killed_before_and_after_every_statement(name, tmp_path):
     case, events = CASES[name], script(3, tickets=6)
     assert {kind for kind, _ in events} == {"issue", "arrive", "skip", "expire"}
     expected, state = reference(case, events)
-    images, known = [], {}
-    (tmp_path / "live").mkdir()
-
-    def step():
-        place = tmp_path / f"image {len(images)}"
-        image(tmp_path / "live", place)
-        images.append((place, dict(known)))
-
-    store = Recorded(tmp_path / "live" / "journal.db", step)
+    known = {}
+    store, images = recorded(tmp_path, known)
     assert serve(store, case, events, known, known.__setitem__) == state
     lost = 0
     for place, had in images:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 
 import numpy as np
 import pytest
@@ -135,50 +134,6 @@ def test_the_horizon_is_promised(tmp_path):
             stream.observe(0.5, ticket=ticket)
         assert stream.round == stream.horizon
         stream.observe(0.5, ticket=last)
-
-
-def test_a_writer_that_was_overtaken_has_no_tickets_left(tmp_path):
-    old = opened(tmp_path)
-    behind = stream_of(old)
-    _, first = behind.decide(CONTEXTS[0], ticket=True)
-    _, second = behind.decide(CONTEXTS[1], ticket=True)
-    with opened(tmp_path) as journal:
-        stream = stream_of(journal)
-        stream.observe(0.5, ticket=second)
-        for attempt in (
-            lambda: behind.decide(CONTEXTS[2], ticket=True),
-            lambda: behind.observe(0.5, ticket=first),
-            lambda: behind.observe(0.5, ticket=second),
-            lambda: behind.skip(ticket=first),
-            lambda: behind.expire(first),
-        ):
-            with pytest.raises(dpoco.JournalFenced):
-                attempt()
-        assert (stream.round, stream.outstanding) == (1, (0,))
-        stream.observe(0.5, ticket=first)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_issues_and_redeems_nothing(tmp_path):
-    with opened(tmp_path) as journal:
-        stream = stream_of(journal)
-        _, ticket = stream.decide(CONTEXTS[0], ticket=True)
-        child = os.fork()
-        if child == 0:
-            caught = 0
-            for attempt in (
-                lambda: stream.decide(CONTEXTS[0], ticket=True),
-                lambda: stream.observe(0.5, ticket=ticket),
-                lambda: stream.expire(ticket),
-            ):
-                try:
-                    attempt()
-                except dpoco.JournalFenced:
-                    caught += 1
-            os._exit(caught)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
-        stream.observe(0.5, ticket=ticket)
 
 
 def test_a_decision_that_waits_keeps_tickets_out_before_and_after_a_crash(tmp_path):

@@ -7,6 +7,7 @@ import itertools
 import os
 import pickle
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -23,37 +24,14 @@ RNG = np.random.default_rng(5)
 ROUNDS = 120
 
 
-def tree(**options):
-    return dpoco.frank_wolfe.TreeFrankWolfe(
-        domains.LpBall(3, p=2.0), losses.SquaredLoss(), budget=BUDGET, **options
-    )
-
-
-def linear(**options):
-    return dpoco.oco.NoisyFTRL(
-        domains.LpBall(3, p=2.0), losses.LinearLoss(), budget=BUDGET, **options
-    )
-
-
-def lazy(**options):
-    return dpoco.oco.CoupledRegularizedLeader(
-        domains.LpBall(3, p=2.0), losses.LinearLoss(), budget=BUDGET, **options
-    )
-
-
-def hedge(**options):
-    return dpoco.experts.PrefixHedge(4, budget=BUDGET, **options)
-
-
-def bandit(**options):
-    return dpoco.bandits.LinUCB(3, 2, budget=BUDGET, **options)
-
-
-def net(**options):
-    return dpoco.oco.LipschitzLearner(
-        domains.Box([0.0], [1.0]), lipschitz=1.0, budget=BUDGET, resolution=4, **options
-    )
-
+BALL = domains.LpBall(3, p=2.0)
+tree = partial(dpoco.frank_wolfe.TreeFrankWolfe, BALL, losses.SquaredLoss(), budget=BUDGET)
+linear = partial(dpoco.oco.NoisyFTRL, BALL, losses.LinearLoss(), budget=BUDGET)
+lazy = partial(dpoco.oco.CoupledRegularizedLeader, BALL, losses.LinearLoss(), budget=BUDGET)
+hedge = partial(dpoco.experts.PrefixHedge, 4, budget=BUDGET)
+bandit = partial(dpoco.bandits.LinUCB, 3, 2, budget=BUDGET)
+UNIT = domains.Box([0.0], [1.0])
+net = partial(dpoco.oco.LipschitzLearner, UNIT, lipschitz=1.0, budget=BUDGET, resolution=4)
 
 VECTORS = RNG.normal(size=(ROUNDS, 3)) / 3.0
 CASES = {

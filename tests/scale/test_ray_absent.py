@@ -10,7 +10,7 @@ import pytest
 import dpoco
 from dpoco import Budget
 from dpoco.scale import RayPool
-from dpoco.scale._ray_shard import Routing
+from dpoco.scale._ray_pool import Routing
 
 
 def test_the_error_names_the_extra(tmp_path, monkeypatch):

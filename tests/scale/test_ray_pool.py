@@ -80,8 +80,7 @@ def test_killed_actors_lose_and_double_nothing(tmp_path):
         # Killed while a batch is under way: the answer is lost, whatever was played.
         actor = pool._shards.handles[0]
         unique = sorted({key for key in KEYS[0] if pool._routing.shard(key) == 0})
-        codes = np.arange(len(unique), dtype=np.int32)
-        lost = actor.process.remote(9, unique, codes, (np.zeros((len(unique), 4)),))
+        lost = actor.process.remote(9, unique, (np.zeros((len(unique), 4)),))
         kill(pool, 0, "actor")
         with pytest.raises(ray.exceptions.RayActorError):
             ray.get([lost, actor.process_id.remote()])

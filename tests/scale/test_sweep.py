@@ -62,35 +62,24 @@ def test_the_seed_tree_is_pinned():
 
 
 @pytest.mark.parametrize(
-    ("grid", "seeds", "error"),
-    [
-        ({"a": [1, 1.0]}, 1, ValueError),
-        ({"a": []}, 1, ValueError),
-        ([], 1, ValueError),
-        ([{"a": 1}, {"b": 1}], 1, ValueError),
-        ({"a": [math.nan]}, 1, ValueError),
-        ({"a": [[1]]}, 1, TypeError),
-        ({"a": "abc"}, 1, TypeError),
-        ({"a": 3}, 1, TypeError),
-        ({1: [3]}, 1, TypeError),
-        ({"a": [1]}, 0, ValueError),
-        ({"a": [1]}, [], ValueError),
-        ({"a": [1]}, [1, 1], ValueError),
-        ({"a": [1]}, [-1], ValueError),
-        ({"a": [1]}, [True], TypeError),
-        ({"a": [1]}, 1.5, TypeError),
-        ({"a": range(10_000)}, 10_000, ValueError),
-    ],
-)
-def test_bad_grids(tmp_path, grid, seeds, error):
-    with pytest.raises(error):
-        sweep(play, grid, seeds=seeds, output=tmp_path / "file")
-    assert not (tmp_path / "file").exists()
-
-
-@pytest.mark.parametrize(
     ("options", "error"),
     [
+        ({"grid": {"a": [1, 1.0]}}, ValueError),
+        ({"grid": {"a": []}}, ValueError),
+        ({"grid": []}, ValueError),
+        ({"grid": [{"a": 1}, {"b": 1}]}, ValueError),
+        ({"grid": {"a": [math.nan]}}, ValueError),
+        ({"grid": {"a": [[1]]}}, TypeError),
+        ({"grid": {"a": "abc"}}, TypeError),
+        ({"grid": {"a": 3}}, TypeError),
+        ({"grid": {1: [3]}}, TypeError),
+        ({"seeds": 0}, ValueError),
+        ({"seeds": []}, ValueError),
+        ({"seeds": [1, 1]}, ValueError),
+        ({"seeds": [-1]}, ValueError),
+        ({"seeds": [True]}, TypeError),
+        ({"seeds": 1.5}, TypeError),
+        ({"grid": {"a": range(10_000)}, "seeds": 10_000}, ValueError),
         ({"backend": "mpi"}, ValueError),
         ({"workers": 0}, ValueError),
         ({"workers": 2}, ValueError),  # the serial backend has one
@@ -98,17 +87,16 @@ def test_bad_grids(tmp_path, grid, seeds, error):
         ({"root": -1}, ValueError),
         ({"root": "a"}, TypeError),
         ({"constants": {"a": object()}}, TypeError),
+        ({"run": 3}, TypeError),
+        ({"run": (3, 4)}, TypeError),
+        ({"run": (play,)}, TypeError),
     ],
 )
-def test_bad_options(tmp_path, options, error):
+def test_bad_arguments(tmp_path, options, error):
+    good = {"run": play, "grid": GRID, "seeds": 1, "output": tmp_path / "file"}
     with pytest.raises(error):
-        sweep(play, GRID, seeds=1, output=tmp_path / "file", **options)
-
-
-def test_run_must_be_callable(tmp_path):
-    for run in (3, (3, 4), (play,)):
-        with pytest.raises(TypeError):
-            sweep(run, GRID, seeds=1, output=tmp_path / "file")
+        sweep(**{**good, **options})
+    assert not (tmp_path / "file").exists()
 
 
 # ---- errors, interrupts, damage -----------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -77,11 +78,12 @@ class FeatureMap:
                     row[index] = number("a feature", value)
             return row
         with np.errstate(all="ignore"):  # infinite values: the learner takes them for zero records
-            for name, value in sorted(record.items(), key=_text):
+            named = [(_name(name), value) for name, value in record.items()]
+            for name, value in sorted(named, key=itemgetter(0)):
                 if value is None:
                     continue
                 text = isinstance(value, str)
-                index, sign = self._place(f"{_name(name)}={value}" if text else _name(name))
+                index, sign = self._place(f"{name}={value}" if text else name)
                 row[index] += sign if text else sign * number("a feature", value)
         return row
 
@@ -120,10 +122,6 @@ def _name(name: Any) -> str:
     if not isinstance(name, (str, int)):
         raise TypeError(f"names of features must be texts or ints; got {type(name).__name__}")
     return str(name)
-
-
-def _text(item: tuple[Any, Any]) -> str:
-    return _name(item[0])
 
 
 class LabelMap:

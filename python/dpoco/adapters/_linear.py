@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._clipping import record_flags
@@ -147,20 +146,12 @@ class LinearProblem:
 
         Features that are not finite stay so; the learner takes their record for zero.
         """
-        return self._clipped(features)[0]
-
-    def _clipped(self, features: FloatArray) -> tuple[FloatArray, NDArray[np.bool_] | None]:
-        """Return `rows`, and which of them are not finite; None if all are."""
-        d, factors = self.dimension, self._multipliers(features)
+        d = self.dimension
         rows = np.empty((features.shape[0], d + int(self.intercept)))
         rows[:, d:] = self.feature_bound
-        if factors.all():
-            np.multiply(features, factors[:, None], out=rows[:, :d])
-            return rows, None
         with np.errstate(all="ignore"):
-            np.multiply(features, factors[:, None], out=rows[:, :d])
-        bad: NDArray[np.bool_] = np.logical_not(np.isfinite(rows).all(axis=1))
-        return rows, bad
+            np.multiply(features, self._multipliers(features)[:, None], out=rows[:, :d])
+        return rows
 
     def nonprivate_flags(self, features: FloatArray, labels: FloatArray) -> Flags:
         """Return how records and labels are read, shapes (n,) and (n, d). **Not private**."""
@@ -172,19 +163,18 @@ class LinearProblem:
 
         One by one, so that a prediction does not depend on what it is asked together with.
         """
-        rows, bad = self._clipped(features)
-        if bad is not None:
-            rows[bad, : self.dimension] = 0.0
+        rows = self.rows(features)
+        rows[~np.isfinite(rows).all(axis=1), : self.dimension] = 0.0
         margins: FloatArray = np.einsum("ij,j->i", rows, theta)
         return margins
 
-    def coefficients(self, theta: FloatArray) -> tuple[FloatArray, float]:
-        """Return coefficients of the features, shape (d,), and the intercept."""
-        last = float(theta[-1]) * float(self.feature_bound) if self.intercept else 0.0
-        return theta[: self.dimension].copy(), last
 
+class Published(NamedTuple):
+    """What a learner has published: decision, rounds learned, and the guarantee of all of it."""
 
-Published = tuple[FloatArray, int, Guarantee]
+    theta: FloatArray
+    round: int
+    guarantee: Guarantee
 
 
 class LinearModel:
@@ -198,23 +188,15 @@ class LinearModel:
     problem : LinearProblem
     terms : dict
         Horizon, budget, options and seed of the learner.
-    published : (decision, round, guarantee), optional
+    published : Published, optional
         What a pickle carries in place of the learner.
     """
-
-    _learner: RecordLearner | None
-    _theta: FloatArray
-    _round: int
-    _guarantee: Guarantee
 
     def __init__(
         self, problem: LinearProblem, terms: dict[str, Any], published: Published | None = None
     ) -> None:
-        self.problem, self._terms, self._learner = problem, terms, None
-        if published is None:
-            self._learner = problem.make(**terms)
-        else:
-            self._theta, self._round, self._guarantee = published
+        self.problem, self._terms, self._published = problem, terms, published
+        self._learner = problem.make(**terms) if published is None else None
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any], dimension: int, learner: Any = None) -> LinearModel:
@@ -239,19 +221,20 @@ class LinearModel:
         return self._learner
 
     @property
-    def theta(self) -> FloatArray:
-        """The current decision, shape (d,): published, free to use."""
-        return self._theta if self._learner is None else self._learner.last_decision
+    def published(self) -> Published:
+        """What was published so far: free to use."""
+        if self._learner is None:
+            assert self._published is not None
+            return self._published
+        learner = self._learner
+        return Published(learner.last_decision, learner.round, learner.guarantee)
 
     @property
-    def round(self) -> int:
-        """Records learned so far."""
-        return self._round if self._learner is None else self._learner.round
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of everything the learner publishes over its horizon."""
-        return self._guarantee if self._learner is None else self._learner.guarantee
+    def coefficients(self) -> tuple[FloatArray, float]:
+        """Published coefficients of the features, shape (d,), and the intercept."""
+        problem, theta = self.problem, self.published.theta
+        last = float(theta[-1]) * float(problem.feature_bound) if problem.intercept else 0.0
+        return theta[: problem.dimension].copy(), last
 
     def learn_one(self, features: FloatArray, label: float) -> None:
         """Play one round."""
@@ -265,7 +248,7 @@ class LinearModel:
 
     def margins(self, features: FloatArray) -> FloatArray:
         """Return the margins of records: post-processing, no round is played."""
-        return self.problem.margins(self.theta, features)
+        return self.problem.margins(self.published.theta, features)
 
     def bind(self, learner: Any) -> None:
         """Go on with a learner that was saved and loaded, or unpickled and resumed.
@@ -292,8 +275,9 @@ class LinearModel:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._learner is not None and not self._learner._is_started():
             return LinearModel, (self.problem, self._terms)
-        published = (self.theta.copy(), self.round, self.guarantee)
-        return LinearModel, (self.problem, self._terms, published)
+        published = self.published
+        kept = published._replace(theta=published.theta.copy())
+        return LinearModel, (self.problem, self._terms, kept)
 
     def __deepcopy__(self, memo: Any) -> LinearModel:
         return self.__copy__()

@@ -13,7 +13,7 @@ from typing import Any
 from dpoco import experts
 from dpoco._clipping import context_flags
 from dpoco._validation import FloatArray, choice, float_array
-from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting import Budget
 from dpoco.adapters._linear import further_options, own_arguments, seeded_source
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
@@ -75,12 +75,6 @@ class Rounds:
         self._check_fresh()
         return functools.partial(type(self), **self._terms), ()
 
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of everything the learner publishes over its horizon."""
-        guarantee: Guarantee = self.learner.guarantee
-        return guarantee
-
 
 class BanditRounds(Rounds):
     """A contextual bandit of this library, asked and answered in turn.
@@ -131,11 +125,6 @@ class BanditRounds(Rounds):
 
     def _begun(self) -> bool:
         return self._waiting is not None or super()._begun()
-
-    @property
-    def waits(self) -> bool:
-        """Whether a decision waits for its reward."""
-        return self._waiting is not None
 
     def choose(self, context: Any) -> int:
         """Return the arm for a context; asked again, the same one, unless that skips.

@@ -46,6 +46,7 @@ class PolicyType(str):
 class _Policy:
     """What both policies share."""
 
+    policy_type = PolicyType("contextual")
     len_list = 1
     policy_name: str
     _learner: str
@@ -69,11 +70,6 @@ class _Policy:
         )
 
     @property
-    def policy_type(self) -> PolicyType:
-        """``contextual``."""
-        return PolicyType("contextual")
-
-    @property
     def n_trial(self) -> int:
         """Rounds that are over."""
         return self._rounds.learner.round
@@ -86,7 +82,8 @@ class _Policy:
     @property
     def guarantee(self) -> Guarantee:
         """What is promised, jointly: an action is for its own user's eyes."""
-        return self._rounds.guarantee
+        guarantee: Guarantee = self._rounds.learner.guarantee
+        return guarantee
 
     @property
     def coefficients(self) -> NDArray[np.float64]:
@@ -242,8 +239,6 @@ class _Policy:
         RoundOrderError
             While an action waits for its reward.
         """
-        if self._rounds.waits:
-            raise RoundOrderError("an action waits for its reward")
         actions: IntArray = self._rounds.learner.run(contexts, rewards).actions
         return actions[:, None]
 

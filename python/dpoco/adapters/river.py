@@ -3,19 +3,32 @@
 Estimators learn from one record at a time, ``learn_one(x, y)`` is one round; ``predict_one(x)``
 plays none, draws nothing, and works before the first record and past the horizon. What leaks
 around them, scalers that learn first of all: ``docs/adapters.md``.
+
+river's own policies keep the mean reward of every arm and print it. These keep nothing of the kind:
+their representation shows arguments and the guarantee, their ranking what was published.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
 try:
-    import river  # noqa: F401
+    from river import bandit, base
 except ImportError:
     raise ImportError(
         'dpoco.adapters.river needs river: pip install "dpoco[adapters]"', name="river"
     ) from None
 
-from dpoco.adapters._river_bandits import PrivateBandit, PrivateContextualBandit, PrivateExperts
-from dpoco.adapters._river_linear import PrivateClassifier, PrivateRegressor
+from dpoco._validation import FloatArray, number
+from dpoco.accounting import Budget, Guarantee
+from dpoco.adapters._features import FeatureMap, LabelMap
+from dpoco.adapters._linear import LinearModel, own_arguments
+from dpoco.adapters._rounds import BanditRounds, ExpertRounds, Rounds
+from dpoco.trace import Flags, RecordShares
 
 __all__ = [
     "PrivateBandit",
@@ -24,3 +37,666 @@ __all__ = [
     "PrivateExperts",
     "PrivateRegressor",
 ]
+
+
+class _LinearEstimator:
+    """What both estimators share: features in, one round a record, published numbers out."""
+
+    _features: FeatureMap
+    _model: LinearModel
+
+    def _begin(self, arguments: dict[str, Any]) -> None:
+        """Keep a constructor's arguments, from which river clones, and make the learner."""
+        vars(self).update(own_arguments(arguments))
+        self._features = FeatureMap(arguments["features"])
+        self._model = LinearModel.of(arguments, self._features.dimension)
+
+    @property
+    def learner_(self) -> Any:
+        """The learner underneath: its `save` keeps its state, which is as secret as the data.
+
+        Raises
+        ------
+        StateError
+            For an unpickled copy: a pickle of a started estimator carries what it has published.
+        """
+        return self._model.learner
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised about everything that predictions are computed from."""
+        return self._model.published.guarantee
+
+    @property
+    def round(self) -> int:
+        """Records learned so far."""
+        return self._model.published.round
+
+    @property
+    def weights(self) -> dict[str, float] | FloatArray:
+        """Published coefficients: by name, or of the hashed entries, shape (d,)."""
+        coefficients, _ = self._model.coefficients
+        order = self._features.names
+        if order is None:
+            return coefficients
+        return {name: float(value) for name, value in zip(order, coefficients, strict=True)}
+
+    @property
+    def intercept_value(self) -> float:
+        """Published intercept; 0 without one."""
+        return self._model.coefficients[1]
+
+    def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
+        """Play one round with a record.
+
+        Parameters
+        ----------
+        x : mapping of names to numbers
+        y : label or float
+            A label that is none of the `classes`, or a number that is not finite, makes the record
+            an empty one; other numbers are clipped.
+
+        Raises
+        ------
+        HorizonExceeded
+            Past the horizon: nothing drawn, nothing changed.
+        StateError
+            For an unpickled copy.
+        TypeError
+            If a feature is no number, or a label neither a number nor of the classes' type.
+        """
+        self._model.learn_one(self._features.row(x), self._target(y))
+
+    def learn_many(self, X: Any, y: Any) -> None:
+        """Play one round a row of a DataFrame, in order: the same decisions as `learn_one`.
+
+        Raises
+        ------
+        HorizonExceeded
+            If not all rows are allowed: no round is played.
+        """
+        self._model.learn_many(self._features.rows(X), self._targets(y))
+
+    def bind(self, learner: Any) -> None:
+        """Go on with a learner that `dpoco.load` has brought back.
+
+        Parameters
+        ----------
+        learner : learner
+            Of this estimator's kind and bounds; used by nobody else from now on.
+
+        Raises
+        ------
+        StateError
+            If this estimator has learned already.
+        ValueError, TypeError
+            If the learner does not fit.
+        """
+        self._model.bind(learner)
+
+    def nonprivate_records(self, X: Any, y: Iterable[Any]) -> RecordShares:
+        """Return how this estimator reads records, for evaluation only; it learns nothing.
+
+        **Not private**: it counts in raw records, and publishing it is a leak.
+
+        Parameters
+        ----------
+        X : sequence of mappings, or pandas.DataFrame
+            Records, as for `learn_one` or `learn_many`.
+        y : iterable
+            Their labels.
+
+        Returns
+        -------
+        RecordShares
+            Also which of the listed features are missing, by name.
+        """
+        labels, rows = list(y), self._features.rows(X)
+        return RecordShares.of(
+            {
+                **self._model.problem.nonprivate_flags(rows, self._targets(labels)),
+                **self._label_flags(labels),
+            },
+            self._features.nonprivate_flags(X),
+            names=self._features.names,
+        )
+
+    def _target(self, y: Any) -> float:
+        raise NotImplementedError
+
+    def _targets(self, y: Iterable[Any]) -> FloatArray:
+        return np.array([self._target(value) for value in y], dtype=np.float64)
+
+    def _label_flags(self, y: list[Any]) -> Flags:
+        return {}
+
+    def _margin(self, x: Mapping[Any, Any]) -> float:
+        return float(self._model.margins(self._features.row(x)[None, :])[0])
+
+    def predict_many(self, X: Any) -> Any:
+        """Return a Series with what `predict_one` says of each row of a DataFrame."""
+        import pandas as pd
+
+        margins = self._model.margins(self._features.rows(X)).tolist()
+        return pd.Series([self._predicted(margin) for margin in margins], index=X.index)
+
+    def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
+        """Return the prediction for a record, clipped like those it learned from.
+
+        No round is played. Of labels the more probable one, the first one on a tie.
+        """
+        return self._predicted(self._margin(x))
+
+    def _predicted(self, margin: float) -> Any:
+        return margin
+
+
+class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
+    """Logistic regression, every published coefficient under differential privacy.
+
+    Parameters
+    ----------
+    features : sequence of str, or int
+        Public names of the features, or the number of entries that names are hashed to. Never taken
+        from the data: a model that grows with the features it meets reveals them. Names that are
+        not listed are ignored, missing ones count as 0.
+    horizon : int or None
+        Number of records that may ever be learned. None: unknown, for "tree_frank_wolfe" and
+        "noisy_ftrl". Keyword-only, as all that follow.
+    budget : Budget or None
+        Of all records together; None switches privacy off.
+    learner : {"tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", \
+"coupled_regularized_leader"}
+        Which learner. "polyhedral_frank_wolfe" is for many bounded features.
+    classes : (label, label), default (False, True)
+        The two labels, public; a record with another label counts as an empty one, silently. One of
+        another type is an error: texts for numbers, and bools for numbers other than 0 and 1.
+    feature_bound : float, default 1.0
+        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm.
+    radius : float, default 1.0
+        Largest l2 norm of the coefficients, the intercept's in units of `feature_bound` included;
+        for "polyhedral_frank_wolfe" l1 norm. Larger fits better and needs more noise.
+    intercept : bool, default True
+        Whether there is one.
+    options : dict, optional
+        Further arguments of the learner, "batch" for example.
+    seed : int, optional
+        Reproducible noise: for tests and simulation, it voids the guarantee.
+
+    Raises
+    ------
+    ValueError, TypeError, CalibrationError
+        For bad arguments, at once; past the horizon `learn_one` raises `HorizonExceeded`.
+
+    Notes
+    -----
+    O(d) a record and prediction with the default learner. Features and labels out of their bounds
+    are clipped, and values that are not finite make an empty record, silently.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> from dpoco.adapters.river import PrivateClassifier
+    >>> model = PrivateClassifier(
+    ...     ("age", "income"), horizon=10_000, budget=dpoco.Budget(1.0, 1e-6), radius=4.0)
+    >>> model.predict_proba_one({"age": 0.3})
+    {False: 0.5, True: 0.5}
+    >>> model.learn_one({"age": 0.3, "income": 0.8}, True)
+    >>> model.round
+    1
+    """
+
+    classes: tuple[Any, Any]
+
+    def __init__(
+        self,
+        features: Sequence[str] | int,
+        *,
+        horizon: int | None,
+        budget: Budget | None,
+        learner: str = "tree_frank_wolfe",
+        classes: tuple[Any, Any] = (False, True),
+        feature_bound: float = 1.0,
+        radius: float = 1.0,
+        intercept: bool = True,
+        options: dict[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self._begin(locals())
+        self._labels = LabelMap(classes)
+
+    def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
+        """Return the probability of both labels; no round is played."""
+        p = _sigmoid(self._margin(x))
+        return {self.classes[0]: 1.0 - p, self.classes[1]: p}
+
+    def _predicted(self, margin: float) -> Any:
+        return self.classes[margin > 0.0]
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Return a DataFrame with the probability of both labels for each row."""
+        import pandas as pd
+
+        p = [_sigmoid(z) for z in self._model.margins(self._features.rows(X)).tolist()]
+        columns = {self.classes[0]: [1.0 - q for q in p], self.classes[1]: p}
+        return pd.DataFrame(columns, index=X.index)
+
+    def _target(self, y: Any) -> float:
+        return self._labels.value(y)
+
+    def _label_flags(self, y: list[Any]) -> Flags:
+        return self._labels.nonprivate_flags(y)
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        for learner in ("tree_frank_wolfe", "noisy_ftrl"):
+            yield {
+                "features": 16, "horizon": 5000, "budget": Budget(4.0, 1e-6), "learner": learner
+            }  # fmt: skip
+
+
+def _sigmoid(z: float) -> float:
+    return 1.0 / (1.0 + math.exp(-z)) if z > -700.0 else 0.0
+
+
+class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
+    """Linear regression, every published coefficient under differential privacy.
+
+    Parameters
+    ----------
+    features : sequence of str, or int
+        Public names of the features, or the number of entries that names are hashed to. Never taken
+        from the data: a model that grows with the features it meets reveals them. Names that are
+        not listed are ignored, missing ones count as 0.
+    horizon : int or None
+        Number of records that may ever be learned. None: unknown, for "tree_frank_wolfe" and
+        "noisy_ftrl". Keyword-only, as all that follow.
+    budget : Budget or None
+        Of all records together; None switches privacy off.
+    loss : {"squared", "huber"}
+        What is minimised.
+    learner : {"tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", \
+"coupled_regularized_leader"}
+        Which learner. "polyhedral_frank_wolfe" is for many bounded features.
+    feature_bound : float, default 1.0
+        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm.
+    label_bound : float, default 1.0
+        Labels are clipped to [-label_bound, label_bound].
+    threshold : float, default 1.0
+        Residual from which the Huber loss grows linearly.
+    radius : float, default 1.0
+        Largest l2 norm of the coefficients, the intercept's in units of `feature_bound` included;
+        for "polyhedral_frank_wolfe" l1 norm.
+    intercept : bool, default True
+        Whether there is one.
+    options : dict, optional
+        Further arguments of the learner, "batch" for example.
+    seed : int, optional
+        Reproducible noise: for tests and simulation, it voids the guarantee.
+
+    Raises
+    ------
+    ValueError, TypeError, CalibrationError
+        For bad arguments, at once; past the horizon `learn_one` raises `HorizonExceeded`.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> from dpoco.adapters.river import PrivateRegressor
+    >>> model = PrivateRegressor(
+    ...     ("age", "income"), horizon=10_000, budget=dpoco.Budget(1.0, 1e-6), label_bound=2.0)
+    >>> model.learn_one({"age": 0.3, "income": 0.8}, 1.2)
+    >>> model.guarantee.delta
+    1e-06
+    """
+
+    def __init__(
+        self,
+        features: Sequence[str] | int,
+        *,
+        horizon: int | None,
+        budget: Budget | None,
+        loss: str = "squared",
+        learner: str = "tree_frank_wolfe",
+        feature_bound: float = 1.0,
+        label_bound: float = 1.0,
+        threshold: float = 1.0,
+        radius: float = 1.0,
+        intercept: bool = True,
+        options: dict[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self._begin(locals())
+
+    def _target(self, y: Any) -> float:
+        return number("the label", y)
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        for loss in ("squared", "huber"):
+            yield {"features": 16, "horizon": 5000, "budget": Budget(4.0, 1e-6), "loss": loss}
+
+
+class _Policy:
+    """What the policies share: a public list of arms, and rounds in their order."""
+
+    arms: Sequence[Hashable]
+    _rounds: Rounds
+    _n: int
+
+    def _begin(self, arguments: dict[str, Any]) -> None:
+        super().__init__()  # river's
+        vars(self).update(own_arguments(arguments))
+        self._index = {arm: index for index, arm in enumerate(self.arms)}
+        if len(self._index) != len(self.arms) or len(self._index) < 2:
+            raise ValueError("arms must be at least two, all different")
+
+    @property
+    def learner_(self) -> Any:
+        """The learner underneath: its `save` keeps the state, which is as secret as the data."""
+        return self._rounds.learner
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised; of contextual policies, jointly: an arm is for its own user's eyes."""
+        guarantee: Guarantee = self._rounds.learner.guarantee
+        return guarantee
+
+    def bind(self, learner: Any) -> None:
+        """Go on with a learner that `dpoco.load` has brought back; nobody else may."""
+        self._rounds.bind(learner)
+
+    def _pull(self, arm_ids: Any, *context: Any) -> Any:
+        policy: Any = self  # river has a `pull` around this one, with pulls of its own
+        return policy.pull(arm_ids, *context)
+
+    def _check_arms(self, arm_ids: Any) -> None:
+        if set(arm_ids) != set(self._index):
+            raise ValueError("the learner chooses among all its arms: arm_ids must name them all")
+
+    def _arm(self, arm_id: Any) -> int:
+        if arm_id not in self._index:
+            raise ValueError("arm_id is none of this policy's arms")
+        return self._index[arm_id]
+
+    def _ranked(self, scores: FloatArray) -> list[Any]:
+        return [self.arms[index] for index in np.argsort(-scores, kind="stable")]
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {"arms": (0, 1), "horizon": 10_000, "budget": Budget(4.0, 1e-6)}
+
+    def __repr__(self) -> str:
+        # Never what was learned: river's own table shows mean rewards.
+        arguments: str = base.Base.__repr__(self)
+        return f"{arguments}\n  {self.guarantee!r}"
+
+
+class PrivateExperts(_Policy, bandit.base.Policy):
+    """A choice among arms whose rewards are all seen afterwards: prediction with expert advice.
+
+    Parameters
+    ----------
+    arms : sequence
+        Public names of the arms, at least two.
+    horizon : int
+        Number of rounds. Keyword-only, as all that follow.
+    budget : Budget or None
+        Of all rounds together; None switches privacy off.
+    learner : {"prefix_hedge", "batch_share", "oblivious_tracker"}
+        A learner of ``dpoco.experts``.
+    reward_range : (float, float), default (0, 1)
+        Public range of the rewards, enforced by clipping.
+    options : dict, optional
+        Further arguments of the learner, "switches" for example.
+    seed : int, optional
+        Reproducible noise: for tests and simulation, it voids the guarantee.
+
+    Notes
+    -----
+    `update` takes the rewards of *all* arms, so ``river.bandit.evaluate``, which hands out that of
+    one arm, is for the other policies.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> from dpoco.adapters.river import PrivateExperts
+    >>> policy = PrivateExperts(("a", "b"), horizon=10_000, budget=dpoco.Budget(1.0, 1e-6))
+    >>> arm = policy.pull(["a", "b"])
+    >>> policy.update(arm, {"a": 0.2, "b": 0.9})
+    """
+
+    _rounds: ExpertRounds
+
+    def __init__(
+        self,
+        arms: Sequence[Any],
+        *,
+        horizon: int,
+        budget: Budget | None,
+        learner: str = "prefix_hedge",
+        reward_range: tuple[float, float] = (0.0, 1.0),
+        options: dict[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self._begin(locals())
+        self._rounds = ExpertRounds(
+            learner, len(arms), horizon, budget, reward_range, options, seed
+        )
+
+    def pull(self, arm_ids: Any) -> Any:
+        """Return the round's arm; the same one until `update`."""
+        self._check_arms(arm_ids)
+        return self.arms[self._rounds.choose()]
+
+    def update(self, arm_id: Any, rewards: Mapping[Any, Any] | Sequence[Any]) -> None:
+        """End the round with the rewards of all arms.
+
+        Parameters
+        ----------
+        arm_id
+            The arm that was pulled.
+        rewards : mapping of arms to numbers, or sequence
+            Of all arms; a sequence is in the order of `arms`.
+
+        Raises
+        ------
+        RoundOrderError
+            Without a `pull`, or for another arm.
+        ValueError, TypeError
+            If it is not one number an arm: nothing changed.
+        """
+        values: Any = rewards
+        if isinstance(rewards, Mapping):
+            if set(rewards) != set(self._index):
+                raise ValueError("rewards must be those of all arms")
+            values = [rewards[arm] for arm in self.arms]
+        self._rounds.answer(self._arm(arm_id), values)
+        self._n += 1
+
+    @property
+    def ranking(self) -> list[Any]:
+        """Arms by published weight, the largest first; for "prefix_hedge"."""
+        weights = getattr(self._rounds.learner, "weights", None)
+        if weights is None:
+            raise NotImplementedError("this learner publishes no weights")
+        return self._ranked(weights)
+
+
+class PrivateBandit(_Policy, bandit.base.Policy):
+    """A bandit without contexts, jointly differentially private: LinUCB on a constant context.
+
+    Parameters
+    ----------
+    arms : sequence
+        Public names of the arms, at least two.
+    horizon : int
+        Number of rounds. Keyword-only, as all that follow.
+    budget : Budget or None
+        Of all rounds together; None switches privacy off.
+    reward_bound : float, default 1.0
+        Rewards are clipped to [-reward_bound, reward_bound].
+    options : dict, optional
+        Further arguments of `dpoco.bandits.LinUCB`, "exploration" for example.
+    seed : int, optional
+        Reproducible noise: for tests and simulation, it voids the guarantee.
+
+    Notes
+    -----
+    Only rewards of the arm that was pulled are learned, one a round; other updates raise
+    `RoundOrderError`. Past the horizon `pull` raises `HorizonExceeded`.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> from dpoco.adapters.river import PrivateBandit
+    >>> policy = PrivateBandit(("a", "b"), horizon=10_000, budget=dpoco.Budget(1.0, 1e-6))
+    >>> arm = policy.pull(["a", "b"])
+    >>> policy.update(arm, 1.0)
+    """
+
+    _rounds: BanditRounds
+
+    def __init__(
+        self,
+        arms: Sequence[Any],
+        *,
+        horizon: int,
+        budget: Budget | None,
+        reward_bound: float = 1.0,
+        options: dict[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self._begin(locals())
+        bounded = {"reward_bound": reward_bound, **(options or {})}
+        self._rounds = BanditRounds(
+            "linucb", len(arms), 1, horizon, budget, reward_bound, "raise", bounded, seed
+        )
+
+    def pull(self, arm_ids: Any) -> Any:
+        """Return the round's arm; the same one until `update` or `skip`."""
+        self._check_arms(arm_ids)
+        return self.arms[self._rounds.choose([1.0])]
+
+    def update(self, arm_id: Any, reward: Any) -> None:
+        """End the round with the reward of the arm that was pulled."""
+        self._rounds.answer(self._arm(arm_id), reward)
+        self._n += 1
+
+    def skip(self) -> None:
+        """End a round whose reward never came; the noise advances as in any other."""
+        self._rounds.skip()
+
+    @property
+    def ranking(self) -> list[Any]:
+        """Arms by published mean reward, the largest first."""
+        return self._ranked(self._rounds.learner.coefficients[:, 0])
+
+
+class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
+    """A contextual bandit, jointly differentially private.
+
+    Parameters
+    ----------
+    arms : sequence
+        Public names of the arms, at least two.
+    features : sequence of str, or int
+        Public names of the contexts' features, or the number of entries names are hashed to.
+    horizon : int
+        Number of rounds. Keyword-only, as all that follow.
+    budget : Budget or None
+        Of all rounds together; None switches privacy off.
+    learner : {"linucb", "high_dimensional"}
+        `dpoco.bandits.LinUCB`, or `dpoco.bandits.HighDimensionalBandit` on an l1 ball.
+    radius : float, default 1.0
+        Of the ball of an arm's coefficients, in l2 for "linucb", in l1 for "high_dimensional".
+    unanswered : {"raise", "skip"}
+        What a `pull` does while a decision waits for its reward. "raise": for the same context it
+        returns the same arm, for another one it raises. "skip": whatever the context, it ends that
+        round without a reward, which counts towards the horizon, and begins the next one.
+    options : dict, optional
+        Further arguments of the learner, "reward_bound" for example.
+    seed : int, optional
+        Reproducible noise: for tests and simulation, it voids the guarantee.
+
+    Notes
+    -----
+    An arm is computed from its user's own context: show it to this user only. Only rewards of the
+    arm that was pulled, for the context it was pulled for, are learned; other updates raise
+    `RoundOrderError`. ``river.bandit.evaluate_offline`` needs ``unanswered="skip"``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> from dpoco.adapters.river import PrivateContextualBandit
+    >>> policy = PrivateContextualBandit(
+    ...     ("a", "b"), ("age", "income"), horizon=100_000, budget=dpoco.Budget(1.0, 1e-6))
+    >>> x = {"age": 0.3, "income": 0.8}
+    >>> arm = policy.pull(["a", "b"], x)
+    >>> policy.update(arm, x, 1.0)
+    """
+
+    _rounds: BanditRounds
+
+    def __init__(
+        self,
+        arms: Sequence[Any],
+        features: Sequence[str] | int,
+        *,
+        horizon: int,
+        budget: Budget | None,
+        learner: str = "linucb",
+        radius: float = 1.0,
+        unanswered: str = "raise",
+        options: dict[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self._begin(locals())
+        self._features = FeatureMap(features)
+        size = (len(arms), self._features.dimension)
+        self._rounds = BanditRounds(
+            learner, *size, horizon, budget, radius, unanswered, options, seed
+        )
+
+    def pull(self, arm_ids: Any, context: Mapping[Any, Any] | None = None) -> Any:
+        """Return the arm for this round's user; asked again with the same context, the same one."""
+        self._check_arms(arm_ids)
+        return self.arms[self._rounds.choose(self._features.row(context or {}))]
+
+    def update(self, arm_id: Any, context: Mapping[Any, Any] | None, reward: Any) -> None:
+        """End the round with the reward of the arm that was pulled for this context."""
+        row = self._features.row(context or {})
+        self._rounds.answer(self._arm(arm_id), reward, row)
+        self._n += 1
+
+    def skip(self) -> None:
+        """End a round whose reward never came; the noise advances as in any other."""
+        self._rounds.skip()
+
+    def nonprivate_records(self, contexts: Any) -> RecordShares:
+        """Return how this policy reads contexts, for evaluation only; no round is played.
+
+        **Not private**: it counts in raw records, and publishing it is a leak.
+
+        Parameters
+        ----------
+        contexts : sequence of mappings, or pandas.DataFrame
+        """
+        return RecordShares.of(
+            self._rounds.nonprivate_flags(self._features.rows(contexts)),
+            self._features.nonprivate_flags(contexts),
+            names=self._features.names,
+        )
+
+    @property
+    def ranking(self) -> list[Any]:
+        """Not defined: which arm is best depends on the context."""
+        raise NotImplementedError("which arm is best depends on the context")
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        for learner in ("linucb", "high_dimensional"):
+            yield {
+                "arms": (0, 1), "features": 4, "horizon": 10_000, "budget": Budget(4.0, 1e-6),
+                "learner": learner,
+            }  # fmt: skip

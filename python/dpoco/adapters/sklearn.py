@@ -3,22 +3,602 @@
 One row is one round, in the order given. ``predict`` and its kin are functions of what was
 published, and play no round. What leaks around them, scalers that learn and scores first of all:
 ``docs/adapters.md``.
+
+Input is checked here: ``sklearn.utils.check_array`` prints one-dimensional and complex arrays, and
+texts that it cannot convert. These messages name shapes and types.
 """
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 try:
-    from sklearn.utils.validation import validate_data  # noqa: F401
+    from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError:
     raise ImportError(
         'dpoco.adapters.sklearn needs scikit-learn 1.6 or later: pip install "dpoco[adapters]"',
         name="sklearn",
     ) from None
 
-from dpoco.adapters._sklearn_classifier import PrivateOnlineClassifier
-from dpoco.adapters._sklearn_regressor import PrivateOnlineRegressor
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+
+from dpoco._validation import FloatArray, float_array
+from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.ledger import Ledger
+from dpoco.adapters._features import LabelMap
+from dpoco.adapters._linear import LinearModel, own_arguments
+from dpoco.errors import HorizonExceeded
+from dpoco.trace import Flags, RecordShares
 
 __all__ = ["PrivateOnlineClassifier", "PrivateOnlineRegressor", "expected_failed_checks"]
+
+
+def _matrix(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
+    """Return records as doubles, shape (n, d), n and d at least 1; non-finite ones pass.
+
+    Sets ``n_features_in_`` and ``feature_names_in_`` if `reset`, else compares with them.
+    """
+    if hasattr(X, "tocsr"):
+        raise TypeError("sparse data are not supported: the learners take dense records")
+    array = _array("X", X)
+    if array.dtype.kind == "c":
+        raise ValueError("Complex data not supported: X must be real")
+    if array.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {array.ndim}D array instead. Reshape your data: (-1, 1) for "
+            "one feature, (1, -1) for one record"
+        )
+    for count, what in zip(array.shape, ("sample(s)", "feature(s)"), strict=True):
+        if count == 0:
+            raise ValueError(
+                f"Found array with 0 {what} (shape={array.shape}) while a minimum of 1 is required."
+            )
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    try:
+        return float_array("X", array, (None, None))
+    except TypeError:
+        raise TypeError("each argument must be no string or object, but a real number") from None
+
+
+def _column(y: Any, rows: int) -> NDArray[Any]:
+    """Return targets as an array of shape (n,)."""
+    if y is None:
+        raise ValueError("this estimator requires y to be passed, but the target y is None")
+    flat = _array("y", y)
+    if flat.dtype.kind == "c":
+        raise ValueError("Complex data not supported: y must be real")
+    if flat.ndim == 2 and flat.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected: its shape should be (n,)",
+            DataConversionWarning,
+            stacklevel=3,
+        )
+        flat = flat[:, 0]
+    if flat.ndim != 1:
+        raise ValueError(f"y should be a 1d array, got an array of shape {flat.shape} instead")
+    if flat.shape[0] != rows:
+        raise ValueError(f"X has {rows} records, y has {flat.shape[0]}: they must be as many")
+    return flat
+
+
+def _array(name: str, value: Any) -> NDArray[Any]:
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be an array without a mask")
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError):
+        # The cause's text may quote the data.
+        raise ValueError(f"{name} must be an array; got {type(value).__name__}") from None
+
+
+class _LinearEstimator(BaseEstimator):
+    """What both estimators share: runs of a learner, charged and published."""
+
+    horizon: int | None
+    fit_intercept: bool
+    ledger: Ledger | None
+    random_state: int | None
+    coef_: FloatArray
+    intercept_: Any
+    _model: LinearModel
+
+    def _keep(self, arguments: dict[str, Any]) -> None:
+        """Keep a constructor's arguments, unchecked, as scikit-learn wants it."""
+        self.__dict__.update(own_arguments(arguments))
+
+    def _terms(self) -> dict[str, Any]:
+        arguments: dict[str, Any] = self.get_params(deep=False)
+        return {**arguments, "intercept": self.fit_intercept, "seed": self.random_state}
+
+    def _start(self, horizon: int | None) -> None:
+        """Make a learner and charge it, before it sees a record."""
+        if not (self.ledger is None or isinstance(self.ledger, Ledger)):
+            raise TypeError(f"ledger must be a Ledger; got {type(self.ledger).__name__}")
+        model = LinearModel.of({**self._terms(), "horizon": horizon}, self.n_features_in_)
+        if self.ledger is not None:
+            label = f"{type(self).__name__} of {horizon} rounds"
+            self.ledger.charge(model.published.guarantee, label)
+        self._model = model
+
+    def _fit(self, X: FloatArray, labels: FloatArray) -> None:
+        again = self.__sklearn_is_fitted__()
+        rounds = X.shape[0]
+        if isinstance(self.horizon, (int, np.integer)) and rounds > self.horizon:
+            raise HorizonExceeded(f"{rounds} records, and a horizon of {self.horizon} rounds")
+        if again and self.ledger is None:
+            warnings.warn(
+                "fit() starts a new learner with a budget of its own: what this object has "
+                "published before and will publish now spends both; a ledger= keeps the sum",
+                UserWarning,
+                stacklevel=3,
+            )
+        self._start(rounds if self.horizon is None else self.horizon)
+        self._learn(X, labels)
+
+    def _learn(self, X: FloatArray, labels: FloatArray) -> None:
+        self._model.learn_many(X, labels)
+        self._publish()
+
+    def _publish(self) -> None:
+        self.coef_, self.intercept_ = self._model.coefficients
+
+    def nonprivate_records(self, X: Any, y: Any) -> RecordShares:
+        """Return how a fitted estimator reads rows, for evaluation only; it learns nothing.
+
+        **Not private**: it counts in raw rows, and publishing it is a leak.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            Dense and real.
+        y : array_like of shape (n,)
+            Labels or targets.
+
+        Returns
+        -------
+        RecordShares
+        """
+        check_is_fitted(self)
+        features = _matrix(self, X, reset=False)
+        targets, flags = self._targets(y, features.shape[0])
+        return RecordShares.of(
+            {**self._model.problem.nonprivate_flags(features, targets), **flags},
+            names=getattr(self, "feature_names_in_", ()),
+        )
+
+    def _targets(self, y: Any, rows: int) -> tuple[FloatArray, Flags]:
+        """Return real targets as doubles, non-finite ones too, and what else is said of them."""
+        return float_array("y", _column(y, rows), (rows,)), {}
+
+    def _margins(self, X: Any) -> FloatArray:
+        check_is_fitted(self)
+        return self._model.margins(_matrix(self, X, reset=False))
+
+    @property
+    def learner_(self) -> Any:
+        """The learner underneath: its `save` keeps the state, which is as secret as the data.
+
+        Raises
+        ------
+        StateError
+            For an unpickled copy: a pickle of a fitted estimator carries what it has published.
+        """
+        check_is_fitted(self)
+        return self._model.learner
+
+    @property
+    def guarantee_(self) -> Guarantee:
+        """The guarantee of the last `fit`, or of all `partial_fit` since the first one."""
+        check_is_fitted(self)
+        return self._model.published.guarantee
+
+    def bind(self, learner: Any) -> Any:
+        """Go on with a learner that `dpoco.load` has brought back, and return self.
+
+        Parameters
+        ----------
+        learner : learner
+            Of this estimator's kind and bounds; used by nobody else from now on. A classifier needs
+            `classes`.
+
+        Raises
+        ------
+        StateError
+            If this object has a learner already.
+        ValueError, TypeError
+            If the learner does not fit.
+        """
+        if self.__sklearn_is_fitted__():
+            self._model.bind(learner)
+        else:
+            domain = getattr(learner, "domain", None)
+            if domain is None:
+                raise TypeError(f"a {type(learner).__name__} is no learner for this estimator")
+            dimension = domain.dimension - int(bool(self.fit_intercept))
+            self._model = LinearModel.of(self._terms(), dimension, learner)
+            self.n_features_in_ = dimension
+        self._publish()
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_model" in vars(self)
+
+    def __sklearn_clone__(self) -> Any:
+        """Return an unfitted estimator; a ledger is shared, so that clones spend one budget."""
+        arguments = {
+            name: value if name == "ledger" else clone(value, safe=False)
+            for name, value in self.get_params(deep=False).items()
+        }
+        return type(self)(**arguments)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # such a record counts as an empty one
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+
+class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
+    """Logistic regression in one pass, every published coefficient under differential privacy.
+
+    Parameters
+    ----------
+    budget : Budget or None
+        Of one `fit`, or of all `partial_fit` together; None switches privacy off. Keyword-only, as
+        all parameters.
+    classes : sequence of two labels, "data" or None
+        The labels, public; a row with another label counts as an empty one, silently. One of
+        another type is an error: texts for numbers, and bools for numbers other than 0 and 1. None:
+        to be passed to the first `partial_fit`; `fit` refuses, since which labels occur depends on
+        the data. "data": both are those that occur, which the caller declares to be public.
+    horizon : int or None
+        Number of rows that may ever be learned. None: that of the data in `fit`, which counts as
+        public; unknown in `partial_fit`, for "tree_frank_wolfe" and "noisy_ftrl" only.
+    learner : {"tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", \
+"coupled_regularized_leader"}
+        Which learner. "polyhedral_frank_wolfe" is for many bounded features.
+    feature_bound : float, default 1.0
+        Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm. Public: never
+        take it from the data.
+    radius : float, default 1.0
+        Largest l2 norm of the coefficients, the intercept's in units of `feature_bound` included;
+        for "polyhedral_frank_wolfe" l1 norm. Larger fits better and needs more noise.
+    fit_intercept : bool, default True
+        Whether there is an intercept.
+    options : dict, optional
+        Further arguments of the learner, "batch" for example.
+    ledger : dpoco.accounting.ledger.Ledger, optional
+        Charged for every learner before it sees a row; clones share it, so that cross-validation
+        is refused once its fits spend more than the ledger holds.
+    random_state : int, optional
+        Reproducible noise: for tests and simulation, it voids the guarantee.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (1, d)
+        Published coefficients.
+    intercept_ : ndarray of shape (1,)
+        Published intercept; 0 without one.
+    classes_ : ndarray of shape (2,)
+        The labels, sorted.
+    n_features_in_ : int
+        Number of features.
+
+    Raises
+    ------
+    ValueError, TypeError, CalibrationError
+        For bad arguments, by `fit` and `partial_fit`; messages never contain data.
+    HorizonExceeded
+        For rows past the horizon: none of them is learned.
+
+    Notes
+    -----
+    Rows and labels out of their bounds are clipped, and values that are not finite make an empty
+    record, silently. A pickle carries what was published and not the learner: it predicts, and
+    `partial_fit` raises `StateError` until `bind` brings the learner back. `copy.deepcopy` of a
+    fitted estimator raises `StateError`; ``sklearn.base.clone`` makes a fresh one.
+
+    Examples
+    --------
+    >>> import dpoco, numpy as np
+    >>> from dpoco.adapters.sklearn import PrivateOnlineClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-0.5, 0.5, size=(5000, 3))
+    >>> y = X[:, 0] > 0.1
+    >>> model = PrivateOnlineClassifier(
+    ...     budget=dpoco.Budget(1.0, 1e-6), classes=(False, True), radius=8.0)
+    >>> bool(model.fit(X, y).score(X, y) > 0.8)
+    True
+    >>> round(model.guarantee_.epsilon, 6)
+    1.0
+    """
+
+    classes: Any
+
+    def __init__(
+        self,
+        *,
+        budget: Budget | None,
+        classes: Any = None,
+        horizon: int | None = None,
+        learner: str = "tree_frank_wolfe",
+        feature_bound: float = 1.0,
+        radius: float = 1.0,
+        fit_intercept: bool = True,
+        options: dict[str, Any] | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self._keep(locals())
+
+    def fit(self, X: Any, y: Any) -> PrivateOnlineClassifier:
+        """Start a new learner and give it all rows, in their order, once.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            Dense and real; n is at most the horizon.
+        y : array_like of shape (n,)
+            Labels.
+        """
+        features = _matrix(self, X, reset=True)
+        targets = _column(y, features.shape[0])
+        if isinstance(self.classes, str) and self.classes == "data":
+            classes = _occurring(targets)
+        else:
+            classes = self._public_classes('"data" declares those that occur to be public')
+        self._fit(features, LabelMap(classes.tolist()).values(targets.tolist()))
+        self.classes_ = classes
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> PrivateOnlineClassifier:
+        """Go on with more rows, in their order; the first call makes the learner.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            Dense and real.
+        y : array_like of shape (n,)
+            Labels.
+        classes : sequence of two labels, optional
+            Needed in the first call unless they are a parameter; later the same, if given.
+        """
+        first = not self.__sklearn_is_fitted__()
+        if classes is not None:
+            known = _declared(classes)
+        elif first:
+            known = self._public_classes("pass them to the first call of partial_fit")
+        else:
+            known = self.classes_
+        if not first and not np.array_equal(known, self.classes_):
+            raise ValueError("classes must be those of the first call to partial_fit")
+        features = _matrix(self, X, reset=first)
+        labels = LabelMap(known.tolist()).values(_column(y, features.shape[0]).tolist())
+        if first:
+            self._start(self.horizon)
+            self.classes_ = known
+        self._learn(features, labels)
+        return self
+
+    def bind(self, learner: Any) -> Any:
+        """Go on with a learner that `dpoco.load` has brought back, and return self.
+
+        Parameters
+        ----------
+        learner : learner
+            Of this estimator's kind and bounds; used by nobody else from now on.
+
+        Raises
+        ------
+        StateError
+            If this object has a learner already.
+        ValueError, TypeError
+            If the learner does not fit, or this object has none and no `classes`.
+        """
+        if not self.__sklearn_is_fitted__():
+            self.classes_ = self._public_classes("bind() needs the parameter")
+        return super().bind(learner)
+
+    def _public_classes(self, hint: str) -> NDArray[Any]:
+        if self.classes is None or isinstance(self.classes, str):
+            raise ValueError(
+                f"classes must be given, since which labels occur depends on the data: {hint}"
+            )
+        return _declared(self.classes)
+
+    def _publish(self) -> None:
+        super()._publish()
+        self.coef_, self.intercept_ = self.coef_[None, :], np.array([self.intercept_])
+
+    def _targets(self, y: Any, rows: int) -> tuple[FloatArray, Flags]:
+        labels = _column(y, rows).tolist()
+        known = LabelMap(self.classes_.tolist())
+        return known.values(labels), known.nonprivate_flags(labels)
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return the log-odds of the second class, shape (n,), for rows clipped like the data."""
+        return self._margins(X)
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the probabilities of both classes, shape (n, 2)."""
+        margins = np.clip(self._margins(X), -700.0, 700.0)
+        positive = 1.0 / (1.0 + np.exp(-margins))
+        return np.stack([1.0 - positive, positive], axis=1)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the more probable class of each row, the first one on a tie, shape (n,)."""
+        margins = self._margins(X)
+        chosen: NDArray[Any] = self.classes_[(margins > 0.0).astype(np.intp)]
+        return chosen
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True  # what noise leaves of it depends on the budget
+        return tags
+
+
+def _declared(classes: Any) -> NDArray[Any]:
+    found: NDArray[Any] = np.unique(np.asarray(classes))
+    if found.shape != (2,) or np.ndim(classes) != 1:
+        raise ValueError("classes must be two different labels")
+    LabelMap(list(classes))  # before NumPy made two types one
+    return found
+
+
+def _occurring(y: NDArray[Any]) -> NDArray[Any]:
+    """Return the classes that occur, for callers who declare these to be public."""
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise ValueError("y is not finite everywhere, and its labels were declared to be classes")
+    check_classification_targets(y)
+    found: NDArray[Any] = np.unique(y)
+    if found.shape[0] > 2:
+        raise ValueError(
+            "Only binary classification is supported. "
+            f"The type of the target is {type_of_target(y)}."
+        )
+    if found.shape[0] < 2:
+        raise ValueError("the data hold one class, and two are needed")
+    return found
+
+
+class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
+    """Linear regression in one pass, every published coefficient under differential privacy.
+
+    Parameters
+    ----------
+    budget : Budget or None
+        Of one `fit`, or of all `partial_fit` together; None switches privacy off. Keyword-only, as
+        all parameters.
+    horizon : int or None
+        Number of rows that may ever be learned. None: that of the data in `fit`, which counts as
+        public; unknown in `partial_fit`, for "tree_frank_wolfe" and "noisy_ftrl" only.
+    loss : {"squared", "huber"}
+        What is minimised.
+    learner : {"tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", \
+"coupled_regularized_leader"}
+        Which learner. "polyhedral_frank_wolfe" is for many bounded features.
+    feature_bound : float, default 1.0
+        Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm. Public: never
+        take it from the data.
+    label_bound : float, default 1.0
+        Targets are clipped to [-label_bound, label_bound]. Public, too.
+    threshold : float, default 1.0
+        Residual from which the Huber loss grows linearly.
+    radius : float, default 1.0
+        Largest l2 norm of the coefficients, the intercept's in units of `feature_bound` included;
+        for "polyhedral_frank_wolfe" l1 norm. Larger fits better and needs more noise.
+    fit_intercept : bool, default True
+        Whether there is an intercept.
+    options : dict, optional
+        Further arguments of the learner, "batch" for example.
+    ledger : dpoco.accounting.ledger.Ledger, optional
+        Charged for every learner before it sees a row; clones share it, so that cross-validation
+        is refused once its fits spend more than the ledger holds.
+    random_state : int, optional
+        Reproducible noise: for tests and simulation, it voids the guarantee.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (d,)
+        Published coefficients.
+    intercept_ : float
+        Published intercept; 0 without one.
+    n_features_in_ : int
+        Number of features.
+
+    Raises
+    ------
+    ValueError, TypeError, CalibrationError
+        For bad arguments, by `fit` and `partial_fit`; messages never contain data.
+    HorizonExceeded
+        For rows past the horizon: none of them is learned.
+
+    Notes
+    -----
+    Rows and targets out of their bounds are clipped, and values that are not finite make an empty
+    record, silently. A pickle carries what was published and not the learner: it predicts, and
+    `partial_fit` raises `StateError` until `bind` brings the learner back. `copy.deepcopy` of a
+    fitted estimator raises `StateError`; ``sklearn.base.clone`` makes a fresh one.
+
+    Examples
+    --------
+    >>> import dpoco, numpy as np
+    >>> from dpoco.adapters.sklearn import PrivateOnlineRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-0.5, 0.5, size=(5000, 3))
+    >>> y = X @ [1.0, -0.5, 0.0] + 0.2
+    >>> model = PrivateOnlineRegressor(budget=dpoco.Budget(1.0, 1e-6), radius=2.0)
+    >>> bool(model.fit(X, y).score(X, y) > 0.5)
+    True
+    >>> model.coef_.shape
+    (3,)
+    """
+
+    def __init__(
+        self,
+        *,
+        budget: Budget | None,
+        horizon: int | None = None,
+        loss: str = "squared",
+        learner: str = "tree_frank_wolfe",
+        feature_bound: float = 1.0,
+        label_bound: float = 1.0,
+        threshold: float = 1.0,
+        radius: float = 1.0,
+        fit_intercept: bool = True,
+        options: dict[str, Any] | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self._keep(locals())
+
+    def fit(self, X: Any, y: Any) -> PrivateOnlineRegressor:
+        """Start a new learner and give it all rows, in their order, once.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            Dense and real; n is at most the horizon.
+        y : array_like of shape (n,)
+            Targets.
+        """
+        features = _matrix(self, X, reset=True)
+        self._fit(features, self._targets(y, features.shape[0])[0])
+        return self
+
+    def partial_fit(self, X: Any, y: Any) -> PrivateOnlineRegressor:
+        """Go on with more rows, in their order; the first call makes the learner.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            Dense and real.
+        y : array_like of shape (n,)
+            Targets.
+        """
+        first = not self.__sklearn_is_fitted__()
+        features = _matrix(self, X, reset=first)
+        targets, _ = self._targets(y, features.shape[0])
+        if first:
+            self._start(self.horizon)
+        self._learn(features, targets)
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return predictions, shape (n,), for rows clipped like the data."""
+        return self._margins(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # what noise leaves of it depends on the budget
+        return tags
 
 
 def expected_failed_checks(estimator: object) -> dict[str, str]:

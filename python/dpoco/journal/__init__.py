@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dpoco.journal._journal import Journal
 from dpoco.journal._keys import KeyFile
-from dpoco.journal._sql import PostgresStore, SqliteStore
-from dpoco.journal._store import Store
+from dpoco.journal._store import PostgresStore, SqliteStore, Store
 from dpoco.journal._stream import Stream
 from dpoco.journal._transaction import Transaction, Work
 

@@ -1,9 +1,13 @@
-"""The release journal: many learners, one budget, every release exactly once."""
+"""The release journal: many learners, one budget, one writer, every release exactly once."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from dpoco._families import family_of, header_of
@@ -12,19 +16,17 @@ from dpoco._tickets import TicketBook
 from dpoco._validation import choice
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.ledger import Ledger
-from dpoco.errors import RoundOrderError, StateError
-from dpoco.journal import _groups
-from dpoco.journal._groups import Group, check_forkable, join, renew
-from dpoco.journal._keys import KeyFile
-from dpoco.journal._releases import encoded
-from dpoco.journal._store import Store
-from dpoco.journal._stored_learner import alike, learner_of, payload_of
+from dpoco.errors import JournalFenced, RoundOrderError, StateError
+from dpoco.journal._accounts import Accounts, check_forkable, checked_size, renew
+from dpoco.journal._keys import KEY_BYTES, KeyFile, KeyRing, Mark, default_key, mark_path
+from dpoco.journal._releases import alike, learner_of, payload_of
+from dpoco.journal._rows import Rows
+from dpoco.journal._store import SqliteStore, Store
 from dpoco.journal._stream import Stream
-from dpoco.journal._transaction import Transaction
-from dpoco.journal._writer import Writer
+from dpoco.journal._transaction import Transaction, round_number
 
 
-class Journal(Writer):
+class Journal:
     """Learners whose every release is durable before it is seen, and made exactly once.
 
     Parameters
@@ -93,7 +95,105 @@ class Journal(Writer):
         self._streams: dict[str, Stream] = {}
         self._checked: set[str] = set()  # streams whose arguments were compared with a `make`
         self._siblings: dict[str, Any] = {}  # a learner of each header
-        super().__init__(store, key, ledger, mark)
+        self._owner = os.getpid()
+        self._lock = threading.RLock()
+        self._busy = False
+        self._line: object | None = None  # the pipeline that has the journal for itself
+        self._mark: Mark | None = None
+        own = isinstance(store, (str, os.PathLike))
+        self._store: Store = SqliteStore(store) if own else store  # type: ignore[arg-type,assignment]
+        try:
+            ring = KeyRing(default_key(self._store.path) if key is None else key)
+            place = mark_path(self._store.path, mark)
+            self._mark = None if place is None else Mark(place)
+            self._rows = Rows(self._store, ring)
+            self._accounts = Accounts(self._rows)
+            self._take_over(ledger)
+        except BaseException:
+            self._store.rollback()
+            self._shut()
+            raise
+
+    # -- the one writer ---------------------------------------------------------------------------
+
+    def _take_over(self, ledger: Ledger | None) -> None:
+        rows = self._rows
+        new = rows.take(self._store.begin())
+        if self._mark is not None:
+            self._mark.check(rows.head)  # also of a journal that was here before: refused
+        if new:
+            rows.begin_keys()
+        self._accounts.begin(ledger, new=new)
+        self._commit()
+
+    @contextmanager
+    def _guard(self, *, committed: bool = False) -> Iterator[None]:
+        """Keep other threads out, and refuse in a forked child and after `close`.
+
+        `committed`: and within a transaction or pipeline, where memory and store are ahead of what
+        is durable.
+        """
+        self._check_process()
+        with self._lock:
+            if committed and (self._busy or self._line is not None):
+                raise RoundOrderError("a transaction is open: what it did is not committed yet")
+            self._store.check()
+            if not self._busy and not self._rows.certain:
+                try:
+                    self._store.begin()
+                    self._rows.refresh()
+                finally:
+                    self._store.rollback()
+            yield
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._owner:
+            raise JournalFenced("this journal was inherited through fork: open it in this process")
+
+    def _enter(self, line: object | None = None) -> None:
+        """Begin a transaction as the one writer, or raise before anything is drawn."""
+        self._check_process()
+        self._lock.acquire()
+        if self._busy or self._line is not line:
+            self._lock.release()
+            raise RoundOrderError("a transaction is open in this thread already, or a pipeline")
+        self._busy = True
+        try:
+            self._store.check()
+            self._store.begin()
+            self._rows.refresh()
+        except BaseException:
+            self._leave(failed=True)
+            raise
+
+    def _commit(self) -> None:
+        self._rows.commit()
+        if self._mark is not None:
+            # What is durable counts: a mark that cannot be written is only less watchful.
+            with suppress(OSError):
+                self._mark.advance(self._rows.head)
+
+    def _leave(self, *, failed: bool) -> None:
+        try:
+            try:
+                self._store.rollback()  # what is left open: a transaction that only read
+            finally:
+                if failed:
+                    self._rows.forget()
+                    self._accounts.forget()
+        except (OSError, StateError):
+            if not failed:
+                raise
+        finally:
+            self._busy = False
+            self._lock.release()
+
+    def _shut(self) -> None:
+        try:
+            self._store.close()
+        finally:
+            if self._mark is not None:
+                self._mark.close()
 
     # -- streams ----------------------------------------------------------------------------------
 
@@ -145,7 +245,7 @@ class Journal(Writer):
             If the group has another size, or learners of another guarantee.
         """
         _check_name(name)
-        together = Group.of(group, group_size)
+        size = checked_size(group, group_size)
         given = isinstance(make, Stateful)
         with self._guard():
             known = self._known(name)
@@ -163,7 +263,7 @@ class Journal(Writer):
         if learner._is_started():
             raise StateError("the learner has started: adopt() binds it to the journal")
         learner._check_active()
-        return self._enroll(name, learner, "", together, same_unit, apart=given)
+        return self._enroll(name, learner, "", group, size, same_unit, apart=given)
 
     def adopt(
         self,
@@ -195,10 +295,10 @@ class Journal(Writer):
             As `open`.
         """
         _check_name(name)
-        together = Group.of(group, group_size)
+        size = checked_size(group, group_size)
         family_of(learner)
         origin = f"adopted in round {learner.round}"
-        return self._enroll(name, learner, origin, together, same_unit, apart=True)
+        return self._enroll(name, learner, origin, group, size, same_unit, apart=True)
 
     def streams(self) -> list[str]:
         """Return the names of all streams, in the order of their opening."""
@@ -219,7 +319,8 @@ class Journal(Writer):
         name: str,
         learner: Any,
         origin: str,
-        group: Group | None,
+        group: str | None,
+        size: int | None,
         same_unit: bool,
         *,
         apart: bool,
@@ -235,9 +336,7 @@ class Journal(Writer):
             if group is None:
                 self._accounts.charge(learner.guarantee, name, same_unit=same_unit)
             else:
-                charge = join(self._rows, group, learner)
-                if charge is not None:
-                    self._accounts.charge(charge, f"group {group.name}", same_unit=same_unit)
+                self._accounts.join(group, size, learner, same_unit=same_unit)
             payload = payload_of(learner)
             mine = learner_of(header, payload, self._siblings) if apart else learner
             stream = self._added(name, header, origin, mine)
@@ -249,12 +348,8 @@ class Journal(Writer):
         return stream
 
     def _added(self, name: str, header: str, origin: str, learner: Any) -> Stream:
-        turn = int(learner.round)
-        stream = Stream(self, self._rows.add_stream(name, header, origin, turn), learner)
-        stream._round = turn
-        upcoming = stream._family.upcoming(learner)
-        stream._pending = b"" if upcoming is None else encoded(upcoming)
-        return stream
+        row = self._rows.add_stream(name, header, origin, int(learner.round))
+        return Stream(self, row, learner)
 
     def _fork(self, parent: Stream, name: str) -> Stream:
         _check_name(name)
@@ -266,8 +361,6 @@ class Journal(Writer):
                 raise ValueError(f"there is a stream {name!r} already")
             if parent._family.contextual and parent._pending:
                 raise RoundOrderError("a decision waits for its reward: fork after the round")
-            if not self._accounts.limited:
-                raise StateError("a fork is a second charge: the journal has no ledger")
             origin = f"fork of {parent.name!r} in round {parent._round}"
             self._accounts.charge_again(parent.guarantee, f"{name}: {origin}")
             payload = payload_of(parent._learner)
@@ -328,11 +421,35 @@ class Journal(Writer):
         RoundOrderError
             If `before_round` is beyond the current round.
         """
-        return _groups.forget(self, name, before_round)
+        before = round_number("before_round", before_round)
+        with self.transaction():
+            stream = self._existing(name)
+            rows, row = self._rows, stream._row
+            if before > stream._round:
+                raise RoundOrderError(f"the stream is in round {stream._round}")
+            if before <= row.kept_from:
+                return row.kept_from
+            # The chunk that holds round `before`, if there is one, begins what is kept.
+            stop = min(before + 1, stream._round)
+            kept = next((chunk.first for chunk in rows.chunks(row.id, before, stop)), before)
+            rows.drop_chunks(row.id, 0, kept)
+            row = replace(row, kept_from=kept)
+            rows.put_stream(row)
+        stream._row = row
+        return kept
 
     def compact(self, name: str) -> int:
         """Merge small batches of a stream, as rounds played one by one leave; return how many."""
-        return _groups.compact(self, name)
+        with self.transaction():
+            stream = self._existing(name)
+            return self._rows.merge(stream._row.id, stream._row.kept_from, stream._round)
+
+    def _existing(self, name: str) -> Stream:
+        stream = self._known(name)
+        if stream is None:
+            raise StateError(f"there is no stream {name!r}")
+        stream._ready()
+        return stream
 
     def rotate_key(self, key: bytes | None = None) -> None:
         """Use another key for all digests to come.
@@ -346,7 +463,18 @@ class Journal(Writer):
             32 bytes, never used before; default: a fresh one. Required unless keys are in a
             `KeyFile`: the caller has to keep it, beside the older ones.
         """
-        _groups.rotate_key(self, key)
+        if key is None:
+            if not self._rows.keeps_keys:
+                raise ValueError(
+                    "keys that are not in a KeyFile are the caller's: name the new one"
+                )
+            key = secrets.token_bytes(KEY_BYTES)
+        with self.transaction():
+            unneeded = self._rows.rotate(key)
+        if unneeded:
+            self._store.settle()  # or a power cut might bring back what needs them
+            with self.transaction():
+                self._rows.retire(unneeded)
 
     def close(self) -> None:
         """Let go of the store; streams raise `StateError` from then on.

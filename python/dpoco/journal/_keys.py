@@ -1,4 +1,4 @@
-"""The secret keys of a journal, and the keyed digests of records and of its rows.
+"""What lies beside a journal: its secret keys, of digests of records and rows, and its mark.
 
 Digests of inputs that can be guessed reveal them to whoever holds the key. Kept in the database,
 the key would be in every copy and backup of it; kept beside, a copy of the database alone tests no
@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import shlex
 import struct
@@ -26,7 +27,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,9 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._state import write_atomically
 from dpoco.errors import StateError
+
+if TYPE_CHECKING:
+    from dpoco.journal._releases import Head
 
 DIGEST_BYTES = 16
 _LONG = 16384
@@ -286,3 +290,82 @@ class KeyRing:
                 "the journal was written under a key that was not given: is its key file missing?"
             )
         return key
+
+
+_MARK = re.compile(rb"dpoco journal mark 1 ([0-9a-f]{32}) (\d{20}) (\d{20})\n")
+
+
+def default_key(path: Path | None) -> KeyFile:
+    """Return the key file of a store that is a file."""
+    if path is None:
+        raise ValueError("a store that is no file needs a key: bytes or a KeyFile")
+    return KeyFile(path.with_name(path.name + ".key"))
+
+
+def mark_path(path: Path | None, mark: str | os.PathLike[str] | bool | None) -> Path | None:
+    """Return where the mark is, if there is one; see `Journal`."""
+    if mark is False or (mark is None and path is None):
+        return None
+    if mark is None or mark is True:
+        if path is None:
+            raise ValueError("a store that is no file needs the path of its mark")
+        return path.with_name(path.name + ".mark")
+    return Path(mark)
+
+
+class Mark:
+    """A small file that counts the transactions of a journal, written after each of them.
+
+    It never runs ahead of the journal, so a crash raises no false alarm. It is handed to the
+    operating system but not waited for: a power cut may set it back by some seconds, and only
+    makes it less watchful.
+
+    Parameters
+    ----------
+    path : Path
+        The file; best on another disk than the journal's backups cover.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._handle: int | None = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            refuse_readable(path, os.fstat(self._handle))
+        except StateError:
+            self.close()
+            raise
+
+    def check(self, head: Head) -> None:
+        """Raise `StateError` if the mark is of another journal, or knows of later transactions."""
+        data = os.pread(self._open(), 256, 0)
+        if not data:
+            return
+        found = _MARK.fullmatch(data)
+        if found is None:
+            raise StateError("the journal's mark is corrupt")
+        uid, epoch, sequence = found[1].decode(), int(found[2]), int(found[3])
+        if uid != head.uid.hex():
+            raise StateError("the mark belongs to another journal: was this one replaced?")
+        if sequence > head.sequence or epoch > head.epoch:
+            raise StateError(
+                "the journal is older than its mark: it was restored from an old copy, and rounds "
+                "released since would be released again; see docs/operations.md"
+            )
+
+    def advance(self, head: Head) -> None:
+        """Write how far the journal has come."""
+        text = f"dpoco journal mark 1 {head.uid.hex()} {head.epoch:020d} {head.sequence:020d}\n"
+        os.pwrite(self._open(), text.encode(), 0)
+
+    def _open(self) -> int:
+        if self._handle is None:
+            raise StateError("the journal is closed")
+        return self._handle
+
+    def close(self) -> None:
+        """Flush and close."""
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)

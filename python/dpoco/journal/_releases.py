@@ -1,8 +1,8 @@
-"""What the rows of a journal hold; of releases, rows of doubles or integers, repeated ones once.
+"""What the rows of a journal hold: learners, and releases, repeated ones stored once.
 
-Layout of releases, little-endian: "f" (doubles) or "i" (64-bit integers); width w (u32), 0 for
-numbers; rounds n (u32); stored rows k (u32); 3 bytes of padding; if k < n, the rounds at which the
-stored rows begin, k numbers (i64); the rows.
+Layout of releases, rows of doubles or integers, little-endian: "f" (doubles) or "i" (64-bit
+integers); width w (u32), 0 for numbers; rounds n (u32); stored rows k (u32); 3 bytes of padding; if
+k < n, the rounds at which the stored rows begin, k numbers (i64); the rows.
 
 Or a recipe, by which they are computed again from their records: "r"; 0; rounds n; 0; the sum of
 the words of each release, modulo 2^16 (u16), by which another outcome is noticed; the state of the
@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._families import continued, header_of
+from dpoco._state import _REPLACED_CLAIM, FRAME_SIGNATURE, _class_of, pack, unpack
 from dpoco.errors import StateError
 from dpoco.journal._keys import DIGEST_BYTES
 
@@ -158,6 +160,46 @@ class StateRow:
         turn, length = _STATE.unpack_from(body)
         middle = _STATE.size + length
         return cls(stream, turn, body[middle:], body[_STATE.size : middle])
+
+
+def payload_of(learner: Any) -> bytes:
+    """Return the state of the engine; framed with the tickets, once some were issued."""
+    state: bytes = learner._engine.state()
+    book = getattr(learner, "_book", None)
+    return state if book is None else pack({"tickets": book.to_record()}, state)
+
+
+def learner_of(header: str, payload: bytes, siblings: dict[str, Any]) -> Any:
+    """Return the learner of a stored header and state.
+
+    What follows from the header, the guarantee above all, is computed for its first learner, of
+    which `siblings` keeps one.
+    """
+    # No state of an engine begins like this: they begin with small numbers.
+    framed = payload.startswith(FRAME_SIGNATURE)
+    known = None if framed else siblings.get(header)
+    if known is not None:
+        return continued(known, payload)
+    record = json.loads(header)
+    if framed:
+        front, payload = unpack(payload)
+        record["object"]["tickets"] = front["tickets"]
+    learner = _class_of(record.get("kind"))._from_bytes(pack(record, payload))
+    if "tickets" not in record["object"]:  # those are each learner's own
+        siblings[header] = learner._sibling(_REPLACED_CLAIM)
+    return learner
+
+
+def alike(learner: Any, header: str) -> bool:
+    """Return whether a learner has the arguments of a stored header.
+
+    What calibration makes of them may differ between versions of the library: the stream keeps its
+    own.
+    """
+    ours, theirs = json.loads(header_of(learner)), json.loads(header)
+    if ours["kind"] != theirs["kind"] or ours["object"]["seeded"] != theirs["object"]["seeded"]:
+        return False
+    return bool(ours["object"]["arguments"] == learner._completed(theirs["object"]["arguments"]))
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,35 @@ Proof: ``docs/privacy/journal.md``, "Damage".
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 import struct
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import NoReturn
 
+import numpy as np
+
+from dpoco._state import _class_of
 from dpoco.errors import JournalFenced, StateError
 from dpoco.journal._keys import KeyRing, RowSeals, fingerprint_of
-from dpoco.journal._releases import Chunk, Head, StateRow, StreamRow
+from dpoco.journal._releases import (
+    CONTEXT,
+    Chunk,
+    Head,
+    Recipe,
+    StateRow,
+    StreamRow,
+    decoded,
+    encoded,
+)
 from dpoco.journal._store import RELEASES, Row, Store
+from dpoco.learners import learner_of
 
 _HEAD, _TEXT, _HEADER, _STREAM, _STATE = range(RELEASES)
 _TOTAL_BYTES = 16
 _END = 2**63 - 1
+_LONGEST = 4096  # rounds of a merged chunk
 _LISTED = struct.Struct("<QQQ")
 
 Place = tuple[int, int, int]
@@ -312,6 +327,23 @@ class Rows:
         self._store.drop(RELEASES, stream, start, stop)
         self.changed = True
 
+    def merge(self, stream: int, start: int, stop: int) -> int:
+        """Merge neighbouring small chunks of these rounds; return how many became fewer."""
+        merged = 0
+        for group in _mergeable(self.chunks(stream, start, stop)):
+            if len(group) > 1:
+                self._replace(group)
+                merged += len(group)
+        return merged
+
+    def _replace(self, group: list[Chunk]) -> None:
+        """Put one chunk in the place of neighbouring ones."""
+        stream, first, key = group[0].stream, group[0].first, group[0].key
+        releases = np.concatenate([decoded(chunk.releases, chunk.count) for chunk in group])
+        digests = b"".join(chunk.digests for chunk in group)
+        self.drop_chunks(stream, first, group[-1].stop)
+        self.add_chunks([Chunk(stream, first, key, digests, encoded(releases))])
+
     # -- keys -------------------------------------------------------------------------------------
 
     def rotate(self, key: bytes) -> set[int]:
@@ -325,7 +357,20 @@ class Rows:
             body = self._body(place)
             if body is not None:
                 self._put([(place, body)])
-        return set(self._next.keys) - self._store.keys_in_use() - {number}
+        unused = set(self._next.keys) - self._store.keys_in_use() - {number}
+        return unused - self._keys_of_pending()
+
+    def _keys_of_pending(self) -> set[int]:
+        """Return the numbers of the keys under which rounds of bandits were begun."""
+        keys = set()
+        for name in self.names():
+            row = self.stream(name)
+            assert row is not None
+            pending = self.state(row.id).pending
+            known = learner_of(_class_of(json.loads(row.header).get("kind")))
+            if pending and known is not None and known.plays == "arms":
+                keys.add(CONTEXT.unpack_from(pending)[0])
+        return keys
 
     def retire(self, numbers: Collection[int]) -> None:
         """Delete keys that nothing needs, in a transaction after the one that ceased to need them.
@@ -338,6 +383,20 @@ class Rows:
         left = {number: name for number, name in keys.items() if number not in numbers}
         self._next = replace(self._next, keys=left)
         self.changed = True
+
+
+def _mergeable(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
+    """Yield neighbours that may be one: releases, no recipes, under one key, and not too many."""
+    group, rounds = list[Chunk](), 0
+    for chunk in chunks:
+        recipe = Recipe.of(chunk.releases) is not None
+        if recipe or (group and chunk.key != group[0].key) or rounds + chunk.count > _LONGEST:
+            yield group
+            group, rounds = [], 0
+        if not recipe:
+            group.append(chunk)
+            rounds += chunk.count
+    yield group
 
 
 def _number(digest: bytes) -> int:

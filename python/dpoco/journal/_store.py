@@ -1,10 +1,22 @@
-"""Where a journal keeps its rows: the interface that a database must offer."""
+"""Where a journal keeps its rows: the interface that a database must offer, and two that do.
+
+SQLite writes ahead, every commit on disk. PostgreSQL needs the extra ``postgres`` (psycopg 3).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import re
+import sqlite3
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+from dpoco._validation import choice, real_float
+from dpoco.errors import JournalFenced, StateError
+from dpoco.journal._keys import refuse_readable
 
 RELEASES = 5  # the last kind: rows that are many, and are not listed
 
@@ -92,3 +104,362 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of the database."""
+
+
+FORMAT = 2
+
+_PLACE = "kind = ? AND owner = ? AND number"
+_ROW = ", ".join(Row._fields)
+
+
+class SqlStore:
+    """Base of the stores in SQL.
+
+    Subclasses connect, begin and end transactions, and run statements. Statements are written with
+    ``?`` for parameters.
+    """
+
+    table = "sealed"
+
+    @abstractmethod
+    def _run(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows."""
+
+    @abstractmethod
+    def _run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run one statement for every row."""
+
+    def _make(self, integer: str, blob: str) -> None:
+        """Make the table, of columns of the database's types."""
+        self._run(
+            f"CREATE TABLE {self.table} (kind {integer} NOT NULL, owner {integer} NOT NULL, "
+            f"number {integer} NOT NULL, key {integer} NOT NULL, seal {blob} NOT NULL, "
+            f"body {blob} NOT NULL, PRIMARY KEY (kind, owner, number))"
+        )
+
+    def listed(self) -> list[tuple[int, int, int, bytes]]:
+        """Return kind, owner, number and seal of all rows whose kind is below `RELEASES`."""
+        found: list[Any] = self._run(
+            f"SELECT kind, owner, number, seal FROM {self.table} WHERE kind < {RELEASES}"
+        )
+        return found
+
+    def read(self, kind: int, owner: int, number: int) -> Row | None:
+        """Return the row of a place."""
+        place = (kind, owner, number)
+        found = self._run(f"SELECT {_ROW} FROM {self.table} WHERE {_PLACE} = ?", place)
+        return Row(*found[0]) if found else None
+
+    def span(self, kind: int, owner: int, start: int, stop: int) -> list[Row]:
+        """Return rows in order: those with start < number < stop, and the last one up to start."""
+        found = self._run(
+            f"SELECT {_ROW} FROM {self.table} WHERE {_PLACE} < ? AND number >= COALESCE((SELECT "
+            f"MAX(number) FROM {self.table} WHERE {_PLACE} <= ?), 0) ORDER BY number",
+            (kind, owner, stop, kind, owner, start),
+        )
+        return [Row(*row) for row in found]
+
+    def put(self, rows: Iterable[Row]) -> None:
+        """Write or replace rows."""
+        self._run_many(
+            f"INSERT INTO {self.table} ({_ROW}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (kind, "
+            "owner, number) DO UPDATE SET key = excluded.key, seal = excluded.seal, "
+            "body = excluded.body",
+            rows,
+        )
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Add rows; a second one at the same place violates the primary key."""
+        self._run_many(f"INSERT INTO {self.table} ({_ROW}) VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    def drop(self, kind: int, owner: int, start: int, stop: int) -> None:
+        """Remove the rows with start <= number < stop."""
+        statement = f"DELETE FROM {self.table} WHERE {_PLACE} >= ? AND number < ?"
+        self._run(statement, (kind, owner, start, stop))
+
+    def keys_in_use(self) -> set[int]:
+        """Return the numbers of keys of rows of the kind `RELEASES`."""
+        found = self._run(f"SELECT DISTINCT key FROM {self.table} WHERE kind = {RELEASES}")
+        return {row[0] for row in found}
+
+
+_PAGE = 8192  # bytes: releases are long rows
+_SYNCHRONOUS = {"disk": "FULL", "process": "NORMAL"}
+
+
+class SqliteStore(SqlStore):
+    """A journal in an SQLite file.
+
+    Parameters
+    ----------
+    path : path-like
+        The file; made, readable by the owner only, if there is none. On a local disk: SQLite's
+        write-ahead log does not work over network file systems.
+    durability : {"disk", "process"}, default "disk"
+        What a commit waits for. "disk": the disk (``synchronous = FULL``); releases survive power
+        cuts. "process": the operating system (``synchronous = NORMAL``); releases survive crashes
+        of the process, but a power cut, or a crash of the system, may set the journal back by its
+        last transactions: what that means is in ``docs/operations.md``, "Restore". Keyword-only,
+        as below.
+    timeout : float, default 5.0
+        Seconds to wait for another connection's transaction.
+
+    Raises
+    ------
+    StateError
+        If the file is not a journal, is corrupt, is of another format, has two names, may be read
+        by others than its owner, or is locked for longer than `timeout`.
+    OSError
+        If it cannot be read or written, or the disk is full.
+    """
+
+    APPLICATION_ID: ClassVar[int] = 0x64706F6A  # "dpoj", in the header of the file
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, durability: str = "disk", timeout: float = 5.0
+    ) -> None:
+        self._timeout = real_float("timeout", timeout)
+        self._synchronous = _SYNCHRONOUS[choice("durability", durability, _SYNCHRONOUS)]
+        self._path = Path(path).resolve()  # a link must not lead to a second lock
+        self._connection: sqlite3.Connection | None = None
+        self._known = False  # that the table is there
+        if not self._path.exists():
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        self._file = self._identity()
+        with self._translated():
+            self._connect()
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    def _identity(self) -> tuple[int, int]:
+        try:
+            found = self._path.stat()
+        except OSError:
+            raise JournalFenced("the journal's file was removed while it was open") from None
+        refuse_readable(self._path, found)
+        if found.st_nlink > 1:
+            raise StateError("the journal's file has two names: each would have a log of its own")
+        return found.st_dev, found.st_ino
+
+    def _connect(self) -> None:
+        for name in ("-wal", "-shm"):  # made with the mode of the journal itself
+            beside = self._path.with_name(self._path.name + name)
+            if beside.exists():
+                refuse_readable(beside, beside.stat())
+        self._connection = connection = sqlite3.connect(
+            self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False
+        )
+        connection.text_factory = bytes  # a damaged type must not end in an error that quotes it
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        found = tuple(
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("application_id", "user_version")
+        )
+        if not self._made():
+            if found != (0, 0):
+                raise StateError("the journal is corrupt: it has no tables")
+            connection.execute(f"PRAGMA page_size = {_PAGE}")
+        elif found[0] != self.APPLICATION_ID:
+            raise StateError("the file is a database, but not a dpoco journal")
+        elif found[1] != FORMAT:
+            raise StateError(f"the journal has format {found[1]}, this library reads {FORMAT}")
+        if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != b"wal":
+            raise StateError("the file system does not support a write-ahead log")
+        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+
+    def _made(self) -> bool:
+        return self._run("SELECT count(*) FROM sqlite_master") != [(0,)]
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn SQLite's errors into the library's; their texts never hold data."""
+        try:
+            yield
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # or of a text that quotes damage
+            text = str(error)
+            if "locked" in text or "busy" in text:
+                raise StateError("the journal is locked by another process") from None
+            if "full" in text or "disk I/O" in text or "unable to open" in text:
+                raise OSError(f"the journal cannot be written: {text}") from None
+            if "readonly" in text and not os.access(self._path, os.W_OK):
+                raise OSError("the journal cannot be written: it is read-only") from None
+            raise StateError("the journal is corrupt, or the file is no journal") from None
+
+    def _run(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._translated():
+            return self._open().execute(statement, parameters).fetchall()
+
+    def _run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        with self._translated():
+            self._open().executemany(statement, rows)
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StateError("the journal is closed")
+        return self._connection
+
+    def check(self) -> None:
+        """Raise unless the file is still the one that was opened."""
+        self._open()
+        if self._identity() != self._file:
+            raise JournalFenced("the journal's file was replaced while it was open")
+
+    def begin(self) -> bool:
+        """Take the write lock; True if the table is made."""
+        self._run("BEGIN IMMEDIATE")
+        if self._known or self._made():
+            self._known = True
+            return False
+        self._make("INTEGER", "BLOB")
+        self._run(f"PRAGMA application_id = {self.APPLICATION_ID}")
+        self._run(f"PRAGMA user_version = {FORMAT}")
+        return True
+
+    def commit(self) -> None:
+        """Append to the write-ahead log and wait for the disk."""
+        self._run("COMMIT")
+
+    def rollback(self) -> None:
+        """Forget what was written since `begin`."""
+        if self._connection is not None and self._connection.in_transaction:
+            self._run("ROLLBACK")
+
+    def settle(self) -> None:
+        """Wait for the disk, which commits do not if ``durability="process"``."""
+        busy, logged, settled = self._run("PRAGMA wal_checkpoint")[0]
+        if busy or settled < logged:  # a reader of an older state keeps the log from being synced
+            raise StateError("the journal is locked by another process")
+
+    def close(self) -> None:
+        """Close the file; the log is merged into it if nobody else has it open."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            with self._translated():
+                connection.close()
+
+
+class PostgresStore(SqlStore):
+    """A journal in tables of a PostgreSQL database.
+
+    Parameters
+    ----------
+    dsn : str
+        Connection string, as ``psycopg.connect`` takes it.
+    prefix : str
+        What the names of the tables begin with, ``dpoco_`` by default: one journal for each prefix.
+        Keyword-only, as below.
+    timeout : float, default 5.0
+        Seconds to wait for another connection's transaction.
+
+    Raises
+    ------
+    ImportError
+        Without psycopg.
+    StateError
+        If the tables are of another format.
+    OSError
+        If the server cannot be reached. A store whose server went away connects again on next use.
+
+    Notes
+    -----
+    Transactions wait for the log on disk (``synchronous_commit = on``). A server that fails over to
+    an asynchronous replica may lose the last commits: give the journal a `mark` on another machine.
+    """
+
+    path = None
+
+    def __init__(self, dsn: str, *, prefix: str = "dpoco_", timeout: float = 5.0) -> None:
+        if not re.fullmatch(r"[a-z_][a-z0-9_]{0,30}", prefix):
+            raise ValueError("prefix must be a short name in lower case")
+        self.table = f"{prefix}sealed"
+        self._old = f"{prefix}texts"  # of the format before
+        self._dsn, self._timeout = dsn, timeout
+        try:
+            import psycopg
+        except ImportError:
+            raise ImportError(
+                "PostgresStore needs psycopg: pip install 'dpoco[postgres]'"
+            ) from None
+        self._psycopg: Any = psycopg
+        self._connect()
+
+    def _connect(self) -> None:
+        self._begun = self._known = self._closed = False
+        with self._translated():
+            self._connection: Any = self._psycopg.connect(self._dsn, autocommit=True)
+            # Every pending lock is given up after this time, and the error names no data.
+            self._connection.execute(
+                "SELECT set_config('synchronous_commit', 'on', false), "
+                "set_config('lock_timeout', %s, false)",
+                (f"{int(1000 * self._timeout)}ms",),
+            )
+
+    def _exists(self, table: str) -> bool:
+        return bool(self._run("SELECT to_regclass(?) IS NOT NULL", (table,))[0][0])
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn the driver's errors, whose texts may quote rows, into the library's."""
+        try:
+            yield
+        except self._psycopg.errors.LockNotAvailable:
+            raise StateError("the journal is locked by another process") from None
+        except self._psycopg.OperationalError as error:
+            raise OSError(f"the journal cannot be written ({type(error).__name__})") from None
+        except self._psycopg.Error as error:
+            raise StateError(f"the journal refuses a statement ({type(error).__name__})") from None
+
+    def _run(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._translated():
+            cursor = self._connection.execute(statement.replace("?", "%s"), parameters)
+            return cursor.fetchall() if cursor.description else []
+
+    def _run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        with self._translated(), self._connection.cursor() as cursor:
+            cursor.executemany(statement.replace("?", "%s"), rows)
+
+    def check(self) -> None:
+        """Raise if the store was closed; connect again if its server went away."""
+        if self._closed:
+            raise StateError("the journal is closed")
+        if self._connection.closed:
+            self._connect()
+
+    def begin(self) -> bool:
+        """Begin, and keep other writers out until the end; True if the table is made."""
+        self._run("BEGIN")
+        self._begun = True
+        made = False
+        if not self._known:
+            self._run("SELECT pg_advisory_xact_lock(?)", (0x64706F6A,))
+            made = not self._exists(self.table)
+            if made and self._exists(self._old):
+                raise StateError("the journal has format 1, which this library does not read")
+            if made:
+                self._make("BIGINT", "BYTEA")
+        self._run(f"LOCK TABLE {self.table} IN EXCLUSIVE MODE")
+        self._known = not made  # after a rollback there is none
+        return made
+
+    def commit(self) -> None:
+        """Wait for the server's log on disk."""
+        self._begun = False
+        self._run("COMMIT")
+
+    def rollback(self) -> None:
+        """Forget what was written since `begin`."""
+        if self._begun and not self._connection.closed:
+            self._begun = False
+            self._run("ROLLBACK")
+
+    def settle(self) -> None:
+        """Nothing: every commit has waited."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._closed = True
+        self._connection.close()

@@ -1,7 +1,17 @@
-"""One commit for the rounds of any number of streams: the only place where engines are played."""
+"""One commit for the rounds of any number of streams, and a line of them ahead of the disk.
+
+Engines are played here only. Claim: nothing is handed out before the commit that makes it durable
+has returned, and a commit that fails takes the learner in memory, and all that was played after it,
+with it.
+
+Proof: ``docs/privacy/journal.md``.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +20,8 @@ from numpy.typing import NDArray
 
 from dpoco._families import Parts
 from dpoco._tickets import Ticket
-from dpoco._validation import float_array, positive_int
-from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
+from dpoco._validation import LARGEST_HORIZON, float_array, positive_int, whole_number
+from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal._keys import DIGEST_BYTES
 from dpoco.journal._releases import CONTEXT, Chunk, StateRow, decoded, encoded, kept_form
 
@@ -130,7 +140,8 @@ class Transaction:
         fresh = tuple(part[again:] for part in parts)
         if stream._family.contextual and rounds > again:
             stream._check_pending_context(fresh[0][0])
-        start = stream._state_for_recipes() if rounds > again else None
+        recompute = self._journal._recompute and not stream._family.contextual
+        start = stream._learner._engine.state() if recompute and rounds > again else None
         work = Work(stream, turn, fresh, stored, start)
         self._works.append(work)
         if work.rounds:
@@ -311,7 +322,7 @@ class Transaction:
             work._committed = True
 
     def _write_apart(self) -> None:
-        """Write what was played outside of the store's transaction: see `pipelined`."""
+        """Write what was played outside of the store's transaction: see `Pipeline`."""
         self._journal._enter(self._line)
         failed = True
         try:
@@ -321,20 +332,76 @@ class Transaction:
             self._journal._leave(failed=failed)
 
 
+class Pipeline:
+    """One transaction that is being played, and one that is being written: see `process_many`."""
+
+    def __init__(self, stream: Stream, first_round: int | None, together: int) -> None:
+        self._stream = stream
+        self._journal = stream._journal
+        self._first = None if first_round is None else round_number("first_round", first_round)
+        self._together = positive_int("together", together)
+        self._played = Transaction(self._journal, self)
+        self._written: Transaction | None = None
+        self._result: Future[None] | None = None
+
+    def run(self, batches: Iterable[tuple[Any, ...]]) -> Iterator[NDArray[Any]]:
+        """Yield the releases of each batch once they are committed."""
+        journal = self._journal
+        pool = ThreadPoolExecutor(1, "dpoco-journal")
+        whole = False
+        try:
+            with journal.transaction():
+                self._stream._ready()  # as the one writer, or nothing is drawn
+                journal._line = self
+            for batch in batches:
+                self._play(batch if isinstance(batch, tuple) else (batch,))
+                if len(self._played._works) >= self._together:
+                    yield from self._next(pool)
+            while self._written is not None or self._played._works:
+                yield from self._next(pool)
+            whole = True
+        finally:
+            self._end(pool, whole)
+
+    def _end(self, pool: ThreadPoolExecutor, whole: bool) -> None:
+        """Leave the journal to others; `whole`: everything that was played is committed."""
+        journal = self._journal
+        try:
+            if not whole and journal._line is self:
+                self._stream._drop()  # it is ahead of what is committed, or may be
+        finally:
+            if journal._line is self:
+                journal._line = None  # from here on nothing of this pipeline begins to be written
+            mine = os.getpid() == journal._owner  # a forked child has no thread to wait for
+            pool.shutdown(wait=mine, cancel_futures=True)
+
+    def _play(self, batch: tuple[Any, ...]) -> None:
+        stream, played = self._stream, self._played
+        self._journal._check_process()
+        if self._first is not None and self._first < stream._round:
+            # Rounds that were over before the pipeline began, in part at least.
+            with Transaction(self._journal, self) as replay:
+                work = replay.process(stream, *batch, first_round=self._first)
+            played._works.append(work)
+        else:
+            played._open = True
+            work = played.process(stream, *batch, first_round=self._first)
+        if self._first is not None:
+            self._first += work.offered
+
+    def _next(self, pool: ThreadPoolExecutor) -> Iterator[NDArray[Any]]:
+        """Wait for what is being written, begin to write what was played, and yield the former."""
+        if self._result is not None:
+            self._result.result()
+        over, self._written = self._written, None
+        if self._played._works:
+            self._written, self._played = self._played, Transaction(self._journal, self)
+            self._written._seal()
+            self._result = pool.submit(self._written._write_apart)
+        for work in over._works if over is not None else ():
+            yield work.decisions
+
+
 def round_number(name: str, value: Any) -> int:
     """Return `value` as the number of a round, from 0 on, or raise naming the argument."""
-    zero = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 0
-    return 0 if zero else positive_int(name, value)
-
-
-def mismatch(first: int, digests: bytes, stored: bytes) -> ReplayMismatch | None:
-    """Return the error for the first round whose digests differ; None if none does."""
-    if digests == stored:
-        return None
-    for index in range(len(stored) // DIGEST_BYTES):
-        part = slice(index * DIGEST_BYTES, (index + 1) * DIGEST_BYTES)
-        if digests[part] != stored[part]:
-            return ReplayMismatch(
-                f"round {first + index} came with another record than the one it was released for"
-            )
-    return ReplayMismatch("the replayed rounds do not match the journal")
+    return whole_number(name, value, 0, LARGEST_HORIZON)

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from dpoco.scale._pool import KeyedPool
 from dpoco.scale._ray_pool import RayPool
-from dpoco.scale._sweep import sweep
-from dpoco.scale._sweep_results import SweepResults, read_sweep
-from dpoco.scale._sweep_runs import BuiltInRun, Cell, StreamRun
+from dpoco.scale._sweep import BuiltInRun, StreamRun, sweep
+from dpoco.scale._sweep_records import Cell, SweepResults, read_sweep
 
 __all__ = [
     "BuiltInRun",

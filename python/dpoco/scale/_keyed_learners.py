@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import os
 from pathlib import Path
@@ -17,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._families import Family, Parts, continued, header_of
-from dpoco._state import pack, unpack, write_atomically
+from dpoco._state import unpack
 from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
-from dpoco.journal import Journal, Stream, Transaction, Work
+from dpoco.journal import Journal, Stream, Transaction
 from dpoco.scale._keys import (
     Key,
     Rows,
@@ -31,27 +32,13 @@ from dpoco.scale._keys import (
     sibling,
 )
 
-_KIND = "KeyedPool"
-
-
-def write_pool(
-    path: str | os.PathLike[str], header: str, terms: Terms, keys: list[Key], states: list[bytes]
-) -> None:
-    """Write a pool; the old file or the new one is there whatever happens."""
-    record = {
-        "kind": _KIND,
-        "learner": json.loads(header),
-        "terms": terms.to_dict(),
-        "keys": [key_text(key) for key in keys],
-        "sizes": [len(state) for state in states],
-    }
-    write_atomically(path, pack(record, b"".join(states)))
+KIND = "KeyedPool"
 
 
 def read_pool(path: str | os.PathLike[str]) -> tuple[Any, Terms, list[Key], list[Any]]:
     """Return prototype, terms, keys and learners; `StateError` unless the file is intact."""
     record, payload = unpack(Path(path).read_bytes())
-    if record.get("kind") != _KIND:
+    if record.get("kind") != KIND:
         raise StateError("state is not of a pool")
     try:
         keys = [key_from_text(text) for text in record["keys"]]
@@ -61,7 +48,7 @@ def read_pool(path: str | os.PathLike[str]) -> tuple[Any, Terms, list[Key], list
         if sum(sizes) != len(payload):
             raise ValueError("sizes and payload differ")
         header = json.dumps(record["learner"])
-        terms = Terms.from_dict(record["terms"])
+        terms = Terms(**record["terms"])
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(f"state is corrupt: not a pool ({type(error).__name__})") from None
     prototype = described(header)
@@ -209,6 +196,8 @@ class LearnersInJournal:
     ) -> NDArray[Any]:
         """Play a batch in one transaction; `after` is called once it is committed."""
         ordered = tuple(part[rows.rows] for part in parts)
+        pieces = [slice(*pair) for pair in itertools.pairwise(rows.offsets.tolist())]
+        played: NDArray[Any] | None = None
         self.stale = True
         with self._journal.transaction() as together:
             log = BatchLog(self._journal, self._name)
@@ -217,64 +206,30 @@ class LearnersInJournal:
                 raise ReplayMismatch(f"batch {batch} came with other keys than before")
             fresh = self._enroll(together, rows.fresh)
             known = len(self._streams)
-            streams = [
-                self._stream(slot) if slot < known else fresh[slot - known]
-                for slot in rows.slots.tolist()
-            ]
-            works = self._taken(together, streams, rows, ordered, first)
-            fresh_parts = self._played(together, works, rows, ordered, workers)
+            works = []
+            turns: list[int | None] = [None] * len(pieces) if first is None else [*first]
+            for slot, piece, turn in zip(rows.slots.tolist(), pieces, turns, strict=True):
+                stream = self._stream(slot) if slot < known else fresh[slot - known]
+                part = (array[piece] for array in ordered)
+                works.append(together.take(stream, *part, first_round=turn))
+            if first is not None and any(work.rounds for work in works):
+                raise RoundOrderError(
+                    "a batch that was played is ahead of its streams: was the journal restored "
+                    "from an old copy?"
+                )
+            if first is None or not works:
+                engines = [work.learner._engine for work in works]
+                own = np.arange(len(rows.rows), dtype=np.int64)
+                played = play_keyed(
+                    self._family, self._prototype, engines, rows.offsets, own, ordered, workers
+                )
+                for work, piece in zip(works, pieces, strict=True):
+                    together.put(work, played[piece])
             if batch is not None and first is None:
                 log.add(batch, rows, [work.first for work in works])
         self._keep(rows.fresh, fresh)
         after()
         self.stale = False
-        return self._collected(works, rows, fresh_parts)
-
-    def _taken(
-        self,
-        together: Transaction,
-        streams: list[Stream],
-        rows: Rows,
-        ordered: Parts,
-        first: list[int] | None,
-    ) -> list[Work]:
-        bounds = rows.offsets.tolist()
-        works = []
-        for i, stream in enumerate(streams):
-            part = slice(bounds[i], bounds[i + 1])
-            turn = None if first is None else first[i]
-            works.append(
-                together.take(stream, *(array[part] for array in ordered), first_round=turn)
-            )
-            if first is not None and works[-1].rounds:
-                raise RoundOrderError(
-                    "a batch that was played is ahead of its streams: was the journal restored "
-                    "from an old copy?"
-                )
-        return works
-
-    def _played(
-        self, together: Transaction, works: list[Work], rows: Rows, ordered: Parts, workers: int
-    ) -> NDArray[Any] | None:
-        if works and not any(work.rounds for work in works):
-            return None
-        decisions = play_keyed(
-            self._family,
-            self._prototype,
-            [work.learner._engine for work in works],
-            rows.offsets,
-            np.arange(len(rows.rows), dtype=np.int64),
-            ordered,
-            workers,
-        )
-        bounds = rows.offsets.tolist()
-        for i, work in enumerate(works):
-            together.put(work, decisions[bounds[i] : bounds[i + 1]])
-        return decisions
-
-    def _collected(
-        self, works: list[Work], rows: Rows, played: NDArray[Any] | None
-    ) -> NDArray[Any]:
         if played is None:
             played = np.concatenate([work.decisions for work in works])
         out = np.empty_like(played)

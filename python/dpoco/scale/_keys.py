@@ -52,27 +52,9 @@ class Terms:
 
     def guarantee(self, prototype: Any) -> Guarantee:
         """Return what holds for a pool of learners like the prototype."""
-        return pool_guarantee(
-            prototype.guarantee,
-            keys=self.max_keys,
-            noise=noise_of(prototype),
-            adaptive=self.adaptive,
-            privacy_unit=self.privacy_unit,
-            rounds_per_user=self.rounds_per_user,
-            keys_per_user=self.keys_per_user,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the terms as a dictionary that JSON can carry."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Terms:
-        """Return the terms that `to_dict` wrote; `StateError` if they are none."""
-        try:
-            return cls(**record)
-        except (TypeError, ValueError):
-            raise StateError("malformed terms of a pool") from None
+        terms = asdict(self)
+        keys = terms.pop("max_keys")
+        return pool_guarantee(prototype.guarantee, keys=keys, noise=noise_of(prototype), **terms)
 
 
 Key = str | int | bytes
@@ -178,12 +160,9 @@ def rows_of(index: Mapping[Key, int], keys: list[Key], limit: int) -> Rows:
     kind = np.uint16 if len(index) + len(fresh) <= 2**16 else np.int64  # sorted in linear time
     numbers = np.array(codes, dtype=kind)
     rows = np.argsort(numbers, kind="stable")
-    ordered = numbers[rows]
-    begins = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-    first = np.zeros(min(1, len(keys)), dtype=np.int64)
-    begins = np.concatenate([first, begins])
-    offsets = np.append(begins, len(keys)).astype(np.int64)
-    return Rows(ordered[begins].astype(np.int64), offsets, rows.astype(np.int64), fresh)
+    slots, counts = np.unique(numbers, return_counts=True)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return Rows(slots.astype(np.int64), offsets, rows.astype(np.int64), fresh)
 
 
 def check_fresh(known: int, fresh: list[Key], limit: int) -> None:

@@ -10,21 +10,23 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any, NoReturn, TypeVar
 
 from numpy.typing import NDArray
 
 from dpoco._families import Parts, header_of
-from dpoco._validation import positive_int
+from dpoco._state import pack, write_atomically
+from dpoco._validation import LARGEST_HORIZON, positive_int, whole_number
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal import Journal
 from dpoco.scale._keyed_learners import (
+    KIND,
     BatchLog,
     LearnersInJournal,
     LearnersInMemory,
     read_pool,
-    write_pool,
 )
 from dpoco.scale._keys import (
     Key,
@@ -36,6 +38,7 @@ from dpoco.scale._keys import (
     family_for,
     key_list,
     key_of,
+    key_text,
     prototype_of,
     rows_of,
 )
@@ -49,14 +52,14 @@ def enrolled(journal: Journal, name: str, prototype: Any, terms: Terms, same_uni
         if text is None:
             if prototype is None:
                 raise StateError(f"there is no pool {name!r}, and nothing to make it")
-            record = {"learner": header_of(prototype), "terms": terms.to_dict()}
+            record = {"learner": header_of(prototype), "terms": asdict(terms)}
             guarantee = terms.guarantee(prototype)
             journal._accounts.charge(guarantee, f"pool {name}", same_unit=same_unit)
             journal._rows.put_value(place, json.dumps(record))
             return prototype
     try:
         record = json.loads(text)
-        header, stored = str(record["learner"]), Terms.from_dict(record["terms"])
+        header, stored = str(record["learner"]), Terms(**record["terms"])
     except (KeyError, TypeError, ValueError):
         raise StateError("the journal is corrupt: not a pool") from None
     if stored != terms:
@@ -269,8 +272,8 @@ class KeyedPool(Pool):
         """
         with self._alone():
             parts, _, rows = self._batch(keys, arrays)
-            if batch is not None and batch != 0:
-                positive_int("batch", batch)
+            if batch is not None:
+                whole_number("batch", batch, 0, LARGEST_HORIZON)
             return self._learners.play(
                 rows, parts, self._workers, batch, lambda: self._number(rows.fresh)
             )
@@ -363,7 +366,14 @@ class KeyedPool(Pool):
             raise ValueError("the journal holds this pool: back the journal up")
         with self._alone():
             states = self._learners.state_parts()
-            write_pool(path, header_of(self._prototype), self._terms, list(self._index), states)
+            record = {
+                "kind": KIND,
+                "learner": json.loads(header_of(self._prototype)),
+                "terms": asdict(self._terms),
+                "keys": [key_text(key) for key in self._index],
+                "sizes": [len(state) for state in states],
+            }
+            write_atomically(path, pack(record, b"".join(states)))
 
     @classmethod
     def load(cls: type[Self], path: str | os.PathLike[str], *, workers: int = 1) -> Self:

@@ -1,19 +1,248 @@
-"""The same pool on Ray: shards as actors, each with a journal of its own."""
+"""The same pool on Ray: shards as actors, each with a journal of its own.
+
+A shard opens its journal when it is first asked, again after each restart, and keeps nothing else
+that matters: whatever it is asked twice it answers once. Actors are asked until they have answered:
+restarts are waited for, questions repeated.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import secrets
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._families import Parts, header_of
-from dpoco._validation import positive_float, positive_int
-from dpoco.scale._keys import Key, Terms, key_of, play_keyed, prototype_of, rows_of
-from dpoco.scale._pool import Pool
-from dpoco.scale._ray_shard import Actors, Routing, Shard, imported_ray
+from dpoco._state import write_atomically
+from dpoco._validation import LARGEST_HORIZON, positive_float, positive_int, whole_number
+from dpoco.errors import DpocoError, HorizonExceeded, StateError
+from dpoco.journal import Journal
+from dpoco.scale._keys import (
+    Key,
+    Terms,
+    described,
+    key_of,
+    key_text,
+    play_keyed,
+    prototype_of,
+    rows_of,
+)
+from dpoco.scale._pool import KeyedPool, Pool
+
+
+class Routing:
+    """The number of shards and the key of the hash, kept in the directory of the shards.
+
+    The hash has a key so that nobody who chooses keys can choose shards. It is public otherwise.
+
+    Parameters
+    ----------
+    directory : path-like
+        Made if there is none.
+    shards : int
+        Must be what it was before.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], shards: int) -> None:
+        self._directory = Path(directory).absolute()
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.shards = shards
+        path = self._directory / "shards.json"
+        try:
+            record = json.loads(path.read_text())
+            salt = bytes.fromhex(record["salt"])
+            known = record["shards"]
+        except FileNotFoundError:
+            salt, known = secrets.token_bytes(16), shards
+            record = {"kind": "dpoco.shards", "salt": salt.hex(), "shards": shards}
+            write_atomically(path, json.dumps(record).encode())
+        except (KeyError, TypeError, ValueError):
+            raise StateError("shards.json is corrupt") from None
+        if known != shards:
+            raise StateError(f"the directory holds {known} shards; they cannot become {shards}")
+        self._salt = salt
+        self._places: dict[Key, int] = {}
+
+    def directory(self, shard: int) -> str:
+        """Return the directory of a shard's journal."""
+        return str(self._directory / f"shard-{shard:04d}")
+
+    def shard(self, key: Key) -> int:
+        """Return the shard of a key, from 0 on."""
+        place = self._places.get(key)
+        if place is None:
+            text = key_text(key).encode()
+            digest = hashlib.blake2b(text, key=self._salt, digest_size=8).digest()
+            place = self._places[key] = int.from_bytes(digest, "little") % self.shards
+        return place
+
+
+class Actors:
+    """Actors of one class, restarted by Ray whenever they die; their methods must be idempotent.
+
+    Parameters
+    ----------
+    ray : module
+    kind : type
+        Class of the actors.
+    arguments : list of tuple
+        Of the constructor, for each actor.
+    options : mapping
+        Of Ray.
+    patience : float
+        Seconds for which an actor that died is waited for.
+    """
+
+    def __init__(
+        self,
+        ray: Any,
+        kind: type,
+        arguments: list[tuple[Any, ...]],
+        options: Mapping[str, Any],
+        patience: float,
+    ) -> None:
+        self._ray, self._patience = ray, patience
+        # Ray itself repeats nothing: it knows nothing of rounds.
+        actor = ray.remote(**{**options, "max_restarts": -1, "max_task_retries": 0})(kind)
+        self.handles = [actor.remote(*each) for each in arguments]
+
+    def ask_all(self, *task: Any) -> list[Any]:
+        """Return the answers of all actors to one question, a method and its arguments."""
+        numbers = range(len(self.handles))
+        answers = self.ask(dict.fromkeys(numbers, task))
+        return [answers[number] for number in numbers]
+
+    def ask(self, tasks: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
+        """Return the answers of some actors, each to its question.
+
+        Raises
+        ------
+        TimeoutError
+            If an actor that died is not back in time.
+        Exception
+            The first of the actors' own errors, once the others have answered.
+        """
+        errors = self._ray.exceptions
+        answers: dict[int, Any] = {}
+        failure: BaseException | None = None
+        waiting = dict(tasks)
+        deadline, pause = time.monotonic() + self._patience, 0.01
+        while waiting:
+            asked = {
+                number: getattr(self.handles[number], method).remote(*arguments)
+                for number, (method, *arguments) in waiting.items()
+            }
+            waiting = {}
+            for number, answer in asked.items():
+                try:
+                    answers[number] = self._ray.get(answer)
+                except errors.RayActorError:
+                    waiting[number] = tasks[number]  # whether it was done, its journal knows
+                except errors.RayTaskError as error:
+                    failure = failure or _cause(error)
+            if failure is not None:
+                raise failure from None
+            if waiting:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{len(waiting)} shards are not back: send the batch again")
+                time.sleep(pause)
+                pause = min(2.0 * pause, 1.0)
+        return answers
+
+    def stop(self) -> None:
+        """End all actors for good."""
+        for handle in self.handles:
+            self._ray.kill(handle, no_restart=True)
+        self.handles = []
+
+
+def _cause(error: Any) -> BaseException:
+    """Return an actor's own error: without the text of Ray, which quotes where it came from."""
+    cause = getattr(error, "cause", None)
+    own: BaseException = error
+    return cause if isinstance(cause, (DpocoError, OSError, TypeError, ValueError)) else own
+
+
+class Shard:
+    """A `KeyedPool` with a journal of its own.
+
+    Parameters
+    ----------
+    header : str
+        What the learners are made of: `header_of`.
+    directory : str
+        Of the journal.
+    terms : dict
+        Terms of the whole pool.
+    workers : int
+        Threads.
+    """
+
+    def __init__(self, header: str, directory: str, terms: dict[str, Any], workers: int) -> None:
+        self._header, self._directory = header, directory
+        self._terms, self._workers = terms, workers
+        self._pool: Any = None
+
+    def _opened(self) -> Any:
+        if self._pool is None:
+            Path(self._directory).mkdir(mode=0o700, parents=True, exist_ok=True)
+            journal = Journal(Path(self._directory) / "releases.db")
+            try:
+                self._pool = KeyedPool(
+                    described(self._header), journal=journal, workers=self._workers, **self._terms
+                )
+            except BaseException:
+                journal.close()
+                raise
+        return self._pool
+
+    def state(self) -> tuple[int, list[Key]]:
+        """Return the number of the last batch and the keys."""
+        pool = self._opened()
+        return pool.last_batch, pool.keys()
+
+    def check(self, batch: int, counts: Mapping[Key, int]) -> None:
+        """Raise `HorizonExceeded` if a batch does not fit; one that was played does."""
+        pool = self._opened()
+        if batch <= pool.last_batch:
+            return
+        horizon = pool._prototype.horizon
+        if any(pool.round(key) + n > horizon for key, n in counts.items()):
+            raise HorizonExceeded(
+                "fewer rounds are left to a learner than records have come for it"
+            )
+
+    def process(self, batch: int, keys: list[Key], arrays: tuple[Any, ...]) -> NDArray[Any]:
+        """Play a batch of records with these keys, or repeat it."""
+        decisions: NDArray[Any] = self._opened().process(keys, *arrays, batch=batch)
+        return decisions
+
+    def decide(self, key: Key) -> Any:
+        """Return the decision of a key."""
+        return self._opened().decide(key)
+
+    def round(self, key: Key) -> int:
+        """Return the rounds of a key."""
+        return int(self._opened().round(key))
+
+    def process_id(self) -> int:
+        """Return the number of this process."""
+        return os.getpid()
+
+    def close(self) -> None:
+        """Let go of the journal."""
+        if self._pool is not None:
+            self._pool._journal.close()
+            self._pool = None
 
 
 class RayPool(Pool):
@@ -71,7 +300,10 @@ class RayPool(Pool):
         patience: float = 60.0,
         actor_options: Mapping[str, Any] | None = None,
     ) -> None:
-        ray = imported_ray()
+        try:
+            import ray
+        except ImportError:
+            raise ImportError("RayPool needs Ray: pip install 'dpoco[ray]'") from None
         number = positive_int("shards", shards, maximum=10_000)
         seconds, threads = positive_float("patience", patience), positive_int("workers", workers)
         terms = Terms(max_keys, adaptive, privacy_unit, rounds_per_user, keys_per_user)
@@ -79,7 +311,7 @@ class RayPool(Pool):
         self._routing = Routing(journal_directory, number)
         self._fresh, self._stale = True, False
         header, places = header_of(self._prototype), map(self._routing.directory, range(number))
-        arguments = [(header, place, terms.to_dict(), threads) for place in places]
+        arguments = [(header, place, asdict(terms), threads) for place in places]
         self._shards = Actors(ray, Shard, arguments, actor_options or {}, seconds)
         try:
             self._refresh()
@@ -129,21 +361,25 @@ class RayPool(Pool):
         with self._alone():
             parts, names, rows = self._batch(keys, arrays)
             number = self._last + 1 if batch is None else batch
-            if number != 0:
-                positive_int("batch", number)
+            whole_number("batch", number, 0, LARGEST_HORIZON)
             pieces = self._pieces(names)
             if len(pieces) > 1:  # one shard alone checks for itself, before it plays
                 self._shards.ask(
                     {
-                        shard: ("check", number, unique, np.bincount(codes).tolist())
-                        for shard, (_, unique, codes) in pieces.items()
+                        shard: ("check", number, Counter(names[i] for i in at.tolist()))
+                        for shard, at in pieces.items()
                     }
                 )
             self._stale = True  # until all shards have answered
             answers = self._shards.ask(
                 {
-                    shard: ("process", number, unique, codes, tuple(part[at] for part in parts))
-                    for shard, (at, unique, codes) in pieces.items()
+                    shard: (
+                        "process",
+                        number,
+                        [names[i] for i in at.tolist()],
+                        tuple(part[at] for part in parts),
+                    )
+                    for shard, at in pieces.items()
                 }
             )
             self._stale = False
@@ -151,33 +387,15 @@ class RayPool(Pool):
             self._number(rows.fresh)
             return self._joined(pieces, answers, parts)
 
-    def _pieces(
-        self, names: list[Key]
-    ) -> dict[int, tuple[NDArray[np.int64], list[Key], NDArray[np.int32]]]:
-        """Return rows, keys and each record's key of every shard that is concerned."""
-        unique = list(dict.fromkeys(names))
-        place = {key: i for i, key in enumerate(unique)}
-        codes = np.array([place[name] for name in names], dtype=np.int32)
-        shards = np.array([self._routing.shard(key) for key in unique], dtype=np.int64)
-        pieces = {}
-        for shard in np.unique(shards).tolist():
-            mine = np.flatnonzero(shards == shard)
-            local = np.full(len(unique), -1, dtype=np.int32)
-            local[mine] = np.arange(len(mine), dtype=np.int32)
-            numbers = local[codes]
-            at = np.flatnonzero(numbers >= 0)
-            pieces[shard] = (at, [unique[i] for i in mine.tolist()], numbers[at])
-        return pieces
+    def _pieces(self, names: list[Key]) -> dict[int, NDArray[np.int64]]:
+        """Return the rows of every shard that is concerned."""
+        shards = np.array([self._routing.shard(name) for name in names], dtype=np.int64)
+        return {shard: np.flatnonzero(shards == shard) for shard in np.unique(shards).tolist()}
 
     def _joined(self, pieces: Any, answers: dict[int, NDArray[Any]], parts: Parts) -> NDArray[Any]:
-        if answers:
-            some = next(iter(answers.values()))
-            out = np.empty((parts[0].shape[0], *some.shape[1:]), dtype=some.dtype)
-        else:  # no records
-            none = np.zeros(0, dtype=np.int64)
-            first = np.zeros(1, dtype=np.int64)
-            out = play_keyed(self._family, self._prototype, [], first, none, parts, 1)
-        for shard, (at, _, _) in pieces.items():
+        none, first = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        out = play_keyed(self._family, self._prototype, [], first, none, parts, 1)  # undefined yet
+        for shard, at in pieces.items():
             out[at] = answers[shard]
         out.flags.writeable = False
         return out
@@ -194,7 +412,7 @@ class RayPool(Pool):
             rows = rows_of(self._index, [name], self._terms.max_keys)
             shard = self._routing.shard(name)
             self._stale = bool(rows.fresh)
-            decision = self._shards.ask({shard: ("decide", name, ())})[shard]
+            decision = self._shards.ask({shard: ("decide", name)})[shard]
             self._number(rows.fresh)
             self._stale = False
             return decision

@@ -1,16 +1,20 @@
-"""The file of a sweep, and what is read back from it.
+"""The cells of a sweep, the file of their records, and what is read back from it.
 
-Append-only JSON lines, one record a cell, that survive an interrupt.
-A record is one line, written whole and synced before the next. What a crash can leave is a torn
-last line; it is cut off when the sweep goes on, and its cell is done again.
+A cell is values, a seed, and randomness that depends on nothing else. The file is JSON lines, one
+record a cell, each written whole and synced before the next: what a crash can leave is a torn last
+line; it is cut off when the sweep goes on, and its cell is done again.
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib
+import itertools
 import json
+import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,13 +22,181 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._validation import positive_int, whole_number
 from dpoco.errors import StateError
-from dpoco.scale._sweep_runs import Cell, decoded, encoded, line_of
+from dpoco.random import Source
 
 if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
+
+_LARGEST_SEED = 2**63 - 1
+_LARGEST_SWEEP = 10**7
+
+
+def imported(package: str, use: str, extra: str) -> Any:
+    """Import a package that is optional; `ImportError` names the extra that brings it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise ImportError(f'{use} needs {package}: pip install "dpoco[{extra}]"') from error
+
+
+def encoded(name: str, value: Any) -> Any:
+    """Return `value` as JSON carries it: NumPy's types become Python's, no value is lost.
+
+    Floats that are not finite, which JSON lacks, become ``{"$float": "nan"}`` and the like.
+    """
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"$float": repr(value)}
+    if isinstance(value, (list, tuple)):
+        return [encoded(name, item) for item in value]
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value) or "$float" in value:
+            raise TypeError(f"{name} must have strings for names")
+        return {key: encoded(name, item) for key, item in value.items()}
+    raise TypeError(
+        f"{name} must be of numbers, strings, booleans, None, lists, mappings and arrays; "
+        f"got {type(value).__name__}"
+    )
+
+
+def decoded(pairs: dict[str, Any]) -> Any:
+    """Undo `encoded`: the ``object_hook`` of ``json.loads``."""
+    return float(pairs["$float"]) if pairs.keys() == {"$float"} else pairs
+
+
+def line_of(record: Mapping[str, Any]) -> str:
+    """Return the one JSON text of a record."""
+    return json.dumps(record, allow_nan=False, separators=(",", ":"), sort_keys=True)
+
+
+def _identity(value: Any) -> Any:
+    """Return what tells values apart: 1 and 1.0 are the same, True is neither."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a sweep: what the swept function is called with.
+
+    Attributes
+    ----------
+    values : dict
+        The grid's values, by name; also ``cell["epsilon"]``.
+    seed : int
+        One of the sweep's seeds.
+    root : int
+        Root of the sweep's seed tree.
+    """
+
+    values: dict[str, Any]
+    seed: int
+    root: int = 0
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    @property
+    def key(self) -> str:
+        """What identifies the cell within a sweep: JSON of its values and its seed."""
+        values = {name: _identity(value) for name, value in self.values.items()}
+        return line_of({"seed": self.seed, "values": encoded("values", values)})
+
+    def source(self) -> Source:
+        """Return the source of this cell's noise, seeded: it voids guarantees.
+
+        Equal for equal root, values and seed, and independent of every other cell's, whatever the
+        order of the cells and the rest of the grid. Every call returns it from its beginning.
+        """
+        return Source.seeded(self._digest("noise", self.key))
+
+    def generator(self) -> np.random.Generator:
+        """Return a generator for simulated data, never for privacy.
+
+        It depends on root and seed alone, so that all values of the grid meet the same data.
+        """
+        return np.random.default_rng(self._digest("data", str(self.seed)))
+
+    def _digest(self, use: str, text: str) -> int:
+        message = f"dpoco sweep {use}\n{self.root}\n{text}".encode()
+        return int.from_bytes(hashlib.sha256(message).digest(), "little")
+
+
+def cells_of(
+    grid: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]],
+    seeds: int | Iterable[int],
+    root: int,
+) -> list[Cell]:
+    """Return all cells: the product of the grid (or its rows) with the seeds, seeds fastest."""
+    rows = _rows(grid)
+    numbers = _seeds(seeds)
+    whole_number("root", root, 0, _LARGEST_SEED)
+    if len(rows) * len(numbers) > _LARGEST_SWEEP:
+        raise ValueError(f"a sweep has at most {_LARGEST_SWEEP} cells")
+    cells = [Cell(row, seed, int(root)) for row in rows for seed in numbers]
+    if len({cell.key for cell in cells}) != len(cells):
+        raise ValueError("the grid or the seeds name the same cell twice")
+    return cells
+
+
+def _rows(
+    grid: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    if isinstance(grid, Mapping):
+        columns = {name: _column(name, values) for name, values in grid.items()}
+        rows = [
+            dict(zip(columns, values, strict=True))
+            for values in itertools.product(*columns.values())
+        ]
+    else:
+        rows = [dict(row) for row in grid]
+    if not rows:
+        raise ValueError("the grid has no cells")
+    names = rows[0].keys()
+    if any(row.keys() != names for row in rows):
+        raise ValueError("every row of the grid must have the same names")
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError("the names of the grid must be strings")
+    return [{name: _scalar(name, value) for name, value in row.items()} for row in rows]
+
+
+def _column(name: Any, values: Any) -> list[Any]:
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise TypeError(f"grid[{name!r}] must be a sequence of values")
+    return list(values)
+
+
+def _scalar(name: str, value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is not None and not isinstance(value, (bool, int, float, str)):
+        raise TypeError(
+            f"grid[{name!r}] must hold numbers, strings, booleans or None; "
+            f"got {type(value).__name__}"
+        )
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError(f"grid[{name!r}] holds a NaN, which is no value")
+    return value
+
+
+def _seeds(seeds: int | Iterable[int]) -> Sequence[int]:
+    single = isinstance(seeds, (bool, np.bool_, str, bytes))
+    if single or not isinstance(seeds, (int, np.integer, Iterable)):
+        raise TypeError("seeds must be a number of seeds or a sequence of them")
+    if isinstance(seeds, (int, np.integer)):
+        return range(positive_int("seeds", seeds, maximum=_LARGEST_SWEEP))
+    numbers = [whole_number("a seed", seed, 0, _LARGEST_SEED) for seed in seeds]
+    if not numbers:
+        raise ValueError("seeds is empty")
+    return numbers
 
 
 KIND = "dpoco.sweep/1"
@@ -181,6 +353,11 @@ class SweepResults:
     path: Path
     records: tuple[dict[str, Any], ...] = field(repr=False)
 
+    @classmethod
+    def of(cls, path: Path, records: Iterable[dict[str, Any]]) -> SweepResults:
+        """Return records in their order."""
+        return cls(path, tuple(sorted(records, key=_place)))
+
     def __len__(self) -> int:
         return len(self.records)
 
@@ -213,7 +390,7 @@ class SweepResults:
         """
         rows = self.rows()
         names = list(dict.fromkeys(name for row in rows for name in row))
-        columns = [_column([row.get(name) for row in rows]) for name in names]
+        columns = [_typed([row.get(name) for row in rows]) for name in names]
         types = [(name, column.dtype) for name, column in zip(names, columns, strict=True)]
         table = np.empty(len(rows), dtype=types)
         for name, column in zip(names, columns, strict=True):
@@ -228,11 +405,7 @@ class SweepResults:
         ImportError
             Without pandas.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError('to_pandas needs pandas: pip install "dpoco[data]"') from error
-        return pandas.DataFrame(self.rows())
+        return imported("pandas", "to_pandas", "data").DataFrame(self.rows())
 
 
 def read_sweep(path: str | os.PathLike[str]) -> SweepResults:
@@ -257,24 +430,15 @@ def read_sweep(path: str | os.PathLike[str]) -> SweepResults:
     """
     place = Path(path)
     records, _ = read_records(place)
-    last = {
-        Cell(record["values"], record["seed"]).key + line_of_configuration(record): record
-        for record in records
-    }
-    return SweepResults(place, sorted_records(last.values()))
-
-
-def line_of_configuration(record: Mapping[str, Any]) -> str:
-    """Return what tells records of two sweeps apart that were concatenated into one file."""
-    return line_of({"root": record["configuration"].get("root")})
-
-
-def sorted_records(records: Iterable[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Return records in the order of their values, name by name, and of their seeds."""
-    return tuple(sorted(records, key=_place))
+    # Records of two roots are told apart: files of two sweeps may have been concatenated.
+    roots = [line_of({"root": record["configuration"].get("root")}) for record in records]
+    keys = [Cell(record["values"], record["seed"]).key for record in records]
+    last = dict(zip(zip(keys, roots, strict=True), records, strict=True))
+    return SweepResults.of(place, last.values())
 
 
 def _place(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return where a record is sorted: by its values, name by name, and by its seed."""
     values = [_rank(value) for _, value in sorted(record["values"].items())]
     return (*values, record["seed"])
 
@@ -285,7 +449,7 @@ def _rank(value: Any) -> tuple[int, float, str]:
     return (0 if value is None else 3, 0.0, str(value))
 
 
-def _column(values: list[Any]) -> NDArray[Any]:
+def _typed(values: list[Any]) -> NDArray[Any]:
     kinds = {type(value) for value in values}
     if kinds == {bool}:
         return np.array(values, dtype=np.bool_)

@@ -1,0 +1,160 @@
+"""What a journal has charged: its ledger, groups of streams that see disjoint data, and forks.
+
+Claim: streams of which a person's record is in one, which may be chosen in reaction to everything
+released, have together the guarantee of `dpoco.accounting.pools.pool_guarantee`: that of one
+learner for draws with fresh noise, that with the tails of all streams for couplings, the purely
+private epsilon for others that have one, and otherwise the deltas of all streams added up.
+
+Proof: ``docs/privacy/pools.md`` and ``docs/privacy/journal.md``, section "Groups".
+
+A fork has two continuations, accounted as two charges.
+
+Claim: everything that learners with fresh noise release consists of draws, each of which costs,
+given all that was drawn before, no more than its share of the guarantee. A record that
+both continuations see is in the draws before the fork and in both sets of draws after it: together
+no more than in two runs. Others keep noise across rounds (a noisy threshold, the state of a
+coupling), for which that is not proved here.
+
+Proof: ``docs/privacy/journal.md``, section "Forks".
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dpoco._validation import positive_int
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.ledger import Ledger
+from dpoco.accounting.pools import noise_of, pool_guarantee
+from dpoco.errors import StateError
+from dpoco.journal._rows import Rows
+from dpoco.random import Source
+
+_LEDGER = "ledger"
+_LARGEST_GROUP = 2**31
+
+
+class Accounts:
+    """What was charged, in the store; a copy in memory is kept as long as nothing fails."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._ledger: Ledger | None = None
+        self._read = False
+
+    def begin(self, given: Ledger | None, *, new: bool) -> None:
+        """Store the ledger of a new journal; of another one, `StateError` for other terms."""
+        if given is None:
+            return
+        if new:
+            self._rows.put_value(_LEDGER, given.to_json())
+            return
+        stored = self._current()
+        if stored is None:
+            raise StateError("the journal was made without a ledger")
+        theirs, ours = given.to_dict(), stored.to_dict()
+        names = ("budget", "relation", "view", "adaptive", "side_share")
+        same = all(theirs[name] == ours[name] for name in names)
+        for name, unsaid in (("unit", None), ("currency", "auto")):
+            same = same and theirs[name] in (unsaid, ours[name])
+        if not same:
+            raise StateError("the journal was made with a ledger of other terms")
+
+    def charge(self, guarantee: Guarantee, label: str, *, same_unit: bool = False) -> None:
+        """Charge and store, within a transaction; raises `BudgetExceeded` before anything else."""
+        ledger = self._current()
+        if ledger is not None:
+            ledger.charge(guarantee, label, same_unit=same_unit)
+            self._rows.put_value(_LEDGER, ledger.to_json())
+
+    def charge_again(self, guarantee: Guarantee, label: str) -> None:
+        """Charge what was charged before; what was promised about its unit holds again."""
+        ledger = self._current()
+        if ledger is None:
+            raise StateError("a fork is a second charge: the journal has no ledger")
+        self.charge(guarantee, label, same_unit=ledger.unit != guarantee.unit)
+
+    def join(self, group: str, size: int | None, learner: Any, *, same_unit: bool) -> None:
+        """Enter a learner in a group, within a transaction; its first one is charged for all.
+
+        Raises
+        ------
+        CalibrationError
+            If the learner's delta does not pay for a group of that size at any epsilon.
+        StateError
+            If the group is full.
+        TypeError, ValueError
+            If the group is new and has no size, if it has another one, or other learners.
+        """
+        place = f"group {group}"
+        alike = {
+            "kind": learner._kind,
+            "guarantee": json.dumps(learner.guarantee.to_dict(), sort_keys=True),
+        }
+        text = self._rows.value(place)
+        if text is None:
+            if size is None:
+                raise TypeError(
+                    "a new group needs group_size, the largest number of streams it will ever have"
+                )
+            whole = pool_guarantee(learner.guarantee, keys=size, noise=noise_of(learner))
+            self.charge(whole, place, same_unit=same_unit)
+            self._rows.put_value(place, json.dumps({**alike, "size": size, "streams": 1}))
+            return
+        try:
+            record = json.loads(text)
+            most, streams = int(record["size"]), int(record["streams"])
+            known = {name: record[name] for name in alike}
+        except (KeyError, TypeError, ValueError):
+            raise StateError("the journal is corrupt: not a group") from None
+        if size not in (None, most):
+            raise ValueError(f"the group {group!r} was made for {most} streams")
+        if known != alike:
+            raise ValueError(
+                f"the group {group!r} is charged for another guarantee: its streams must be alike"
+            )
+        if streams >= most:
+            raise StateError(
+                f"the group {group!r} is full: it is charged for {most} streams, whatever becomes "
+                "of them"
+            )
+        self._rows.put_value(place, json.dumps({**record, "streams": streams + 1}))
+
+    def snapshot(self) -> Ledger | None:
+        """Return a copy of the stored ledger."""
+        text = self._rows.value(_LEDGER)
+        return None if text is None else Ledger.from_json(text)
+
+    def forget(self) -> None:
+        """Read again what is stored, after a transaction that failed."""
+        self._ledger, self._read = None, False
+
+    def _current(self) -> Ledger | None:
+        if not self._read:
+            self._ledger, self._read = self.snapshot(), True
+        return self._ledger
+
+
+def checked_size(group: str | None, size: int | None) -> int | None:
+    """Return the size that a caller gives a group, or raise for what is none."""
+    if group is None and size is not None:
+        raise TypeError("group_size is for streams of a group")
+    if not (group is None or isinstance(group, str)):
+        raise TypeError(f"group must be a text; got {type(group).__name__}")
+    return None if size is None else positive_int("group_size", size, maximum=_LARGEST_GROUP)
+
+
+def check_forkable(learner: Any) -> None:
+    """Raise `TypeError` for a learner whose two continuations no proof covers."""
+    if learner._noise != "fresh":
+        raise TypeError(
+            f"a {learner._kind} cannot be forked: it keeps noise across rounds, and no proof here "
+            "covers two continuations of it"
+        )
+
+
+def renew(learner: Any) -> None:
+    """Give a learner a new key: all noise from here on is fresh, what was drawn stays."""
+    claim = Source()._claim()
+    learner._engine.rekey(claim["key"], claim["stream"])
