@@ -136,7 +136,7 @@ def test_parts_of_long_runs_do_not_show(monkeypatch):
     problem = dpoco.domains.LpBall(3, 2.0, 1.0), dpoco.losses.HuberLoss(1.0)
     results = []
     for entries in (2**20, 100):
-        monkeypatch.setattr("dpoco.evaluation._prequential._LARGEST_PART", entries)
+        monkeypatch.setattr("dpoco.evaluation._runs._LARGEST_PART", entries)
         learner = dpoco.oco.NoisyFTRL(
             *problem, horizon=T, budget=dpoco.Budget(5.0, 1e-5),
             source=dpoco.random.Source.seeded(1),

@@ -11,7 +11,7 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -71,8 +71,11 @@ def documented_options(function: Function) -> Function:
     return function
 
 
-# Where a run writes, and what continues another one, is not taken over from a report.
-_NOT_AGAIN = ("config", "checkpoint", "resume", "skip_played", "out", "output")
+# Options that a report does not tell, nor gives to another run: where it goes, what is continued.
+_NOT_TOLD = (
+    "out", "output", "figure", "checkpoint", "resume", "skip_played", "progress", "config",
+    "json", "quiet",
+)  # fmt: skip
 
 
 def _apply(context: typer.Context, path: Path | None) -> Path | None:
@@ -107,7 +110,7 @@ def _read(path: Path) -> dict[str, Any]:
         command = settings.get("command")
         if not isinstance(command, dict):
             raise ValueError(f"{path.name} is a report without the options it was made with")
-        record = {k: v for k, v in command.items() if k not in _NOT_AGAIN}
+        record = {k: v for k, v in command.items() if k not in _NOT_TOLD}
     return {key: value for key, value in record.items() if value is not None}
 
 
@@ -158,10 +161,10 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-def asked_of(context: typer.Context, leave_out: Collection[str]) -> dict[str, Any]:
+def asked_of(context: typer.Context) -> dict[str, Any]:
     """Return what a command was asked, by its options' names, in their order, as a report says."""
     options = _options_of(context).items()
-    return {name: told(context.params[own]) for name, own in options if name not in leave_out}
+    return {name: told(context.params[own]) for name, own in options if name not in _NOT_TOLD}
 
 
 def told(value: Any) -> Any:

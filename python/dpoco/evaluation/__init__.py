@@ -19,7 +19,11 @@ from dpoco.evaluation._comparison import (
     Comparison,
     ComparisonRow,
     compare,
-    repeat,
+    compare_private,
+    compare_private_bandit,
+    compare_private_experts,
+    compare_private_fit,
+    compare_private_lipschitz,
 )
 from dpoco.evaluation._offline import (
     LoggedBandit,
@@ -29,15 +33,14 @@ from dpoco.evaluation._offline import (
     off_policy_value,
     replay_log,
 )
-from dpoco.evaluation._prequential import PrequentialResult, prequential
-from dpoco.evaluation._private import (
-    compare_private,
-    compare_private_bandit,
-    compare_private_experts,
-    compare_private_fit,
-    compare_private_lipschitz,
+from dpoco.evaluation._runs import (
+    PrequentialResult,
+    SeedTree,
+    Snapshot,
+    prequential,
+    repeat,
+    repeat_runs,
 )
-from dpoco.evaluation._runs import SeedTree, Snapshot, repeat_runs
 from dpoco.evaluation._sequences import (
     COMPARATORS,
     BestSequence,
