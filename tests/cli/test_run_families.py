@@ -108,11 +108,11 @@ def test_a_regret_of_less_than_a_half_is_no_minus_nothing(table, invoke, capsys)
 
 @pytest.mark.parametrize("value", [0.0, -0.0])
 def test_a_loss_of_nothing_has_no_sign(value):
-    from dpoco.cli._problem import _Pinball
+    from dpoco.cli._problem import _pinball
 
-    lost = _Pinball(value, 0.5)(np.array([[0.0], [-0.0], [np.nan]]))
+    lost = _pinball(0.5, value, np.array([[0.0], [-0.0], [np.nan]]))
     assert not np.signbit(lost[:2]).any()
-    assert np.isnan(_Pinball(np.nan, 0.5)(np.array([[0.0]]))).all()
+    assert np.isnan(_pinball(0.5, np.nan, np.array([[0.0]]))).all()
 
 
 @pytest.mark.parametrize(

@@ -124,9 +124,7 @@ _COLUMNS = {"records": "features", "experts": "losses"}
 
 @shell.documented_options
 def datasets_command(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Describe this one. [default: list all]")
-    ] = None,
+    name: str | None = None,
     cite: bool = False,
     as_json: shell.JsonFlag = False,
 ) -> None:
@@ -145,6 +143,8 @@ def datasets_command(
 
     Parameters
     ----------
+    name : argument [NAME]
+        Describe this one. [default: list all]
     cite : --cite
         Print where the data are from, and nothing else.
     """

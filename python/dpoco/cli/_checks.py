@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -29,13 +29,7 @@ _EXIT_CODES = {"not refuted": 0, "refuted": 1, "no power": 3}
 
 @shell.documented_options
 def audit_command(
-    learner: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="LEARNER",
-            help="Name of a learner or mechanism, such as tree-frank-wolfe; see --list.",
-        ),
-    ] = None,
+    learner: str | None = None,
     list_names: bool = False,
     epsilon: float = 1.0,
     delta: float | None = None,
@@ -61,6 +55,8 @@ def audit_command(
 
     Parameters
     ----------
+    learner : argument LEARNER
+        Name of a learner or mechanism, such as tree-frank-wolfe; see --list.
     list_names : --list
         Print all names, and nothing else.
     epsilon
@@ -265,18 +261,8 @@ def figure_5_1(
             dpoco.plotting.plot_figure_5_1(result).savefig(figure, dpi=_DPI)
 
 
-def explain_command(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="JSON text of a guarantee (guarantee.to_json()), of a ledger (ledger.to_json()), "
-            "or any JSON object that holds a guarantee under that name, such as the output of "
-            "dpoco plan --json.",
-        ),
-    ],
-    as_json: shell.JsonFlag = False,
-) -> None:
+@shell.documented_options
+def explain_command(file: Path, as_json: shell.JsonFlag = False) -> None:
     """Say what a guarantee protects, against whom, what its numbers mean, and what it leaves out.
 
     All numbers are bounds for every attack, from the guarantee's own privacy curve.
@@ -286,6 +272,12 @@ def explain_command(
     dpoco plan ctrl --horizon 100000 --dimension 10 --json > plan.json
 
     dpoco explain plan.json
+
+    Parameters
+    ----------
+    file : argument FILE
+        JSON text of a guarantee (guarantee.to_json()), of a ledger (ledger.to_json()), or any JSON
+        object that holds a guarantee under that name, such as the output of dpoco plan --json.
     """
     with shell.errors_in_one_line():
         try:
@@ -323,18 +315,8 @@ class _NotOneError(Exception):
     """The file is no guarantee, state, ledger or journal."""
 
 
-def verify_command(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...",
-            help="Guarantees and ledgers as JSON, one or a list of them in a file, or any JSON "
-            "object that holds a guarantee under that name; states of learners and mechanisms "
-            "(learner.save); journals (SQLite files).",
-        ),
-    ],
-    as_json: shell.JsonFlag = False,
-) -> None:
+@shell.documented_options
+def verify_command(files: list[Path], as_json: shell.JsonFlag = False) -> None:
     """Compute again what files state, and refuse numbers that do not follow.
 
     A guarantee follows from the description of what was enforced and drawn, if it has one, or else
@@ -348,6 +330,13 @@ def verify_command(
     dpoco plan ctrl --horizon 100000 --dimension 10 --json > plan.json
 
     dpoco verify plan.json
+
+    Parameters
+    ----------
+    files : argument FILE...
+        Guarantees and ledgers as JSON, one or a list of them in a file, or any JSON object that
+        holds a guarantee under that name; states of learners and mechanisms (learner.save);
+        journals (SQLite files).
     """
     rows = [_row(file) for file in files]
     if as_json:

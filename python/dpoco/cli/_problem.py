@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -263,28 +264,17 @@ def _arms(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]:
     return games
 
 
-@dataclass(frozen=True)
-class _Pinball:
-    """q (y - x) where x is too small, (1 - q) (x - y) where it is too large."""
-
-    target: float
-    quantile: float
-
-    def __call__(self, points: FloatArray) -> FloatArray:
-        short = self.target - points[:, 0]
-        loss: FloatArray = np.where(short > 0.0, self.quantile, self.quantile - 1.0) * short + 0.0
-        return loss
+def _pinball(quantile: float, target: float, points: FloatArray) -> FloatArray:
+    """Return q (y - x) where x is too small, (1 - q) (x - y) where it is too large."""
+    short = target - points[:, 0]
+    loss: FloatArray = np.where(short > 0.0, quantile, quantile - 1.0) * short + 0.0
+    return loss
 
 
-@dataclass(frozen=True)
-class _Distance:
-    """Euclidean distance."""
-
-    target: FloatArray
-
-    def __call__(self, points: FloatArray) -> FloatArray:
-        distance: FloatArray = np.sqrt(np.sum((points - self.target) ** 2, axis=1))
-        return distance
+def _distance(target: FloatArray, points: FloatArray) -> FloatArray:
+    """Return Euclidean distances."""
+    distance: FloatArray = np.sqrt(np.sum((points - target) ** 2, axis=1))
+    return distance
 
 
 def _functions(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]:
@@ -313,13 +303,13 @@ def _functions(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Gam
     if len(wanted) == 2:
         if asked["quantile"] is not None:
             raise ValueError("--quantile is of one column; of two, the geometric median is learned")
-        losses: list[Any] = [_Distance(row) for row in targets]
+        losses: list[Any] = [partial(_distance, row) for row in targets]
         slope, what = 1.0, "distance"
     else:
         q = 0.5 if asked["quantile"] is None else asked["quantile"]
         if not 0.0 < q < 1.0:
             raise ValueError("--quantile must be between 0 and 1")
-        losses = [_Pinball(float(value), q) for value in targets[:, 0]]
+        losses = [partial(_pinball, q, float(value)) for value in targets[:, 0]]
         slope, what = max(q, 1.0 - q), f"pinball loss of the quantile {q:g}"
     domain = Box([low] * len(wanted), [high] * len(wanted))
     return [

@@ -47,7 +47,13 @@ _FIGURES = (".png", ".svg", ".pdf")
 
 
 def option_of(kind: Any, values: str, meaning: str) -> Any:
-    """Return the annotation of an option: words with a dash are its names, others its metavar."""
+    """Return the annotation of an option: words with a dash are its names, others its metavar.
+
+    ``argument METAVAR`` is none, but an argument.
+    """
+    if values.startswith("argument "):
+        metavar = values.removeprefix("argument ")
+        return Annotated[kind, typer.Argument(metavar=metavar, help=meaning)]
     flags = [word for word in values.split() if word.startswith("-")]
     metavar = " ".join(word for word in values.split() if word not in flags)
     return Annotated[kind, typer.Option(*flags, metavar=metavar or None, help=meaning)]

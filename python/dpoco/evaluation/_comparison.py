@@ -11,19 +11,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpoco._learner import Progress
 from dpoco._validation import FloatArray, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.datasets import Stream
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.evaluation._comparators import GlmLoss
-from dpoco.evaluation._runs import SeedTree, Snapshot, part_of, play_all, sources_of
+from dpoco.evaluation._runs import SeedTree, Snapshot, play_all, sources_of
 from dpoco.evaluation.games import game_of_arms, game_of_experts, game_of_functions, game_of_records
 from dpoco.evaluation.playing import (
     Step,
-    budget_record,
     fit_game,
+    fits_of,
     horizon_of,
     losses_of,
     play_game,
@@ -190,7 +189,7 @@ def compare(
     neighbours: set[tuple[str, str]] = set()
     total = float(comparator["total_loss"])
     for index, budget in enumerate(budgets):
-        asked = None if budget is None else budget_record(budget)
+        asked = None if budget is None else budget.to_dict()
         for name, build in learners.items():
             row = partial(ComparisonRow, name, asked)
             try:
@@ -214,7 +213,7 @@ def compare(
             tell = None if progress is None else partial(progress, name)
             seeded = partial(build, budget)
             if plays(first) == "batch":
-                fits = _fit(seeded, data, sources, tell)
+                _, fits, _ = fits_of(seeded, sources, data, tell)
                 rows.append(row(fits, (), (), guarantee.to_dict(), access="offline"))
                 continue
             played = traces[name, index] = play_all(seeded, sources, data, tell)
@@ -230,7 +229,7 @@ def compare(
     return Comparison(
         stream=dict(stream or {}),
         settings={
-            "budgets": [None if budget is None else budget_record(budget) for budget in budgets],
+            "budgets": [None if budget is None else budget.to_dict() for budget in budgets],
             "learners": list(learners),
             "repeats": count,
             "seed": seed,
@@ -249,22 +248,6 @@ def _access(build: Builder) -> str:
         return "offline" if plays(build(None, None)) == "batch" else "online"
     except CalibrationError:
         return "online"
-
-
-def _fit(
-    build: Callable[[Source | None], Any],
-    data: tuple[Any, ...],
-    sources: Sequence[Source],
-    progress: Progress | None,
-) -> tuple[float, ...]:
-    """Fit a batch baseline several times: the average loss of every decision on the records."""
-    found = []
-    for number, source in enumerate(sources):
-        model = build(source)
-        model.fit(*data, progress=part_of(progress, number, len(sources)))
-        losses = model.loss.batch_values(model.domain, model.theta, *data)
-        found.append(float(np.mean(losses)))
-    return tuple(found)
 
 
 # How a game is played, which no learner takes.

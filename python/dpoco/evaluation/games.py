@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpoco._clipping import admitted_losses, checked_range
-from dpoco._validation import FloatArray, float_array, real_float, whole_number
+from dpoco._validation import FloatArray, float_array, whole_number
 from dpoco.accounting import Budget
 from dpoco.bandits import HighDimensionalBandit
 from dpoco.datasets import Stream
@@ -261,7 +261,7 @@ def game_of_arms(
         raise ValueError("contexts and rewards must have the same number of rounds")
     if table.size == 0 or seen.size == 0:
         raise ValueError("contexts and rewards must have rounds and columns")
-    low, high = _range_of(reward_range)
+    low, high = checked_range(reward_range, "reward_range")
     arms, dimension = table.shape[1], seen.shape[1]
     top = (high - low) / 2.0
     bounds = (-top, top)
@@ -299,15 +299,6 @@ def game_of_arms(
         _facts("contexts", "Contexts and rewards", stream, dimension=dimension, arms=arms),
         nonprivate_flags or {},
     )  # fmt: skip
-
-
-def _range_of(reward_range: Any) -> tuple[float, float]:
-    if np.shape(reward_range) != (2,):
-        raise TypeError("reward_range must be a pair (low, high)")
-    low, high = (real_float("reward_range", end) for end in reward_range)
-    if not low < high:
-        raise ValueError("reward_range must be (low, high) with low < high")
-    return low, high
 
 
 def game_of_functions(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ from dpoco.evaluation._runs import (
     doubling_parts,
     keeps_decisions,
     part_of,
+    play_through,
     root_source,
 )
 from dpoco.evaluation.games import Game, totals
@@ -147,9 +148,9 @@ def play_game(
         seconds.append(time.perf_counter() - begun)
 
     begun = time.perf_counter()
-    free = game.build(None, _without_noise(seed)).run(
-        *(column[: rows.stop] for column in game.data),
-        **_run_options(learner),
+    free = play_through(
+        game.build(None, _without_noise(seed)),
+        tuple(column[: rows.stop] for column in game.data),
         progress=partial(tell, "without noise"),
     )
     free_seconds = time.perf_counter() - begun
@@ -195,14 +196,9 @@ def _settings(
     game: Game, budget: Budget, repeats: int, seed: int | None, **covered: int
 ) -> dict[str, Any]:
     return {
-        **budget_record(budget), **covered, "repeats": repeats, "seed": seed,
+        **budget.to_dict(), **covered, "repeats": repeats, "seed": seed,
         **{name: _plain(value) for name, value in game.options.items()},
     }  # fmt: skip
-
-
-def budget_record(budget: Budget) -> dict[str, float]:
-    """Return a budget as reports hold it."""
-    return {"epsilon": budget.epsilon, "delta": budget.delta}
 
 
 def _stated(game: Game, learner: Any) -> dict[str, Any]:
@@ -240,11 +236,6 @@ def _played_rows(first: int, given: int, horizon: int, skip_played: bool) -> sli
     return slice(skipped, min(given, skipped + horizon - first))
 
 
-def _run_options(learner: Any) -> dict[str, Any]:
-    """Leave out decisions where they are vectors."""
-    return {} if keeps_decisions(learner) else {"record_decisions": False}
-
-
 def _play(
     learner: Any,
     data: tuple[Any, ...],
@@ -265,12 +256,8 @@ def _play(
             def report(done: int, total: int, part: slice = part) -> None:
                 progress(part.start + done, rounds)
 
-            trace = learner.run(
-                *(column[part] for column in data),
-                **_run_options(learner),
-                progress=report,
-                checkpoint=checkpoint,
-            )
+            rows = tuple(column[part] for column in data)
+            trace = play_through(learner, rows, progress=report, checkpoint=checkpoint)
             own = losses_of(trace)
             losses = np.concatenate([losses, own])
             switches += len(switches_of(trace))
@@ -310,6 +297,24 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
+def fits_of(
+    build: Callable[[Source | None], Any],
+    sources: Sequence[Source | None],
+    data: tuple[Any, ...],
+    progress: Progress | None,
+) -> tuple[list[Any], tuple[float, ...], list[float]]:
+    """Fit a batch baseline for every source; return models, average losses and seconds."""
+    models, losses, seconds = [], [], []
+    for number, source in enumerate(sources):
+        begun = time.perf_counter()
+        model = build(source)
+        model.fit(*data, progress=part_of(progress, number, len(sources)))
+        seconds.append(time.perf_counter() - begun)
+        models.append(model)
+        losses.append(float(model.loss.batch_values(model.domain, model.theta, *data).mean()))
+    return models, tuple(losses), seconds
+
+
 def fit_game(
     game: Game,
     budget: Budget,
@@ -327,19 +332,12 @@ def fit_game(
     features, labels = (column[rows] for column in game.data)
     tell = (lambda *_: None) if progress is None else progress
 
-    def fitted(phase: str, spent: Budget | None, source: Source | None, done: int, of: int) -> Any:
-        begun = time.perf_counter()
-        model = game.build(spent, source)
-        model.fit(features, labels, progress=part_of(partial(tell, phase), done, of))
-        return model, time.perf_counter() - begun
+    def fitted(phase: str, spent: Budget | None, *sources: Source | None) -> Any:
+        data = features, labels
+        return fits_of(partial(game.build, spent), sources, data, partial(tell, phase))
 
-    def average(model: Any) -> float:
-        return float(loss.batch_values(domain, model.theta, features, labels).mean())
-
-    models, seconds = zip(
-        *(fitted("private", budget, root, index, count) for index in range(count)), strict=True
-    )
-    free, free_seconds = fitted("without noise", None, _without_noise(seed), 0, 1)
+    models, private, seconds = fitted("private", budget, *[root] * count)
+    (free,), nonprivate, free_seconds = fitted("without noise", None, _without_noise(seed))
     # A missing record costs nobody anything.
     present = np.where(np.isfinite(features).all(axis=1), labels, np.nan)
     records = RecordShares.of(
@@ -352,13 +350,13 @@ def fit_game(
         stream={**game.stream, "rounds": len(features)},
         settings=_settings(game, budget, count, seed, records=len(features)),
         **_stated(game, models[0]),
-        private=tuple(map(average, models)),
-        nonprivate=(average(free),),
+        private=private,
+        nonprivate=nonprivate,
         best_fixed=game.comparators(rows, free).fixed,
         zero=totals(constant_losses(loss, 0.0, present)),
         timing={
-            "private_seconds": list(seconds),
-            "nonprivate_seconds": free_seconds,
+            "private_seconds": seconds,
+            "nonprivate_seconds": free_seconds[0],
             "total_seconds": time.perf_counter() - started,
         },
         rows={"skipped": 0, "played": len(features), "beyond_horizon": given - len(features)},
