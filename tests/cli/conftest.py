@@ -55,3 +55,9 @@ def refused(invoke):
         return result.stderr
 
     return run
+
+
+@pytest.fixture
+def report_of(tmp_path):
+    """Read the report in a directory, by default where it goes."""
+    return lambda name="results": json.loads((tmp_path / name / "report.json").read_text())

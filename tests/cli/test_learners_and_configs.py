@@ -36,11 +36,11 @@ def test_other_learners_of_records(table, tmp_path, learner, answer):
     "learner",
     ["prefix-hedge", "epoch-selector", "shift-detector", "oblivious-tracker", "batch-share"],
 )
-def test_learners_of_experts(losses, invoke, tmp_path, learner):
+def test_learners_of_experts(losses, invoke, learner, report_of):
     options = ("--data", "losses.csv", "--loss-range", "0,2", "--learner", learner)
     result = invoke("run", *options, *QUICK, "--epsilon", 20, "--delta", 1e-4)
     assert "300 rounds x 3 experts" in result.stdout
-    report = RunReport.from_dict(json.loads((tmp_path / "results" / "report.json").read_text()))
+    report = RunReport.from_dict(report_of())
     assert report.best_fixed["decision"] == 0
     assert report.best_fixed["average_loss"] == pytest.approx(losses[:, 0].mean(), rel=1e-5)
     assert report.best_constant["average_loss"] == pytest.approx(losses.mean(), rel=1e-5)
@@ -54,7 +54,7 @@ def test_learners_of_experts(losses, invoke, tmp_path, learner):
         ("linucb", (*FILE, "--epsilon", 50)),
     ],
 )
-def test_lines_of_progress_change_no_bit(table, invoke, tmp_path, learner, columns):
+def test_lines_of_progress_change_no_bit(table, invoke, learner, columns, report_of):
     common = ("run", *columns, *QUICK, "--learner", learner)
     plain, told = invoke(*common, "--out", "a"), invoke(*common, "--out", "b", "--progress")
     assert plain.stderr == ""
@@ -63,7 +63,7 @@ def test_lines_of_progress_change_no_bit(table, invoke, tmp_path, learner, colum
     assert heading == "round average loss since last regret switches epsilon"
     assert [line[0] for line in lines[1:]] == ["1", "2", "4", "8", "16", "32", "64", "128", "256",
                                                "400"]  # fmt: skip
-    a, b = (json.loads((tmp_path / name / "report.json").read_text()) for name in "ab")
+    a, b = (report_of(name) for name in "ab")
     assert a.pop("timing") != b.pop("timing")
     assert a == b
     assert float(lines[-1][1]) == pytest.approx(a["private"]["average_losses"][0], abs=1e-4)
@@ -111,8 +111,7 @@ def test_bad_configurations(tmp_path, monkeypatch, name, text, message, refused)
 
 def test_compare_is_at_equal_privacy_and_rows_stand_alone(table, invoke, tmp_path):
     common = ("compare", *FILE, "--epsilons", "2,8", "--repeats", 2, "--seed", 1, "--json")
-    both = invoke(*common, "--learners", "noisy-ftrl,comw")
-    record = json.loads(both.stdout)
+    record = json.loads(invoke(*common, "--learners", "noisy-ftrl,comw").stdout)
     assert record["schema"] == "dpoco.comparison/1"
     assert (tmp_path / "results" / "comparison.png").read_bytes().startswith(b"\x89PNG")
     cells = [(r["learner"], r["budget"] and r["budget"]["epsilon"]) for r in record["rows"]]

@@ -12,11 +12,7 @@ from dpoco.evaluation import SCHEMA, RunReport
 FILE = ("--data", "events.csv", "--label", "alarm", "--feature-range", "0,10")
 
 
-def report_of(directory):
-    return json.loads((directory / "report.json").read_text())
-
-
-def test_report_on_a_file(table, invoke, tmp_path):
+def test_report_on_a_file(table, invoke, tmp_path, report_of):
     result = invoke("run", *FILE, "--repeats", 3, "--seed", 5)
     assert result.stderr == ""
     text = result.stdout
@@ -29,15 +25,15 @@ def test_report_on_a_file(table, invoke, tmp_path):
     ):  # fmt: skip
         assert expected in text
     assert "…" not in text
-    report = RunReport.from_dict(report_of(tmp_path / "results"))
+    report = RunReport.from_dict(report_of())
     assert f"{report.private.average_loss:.4f}" in text
     assert f"{report.noise['released_ratio']:.1f} times" in text
     assert (tmp_path / "results" / "report.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_json_schema(table, invoke, tmp_path):
+def test_json_schema(table, invoke, report_of):
     invoke("run", *FILE, "--repeats", 2, "--seed", 5, "--out", "o")
-    record = report_of(tmp_path / "o")
+    record = report_of("o")
     assert record["schema"] == SCHEMA
     assert set(record) == {
         "schema", "summary", "stream", "settings", "domain", "loss", "parameters", "guarantee",
@@ -65,9 +61,9 @@ def test_json_schema(table, invoke, tmp_path):
     assert record["curves"]["rounds"][-1] == 400
 
 
-def test_json_alone_on_standard_output(table, invoke, tmp_path):
+def test_json_alone_on_standard_output(table, invoke, report_of):
     result = invoke("run", *FILE, "--seed", 5, "--json")
-    assert json.loads(result.stdout) == report_of(tmp_path / "results")
+    assert json.loads(result.stdout) == report_of()
     assert result.stderr == ""
 
 
@@ -78,10 +74,10 @@ def test_quiet_prints_nothing(table, invoke, tmp_path):
 
 
 @pytest.mark.parametrize("p", ["1", "1.5", "2", "4", "inf"])
-def test_geometries_declare_bounds_that_clip_nothing_further(table, invoke, tmp_path, p):
+def test_geometries_declare_bounds_that_clip_nothing_further(table, invoke, p, report_of):
     # Records of the cube, no longer than the bound: the learner must see them as they are.
     invoke("run", *FILE, "--p", p, "--feature-bound", 2, "--no-figure", "--seed", 1)
-    record = report_of(tmp_path / "results")
+    record = report_of()
     stream = dpoco.datasets.load_file(
         "events.csv", label="alarm", scaling=dpoco.datasets.PublicScaling(0.0, 10.0)
     )
@@ -106,16 +102,16 @@ def test_geometries_declare_bounds_that_clip_nothing_further(table, invoke, tmp_
         (["--horizon", "100"], {"horizon": 100, "batch": 1}),
     ],
 )
-def test_options_reach_the_learner(table, invoke, tmp_path, options, expected):
+def test_options_reach_the_learner(table, invoke, options, expected, report_of):
     invoke("run", *FILE, *options, "--repeats", 1, "--seed", 1, "--no-figure")
-    parameters = report_of(tmp_path / "results")["parameters"]
+    parameters = report_of()["parameters"]
     assert {name: parameters[name] for name in expected} == expected
 
 
-def test_budget_radius_and_bound_reach_the_learner(table, invoke, tmp_path):
+def test_budget_radius_and_bound_reach_the_learner(table, invoke, report_of):
     options = ("--epsilon", 3, "--delta", 1e-7, "--radius", 2.5, "--feature-bound", 0.5)
     invoke("run", *FILE, *options, "--no-figure")
-    record = report_of(tmp_path / "results")
+    record = report_of()
     assert record["guarantee"]["delta"] == 1e-7
     assert record["guarantee"]["epsilon"] == pytest.approx(3.0, rel=1e-6)
     assert record["domain"]["radius"] == 2.5
@@ -123,17 +119,17 @@ def test_budget_radius_and_bound_reach_the_learner(table, invoke, tmp_path):
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])
-def test_regression_losses_scale_labels_by_their_declared_range(table, invoke, tmp_path, loss):
+def test_regression_losses_scale_labels_by_their_declared_range(table, invoke, loss, report_of):
     options = ("--label", "heat", "--label-range", "0,10", "--loss", loss, "--no-figure")
     invoke("run", "--data", "events.csv", "--feature-range", "0,10", *options)
-    record = report_of(tmp_path / "results")
+    record = report_of()
     assert record["stream"]["task"] == "regression"
     labels = np.genfromtxt("events.csv", delimiter=",", names=True)["heat"] / 5.0 - 1.0
     if loss == "squared":
         assert record["best_constant"]["average_loss"] == pytest.approx(labels.var())
 
 
-def test_label_range_maps_codes_to_events(table, invoke, tmp_path):
+def test_label_range_maps_codes_to_events(table, invoke, tmp_path, report_of):
     text = table.read_text().splitlines()
     coded = [text[0]] + [line[:-1] + ("2" if line.endswith("1") else "1") for line in text[1:]]
     (tmp_path / "coded.csv").write_text("\n".join(coded))
@@ -141,16 +137,16 @@ def test_label_range_maps_codes_to_events(table, invoke, tmp_path):
     invoke("run", "--data", "events.csv", *common, "--out", "a")
     coded_options = ("--data", "coded.csv", "--label-range", "1,2", "--out", "b")
     invoke("run", *coded_options, *common)
-    assert report_of(tmp_path / "a")["summary"] == report_of(tmp_path / "b")["summary"]
+    assert report_of("a")["summary"] == report_of("b")["summary"]
 
 
-def test_columns_have_ranges_of_their_own(table, invoke, tmp_path):
+def test_columns_have_ranges_of_their_own(table, invoke, report_of):
     options = ("--features", "heat, speed", "--feature-range", "0,10", "--no-intercept")
     invoke(
         "run", "--data", "events.csv", "--label", "alarm", *options,
         "--feature-range", "speed=0,20", "--no-figure",
     )  # fmt: skip
-    stream = report_of(tmp_path / "results")["stream"]
+    stream = report_of()["stream"]
     assert stream["feature_names"] == ["heat", "speed"]
     assert "[0, 10], [0, 20]" in stream["scaling"]
 
@@ -180,7 +176,7 @@ def test_missing_matplotlib_costs_only_the_figure(table, invoke, tmp_path, monke
     assert (tmp_path / "results" / "report.json").exists()
 
 
-def test_checkpoint_interrupt_and_resume(table, invoke, tmp_path, monkeypatch, refused):
+def test_checkpoint_interrupt_and_resume(table, invoke, monkeypatch, refused, report_of):
     monkeypatch.setattr("dpoco._learner._CHUNK_ROUNDS", 50)
     common = ("run", *FILE, "--seed", 3, "--no-figure", "--checkpoint")
     invoke(*common, "whole")
@@ -204,8 +200,8 @@ def test_checkpoint_interrupt_and_resume(table, invoke, tmp_path, monkeypatch, r
     resumed = invoke(*common, "state", "--resume", "--skip-played")
     assert "continued after round 150" in resumed.stdout
     assert "rows: 150 skipped, 250 played, 0 left out beyond the horizon" in resumed.stdout
-    assert report_of(tmp_path / "results")["first_round"] == 150
-    assert report_of(tmp_path / "results")["rows"]["skipped"] == 150
+    assert report_of()["first_round"] == 150
+    assert report_of()["rows"]["skipped"] == 150
     assert np.array_equal(dpoco.load("state").last_decision, dpoco.load("whole").last_decision)
     for more in ((), ("--skip-played",)):
         assert "the horizon of 400 rounds is used up: no row is played" in refused(
@@ -213,19 +209,11 @@ def test_checkpoint_interrupt_and_resume(table, invoke, tmp_path, monkeypatch, r
         )
 
 
-def split(table, *sizes):
-    """Write the table's rows to files of these sizes, each with the header; return their names."""
-    lines = table.read_text().splitlines(keepends=True)
-    names, start = [], 1
-    for size in sizes:
-        names.append(f"hour{len(names)}.csv")
-        table.with_name(names[-1]).write_text("".join([lines[0], *lines[start : start + size]]))
-        start += size
-    return names
-
-
-def test_rows_beyond_the_horizon_are_counted(table, invoke, tmp_path):
-    first, second = split(table, 80, 120)
+def test_rows_beyond_the_horizon_are_counted(table, invoke, report_of):
+    header, *lines = table.read_text().splitlines(keepends=True)
+    first, second = "hour0.csv", "hour1.csv"
+    table.with_name(first).write_text("".join([header, *lines[:80]]))
+    table.with_name(second).write_text("".join([header, *lines[80:200]]))
     common = (*FILE[2:], "--seed", 3, "--no-figure", "--checkpoint", "state")
     invoke("run", "--data", first, *common, "--horizon", 150)
     result = invoke("run", "--data", second, *common, "--resume", "--quiet", code=4)
@@ -234,7 +222,7 @@ def test_rows_beyond_the_horizon_are_counted(table, invoke, tmp_path):
     )
     assert dpoco.load("state").round == 150
     rows = {"skipped": 0, "played": 70, "beyond_horizon": 50}
-    assert report_of(tmp_path / "results")["rows"] == rows
+    assert report_of()["rows"] == rows
     # Nothing is kept: rows that the caller's own --horizon leaves out are said, and no failure.
     for more in ((), ("--learner", "phased-sgd"), ("--learner", "linucb"),
                  ("--learner", "lipschitz", "--label-range", "0,1")):  # fmt: skip
@@ -259,16 +247,3 @@ def test_without_shuttle_the_phishing_stream_is_played(capfd, tmp_path, monkeypa
     assert "phishing: 1,250 rounds" in printed.out
     assert main(["run", "--stream", "shuttle", "--out", str(out)]) == 2
     assert "0.26" in capfd.readouterr().err
-
-
-def test_a_stream_by_name(capfd, tmp_path):
-    pytest.importorskip("river")
-    from dpoco.cli import main
-
-    arguments = ["run", "--seed", "1", "--repeats", "1", "--no-figure", "--out", str(tmp_path)]
-    assert main([*arguments, "--stream", "phishing", "--json"]) == 0
-    assert json.loads(capfd.readouterr().out)["stream"]["name"] == "phishing"
-    assert main([*arguments, "--stream", "weather"]) == 2
-    assert "phishing" in capfd.readouterr().err
-    assert main([*arguments, "--stream", "phishing", "--data", "x.csv", "--label", "y"]) == 2
-    assert "exclude" in capfd.readouterr().err

@@ -59,32 +59,18 @@ def test_a_journal_goes_on_while_it_is_verified(invoke, files):
         assert journal.open("prices").process(np.ones((5, 3)), first_round=5).shape[0] == 5
 
 
-EDITS = {
-    "epsilon": lambda record: record["epsilon"] * 0.999,
-    "delta": lambda record: record["delta"] * 0.99,
-    "truncation_mass": lambda record: record["truncation_mass"] * 0.99,
-}
-
-
-@pytest.mark.parametrize("name", EDITS)
-def test_edited_numbers_are_refuted(invoke, tmp_path, name):
-    record = fit().guarantee.to_dict()
-    path = tmp_path / "edited.json"
-    path.write_text(json.dumps({**record, name: EDITS[name](record)}))
-    result = invoke("verify", path, code=1)
-    assert "refuted" in result.stdout
-
-
 @pytest.mark.parametrize(
-    ("name", "factor"), [("scale", 1.01), ("bound", 0.99), ("records", 2), ("dimension", 2)]
-)
-def test_edited_descriptions_are_refuted(invoke, tmp_path, name, factor):
+    ("name", "factor"),
+    [("epsilon", 0.999), ("delta", 0.99), ("truncation_mass", 0.99), ("scale", 1.01),
+     ("bound", 0.99), ("records", 2), ("dimension", 2)],
+)  # fmt: skip
+def test_edited_numbers_are_refuted(invoke, tmp_path, name, factor):
     record = fit().guarantee.to_dict()
-    description = record["description"]
-    description[name] = type(description[name])(description[name] * factor)
+    edited = record if name in record else record["description"]
+    edited[name] = type(edited[name])(edited[name] * factor)
     path = tmp_path / "edited.json"
     path.write_text(json.dumps(record))
-    invoke("verify", path, code=1)
+    assert "refuted" in invoke("verify", path, code=1).stdout
 
 
 def test_damaged_files_are_refuted(invoke, files):

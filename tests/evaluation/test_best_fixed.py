@@ -130,16 +130,15 @@ def test_all_records_missing_cost_nothing():
 
 
 def test_bad_arguments():
-    domain, loss = DOMAINS["l2"], LOSSES["squared"]
-    with pytest.raises(ValueError, match="at least one row"):
-        best_fixed_decision(domain, loss, np.empty((0, D)), np.empty(0))
-    with pytest.raises(ValueError, match="labels must have shape"):
-        best_fixed_decision(domain, loss, FEATURES, np.zeros(3))
+    loss, labels = LOSSES["squared"], LABELS["squared"]
+    for error, message, *arguments in (
+        (ValueError, "at least one row", loss, np.empty((0, D)), np.empty(0)),
+        (ValueError, "labels must have shape", loss, FEATURES, np.zeros(3)),
+        (TypeError, "labels are required", loss, FEATURES),
+        (TypeError, "takes no labels", LinearLoss(), FEATURES, labels),
+        (TypeError, "CustomLoss", CustomLoss(1.0, 1.0), FEATURES),
+    ):
+        with pytest.raises(error, match=message):
+            best_fixed_decision(DOMAINS["l2"], *arguments)
     with pytest.raises(ValueError, match="tolerance"):
-        best_fixed_decision(domain, loss, FEATURES, LABELS["squared"], tolerance=0.0)
-    with pytest.raises(TypeError, match="labels are required"):
-        best_fixed_decision(domain, loss, FEATURES)
-    with pytest.raises(TypeError, match="takes no labels"):
-        best_fixed_decision(domain, LinearLoss(), FEATURES, LABELS["squared"])
-    with pytest.raises(TypeError, match="CustomLoss"):
-        best_fixed_decision(domain, CustomLoss(1.0, 1.0), FEATURES)
+        best_fixed_decision(DOMAINS["l2"], loss, FEATURES, labels, tolerance=0.0)

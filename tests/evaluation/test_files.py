@@ -12,7 +12,7 @@ import dpoco
 from dpoco import evaluation
 from dpoco.evaluation import SavedTrace
 
-T = 300
+T, BUDGET, SOURCE = 300, dpoco.Budget(5.0, 1e-5), dpoco.random.Source.seeded(3)
 
 
 @pytest.fixture(scope="module")
@@ -27,24 +27,8 @@ def problem():
 
 @pytest.fixture(scope="module")
 def trace(stream, problem):
-    learner = dpoco.oco.NoisyFTRL(
-        *problem, horizon=T, budget=dpoco.Budget(5.0, 1e-5), source=dpoco.random.Source.seeded(3)
-    )
+    learner = dpoco.oco.NoisyFTRL(*problem, horizon=T, budget=BUDGET, source=SOURCE)
     return learner.run(stream.features, stream.labels)
-
-
-def experts_trace():
-    losses = np.random.default_rng(2).uniform(size=(T, 4))
-    learner = dpoco.experts.PrefixHedge(
-        4, horizon=T, budget=dpoco.Budget(5.0, 1e-5), source=dpoco.random.Source.seeded(3)
-    )
-    return losses, learner.run(losses)
-
-
-def report(stream, problem):
-    return evaluation.compare_private(
-        stream, *problem, budget=dpoco.Budget(5.0, 1e-5), repeats=2, seed=4
-    )
 
 
 @pytest.fixture(params=["jsonl", "parquet"])
@@ -72,7 +56,8 @@ def test_a_trace_comes_back(path, trace, stream, problem):
 
 
 def test_a_trace_of_experts_comes_back(path):
-    losses, played = experts_trace()
+    losses = np.random.default_rng(2).uniform(size=(T, 4))
+    played = dpoco.experts.PrefixHedge(4, horizon=T, budget=BUDGET, source=SOURCE).run(losses)
     best = evaluation.best_switching_sequence(losses, 3)
     evaluation.save(played, path, comparators={"three switches": best})
     loaded = evaluation.load(path)
@@ -83,15 +68,13 @@ def test_a_trace_of_experts_comes_back(path):
 
 def test_a_bandit_and_a_report_come_back(path, stream, problem):
     rng = np.random.default_rng(1)
-    learner = dpoco.bandits.LinUCB(
-        2, 3, horizon=40, budget=None, source=dpoco.random.Source.seeded(1)
-    )
+    learner = dpoco.bandits.LinUCB(2, 3, horizon=40, budget=None, source=SOURCE)
     played = learner.run(rng.uniform(size=(40, 3)) / 2.0, rng.uniform(size=(40, 2)))
     evaluation.save(played, path)
     loaded = evaluation.load(path)
     assert np.array_equal(loaded.actions, played.actions)
     assert loaded.average_reward == played.average_reward
-    original = report(stream, problem)
+    original = evaluation.compare_private(stream, *problem, budget=BUDGET, repeats=2, seed=4)
     evaluation.save(original, path)
     assert evaluation.load(path) == original
 

@@ -145,16 +145,15 @@ def test_results_cannot_be_changed():
 
 def test_bad_arguments_are_named():
     good = np.zeros((3, 2))
-    with pytest.raises(ValueError, match="switches must be in"):
-        best_switching_sequence(good, -1)
-    with pytest.raises(TypeError, match="switches must be an int"):
-        best_switching_sequence(good, 1.0)
-    with pytest.raises(ValueError, match="losses must have rounds and experts"):
-        best_switching_sequence(np.zeros((0, 2)), 1)
-    with pytest.raises(ValueError, match="losses must have shape"):
-        best_expert([1.0, 2.0])
-    with pytest.raises(ValueError, match="own_losses must have shape"):
-        interval_regret([0.0], good)
+    for error, message, function, *arguments in (
+        (ValueError, "switches must be in", best_switching_sequence, good, -1),
+        (TypeError, "switches must be an int", best_switching_sequence, good, 1.0),
+        (ValueError, "must have rounds and experts", best_switching_sequence, good[:0], 1),
+        (ValueError, "losses must have shape", best_expert, [1.0, 2.0]),
+        (ValueError, "own_losses must have shape", interval_regret, [0.0], good),
+    ):
+        with pytest.raises(error, match=message):
+            function(*arguments)
     with pytest.raises(ValueError, match="allowance must be in"):
         interval_regret(np.zeros(3), good, allowance=-0.1)
     with pytest.raises(ValueError, match="loss_range"):

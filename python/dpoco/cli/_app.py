@@ -31,8 +31,8 @@ def _say(name: str, entries: list[Any], markdown: str, as_json: bool) -> None:
     if not as_json:
         typer.echo(markdown)
         return
-    record = {"schema": SCHEMA, "table": name, "rows": [asdict(entry) for entry in entries]}
-    shell.print_json(record)
+    rows = [asdict(entry) for entry in entries]
+    shell.print_json({"schema": SCHEMA, "table": name, "rows": rows})
 
 
 @table_app.command()

@@ -243,15 +243,10 @@ def sweep_command(
             Budget(1.0, delta)
         with shell.progress(as_json or quiet) as (show, _):
             found = dpoco.scale.sweep(
-                run,
-                grid,
-                seeds=positive_int("--seeds", seeds, maximum=10**6),
-                root=root,
-                output=output,
-                backend=backend,
-                workers=workers,
+                run, grid, seeds=positive_int("--seeds", seeds, maximum=10**6), root=root,
+                output=output, backend=backend, workers=workers,
                 progress=None if show is None else lambda done, total: show("runs", done, total),
-            )
+            )  # fmt: skip
         cells = _summary(found)
         if as_json:
             record = {

@@ -93,18 +93,11 @@ def audit_command(
         if seed < 0:
             raise ValueError(f"--seed must be at least 0; got {seed}")
         report = audit.audit_learner(
-            learner,
-            epsilon=epsilon,
-            delta=delta,
-            horizon=horizon,
-            dimension=dimension,
-            calibration=calibration,
-            trials=trials,
-            seed=seed,
-        )
+            learner, epsilon=epsilon, delta=delta, horizon=horizon, dimension=dimension,
+            calibration=calibration, trials=trials, seed=seed,
+        )  # fmt: skip
         if as_json:
-            record = {"schema": SCHEMA, **report.to_dict()}
-            shell.print_json(record)
+            shell.print_json({"schema": SCHEMA, **report.to_dict()})
         else:
             typer.echo(str(report))
         if figure is not None:
@@ -248,14 +241,10 @@ def figure_5_1(
         shell.check_figure(figure)
         with shell.progress(as_json) as (show, _):
             result = dpoco.reproduce.figure_5_1(
-                horizon=min(horizon, 2000) if quick else horizon,
-                dimension=dimension,
-                arms=shell.whole_numbers("--arms", arms),
-                epsilon=epsilon,
-                runs=min(runs, 2) if quick else runs,
-                first_seed=seed,
-                progress=show,
-            )
+                horizon=min(horizon, 2000) if quick else horizon, dimension=dimension,
+                arms=shell.whole_numbers("--arms", arms), epsilon=epsilon,
+                runs=min(runs, 2) if quick else runs, first_seed=seed, progress=show,
+            )  # fmt: skip
         typer.echo(result.to_json() if as_json else result.format_markdown())
         if figure is not None:
             dpoco.plotting.plot_figure_5_1(result).savefig(figure, dpi=_DPI)

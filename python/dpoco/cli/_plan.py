@@ -53,12 +53,9 @@ def experts_command(
         stationary, shifting, oblivious or adaptive.
     """
     with shell.errors_in_one_line():
+        budget = Budget._over(epsilon, delta, max(1, horizon))
         plans = dpoco.experts.plan_experts(
-            experts,
-            horizon=horizon,
-            budget=Budget._over(epsilon, delta, max(1, horizon)),
-            switches=switches,
-            adversary=adversary,
+            experts, horizon=horizon, budget=budget, switches=switches, adversary=adversary
         )
     if as_json:
         names = ("learner", "regret_bound", "scope", "useful")

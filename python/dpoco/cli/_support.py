@@ -17,16 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
@@ -278,10 +270,10 @@ def notes(quiet: bool) -> Iterator[None]:
                     typer.echo(f"note: {text}", err=True)
 
 
-class _Rate(ProgressColumn):
+class _Rate(bars.ProgressColumn):
     """Rounds per second."""
 
-    def render(self, task: Task) -> Text:
+    def render(self, task: bars.Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:,.0f} rounds/s", style="progress.data.speed")
 
@@ -326,13 +318,16 @@ def progress(
     if not console.is_terminal:
         yield None, shown
         return
-    shape = TextColumn("{task.description:<14}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*shape, _Rate(), TimeRemainingColumn(), console=console, transient=True) as bars:
+    shape = (
+        bars.TextColumn("{task.description:<14}"), bars.BarColumn(), bars.MofNCompleteColumn(),
+        _Rate(), bars.TimeRemainingColumn(),
+    )  # fmt: skip
+    with bars.Progress(*shape, console=console, transient=True) as shown_bars:
         tasks: dict[str, Any] = {}
 
         def show(phase: str, done: int, total: int) -> None:
             if phase not in tasks:
-                tasks[phase] = bars.add_task(phase, total=total)
-            bars.update(tasks[phase], completed=done)
+                tasks[phase] = shown_bars.add_task(phase, total=total)
+            shown_bars.update(tasks[phase], completed=done)
 
         yield show, shown

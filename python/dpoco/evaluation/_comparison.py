@@ -11,24 +11,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpoco._validation import FloatArray, positive_int
+from dpoco._clipping import admitted_losses, checked_range
+from dpoco._validation import FloatArray, choice, float_array, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.datasets import Stream
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
-from dpoco.evaluation._comparators import GlmLoss
+from dpoco.evaluation import _comparators as hindsight
+from dpoco.evaluation import playing
 from dpoco.evaluation._runs import SeedTree, Snapshot, play_all, sources_of
 from dpoco.evaluation.games import game_of_arms, game_of_experts, game_of_functions, game_of_records
-from dpoco.evaluation.playing import (
-    Step,
-    fit_game,
-    fits_of,
-    horizon_of,
-    losses_of,
-    play_game,
-    switches_of,
-    versions,
-)
 from dpoco.evaluation.reports import FitReport, Report, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learners import plays
@@ -213,16 +205,16 @@ def compare(
             tell = None if progress is None else partial(progress, name)
             seeded = partial(build, budget)
             if plays(first) == "batch":
-                _, fits, _ = fits_of(seeded, sources, data, tell)
+                _, fits, _ = playing.fits_of(seeded, sources, data, tell)
                 rows.append(row(fits, (), (), guarantee.to_dict(), access="offline"))
                 continue
             played = traces[name, index] = play_all(seeded, sources, data, tell)
-            sums = [float(np.sum(losses_of(trace))) for trace in played]
+            sums = [float(np.sum(playing.losses_of(trace))) for trace in played]
             rows.append(
                 row(
                     tuple(value / len(trace) for value, trace in zip(sums, played, strict=True)),
                     tuple(value - total for value in sums),
-                    tuple(len(switches_of(trace)) for trace in played),
+                    tuple(len(playing.switches_of(trace)) for trace in played),
                     guarantee.to_dict(),
                 )
             )
@@ -237,7 +229,7 @@ def compare(
         },
         comparator=dict(comparator),
         rows=tuple(rows),
-        versions=versions(),
+        versions=playing.versions(),
         traces=traces,
     )
 
@@ -259,20 +251,20 @@ def _apart(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return how to play, and what the learner takes, its horizon included."""
     how = {name: options.pop(name) for name in _PLAYING if name in options}
-    return how, {"horizon": horizon_of(horizon, rounds, how.get("resume")), **options}
+    return how, {"horizon": playing.horizon_of(horizon, rounds, how.get("resume")), **options}
 
 
 def compare_private(
     stream: Stream,
     domain: Domain,
-    loss: GlmLoss,
+    loss: hindsight.GlmLoss,
     *,
     budget: Budget,
     learner: Callable[..., Any] = TreeFrankWolfe,
     horizon: int | None = None,
     repeats: int = 1,
     seed: int | None = None,
-    progress: Step | None = None,
+    progress: playing.Step | None = None,
     snapshot: Callable[[Snapshot], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: Any = None,
@@ -330,18 +322,12 @@ def compare_private(
     CalibrationError
         If no noise scale meets the budget.
     """
-    covered = horizon_of(horizon, len(stream), resume)
-    return play_game(
+    covered = playing.horizon_of(horizon, len(stream), resume)
+    return playing.play_game(
         game_of_records(learner, stream, domain, loss, horizon=covered, **options),
-        budget,
-        repeats=repeats,
-        seed=seed,
-        progress=progress,
-        snapshot=snapshot,
-        checkpoint=checkpoint,
-        resume=resume,
-        skip_played=skip_played,
-    )
+        budget, repeats=repeats, seed=seed, progress=progress, snapshot=snapshot,
+        checkpoint=checkpoint, resume=resume, skip_played=skip_played,
+    )  # fmt: skip
 
 
 def compare_private_experts(
@@ -379,7 +365,7 @@ def compare_private_experts(
         As `compare_private`.
     """
     how, options = _apart(options, horizon, len(losses))
-    return play_game(game_of_experts(learner, losses, **options), budget, **how)
+    return playing.play_game(game_of_experts(learner, losses, **options), budget, **how)
 
 
 def compare_private_bandit(
@@ -432,7 +418,7 @@ def compare_private_bandit(
         As `compare_private`.
     """
     how, options = _apart(options, horizon, len(contexts))
-    return play_game(game_of_arms(learner, contexts, rewards, **options), budget, **how)
+    return playing.play_game(game_of_arms(learner, contexts, rewards, **options), budget, **how)
 
 
 def compare_private_lipschitz(
@@ -477,7 +463,7 @@ def compare_private_lipschitz(
         As `compare_private`.
     """
     how, options = _apart(options, horizon, len(losses))
-    return play_game(
+    return playing.play_game(
         game_of_functions(losses, domain, lipschitz=lipschitz, **options), budget, **how
     )
 
@@ -485,14 +471,14 @@ def compare_private_lipschitz(
 def compare_private_fit(
     stream: Stream,
     domain: Domain,
-    loss: GlmLoss,
+    loss: hindsight.GlmLoss,
     learner: Callable[..., Any],
     *,
     budget: Budget,
     records: int | None = None,
     repeats: int = 1,
     seed: int | None = None,
-    progress: Step | None = None,
+    progress: playing.Step | None = None,
     **options: Any,
 ) -> FitReport:
     """Fit a batch baseline to a whole stream, and judge the decision it releases.
@@ -536,4 +522,132 @@ def compare_private_fit(
     """
     count = len(stream) if records is None else min(positive_int("records", records), len(stream))
     game = game_of_records(learner, stream, domain, loss, horizon=count, **options)
-    return fit_game(game, budget, repeats=repeats, seed=seed, progress=progress)
+    return playing.fit_game(game, budget, repeats=repeats, seed=seed, progress=progress)
+
+
+COMPARATORS = ("fixed", "constant", "switching", "interval")
+
+
+@dataclass(frozen=True, eq=False)
+class Regret:
+    """Regret of a run against a comparator in hindsight. **Not private**.
+
+    Attributes
+    ----------
+    against : {"fixed", "constant", "switching", "interval"}
+        The comparator.
+    total : float
+        Regret over the run; for intervals, the largest over all of them.
+    curve : ndarray of float64, shape (T,), or None
+        Regret so far, round by round; None for intervals.
+    comparator : object
+        What it was compared with: `FixedDecision`, `ConstantPrediction`, `FixedExpert` or
+        `BestSequence`; None for intervals.
+    """
+
+    against: str
+    total: float
+    curve: FloatArray | None
+    comparator: Any
+
+    def __repr__(self) -> str:
+        return (
+            f"<dpoco.evaluation.Regret against {self.against!r}: not private, for evaluation only>"
+        )
+
+
+def regret(
+    trace: Trace,
+    data: Any,
+    labels: Any = None,
+    *,
+    against: str = "fixed",
+    domain: Domain | None = None,
+    loss: Any = None,
+    switches: int | None = None,
+    loss_range: tuple[float, float] = (0.0, 1.0),
+    tolerance: float = 1e-7,
+) -> Regret:
+    """Return the regret of a run, against any comparator of this package.
+
+    Parameters
+    ----------
+    trace : Trace
+        What a learner's ``run`` returned, or a loaded one; its losses, shape (T,), do, too.
+    data : array_like
+        The stream of the run. Experts: losses of all of them, shape (T, N). Convex learners:
+        features, shape (T, d) (gradients for a `LinearLoss`), with `domain` and `loss`.
+    labels : array_like of shape (T,), optional
+        For losses that take labels.
+    against : {"fixed", "constant", "switching", "interval"}
+        ``"fixed"``: the best decision (or expert) for the whole stream; ``"constant"``: the best
+        prediction that ignores the features; ``"switching"``: the best sequence of experts with
+        `switches` switches; ``"interval"``: the largest regret against one expert over any
+        interval of rounds.
+    domain, loss : optional
+        The convex learner's problem; without them `data` are losses of experts.
+    switches : int, optional
+        For ``"switching"``.
+    loss_range : (low, high), default (0, 1)
+        For experts, as the learner's.
+    tolerance : float, default 1e-7
+        Certified gap of the best fixed decision, relative.
+
+    Returns
+    -------
+    Regret
+
+    Raises
+    ------
+    ValueError, TypeError
+        If arguments do not fit the comparator, or trace and stream differ in length.
+
+    Notes
+    -----
+    Costs: `best_fixed_decision`, `best_switching_sequence`, `interval_regret`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpoco import evaluation
+    >>> losses = np.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> own = np.array([1.0, 1.0])
+    >>> evaluation.regret(own, losses, against="fixed").total
+    1.0
+    >>> evaluation.regret(own, losses, against="switching", switches=1).total
+    2.0
+    """
+    choice("against", against, COMPARATORS)
+    own = float_array("losses of the run", getattr(trace, "losses", trace), (None,))
+    rows = float_array("data", data, (len(own), None))
+    if (domain is None) != (loss is None):
+        raise TypeError("domain and loss come together")
+    if (switches is not None) != (against == "switching"):
+        raise TypeError('switches belongs to against="switching"')
+    if domain is None and labels is not None:
+        raise TypeError("losses of experts take no labels")
+    if domain is None and against == "constant":
+        raise ValueError('against="constant" needs domain, loss and labels')
+    if domain is not None and against in ("switching", "interval"):
+        raise ValueError(f"against={against!r} is for losses of experts")
+    targets: Any = None
+    if labels is not None or against == "constant":
+        targets = float_array("labels", labels, (len(own),))
+    best: Any
+    if domain is None and against == "interval":
+        return Regret(
+            against, hindsight.interval_regret(own, rows, loss_range=loss_range), None, None
+        )
+    if domain is None:
+        best = hindsight.best_switching_sequence(rows, switches or 0, loss_range=loss_range)
+        met = rows[np.arange(len(rows)), best.decisions]
+        compared = admitted_losses(met, *checked_range(loss_range))
+    elif against == "fixed":
+        best = hindsight.best_fixed_decision(domain, loss, rows, targets, tolerance=tolerance)
+        compared = loss.batch_values(domain, best.decision, rows, targets)
+    else:
+        present = hindsight.present_labels(rows, targets)
+        best = hindsight.best_constant_prediction(loss, present)
+        compared = hindsight.constant_losses(loss, best.prediction, present)
+    curve = np.cumsum(own - compared)
+    return Regret(against, float(curve[-1]), curve, best)

@@ -21,16 +21,8 @@ from dpoco.accounting.generalized_gaussian import coordinate_variance
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.bandits import BanditTrace
 from dpoco.errors import CalibrationError
-from dpoco.evaluation._comparators import constant_losses
-from dpoco.evaluation._runs import (
-    SeedTree,
-    Snapshot,
-    doubling_parts,
-    keeps_decisions,
-    part_of,
-    play_through,
-    root_source,
-)
+from dpoco.evaluation import _runs as running
+from dpoco.evaluation._comparators import constant_losses, present_labels
 from dpoco.evaluation.games import Game, totals
 from dpoco.evaluation.reports import Curves, FitReport, PlayedRuns, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
@@ -66,12 +58,9 @@ def noise_of(game: Game, parameters: Any, budget: Budget) -> dict[str, Any]:
     record["released"] = released_deviations(parameters, game.problem[0].dimension)[1]
     try:  # the published algorithm updates every round
         paper = accounting.tree_frank_wolfe.calibrate(
-            *game.problem,
-            horizon=parameters.horizon,
-            budget=budget,
-            calibration="paper",
+            *game.problem, horizon=parameters.horizon, budget=budget, calibration="paper",
             step_scale=parameters.step_scale,
-        )
+        )  # fmt: skip
     except CalibrationError:  # the published constants miss this budget: nothing to compare
         return record
     released = released_deviations(paper, game.problem[0].dimension)[1]
@@ -106,7 +95,7 @@ def play_game(
     repeats: int = 1,
     seed: int | None = None,
     progress: Step | None = None,
-    snapshot: Callable[[Snapshot], None] | None = None,
+    snapshot: Callable[[running.Snapshot], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: Any = None,
     skip_played: bool = False,
@@ -119,7 +108,7 @@ def play_game(
     count = positive_int("repeats", repeats, maximum=10**6)
     if count > 1 and (checkpoint is not None or resume is not None):
         raise ValueError("a checkpoint is of one private run: repeats must be 1")
-    root = root_source(seed)
+    root = running.root_source(seed)
     learner = game.build(budget, root) if resume is None else resume
     if resume is not None:
         _check_same_problem(resume, game.build(budget), game)
@@ -141,14 +130,14 @@ def play_game(
         begun = time.perf_counter()
         runs.append(
             _play(
-                player, data, part_of(partial(tell, "private"), index, count), checkpoint,
+                player, data, running.part_of(partial(tell, "private"), index, count), checkpoint,
                 snapshot if index == 0 else None, fixed,
             )
         )  # fmt: skip
         seconds.append(time.perf_counter() - begun)
 
     begun = time.perf_counter()
-    free = play_through(
+    free = running.play_through(
         game.build(None, _without_noise(seed)),
         tuple(column[: rows.stop] for column in game.data),
         progress=partial(tell, "without noise"),
@@ -216,7 +205,7 @@ def _stated(game: Game, learner: Any) -> dict[str, Any]:
 
 def _without_noise(seed: int | None) -> Source | None:
     """Return a source for runs without privacy: some learners draw their decisions."""
-    return None if seed is None else SeedTree(seed).child("without noise").source()
+    return None if seed is None else running.SeedTree(seed).child("without noise").source()
 
 
 def horizon_of(horizon: int | None, rounds: int, resume: Any = None) -> int:
@@ -241,12 +230,12 @@ def _play(
     data: tuple[Any, ...],
     progress: Progress,
     checkpoint: str | os.PathLike[str] | None,
-    snapshot: Callable[[Snapshot], None] | None,
+    snapshot: Callable[[running.Snapshot], None] | None,
     compared: FloatArray,
 ) -> tuple[FloatArray, int]:
     """Return the losses of a run and how often the decision changed; `compared` are sums."""
     first, rounds = learner.round, len(data[0])
-    parts = [slice(0, rounds)] if snapshot is None else doubling_parts(first, rounds)
+    parts = [slice(0, rounds)] if snapshot is None else running.doubling_parts(first, rounds)
     losses = np.empty(0)
     switches = 0
     last: Any = None  # the decision before this part, where they are recorded
@@ -257,25 +246,24 @@ def _play(
                 progress(part.start + done, rounds)
 
             rows = tuple(column[part] for column in data)
-            trace = play_through(learner, rows, progress=report, checkpoint=checkpoint)
+            trace = running.play_through(learner, rows, progress=report, checkpoint=checkpoint)
             own = losses_of(trace)
             losses = np.concatenate([losses, own])
             switches += len(switches_of(trace))
-            if keeps_decisions(learner):  # their traces see no switch between two of them
+            if running.keeps_decisions(learner):  # their traces see no switch between two of them
                 decisions = trace.actions if isinstance(trace, BanditTrace) else trace.decisions
                 switches += int(last is not None and bool(np.any(decisions[0] != last)))
                 last = decisions[-1]
             if snapshot is not None:
-                snapshot(
-                    Snapshot(
-                        round=first + len(losses),
-                        average_loss=float(losses.mean()),
-                        since_last=float(own.mean()),
-                        regret=float(losses.sum() - compared[len(losses) - 1]),
-                        switches=switches,
-                        epsilon=learner.guarantee.epsilon,
-                    )
+                seen = running.Snapshot(
+                    round=first + len(losses),
+                    average_loss=float(losses.mean()),
+                    since_last=float(own.mean()),
+                    regret=float(losses.sum() - compared[len(losses) - 1]),
+                    switches=switches,
+                    epsilon=learner.guarantee.epsilon,
                 )
+                snapshot(seen)
     except KeyboardInterrupt:
         if checkpoint is not None:
             learner.save(checkpoint)
@@ -308,7 +296,7 @@ def fits_of(
     for number, source in enumerate(sources):
         begun = time.perf_counter()
         model = build(source)
-        model.fit(*data, progress=part_of(progress, number, len(sources)))
+        model.fit(*data, progress=running.part_of(progress, number, len(sources)))
         seconds.append(time.perf_counter() - begun)
         models.append(model)
         losses.append(float(model.loss.batch_values(model.domain, model.theta, *data).mean()))
@@ -326,7 +314,7 @@ def fit_game(
     """Fit a batch baseline with and without noise, and report; as `compare_private_fit`."""
     started = time.perf_counter()
     count = positive_int("repeats", repeats, maximum=10**6)
-    root = root_source(seed)
+    root = running.root_source(seed)
     domain, loss = game.problem
     given, rows = len(game.data[0]), slice(game.horizon)
     features, labels = (column[rows] for column in game.data)
@@ -338,8 +326,7 @@ def fit_game(
 
     models, private, seconds = fitted("private", budget, *[root] * count)
     (free,), nonprivate, free_seconds = fitted("without noise", None, _without_noise(seed))
-    # A missing record costs nobody anything.
-    present = np.where(np.isfinite(features).all(axis=1), labels, np.nan)
+    present = present_labels(features, labels)
     records = RecordShares.of(
         loss._flags(domain, features, labels),
         {"missing": ~np.isfinite(features)},
