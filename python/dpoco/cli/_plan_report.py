@@ -147,12 +147,7 @@ def of_batch(
     """
     decisions = _domain(domain, dimension)
     losses = _loss(choice("loss", loss, ("huber", "logistic")), decisions)
-    cls = entry.load()
-
-    def build(rounds: int, budget: Budget, options: dict[str, Any]) -> Any:
-        return cls(decisions, losses, records=rounds, budget=budget, **options)
-
-    return Problem((), lambda p: (math.nan, 1.0), None, "", build=build)
+    return Problem((decisions, losses), lambda p: (math.nan, 1.0), None, "")
 
 
 def of_reports(entry: Learner, hypotheses: int, labels: int) -> Problem:
@@ -271,7 +266,8 @@ def plan_report(
         if build is not None:
             learner = build(horizon, asked, options)
         else:
-            learner = cls(*problem.arguments, horizon=horizon, budget=asked, **options)
+            covered = {"records" if entry.plays == "batch" else "horizon": horizon}
+            learner = cls(*problem.arguments, **covered, budget=asked, **options)
     parameters, guarantee = learner.parameters, learner.guarantee
     regret: dict[str, Any] = {"kind": problem.kind, "unit": problem.unit}
     useful = None

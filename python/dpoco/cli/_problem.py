@@ -189,11 +189,12 @@ def _experts(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
         losses = datasets.read_columns(path, wanted, header=header)
         facts = _facts_of(path, "Losses of experts in", declared or "0,1", wanted)
     more = {} if declared is None else {"loss_range": parse_range("--loss-range", declared)}
+    covered = _covered(asked, len(losses))
     return [
         games.game_of_experts(
             entry.load(),
             losses,
-            horizon=_covered(asked, len(losses)),
+            horizon=covered,
             stream=facts,
             **given_options(entry, asked),
             **more,

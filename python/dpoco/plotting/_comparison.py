@@ -105,25 +105,18 @@ def plot_comparison(
         )
     if bounds:
         _draw_bounds(axes, comparison, learners, places, shown)
+    name = drawing.plain(str(comparison.comparator["name"]))
     if measure == "average_loss":
-        name = drawing.plain(str(comparison.comparator["name"]))
         value = float(comparison.comparator["average_loss"])
-        axes.axhline(
-            value,
-            color=drawing.GREY,
-            linewidth=1.2,
-            zorder=1,
-            label=f"{name}: {drawing.short(value)}",
-        )
+        label = f"{name}: {drawing.short(value)}"
+        axes.axhline(value, color=drawing.GREY, linewidth=1.2, zorder=1, label=label)
     else:
         axes.axhline(0.0, color=drawing.GREY, linewidth=0.8, zorder=1)
     _name_places(axes, comparison, places)
     drawing.thousands(axes.yaxis)
     if measure == "average_loss" and "largest_reward" in comparison.comparator:
         words = f"average of {comparison.comparator['largest_reward']:g} - reward"
-    return drawing.finish(
-        axes, words.format(name=drawing.plain(str(comparison.comparator["name"])))
-    )
+    return drawing.finish(axes, words.format(name=name))
 
 
 def _key(budget: Any) -> tuple[float, float]:
