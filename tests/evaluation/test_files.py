@@ -13,22 +13,14 @@ from dpoco import evaluation
 from dpoco.evaluation import SavedTrace
 
 T, BUDGET, SOURCE = 300, dpoco.Budget(5.0, 1e-5), dpoco.random.Source.seeded(3)
+STREAM = dpoco.datasets.linear_regression_stream(T, 3, seed=1)
+PROBLEM = dpoco.domains.LpBall(3, 2.0, 1.0), dpoco.losses.SquaredLoss(1.0, 1.0)
 
 
 @pytest.fixture(scope="module")
-def stream():
-    return dpoco.datasets.linear_regression_stream(T, 3, seed=1)
-
-
-@pytest.fixture(scope="module")
-def problem():
-    return dpoco.domains.LpBall(3, 2.0, 1.0), dpoco.losses.SquaredLoss(1.0, 1.0)
-
-
-@pytest.fixture(scope="module")
-def trace(stream, problem):
-    learner = dpoco.oco.NoisyFTRL(*problem, horizon=T, budget=BUDGET, source=SOURCE)
-    return learner.run(stream.features, stream.labels)
+def trace():
+    learner = dpoco.oco.NoisyFTRL(*PROBLEM, horizon=T, budget=BUDGET, source=SOURCE)
+    return learner.run(STREAM.features, STREAM.labels)
 
 
 @pytest.fixture(params=["jsonl", "parquet"])
@@ -38,8 +30,8 @@ def path(request, tmp_path):
     return tmp_path / f"run.{request.param}"
 
 
-def test_a_trace_comes_back(path, trace, stream, problem):
-    best = evaluation.best_fixed_decision(*problem, stream.features, stream.labels)
+def test_a_trace_comes_back(path, trace):
+    best = evaluation.best_fixed_decision(*PROBLEM, STREAM.features, STREAM.labels)
     evaluation.save(trace, path, comparators={"best": best}, settings={"seed": 3})
     loaded = evaluation.load(path)
     assert isinstance(loaded, SavedTrace)
@@ -66,7 +58,7 @@ def test_a_trace_of_experts_comes_back(path):
     assert np.array_equal(loaded.regret("three switches"), played.regret(best))
 
 
-def test_a_bandit_and_a_report_come_back(path, stream, problem):
+def test_a_bandit_and_a_report_come_back(path):
     rng = np.random.default_rng(1)
     learner = dpoco.bandits.LinUCB(2, 3, horizon=40, budget=None, source=SOURCE)
     played = learner.run(rng.uniform(size=(40, 3)) / 2.0, rng.uniform(size=(40, 2)))
@@ -74,7 +66,7 @@ def test_a_bandit_and_a_report_come_back(path, stream, problem):
     loaded = evaluation.load(path)
     assert np.array_equal(loaded.actions, played.actions)
     assert loaded.average_reward == played.average_reward
-    original = evaluation.compare_private(stream, *problem, budget=BUDGET, repeats=2, seed=4)
+    original = evaluation.compare_private(STREAM, *PROBLEM, budget=BUDGET, repeats=2, seed=4)
     evaluation.save(original, path)
     assert evaluation.load(path) == original
 
