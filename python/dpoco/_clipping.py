@@ -66,13 +66,13 @@ def admitted_losses(losses: FloatArray, low: float, high: float) -> FloatArray:
     return np.where(np.isfinite(losses), np.clip(losses, low, high), low)
 
 
-def checked_range(loss_range: Any) -> tuple[float, float]:
-    """Return a declared range of losses as two floats, or raise."""
+def checked_range(given: Any, name: str = "loss_range") -> tuple[float, float]:
+    """Return a declared range as two floats, or raise."""
     try:
-        low, high = loss_range
+        low, high = given
     except (TypeError, ValueError):
-        raise TypeError("loss_range must be a pair (low, high)") from None
-    low, high = real_float("loss_range", low), real_float("loss_range", high)
+        raise TypeError(f"{name} must be a pair (low, high)") from None
+    low, high = real_float(name, low), real_float(name, high)
     if not 1e-100 <= high - low <= 1e100:
-        raise ValueError("loss_range must be (low, high) with 1e-100 <= high - low <= 1e100")
+        raise ValueError(f"{name} must be (low, high) with 1e-100 <= high - low <= 1e100")
     return low, high

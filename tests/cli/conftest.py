@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -24,10 +26,38 @@ def table(tmp_path, monkeypatch):
 
 @pytest.fixture
 def invoke():
-    """Run the app in this process: result with exit_code, stdout, stderr."""
+    """Run the app in this process: result with stdout, stderr and the exit code asked for."""
     from dpoco.cli._app import app
 
-    def run(*arguments):
-        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    def run(*arguments, code=0):
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        assert result.exit_code == code, result.output
+        return result
 
     return run
+
+
+@pytest.fixture
+def answer(invoke):
+    """Run the app with ``--json``: the record that it prints."""
+    return lambda *arguments: json.loads(invoke(*arguments, "--json").stdout)
+
+
+@pytest.fixture
+def refused(invoke):
+    """Run the app on bad input: the one line that says what is wrong."""
+
+    def run(*arguments):
+        result = invoke(*arguments, code=2)
+        assert result.stdout == ""
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1
+        return result.stderr
+
+    return run
+
+
+@pytest.fixture
+def report_of(tmp_path):
+    """Read the report in a directory, by default where it goes."""
+    return lambda name="results": json.loads((tmp_path / name / "report.json").read_text())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from dpoco.accounting import Budget, sum_release
@@ -24,25 +22,22 @@ def written(path, text):
     return path
 
 
-def test_a_guarantee(invoke, tmp_path, guarantee):
+def test_a_guarantee(invoke, tmp_path, guarantee, answer):
     path = written(tmp_path / "g.json", guarantee.to_json())
     result = invoke("explain", path)
-    assert result.exit_code == 0, result.stderr
     assert result.stdout == explain(guarantee) + "\n"
-    result = invoke("explain", path, "--json")
-    record = json.loads(result.stdout)
+    record = answer("explain", path)
     assert record.pop("schema") == "dpoco.explanation/1"
     assert record == facts(guarantee)
 
 
-def test_a_ledger(invoke, tmp_path, guarantee):
+def test_a_ledger(invoke, tmp_path, guarantee, answer):
     ledger = Ledger(BUDGET)
     ledger.charge(guarantee, "running sums")
     path = written(tmp_path / "ledger.json", ledger.to_json())
     result = invoke("explain", path)
-    assert result.exit_code == 0, result.stderr
     assert result.stdout == f"{ledger.report()}\n\n{explain(ledger.guarantee)}\n"
-    record = json.loads(invoke("explain", path, "--json").stdout)
+    record = answer("explain", path)
     assert record.pop("schema") == "dpoco.explanation/1"
     assert record.pop("ledger") == {
         "spent": ledger.spent,
@@ -58,7 +53,6 @@ def test_what_plan_prints_can_be_explained(invoke, tmp_path):
     plan = invoke("plan", "ctrl", "--horizon", 1000, "--dimension", 3, "--json")
     path = written(tmp_path / "plan.json", plan.stdout)
     result = invoke("explain", path)
-    assert result.exit_code == 0, result.stderr
     assert "What is protected" in result.stdout
 
 
@@ -67,15 +61,9 @@ def test_what_plan_prints_can_be_explained(invoke, tmp_path):
     ["", "[]", "{}", '{"kind": "dpoco.ledger"}', '{"kind": 3}', "3",
      pytest.param("[" * 100_000, id="deep")],
 )  # fmt: skip
-def test_bad_files_are_one_line(invoke, tmp_path, text):
-    result = invoke("explain", written(tmp_path / "x.json", text))
-    assert result.exit_code == 2
-    assert result.stderr.startswith("error: ")
-    assert result.stderr.count("\n") == 1
-    assert "Traceback" not in result.stderr
+def test_bad_files_are_one_line(refused, tmp_path, text):
+    assert "Traceback" not in refused("explain", written(tmp_path / "x.json", text))
 
 
-def test_a_missing_file_is_one_line(invoke, tmp_path):
-    result = invoke("explain", tmp_path / "nowhere.json")
-    assert result.exit_code == 2
-    assert "nowhere.json" in result.stderr
+def test_a_missing_file_is_one_line(tmp_path, refused):
+    assert "nowhere.json" in refused("explain", tmp_path / "nowhere.json")

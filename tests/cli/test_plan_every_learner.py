@@ -23,10 +23,8 @@ def options(name, **changes):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_learner_has_a_plan(invoke, name):
-    result = invoke("plan", name, *options(name), "--json")
-    assert result.exit_code == 0, result.stderr
-    report = json.loads(result.stdout)
+def test_every_learner_has_a_plan(name, answer):
+    report = answer("plan", name, *options(name))
     assert report["schema"] == "dpoco.plan/1"
     assert report["learner"] == name
     guarantee = Guarantee.from_dict(report["guarantee"])
@@ -102,11 +100,9 @@ def test_every_option_of_the_constructor_is_one_of_the_plan(name):
         assert option in own
 
 
-def test_an_option_of_the_constructor_reaches_the_plan(invoke):
+def test_an_option_of_the_constructor_reaches_the_plan(invoke, answer):
     given = ("--statistics", "gradient", "--step-size", "0.25", "--batch", "3")
-    found = json.loads(
-        invoke("plan", "noisy-ftrl", *options("noisy-ftrl"), *given, "--json").stdout
-    )
+    found = answer("plan", "noisy-ftrl", *options("noisy-ftrl"), *given)
     assert found["problem"]["step_size"] == found["parameters"]["step_size"] == 0.25
     assert found["parameters"]["batch"] == 3
     predicted = invoke(

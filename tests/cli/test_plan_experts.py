@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 from dpoco import experts
 from dpoco.accounting import Guarantee
 
 PROBLEM = ("plan", "experts", "--experts", 10, "--horizon", 10**5, "--switches", 5)
 
 
-def test_json_carries_everything(invoke):
-    result = invoke(*PROBLEM, "--delta", 1e-6, "--json")
-    assert result.exit_code == 0, result.stderr
-    record = json.loads(result.stdout)
+def test_json_carries_everything(answer):
+    record = answer(*PROBLEM, "--delta", 1e-6)
     assert record["schema"] == "dpoco.plan-experts/1"
     plans = record["plans"]
     assert [plan["learner"] for plan in plans[:2]] == ["ObliviousTracker", "BatchShare"]

@@ -44,49 +44,33 @@ def files(tmp_path):
     return tmp_path
 
 
-def test_every_kind_of_file_is_verified(invoke, files):
+def test_every_kind_of_file_is_verified(invoke, files, answer):
     paths = sorted(path for path in files.iterdir() if path.suffix in (".json", ".dpoco", ".db"))
     assert len(paths) == 6
     result = invoke("verify", *paths)
-    assert result.exit_code == 0, result.stdout
     assert result.stdout.count(": verified (epsilon ") == 6
-    rows = json.loads(invoke("verify", *paths, "--json").stdout)["files"]
+    rows = answer("verify", *paths)["files"]
     assert [len(row["statements"]) for row in rows] == [1, 1, 1, 2, 1, 2]
 
 
 def test_a_journal_goes_on_while_it_is_verified(invoke, files):
     with dpoco.journal.Journal(files / "releases.db") as journal:
-        assert invoke("verify", files / "releases.db").exit_code == 0
+        invoke("verify", files / "releases.db")
         assert journal.open("prices").process(np.ones((5, 3)), first_round=5).shape[0] == 5
 
 
-EDITS = {
-    "epsilon": lambda record: record["epsilon"] * 0.999,
-    "delta": lambda record: record["delta"] * 0.99,
-    "truncation_mass": lambda record: record["truncation_mass"] * 0.99,
-}
-
-
-@pytest.mark.parametrize("name", EDITS)
-def test_edited_numbers_are_refuted(invoke, tmp_path, name):
-    record = fit().guarantee.to_dict()
-    path = tmp_path / "edited.json"
-    path.write_text(json.dumps({**record, name: EDITS[name](record)}))
-    result = invoke("verify", path)
-    assert result.exit_code == 1
-    assert "refuted" in result.stdout
-
-
 @pytest.mark.parametrize(
-    ("name", "factor"), [("scale", 1.01), ("bound", 0.99), ("records", 2), ("dimension", 2)]
-)
-def test_edited_descriptions_are_refuted(invoke, tmp_path, name, factor):
+    ("name", "factor"),
+    [("epsilon", 0.999), ("delta", 0.99), ("truncation_mass", 0.99), ("scale", 1.01),
+     ("bound", 0.99), ("records", 2), ("dimension", 2)],
+)  # fmt: skip
+def test_edited_numbers_are_refuted(invoke, tmp_path, name, factor):
     record = fit().guarantee.to_dict()
-    description = record["description"]
-    description[name] = type(description[name])(description[name] * factor)
+    edited = record if name in record else record["description"]
+    edited[name] = type(edited[name])(edited[name] * factor)
     path = tmp_path / "edited.json"
     path.write_text(json.dumps(record))
-    assert invoke("verify", path).exit_code == 1
+    assert "refuted" in invoke("verify", path, code=1).stdout
 
 
 def test_damaged_files_are_refuted(invoke, files):
@@ -94,12 +78,12 @@ def test_damaged_files_are_refuted(invoke, files):
     data = bytearray(state.read_bytes())
     data[-40] ^= 1
     state.write_bytes(data)
-    assert invoke("verify", state).exit_code == 1
+    invoke("verify", state, code=1)
     with sqlite3.connect(files / "releases.db") as database:
         tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         database.execute(f"DELETE FROM {tables[0][0]}")
-    assert invoke("verify", files / "releases.db").exit_code == 1
-    assert invoke("verify", files / "releases.db", files / "plan.json").exit_code == 1
+    invoke("verify", files / "releases.db", code=1)
+    invoke("verify", files / "releases.db", files / "plan.json", code=1)
 
 
 def test_other_files_are_none_of_these(invoke, tmp_path, files):
@@ -108,7 +92,6 @@ def test_other_files_are_none_of_these(invoke, tmp_path, files):
     with sqlite3.connect(tmp_path / "other.db") as database:
         database.execute("CREATE TABLE t (x)")
     for name in ("notes.txt", "other.json", "other.db", "missing.json"):
-        result = invoke("verify", tmp_path / name)
-        assert result.exit_code == 2, name
+        result = invoke("verify", tmp_path / name, code=2)
         assert "not one" in result.stdout
-    assert invoke("verify", files / "plan.json", tmp_path / "notes.txt").exit_code == 2
+    invoke("verify", files / "plan.json", tmp_path / "notes.txt", code=2)

@@ -12,14 +12,12 @@ from dpoco.evaluation import kl_divergence, total_variation
 from dpoco.local import DistributionLearner, Hypotheses, simulate
 from dpoco.random import Source
 
-FC = np.array(
-    [
-        [0.30, 0.25, 0.20, 0.15, 0.07, 0.03],
-        [0.05, 0.10, 0.15, 0.20, 0.25, 0.25],
-        [0.02, 0.48, 0.02, 0.02, 0.44, 0.02],
-        [1 / 6] * 6,
-    ]
-)
+FC = np.array([
+    [0.30, 0.25, 0.20, 0.15, 0.07, 0.03],
+    [0.05, 0.10, 0.15, 0.20, 0.25, 0.25],
+    [0.02, 0.48, 0.02, 0.02, 0.44, 0.02],
+    [1 / 6] * 6,
+])  # fmt: skip
 
 
 def test_small_cases():
@@ -47,8 +45,7 @@ def test_what_is_no_distribution_is_refused(bad):
 def test_published_predictions_have_the_risk_of_the_trace():
     rounds, truth = 60, 2
     labels = np.random.default_rng(0).choice(6, p=FC[truth], size=rounds)
-    build = {"epsilon": 2.0, "horizon": rounds, "public_seed": 3}
-    server = DistributionLearner(Hypotheses(FC), **build)
+    server = DistributionLearner(Hypotheses(FC), epsilon=2.0, horizon=rounds, public_seed=3)
     trace = simulate(server, labels, truth=truth, source=Source.seeded(1),
                      checkpoints=range(1, rounds + 1))  # fmt: skip
     weights = np.vstack([np.full(4, 0.25), trace.weights[:-1]])

@@ -12,39 +12,15 @@ import dpoco
 from dpoco import evaluation
 from dpoco.evaluation import SavedTrace
 
-T = 300
+T, BUDGET, SOURCE = 300, dpoco.Budget(5.0, 1e-5), dpoco.random.Source.seeded(3)
+STREAM = dpoco.datasets.linear_regression_stream(T, 3, seed=1)
+PROBLEM = dpoco.domains.LpBall(3, 2.0, 1.0), dpoco.losses.SquaredLoss(1.0, 1.0)
 
 
 @pytest.fixture(scope="module")
-def stream():
-    return dpoco.datasets.linear_regression_stream(T, 3, seed=1)
-
-
-@pytest.fixture(scope="module")
-def problem():
-    return dpoco.domains.LpBall(3, 2.0, 1.0), dpoco.losses.SquaredLoss(1.0, 1.0)
-
-
-@pytest.fixture(scope="module")
-def trace(stream, problem):
-    learner = dpoco.oco.NoisyFTRL(
-        *problem, horizon=T, budget=dpoco.Budget(5.0, 1e-5), source=dpoco.random.Source.seeded(3)
-    )
-    return learner.run(stream.features, stream.labels)
-
-
-def experts_trace():
-    losses = np.random.default_rng(2).uniform(size=(T, 4))
-    learner = dpoco.experts.PrefixHedge(
-        4, horizon=T, budget=dpoco.Budget(5.0, 1e-5), source=dpoco.random.Source.seeded(3)
-    )
-    return losses, learner.run(losses)
-
-
-def report(stream, problem):
-    return evaluation.compare_private(
-        stream, *problem, budget=dpoco.Budget(5.0, 1e-5), repeats=2, seed=4
-    )
+def trace():
+    learner = dpoco.oco.NoisyFTRL(*PROBLEM, horizon=T, budget=BUDGET, source=SOURCE)
+    return learner.run(STREAM.features, STREAM.labels)
 
 
 @pytest.fixture(params=["jsonl", "parquet"])
@@ -54,8 +30,8 @@ def path(request, tmp_path):
     return tmp_path / f"run.{request.param}"
 
 
-def test_a_trace_comes_back(path, trace, stream, problem):
-    best = evaluation.best_fixed_decision(*problem, stream.features, stream.labels)
+def test_a_trace_comes_back(path, trace):
+    best = evaluation.best_fixed_decision(*PROBLEM, STREAM.features, STREAM.labels)
     evaluation.save(trace, path, comparators={"best": best}, settings={"seed": 3})
     loaded = evaluation.load(path)
     assert isinstance(loaded, SavedTrace)
@@ -72,7 +48,8 @@ def test_a_trace_comes_back(path, trace, stream, problem):
 
 
 def test_a_trace_of_experts_comes_back(path):
-    losses, played = experts_trace()
+    losses = np.random.default_rng(2).uniform(size=(T, 4))
+    played = dpoco.experts.PrefixHedge(4, horizon=T, budget=BUDGET, source=SOURCE).run(losses)
     best = evaluation.best_switching_sequence(losses, 3)
     evaluation.save(played, path, comparators={"three switches": best})
     loaded = evaluation.load(path)
@@ -81,17 +58,15 @@ def test_a_trace_of_experts_comes_back(path):
     assert np.array_equal(loaded.regret("three switches"), played.regret(best))
 
 
-def test_a_bandit_and_a_report_come_back(path, stream, problem):
+def test_a_bandit_and_a_report_come_back(path):
     rng = np.random.default_rng(1)
-    learner = dpoco.bandits.LinUCB(
-        2, 3, horizon=40, budget=None, source=dpoco.random.Source.seeded(1)
-    )
+    learner = dpoco.bandits.LinUCB(2, 3, horizon=40, budget=None, source=SOURCE)
     played = learner.run(rng.uniform(size=(40, 3)) / 2.0, rng.uniform(size=(40, 2)))
     evaluation.save(played, path)
     loaded = evaluation.load(path)
     assert np.array_equal(loaded.actions, played.actions)
     assert loaded.average_reward == played.average_reward
-    original = report(stream, problem)
+    original = evaluation.compare_private(STREAM, *PROBLEM, budget=BUDGET, repeats=2, seed=4)
     evaluation.save(original, path)
     assert evaluation.load(path) == original
 

@@ -26,14 +26,11 @@ def logged(seed=0, uniform=True, rows=N):
     rng = np.random.default_rng(seed)
     logits = np.zeros((N, K)) if uniform else 2.0 * rng.normal(size=K) + WORLD.contexts[:, :K]
     shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    actions = (rng.random((N, 1)) > np.cumsum(shares, axis=1)[:, :-1]).sum(axis=1)
-    index = np.arange(N)
-    log = LoggedBandit(
-        WORLD.contexts, actions, WORLD.rewards[index, actions], shares[index, actions], K
+    actions = (rng.random((N, 1)) > np.cumsum(shares, axis=1)[:, :-1]).sum(axis=1)[:rows]
+    index = np.arange(rows)
+    return LoggedBandit(
+        WORLD.contexts[:rows], actions, WORLD.rewards[index, actions], shares[index, actions], K
     )
-    return log if rows == N else LoggedBandit(
-        log.contexts[:rows], log.actions[:rows], log.rewards[:rows], log.propensities[:rows], K
-    )  # fmt: skip
 
 
 def table():

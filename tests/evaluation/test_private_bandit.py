@@ -92,11 +92,6 @@ def test_a_context_with_a_gap_is_zero_for_comparators_too():
     assert given.best_fixed["total_loss"] == pytest.approx(lost)
 
 
-def test_every_context_has_rewards():
-    with pytest.raises(ValueError, match="same number of rounds"):
-        compare_private_bandit(CONTEXTS[:10], REWARDS[:12], LinUCB, budget=BUDGET)
-
-
 @pytest.mark.parametrize("learner", [LinUCB, HighDimensionalBandit])
 def test_bandits_learn_which_class_is_right(learner):
     report = play(learner)
@@ -147,3 +142,5 @@ def test_a_logistic_link_has_rewards_in_the_unit_interval():
 def test_bad_arguments(change, error, message):
     with pytest.raises(error, match=message):
         play(**change)
+    with pytest.raises(ValueError, match="same number of rounds"):
+        compare_private_bandit(CONTEXTS[:10], REWARDS[:12], LinUCB, budget=BUDGET)

@@ -62,10 +62,12 @@ def test_losses_of_experts():
     assert read.columns["2"] == {"missing": 0.0, "out_of_range": 0.5}
 
 
-@pytest.mark.parametrize("kind", [LinUCB, HighDimensionalBandit])
-def test_contexts_and_rewards(kind):
-    shape = (2, 2) if kind is LinUCB else (2, LpBall(2, 1.0, 1.0))
-    learner = kind(*shape, horizon=500, budget=None, context_bound=1.0)
+BANDITS = [(LinUCB, 2), (HighDimensionalBandit, LpBall(2, 1.0, 1.0))]
+
+
+@pytest.mark.parametrize(("kind", "shape"), BANDITS)
+def test_contexts_and_rewards(kind, shape):
+    learner = kind(2, shape, horizon=500, budget=None, context_bound=1.0)
     rewards = [[0.0, 1.0], [NAN, 0.0], [2.0, 0.0], [0.0, -INF], [0.0, -9.0]]
     read = learner.run(ROWS, rewards).nonprivate_records
     assert read.shares == {
@@ -75,10 +77,9 @@ def test_contexts_and_rewards(kind):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("kind", [LinUCB, HighDimensionalBandit])
-def test_contexts_that_overflow_are_clipped_without_a_warning(kind):
-    shape = (2, 2) if kind is LinUCB else (2, LpBall(2, 1.0, 1.0))
-    learner = kind(*shape, horizon=500, budget=None, context_bound=1e-3)
+@pytest.mark.parametrize(("kind", "shape"), BANDITS)
+def test_contexts_that_overflow_are_clipped_without_a_warning(kind, shape):
+    learner = kind(2, shape, horizon=500, budget=None, context_bound=1e-3)
     trace = learner.run([[1e308, 0.0], [1e-4, 0.0]], np.zeros((2, 2)))
     assert trace.nonprivate_records.shares["clipped"] == 0.5
 

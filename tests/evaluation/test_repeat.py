@@ -10,6 +10,13 @@ from dpoco import evaluation
 from dpoco.evaluation import SeedTree
 
 T, N = 400, 3
+STREAM = dpoco.datasets.linear_regression_stream(T, 3, seed=1)
+PROBLEM = dpoco.domains.LpBall(3, 2.0, 1.0), dpoco.losses.SquaredLoss(1.0, 1.0)
+
+
+def leader(*problem):
+    source, budget = dpoco.random.Source.seeded(1), dpoco.Budget(5.0, 1e-5)
+    return dpoco.oco.NoisyFTRL(*problem or PROBLEM, horizon=T, budget=budget, source=source)
 
 
 def build(source):
@@ -81,19 +88,15 @@ def test_regret_is_that_of_the_comparators(losses):
 
 
 def test_regret_of_a_convex_learner():
-    stream = dpoco.datasets.linear_regression_stream(T, 3, seed=1)
-    problem = dpoco.domains.LpBall(3, 2.0, 1.0), dpoco.losses.SquaredLoss(1.0, 1.0)
-    trace = dpoco.oco.NoisyFTRL(*problem, horizon=T, budget=None).run(
-        stream.features, stream.labels
-    )
-    named = {"domain": problem[0], "loss": problem[1]}
-    fixed = evaluation.regret(trace, stream.features, stream.labels, **named)
-    best = evaluation.best_fixed_decision(*problem, stream.features, stream.labels)
-    assert np.allclose(fixed.curve, trace.regret(best))
-    constant = evaluation.regret(trace, stream.features, stream.labels, against="constant", **named)
+    data = STREAM.features, STREAM.labels
+    trace = dpoco.oco.NoisyFTRL(*PROBLEM, horizon=T, budget=None).run(*data)
+    named = dict(zip(("domain", "loss"), PROBLEM, strict=True))
+    fixed = evaluation.regret(trace, *data, **named)
+    assert np.allclose(fixed.curve, trace.regret(evaluation.best_fixed_decision(*PROBLEM, *data)))
+    constant = evaluation.regret(trace, *data, against="constant", **named)
     assert constant.total < fixed.total
     with pytest.raises(ValueError, match="experts"):
-        evaluation.regret(trace, stream.features, stream.labels, against="interval", **named)
+        evaluation.regret(trace, *data, against="interval", **named)
 
 
 @pytest.mark.parametrize(
@@ -107,42 +110,25 @@ def test_regret_refuses_what_does_not_fit(losses, options):
 
 
 def test_windows_add_up_and_judge_before_learning():
-    stream = dpoco.datasets.linear_regression_stream(T, 3, seed=1)
-    problem = dpoco.domains.LpBall(3, 2.0, 1.0), dpoco.losses.SquaredLoss(1.0, 1.0)
-
-    def learner():
-        return dpoco.oco.NoisyFTRL(
-            *problem, horizon=T, budget=dpoco.Budget(5.0, 1e-5),
-            source=dpoco.random.Source.seeded(1),
-        )  # fmt: skip
-
-    trace = learner().run(stream.features, stream.labels)
-    margins = np.einsum("td,td->t", trace.decisions, stream.features)
-    result = evaluation.prequential(
-        learner(), stream, window=150, measures={"bias": lambda z, y: z - y}
-    )
+    trace = leader().run(STREAM.features, STREAM.labels)
+    margins = np.einsum("td,td->t", trace.decisions, STREAM.features)
+    bias = {"bias": lambda z, y: z - y}
+    result = evaluation.prequential(leader(), STREAM, window=150, measures=bias)
     assert result.ends == (150, 300, 400)
     assert result.measures["loss"][1] == trace.losses[150:300].mean()
-    errors = np.abs(margins - stream.labels)
+    errors = np.abs(margins - STREAM.labels)
     assert result.measures["absolute_error"][2] == pytest.approx(errors[300:].mean())
     assert result.overall["squared_error"] == pytest.approx((errors**2).mean())
-    assert result.overall["bias"] == pytest.approx((margins - stream.labels).mean())
+    assert result.overall["bias"] == pytest.approx((margins - STREAM.labels).mean())
     assert sum(result.switches) == len(trace.switches)
-    assert len(evaluation.prequential(learner(), stream).ends) == 20
+    assert len(evaluation.prequential(leader(), STREAM).ends) == 20
 
 
 def test_parts_of_long_runs_do_not_show(monkeypatch):
-    stream = dpoco.datasets.linear_regression_stream(T, 3, seed=1)
-    problem = dpoco.domains.LpBall(3, 2.0, 1.0), dpoco.losses.HuberLoss(1.0)
-    results = []
-    for entries in (2**20, 100):
-        monkeypatch.setattr("dpoco.evaluation._prequential._LARGEST_PART", entries)
-        learner = dpoco.oco.NoisyFTRL(
-            *problem, horizon=T, budget=dpoco.Budget(5.0, 1e-5),
-            source=dpoco.random.Source.seeded(1),
-        )  # fmt: skip
-        results.append(evaluation.prequential(learner, stream, window=100))
-    assert results[0] == results[1]
+    learners = [leader(PROBLEM[0], dpoco.losses.HuberLoss(1.0)) for _ in range(2)]
+    whole = evaluation.prequential(learners[0], STREAM, window=100)
+    monkeypatch.setattr("dpoco.evaluation._runs._LARGEST_PART", 100)
+    assert evaluation.prequential(learners[1], STREAM, window=100) == whole
 
 
 def test_windows_of_experts_and_of_missing_records(losses):
@@ -153,12 +139,9 @@ def test_windows_of_experts_and_of_missing_records(losses):
     rows = np.array([[0.5, 0.5], [np.nan, 0.0], [0.5, -0.5], [np.nan, 1.0]])
     found = evaluation.prequential(learner, rows, np.array([1.0, 0.0, 0.0, 1.0]), window=2)
     assert found.overall["brier"] <= 0.5
-    assert (
-        evaluation.prequential(
-            dpoco.oco.NoisyFTRL(domain, loss, horizon=2, budget=None), rows[[1, 3]], np.ones(2)
-        ).to_dict()["overall"]["error"]
-        is None
-    )
+    learner = dpoco.oco.NoisyFTRL(domain, loss, horizon=2, budget=None)
+    nothing = evaluation.prequential(learner, rows[[1, 3]], np.ones(2))
+    assert nothing.to_dict()["overall"]["error"] is None
 
 
 def test_windows_refuse_what_does_not_fit(losses):

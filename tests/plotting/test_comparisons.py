@@ -192,15 +192,8 @@ def test_bandits_are_drawn_by_their_regret():
 
 
 def test_repeats_by_number_are_read_as_runs():
-    from dpoco.evaluation import repeat
-
-    runs = repeat(lambda source: run_of(source), LOSSES, repeats=2, seed=0)
-    axes = plot_loss({"both": runs})
+    axes = plot_loss({"both": dict(enumerate(RUNS["three"]))})
     assert len(axes.collections) == 1
-
-
-def run_of(source):
-    return dpoco.experts.PrefixHedge(3, horizon=T, budget=None, source=source)
 
 
 def test_one_round_and_one_run_are_dots_without_a_band():

@@ -130,18 +130,17 @@ def test_one_round_is_a_dot_and_bad_sources_are_named():
     axes = plot_noise({"one": ContinualSum(1, horizon=1, budget=BUDGET)})
     (dot,) = axes.get_lines()
     assert dot.get_marker() == "o"
-    with pytest.raises(ValueError, match="adds no noise"):
-        plot_noise({"free": ContinualSum(1, horizon=9, budget=None)})
-    with pytest.raises(TypeError, match="EpochSelector releases no sum"):
-        plot_noise({"x": dpoco.experts.EpochSelector(3, horizon=9, budget=BUDGET)})
-    with pytest.raises(ValueError, match="rounds must be given"):
-        plot_noise({"x": np.sqrt})
-    with pytest.raises(ValueError, match="at most 9"):
-        plot_noise({"x": ContinualSum(1, horizon=9, budget=BUDGET)}, rounds=10)
-    with pytest.raises(ValueError, match="at least one source"):
-        plot_noise({})
-    with pytest.raises(ValueError, match="shape"):
-        plot_noise({"x": lambda t: 1.0}, rounds=3)
+    selector = dpoco.experts.EpochSelector(3, horizon=9, budget=BUDGET)
+    for error, message, sources, rounds in (
+        (ValueError, "adds no noise", {"free": ContinualSum(1, horizon=9, budget=None)}, None),
+        (TypeError, "EpochSelector releases no sum", {"x": selector}, None),
+        (ValueError, "rounds must be given", {"x": np.sqrt}, None),
+        (ValueError, "at most 9", {"x": ContinualSum(1, horizon=9, budget=BUDGET)}, 10),
+        (ValueError, "at least one source", {}, None),
+        (ValueError, "shape", {"x": lambda t: 1.0}, 3),
+    ):
+        with pytest.raises(error, match=message):
+            plot_noise(sources, rounds=rounds)
 
 
 def test_axes_are_used():

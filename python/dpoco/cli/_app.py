@@ -11,22 +11,11 @@ import typer
 import dpoco
 from dpoco import datasets
 from dpoco._validation import named
+from dpoco.cli import _support as shell
 from dpoco.cli._bench import bench_command, sweep_command
-from dpoco.cli._checks import audit_command, reproduce_app
-from dpoco.cli._compare import compare_command
-from dpoco.cli._guarantees import explain_command, verify_command
+from dpoco.cli._checks import audit_command, explain_command, reproduce_app, verify_command
 from dpoco.cli._plan import plan_app
-from dpoco.cli._run import run_command
-from dpoco.cli._support import (
-    JsonFlag,
-    console,
-    documented_options,
-    errors_in_one_line,
-    numbers,
-    print_json,
-    table,
-    whole_numbers,
-)
+from dpoco.cli._run import compare_command, run_command
 from dpoco.datasets import BUNDLED, Bundled
 
 table_app = typer.Typer(
@@ -42,16 +31,16 @@ def _say(name: str, entries: list[Any], markdown: str, as_json: bool) -> None:
     if not as_json:
         typer.echo(markdown)
         return
-    record = {"schema": SCHEMA, "table": name, "rows": [asdict(entry) for entry in entries]}
-    print_json(record)
+    rows = [asdict(entry) for entry in entries]
+    shell.print_json({"schema": SCHEMA, "table": name, "rows": rows})
 
 
 @table_app.command()
-@documented_options
+@shell.documented_options
 def noise(
     horizons: str = "1000,10000,100000,1000000,10000000",
     epsilons: str = "0.1,0.5,1,2,4,8",
-    as_json: JsonFlag = False,
+    as_json: shell.JsonFlag = False,
 ) -> None:
     """Noise of the published constants over exact accounting, as a Markdown table.
 
@@ -69,18 +58,19 @@ def noise(
     epsilons : E,E,...
         Privacy budgets.
     """
-    with errors_in_one_line():
+    with shell.errors_in_one_line():
         from dpoco.accounting import tables
 
         entries = tables.noise_table(
-            whole_numbers("--horizons", horizons), numbers("--epsilons", epsilons, positive=True)
+            shell.whole_numbers("--horizons", horizons),
+            shell.numbers("--epsilons", epsilons, positive=True),
         )
         _say("noise", entries, tables.format_markdown(entries), as_json)
 
 
 @table_app.command()
-@documented_options
-def regret(epsilon: float = 1.0, delta: float = 1e-06, as_json: JsonFlag = False) -> None:
+@shell.documented_options
+def regret(epsilon: float = 1.0, delta: float = 1e-06, as_json: shell.JsonFlag = False) -> None:
     """Proven regret per round of the Euclidean learners, as a Markdown table.
 
     In units of G D: losses are G-Lipschitz on a ball of diameter D; standing still has 1/2.
@@ -96,7 +86,7 @@ def regret(epsilon: float = 1.0, delta: float = 1e-06, as_json: JsonFlag = False
     delta
         Privacy budget.
     """
-    with errors_in_one_line():
+    with shell.errors_in_one_line():
         from dpoco.accounting import regret_table
 
         entries = regret_table.regret_table(epsilon=epsilon, delta=delta)
@@ -104,8 +94,8 @@ def regret(epsilon: float = 1.0, delta: float = 1e-06, as_json: JsonFlag = False
 
 
 @table_app.command()
-@documented_options
-def experts(epsilon: float = 1.0, delta: float = 1e-06, as_json: JsonFlag = False) -> None:
+@shell.documented_options
+def experts(epsilon: float = 1.0, delta: float = 1e-06, as_json: shell.JsonFlag = False) -> None:
     """Proven regret of the learners of experts against S switches, as a Markdown table.
 
     Losses in [0, 1]; a bound above the number of rounds says nothing.
@@ -121,7 +111,7 @@ def experts(epsilon: float = 1.0, delta: float = 1e-06, as_json: JsonFlag = Fals
     delta
         Privacy budget, positive.
     """
-    with errors_in_one_line():
+    with shell.errors_in_one_line():
         from dpoco.accounting import expert_table
 
         entries = expert_table.expert_table(epsilon=epsilon, delta=delta)
@@ -132,13 +122,11 @@ _DATASETS = "dpoco.datasets/1"
 _COLUMNS = {"records": "features", "experts": "losses"}
 
 
-@documented_options
+@shell.documented_options
 def datasets_command(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Describe this one. [default: list all]")
-    ] = None,
+    name: str | None = None,
     cite: bool = False,
-    as_json: JsonFlag = False,
+    as_json: shell.JsonFlag = False,
 ) -> None:
     """List the bundled streams, or describe one: rounds, columns, scaling, source, size.
 
@@ -155,14 +143,16 @@ def datasets_command(
 
     Parameters
     ----------
+    name : argument [NAME]
+        Describe this one. [default: list all]
     cite : --cite
         Print where the data are from, and nothing else.
     """
-    with errors_in_one_line():
+    with shell.errors_in_one_line():
         if name is None:
             records = [_facts(each) for each in BUNDLED.values()]
             if as_json:
-                print_json({"schema": _DATASETS, "datasets": records})
+                shell.print_json({"schema": _DATASETS, "datasets": records})
             elif cite:
                 for record in records:
                     typer.echo(f"{record['name']}: {record['source']}")
@@ -177,7 +167,7 @@ def datasets_command(
                 found = datasets.load(name).summary()
             facts.update(names=found["feature_names"], scaling=found["scaling"])
         if as_json:
-            print_json({"schema": _DATASETS, **facts})
+            shell.print_json({"schema": _DATASETS, **facts})
         elif cite:
             typer.echo(facts["source"])
         else:
@@ -204,7 +194,7 @@ def _facts(known: Bundled) -> dict[str, Any]:
 
 
 def _print_list(records: list[dict[str, Any]]) -> None:
-    shown = table(["name", "kind"], ["rounds", "columns"])
+    shown = shell.table(["name", "kind"], ["rounds", "columns"])
     shown.add_column("")
     for record in records:
         missing = "" if record["installed"] else f" (needs {record['bundled_with']})"
@@ -212,7 +202,7 @@ def _print_list(records: list[dict[str, Any]]) -> None:
             record["name"], record["kind"], f"{record['rounds']:,}", str(record["columns"]),
             record["description"] + missing,
         )  # fmt: skip
-    console().print(shown)
+    shell.console().print(shown)
 
 
 def _print_one(facts: dict[str, Any]) -> None:

@@ -18,20 +18,7 @@ import typer
 import dpoco
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
-from dpoco.cli._support import (
-    JsonFlag,
-    Quiet,
-    console,
-    documented_options,
-    errors_in_one_line,
-    notes,
-    numbers,
-    print_json,
-    progress,
-    say,
-    table,
-    whole_numbers,
-)
+from dpoco.cli import _support as shell
 from dpoco.evaluation.reports import spread_of
 from dpoco.learners import LEARNERS, Learner, learner_named
 from dpoco.scale import BuiltInRun
@@ -41,13 +28,13 @@ _FAMILIES = ("records", "experts", "arms")
 _VARIATES = 1_000_000
 
 
-@documented_options
+@shell.documented_options
 def bench_command(
     learners: str | None = None,
     rounds: int = 5000,
     dimension: int = 10,
     pairs: int = 3,
-    as_json: JsonFlag = False,
+    as_json: shell.JsonFlag = False,
 ) -> None:
     """Time learners and noise on this machine, in about ten seconds.
 
@@ -72,7 +59,7 @@ def bench_command(
     pairs
         Runs with and without noise, in turn; medians count.
     """
-    with errors_in_one_line(), notes(True):
+    with shell.errors_in_one_line(), shell.notes(True):
         for name, value in (("rounds", rounds), ("dimension", dimension), ("pairs", pairs)):
             if not 1 <= value <= 10**8:
                 raise ValueError(f"--{name} must be in [1, 10^8]; got {value}")
@@ -84,7 +71,7 @@ def bench_command(
             else [learner_named(name.strip(), _FAMILIES) for name in learners.split(",")]
         )
         timed = []
-        with progress(as_json) as (show, _):
+        with shell.progress(as_json) as (show, _):
             for index, entry in enumerate(entries):
                 timed.append(_time_learner(entry, rounds, dimension, pairs))
                 if show is not None:
@@ -105,7 +92,7 @@ def bench_command(
             "noise": noise,
         }
         if as_json:
-            print_json(report)
+            shell.print_json(report)
         else:
             _print_times(report)
 
@@ -144,10 +131,10 @@ def _case(entry: Learner, rounds: int, dimension: int) -> tuple[tuple[Any, ...],
     rows = rng.normal(size=(rounds, dimension))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     if entry.plays == "arms":
-        table = rng.uniform(-1.0, 1.0, size=(rounds, 5))
+        rewards = rng.uniform(-1.0, 1.0, size=(rounds, 5))
         if entry.name == "linucb":
-            return (5, dimension), (rows, table)
-        return (5, dpoco.domains.LpBall(dimension, 1.0, 1.0)), (rows, table)
+            return (5, dimension), (rows, rewards)
+        return (5, dpoco.domains.LpBall(dimension, 1.0, 1.0)), (rows, rewards)
     domain = dpoco.domains.LpBall(dimension, entry.ball or 2.0, 1.0)
     loss = dpoco.losses.LogisticLoss(feature_bound=1.0)
     return (domain, loss), (rows, (rng.uniform(size=rounds) < 0.5).astype(float))
@@ -180,12 +167,12 @@ def _print_times(report: dict[str, Any]) -> None:
         "noise": ("noise", "variates/s", "NumPy", "ratio"),
     }
     for index, (part, (name, *titles)) in enumerate(shown.items()):
-        made = table([name], titles)
+        made = shell.table([name], titles)
         for label, own, other, ratio in (each.values() for each in report[part]):
             made.add_row(label, f"{own:,.0f}", f"{other:,.0f}", f"{ratio:.2f}")
         if index:
             typer.echo()
-        console().print(made)
+        shell.console().print(made)
     facts = report["machine"]
     typer.echo(
         f"\n{facts['processors']} processors, {facts['instruction_set']}; {_VARIATES:,} variates; "
@@ -196,7 +183,7 @@ def _print_times(report: dict[str, Any]) -> None:
 _MEASURES = ("average_loss", "average_regret", "switches")
 
 
-@documented_options
+@shell.documented_options
 def sweep_command(
     learner: Annotated[
         str, typer.Argument(metavar="LEARNER", help=", ".join(BuiltInRun.learners()) + ".")
@@ -210,8 +197,8 @@ def sweep_command(
     output: Path = Path("results.jsonl"),
     backend: str = "serial",
     workers: int | None = None,
-    as_json: JsonFlag = False,
-    quiet: Quiet = False,
+    as_json: shell.JsonFlag = False,
+    quiet: shell.Quiet = False,
 ) -> None:
     """Play a learner in simulated worlds, over seeds and all combinations of the given values.
 
@@ -244,27 +231,22 @@ def sweep_command(
     workers
         [default: the cores of this machine; serial: 1]
     """
-    with errors_in_one_line(output), notes(quiet):
+    with shell.errors_in_one_line(output), shell.notes(quiet):
         run = BuiltInRun(learner)
         grid: dict[str, list[Any]] = {
-            "epsilon": numbers("--epsilon", epsilon, positive=True),
+            "epsilon": shell.numbers("--epsilon", epsilon, positive=True),
             "delta": [delta],
-            "horizon": whole_numbers("--horizon", horizon),
-            "dimension": whole_numbers("--dimension", dimension),
+            "horizon": shell.whole_numbers("--horizon", horizon),
+            "dimension": shell.whole_numbers("--dimension", dimension),
         }
         if delta is not None:
             Budget(1.0, delta)
-        with progress(as_json or quiet) as (show, _):
+        with shell.progress(as_json or quiet) as (show, _):
             found = dpoco.scale.sweep(
-                run,
-                grid,
-                seeds=positive_int("--seeds", seeds, maximum=10**6),
-                root=root,
-                output=output,
-                backend=backend,
-                workers=workers,
+                run, grid, seeds=positive_int("--seeds", seeds, maximum=10**6), root=root,
+                output=output, backend=backend, workers=workers,
                 progress=None if show is None else lambda done, total: show("runs", done, total),
-            )
+            )  # fmt: skip
         cells = _summary(found)
         if as_json:
             record = {
@@ -276,7 +258,7 @@ def sweep_command(
                 "failed": len(found.failed),
                 "cells": cells,
             }
-            print_json(record)
+            shell.print_json(record)
         elif not quiet:
             _print(learner, cells, found, output)
         if found.failed:
@@ -305,7 +287,7 @@ def _summary(found: dpoco.scale.SweepResults) -> list[dict[str, Any]]:
 def _print(
     learner: str, cells: list[dict[str, Any]], found: dpoco.scale.SweepResults, output: Path
 ) -> None:
-    shown = table(
+    shown = shell.table(
         right=("horizon", "dimension", "epsilon", "runs", "average loss", "regret a round", "range")
     )
     for cell in sorted(cells, key=lambda c: (c["horizon"], c["dimension"], c["epsilon"])):
@@ -315,6 +297,6 @@ def _print(
             reach = f"{regret['min']:.4f}-{regret['max']:.4f}"
             measured = [f"{loss:.4f}", f"{regret['median']:.4f}", reach]
         shown.add_row(*row, str(cell["runs"]), *(measured if cell["runs"] else []))
-    say(f"{learner}: medians over seeds")
-    console().print(shown)
-    say(f"Seeded noise, for research: the guarantee is void. {len(found)} runs in {output}")
+    shell.say(f"{learner}: medians over seeds")
+    shell.console().print(shown)
+    shell.say(f"Seeded noise, for research: the guarantee is void. {len(found)} runs in {output}")

@@ -13,25 +13,15 @@ import dpoco
 from dpoco._calibrated import documented, options_of
 from dpoco._validation import unknown
 from dpoco.accounting import Budget, Guarantee
-from dpoco.cli import _plan_problem as problems
+from dpoco.cli import _plan_report as plans
+from dpoco.cli import _support as shell
 from dpoco.cli._options import own_options
-from dpoco.cli._plan_report import plan_report, print_plan
-from dpoco.cli._support import (
-    JsonFlag,
-    console,
-    documented_options,
-    errors_in_one_line,
-    option_of,
-    print_json,
-    say,
-    table,
-)
 from dpoco.learners import LEARNERS, Learner
 
 SCHEMA = "dpoco.plan-experts/1"
 
 
-@documented_options
+@shell.documented_options
 def experts_command(
     experts: int,
     horizon: int,
@@ -39,7 +29,7 @@ def experts_command(
     epsilon: float = 1.0,
     delta: float | None = None,
     adversary: str = "oblivious",
-    as_json: JsonFlag = False,
+    as_json: shell.JsonFlag = False,
 ) -> None:
     """Plan learning with expert advice: all admissible learners, smallest bound first.
 
@@ -62,13 +52,10 @@ def experts_command(
     adversary : NAME
         stationary, shifting, oblivious or adaptive.
     """
-    with errors_in_one_line():
+    with shell.errors_in_one_line():
+        budget = Budget._over(epsilon, delta, max(1, horizon))
         plans = dpoco.experts.plan_experts(
-            experts,
-            horizon=horizon,
-            budget=Budget._over(epsilon, delta, max(1, horizon)),
-            switches=switches,
-            adversary=adversary,
+            experts, horizon=horizon, budget=budget, switches=switches, adversary=adversary
         )
     if as_json:
         names = ("learner", "regret_bound", "scope", "useful")
@@ -77,9 +64,11 @@ def experts_command(
              "parameters": plan.parameters.to_dict(), "guarantee": plan.guarantee.to_dict()}
             for plan in plans
         ]  # fmt: skip
-        print_json({"schema": SCHEMA, "plans": records})
+        shell.print_json({"schema": SCHEMA, "plans": records})
         return
-    shown = table(("learner", "regret bound", "a round", "holds for", "epsilon", "delta", "noise"))
+    shown = shell.table(
+        ("learner", "regret bound", "a round", "holds for", "epsilon", "delta", "noise")
+    )
     for plan in plans:
         shown.add_row(
             plan.learner, f"{plan.regret_bound:.6g}{'' if plan.useful else ' (says nothing)'}",
@@ -87,21 +76,21 @@ def experts_command(
             f"{plan.guarantee.epsilon:.4g}", f"{plan.guarantee.delta:.4g}",
             str(getattr(plan.parameters, "noise", "")),
         )  # fmt: skip
-    console().print(shown)
-    say()
-    say(str(plans[0].guarantee))
+    shell.console().print(shown)
+    shell.say()
+    shell.say(str(plans[0].guarantee))
 
 
 _TARGET = 0.1
 _SIZED = "--horizon 100000 --dimension 10"
 # What learners play: their standard problem, and an example.
-_PLANNED: dict[str, tuple[Callable[..., problems.Problem], str]] = {
-    "records": (problems.of_records, _SIZED),
-    "surface": (problems.of_functions, "--horizon 100000"),
-    "experts": (problems.of_experts, "--horizon 100000 --experts 10"),
-    "arms": (problems.of_arms, "--horizon 1000000 --arms 5 --dimension 10"),
-    "batch": (problems.of_batch, "--horizon 10000 --dimension 10"),
-    "reports": (problems.of_reports, "--horizon 1000000 --hypotheses 8 --labels 16"),
+_PLANNED: dict[str, tuple[Callable[..., plans.Problem], str]] = {
+    "records": (plans.of_records, _SIZED),
+    "surface": (plans.of_functions, "--horizon 100000"),
+    "experts": (plans.of_experts, "--horizon 100000 --experts 10"),
+    "arms": (plans.of_arms, "--horizon 1000000 --arms 5 --dimension 10"),
+    "batch": (plans.of_batch, "--horizon 10000 --dimension 10"),
+    "reports": (plans.of_reports, "--horizon 1000000 --hypotheses 8 --labels 16"),
 }
 _ALSO = {"expected_shifts": "--switches"}  # as other trackers call it
 
@@ -112,7 +101,7 @@ def command_of(entry: Learner) -> Callable[..., None]:
     flags: list[inspect.Parameter] = []
 
     def flag(name: str, kind: Any, default: Any, values: str, text: str) -> None:
-        shown = option_of(kind, values, text)
+        shown = shell.option_of(kind, values, text)
         keyword = inspect.Parameter.KEYWORD_ONLY
         flags.append(inspect.Parameter(name, keyword, default=default, annotation=shown))
 
@@ -139,20 +128,20 @@ def command_of(entry: Learner) -> Callable[..., None]:
         flag("target", float, _TARGET, "", text)
 
     def command(*, as_json: bool, **given: Any) -> None:
-        with errors_in_one_line():
+        with shell.errors_in_one_line():
             read = {name: own[name].read(given.pop(name)) for name in own}
             options = {name: value for name, value in read.items() if value is not None}
             facts = {name: given.pop(name) for name in sizes}
             pure = {"delta": 0.0} if entry.plays == "reports" else {}
             asked = {"target": _TARGET, **pure, **given}
-            report = plan_report(entry, make(entry, **facts), facts, options, **asked)
+            report = plans.plan_report(entry, make(entry, **facts), facts, options, **asked)
             if as_json:
-                print_json(report)
+                shell.print_json(report)
             else:
-                print_plan(report, Guarantee.from_dict(report["guarantee"]))
+                plans.print_plan(report, Guarantee.from_dict(report["guarantee"]))
 
     kept = inspect.Parameter.KEYWORD_ONLY
-    flags.append(inspect.Parameter("as_json", kept, default=False, annotation=JsonFlag))
+    flags.append(inspect.Parameter("as_json", kept, default=False, annotation=shell.JsonFlag))
     command.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
     command.__annotations__ = {flag.name: flag.annotation for flag in flags}
     return command

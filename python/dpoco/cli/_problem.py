@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,7 @@ from dpoco._validation import FloatArray, choice, named, positive_float, positiv
 from dpoco.cli._options import given_options, parse_range, refuse_useless
 from dpoco.datasets import PublicScaling, Stream
 from dpoco.domains import Box, LpBall
-from dpoco.evaluation.games import (
-    Game,
-    class_rewards,
-    game_of_arms,
-    game_of_experts,
-    game_of_functions,
-    game_of_records,
-)
+from dpoco.evaluation import games
 from dpoco.learners import Learner
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
 
@@ -48,7 +42,7 @@ _EXPLORATION = 0.1
 _MOST_CLASSES = 4096  # rewards are a table of rounds x classes
 
 
-def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]:
+def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games.Game]:
     """Return the games of learners on the same stream, which is loaded once.
 
     Parameters
@@ -129,11 +123,11 @@ def _load_stream(asked: Mapping[str, Any], loss: str, label_range: str | None) -
     return stream.scaled(PublicScaling(low, high, intercept=asked["intercept"]))
 
 
-def _records(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]:
+def _records(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games.Game]:
     name = choice("loss", asked["loss"], _LOSSES)
     stream = _load_stream(asked, name, asked["label_range"])
     covered = _covered(asked, len(stream))
-    games = []
+    found = []
     for entry in entries:
         p = 1.0 if entry.name == "polyhedral-frank-wolfe" else 2.0
         if asked["p"] is not None:
@@ -157,12 +151,12 @@ def _records(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]
         if entry.name == "noisy-ftrl":  # for what is to be expected, not for the worst case
             options = {"step_size": "predicted", **options}
         horizon = min(covered, len(stream)) if entry.plays == "batch" else covered
-        games.append(
-            game_of_records(
+        found.append(
+            games.game_of_records(
                 entry.load(), stream, domain, _LOSSES[name](**bounds), horizon=horizon, **options
             )
         )
-    return games
+    return found
 
 
 def _dual_bound(length: float, domain: LpBall) -> float:
@@ -183,7 +177,7 @@ def _dual_bound(length: float, domain: LpBall) -> float:
 # ---- experts, arms, functions --------------------------------------------------------------------
 
 
-def _experts(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]:
+def _experts(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games.Game]:
     declared = asked["loss_range"]
     if asked["data"] is None:
         losses, facts = datasets.load_losses(asked["stream"] or "pollsters")
@@ -195,11 +189,12 @@ def _experts(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]
         losses = datasets.read_columns(path, wanted, header=header)
         facts = _facts_of(path, "Losses of experts in", declared or "0,1", wanted)
     more = {} if declared is None else {"loss_range": parse_range("--loss-range", declared)}
+    covered = _covered(asked, len(losses))
     return [
-        game_of_experts(
+        games.game_of_experts(
             entry.load(),
             losses,
-            horizon=_covered(asked, len(losses)),
+            horizon=covered,
             stream=facts,
             **given_options(entry, asked),
             **more,
@@ -217,7 +212,7 @@ def _facts_of(path: Path, about: str, declared: str, columns: list[str]) -> dict
     }
 
 
-def _arms(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]:
+def _arms(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games.Game]:
     if asked["radius"] is not None and all(entry.name == "linucb" for entry in entries):
         raise ValueError("linucb has no --radius: its coefficients are not bounded")
     low, high = 0.0, 1.0
@@ -228,7 +223,7 @@ def _arms(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]:
     if high - low >= _MOST_CLASSES:
         raise ValueError(f"--label-range names more than {_MOST_CLASSES} classes")
     stream = _load_stream(asked, "squared", None)  # labels as they are
-    rewards = class_rewards(stream.labels, int(high - low) + 1, first=int(low))
+    rewards = games.class_rewards(stream.labels, int(high - low) + 1, first=int(low))
     if not np.any(rewards == 1.0):
         raise ValueError(
             f"no label of {stream.name} is a class in {low:g}..{high:g}: name the first class and "
@@ -241,7 +236,7 @@ def _arms(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]:
         "arms": rewards.shape[1],
         "rewards": "1 for the arm of the label's class, 0 for the others; 1/2 if it is missing",
     }
-    games = []
+    found = []
     for entry in entries:
         options = given_options(entry, asked)
         if entry.name == "linucb":
@@ -254,40 +249,29 @@ def _arms(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]:
             options["domain"] = LpBall(stream.dimension, 1.0, radius)
         given = asked["feature_bound"]
         options["context_bound"] = bound if given is None else given
-        games.append(
-            game_of_arms(
+        found.append(
+            games.game_of_arms(
                 entry.load(), stream.features, rewards, horizon=_covered(asked, len(stream)),
                 stream=facts, nonprivate_flags=flags, **options,
             )
         )  # fmt: skip
-    return games
+    return found
 
 
-@dataclass(frozen=True)
-class _Pinball:
-    """q (y - x) where x is too small, (1 - q) (x - y) where it is too large."""
-
-    target: float
-    quantile: float
-
-    def __call__(self, points: FloatArray) -> FloatArray:
-        short = self.target - points[:, 0]
-        loss: FloatArray = np.where(short > 0.0, self.quantile, self.quantile - 1.0) * short + 0.0
-        return loss
+def _pinball(quantile: float, target: float, points: FloatArray) -> FloatArray:
+    """Return q (y - x) where x is too small, (1 - q) (x - y) where it is too large."""
+    short = target - points[:, 0]
+    loss: FloatArray = np.where(short > 0.0, quantile, quantile - 1.0) * short + 0.0
+    return loss
 
 
-@dataclass(frozen=True)
-class _Distance:
-    """Euclidean distance."""
-
-    target: FloatArray
-
-    def __call__(self, points: FloatArray) -> FloatArray:
-        distance: FloatArray = np.sqrt(np.sum((points - self.target) ** 2, axis=1))
-        return distance
+def _distance(target: FloatArray, points: FloatArray) -> FloatArray:
+    """Return Euclidean distances."""
+    distance: FloatArray = np.sqrt(np.sum((points - target) ** 2, axis=1))
+    return distance
 
 
-def _functions(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Game]:
+def _functions(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games.Game]:
     label, declared = asked["label"], asked["label_range"]
     wanted = None if label is None else [part.strip() for part in label.split(",")]
     low, high = 0.0, 1.0
@@ -313,17 +297,17 @@ def _functions(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[Gam
     if len(wanted) == 2:
         if asked["quantile"] is not None:
             raise ValueError("--quantile is of one column; of two, the geometric median is learned")
-        losses: list[Any] = [_Distance(row) for row in targets]
+        losses: list[Any] = [partial(_distance, row) for row in targets]
         slope, what = 1.0, "distance"
     else:
         q = 0.5 if asked["quantile"] is None else asked["quantile"]
         if not 0.0 < q < 1.0:
             raise ValueError("--quantile must be between 0 and 1")
-        losses = [_Pinball(float(value), q) for value in targets[:, 0]]
+        losses = [partial(_pinball, q, float(value)) for value in targets[:, 0]]
         slope, what = max(q, 1.0 - q), f"pinball loss of the quantile {q:g}"
     domain = Box([low] * len(wanted), [high] * len(wanted))
     return [
-        game_of_functions(
+        games.game_of_functions(
             losses, domain, lipschitz=slope, horizon=_covered(asked, len(losses)),
             stream={**facts, "loss": what}, nonprivate_flags=flags, **given_options(entry, asked),
         )

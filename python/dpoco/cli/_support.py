@@ -11,22 +11,14 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
@@ -47,7 +39,13 @@ _FIGURES = (".png", ".svg", ".pdf")
 
 
 def option_of(kind: Any, values: str, meaning: str) -> Any:
-    """Return the annotation of an option: words with a dash are its names, others its metavar."""
+    """Return the annotation of an option: words with a dash are its names, others its metavar.
+
+    ``argument METAVAR`` is none, but an argument.
+    """
+    if values.startswith("argument "):
+        metavar = values.removeprefix("argument ")
+        return Annotated[kind, typer.Argument(metavar=metavar, help=meaning)]
     flags = [word for word in values.split() if word.startswith("-")]
     metavar = " ".join(word for word in values.split() if word not in flags)
     return Annotated[kind, typer.Option(*flags, metavar=metavar or None, help=meaning)]
@@ -71,8 +69,11 @@ def documented_options(function: Function) -> Function:
     return function
 
 
-# Where a run writes, and what continues another one, is not taken over from a report.
-_NOT_AGAIN = ("config", "checkpoint", "resume", "skip_played", "out", "output")
+# Options that a report does not tell, nor gives to another run: where it goes, what is continued.
+_NOT_TOLD = (
+    "out", "output", "figure", "checkpoint", "resume", "skip_played", "progress", "config",
+    "json", "quiet",
+)  # fmt: skip
 
 
 def _apply(context: typer.Context, path: Path | None) -> Path | None:
@@ -107,7 +108,7 @@ def _read(path: Path) -> dict[str, Any]:
         command = settings.get("command")
         if not isinstance(command, dict):
             raise ValueError(f"{path.name} is a report without the options it was made with")
-        record = {k: v for k, v in command.items() if k not in _NOT_AGAIN}
+        record = {k: v for k, v in command.items() if k not in _NOT_TOLD}
     return {key: value for key, value in record.items() if value is not None}
 
 
@@ -158,10 +159,10 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-def asked_of(context: typer.Context, leave_out: Collection[str]) -> dict[str, Any]:
+def asked_of(context: typer.Context) -> dict[str, Any]:
     """Return what a command was asked, by its options' names, in their order, as a report says."""
     options = _options_of(context).items()
-    return {name: told(context.params[own]) for name, own in options if name not in leave_out}
+    return {name: told(context.params[own]) for name, own in options if name not in _NOT_TOLD}
 
 
 def told(value: Any) -> Any:
@@ -269,10 +270,10 @@ def notes(quiet: bool) -> Iterator[None]:
                     typer.echo(f"note: {text}", err=True)
 
 
-class _Rate(ProgressColumn):
+class _Rate(bars.ProgressColumn):
     """Rounds per second."""
 
-    def render(self, task: Task) -> Text:
+    def render(self, task: bars.Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:,.0f} rounds/s", style="progress.data.speed")
 
@@ -317,13 +318,16 @@ def progress(
     if not console.is_terminal:
         yield None, shown
         return
-    shape = TextColumn("{task.description:<14}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*shape, _Rate(), TimeRemainingColumn(), console=console, transient=True) as bars:
+    shape = (
+        bars.TextColumn("{task.description:<14}"), bars.BarColumn(), bars.MofNCompleteColumn(),
+        _Rate(), bars.TimeRemainingColumn(),
+    )  # fmt: skip
+    with bars.Progress(*shape, console=console, transient=True) as shown_bars:
         tasks: dict[str, Any] = {}
 
         def show(phase: str, done: int, total: int) -> None:
             if phase not in tasks:
-                tasks[phase] = bars.add_task(phase, total=total)
-            bars.update(tasks[phase], completed=done)
+                tasks[phase] = shown_bars.add_task(phase, total=total)
+            shown_bars.update(tasks[phase], completed=done)
 
         yield show, shown

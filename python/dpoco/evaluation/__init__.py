@@ -8,18 +8,30 @@ from __future__ import annotations
 
 from dpoco._divergences import kl_divergence, total_variation
 from dpoco.evaluation._comparators import (
+    BestSequence,
     ConstantPrediction,
     FixedDecision,
+    FixedExpert,
     best_constant_prediction,
+    best_expert,
     best_fixed_decision,
+    best_switching_sequence,
+    interval_regret,
     suboptimality,
 )
 from dpoco.evaluation._comparison import (
+    COMPARATORS,
     COMPARISON_SCHEMA,
     Comparison,
     ComparisonRow,
+    Regret,
     compare,
-    repeat,
+    compare_private,
+    compare_private_bandit,
+    compare_private_experts,
+    compare_private_fit,
+    compare_private_lipschitz,
+    regret,
 )
 from dpoco.evaluation._offline import (
     LoggedBandit,
@@ -29,24 +41,13 @@ from dpoco.evaluation._offline import (
     off_policy_value,
     replay_log,
 )
-from dpoco.evaluation._prequential import PrequentialResult, prequential
-from dpoco.evaluation._private import (
-    compare_private,
-    compare_private_bandit,
-    compare_private_experts,
-    compare_private_fit,
-    compare_private_lipschitz,
-)
-from dpoco.evaluation._runs import SeedTree, Snapshot, repeat_runs
-from dpoco.evaluation._sequences import (
-    COMPARATORS,
-    BestSequence,
-    FixedExpert,
-    Regret,
-    best_expert,
-    best_switching_sequence,
-    interval_regret,
-    regret,
+from dpoco.evaluation._runs import (
+    PrequentialResult,
+    SeedTree,
+    Snapshot,
+    prequential,
+    repeat,
+    repeat_runs,
 )
 from dpoco.evaluation._traces import SavedTrace, load, save
 from dpoco.evaluation.games import class_rewards

@@ -1,15 +1,26 @@
-"""Comparators: the best fixed decision with a certificate, the best constant, excess risk."""
+"""What is best in hindsight: a fixed decision, certified; a constant; experts and sequences."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dpoco._clipping import record_multipliers
-from dpoco._validation import FloatArray, float_array, positive_float, positive_int
+from dpoco import _core
+from dpoco._clipping import admitted_losses, checked_range, record_multipliers
+from dpoco._validation import (
+    LARGEST_HORIZON,
+    FloatArray,
+    IntArray,
+    float_array,
+    positive_float,
+    positive_int,
+    real_float,
+    whole_number,
+)
 from dpoco.domains import Domain
 from dpoco.errors import DpocoError
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
@@ -115,7 +126,7 @@ def best_fixed_decision(
     rounds = rows.shape[0]
     if rounds == 0:
         raise ValueError("features must have at least one row")
-    targets = None
+    targets: Any = None
     if loss.glm or quadratic:
         if labels is None:
             raise TypeError("labels are required by this loss")
@@ -125,17 +136,18 @@ def best_fixed_decision(
     elif labels is not None:
         raise TypeError("this loss takes no labels")
 
-    objective: _AverageQuadratic | _AverageLoss
-    if isinstance(loss, QuadraticLoss):
-        assert targets is not None
-        objective = _AverageQuadratic(domain, loss, rows, targets)
-    else:
-        objective = _AverageLoss(domain, loss, rows, targets)
-    centre = objective.margins(domain.center)
     if isinstance(loss, LinearLoss):
-        decision = domain.minimize_linear(objective.gradient_at(centre))
+        factors = record_multipliers(domain, rows, loss.gradient_bound, loss.gradient_bound_l2)
+        kept = factors > 0.0
+        decision = domain.minimize_linear(factors[kept] @ rows[kept] / rounds)
         gap, iterations = 0.0, 0
     else:
+        objective: _AverageQuadratic | _AverageLoss
+        if isinstance(loss, QuadraticLoss):
+            objective = _AverageQuadratic(domain, loss, rows, targets)
+        else:
+            objective = _AverageLoss(domain, loss, rows, targets)
+        centre = objective.margins(domain.center)
         scale = abs(objective.value_at(centre))
         if quadratic:  # known up to a constant, so its value at the centre is no scale
             slope = objective.gradient_at(centre)
@@ -200,6 +212,11 @@ def best_constant_prediction(loss: GlmLoss, labels: Any) -> ConstantPrediction:
     return ConstantPrediction(high, total, total / given.size)
 
 
+def present_labels(features: FloatArray, labels: FloatArray) -> FloatArray:
+    """Return the labels, NaN where the record is missing: such a round costs nobody anything."""
+    return np.where(np.isfinite(features).all(axis=1), labels, np.nan)
+
+
 def constant_losses(loss: GlmLoss, margin: float, labels: FloatArray) -> FloatArray:
     """Losses of a constant margin, shape (T,); 0 where the label is not finite."""
     present = np.isfinite(labels)
@@ -248,6 +265,179 @@ def suboptimality(
     return excess / span
 
 
+# ---- experts -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FixedExpert:
+    """The best single expert in hindsight. Not private.
+
+    Attributes
+    ----------
+    decision : int
+        Its index; the lowest one of several.
+    total_loss, average_loss : float
+        Sum and mean of its losses, clipped as a learner clips them.
+    """
+
+    decision: int
+    total_loss: float
+    average_loss: float
+
+
+@dataclass(frozen=True, eq=False)
+class BestSequence:
+    """The best sequence of experts in hindsight with a limited number of switches. Not private.
+
+    Attributes
+    ----------
+    decisions : ndarray of int64, shape (T,), read-only
+        The expert of each round.
+    total_loss : float
+        Sum of its losses, clipped as a learner clips them.
+    costs : ndarray of float64, shape (min(S, T - 1) + 1,), read-only
+        Entry c is the least total loss with at most c switches; never increasing.
+    """
+
+    decisions: IntArray
+    total_loss: float
+    costs: FloatArray
+
+    @property
+    def limit(self) -> int:
+        """Number of switches that were allowed and possible: S, at most T - 1."""
+        return len(self.costs) - 1
+
+    @property
+    def switches(self) -> IntArray:
+        """Round indices (0-based, increasing) after which the sequence changes expert."""
+        return np.flatnonzero(self.decisions[1:] != self.decisions[:-1])
+
+
+def best_expert(losses: Any, *, loss_range: tuple[float, float] = (0.0, 1.0)) -> FixedExpert:
+    """Return the expert with the least total loss.
+
+    Parameters
+    ----------
+    losses : array_like of shape (T, N)
+        Losses of all experts, one row a round, T and N at least 1.
+    loss_range : (low, high), default (0, 1)
+        As the learner's: values outside are clipped, and entries that are not finite count as
+        `low`.
+
+    Returns
+    -------
+    FixedExpert
+
+    Raises
+    ------
+    ValueError, TypeError
+        For wrong shapes or dtypes.
+    """
+    best = best_switching_sequence(losses, 0, loss_range=loss_range)
+    return FixedExpert(
+        int(best.decisions[0]), best.total_loss, best.total_loss / len(best.decisions)
+    )
+
+
+def best_switching_sequence(
+    losses: Any, switches: int, *, loss_range: tuple[float, float] = (0.0, 1.0)
+) -> BestSequence:
+    """Return the sequence of experts with the least total loss among those with few switches.
+
+    What dynamic regret is measured against: ``trace.regret(best_switching_sequence(losses, S))``.
+
+    Parameters
+    ----------
+    losses : array_like of shape (T, N)
+        Losses of all experts, one row a round, T and N at least 1.
+    switches : int
+        Largest number S >= 0 of rounds after which the sequence may change expert.
+    loss_range : (low, high), default (0, 1)
+        As the learner's: values outside are clipped, and entries that are not finite count as
+        `low`.
+
+    Returns
+    -------
+    BestSequence
+        Exact up to the rounding of sums. Of several best sequences it is one with the fewest
+        switches; the choice among those is deterministic.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For wrong shapes or dtypes, or negative `switches`.
+
+    Notes
+    -----
+    Dynamic programming over (switches so far, expert): O(N S T) time and O(S (N + T)) memory at
+    the worst. The costs of all limits come together, since they are not convex in the limit and no
+    penalty per switch finds them all.
+    """
+    most = whole_number("switches", switches, 0, LARGEST_HORIZON)
+    rows = _admitted_table(losses, loss_range)
+    useful = min(most, len(rows) - 1)
+    costs, decisions = _core.best_switching_sequence(rows, useful)
+    for array in (costs, decisions):
+        array.flags.writeable = False
+    return BestSequence(decisions, float(costs[-1]), costs)
+
+
+def interval_regret(
+    own_losses: Any,
+    losses: Any,
+    *,
+    allowance: float = 0.0,
+    loss_range: tuple[float, float] = (0.0, 1.0),
+) -> float:
+    """Return the largest regret over all intervals of rounds, against any one expert.
+
+    Parameters
+    ----------
+    own_losses : array_like of shape (T,)
+        What the learner lost in each round; for example the ``losses`` of its trace.
+    losses : array_like of shape (T, N)
+        Losses of all experts, one row a round, T and N at least 1.
+    allowance : float, default 0
+        Non-negative c: only the part of an interval's regret above an allowance counts, which for
+        w rounds is between ``c sqrt(w)`` and ``1.061 c sqrt(w)`` (the lowest of the tangents at
+        1, 4, 16, ... rounds). An i.i.d. gambler's largest interval regret grows with the length
+        of the game; what exceeds an allowance does not.
+    loss_range : (low, high), default (0, 1)
+        As the learner's, for both arrays: values outside are clipped, and entries that are not
+        finite count as `low`.
+
+    Returns
+    -------
+    float
+        In the units of the losses, at least 0: the empty interval counts, too.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For wrong shapes or dtypes, or a negative allowance.
+
+    Notes
+    -----
+    One running sum per expert and tangent: O(N T) time without allowance, O(N T log T) with one.
+    """
+    extra = real_float("allowance", allowance)
+    if not 0.0 <= extra <= 1e100:
+        raise ValueError(f"allowance must be in [0, 1e100]; got {extra!r}")
+    rows = _admitted_table(losses, loss_range)
+    low, high = checked_range(loss_range)
+    own = admitted_losses(float_array("own_losses", own_losses, (len(rows),)), low, high)
+    return _core.interval_regret(own, rows, extra)
+
+
+def _admitted_table(losses: Any, loss_range: tuple[float, float]) -> FloatArray:
+    low, high = checked_range(loss_range)
+    rows = float_array("losses", losses, (None, None))
+    if rows.size == 0:
+        raise ValueError(f"losses must have rounds and experts; got shape {rows.shape}")
+    return admitted_losses(rows, low, high)
+
+
 # ---- accelerated projected gradient --------------------------------------------------------------
 
 # The certificate costs one more pass over the data: looked at this often.
@@ -290,30 +480,14 @@ class _AverageLoss:
     """``F(theta) = (1/T) sum_t f_t(theta)`` on records clipped as a learner clips them."""
 
     def __init__(
-        self,
-        domain: Domain,
-        loss: SquaredLoss | LogisticLoss | HuberLoss | LinearLoss,
-        features: FloatArray,
-        labels: FloatArray | None,
+        self, domain: Domain, loss: GlmLoss, features: FloatArray, labels: FloatArray
     ) -> None:
-        if isinstance(loss, LinearLoss):
-            factors = record_multipliers(
-                domain, features, loss.gradient_bound, loss.gradient_bound_l2
-            )
-        else:
-            assert labels is not None
-            factors = record_multipliers(
-                domain, features, loss.feature_bound, loss.feature_bound_l2
-            )
-            factors[~np.isfinite(labels)] = 0.0
-        kept = factors > 0.0
+        factors = record_multipliers(domain, features, loss.feature_bound, loss.feature_bound_l2)
+        kept = (factors > 0.0) & np.isfinite(labels)
         self._rounds = int(features.shape[0])
         self._rows = np.ascontiguousarray(features[kept] * factors[kept, None])
-        self._engine = None
-        self._labels = np.empty(0)
-        if labels is not None:
-            self._engine = loss._glm_engine
-            self._labels = self._engine.clip_labels(np.ascontiguousarray(labels[kept]))
+        self._engine = loss._glm_engine
+        self._labels = self._engine.clip_labels(np.ascontiguousarray(labels[kept]))
 
     def margins(self, theta: FloatArray) -> FloatArray:
         """``<theta, x_t>`` of the kept records, shape (T',)."""
@@ -321,16 +495,11 @@ class _AverageLoss:
 
     def value_at(self, margins: FloatArray) -> float:
         """F, from the margins."""
-        if self._engine is None:
-            return float(margins.sum()) / self._rounds
         return float(self._engine.values(margins, self._labels).sum()) / self._rounds
 
     def gradient_at(self, margins: FloatArray) -> FloatArray:
         """Gradient of F, shape (d,), from the margins."""
-        if self._engine is None:
-            weights = np.ones(len(margins))
-        else:
-            weights = self._engine.derivatives(margins, self._labels)
+        weights = self._engine.derivatives(margins, self._labels)
         gradient: FloatArray = weights @ self._rows / self._rounds
         return gradient
 
@@ -350,13 +519,11 @@ def _minimize(
     margins = objective.margins(point)
     ahead, margins_ahead = point, margins  # the extrapolated point
     momentum, smoothness = 1.0, objective.typical_curvature() or 1.0
-    gap = math.inf
     best, best_gap = point, math.inf
-    for iteration in range(limit + 1):
+    for iteration in itertools.count():
         if iteration % _CHECK_EVERY == 0 or iteration == limit:
             gradient = objective.gradient_at(margins)
-            gap = float(gradient @ (point - domain.minimize_linear(gradient)))
-            gap = max(gap, 0.0)
+            gap = max(float(gradient @ (point - domain.minimize_linear(gradient))), 0.0)
             if gap < best_gap:
                 best, best_gap = point, gap
             if gap <= goal or iteration == limit:
@@ -381,4 +548,4 @@ def _minimize(
         ahead = candidate + pull * moved
         margins_ahead = new_margins + pull * (new_margins - margins)
         point, margins, momentum = candidate, new_margins, following
-    return np.array(best), best_gap, limit
+    raise AssertionError("the limit ends the loop")

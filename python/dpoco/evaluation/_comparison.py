@@ -1,86 +1,31 @@
-"""Several learners at several budgets on one stream, repeated: the same privacy for all.
-
-The noise of a repeated run hangs on the number of the run and nothing else.
-"""
+"""Private learners beside what they should be compared with, and beside one another."""
 
 from __future__ import annotations
 
+import os
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dpoco._learner import Progress
-from dpoco._validation import positive_int, whole_number
+from dpoco._clipping import admitted_losses, checked_range
+from dpoco._validation import FloatArray, choice, float_array, positive_int
 from dpoco.accounting import Budget, Guarantee
+from dpoco.datasets import Stream
+from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
-from dpoco.evaluation._runs import SeedTree, part_of, play_all
-from dpoco.evaluation.playing import budget_record, losses_of, switches_of, versions
-from dpoco.evaluation.reports import Report
+from dpoco.evaluation import _comparators as hindsight
+from dpoco.evaluation import playing
+from dpoco.evaluation._runs import SeedTree, Snapshot, play_all, sources_of
+from dpoco.evaluation.games import game_of_arms, game_of_experts, game_of_functions, game_of_records
+from dpoco.evaluation.reports import FitReport, Report, RunReport
+from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learners import plays
 from dpoco.random import Source
 from dpoco.trace import Trace
-
-
-def repeat(
-    build: Callable[[Source], Any],
-    *data: Any,
-    repeats: int | Iterable[int],
-    seed: int | SeedTree | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> dict[int, Trace]:
-    """Play the same stream several times, the noise of every run hanging on its number alone.
-
-    Parameters
-    ----------
-    build : callable
-        Returns an unstarted learner that takes its noise from the given source.
-    *data
-        The stream, as the learner's ``run`` takes it: features and labels, losses, or
-        contexts and rewards.
-    repeats : int or iterable of int
-        How many runs, numbered from 0; or the numbers of the runs to play.
-    seed : int or SeedTree, optional
-        Root of the runs' seeds: run i is ``SeedTree(seed).child("run", i)``. None is the operating
-        system's entropy.
-    progress : callable, optional
-        Called as ``progress(done, total)`` with rounds over all runs.
-
-    Returns
-    -------
-    dict of int to Trace
-        In the order of the numbers given; without decisions where ``run`` takes
-        ``record_decisions``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For bad arguments, or numbers that are negative or occur twice.
-
-    Notes
-    -----
-    Run i has the same bits whichever other runs are played, in which order, in which process: a
-    long experiment may be split over machines, or extended later. `repeat_runs` is the form that
-    also takes fresh entropy by default and returns a list. Every run is a release of its own:
-    publishing several costs several budgets.
-    """
-    if isinstance(repeats, Iterable):
-        numbers = [whole_number("numbers of runs", number) for number in repeats]
-        if len(set(numbers)) != len(numbers):
-            raise ValueError("numbers of runs must differ")
-    else:
-        numbers = list(range(positive_int("repeats", repeats, maximum=10**6)))
-    root = None if seed is None else seed if isinstance(seed, SeedTree) else SeedTree(seed)
-    traces = play_all(build, _sources(root, numbers), data, progress)
-    return dict(zip(numbers, traces, strict=True))
-
-
-def _sources(root: SeedTree | None, numbers: Iterable[int]) -> list[Source]:
-    return [Source() if root is None else root.child("run", n).source() for n in numbers]
-
 
 COMPARISON_SCHEMA = "dpoco.comparison/1"
 
@@ -236,7 +181,7 @@ def compare(
     neighbours: set[tuple[str, str]] = set()
     total = float(comparator["total_loss"])
     for index, budget in enumerate(budgets):
-        asked = None if budget is None else budget_record(budget)
+        asked = None if budget is None else budget.to_dict()
         for name, build in learners.items():
             row = partial(ComparisonRow, name, asked)
             try:
@@ -256,27 +201,27 @@ def compare(
             if seed is not None:
                 parts = ["none"] if budget is None else [repr(budget.epsilon), repr(budget.delta)]
                 root = SeedTree(seed).child("compare", name, *parts)
-            sources = _sources(root, range(1 if budget is None else count))
+            sources = sources_of(root, range(1 if budget is None else count))
             tell = None if progress is None else partial(progress, name)
             seeded = partial(build, budget)
             if plays(first) == "batch":
-                fits = _fit(seeded, data, sources, tell)
+                _, fits, _ = playing.fits_of(seeded, sources, data, tell)
                 rows.append(row(fits, (), (), guarantee.to_dict(), access="offline"))
                 continue
             played = traces[name, index] = play_all(seeded, sources, data, tell)
-            sums = [float(np.sum(losses_of(trace))) for trace in played]
+            sums = [float(np.sum(playing.losses_of(trace))) for trace in played]
             rows.append(
                 row(
                     tuple(value / len(trace) for value, trace in zip(sums, played, strict=True)),
                     tuple(value - total for value in sums),
-                    tuple(len(switches_of(trace)) for trace in played),
+                    tuple(len(playing.switches_of(trace)) for trace in played),
                     guarantee.to_dict(),
                 )
             )
     return Comparison(
         stream=dict(stream or {}),
         settings={
-            "budgets": [None if budget is None else budget_record(budget) for budget in budgets],
+            "budgets": [None if budget is None else budget.to_dict() for budget in budgets],
             "learners": list(learners),
             "repeats": count,
             "seed": seed,
@@ -284,7 +229,7 @@ def compare(
         },
         comparator=dict(comparator),
         rows=tuple(rows),
-        versions=versions(),
+        versions=playing.versions(),
         traces=traces,
     )
 
@@ -297,17 +242,412 @@ def _access(build: Builder) -> str:
         return "online"
 
 
-def _fit(
-    build: Callable[[Source | None], Any],
-    data: tuple[Any, ...],
-    sources: Sequence[Source],
-    progress: Progress | None,
-) -> tuple[float, ...]:
-    """Fit a batch baseline several times: the average loss of every decision on the records."""
-    found = []
-    for number, source in enumerate(sources):
-        model = build(source)
-        model.fit(*data, progress=part_of(progress, number, len(sources)))
-        losses = model.loss.batch_values(model.domain, model.theta, *data)
-        found.append(float(np.mean(losses)))
-    return tuple(found)
+# How a game is played, which no learner takes.
+_PLAYING = ("repeats", "seed", "progress", "snapshot", "checkpoint", "resume", "skip_played")
+
+
+def _apart(
+    options: dict[str, Any], horizon: int | None, rounds: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return how to play, and what the learner takes, its horizon included."""
+    how = {name: options.pop(name) for name in _PLAYING if name in options}
+    return how, {"horizon": playing.horizon_of(horizon, rounds, how.get("resume")), **options}
+
+
+def compare_private(
+    stream: Stream,
+    domain: Domain,
+    loss: hindsight.GlmLoss,
+    *,
+    budget: Budget,
+    learner: Callable[..., Any] = TreeFrankWolfe,
+    horizon: int | None = None,
+    repeats: int = 1,
+    seed: int | None = None,
+    progress: playing.Step | None = None,
+    snapshot: Callable[[Snapshot], None] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: Any = None,
+    skip_played: bool = False,
+    **options: Any,
+) -> RunReport:
+    """Play a private learner on a stream, and everything it should be compared with.
+
+    The comparators: the same learner without noise, the best fixed decision in hindsight, and
+    the best constant prediction. The report is for evaluation: it is **not private**.
+
+    Parameters
+    ----------
+    stream : Stream
+        Rounds past the horizon are left out.
+    domain, loss
+        The learner's problem; a generalised linear loss.
+    budget : Budget
+        Of one private run. Each repetition spends it anew.
+    learner : class, default `dpoco.frank_wolfe.TreeFrankWolfe`
+        A learner of `dpoco.frank_wolfe` or `dpoco.oco` that takes ``(domain, loss)``.
+    horizon : int, optional
+        Rounds the guarantee covers; default the stream's length, or what `resume` has.
+    repeats : int, default 1
+        Private runs with independent noise.
+    seed : int, optional
+        Makes the report reproducible but for its timing, and voids the guarantee. None is the
+        operating system's entropy.
+    progress : callable, optional
+        Called as ``progress(phase, done, total)``.
+    snapshot : callable, optional
+        Called with a `Snapshot` of the first private run at rounds 1, 2, 4, 8, ... and at its end.
+    checkpoint : path-like, optional
+        State file of the private learner, written during the run, at its end, and on an
+        interrupt. Only with ``repeats=1``.
+    resume : learner, optional
+        A learner from `dpoco.load`, continued where it stopped: the stream's rows are new rounds
+        for it, and the report speaks of these; without noise, a learner starts anew with them. It
+        must have been built for the same problem.
+    skip_played : bool, default False
+        The stream holds the rounds that `resume` has played, too: as many rows are skipped. Without
+        noise, these are played as well.
+    **options
+        Further arguments of the learner: calibration, noise, sum_method, batch, ...
+
+    Returns
+    -------
+    RunReport
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments, a `resume` that is of another problem or has no rounds left, or a stream
+        without rows for it.
+    CalibrationError
+        If no noise scale meets the budget.
+    """
+    covered = playing.horizon_of(horizon, len(stream), resume)
+    return playing.play_game(
+        game_of_records(learner, stream, domain, loss, horizon=covered, **options),
+        budget, repeats=repeats, seed=seed, progress=progress, snapshot=snapshot,
+        checkpoint=checkpoint, resume=resume, skip_played=skip_played,
+    )  # fmt: skip
+
+
+def compare_private_experts(
+    losses: Any,
+    learner: Callable[..., Any],
+    *,
+    budget: Budget,
+    horizon: int | None = None,
+    **options: Any,
+) -> RunReport:
+    """Play a private learner of experts, and everything it should be compared with.
+
+    As `compare_private`. The comparators: the same learner without noise, the best expert in
+    hindsight, and an expert drawn anew each round, uniformly, in expectation.
+
+    Parameters
+    ----------
+    losses : array_like of shape (T, N)
+        Losses of all experts; rounds past the horizon are left out.
+    learner : class
+        Of `dpoco.experts`.
+    stream : dict, optional
+        Public facts about the stream for the report; ``name``, ``description``, ``scaling``.
+    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, **options
+        As in `compare_private`.
+
+    Returns
+    -------
+    RunReport
+        ``best_fixed`` is the best expert, ``best_constant`` the uniformly random one.
+
+    Raises
+    ------
+    ValueError, TypeError, CalibrationError
+        As `compare_private`.
+    """
+    how, options = _apart(options, horizon, len(losses))
+    return playing.play_game(game_of_experts(learner, losses, **options), budget, **how)
+
+
+def compare_private_bandit(
+    contexts: Any,
+    rewards: Any,
+    learner: Callable[..., Any],
+    *,
+    budget: Budget,
+    horizon: int | None = None,
+    **options: Any,
+) -> RunReport:
+    """Play a private contextual bandit, and everything it should be compared with.
+
+    As `compare_private`. A learner sees the reward of its own arm only; the comparators see all:
+    the linear policy that least squares fit in hindsight, the best single arm, and an arm drawn
+    anew each round, uniformly, in expectation. The best of all linear policies is hard to find:
+    regret is against the fitted one, and may be negative.
+
+    Parameters
+    ----------
+    contexts : array_like of shape (T, d)
+        One context a round; rounds past the horizon are left out.
+    rewards : array_like of shape (T, K)
+        Rewards of all arms, for example from `class_rewards`.
+    learner : class
+        `dpoco.bandits.LinUCB` or `dpoco.bandits.HighDimensionalBandit`.
+    reward_range : tuple of two floats, default (0, 1)
+        Public range of the rewards, declared to the learner; values outside are clipped, and one
+        that is missing counts as its middle (0 with a logistic link).
+    domain : Domain, optional
+        Where the coefficients of an arm lie: for `HighDimensionalBandit`, and only for it.
+    stream : dict, optional
+        Public facts about the stream for the report; ``name``, ``description``, ``scaling``.
+    nonprivate_flags : mapping of str to ndarray of bool, optional
+        What was done to the stream before, of shape (T,) or (T, columns), for the report's
+        ``nonprivate_records``: as `dpoco.datasets.Stream` has it.
+    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, **options
+        As in `compare_private`; ``reward_bound`` is set.
+
+    Returns
+    -------
+    RunReport
+        Losses are the largest reward of the range minus the reward: of a classification problem
+        without missing labels, the average loss is the share of wrong arms. ``best_fixed`` is the
+        fitted policy, ``best_constant`` the best single arm, ``others`` the random one.
+
+    Raises
+    ------
+    ValueError, TypeError, CalibrationError
+        As `compare_private`.
+    """
+    how, options = _apart(options, horizon, len(contexts))
+    return playing.play_game(game_of_arms(learner, contexts, rewards, **options), budget, **how)
+
+
+def compare_private_lipschitz(
+    losses: Sequence[Callable[[FloatArray], Any]],
+    domain: Domain,
+    *,
+    lipschitz: float,
+    budget: Budget,
+    horizon: int | None = None,
+    **options: Any,
+) -> RunReport:
+    """Play `dpoco.oco.LipschitzLearner`, and everything it should be compared with.
+
+    As `compare_private`. The comparators: the same learner without noise, the best point of the
+    learner's net in hindsight, and the middle of the domain in every round.
+
+    Parameters
+    ----------
+    losses : sequence of callable
+        One loss a round, from points, shape (N, d), to their losses, shape (N,); rounds past the
+        horizon are left out.
+    domain, lipschitz
+        The learner's problem, in one or two dimensions.
+    stream : dict, optional
+        Public facts about the stream for the report; ``name``, ``description``, ``scaling``.
+    nonprivate_flags : mapping of str to ndarray of bool, optional
+        What was done to the stream before, of shape (T,) or (T, columns), for the report's
+        ``nonprivate_records``: as `dpoco.datasets.Stream` has it.
+    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, **options
+        As in `compare_private`.
+
+    Returns
+    -------
+    RunReport
+        ``best_fixed`` is the best net point; its ``gap`` bounds how far its average loss is above
+        that of the best decision, for losses that keep to `lipschitz`. Regret is against it, and
+        may be negative. ``best_constant`` is the middle.
+
+    Raises
+    ------
+    ValueError, TypeError, CalibrationError
+        As `compare_private`.
+    """
+    how, options = _apart(options, horizon, len(losses))
+    return playing.play_game(
+        game_of_functions(losses, domain, lipschitz=lipschitz, **options), budget, **how
+    )
+
+
+def compare_private_fit(
+    stream: Stream,
+    domain: Domain,
+    loss: hindsight.GlmLoss,
+    learner: Callable[..., Any],
+    *,
+    budget: Budget,
+    records: int | None = None,
+    repeats: int = 1,
+    seed: int | None = None,
+    progress: playing.Step | None = None,
+    **options: Any,
+) -> FitReport:
+    """Fit a batch baseline to a whole stream, and judge the decision it releases.
+
+    The comparators: the same method without noise, the best decision there is, and predicting zero.
+    There are no rounds: every decision is judged on the records it was fitted to, which it saw all
+    beforehand, so that it has no regret. The report is for evaluation: it is **not private**.
+
+    Parameters
+    ----------
+    stream : Stream
+        Records past `records` are left out.
+    domain, loss
+        The problem; a generalised linear loss.
+    learner : class
+        `dpoco.frank_wolfe.NoisySGD`, `PhasedSGD`, `LocalizedMirrorDescent` or `NoisyFrankWolfe`.
+    budget : Budget
+        Of one fit. Each repetition spends it anew.
+    records : int, optional
+        How many records are fitted; default, and at most, the stream's length.
+    repeats : int, default 1
+        Private fits with independent noise.
+    seed : int, optional
+        Makes the report reproducible but for its timing, and voids the guarantee. None is the
+        operating system's entropy.
+    progress : callable, optional
+        Called as ``progress(phase, done, total)``, in gradients.
+    **options
+        Further arguments of the learner: calibration, steps, step_scale, ...
+
+    Returns
+    -------
+    FitReport
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+    CalibrationError
+        If no noise scale meets the budget.
+    """
+    count = len(stream) if records is None else min(positive_int("records", records), len(stream))
+    game = game_of_records(learner, stream, domain, loss, horizon=count, **options)
+    return playing.fit_game(game, budget, repeats=repeats, seed=seed, progress=progress)
+
+
+COMPARATORS = ("fixed", "constant", "switching", "interval")
+
+
+@dataclass(frozen=True, eq=False)
+class Regret:
+    """Regret of a run against a comparator in hindsight. **Not private**.
+
+    Attributes
+    ----------
+    against : {"fixed", "constant", "switching", "interval"}
+        The comparator.
+    total : float
+        Regret over the run; for intervals, the largest over all of them.
+    curve : ndarray of float64, shape (T,), or None
+        Regret so far, round by round; None for intervals.
+    comparator : object
+        What it was compared with: `FixedDecision`, `ConstantPrediction`, `FixedExpert` or
+        `BestSequence`; None for intervals.
+    """
+
+    against: str
+    total: float
+    curve: FloatArray | None
+    comparator: Any
+
+    def __repr__(self) -> str:
+        return (
+            f"<dpoco.evaluation.Regret against {self.against!r}: not private, for evaluation only>"
+        )
+
+
+def regret(
+    trace: Trace,
+    data: Any,
+    labels: Any = None,
+    *,
+    against: str = "fixed",
+    domain: Domain | None = None,
+    loss: Any = None,
+    switches: int | None = None,
+    loss_range: tuple[float, float] = (0.0, 1.0),
+    tolerance: float = 1e-7,
+) -> Regret:
+    """Return the regret of a run, against any comparator of this package.
+
+    Parameters
+    ----------
+    trace : Trace
+        What a learner's ``run`` returned, or a loaded one; its losses, shape (T,), do, too.
+    data : array_like
+        The stream of the run. Experts: losses of all of them, shape (T, N). Convex learners:
+        features, shape (T, d) (gradients for a `LinearLoss`), with `domain` and `loss`.
+    labels : array_like of shape (T,), optional
+        For losses that take labels.
+    against : {"fixed", "constant", "switching", "interval"}
+        ``"fixed"``: the best decision (or expert) for the whole stream; ``"constant"``: the best
+        prediction that ignores the features; ``"switching"``: the best sequence of experts with
+        `switches` switches; ``"interval"``: the largest regret against one expert over any
+        interval of rounds.
+    domain, loss : optional
+        The convex learner's problem; without them `data` are losses of experts.
+    switches : int, optional
+        For ``"switching"``.
+    loss_range : (low, high), default (0, 1)
+        For experts, as the learner's.
+    tolerance : float, default 1e-7
+        Certified gap of the best fixed decision, relative.
+
+    Returns
+    -------
+    Regret
+
+    Raises
+    ------
+    ValueError, TypeError
+        If arguments do not fit the comparator, or trace and stream differ in length.
+
+    Notes
+    -----
+    Costs: `best_fixed_decision`, `best_switching_sequence`, `interval_regret`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpoco import evaluation
+    >>> losses = np.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> own = np.array([1.0, 1.0])
+    >>> evaluation.regret(own, losses, against="fixed").total
+    1.0
+    >>> evaluation.regret(own, losses, against="switching", switches=1).total
+    2.0
+    """
+    choice("against", against, COMPARATORS)
+    own = float_array("losses of the run", getattr(trace, "losses", trace), (None,))
+    rows = float_array("data", data, (len(own), None))
+    if (domain is None) != (loss is None):
+        raise TypeError("domain and loss come together")
+    if (switches is not None) != (against == "switching"):
+        raise TypeError('switches belongs to against="switching"')
+    if domain is None and labels is not None:
+        raise TypeError("losses of experts take no labels")
+    if domain is None and against == "constant":
+        raise ValueError('against="constant" needs domain, loss and labels')
+    if domain is not None and against in ("switching", "interval"):
+        raise ValueError(f"against={against!r} is for losses of experts")
+    targets: Any = None
+    if labels is not None or against == "constant":
+        targets = float_array("labels", labels, (len(own),))
+    best: Any
+    if domain is None and against == "interval":
+        return Regret(
+            against, hindsight.interval_regret(own, rows, loss_range=loss_range), None, None
+        )
+    if domain is None:
+        best = hindsight.best_switching_sequence(rows, switches or 0, loss_range=loss_range)
+        met = rows[np.arange(len(rows)), best.decisions]
+        compared = admitted_losses(met, *checked_range(loss_range))
+    elif against == "fixed":
+        best = hindsight.best_fixed_decision(domain, loss, rows, targets, tolerance=tolerance)
+        compared = loss.batch_values(domain, best.decision, rows, targets)
+    else:
+        present = hindsight.present_labels(rows, targets)
+        best = hindsight.best_constant_prediction(loss, present)
+        compared = hindsight.constant_losses(loss, best.prediction, present)
+    curve = np.cumsum(own - compared)
+    return Regret(against, float(curve[-1]), curve, best)

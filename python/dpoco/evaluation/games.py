@@ -15,18 +15,12 @@ from typing import Any
 import numpy as np
 
 from dpoco._clipping import admitted_losses, checked_range
-from dpoco._validation import FloatArray, float_array, real_float, whole_number
+from dpoco._validation import FloatArray, float_array, whole_number
 from dpoco.accounting import Budget
 from dpoco.bandits import HighDimensionalBandit
 from dpoco.datasets import Stream
 from dpoco.domains import Domain
-from dpoco.evaluation._comparators import (
-    GlmLoss,
-    best_constant_prediction,
-    best_fixed_decision,
-    constant_losses,
-)
-from dpoco.evaluation._sequences import best_expert
+from dpoco.evaluation import _comparators as hindsight
 from dpoco.oco import LipschitzLearner
 from dpoco.random import Source
 from dpoco.trace import Flags
@@ -136,7 +130,7 @@ def game_of_records(
     learner: Callable[..., Any],
     stream: Stream,
     domain: Domain,
-    loss: GlmLoss,
+    loss: hindsight.GlmLoss,
     *,
     horizon: int,
     **options: Any,
@@ -150,15 +144,14 @@ def game_of_records(
 
     def comparators(part: slice, learner: Any) -> Comparators:
         features, labels = stream.features[part], stream.labels[part]
-        fixed = best_fixed_decision(domain, loss, features, labels)
-        # A round with a missing record costs nobody anything.
-        present = np.where(np.isfinite(features).all(axis=1), labels, np.nan)
-        constant = best_constant_prediction(loss, present)
+        fixed = hindsight.best_fixed_decision(domain, loss, features, labels)
+        present = hindsight.present_labels(features, labels)
+        constant = hindsight.best_constant_prediction(loss, present)
         return Comparators(
             {**asdict(fixed), "decision": fixed.decision.tolist()},
             loss.batch_values(domain, fixed.decision, features, labels),
             asdict(constant),
-            constant_losses(loss, constant.prediction, present),
+            hindsight.constant_losses(loss, constant.prediction, present),
         )
 
     return Game(
@@ -187,7 +180,7 @@ def game_of_experts(
 
     def comparators(part: slice, learner: Any) -> Comparators:
         read = admitted_losses(rows[part], *loss_range)
-        best = best_expert(read, loss_range=loss_range)
+        best = hindsight.best_expert(read, loss_range=loss_range)
         mean = read.mean(axis=1)
         return Comparators(
             {"name": "best expert", **asdict(best), "gap": 0.0, "iterations": 0},
@@ -261,7 +254,7 @@ def game_of_arms(
         raise ValueError("contexts and rewards must have the same number of rounds")
     if table.size == 0 or seen.size == 0:
         raise ValueError("contexts and rewards must have rounds and columns")
-    low, high = _range_of(reward_range)
+    low, high = checked_range(reward_range, "reward_range")
     arms, dimension = table.shape[1], seen.shape[1]
     top = (high - low) / 2.0
     bounds = (-top, top)
@@ -299,15 +292,6 @@ def game_of_arms(
         _facts("contexts", "Contexts and rewards", stream, dimension=dimension, arms=arms),
         nonprivate_flags or {},
     )  # fmt: skip
-
-
-def _range_of(reward_range: Any) -> tuple[float, float]:
-    if np.shape(reward_range) != (2,):
-        raise TypeError("reward_range must be a pair (low, high)")
-    low, high = (real_float("reward_range", end) for end in reward_range)
-    if not low < high:
-        raise ValueError("reward_range must be (low, high) with low < high")
-    return low, high
 
 
 def game_of_functions(

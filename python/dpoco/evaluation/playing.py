@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -21,15 +21,8 @@ from dpoco.accounting.generalized_gaussian import coordinate_variance
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.bandits import BanditTrace
 from dpoco.errors import CalibrationError
-from dpoco.evaluation._comparators import constant_losses
-from dpoco.evaluation._runs import (
-    SeedTree,
-    Snapshot,
-    doubling_parts,
-    keeps_decisions,
-    part_of,
-    root_source,
-)
+from dpoco.evaluation import _runs as running
+from dpoco.evaluation._comparators import constant_losses, present_labels
 from dpoco.evaluation.games import Game, totals
 from dpoco.evaluation.reports import Curves, FitReport, PlayedRuns, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
@@ -65,12 +58,9 @@ def noise_of(game: Game, parameters: Any, budget: Budget) -> dict[str, Any]:
     record["released"] = released_deviations(parameters, game.problem[0].dimension)[1]
     try:  # the published algorithm updates every round
         paper = accounting.tree_frank_wolfe.calibrate(
-            *game.problem,
-            horizon=parameters.horizon,
-            budget=budget,
-            calibration="paper",
+            *game.problem, horizon=parameters.horizon, budget=budget, calibration="paper",
             step_scale=parameters.step_scale,
-        )
+        )  # fmt: skip
     except CalibrationError:  # the published constants miss this budget: nothing to compare
         return record
     released = released_deviations(paper, game.problem[0].dimension)[1]
@@ -105,7 +95,7 @@ def play_game(
     repeats: int = 1,
     seed: int | None = None,
     progress: Step | None = None,
-    snapshot: Callable[[Snapshot], None] | None = None,
+    snapshot: Callable[[running.Snapshot], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: Any = None,
     skip_played: bool = False,
@@ -118,7 +108,7 @@ def play_game(
     count = positive_int("repeats", repeats, maximum=10**6)
     if count > 1 and (checkpoint is not None or resume is not None):
         raise ValueError("a checkpoint is of one private run: repeats must be 1")
-    root = root_source(seed)
+    root = running.root_source(seed)
     learner = game.build(budget, root) if resume is None else resume
     if resume is not None:
         _check_same_problem(resume, game.build(budget), game)
@@ -140,16 +130,16 @@ def play_game(
         begun = time.perf_counter()
         runs.append(
             _play(
-                player, data, part_of(partial(tell, "private"), index, count), checkpoint,
+                player, data, running.part_of(partial(tell, "private"), index, count), checkpoint,
                 snapshot if index == 0 else None, fixed,
             )
         )  # fmt: skip
         seconds.append(time.perf_counter() - begun)
 
     begun = time.perf_counter()
-    free = game.build(None, _without_noise(seed)).run(
-        *(column[: rows.stop] for column in game.data),
-        **_run_options(learner),
+    free = running.play_through(
+        game.build(None, _without_noise(seed)),
+        tuple(column[: rows.stop] for column in game.data),
         progress=partial(tell, "without noise"),
     )
     free_seconds = time.perf_counter() - begun
@@ -195,14 +185,9 @@ def _settings(
     game: Game, budget: Budget, repeats: int, seed: int | None, **covered: int
 ) -> dict[str, Any]:
     return {
-        **budget_record(budget), **covered, "repeats": repeats, "seed": seed,
+        **budget.to_dict(), **covered, "repeats": repeats, "seed": seed,
         **{name: _plain(value) for name, value in game.options.items()},
     }  # fmt: skip
-
-
-def budget_record(budget: Budget) -> dict[str, float]:
-    """Return a budget as reports hold it."""
-    return {"epsilon": budget.epsilon, "delta": budget.delta}
 
 
 def _stated(game: Game, learner: Any) -> dict[str, Any]:
@@ -220,7 +205,7 @@ def _stated(game: Game, learner: Any) -> dict[str, Any]:
 
 def _without_noise(seed: int | None) -> Source | None:
     """Return a source for runs without privacy: some learners draw their decisions."""
-    return None if seed is None else SeedTree(seed).child("without noise").source()
+    return None if seed is None else running.SeedTree(seed).child("without noise").source()
 
 
 def horizon_of(horizon: int | None, rounds: int, resume: Any = None) -> int:
@@ -240,22 +225,17 @@ def _played_rows(first: int, given: int, horizon: int, skip_played: bool) -> sli
     return slice(skipped, min(given, skipped + horizon - first))
 
 
-def _run_options(learner: Any) -> dict[str, Any]:
-    """Leave out decisions where they are vectors."""
-    return {} if keeps_decisions(learner) else {"record_decisions": False}
-
-
 def _play(
     learner: Any,
     data: tuple[Any, ...],
     progress: Progress,
     checkpoint: str | os.PathLike[str] | None,
-    snapshot: Callable[[Snapshot], None] | None,
+    snapshot: Callable[[running.Snapshot], None] | None,
     compared: FloatArray,
 ) -> tuple[FloatArray, int]:
     """Return the losses of a run and how often the decision changed; `compared` are sums."""
     first, rounds = learner.round, len(data[0])
-    parts = [slice(0, rounds)] if snapshot is None else doubling_parts(first, rounds)
+    parts = [slice(0, rounds)] if snapshot is None else running.doubling_parts(first, rounds)
     losses = np.empty(0)
     switches = 0
     last: Any = None  # the decision before this part, where they are recorded
@@ -265,30 +245,25 @@ def _play(
             def report(done: int, total: int, part: slice = part) -> None:
                 progress(part.start + done, rounds)
 
-            trace = learner.run(
-                *(column[part] for column in data),
-                **_run_options(learner),
-                progress=report,
-                checkpoint=checkpoint,
-            )
+            rows = tuple(column[part] for column in data)
+            trace = running.play_through(learner, rows, progress=report, checkpoint=checkpoint)
             own = losses_of(trace)
             losses = np.concatenate([losses, own])
             switches += len(switches_of(trace))
-            if keeps_decisions(learner):  # their traces see no switch between two of them
+            if running.keeps_decisions(learner):  # their traces see no switch between two of them
                 decisions = trace.actions if isinstance(trace, BanditTrace) else trace.decisions
                 switches += int(last is not None and bool(np.any(decisions[0] != last)))
                 last = decisions[-1]
             if snapshot is not None:
-                snapshot(
-                    Snapshot(
-                        round=first + len(losses),
-                        average_loss=float(losses.mean()),
-                        since_last=float(own.mean()),
-                        regret=float(losses.sum() - compared[len(losses) - 1]),
-                        switches=switches,
-                        epsilon=learner.guarantee.epsilon,
-                    )
+                seen = running.Snapshot(
+                    round=first + len(losses),
+                    average_loss=float(losses.mean()),
+                    since_last=float(own.mean()),
+                    regret=float(losses.sum() - compared[len(losses) - 1]),
+                    switches=switches,
+                    epsilon=learner.guarantee.epsilon,
                 )
+                snapshot(seen)
     except KeyboardInterrupt:
         if checkpoint is not None:
             learner.save(checkpoint)
@@ -310,6 +285,24 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
+def fits_of(
+    build: Callable[[Source | None], Any],
+    sources: Sequence[Source | None],
+    data: tuple[Any, ...],
+    progress: Progress | None,
+) -> tuple[list[Any], tuple[float, ...], list[float]]:
+    """Fit a batch baseline for every source; return models, average losses and seconds."""
+    models, losses, seconds = [], [], []
+    for number, source in enumerate(sources):
+        begun = time.perf_counter()
+        model = build(source)
+        model.fit(*data, progress=running.part_of(progress, number, len(sources)))
+        seconds.append(time.perf_counter() - begun)
+        models.append(model)
+        losses.append(float(model.loss.batch_values(model.domain, model.theta, *data).mean()))
+    return models, tuple(losses), seconds
+
+
 def fit_game(
     game: Game,
     budget: Budget,
@@ -321,27 +314,19 @@ def fit_game(
     """Fit a batch baseline with and without noise, and report; as `compare_private_fit`."""
     started = time.perf_counter()
     count = positive_int("repeats", repeats, maximum=10**6)
-    root = root_source(seed)
+    root = running.root_source(seed)
     domain, loss = game.problem
     given, rows = len(game.data[0]), slice(game.horizon)
     features, labels = (column[rows] for column in game.data)
     tell = (lambda *_: None) if progress is None else progress
 
-    def fitted(phase: str, spent: Budget | None, source: Source | None, done: int, of: int) -> Any:
-        begun = time.perf_counter()
-        model = game.build(spent, source)
-        model.fit(features, labels, progress=part_of(partial(tell, phase), done, of))
-        return model, time.perf_counter() - begun
+    def fitted(phase: str, spent: Budget | None, *sources: Source | None) -> Any:
+        data = features, labels
+        return fits_of(partial(game.build, spent), sources, data, partial(tell, phase))
 
-    def average(model: Any) -> float:
-        return float(loss.batch_values(domain, model.theta, features, labels).mean())
-
-    models, seconds = zip(
-        *(fitted("private", budget, root, index, count) for index in range(count)), strict=True
-    )
-    free, free_seconds = fitted("without noise", None, _without_noise(seed), 0, 1)
-    # A missing record costs nobody anything.
-    present = np.where(np.isfinite(features).all(axis=1), labels, np.nan)
+    models, private, seconds = fitted("private", budget, *[root] * count)
+    (free,), nonprivate, free_seconds = fitted("without noise", None, _without_noise(seed))
+    present = present_labels(features, labels)
     records = RecordShares.of(
         loss._flags(domain, features, labels),
         {"missing": ~np.isfinite(features)},
@@ -352,13 +337,13 @@ def fit_game(
         stream={**game.stream, "rounds": len(features)},
         settings=_settings(game, budget, count, seed, records=len(features)),
         **_stated(game, models[0]),
-        private=tuple(map(average, models)),
-        nonprivate=(average(free),),
+        private=private,
+        nonprivate=nonprivate,
         best_fixed=game.comparators(rows, free).fixed,
         zero=totals(constant_losses(loss, 0.0, present)),
         timing={
-            "private_seconds": list(seconds),
-            "nonprivate_seconds": free_seconds,
+            "private_seconds": seconds,
+            "nonprivate_seconds": free_seconds[0],
             "total_seconds": time.perf_counter() - started,
         },
         rows={"skipped": 0, "played": len(features), "beyond_horizon": given - len(features)},

@@ -8,20 +8,22 @@ repeated runs; what is proven is dashed and thin, with a triangle at the round i
 
 from __future__ import annotations
 
-from dpoco.plotting._comparison import plot_comparison, plot_figure_5_1, plot_table_5_1
+from dpoco.plotting._comparison import (
+    plot_comparison,
+    plot_figure_5_1,
+    plot_fit_report,
+    plot_table_5_1,
+)
 from dpoco.plotting._drawing import new_figure
 from dpoco.plotting._privacy import plot_audit, plot_noise, plot_privacy
 from dpoco.plotting._runs import (
-    plot_fit_report,
+    plot_decisions,
+    plot_dynamic_regret,
     plot_loss,
+    plot_prequential,
     plot_regret,
     plot_regret_per_round,
     plot_run_report,
-)
-from dpoco.plotting._sequences import (
-    plot_decisions,
-    plot_dynamic_regret,
-    plot_prequential,
     plot_switches,
 )
 

@@ -1,31 +1,16 @@
-"""Comparisons of learners over budgets, and the reruns of published experiments."""
+"""Comparisons: learners over budgets, batch fits, and the reruns of published experiments."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpoco._validation import choice
-from dpoco.evaluation import Comparison
-from dpoco.plotting._drawing import (
-    BOUND_STYLE,
-    COLOURS,
-    GREY,
-    MARKERS,
-    STYLES,
-    axes_for,
-    bare,
-    finish,
-    headline,
-    look,
-    new_figure,
-    plain,
-    short,
-    thousands,
-    whole_figure,
-)
+from dpoco.evaluation import Comparison, FitReport
+from dpoco.plotting import _drawing as drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,12 +66,12 @@ def plot_comparison(
     keys = sorted({_key(row.budget) for row in comparison.rows})
     places = {key: place for place, key in enumerate(keys)}
     learners = list(dict.fromkeys(row.learner for row in comparison.rows))
-    axes = axes_for(ax)
+    axes = drawing.axes_for(ax)
     shown: list[float] = []
     for index, learner in enumerate(learners):
-        colour, style = look(index)
+        colour, style = drawing.look(index)
         shift = _SPREAD * (index / max(1, len(learners) - 1) - 0.5)
-        marker = MARKERS[index % len(MARKERS)]
+        marker = drawing.MARKERS[index % len(drawing.MARKERS)]
         rows = sorted(
             (row for row in comparison.rows if row.learner == learner and getattr(row, field)),
             key=lambda row: places[_key(row.budget)],
@@ -102,11 +87,11 @@ def plot_comparison(
         )  # fmt: skip
         if not rows and not missing:  # a batch baseline has no regret
             continue
-        label = plain(learner)
+        label = drawing.plain(learner)
         if any(row.access == "offline" for row in rows):
             label += " (one fit, offline)"
         if missing:
-            at = ", ".join(short(row.budget["epsilon"]) for row in missing if row.budget)
+            at = ", ".join(drawing.short(row.budget["epsilon"]) for row in missing if row.budget)
             label += f" (refused at epsilon = {at})"
         # A run without privacy is the last, and its mark hollow.
         noisy = sum(row.budget is not None for row in rows)
@@ -120,17 +105,18 @@ def plot_comparison(
         )
     if bounds:
         _draw_bounds(axes, comparison, learners, places, shown)
+    name = drawing.plain(str(comparison.comparator["name"]))
     if measure == "average_loss":
-        name = plain(str(comparison.comparator["name"]))
         value = float(comparison.comparator["average_loss"])
-        axes.axhline(value, color=GREY, linewidth=1.2, zorder=1, label=f"{name}: {short(value)}")
+        label = f"{name}: {drawing.short(value)}"
+        axes.axhline(value, color=drawing.GREY, linewidth=1.2, zorder=1, label=label)
     else:
-        axes.axhline(0.0, color=GREY, linewidth=0.8, zorder=1)
+        axes.axhline(0.0, color=drawing.GREY, linewidth=0.8, zorder=1)
     _name_places(axes, comparison, places)
-    thousands(axes.yaxis)
+    drawing.thousands(axes.yaxis)
     if measure == "average_loss" and "largest_reward" in comparison.comparator:
         words = f"average of {comparison.comparator['largest_reward']:g} - reward"
-    return finish(axes, words.format(name=plain(str(comparison.comparator["name"]))))
+    return drawing.finish(axes, words.format(name=name))
 
 
 def _key(budget: Any) -> tuple[float, float]:
@@ -168,11 +154,58 @@ def _draw_bounds(
         index = learners.index(row.learner)
         x = places[_key(row.budget)] + _SPREAD * (index / max(1, len(learners) - 1) - 0.5)
         axes.plot(
-            [x - 0.12, x + 0.12], [bound, bound], color=COLOURS[index % len(COLOURS)],
-            linestyle=(0, (3, 1.5)) if len(places) > 3 else BOUND_STYLE, linewidth=1.2, zorder=2,
+            [x - 0.12, x + 0.12], [bound, bound], color=drawing.look(index)[0], linewidth=1.2,
+            linestyle=(0, (3, 1.5)) if len(places) > 3 else drawing.BOUND_STYLE, zorder=2,
             label=label,
         )  # fmt: skip
         label = None
+
+
+def plot_fit_report(report: FitReport, *, ax: Axes | None = None) -> Axes:
+    """Draw the average loss of every private fit, beside what it should be compared with.
+
+    Parameters
+    ----------
+    report : FitReport
+        From `dpoco.evaluation.compare_private_fit`.
+    ax : matplotlib Axes, optional
+        Default: axes of a new figure.
+
+    Returns
+    -------
+    Axes
+        A row for each player: a mark for each fit, and their median in figures.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    """
+    rows = {
+        drawing.PRIVATE: report.private,
+        f"same method {drawing.NONPRIVATE}": report.nonprivate,
+        drawing.BEST_FIXED: (report.best_fixed["average_loss"],),
+        "predicting zero": (report.zero["average_loss"],),
+    }
+    axes = drawing.axes_for(ax, 3.2)
+    for index, values in enumerate(rows.values()):
+        axes.plot(
+            values, [index] * len(values), color=drawing.look(index)[0], linestyle="none",
+            marker=drawing.MARKERS[index], markersize=7, alpha=0.6 if len(values) > 1 else 1.0,
+        )  # fmt: skip
+        axes.annotate(
+            drawing.short(statistics.median(values)), (max(values), index), xytext=(9, 0),
+            textcoords="offset points", va="center", fontsize="small",
+        )  # fmt: skip
+    axes.axvline(report.best_fixed["average_loss"], color=drawing.GREY, linewidth=0.8, zorder=1)
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.margins(x=0.15)
+    axes.set_xlabel("average loss on the records of the fit")
+    promised, fits = report.guarantee, len(report.private)
+    title = f"{drawing.plain(report.stream['name'])}: {report.stream['rounds']:,} records, "
+    title += f"epsilon = {promised['epsilon']:.3g}" + (f", {fits} fits" if fits > 1 else "")
+    return drawing.finish(axes, "", title)
 
 
 # Variant, label, index of colour, index of style.
@@ -222,7 +255,7 @@ def plot_table_5_1(table: Table51, *, ax: Any = None) -> Figure:
     dimensions = sorted({cell.dimension for cell in cells})
     shape = len(powers), len(dimensions)
     if ax is None:
-        figure = new_figure((1.4 + 3.2 * shape[1], 1.5 + 2.7 * shape[0]))
+        figure = drawing.new_figure((1.4 + 3.2 * shape[1], 1.5 + 2.7 * shape[0]))
         ax = figure.subplots(*shape, sharex=True, sharey=True, squeeze=False)
     panels: list[Axes] = list(np.asarray(ax, dtype=object).reshape(-1))
     if len(panels) != shape[0] * shape[1]:
@@ -238,11 +271,11 @@ def plot_table_5_1(table: Table51, *, ax: Any = None) -> Figure:
             axes.set_ylabel("suboptimality")
         if index // shape[1] == shape[0] - 1:
             axes.set_xlabel("rounds T")
-    whole = whole_figure(panels[0])
+    whole = drawing.whole_figure(panels[0])
     handles, labels = panels[0].get_legend_handles_labels()
     whole.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     title = f"Table 5.1 rerun at epsilon = 1, delta = 1/T: mean of {table.settings['seeds']} runs"
-    return headline(whole, title)
+    return drawing.headline(whole, title)
 
 
 def _panel(axes: Axes, rows: Sequence[Any]) -> None:
@@ -257,7 +290,7 @@ def _panel(axes: Axes, rows: Sequence[Any]) -> None:
         low = np.minimum(errors, 0.9 * means)
         axes.errorbar(
             rounds, means, yerr=np.stack([low, errors]), label=label,
-            color=COLOURS[index], elinewidth=1.0, zorder=3, **style,
+            color=drawing.COLOURS[index], elinewidth=1.0, zorder=3, **style,
         )  # fmt: skip
 
     axes.axhline(1.0, color="#999999", linewidth=0.8, zorder=1, label="predicting zero")
@@ -268,12 +301,12 @@ def _panel(axes: Axes, rows: Sequence[Any]) -> None:
     if all(row.verdict is not None for row in rows):
         line(
             [row.verdict.simulated for row in rows], "noise as printed, simulated: not private",
-            3, linestyle=STYLES[2], linewidth=1.4,
+            3, linestyle=drawing.STYLES[2], linewidth=1.4,
         )  # fmt: skip
     for name, label, colour, style in _VARIANTS:
         line(
             [row.outcomes[name] for row in rows], label, colour,
-            linestyle=STYLES[style], linewidth=1.8,
+            linestyle=drawing.STYLES[style], linewidth=1.8,
         )  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -281,7 +314,7 @@ def _panel(axes: Axes, rows: Sequence[Any]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:g}k"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    bare(axes)
+    drawing.bare(axes)
 
 
 def plot_figure_5_1(result: Figure51, *, ax: Sequence[Axes] | None = None) -> Figure:
@@ -309,7 +342,7 @@ def plot_figure_5_1(result: Figure51, *, ax: Sequence[Axes] | None = None) -> Fi
     """
     counts = list(dict.fromkeys(curve.arms for curve in result.curves))
     if ax is None:
-        figure = new_figure((1.0 + 5.2 * len(counts), 5.6))
+        figure = drawing.new_figure((1.0 + 5.2 * len(counts), 5.6))
         ax = list(figure.subplots(1, len(counts), squeeze=False)[0])
     if len(ax) != len(counts):
         raise ValueError(f"ax must be {len(counts)} axes; got {len(ax)}")
@@ -320,26 +353,26 @@ def plot_figure_5_1(result: Figure51, *, ax: Sequence[Axes] | None = None) -> Fi
             if curve.arms == arms and not curve.player.endswith(("shared gradient", "noise x 0"))
         ]
         for curve in shown:
-            label = f"{curve.player}: {short(curve.total)}"
+            label = f"{curve.player}: {drawing.short(curve.total)}"
             colour, style = next(
-                (look[1], look[2]) for look in (*_PLAYERS, ("", 3, 1)) if label.startswith(look[0])
+                own for start, *own in (*_PLAYERS, ("", 3, 1)) if label.startswith(start)
             )
             axes.plot(
-                result.rounds, curve.mean, color=COLOURS[colour], linestyle=STYLES[style],
-                linewidth=1.8, label=label,
+                result.rounds, curve.mean, color=drawing.COLOURS[colour],
+                linestyle=drawing.STYLES[style], linewidth=1.8, label=label,
             )  # fmt: skip
         axes.set_xlim(0, result.rounds[-1])
         axes.set_ylim(0, None)
-        thousands(axes.xaxis)
-        thousands(axes.yaxis)
+        drawing.thousands(axes.xaxis)
+        drawing.thousands(axes.yaxis)
         axes.set_title(f"K = {arms} arms", loc="left", fontsize="medium")
         axes.set_xlabel("round")
         axes.set_ylabel("cumulative regret")
-        bare(axes)
+        drawing.bare(axes)
         axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=1)
     settings = result.settings
-    return headline(
-        whole_figure(ax[0]),
+    return drawing.headline(
+        drawing.whole_figure(ax[0]),
         f"Figure 5.1 rerun: d = {settings['dimension']}, epsilon = {settings['epsilon']:g}, "
         f"delta = 1/T, mean of {settings['runs']} worlds",
     )

@@ -11,20 +11,7 @@ import numpy as np
 from dpoco._validation import FloatArray, IntArray, positive_float, positive_int
 from dpoco.accounting import Guarantee, continual_sum
 from dpoco.accounting.generalized_gaussian import coordinate_variance
-from dpoco.plotting._drawing import (
-    COLOURS,
-    STYLES,
-    Line,
-    axes_for,
-    draw,
-    finish,
-    labelled_decades,
-    logarithmic_rounds,
-    look,
-    plain,
-    short,
-    shown_rounds,
-)
+from dpoco.plotting import _drawing as drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,13 +77,13 @@ def plot_privacy(
     lowest = floor_of(0.1 * delta for delta in [*stated, _PURE])
     below = 1e-3 * lowest  # off the figure: where delta is 0
     parts = {(one.change, one.view, one.unit) for one in named.values() if one.private}
-    axes = axes_for(ax)
+    axes = drawing.axes_for(ax)
     for index, (name, one) in enumerate(named.items()):
-        colour, style = look(index)
+        colour, style = drawing.look(index)
         axes.plot(
             *_columns((e, max(d, below)) for e, d in _curve(one, reach)),
             color=colour, linestyle=style, linewidth=1.8, zorder=3,
-            label=_label(plain(name), one, told=len(parts) > 1),
+            label=_label(drawing.plain(name), one, told=len(parts) > 1),
         )  # fmt: skip
         if one.private and one.epsilon <= reach:
             axes.plot(
@@ -107,8 +94,8 @@ def plot_privacy(
             axes.plot(
                 one.claimed[0], min(1.0, max(one.claimed[1], lowest)), marker="D", markersize=6,
                 color=colour, markerfacecolor="white", clip_on=False, linestyle="none", zorder=6,
-                label=f"{plain(name) or 'the calibration'} claims: epsilon = "
-                f"{short(one.claimed[0])}, delta = {one.claimed[1]:.3g}",
+                label=f"{drawing.plain(name) or 'the calibration'} claims: epsilon = "
+                f"{drawing.short(one.claimed[0])}, delta = {one.claimed[1]:.3g}",
             )  # fmt: skip
     return _finish_curves(axes, reach, lowest)
 
@@ -120,7 +107,7 @@ def _finish_curves(
     axes.set_yscale("log")
     axes.set_ylim(lowest, 1.3)
     axes.set_xlabel("epsilon")
-    return finish(axes, "delta(epsilon)", title, columns)
+    return drawing.finish(axes, "delta(epsilon)", title, columns)
 
 
 def _curve(one: Guarantee, reach: float) -> Points:
@@ -134,7 +121,7 @@ def _curve(one: Guarantee, reach: float) -> Points:
 def _label(name: str, one: Guarantee, *, told: bool) -> str:
     if not one.private:
         return f"{name}: no privacy" if name else "no privacy"
-    text = f"epsilon = {short(one.epsilon)}, delta = {one.delta:.3g}"
+    text = f"epsilon = {drawing.short(one.epsilon)}, delta = {one.delta:.3g}"
     if told:
         text += f", {one.change} {one.unit}, seen by {one.view}"
     if not one.certified:
@@ -183,7 +170,7 @@ def plot_audit(report: AuditReport, *, ax: Any = None) -> Axes:
     ImportError
         Without matplotlib: ``pip install "dpoco[plot]"``.
     """
-    axes = axes_for(ax)
+    axes = drawing.axes_for(ax)
     claim = report.claim
     shown = [point for point in report.claimed_curve if point[1] > 0.0]
     measured = {
@@ -195,29 +182,30 @@ def plot_audit(report: AuditReport, *, ax: Any = None) -> Axes:
     lowest = floor_of([claim.delta, *(delta for _, delta in proved)])
     reach = max([1.25 * claim.epsilon, 1e-3, *(epsilon for epsilon, _ in proved)])
     words = "published claim" if claim.published else "claim"
-    label = f"{words}: epsilon = {short(claim.epsilon)}, delta = {claim.delta:.3g}"
+    label = f"{words}: epsilon = {drawing.short(claim.epsilon)}, delta = {claim.delta:.3g}"
     steps = [*shown]
     if steps and len(steps) < len(report.claimed_curve):  # falls to 0 at the claimed epsilon
         steps = [point for point in steps if point[0] < claim.epsilon]
         steps.append((claim.epsilon, lowest))
     axes.plot(
-        *_columns(steps), color=COLOURS[0], linestyle=STYLES[0], linewidth=2.0, label=label,
-        zorder=3,
+        *_columns(steps), color=drawing.COLOURS[0], linestyle=drawing.STYLES[0], linewidth=2.0,
+        label=label, zorder=3,
     )  # fmt: skip
     if claim.published:
         own = claim.guarantee
         line = [(reach * i / 100, own.delta_at(reach * i / 100)) for i in range(101)]
         axes.plot(
-            *_columns([point for point in line if point[1] > 0.0]), color=COLOURS[3],
-            linestyle=STYLES[3], linewidth=1.4, zorder=2,
-            label=f"stated here for this noise: epsilon = {short(own.epsilon)}",
+            *_columns([point for point in line if point[1] > 0.0]), color=drawing.COLOURS[3],
+            linestyle=drawing.STYLES[3], linewidth=1.4, zorder=2,
+            label=f"stated here for this noise: epsilon = {drawing.short(own.epsilon)}",
         )  # fmt: skip
     for name, points in measured.items():
         text, colour, style, marker = _LOOKS[name]
         if points:
             axes.plot(
-                *_columns(sorted(points)), color=COLOURS[colour], linestyle=STYLES[style],
-                linewidth=1.4, marker=marker, markersize=4.0, label=text, zorder=4,
+                *_columns(sorted(points)), color=drawing.COLOURS[colour],
+                linestyle=drawing.STYLES[style], linewidth=1.4, marker=marker, markersize=4.0,
+                label=text, zorder=4,
             )  # fmt: skip
     found = "no violation found" if report.powerful else "no power"
     title = f"{report.learner}: {'the claim is refuted' if report.violated else found}"
@@ -279,28 +267,34 @@ def plot_noise(
     length = min(horizons) if rounds is None else positive_int("rounds", rounds)
     if horizons and length > min(horizons):
         raise ValueError(f"rounds must be at most {min(horizons)}, the shortest horizon")
-    shown = shown_rounds(length)
+    shown = drawing.shown_rounds(length)
     starts = np.unique(np.searchsorted(shown, np.geomspace(1, length, _COLUMNS)))
     stops = np.append(starts[1:], len(shown))
     centres = np.sqrt(shown[starts] * shown[stops - 1].astype(np.float64))
-    axes = axes_for(ax)
+    axes = drawing.axes_for(ax)
     for index, (name, source) in enumerate(sources.items()):
         values = deviations(source, shown) / (shown if per_round else 1.0)
         if not values[-1] > 0.0:
             raise ValueError("a source adds no noise up to the last round")
-        told = short(float(values[-1])) if per_round else f"at most {short(float(values.max()))}"
+        told = (
+            drawing.short(float(values[-1]))
+            if per_round
+            else f"at most {drawing.short(float(values.max()))}"
+        )
         values = np.where(values > 0.0, values, np.nan)
         groups = [values[a:b] for a, b in zip(starts, stops, strict=True)]
         middle = np.array([np.sqrt(np.mean(group**2)) for group in groups])
         low, high = (np.array([edge(group) for group in groups]) for edge in (np.min, np.max))
-        line = Line(name, middle, *((low, high) if np.any(high > 1.2 * low) else (None, None)))
-        draw(axes, index, line, centres, told)
-    logarithmic_rounds(axes, length)
+        line = drawing.Line(
+            name, middle, *((low, high) if np.any(high > 1.2 * low) else (None, None))
+        )
+        drawing.draw(axes, index, line, centres, told)
+    drawing.logarithmic_rounds(axes, length)
     axes.set_xlim(1.0, max(2.0, float(length)))  # here the first rounds do say something
     axes.set_yscale("log")
-    labelled_decades(axes.yaxis)
+    drawing.labelled_decades(axes.yaxis)
     what = "mean" if per_round else "sum"
-    return finish(axes, f"standard deviation of the noise in the {what}")
+    return drawing.finish(axes, f"standard deviation of the noise in the {what}")
 
 
 def deviations(source: Any, rounds: IntArray) -> FloatArray:
