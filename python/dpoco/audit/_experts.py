@@ -129,13 +129,10 @@ class TrackedPaths(FiniteScorer):
         """Return in how many ways a path can go on, by switches so far; 1 for Markov chains."""
         if self.learner.parameters.prior != "at_most":
             return np.ones(1)
-        others, most = self.learner.experts - 1, self._levels - 1
-        return np.array(
-            [
-                float(sum(math.comb(steps, k) * others**k for k in range(most - c + 1)))
-                for c in range(self._levels)
-            ]
-        )
+        others = self.learner.experts - 1
+        ways = [float(math.comb(steps, k) * others**k) for k in range(self._levels)]
+        left: FloatArray = np.cumsum(ways)[::-1]
+        return left
 
     def _fresh(self, losses: FloatArray) -> list[FloatArray]:
         p, n = self.learner.parameters, self.learner.experts

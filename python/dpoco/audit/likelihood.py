@@ -356,7 +356,9 @@ def uniform_findings(worlds: list[Scores], error: float, rounding: float) -> Ite
         u = scores.uniforms
         if u.size:
             yield from _far(world, "the noise has another law than declared", u, share, rounding)
-            for pairs in (_lagged(u), _steps(u), _entries(u)):
+            steps = _nearest("steps", np.moveaxis(u, 1, 0))
+            entries = _nearest("entries", np.moveaxis(u, 2, 0) if u.ndim == 3 else ())
+            for pairs in (_lagged(u), steps, entries):
                 yield from _repeated(world, pairs, share, rounding)
         for name, values in scores.draws.items():
             own = share / len(scores.draws)
@@ -398,21 +400,11 @@ def _lagged(u: FloatArray) -> list[tuple[str, Pair]]:
     return [(f"at a lag of {lag}", (u[:, :-lag], u[:, lag:])) for lag in lags]
 
 
-def _steps(u: FloatArray) -> list[tuple[str, Pair]]:
+def _nearest(what: str, parts: Iterable[FloatArray]) -> list[tuple[str, Pair]]:
+    """Return pairs of parts, nearest first, no more than are compared one by one."""
+    u = list(parts)
+    pairs = ((first, first + lag) for lag in range(1, len(u)) for first in range(len(u) - lag))
     return [
-        (f"in steps {first + 1} and {second + 1}", (u[:, first], u[:, second]))
-        for first, second in _nearest(u.shape[1])
+        (f"in {what} {first + 1} and {second + 1}", (u[first], u[second]))
+        for first, second in islice(pairs, _PAIRS)
     ]
-
-
-def _entries(u: FloatArray) -> list[tuple[str, Pair]]:
-    return [
-        (f"in entries {first + 1} and {second + 1}", (u[:, :, first], u[:, :, second]))
-        for first, second in _nearest(u.shape[2] if u.ndim == 3 else 1)
-    ]
-
-
-def _nearest(count: int) -> list[tuple[int, int]]:
-    """Return pairs of indices, nearest first, no more than are compared one by one."""
-    pairs = ((first, first + lag) for lag in range(1, count) for first in range(count - lag))
-    return list(islice(pairs, _PAIRS))
